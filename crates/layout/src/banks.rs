@@ -1,10 +1,10 @@
 //! Counts bank conflicts of shared memory by executing the accesses: an independent check of the
 //! planner.
 //!
-//! Shared memory has 32 banks of four bytes. A warp's access of up to 4 bytes a lane is served at
-//! once, of 8 bytes in half warps, of 16 bytes in quarter warps. Lanes that are served together
-//! conflict if they access different words of one bank; each further word of the bank costs a
-//! wavefront.
+//! Shared memory has 32 banks of four bytes. It serves a warp's access of up to 4 bytes a lane at
+//! once, an access of 8 bytes a lane by half warps, and of 16 bytes by quarter warps. Lanes that
+//! are served together conflict if they access different words of one bank; each further word of
+//! the bank costs a wavefront.
 
 use crate::ldmatrix::MatrixAccess;
 use crate::map::Layout;
@@ -31,7 +31,8 @@ impl BankUse {
         self.wavefronts - self.least_wavefronts
     }
 
-    /// Counts the lanes that are served together, each with the byte address of its access.
+    /// Adds the wavefronts of lanes that are served together, each of which accesses `bytes` bytes
+    /// at its byte address.
     fn serve(&mut self, addresses: impl Iterator<Item = u32>, bytes: u32) {
         let mut words = [const { Vec::new() }; BANKS];
         for address in addresses {

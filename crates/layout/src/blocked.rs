@@ -26,7 +26,8 @@ pub fn blocked(
 ) -> Layout {
     assert_permutation(order, shape.len());
     let tile = Tile::new(shape);
-    // The bits of each axis that are taken so far. Beyond the end of the tile a bit has no effect.
+    // For each axis, the number of coordinate bits assigned so far. A bit beyond the end of the
+    // tile has no effect.
     let mut taken = SmallVec::<[u32; 6]>::from_elem(0, shape.len());
     let mut next = |axis: usize| {
         let bit = taken[axis];
@@ -56,9 +57,9 @@ pub fn blocked(
 }
 
 /// Returns the blocked layout for memory accesses in which the axes in `order` are contiguous from
-/// the first to the last: each thread holds runs of `width` elements along the first axis, the
-/// lanes lie side by side along it, then along the next axis, and so do the warps after them. If
-/// there are more threads than runs, the others hold copies.
+/// the first to the last. Each thread holds runs of `width` elements along the first axis. The
+/// lanes are side by side along this axis, then along the next ones; the warps continue after the
+/// lanes. If there are more threads than runs, the excess threads hold copies.
 ///
 /// # Panics
 /// If a number is not a power of two, or `order` is not a permutation of the axes.

@@ -7,8 +7,8 @@ use crate::convert::Plan;
 use crate::map::{Layout, Map, Transfer};
 use crate::space::{Hardware, Input, Space, Tile};
 
-/// `[16,32] register (0,1) (0,2) lane (1,0)`: the shape, and the images of each input's bits. The
-/// alternate form has a line for each input: `register: 1 -> (0,1), 2 -> (0,2)`.
+/// Prints `[16,32] register (0,1) (0,2) lane (1,0)`: the shape, and the images of each input's
+/// bits. The alternate format has a line for each input: `register: 1 -> (0,1), 2 -> (0,2)`.
 impl fmt::Display for Layout {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.output())?;
@@ -16,8 +16,8 @@ impl fmt::Display for Layout {
     }
 }
 
-/// `{lane,warp} -> {lane} lane (1) (2) warp (0)`: as a layout, with the parts of a hardware index
-/// as coordinates.
+/// Prints `{lane,warp} -> {lane} lane (1) (2) warp (0)`: like a layout, with the parts of a
+/// hardware index as coordinates.
 impl fmt::Display for Transfer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} -> {}", self.input(), self.output())?;
@@ -25,7 +25,7 @@ impl fmt::Display for Transfer {
     }
 }
 
-/// A conversion on one line: `through 8192 bytes: 4 stores of 8, 32 loads of 1 elements`.
+/// Prints a conversion on one line: `through 8192 bytes: 4 stores of 8, 32 loads of 1 elements`.
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -48,14 +48,14 @@ impl fmt::Display for Plan {
     }
 }
 
-/// `[16,32]`.
+/// Prints `[16,32]`.
 impl fmt::Display for Tile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write_list(f, ('[', ']'), self.shape().iter())
     }
 }
 
-/// `{register,lane}`: the inputs that have bits.
+/// Prints `{register,lane}`: the inputs that have bits.
 impl fmt::Display for Hardware {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write_list(f, ('{', '}'), Input::ALL.iter().filter(|input| self.bits_of(**input) > 0))
@@ -64,8 +64,9 @@ impl fmt::Display for Hardware {
 
 impl Layout {
     /// Returns the tile as a table for documentation and debugging. The cell of an element lists
-    /// the hardware indices that hold it, as `w1 l5 r0` (`b` is the block, `@` an offset). An axis
-    /// before the last two has a table for each coordinate.
+    /// the hardware indices that hold it, as `w1 l5 r0` (`b` is the block, `@` an offset). The last
+    /// two axes are the rows and columns; there is one table for each index along the axes before
+    /// them.
     pub fn table(&self) -> String {
         let tile = self.output();
         let mut cells = vec![String::new(); 1 << tile.bits()];

@@ -18,13 +18,13 @@ pub fn multiply(columns: &[u32], vector: u32) -> u32 {
         .fold(0, |sum, (bit, column)| sum ^ if vector >> bit & 1 == 1 { *column } else { 0 })
 }
 
-/// The span of the vectors inserted so far, in echelon form. Each vector of the form records the
-/// inserted vectors whose sum it is, so that membership has a witness.
+/// The span of the vectors inserted so far, in echelon form. For each vector of the echelon form,
+/// the span records the inserted vectors whose sum it is; [`Span::solve`] combines these records.
 #[derive(Debug, Clone, Default)]
 pub struct Span {
-    /// The vector whose highest bit is the index, or 0.
+    /// At index `i`, the vector of the echelon form whose highest bit is `i`, or 0.
     pivots: [u32; 32],
-    /// The inserted vectors whose sum it is: bit `i` is the `i`-th.
+    /// For each pivot, the inserted vectors whose sum it is, as a mask of their indices.
     sums: [u64; 32],
     rank: u32,
     inserted: u32,
@@ -58,9 +58,9 @@ impl Span {
         self.insert_or_explain(vector).is_ok()
     }
 
-    /// Inserts a vector with the next index `i`, from 0. `Err` means that it was in the span: it is
-    /// the sum of the earlier vectors in the mask, which with bit `i` set is a vector of the
-    /// kernel.
+    /// Inserts a vector with the next index `i`, from 0. Returns `Err(mask)` if the vector was
+    /// already in the span: it is the sum of the earlier vectors in `mask`, so `mask | 1 << i` is a
+    /// vector of the kernel.
     ///
     /// # Panics
     /// On more than 64 vectors.
@@ -86,8 +86,9 @@ impl Span {
         self.reduce(vector).0 == 0
     }
 
-    /// Returns the inserted vectors whose sum is `vector`, as a mask of their indices. Of dependent
-    /// vectors it uses only the earliest, so that the result is a linear function of `vector`.
+    /// Returns the inserted vectors whose sum is `vector`, as a mask of their indices, or `None` if
+    /// `vector` is not in the span. Of dependent vectors, the mask has only the earliest, so the
+    /// result is a linear function of `vector`.
     pub fn solve(&self, vector: u32) -> Option<u64> {
         let (rest, sum_of) = self.reduce(vector);
         (rest == 0).then_some(sum_of)
@@ -122,8 +123,8 @@ pub fn independent(vectors: &[u32]) -> Columns {
     vectors.iter().copied().filter(|&vector| !span.contains(vector) && span.insert(vector)).collect()
 }
 
-/// Returns a basis of the kernel: the sets of columns, as masks, whose sum is zero. There are at
-/// most 32 columns.
+/// Returns a basis of the kernel: each vector is a mask of columns whose sum is zero. There must be
+/// at most 32 columns.
 pub fn kernel(columns: &[u32]) -> Columns {
     let mut span = Span::new();
     let dependent = |(number, column): (usize, &u32)| {
@@ -142,9 +143,9 @@ pub fn inverse(columns: &[u32], rows: u32) -> Option<Columns> {
     (span.rank() == columns.len()).then(|| right_inverse(&span, rows))?
 }
 
-/// Returns the columns of the matrix `R` with `M R = 1`, for the matrix `M` whose columns were
-/// inserted into the span, if the span is the whole space of `rows` bits. Of dependent columns, `R`
-/// uses the earliest.
+/// Returns the columns of the matrix `R` for which `M R` is the identity, where `M` is the matrix
+/// of the columns that were inserted into the span. Returns `None` if the span is not the whole
+/// space of `rows` bits. Of dependent columns, `R` uses the earliest.
 pub fn right_inverse(span: &Span, rows: u32) -> Option<Columns> {
     (0..rows).map(|row| span.solve(1 << row).map(|sum_of| sum_of as u32)).collect()
 }
@@ -153,7 +154,7 @@ pub fn right_inverse(span: &Span, rows: u32) -> Option<Columns> {
 pub fn intersection(a: &[u32], b: &[u32]) -> Columns {
     let a = independent(a);
     let mut span = Span::of(&a);
-    // A sum of vectors of `a` that is a sum of vectors of `b`, one for each dependence.
+    // Each dependence gives a sum of vectors of `a` that is also a sum of vectors of `b`.
     let own = (1_u64 << a.len()) - 1;
     let dependent = independent(b).into_iter().filter_map(|vector| span.insert_or_explain(vector).err());
     dependent.map(|sum_of| multiply(&a, (sum_of & own) as u32)).collect()
@@ -168,15 +169,14 @@ pub fn complement(space: &[u32], candidates: &[u32]) -> Columns {
 
 /// Returns a subspace of `within` of the given dimension that intersects `p` only in zero, and `q`
 /// as little as possible: only in zero, if `dimension + dim q <= dim within`. It prefers the
-/// earlier vectors of `within`.
+/// earlier vectors of `within`. `p` and `q` have to be subspaces of `within`.
 ///
 /// Two subspaces of equal dimension have a common complement: outside of `p + q` any vector is
 /// allowed, and vectors of `p` and `q` outside of `p ∩ q` are paired into sums, which are in
 /// neither.
 ///
-/// If `p` leaves no room: `dimension + dim p > dim within`. `p` and `q` have to be subspaces of
-/// `within`.
-/// If `p` leaves no room: `dimension + dim p > dim within`. `p` and `q` have to lie in `within`.
+/// # Panics
+/// If `p` is too large: `dimension + dim p > dim within`.
 pub fn complement_avoiding(p: &[u32], q: &[u32], within: &[u32], dimension: usize) -> Columns {
     let common = intersection(p, q);
     let only_p = complement(&common, p);

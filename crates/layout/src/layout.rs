@@ -23,14 +23,14 @@ impl Layout {
         Self::new(Hardware::new(&[(input, bits)]), Tile::new(&shape), (0..bits).map(|bit| 1 << bit).collect())
     }
 
-    /// Returns a layout of copies: all `size` values of the input hold the same element.
+    /// Returns a layout of copies: all `size` indices of the input hold the same element.
     pub fn replicated(rank: usize, input: Input, size: u32) -> Self {
         let bits = size.ilog2();
         Self::unit(rank).with_bases(input, &SmallVec::<[u32; 8]>::from_elem(0, bits as usize))
     }
 
-    /// Returns the layout with these bases: for each input, the coordinates of the image of each of
-    /// its bits.
+    /// Returns the layout with these bases: for each listed input, the coordinates to which each of
+    /// its bits maps, lowest bit first.
     pub fn from_bases(shape: &[u32], bases: &[(Input, &[&[u32]])]) -> Self {
         let tile = Tile::new(shape);
         let mut layout = Self::new(Hardware::default(), tile.clone(), Columns::new());
@@ -54,8 +54,8 @@ impl Layout {
     }
 
     /// Returns the direct sum `self × outer`: a tile of tiles. The low bits of each input index
-    /// `self` and the high bits index `outer`; along each axis, a step of `outer` has the size of
-    /// `self`.
+    /// `self`, the high bits index `outer`. Along each axis, neighbors in `outer` are as far apart
+    /// in the result as `self` is large.
     ///
     /// # Panics
     /// If the ranks differ.
@@ -88,8 +88,9 @@ impl Layout {
         (rest.product(outer) == *self).then_some(rest)
     }
 
-    /// Returns the only candidate for a quotient. Of the bases of each input, `keep` removes as
-    /// many as the divisor has; of each coordinate, the remaining bits begin at `low`.
+    /// Returns the only candidate for a quotient, or `None` if the divisor is larger than this
+    /// layout. `keep` drops as many bases of each input as the divisor has, from one end; `low` is
+    /// the lowest bit of an axis' coordinate that belongs to the quotient.
     fn remainder(
         &self,
         divisor: &Self,
@@ -165,7 +166,7 @@ impl Layout {
     /// Permutes the axes: axis `i` of the result is axis `permutation[i]` of this layout.
     ///
     /// # Panics
-    /// If it is not a permutation of the axes.
+    /// If `permutation` is not a permutation of the axes.
     #[must_use]
     pub fn transpose(&self, permutation: &[usize]) -> Self {
         let tile = self.output();
@@ -180,8 +181,8 @@ impl Layout {
         Self::new(*self.input(), permuted, columns)
     }
 
-    /// Removes an axis: the layout of a slice along it, or of a reduction's result. Hardware
-    /// indices that differed only in that coordinate become replicas.
+    /// Removes an axis, as a reduction along the axis or a slice at one of its coordinates does.
+    /// Hardware indices that differ only in this coordinate become replicas.
     #[must_use]
     pub fn remove_axis(&self, axis: usize) -> Self {
         let tile = self.output();
@@ -221,9 +222,10 @@ impl Layout {
         self.concatenate(axis, size)
     }
 
-    /// Distributes the elements that a thread holds along an axis over lanes that hold copies: from
-    /// the low coordinates on, a lane bit replaces a register bit. Returns `None` if there is
-    /// nothing to distribute, or no lane with copies.
+    /// Distributes the elements that a thread holds along an axis over lanes that hold copies: each
+    /// lane bit that selects only copies replaces a register bit, from the low bits of the
+    /// coordinate on. Returns `None` if there is no such lane bit, or no register bit that maps to
+    /// a single bit of the coordinate.
     pub fn shared_by_lanes(&self, axis: usize) -> Option<Self> {
         let tile = self.output();
         let mut registers: Columns = self.bases(Input::Register).into();
@@ -262,13 +264,13 @@ impl Layout {
     }
 }
 
-/// Slices with power-of-two extents: along each axis, elements that are `step` apart, so that the
-/// coordinates of the slice are some of the bits of those of the whole, and the other bits are
-/// fixed.
+/// Slices with power-of-two extents and steps: along each axis, a slice has elements that are
+/// `step` apart. The coordinates in the slice are a range of the bits of the coordinates in the
+/// whole tile; the other bits are *fixed*.
 impl Layout {
-    /// Returns the layout of a slice: the whole without the fixed bits. A hardware index of another
-    /// slice holds a copy of the element whose index differs only in the fixed bits; registers that
-    /// would only hold such copies are dropped.
+    /// Returns the layout of a slice: this layout without the fixed bits. A hardware index that
+    /// holds an element of another slice counts as a copy of the element whose index differs only
+    /// in the fixed bits; registers that would only hold such copies are dropped.
     #[must_use]
     pub fn slice(&self, shape: &[u32], steps: &[u32]) -> Self {
         let (whole, part) = (self.output(), Tile::new(shape));
@@ -282,8 +284,8 @@ impl Layout {
         Self::new(*self.input(), part, columns).without_duplicate_registers()
     }
 
-    /// Returns the layout of a whole with a slice of this layout: the same hardware indices, and
-    /// the fixed bits in additional high register bits.
+    /// Returns the layout of a whole tile whose slices have this layout: the hardware indices stay,
+    /// and additional high register bits select the slice.
     #[must_use]
     pub fn unslice(&self, shape: &[u32], steps: &[u32]) -> Self {
         let (whole, part) = (Tile::new(shape), self.output());

@@ -29,14 +29,14 @@ pub struct MatrixAccess {
     /// The registers of each instruction: those of the first matrix's word, the lowest bits first,
     /// then those of the next.
     pub registers: Vector,
-    /// The offset, in elements, of the row whose address a lane has: a map of (lane, warp), and of
-    /// the first register of an instruction, which is XOR-ed to it. With fewer than four matrices,
-    /// the higher lanes repeat addresses.
+    /// Maps the first register of an instruction, the lane and the warp to the offset, in elements,
+    /// of the row whose address the lane provides. With fewer than four matrices, the higher lanes
+    /// repeat addresses.
     pub addresses: Transfer,
 }
 
 impl MatrixAccess {
-    /// Returns whether rows of one matrix, which are served together, are in the same banks.
+    /// Returns whether two rows of one matrix, which are served together, are in the same banks.
     pub fn has_conflicts(&self, element_bits: u32) -> bool {
         let rows = &self.addresses.bases(Input::Lane)[..GROUP_LANES];
         let in_line = LINE_BYTES * 8 / element_bits - 1;
@@ -47,8 +47,9 @@ impl MatrixAccess {
 
 impl Layout {
     /// Returns how `ldmatrix` or `stmatrix` moves a value of this layout from or to a buffer with
-    /// the layout `memory`. This requires that the lanes of each group of four hold the words of 16
-    /// consecutive bytes or, transposed, that the groups hold the elements of 16 consecutive bytes.
+    /// the layout `memory`, or `None` if they cannot. They can if the lanes of each group of four
+    /// hold the words of 16 consecutive bytes or, transposed, if the groups hold the elements of 16
+    /// consecutive bytes.
     ///
     /// # Panics
     /// If the buffer does not hold every element.
@@ -80,7 +81,7 @@ fn matrix_access(offsets: &Transfer, element_bits: u32, is_transposed: bool) -> 
     if !is_row || within_row != 0 || (is_transposed && firsts.is_empty()) {
         return None;
     }
-    // The bits of the row in a matrix, then those of the matrix.
+    // The bits of a row's index in its matrix, then those of the matrix's index.
     let mut rows: SmallVec<[u32; 8]> = across.into();
     if is_transposed {
         let pair = firsts.remove(0);

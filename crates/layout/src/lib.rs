@@ -12,7 +12,7 @@
 //! ```
 //! use tilewright_layout::{Input, Layout, blocked};
 //!
-//! // Two elements a thread along the rows, lanes 2 down and 4 across, one warp of 8 lanes.
+//! // Each thread holds pairs of adjacent columns; a warp of 8 lanes is 2 lanes high and 4 wide.
 //! let layout = blocked(&[4, 8], &[1, 2], &[2, 4], &[1, 1], &[1, 0]);
 //! assert_eq!(layout.to_string(), "[4,8] register (0,1) (2,0) lane (0,2) (0,4) (1,0)");
 //!
@@ -40,7 +40,7 @@
 //! ```
 //! use tilewright_layout::{Plan, bank_use, blocked, convert};
 //!
-//! // Four warps hold a tile of 16-bit numbers by rows and want it by columns.
+//! // Four warps hold a tile of 16-bit numbers by rows; convert it to columns.
 //! let rows = blocked(&[64, 64], &[1, 8], &[4, 8], &[4, 1], &[1, 0]);
 //! let columns = blocked(&[64, 64], &[8, 1], &[8, 4], &[1, 4], &[0, 1]);
 //! let Plan::Shared(plan) = convert(&rows, &columns, 16, 40).unwrap() else { panic!() };
@@ -52,10 +52,10 @@
 //! # Conventions
 //!
 //! A hardware index, or *place*, has the bits of [`Input::Register`], [`Input::Lane`],
-//! [`Input::Warp`] and [`Input::Block`], the register lowest; an element is its row-major index in
-//! the tile. So a vector of either space is a `u32`, and a layout is a list of some 10 to 30 of
-//! them, without allocation. The functions panic on errors that only a bug of the caller can cause,
-//! such as layouts of different tiles; each documents them.
+//! [`Input::Warp`], [`Input::Block`] and [`Input::Offset`], the register lowest; an element is its
+//! row-major index in the tile. A vector of either space is therefore a `u32`, and a layout is a
+//! list of some 10 to 30 of them, without allocation. The functions panic on errors that only a bug
+//! of the caller can cause, such as layouts of different tiles; each documents them.
 //!
 //! Source: Zhou et al., "Linear Layouts: Robust Code Generation of Efficient Tensor Computation
 //! Using F2", arXiv 2505.23819.

@@ -99,19 +99,19 @@ impl<I: Space, O: Space> Map<I, O> {
         Some(Map { input: self.output.clone(), output: self.input.clone(), columns })
     }
 
-    /// Returns a map that sends every vector of the output to a vector with that image, if the map
-    /// is surjective. Among several, it uses the lowest bits of the input: registers before lanes
-    /// before warps.
+    /// Returns a map that sends each vector of the output to one of its preimages, if this map is
+    /// surjective. Among several preimages, it selects the one in the lowest bits of the input:
+    /// registers before lanes before warps.
     pub fn right_inverse(&self) -> Option<Map<O, I>> {
         let columns = f2::right_inverse(&Span::of(&self.columns), self.output.bits())?;
         Some(Map { input: self.output.clone(), output: self.input.clone(), columns })
     }
 
-    /// Returns a map from each vector of this map's input to one of `other`'s input with the same
-    /// image, if the images of this map are images of the other.
+    /// Returns a map that sends each input vector of this map to an input vector of `other` with
+    /// the same image, if every image of this map is an image of `other`.
     ///
     /// # Panics
-    /// If the maps go to different spaces.
+    /// If the maps have different output spaces.
     pub fn relative_to<J: Space>(&self, other: &Map<J, O>) -> Option<Map<I, J>> {
         assert_eq!(self.output, other.output, "the maps have to go to the same space");
         let span = Span::of(&other.columns);
@@ -137,7 +137,7 @@ impl<O: Space> Map<Hardware, O> {
         self.apply(self.input.place(parts))
     }
 
-    /// Restricts the map to these inputs; the others are 0.
+    /// Restricts the map to these inputs; the result has no bits of the other inputs.
     #[must_use]
     pub fn restrict(&self, inputs: &[Input]) -> Self {
         let mut columns = Columns::new();

@@ -5,18 +5,19 @@ use crate::layout::assert_permutation;
 use crate::map::Layout;
 use crate::space::{Hardware, Input, Space, Tile};
 
-/// The bytes of the unit that swizzles move: a row of an 8x8 matrix of `ldmatrix`, and the widest
-/// access of a lane.
+/// The bytes of a chunk, the unit that swizzles move: a row of an 8x8 matrix of `ldmatrix`, and the
+/// widest access of a lane.
 pub(crate) const CHUNK_BYTES: u32 = 16;
-/// Bytes of all banks: 32 banks of four bytes.
+/// The bytes of a line, one word of each bank: 32 banks of four bytes.
 pub(crate) const LINE_BYTES: u32 = 128;
 
 /// The permutation of a row's 16-byte chunks, as in the PTX ISA ("Swizzling Modes" of tensor
-/// copies, and the matrix descriptors of `wgmma`). In a buffer that is aligned to 8 times the
-/// mode's bytes, chunk `c` of line `l` of 128 bytes is at `c ^ l`, within the mode's row.
+/// copies, and the matrix descriptors of `wgmma`). In a buffer that is aligned to 8 times the bytes
+/// of the mode's row, chunk `c` of a row in line `l` (of 128 bytes) is at position `c ^ l`, modulo
+/// the number of chunks in a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum SwizzleMode {
-    /// Rows one after another.
+    /// No permutation.
     None,
     /// Rows of 32 bytes; address bit 4 is XOR-ed with bit 7.
     Bytes32,
@@ -37,9 +38,9 @@ impl SwizzleMode {
         }
     }
 
-    /// Returns the widest mode for rows of `row_bytes` bytes. With it, any eight chunks at one
-    /// position of eight consecutive rows are in different banks: `ldmatrix` and `stmatrix` have no
-    /// conflicts.
+    /// Returns the widest mode for rows of `row_bytes` bytes. With this mode, the chunks at the
+    /// same position of eight consecutive rows are in different banks, so `ldmatrix` and `stmatrix`
+    /// have no conflicts.
     pub fn widest(row_bytes: u32) -> Self {
         match row_bytes {
             128.. => Self::Bytes128,
@@ -50,9 +51,10 @@ impl SwizzleMode {
     }
 }
 
-/// Returns a buffer for `shape` in which the axes in `order` are contiguous from the first to the
-/// last, swizzled by `mode`. If a row along `order[0]` is longer than the mode's, the tile is split
-/// into boxes with rows of the mode's length, box after box, as tensor copies write them.
+/// Returns the layout of a buffer for `shape` in which the axes in `order` are contiguous from the
+/// first to the last, swizzled by `mode`. If a row along `order[0]` is longer than the mode's row,
+/// the tile is split into boxes with rows of the mode's length, box after box, as tensor copies
+/// write them.
 ///
 /// # Panics
 /// If a row is shorter than the mode's, or `order` is not a permutation of the axes.
@@ -71,8 +73,8 @@ pub fn swizzled(shape: &[u32], order: &[usize], element_bits: u32, mode: Swizzle
     for axis in order.iter().skip(2) {
         layout = layout.product(&count(*axis, shape[*axis]));
     }
-    // Bit `j` of the chunk is XOR-ed with bit `j` of the line, so an offset in line `2^j` is in
-    // chunk `2^j` as well.
+    // Bit `j` of the chunk is XOR-ed with bit `j` of the line: the image of bit `j` of the line
+    // includes that of bit `j` of the chunk.
     let bit_of = |bytes: u32| (bytes * 8 / element_bits).ilog2() as usize;
     let mut columns = Columns::from_slice(layout.columns());
     for bit in 0..(row_bytes / CHUNK_BYTES).ilog2() as usize {

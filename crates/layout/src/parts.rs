@@ -2,8 +2,9 @@
 //! between warps.
 //!
 //! The levels of a [`Scan`] below the first one that crosses warps stay within a warp: each warp
-//! combines runs of consecutive elements. A line of the axis is a sequence of such runs, its
-//! *parts*, in ascending order. Some parts of a line may be in other registers of the same threads.
+//! combines runs of consecutive elements. A *line*, the elements along the axis whose other
+//! coordinates are equal, is a sequence of such runs, its *parts*, in ascending order. A thread may
+//! hold several parts of a line in different registers.
 
 use crate::f2::{self, Columns};
 use crate::map::Layout;
@@ -15,12 +16,13 @@ use crate::space::{Input, Space, Tile};
 pub struct Parts {
     /// The number of levels within warps: a part has `2^levels` elements.
     pub levels: usize,
-    /// The part that each thread has after the levels within warps. The tile has the axes of the
-    /// source without that of the scan, and a last axis for the parts of a line.
+    /// The layout of the parts after the levels within warps. Its tile has the axes of the source
+    /// except the axis of the scan, and a last axis for the parts of a line.
     pub partials: Layout,
     /// Register `r` of `partials` is register `registers[r]` of the source.
     pub registers: Columns,
-    /// Every thread has all parts of its lines; the parts of one line are in consecutive registers.
+    /// The layout in which every thread has all parts of its lines; the parts of one line are in
+    /// consecutive registers.
     pub gathered: Layout,
 }
 
@@ -69,8 +71,8 @@ impl Parts {
 }
 
 /// Distributes the parts of each line over lanes: at most `most` of them stay in the registers of a
-/// thread. Returns `None` if lanes of a warp have parts of different lines, or if there are too few
-/// parts.
+/// thread. Returns `None` if the lanes of a warp have parts of different lines, if there are no
+/// more than `most` parts, or if the parts to distribute are more than the lanes.
 pub fn spread_over_lanes(gathered: &Layout, most: u32) -> Option<Layout> {
     let (registers, lanes) = (gathered.bases(Input::Register), gathered.bases(Input::Lane));
     let tile = gathered.output();

@@ -14,10 +14,11 @@ pub type AccessRegisters = SmallVec<[u32; 16]>;
 /// `2^k` elements.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Vector {
-    /// Register `r ^ elements[j]` holds the element `2^j` after that of register `r`, if that is
-    /// bit `j` of the run.
+    /// For each bit `j` of an index in the run: if this bit is 0 for register `r`, then register `r
+    /// ^ elements[j]` holds the element that is `2^j` later in the run.
     elements: SmallVec<[u32; 4]>,
-    /// A basis of the first registers of the accesses.
+    /// A basis of the accesses' first registers: bit `i` of the number of an access XORs
+    /// `firsts[i]` to the index of its first register.
     firsts: Columns,
 }
 
@@ -73,10 +74,11 @@ impl Layout {
         1 << self.bits_of(Input::Register)
     }
 
-    /// Returns the bits of an input that only select replicas, as a mask: hardware indices with
-    /// these bits 0 hold each element exactly once. To write a value, the threads whose free bits
-    /// of lane, warp and block are 0 write the registers whose free bits are 0. Registers are
-    /// preferred over lanes, lanes over warps; the low bits of each over the high.
+    /// Returns a mask of the free bits of an input: the bits that only select replicas. The
+    /// hardware indices whose free bits are 0 in all inputs hold each element exactly once. To
+    /// write a value, the threads whose free bits of lane, warp and block are 0 write the registers
+    /// whose free bits are 0. High bits become free before low bits, warps before lanes, lanes
+    /// before registers.
     pub fn free_bits(&self, input: Input) -> u32 {
         let mut span = Span::new();
         let mut free = 0;
@@ -123,8 +125,7 @@ impl Layout {
         self.offsets_in(memory).vector(0, memory.bits_of(Input::Offset))
     }
 
-    /// Returns the offset in a buffer with the layout `memory` of the element at each hardware
-    /// index.
+    /// Maps each hardware index to the offset of its element in a buffer with the layout `memory`.
     ///
     /// # Panics
     /// If the memory does not hold every element.
@@ -133,8 +134,8 @@ impl Layout {
     }
 
     /// Returns, for each register of this layout, the register of `other` that holds the same
-    /// element in the same thread, if there is one: a conversion from `other` to this layout that
-    /// only renames registers.
+    /// element in the same thread. Returns `None` if a conversion from `other` to this layout
+    /// cannot only rename registers.
     pub fn registers_from(&self, other: &Self) -> Option<SmallVec<[u32; 16]>> {
         assert_eq!(self.output(), other.output(), "layouts of one tile");
         let threads = [Input::Lane, Input::Warp, Input::Block, Input::Offset];
@@ -161,8 +162,8 @@ impl Layout {
 
 impl<O: Space> Map<Hardware, O> {
     /// Returns the widest vectors along the bits `low .. low + bits` of the output. The elements of
-    /// a vector are registers of one thread; the vector is aligned because no other input bit maps
-    /// to the low bits.
+    /// a vector are registers of one thread; the vector is aligned because no bit of another input
+    /// maps to the bits within the vector.
     pub(crate) fn vector(&self, low: u32, bits: u32) -> Vector {
         let registers = self.bases(Input::Register);
         let span = Span::of(registers);
@@ -172,8 +173,8 @@ impl<O: Space> Map<Hardware, O> {
             let Some(element) = span.solve(1 << bit).filter(|_| others >> bit & 1 == 0) else { break };
             elements.push(element as u32);
         }
-        // A first register has low bits of 0: contributions of other unit vectors to them are
-        // removed.
+        // The first register of an access is at index 0 of its run: XOR away what the register
+        // contributes to the bits within the run.
         let run = (1_u64 << elements.len()) - 1;
         let mut chosen =
             Span::of(&elements.iter().map(|element| f2::multiply(registers, *element)).collect::<Columns>());

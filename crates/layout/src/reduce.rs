@@ -1,11 +1,14 @@
 //! Reductions and scans along an axis, derived from the layout: the steps within a thread, within a
 //! warp, and through shared memory.
 //!
-//! Halving an axis `n` times needs `n` steps. A step is a hardware index `p` that changes the
-//! coordinate of the axis and no other coordinate: indices `x` and `x ^ p` hold the two halves. If
-//! `p` only has register bits, a thread combines two of its registers; if it has lane bits, two
-//! lanes exchange elements with a shuffle; if it has warp bits, two warps exchange them through
-//! shared memory.
+//! A reduction of `2^n` elements takes `n` steps. A step is a mask `p` of hardware-index bits that
+//! changes the coordinate along the axis and no other coordinate: the places `x` and `x ^ p` hold
+//! two elements to combine. If `p` only has register bits, a thread combines two of its registers;
+//! if it has lane bits, two lanes exchange elements with a shuffle; if it has warp bits, two warps
+//! exchange them through shared memory.
+//!
+//! A *line* is the elements along the axis whose other coordinates are equal. Each warp that holds
+//! elements of a line reduces them to one *part* of the line.
 
 use smallvec::SmallVec;
 
@@ -51,22 +54,20 @@ impl Step {
     }
 }
 
-/// The layout conversion by which warps exchange their partial results. The tile has the axes of
-/// the result and a last axis for the parts of a line; a line has one part for each warp that holds
-/// elements of it.
+/// The layout conversion by which warps exchange their partial results. Its tile has the axes of
+/// the result and a last axis for the parts of a line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Exchange {
-    /// The part that each thread has after the steps within warps. Its registers are those of the
-    /// result.
+    /// The layout of the parts after the steps within warps. Its registers are those of the result.
     pub partials: Layout,
-    /// Every thread has all parts of the elements of its result; the parts of one element are in
-    /// consecutive registers.
+    /// The layout after the exchange: every thread has all parts of the elements of its result, and
+    /// the parts of one element are in consecutive registers.
     pub gathered: Layout,
 }
 
 impl Exchange {
-    /// Returns the exchange after the steps within warps, if steps between warps follow.
-    /// `registers` are the remaining register bits.
+    /// Returns the exchange that replaces the steps between warps, if there are any. `registers`
+    /// are the register bits that distinguish elements of the result.
     fn after(steps: &[Step], layout: &Layout, axis: usize, registers: &[u32]) -> Option<Self> {
         let within = steps.iter().filter(|step| step.reach() <= Input::Lane).count();
         let parts = (steps.len() - within) as u32;
@@ -102,8 +103,8 @@ pub struct Reduction {
     pub result: Layout,
     /// The registers of the source that become the result.
     pub registers: SmallVec<[u32; 16]>,
-    /// Replaces the steps between warps: after the conversion, each thread combines consecutive
-    /// registers.
+    /// Replaces the steps between warps, if there are any: after the conversion, each thread
+    /// combines consecutive registers.
     pub exchange: Option<Exchange>,
 }
 
@@ -148,15 +149,15 @@ fn kept_registers(result: &Layout) -> Columns {
 /// `2^(i+1)`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ScanStep {
-    /// The step to the partner: the same element of the other block of the pair.
+    /// The step to the partner: the element at the same position in the other block of the pair.
     pub step: Step,
     /// A hardware index is in the later block of its pair if its bits in this mask have odd parity.
     pub later: u32,
 }
 
 /// A scan along an axis: for each bit of the coordinate, the lowest first, how the two halves of a
-/// block are combined. Each element has its prefix and the total of its block, and only needs the
-/// partner's total:
+/// block are combined. Each place holds the prefix of its element and the total of its block, and
+/// only needs the partner's total:
 /// ```text
 /// for each step:
 ///     other = total of the partner
@@ -167,10 +168,10 @@ pub struct ScanStep {
 pub struct Scan {
     /// The levels, from adjacent elements to halves of the axis.
     pub steps: SmallVec<[ScanStep; 12]>,
-    /// Replaces the levels between warps, if the scan is contiguous: the exchange of the totals.
-    /// The parts are in the order of the scan, so a thread combines the totals before its own part
-    /// with its prefixes. The last coordinate in the layout of the partial totals is the index of
-    /// the own part.
+    /// The exchange of the warps' totals, which replaces the levels between warps. It exists if the
+    /// scan is contiguous and has such levels. The parts are in the order of the scan, so a thread
+    /// combines the totals of the parts before its own with its prefixes. The last coordinate in
+    /// [`Exchange::partials`] is the index of the thread's own part.
     pub exchange: Option<Exchange>,
 }
 

@@ -49,20 +49,20 @@ pub trait Space: Clone + Eq + Hash + fmt::Debug {
     /// Returns the dimension.
     fn bits(&self) -> u32;
 
-    /// Splits a vector into parts for people: the coordinates of an element, or the parts of a
+    /// Splits a vector into parts for display: the coordinates of an element, or the parts of a
     /// hardware index that have bits.
     fn parts(&self, vector: u32) -> SmallVec<[u32; 6]>;
 }
 
-/// The hardware indices (places) that hold elements, with a number of bits of each [`Input`]. An
-/// index has the bits of all inputs in one number, those of the register lowest.
+/// The space of hardware indices (*places*): the number of bits of each [`Input`]. A hardware index
+/// concatenates the bits of all inputs into one number, the register lowest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Hardware {
     bits: [u8; Input::ALL.len()],
 }
 
 impl Hardware {
-    /// Creates a space with these bits of each input; other inputs have none.
+    /// Creates a space with this number of bits for each listed input; the other inputs have none.
     ///
     /// # Panics
     /// On more than 32 bits.
@@ -122,8 +122,8 @@ impl Space for Hardware {
     }
 }
 
-/// The elements of a tile: a shape whose sizes are powers of two. An element is its row-major
-/// index, the last axis fastest, so that a reshape changes no vector.
+/// The elements of a tile: a shape whose sizes are powers of two. A vector is the row-major index
+/// of an element, the last axis fastest, so a reshape changes no vector.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Tile {
     /// The logarithm of the size of each axis.
@@ -194,7 +194,8 @@ impl Tile {
         })
     }
 
-    /// Returns the bits of a whole's index that are fixed in a slice of this shape, lowest first.
+    /// Returns the bits of an index in the tile `whole` that are fixed in a slice of this shape, as
+    /// masks of one bit each, lowest first.
     pub(crate) fn fixed_bits(&self, whole: &Self, steps: &[u32]) -> SmallVec<[u32; 8]> {
         let mut fixed = SmallVec::new();
         for axis in (0..whole.rank()).rev() {

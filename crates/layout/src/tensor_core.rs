@@ -3,17 +3,18 @@
 //! file implements once.
 //!
 //! A warp is eight groups of four lanes. The four lanes of a group are along `k` (operands) or `n`
-//! (accumulator), each with one 32-bit word of operand elements or two elements of the accumulator;
-//! the eight groups are along `m`, or along `n` in operand B. Further registers repeat that: first
-//! the second half of 16 rows, then along the other axis.
+//! (accumulator), each with one 32-bit word of operand elements (or one 64-bit element), or two
+//! elements of the accumulator; the eight groups are along `m`, or along `n` in operand B. Further
+//! registers repeat this pattern: first for the second eight of 16 rows, then along the other axis.
 
 use smallvec::SmallVec;
 
 use crate::map::Layout;
 use crate::space::Input;
 
-/// A matrix multiplication of the tensor cores, `m × n × k`. With `m` of 8 or 16 it is `mma.sync`
-/// of one warp; with `m` of 64 it is `wgmma` of the four warps of a warpgroup, 16 rows each.
+/// The shape `m × n × k` of a matrix multiplication of the tensor cores. With `m` of 8 or 16 it is
+/// `mma.sync` of one warp; with `m` of 64 it is `wgmma` of the four warps of a warpgroup, 16 rows
+/// each.
 ///
 /// Element `i` of an operand's fragment is the `i`-th from the low end of its registers: a 32-bit
 /// register has two 16-bit elements, or four 8-bit elements.
@@ -30,7 +31,7 @@ pub struct Mma {
 }
 
 impl Mma {
-    /// Returns the instruction `m`n`n`k`k` with operands of this width.
+    /// Creates the instruction `m × n × k` with operand elements of this width in bits.
     pub const fn new(m: u32, n: u32, k: u32, operand_bits: u32) -> Self {
         Self { m, n, k, operand_bits }
     }
@@ -52,7 +53,7 @@ impl Mma {
     /// Returns the layout of operand B, a tile `[k, n]`.
     ///
     /// # Panics
-    /// If no instruction has this shape, or if it only takes B from shared memory.
+    /// If no instruction has this shape, or if it takes B only from shared memory.
     pub fn b(self) -> Layout {
         assert!(self.m < 64 && self.n == 8, "{self:?} takes no operand B from registers");
         count(0, Input::Register, self.elements_per_word())
@@ -75,12 +76,13 @@ impl Mma {
     }
 
     /// Returns the layout of an operand or the accumulator of a larger dot `[.., M, K]`, `[.., K,
-    /// N]` or `[.., M, N]`, computed by `warps[0]` times `warps[1]` warps along M and N (for
-    /// `wgmma`: including the four of a warpgroup). The lowest bits of the warp index are along M.
-    /// Registers repeat leading axes and tiles that the warps do not cover, the last axis fastest,
-    /// each repetition with the registers of the fragment. Warps that need the same elements of an
-    /// operand hold copies. With three numbers of warps, the first one divides the first, leading
-    /// axis; it has the highest bits.
+    /// N]` or `[.., M, N]`. `warps` is the number of warps along M and along N (for `wgmma`:
+    /// including the four of a warpgroup); the lowest bits of the warp index are along M. With
+    /// three numbers, the first one is the number of warps along the first, leading axis; these
+    /// warps have the highest bits.
+    ///
+    /// Further registers repeat the fragment for the tiles and leading axes that the warps do not
+    /// cover, the last axis fastest. Warps that need the same elements of an operand hold copies.
     ///
     /// # Panics
     /// If an axis is shorter than the instruction's, or no instruction has this shape.
@@ -129,7 +131,7 @@ impl Mma {
         (32 / self.operand_bits).max(1)
     }
 
-    /// Returns how often the four lanes of a group repeat along `k`.
+    /// Returns how many times the four lanes of a group repeat along `k`.
     fn words_of_k(self) -> u32 {
         let times = self.k / (4 * self.elements_per_word());
         assert!(times > 0 && self.k.is_power_of_two(), "no instruction has the shape {self:?}");

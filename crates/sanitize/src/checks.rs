@@ -24,7 +24,7 @@ impl Check {
     pub const ALL: [Check; 6] =
         [Check::Bounds, Check::Race, Check::Init, Check::Alignment, Check::Overflow, Check::Nan];
 
-    /// Returns its name in lists of checks.
+    /// Returns the name of the check in lists of checks.
     pub fn name(self) -> &'static str {
         match self {
             Check::Bounds => "bounds",
@@ -74,13 +74,14 @@ impl Checks {
         self.0
     }
 
-    /// Returns the set with this number.
+    /// Returns the set with this number, without bits that are no check.
     pub fn from_bits(bits: u8) -> Self {
         Self(bits & Self::ALL.0)
     }
 
-    /// Parses a list such as `race,init`; `1`, `all` and the empty string mean all checks, `0`
-    /// means none. Fails with the unknown name.
+    /// Parses a list such as `race,init`. The empty string, `1`, `all`, `true`, `on` and `yes` mean
+    /// all checks; `0`, `none`, `false`, `off` and `no` mean none. The error is the first unknown
+    /// name.
     pub fn parse(list: &str) -> Result<Self, String> {
         match list.trim().to_ascii_lowercase().as_str() {
             "" | "1" | "all" | "true" | "on" | "yes" => return Ok(Self::ALL),

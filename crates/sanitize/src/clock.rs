@@ -1,4 +1,5 @@
-//! Vector clocks over all agents of a launch, which can be very many; clocks share equal chunks.
+//! Vector clocks over the agents of a launch: its programs or its warps. A launch may have very
+//! many agents, so clocks share equal chunks.
 
 use std::sync::Arc;
 
@@ -7,14 +8,14 @@ use rustc_hash::FxHashMap;
 const CHUNK: usize = 64;
 
 /// A vector clock (Lamport's happened-before with Mattern's vector clocks): for each agent, its
-/// last step that happens before the owner's next one.
+/// last step that happens before the next step of the clock's owner.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Clock {
     chunks: Vec<Option<Arc<[u32; CHUNK]>>>,
 }
 
 impl Clock {
-    /// Returns whether a step of an agent happens before the owner's next one.
+    /// Returns whether a step of an agent happens before the owner's next step.
     #[inline]
     pub fn knows(&self, agent: u32, step: u32) -> bool {
         self.step_of(agent) >= step
@@ -30,7 +31,7 @@ impl Clock {
         }
     }
 
-    /// Records that a step of an agent happened before.
+    /// Records that a step of an agent happens before the owner's next step.
     pub fn learn(&mut self, agent: u32, step: u32) {
         if self.knows(agent, step) {
             return;
@@ -81,7 +82,7 @@ impl Clock {
     }
 }
 
-/// The release that an acquire synchronizes with: the clock of the releasing agent.
+/// A release with which an acquire may synchronize: the clock of the releasing agent.
 #[derive(Clone, Debug)]
 pub struct Published {
     /// The releasing agent.
@@ -104,14 +105,16 @@ impl Releases {
         self.at.get(&address).map_or(&[], |published| published)
     }
 
-    /// An atomic read-modify-write: earlier releases stay in the release sequence.
+    /// Adds the release of an atomic read-modify-write. Earlier releases stay in the release
+    /// sequence, except those that the new clock includes.
     pub fn add(&mut self, address: u64, published: &Arc<Published>) {
         let all = self.at.entry(address).or_default();
         all.retain(|old| !published.clock.knows(old.agent, old.step));
         all.push(Arc::clone(published));
     }
 
-    /// An atomic store: it replaces the earlier releases.
+    /// Replaces the releases at an address, as an atomic store does; `None` for a store that
+    /// releases nothing.
     pub fn set(&mut self, address: u64, published: Option<&Arc<Published>>) {
         match published {
             Some(published) => {

@@ -32,7 +32,7 @@ impl InitializedMemory {
         self.allocations.is_empty()
     }
 
-    /// Registers an uninitialized allocation.
+    /// Registers an uninitialized allocation. It replaces the allocations that it overlaps.
     pub fn allocated(&mut self, address: u64, len: u64) {
         self.freed(address, len);
         if len != 0 {
@@ -41,7 +41,7 @@ impl InitializedMemory {
         }
     }
 
-    /// Removes memory that was freed or initialized as a whole.
+    /// Removes every allocation that overlaps a range that was freed or initialized as a whole.
     pub fn freed(&mut self, address: u64, len: u64) {
         let end = address.saturating_add(len);
         let touched = |(&start, allocation): (&u64, &Allocation)| {
@@ -73,8 +73,10 @@ impl InitializedMemory {
         })
     }
 
-    /// Calls a function with the first and last byte of the part of the range that lies in an
-    /// allocation. Allocations do not overlap, and an access lies within a single one.
+    /// Calls a function with the bits of an allocation and with the first and last byte, relative
+    /// to its start, of the part of the range that lies in it. Returns true if no allocation
+    /// contains a byte of the range. Allocations do not overlap, and an access lies within a single
+    /// one.
     fn each(&mut self, address: u64, len: u64, call: impl FnOnce(&mut [u64], u64, u64) -> bool) -> bool {
         let end = address.saturating_add(len);
         let Some((&start, allocation)) = self.allocations.range_mut(..end).next_back() else { return true };

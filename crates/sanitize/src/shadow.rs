@@ -1,9 +1,10 @@
 //! Shadow memory: the last accesses to each element of global memory, and race detection.
 //!
 //! The shadow of an element keeps its last write and two reads since then, of different agents or
-//! lanes if there are several. Two accesses race if at least one is a write, not both are atomic,
-//! and they are ordered neither by a clock nor, within an agent, by its [`Rules`]. A write of the
-//! value already there does not race with an earlier write.
+//! lanes if there are several. Two accesses race if at least one is a write, they are not both
+//! atomic at a scope that includes both, and they are ordered neither by a clock nor, within an
+//! agent, by its [`Rules`]. A plain write of the value that an earlier write has stored does not
+//! race with that write.
 
 use rustc_hash::FxHashMap;
 
@@ -29,9 +30,9 @@ pub struct Access {
     pub step: u32,
     /// The number of barriers that the program has passed.
     pub phase: u32,
-    /// The caller's number for the accessing instruction.
+    /// The caller's id of the accessing instruction.
     pub site: u32,
-    /// Its atomicity.
+    /// The atomicity of the access.
     pub mode: Mode,
     /// True for writes.
     pub is_write: bool,
@@ -46,7 +47,8 @@ pub trait Rules {
     /// are ordered.
     fn are_ordered(&self, first: &Access, second: &Access) -> bool;
 
-    /// Returns whether a lane's write stores the value already written by the lane `first`.
+    /// Returns whether the current write of `lane` stores the value that `first_lane` has stored at
+    /// the address in the access `first`.
     fn writes_same(&self, first: &Access, first_lane: u32, lane: u32, address: u64) -> bool;
 }
 
@@ -55,15 +57,15 @@ pub trait Rules {
 pub struct Conflict {
     /// The earlier access.
     pub first: Access,
-    /// Its lane.
+    /// The lane of the earlier access.
     pub first_lane: u32,
     /// The lane of the later access.
     pub lane: u32,
-    /// The address of the element.
+    /// The address of the later access in its lane.
     pub address: u64,
 }
 
-/// The access of one lane: its record (0: none), and the lane.
+/// The access of one lane: the index of its record (0 for no access), and the lane.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 struct Touch {
     record: u32,
@@ -80,20 +82,21 @@ const PAGE: usize = 1024;
 
 /// The shadow memory of a launch.
 pub struct Shadow {
-    /// The granularity in bytes, as a power of two.
+    /// The log2 of the granularity in bytes.
     unit: u32,
     pages: FxHashMap<u64, u32>,
     cells: Vec<Box<[Cell]>>,
     /// The most recently used page.
     last: (u64, u32),
-    /// By number; the first is a placeholder.
+    /// The accesses that a [`Touch`] refers to by index; the first is a placeholder.
     records: Vec<Access>,
-    /// The last record of each site.
+    /// The last record of each site, for writes (true) and for reads (false).
     recent: FxHashMap<(u32, bool), u32>,
 }
 
 impl Shadow {
-    /// Returns a shadow with a granularity in bytes: a power of two, the smallest access size.
+    /// Creates a shadow whose granularity is `unit` bytes: a power of two, the smallest access
+    /// size.
     pub fn new(unit: usize) -> Self {
         let placeholder = Access {
             agent: u32::MAX,
@@ -114,7 +117,8 @@ impl Shadow {
         }
     }
 
-    /// Returns the number of a record, for [`touch`](Self::touch).
+    /// Returns the index of the record of an access, for [`touch`](Self::touch). Reuses the last
+    /// record of the same site if it is equal.
     pub fn begin(&mut self, access: Access) -> u32 {
         let key = (access.site, access.is_write);
         if let Some(&number) = self.recent.get(&key)
@@ -128,8 +132,8 @@ impl Shadow {
         number
     }
 
-    /// Records the access of a lane to this many bytes, and returns the first access with which it
-    /// races.
+    /// Records the access of a lane to `bytes` bytes at `address`, and returns the first race that
+    /// it finds.
     pub fn touch(
         &mut self,
         record: u32,
@@ -182,7 +186,7 @@ impl Shadow {
                 let read_by = &self.records[read.record as usize];
                 read.record != 0 && (read_by.agent != now.agent || read.lane != lane)
             };
-            // Of two reads that are both worth keeping, the one of the same agent is replaced.
+            // If both reads are to be kept, replace the one of the current agent.
             let [first, second] = cell.reads;
             let is_of_agent = |read: Touch| self.records[read.record as usize].agent == now.agent;
             let takes_second = !is_kept(first) || is_kept(second) && is_of_agent(first);
@@ -205,7 +209,8 @@ impl Shadow {
     }
 }
 
-/// Returns whether an access happens after an earlier one.
+/// Returns whether an access cannot race with an earlier one: it happens after the earlier one, or
+/// both are atomic at a scope that includes both.
 #[inline]
 fn is_ordered(first: &Access, first_lane: u32, now: &Access, lane: u32, rules: &impl Rules) -> bool {
     if first.mode != Mode::Plain && now.mode != Mode::Plain {

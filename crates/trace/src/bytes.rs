@@ -34,8 +34,8 @@ impl Encoder for Vec<u8> {
     }
 }
 
-/// Decodes from the front of a byte slice. Methods return `None` at the end of the bytes or if they
-/// are malformed.
+/// Decodes from the front of a byte slice. Methods return `None` at the end of the slice, or if its
+/// bytes are malformed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Decoder<'a>(pub &'a [u8]);
 

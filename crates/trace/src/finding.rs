@@ -20,7 +20,7 @@ pub struct Finding {
     pub place: Option<(String, u32, u32)>,
     /// The source location of the first access of a race.
     pub other: Option<(String, u32, u32)>,
-    /// The index of the tile element in the first occurrence; empty for a scalar.
+    /// The index, along each axis, of the tile element in the first occurrence; empty for a scalar.
     pub lane: Vec<u32>,
     /// The number of occurrences.
     pub count: u64,
@@ -31,9 +31,10 @@ pub struct Finding {
 /// An occurrence of a finding.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct Occurrence {
-    /// The number of the program, x varying fastest.
+    /// The linear index of the program, x varying fastest.
     pub program: u64,
-    /// The parameter through which memory is accessed, and the element's index.
+    /// The pointer parameter through which memory is accessed, and the index of the element from
+    /// there.
     pub element: Option<(String, i64)>,
     /// The program of the first access of a race.
     pub other: Option<u64>,
@@ -97,7 +98,8 @@ impl Finding {
         })
     }
 
-    /// Returns the finding for a page: files and tensors are indices.
+    /// Returns the finding for a page of the visualizer, with indices in place of files and
+    /// tensors.
     pub(crate) fn page(&self, launch: &Launch) -> FindingPage<'_> {
         let place = |(file, line, column): &(String, u32, u32)| {
             let index = launch.files.iter().position(|known| known.name == *file);
@@ -122,7 +124,7 @@ impl Finding {
     }
 }
 
-/// A finding for a page.
+/// A finding for a page of the visualizer.
 #[derive(Serialize)]
 pub(crate) struct FindingPage<'a> {
     check: &'a str,
@@ -134,12 +136,12 @@ pub(crate) struct FindingPage<'a> {
     other: Option<[i64; 3]>,
     lane: &'a [u32],
     count: u64,
-    /// Program, tensor, element and the other program, or -1 for missing ones.
+    /// Program, tensor, element and the other program of each occurrence; -1 for missing ones.
     occurrences: Vec<[i64; 4]>,
 }
 
 impl Occurrence {
-    /// Returns the tensor and the element's row-major index in it.
+    /// Returns the index of the tensor, and the element's row-major index in it.
     fn tensor_element(&self, launch: &Launch) -> Option<(i64, i64)> {
         let (name, index) = self.element.as_ref()?;
         let parameter = launch.parameters.iter().find(|parameter| parameter.name == *name)?;

@@ -14,14 +14,14 @@ pub(crate) fn to_text(page: &impl Serialize) -> String {
 pub(crate) enum Element {
     /// A boolean.
     Boolean(bool),
-    /// An integer that binary64 represents exactly.
+    /// An integer of magnitude at most 2^53, which binary64 represents exactly.
     Integer(i64),
     /// A finite number of at most 32 bits, written with the shortest digits that identify it in
     /// binary32.
     Single(f32),
     /// A finite binary64 number.
     Double(f64),
-    /// A wider integer, an infinity, or NaN.
+    /// An integer of a larger magnitude, an infinity, or NaN.
     Text(String),
 }
 

@@ -8,23 +8,23 @@
 //! # The format
 //!
 //! A file consists of the eight bytes `TWTRACE\x02`, then chunks in any order: a tag of four
-//! letters, the length of the payload in eight bytes (little-endian), the payload. Each chunk is
-//! written in one call, so that the file stays readable after a crash; readers skip unknown tags.
-//! In payloads, `n` is an unsigned LEB128 number, `z` a signed one in zigzag encoding, `s` a string
-//! (its length `n`, then UTF-8), and `list` a length `n`, then the items.
+//! letters, the length of the payload in eight bytes (little-endian), the payload. The file stays
+//! readable after a crash, because readers ignore an incomplete last chunk; they also skip unknown
+//! tags. In payloads, `n` is an unsigned LEB128 number, `z` a signed one in zigzag encoding, `s` a
+//! string (its length `n`, then UTF-8), and `list` a length `n`, then the items.
 //!
 //! | tag | payload |
 //! |---|---|
-//! | `LNCH` | launch `n`, then [`Launch`] encoded by [`Launch::encode`](model::Launch): kernel, grid, sampling, files, parameters, tensors, constants, ops |
+//! | `LNCH` | launch `n`, then [`Launch`] encoded by [`Launch::encode`](model::Launch): kernel, grid, sampling interval, whether interpreted, files, parameters, tensors, constants, ops, IR, warps, stages |
 //! | `TENS` | launch `n`, tensor `n`, phase `n` (0 before, 1 after the launch), the bytes of the elements in row-major order |
-//! | `PROG` | launch `n`, then programs: number `n`, flags `n` (1 with values, 2 truncated, 4 stopped at its last event), nanoseconds `n`, length of the events in bytes `n`, events |
+//! | `PROG` | launch `n`, then programs: number `n`, flags `n` (1 with values, 2 truncated, 4 failed or interrupted at its last event), nanoseconds `n`, length of the events in bytes `n`, events |
 //! | `FIND` | launch `n`, the sanitizer's checks `s`, its findings: `list` of [`Finding`] |
-//! | `DONE` | launch `n`, nanoseconds `n`, the diagnostic `s` if it failed, else empty |
+//! | `DONE` | launch `n`, nanoseconds `n`, the diagnostic `s` of a failed launch, else the empty string |
 //!
-//! An event is the number of its op `n` and the values that the op table lists for it, each in one
-//! of the forms below. Programs without values record only pointers and masks, of ops that access
-//! memory; programs with values record all, followed by the duration of the op in nanoseconds `n`.
-//! The forms:
+//! An event is the index of its op `n` and the values that the op table lists for the op, each in
+//! one of the forms below. Programs without values record only the pointers and masks of ops that
+//! access memory; programs with values record all values, followed by the duration of the op in
+//! nanoseconds `n`. The forms:
 //!
 //! | byte | form | then |
 //! |---|---|---|
@@ -37,8 +37,8 @@
 //! | 6 | pointers | 4 bytes an element, signed |
 //! | 7 | booleans | one bit per element, least significant first |
 //!
-//! Pointers are byte offsets from a parameter: the form is preceded by the number of the parameter
-//! plus one, `n`; if that is 0 they are addresses. A loop is an op, too: its event begins an
+//! Pointers are byte offsets from a parameter. Their form is preceded by the index of the parameter
+//! plus one, `n`; if it is 0, the pointers are addresses. A loop is an op, too: its event begins an
 //! iteration and records the induction variable.
 
 mod bytes;

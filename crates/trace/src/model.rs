@@ -1,4 +1,4 @@
-//! The tables of a launch that events refer to: its parameters, source files and ops.
+//! The description of a launch, to which events refer: its parameters, source files and ops.
 
 use serde::Serialize;
 
@@ -44,7 +44,7 @@ impl Kind {
         (Kind::Loop, "loop"),
     ];
 
-    /// Returns its name.
+    /// Returns the name of the kind.
     pub fn name(self) -> &'static str {
         Self::ALL[self as usize].1
     }
@@ -54,7 +54,7 @@ impl Kind {
         Self::ALL.iter().find(|(_, known)| *known == name).map(|(kind, _)| *kind)
     }
 
-    /// Returns whether it accesses memory.
+    /// Returns whether ops of this kind access memory.
     pub fn is_access(self) -> bool {
         matches!(self, Kind::Load | Kind::Store | Kind::Atomic)
     }
@@ -107,7 +107,7 @@ impl Role {
         Self::ALL.iter().find(|(_, known)| *known == name).map(|(role, _)| *role)
     }
 
-    /// Returns its name.
+    /// Returns the name of the role.
     pub fn name(self) -> &'static str {
         Self::ALL[self as usize].1
     }
@@ -161,7 +161,7 @@ pub struct Parameter {
     pub name: String,
     /// Its type: `fp32`, `*fp32`.
     pub dtype: String,
-    /// Its bits; for a pointer, the address.
+    /// The bits of its value; for a pointer, the address.
     pub bits: u64,
 }
 
@@ -186,7 +186,7 @@ pub struct Tensor {
 /// A range of source text.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct SourceRange {
-    /// The number of the file.
+    /// The index of the file in [`Launch::files`].
     pub file: u32,
     /// The first line, from 1.
     pub line: u32,
@@ -194,7 +194,7 @@ pub struct SourceRange {
     pub column: u32,
     /// The last line.
     pub end_line: u32,
-    /// The column after the last.
+    /// The column after the last one of the range, in `end_line`.
     pub end_column: u32,
 }
 
@@ -205,7 +205,7 @@ pub struct Op {
     pub name: String,
     /// Its kind.
     pub kind: Kind,
-    /// The innermost enclosing loop.
+    /// The index of the innermost enclosing loop in [`Launch::ops`].
     pub parent: Option<u32>,
     /// Its source range, followed by those of the inlined calls that lead to it, innermost first.
     pub places: Vec<SourceRange>,
@@ -237,19 +237,21 @@ impl ValueInfo {
 /// The maximum number of elements of a tile.
 const MAX_TILE_ELEMENTS: u64 = 1 << 24;
 
-/// The maximum number of parameters: 4 KiB of one byte each.
+/// The maximum number of parameters: a kernel has at most 4 KiB of parameters, of at least one byte
+/// each.
 const MAX_PARAMETERS: usize = 4096;
 
 fn product(mut extents: impl Iterator<Item = u64>) -> Option<u64> {
     extents.try_fold(1_u64, u64::checked_mul)
 }
 
-/// Returns the number of elements if extents of 0 were 1: loops over the axes may build that many.
+/// Returns the number of elements with each extent of 0 counted as 1, because loops over the axes
+/// may build that many. Returns `None` on overflow.
 fn padded_product(extents: impl Iterator<Item = u64>) -> Option<u64> {
     product(extents.map(|extent| extent.max(1)))
 }
 
-/// Returns whether the element size is valid and there are at most `most` elements.
+/// Returns whether the element size is 1 to 16 bytes and there are at most `most` elements.
 fn is_sound(size: u32, elements: Option<u64>, most: u64) -> bool {
     (1..=16).contains(&size) && elements.is_some_and(|elements| elements <= most)
 }

@@ -12,14 +12,16 @@ use crate::read::{Access, Trace};
 /// The accesses to an element so far.
 #[derive(Clone, Copy, Default, Debug)]
 struct Element {
-    /// The last program that read it plus one, and the number of readers. Programs come in order.
+    /// For each kind of access: the last program plus one (0 for none), and the number of programs.
+    /// Programs are added in ascending order.
     reader: u64,
     readers: u32,
     writer: u64,
     writers: u32,
     atomic: u64,
     atomics: u32,
-    /// The first reader, writer and program with an atomic access, plus one.
+    /// The first reader, the first writer and the first program with an atomic access, each plus
+    /// one.
     first: [u64; 3],
 }
 
@@ -54,13 +56,13 @@ impl Element {
     }
 }
 
-/// The maximum number of elements of a tensor that are analyzed.
+/// The maximum number of elements of a tensor that a query analyzes.
 const MAX_ELEMENTS: u64 = 1 << 22;
 
 /// The maximum number of listed accesses to an element.
 const MAX_LISTED: usize = 256;
 
-/// The response for a tensor with more elements or accesses than are analyzed.
+/// The response for a tensor with more elements or accesses than a query analyzes.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct TooLarge {
@@ -77,7 +79,7 @@ struct OverlapPage {
     races: Vec<usize>,
 }
 
-/// The accesses to an element: op, program and lane of the first ones.
+/// The accesses to an element: their number, and op, program and lane of the first [`MAX_LISTED`].
 #[derive(Serialize)]
 struct ElementPage {
     count: u64,
@@ -86,8 +88,8 @@ struct ElementPage {
 }
 
 impl Trace {
-    /// For each element of a tensor, the number of programs that read it, write it and access it
-    /// atomically, and the elements with races.
+    /// Returns, for each element of a tensor, the number of programs that read it, write it and
+    /// access it atomically, and the elements with races.
     pub fn overlaps(&self, launch: usize, tensor: usize) -> Option<String> {
         let info = self.launches.get(launch)?.launch.tensors.get(tensor)?;
         let too_large = || Some(to_text(&TooLarge { too_large: true }));
@@ -110,7 +112,8 @@ impl Trace {
         }))
     }
 
-    /// Returns the accesses to an element of a tensor: op, program, lane.
+    /// Returns the accesses to an element of a tensor: their number, and op, program and lane of
+    /// the first ones.
     pub fn element_accesses(&self, launch: usize, tensor: usize, element: u64) -> Option<String> {
         let info = self.launches.get(launch)?.launch.tensors.get(tensor)?;
         let mut found = Vec::new();

@@ -21,29 +21,30 @@ pub struct Trace {
 /// The record of one launch.
 #[derive(Debug, Default)]
 pub struct LaunchTrace {
-    /// Its tables.
+    /// The description of the launch.
     pub launch: Launch,
-    /// Its duration.
+    /// The duration of the launch.
     pub nanoseconds: u64,
-    /// Its diagnostic, if it failed.
+    /// The diagnostic of a failed launch, else empty.
     pub failure: String,
     /// The checks that a sanitizer made; empty if none.
     pub checks: String,
     /// The sanitizer's findings.
     pub findings: Vec<Finding>,
-    /// Its programs, in the order of their numbers.
+    /// The recorded programs, by ascending number.
     pub programs: Vec<Program>,
-    /// The byte ranges of recorded tensor elements, by tensor and phase.
+    /// The recorded elements of a tensor in a phase (0 before, 1 after the launch): the start in
+    /// the file and the length, in bytes.
     snapshots: FxHashMap<(u32, u32), (usize, usize)>,
 }
 
 /// A program of a launch.
 #[derive(Clone, Copy, Debug)]
 pub struct Program {
-    /// Its number, x varying fastest.
+    /// The linear index of the program, x varying fastest.
     pub number: u64,
     flags: u64,
-    /// Its duration.
+    /// The duration of the program.
     pub nanoseconds: u64,
     start: usize,
     length: usize,
@@ -60,7 +61,7 @@ impl Program {
         self.flags & CUT_SHORT != 0
     }
 
-    /// Returns whether the program stopped at its last event.
+    /// Returns whether the program failed or was interrupted at its last event.
     pub fn has_stopped(&self) -> bool {
         self.flags & STOPPED != 0
     }
@@ -71,7 +72,7 @@ impl Program {
 pub enum ReadError {
     /// The file cannot be read.
     Io(std::io::Error),
-    /// The file is not a trace, or damaged.
+    /// The file is not a trace, or it is damaged.
     Malformed(&'static str),
 }
 
@@ -87,11 +88,11 @@ impl fmt::Display for ReadError {
 /// An event of a program.
 #[derive(Clone, Debug)]
 pub struct Event<'a> {
-    /// The number of the op.
+    /// The index of the op in [`Launch::ops`].
     pub op: u32,
-    /// A form for each value of the op; without recorded values, only for pointer and mask.
+    /// The forms of the op's values; in a program without values, only of its pointers and masks.
     pub values: Vec<Form<'a>>,
-    /// Its duration; 0 if unknown.
+    /// The duration of the event; 0 if unknown.
     pub nanoseconds: u64,
 }
 
@@ -110,25 +111,25 @@ pub enum Form<'a> {
     Dense(&'a [u8]),
     /// Booleans, one bit each.
     Bits(&'a [u8]),
-    /// Pointers, as offsets from a parameter or as addresses.
+    /// Pointers: the index of the parameter from which they are offsets, or `None` for addresses.
     Pointers(Option<u32>, Offsets<'a>),
 }
 
-/// Pointers in bytes.
+/// The encoding of pointers: byte offsets from a parameter, or addresses.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Offsets<'a> {
-    /// All equal.
+    /// All offsets are equal.
     Uniform(i64),
     /// `base + Σ strides[axis] * index[axis]`.
     Affine(i64, Vec<i64>),
-    /// 8 bytes each.
+    /// The offsets, 8 bytes each.
     Wide(&'a [u8]),
-    /// 4 bytes each.
+    /// The offsets, 4 bytes each, signed.
     Narrow(&'a [u8]),
 }
 
-/// The maximum number of launches beyond the number of chunks read so far: launches begun by other
-/// threads whose chunks are not written yet.
+/// The maximum number of launches beyond the number of chunks read so far: other threads may have
+/// begun launches whose chunks are not written yet.
 const MAX_PENDING_LAUNCHES: usize = 4096;
 
 /// The number of lanes that a query may always visit, and the number of additional lanes for each
@@ -141,8 +142,8 @@ const LANES_PER_BYTE: u64 = 64;
 pub(crate) struct Budget(u64);
 
 impl Budget {
-    /// Subtracts the cost of comparing an access with tensors. Returns false if it exceeds the
-    /// budget.
+    /// Subtracts the cost of comparing an access with tensors. Returns false, and subtracts
+    /// nothing, if the cost exceeds the budget.
     pub fn charge(&mut self, launch: &Launch, event: &Event<'_>, tensors: &[Tensor]) -> bool {
         let Some(op) = launch.ops.get(event.op as usize) else { return true };
         let lanes = op.values.first().map_or(0, ValueInfo::elements) as u64;
@@ -159,7 +160,7 @@ impl Trace {
         Budget(LANES + LANES_PER_BYTE * self.bytes.len() as u64)
     }
 
-    /// Returns the tables of a launch.
+    /// Returns the description of a launch.
     pub fn described(&self, number: usize) -> Option<&Launch> {
         self.launches.get(number).map(|traced| &traced.launch)
     }
@@ -203,7 +204,7 @@ impl Trace {
         events
     }
 
-    /// Calls a function with each event of a program.
+    /// Calls a function with each event of a program, up to the first malformed one.
     pub fn each_event<'a>(
         &'a self,
         launch: &LaunchTrace,
@@ -224,7 +225,7 @@ impl Trace {
     }
 }
 
-/// Reads a chunk. Launch numbers above `most` are rejected.
+/// Reads a chunk. Returns `None` if it is malformed, or if its launch number is above `most`.
 fn chunk(
     tag: &[u8],
     payload: &[u8],
@@ -270,7 +271,8 @@ fn event<'a>(launch: &Launch, program: &Program, from: &mut Decoder<'a>) -> Opti
     let number = from.small()?;
     let op = launch.ops.get(number as usize)?;
     let mut values = Vec::new();
-    // Pointer and mask come first, so the time per event is bounded by its bytes.
+    // The op table lists pointers and masks before other values ([`Launch::decode`] checks it), so
+    // this loop visits only values that the event encodes, each in at least one byte.
     for value in op.values.iter().take_while(|value| program.has_values() || is_pointer_or_mask(value)) {
         values.push(form(value, from)?);
     }
@@ -278,8 +280,8 @@ fn event<'a>(launch: &Launch, program: &Program, from: &mut Decoder<'a>) -> Opti
     Some(Event { op: number, values, nanoseconds })
 }
 
-/// Returns whether a value is the pointer or the mask of an access. They are recorded for every
-/// program.
+/// Returns whether a value is the pointer or the mask of an access. Every program records these
+/// values.
 pub(crate) fn is_pointer_or_mask(value: &ValueInfo) -> bool {
     matches!(value.role, Role::Pointer | Role::Mask)
 }
@@ -370,10 +372,11 @@ pub struct Access {
 }
 
 impl Access {
-    /// Returns the access of an event. `None` if its op does not access memory.
+    /// Returns the access of an event. Returns `None` if its op does not access memory, or its
+    /// pointers were not recorded.
     pub fn new(launch: &Launch, event: &Event<'_>) -> Option<Self> {
         let op = launch.ops.get(event.op as usize)?;
-        // Pointer and mask come first in the table.
+        // The op table lists pointers and masks first, so `zip` pairs them with their forms.
         let find = |role| op.values.iter().zip(&event.values).find(|(value, _)| value.role == role);
         let (value, pointer) = find(Role::Pointer)?;
         let Form::Pointers(parameter, _) = pointer else { return None };

@@ -46,7 +46,7 @@ impl<'a> Heading<'a> {
     }
 }
 
-/// A launch: its tables, its programs, and the statistics of its ops.
+/// A launch: its description, its programs, and the statistics of its ops.
 #[derive(Serialize)]
 struct LaunchPage<'a> {
     #[serde(flatten)]
@@ -62,7 +62,8 @@ struct LaunchPage<'a> {
     constants: &'a [(String, String)],
     tensors: Vec<TensorPage<'a>>,
     ops: Vec<OpPage<'a>>,
-    /// Number, flags (1 with values, 2 truncated, 4 stopped at the last event) and nanoseconds.
+    /// Number, flags (1 with values, 2 truncated, 4 failed or interrupted at its last event) and
+    /// nanoseconds of each program.
     programs: Vec<[u64; 3]>,
 }
 
@@ -92,7 +93,7 @@ struct TensorPage<'a> {
 struct OpPage<'a> {
     name: &'a str,
     kind: Kind,
-    /// The enclosing loop, or -1.
+    /// The index of the enclosing loop, or -1.
     parent: i64,
     /// File, line, column, end line and end column of each source range.
     places: Vec<[u32; 5]>,
@@ -149,7 +150,7 @@ impl Serialize for EventPage<'_> {
 }
 
 /// The summary of a form: `["uniform", 3]`, `["affine", base, strides…]`, `["box", [low, high]…]`,
-/// `["dense"]`, `["absent"]`.
+/// `["dense"]`, `["pointers"]`, `["absent"]`.
 struct Summary<'a>(&'a ValueInfo, &'a Form<'a>);
 
 impl Serialize for Summary<'_> {
@@ -187,7 +188,7 @@ struct ValuePage<'a> {
     elements: Option<Elements<'a>>,
 }
 
-/// Elements by type and bits.
+/// The elements of a tile or tensor: their type, and the bits of each.
 struct Elements<'a>(&'a str, Vec<u64>);
 
 impl Serialize for Elements<'_> {
@@ -196,10 +197,10 @@ impl Serialize for Elements<'_> {
     }
 }
 
-/// The elements that an access touches, by lane.
+/// The elements that an access touches. Each list has one item for each lane.
 #[derive(Serialize)]
 struct AccessPage {
-    /// The tensor that contains the most lanes, or -1.
+    /// The tensor of [`Trace::own_tensor`], or -1.
     tensor: i64,
     mask: Vec<u8>,
     tensors: Vec<i64>,
@@ -213,8 +214,8 @@ impl Trace {
         to_text(&self.launches.iter().map(Heading::new).collect::<Vec<_>>())
     }
 
-    /// Returns a launch: its tables, its programs, and the statistics of its ops. `None` if there
-    /// is no launch with this number.
+    /// Returns a launch: its description, its programs, and the statistics of its ops. Returns
+    /// `None` if there is no launch with this number.
     pub fn launch(&self, number: usize) -> Option<String> {
         let traced = self.launches.get(number)?;
         let launch = &traced.launch;
@@ -302,8 +303,8 @@ impl Trace {
         }))
     }
 
-    /// Returns the elements of a value of an event in row-major order; for pointers, the tensor and
-    /// the element's index, or `null` outside all tensors.
+    /// Returns the elements of a value of an event in row-major order. The elements of a pointer
+    /// are byte offsets from its parameter, or addresses.
     pub fn value(&self, launch: usize, program: u64, event: usize, value: usize) -> Option<String> {
         let (traced, program) = self.program(launch, program)?;
         let events = self.events(traced, program);
@@ -315,9 +316,9 @@ impl Trace {
         Some(to_text(&ValuePage { dtype: &info.dtype, shape: &info.shape, elements }))
     }
 
-    /// Returns the elements that an access touches: for each lane the mask, the tensor, and the
-    /// element's row-major index; outside all tensors -1 and the byte offset from the tensor that
-    /// contains the most lanes.
+    /// Returns the elements that an access touches: for each lane, the mask, the tensor and the
+    /// element's row-major index (both -1 outside all tensors), and the byte offset from the tensor
+    /// that the pointers derive from.
     pub fn touched(&self, launch: usize, program: u64, event: usize) -> Option<String> {
         let (traced, program) = self.program(launch, program)?;
         let launch = &traced.launch;
@@ -338,8 +339,9 @@ impl Trace {
         }))
     }
 
-    /// Returns the tensor of the parameter from which the pointers of an event derive, or the one
-    /// that contains the first active lane.
+    /// Returns the tensor of the parameter from which the pointers of an event derive. If they are
+    /// recorded as addresses, returns the tensor that contains the element of the first active
+    /// lane.
     fn own_tensor(traced: &LaunchTrace, event: &Event<'_>) -> Option<usize> {
         let launch = &traced.launch;
         if let Some(Form::Pointers(Some(parameter), _)) = event.values.first() {
@@ -363,7 +365,8 @@ impl Trace {
 }
 
 impl Tensor {
-    /// Returns the row-major index of the element at an address.
+    /// Returns the row-major index of the element that begins at an address, or `None` if no
+    /// element of the tensor does.
     pub fn element_index(&self, address: u64) -> Option<u64> {
         if self.shape.contains(&0) {
             return None;
@@ -373,8 +376,8 @@ impl Tensor {
             return None;
         }
         rest /= i64::from(self.size);
-        // The axes by descending stride. Axes with stride 0 repeat elements; index 0 is used for
-        // them.
+        // Visit the axes by descending stride. Axes with stride 0 repeat elements; their index is
+        // 0.
         let mut axes: Vec<usize> = (0..self.shape.len()).filter(|&axis| self.shape[axis] > 1).collect();
         axes.sort_by_key(|&axis| std::cmp::Reverse(self.strides[axis]));
         let mut index = vec![0; self.shape.len()];
@@ -395,7 +398,7 @@ impl Tensor {
     }
 }
 
-/// Returns the first tensor that contains an address, and the element's index in it.
+/// Returns the first tensor with an element at an address, and the element's row-major index.
 pub(crate) fn tensor_containing(launch: &Launch, address: u64) -> Option<(usize, u64)> {
     let mut tensors = launch.tensors.iter().enumerate();
     tensors.find_map(|(index, tensor)| Some((index, tensor.element_index(address)?)))

@@ -24,7 +24,7 @@ const BATCH: usize = 1 << 18;
 pub struct Recorder {
     file: Mutex<File>,
     launches: AtomicU32,
-    /// The error after which nothing more is written.
+    /// The first write error since [`Recorder::take_failure`] was last called.
     failure: Mutex<Option<io::Error>>,
 }
 
@@ -76,7 +76,7 @@ impl Recorder {
         self.chunk(*b"FIND", &[&bytes]);
     }
 
-    /// Returns and clears the first write error since the last call.
+    /// Returns and clears the first write error since the last call of this function.
     pub fn take_failure(&self) -> Option<io::Error> {
         self.failure.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
@@ -126,12 +126,12 @@ impl<'a> Recording<'a> {
         }
     }
 
-    /// Returns the tables of the launch.
+    /// Returns the description of the launch.
     pub fn launch(&self) -> &'a Launch {
         self.launch
     }
 
-    /// Creates a batch of programs for a thread.
+    /// Creates an empty batch for the programs that one thread runs.
     pub fn batch(&'a self) -> Batch<'a> {
         Batch {
             recording: self,
@@ -163,7 +163,8 @@ pub struct Batch<'a> {
     events: Vec<u8>,
     number: u64,
     flags: u64,
-    /// The remaining bytes of values for the program, and the remaining bytes in total.
+    /// The bytes that the current program may still use for elements of values, and the maximum
+    /// bytes of all its events.
     values_left: usize,
     left: usize,
 }
@@ -172,7 +173,7 @@ pub struct Batch<'a> {
 const SHARE: i64 = 8;
 
 impl Batch<'_> {
-    /// Begins a program.
+    /// Begins a program, given by its linear index.
     pub fn begin(&mut self, number: u64) {
         let recording = self.recording;
         let share = |left: &AtomicI64| (left.load(Ordering::Relaxed) / SHARE).max(0) as usize;
@@ -190,7 +191,7 @@ impl Batch<'_> {
         self.flags & WITH_VALUES != 0
     }
 
-    /// Begins an event. Returns false if the space is exhausted.
+    /// Begins an event. Returns false if the program's share of the space is exhausted.
     pub fn event(&mut self, op: u32) -> bool {
         if self.events.len() >= self.left {
             self.flags |= CUT_SHORT;
@@ -200,7 +201,7 @@ impl Batch<'_> {
         true
     }
 
-    /// Returns the position of the next event.
+    /// Returns the position of the next event, for [`rewind`](Self::rewind).
     pub fn mark(&self) -> usize {
         self.events.len()
     }
@@ -210,17 +211,18 @@ impl Batch<'_> {
         self.events.truncate(mark);
     }
 
-    /// Ends an event of a program with values, with its duration.
+    /// Ends an event with its duration. Call it only in programs with values.
     pub fn end_event(&mut self, nanoseconds: u64) {
         self.events.number(nanoseconds);
     }
 
-    /// Writes a value that is not recorded.
+    /// Marks a value as not recorded.
     pub fn absent(&mut self) {
         self.events.push(0);
     }
 
-    /// Sets the parameter from which the next pointers are offset; without one they are addresses.
+    /// Sets the parameter from which the next pointers are offsets; with `None`, they are
+    /// addresses.
     pub fn relative_to(&mut self, parameter: Option<usize>) {
         self.events.number(parameter.map_or(0, |parameter| parameter as u64 + 1));
     }
@@ -249,7 +251,7 @@ impl Batch<'_> {
         }
     }
 
-    /// Writes the elements of a value if there is enough space.
+    /// Writes the elements of a value, or marks it as not recorded if there is not enough space.
     pub fn elements(&mut self, bytes: &[u8]) {
         if bytes.len() > self.values_left {
             self.flags |= CUT_SHORT;
@@ -260,7 +262,7 @@ impl Batch<'_> {
         self.events.extend_from_slice(bytes);
     }
 
-    /// Writes pointers, relative to the base from [`relative_to`](Self::relative_to).
+    /// Writes pointers as offsets from the parameter of [`relative_to`](Self::relative_to).
     pub fn pointers(&mut self, offsets: impl Iterator<Item = i64> + Clone) {
         if offsets.clone().all(|offset| i32::try_from(offset).is_ok()) {
             self.events.push(6);
@@ -271,7 +273,7 @@ impl Batch<'_> {
         }
     }
 
-    /// Writes booleans, given as one byte each.
+    /// Writes booleans, which are given as one byte each.
     pub fn bits(&mut self, bytes: &[u8]) {
         self.events.push(7);
         let packed = bytes.chunks(8).map(|eight| {
@@ -280,7 +282,8 @@ impl Batch<'_> {
         self.events.extend(packed);
     }
 
-    /// Ends the program; `has_stopped` if it stopped at its last event.
+    /// Ends the program. `has_stopped` is true if it failed or was interrupted at its last event.
+    /// The program is dropped if the launch's space is exhausted.
     pub fn end(&mut self, nanoseconds: u64, has_stopped: bool) {
         let recording = self.recording;
         if recording.is_full.load(Ordering::Relaxed) {

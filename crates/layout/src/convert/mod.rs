@@ -49,11 +49,11 @@ impl std::error::Error for ConvertError {}
 /// Both layouts hold every element of the tile and have the same numbers of lanes and warps;
 /// predicates count as 8 bits.
 ///
-/// A value that stays in its warps is shuffled if that takes fewer instructions than shared memory:
-/// a shuffle moves one 32-bit word a lane, as an access without conflicts does, but moves it once
-/// instead of twice and needs no barrier; it may need selects before and after. `trip_cost` is the
-/// cost of shared memory besides its accesses, in halves of the issue time of an instruction: two
-/// barriers and the latency of a load.
+/// A value whose elements stay in their warps is shuffled if shuffles cost no more than shared
+/// memory. A shuffle moves one 32-bit word a lane, as an access without conflicts does, but moves
+/// it once instead of twice and needs no barrier; it may need selects before and after. `trip_cost`
+/// is the cost of shared memory besides its accesses, two barriers and the latency of a load, in
+/// halves of the issue time of an instruction.
 ///
 /// # Panics
 /// If the layouts are not of one tile, or differ in the number of lanes, warps or blocks.

@@ -10,8 +10,8 @@
 //!   there is no conflict if the span of those lanes, with the vector, intersects the span of the
 //!   lines only in zero.
 //!
-//! A space for the lines that intersects two given spaces only in zero exists if there is room, and
-//! there is: the lanes that are served together move at most 128 bytes.
+//! A space for the lines that intersects the spaces of both sides only in zero exists if there are
+//! enough dimensions. There are: the lanes that are served together move at most 128 bytes.
 
 use crate::convert::ConvertError;
 use crate::f2::{self, Columns, Span};
@@ -37,8 +37,8 @@ pub struct SharedPlan {
     /// The loads of the result. They only load registers that [`Layout::representatives`] of the
     /// target names; the other registers are copies of these.
     pub load: Access,
-    /// The size of the buffer. It has to be aligned to 128 bytes, or to its size if that is
-    /// smaller.
+    /// The size of the buffer in bytes. The buffer has to be aligned to 128 bytes, or to its size
+    /// if that is smaller.
     pub bytes: u32,
 }
 
@@ -47,8 +47,8 @@ pub struct SharedPlan {
 pub struct Access {
     /// The registers of each instruction.
     pub vector: Vector,
-    /// The offset of each hardware index, in elements; the offset of a vector's first register is
-    /// that of the vector. It is linear: the offset of a register is XOR-ed to that of the thread.
+    /// Maps each hardware index to an offset in elements; a vector is at the offset of its first
+    /// register. The map is linear: the offset is that of the register XOR that of the thread.
     pub offsets: Transfer,
     /// Wavefronts of each instruction.
     pub wavefronts: u32,
@@ -78,8 +78,8 @@ pub struct Start {
 /// Plans a conversion through shared memory.
 ///
 /// # Panics
-/// If the layouts are not of one tile or do not hold every element, or if the size of an element is
-/// not a whole number of bytes, or exceeds 16.
+/// If the layouts are not of one tile or do not hold every element, or if the width of an element
+/// is not 8, 16, 32, 64 or 128 bits.
 pub fn shared_plan(from: &Layout, to: &Layout, element_bits: u32) -> Result<SharedPlan, ConvertError> {
     assert_eq!(from.output(), to.output(), "a conversion keeps the tile");
     assert!(
@@ -124,11 +124,11 @@ pub fn shared_plan(from: &Layout, to: &Layout, element_bits: u32) -> Result<Shar
     Ok(SharedPlan { memory, store, load, bytes })
 }
 
-/// One of the two layouts.
+/// The bases of the source layout or of the target layout.
 struct Side<'a> {
     registers: &'a [u32],
     lanes: &'a [u32],
-    /// Lanes and warps.
+    /// The bases of the lanes, then of the warps.
     threads: Columns,
 }
 
@@ -146,7 +146,8 @@ impl<'a> Side<'a> {
         f2::independent(&concat(&[self.registers, &self.threads]))
     }
 
-    /// Returns the lanes that are served together when each accesses `2^log_bytes` bytes.
+    /// Returns the bases of the lanes that are served together when each accesses `2^log_bytes`
+    /// bytes.
     fn served_together(&self, log_bytes: usize) -> &[u32] {
         let bits = LINE_BYTES.ilog2() as usize - log_bytes.max(LOG_WORD_BYTES);
         &self.lanes[..bits.min(self.lanes.len())]
@@ -156,20 +157,20 @@ impl<'a> Side<'a> {
 /// A buffer and its cost. `widths` and `wavefronts` are those of the wider side, then of the other.
 struct Candidate {
     columns: Columns,
-    /// Logarithms of the elements of an access.
+    /// The log2 of the number of elements of an access.
     widths: [usize; 2],
     /// Wavefronts of one instruction.
     wavefronts: [u32; 2],
-    /// Wavefronts and instructions of a warp.
+    /// The sum of the wavefronts and instructions of a warp.
     cost: u32,
 }
 
 struct Planner<'a> {
     /// A basis of the elements that a block holds.
     held: &'a [u32],
-    /// The logarithm of the elements of the widest access.
+    /// The log2 of the number of elements of the widest access.
     most: usize,
-    /// The logarithm of the bytes of an element.
+    /// The log2 of the bytes of an element.
     log_bytes: usize,
 }
 
@@ -185,17 +186,18 @@ impl Planner<'_> {
         vector
     }
 
-    /// Returns the candidate in which `wide` moves more than the common vector at once. If several
-    /// lanes of the other side then access one word or line, these are preferably lanes that are
-    /// served together.
+    /// Returns the candidate in which `wide` moves more than the common vector at once, or `None`
+    /// if it cannot. If several lanes of the other side then access one word or line, these are
+    /// preferably lanes that are served together.
     fn widened(&self, wide: &Side, other: &Side, narrow: &[u32]) -> Option<Candidate> {
         let together = other.served_together(self.log_bytes + narrow.len());
         let mut preferred = f2::intersection(wide.registers, together);
         preferred.extend(f2::intersection(wide.registers, &other.threads));
         preferred.extend_from_slice(wide.registers);
-        // No thread bit of `wide` maps into its vector, and no thread bit of either side into the
-        // common one: the vector adds the same number of dimensions to the space of the threads
-        // with and without the common vector.
+        // An element extends the vector only if no thread bit of `wide` maps into the vector of
+        // `wide`, and no thread bit of either side maps into the common vector. The second holds if
+        // the vector adds as many dimensions to the span of both sides' threads as to that span
+        // with the common vector.
         let mut of_wide = Span::of(&concat(&[narrow, &wide.threads]));
         let mut of_both = Span::of(&concat(&[&wide.threads, &other.threads]));
         let mut with_narrow = of_both.clone();
@@ -214,12 +216,12 @@ impl Planner<'_> {
         (!extra.is_empty()).then(|| self.buffer(wide, other, narrow, &extra))
     }
 
-    /// Returns the buffer in which `wide` moves `narrow` and `extra` at once and `other` moves
-    /// `narrow`.
+    /// Returns the buffer in which one access of `wide` moves `narrow` and `extra`, and one access
+    /// of `other` moves `narrow`.
     fn buffer(&self, wide: &Side, other: &Side, narrow: &[u32], extra: &[u32]) -> Candidate {
         let vector = concat(&[narrow, extra]);
         let above = f2::complement(&vector, &concat(&[&wide.threads, &other.threads, self.held]));
-        // A vector of less than a word leaves room in the word.
+        // If the vector is smaller than a word, `fill` completes the word.
         let word = LOG_WORD_BYTES.saturating_sub(self.log_bytes);
         let shared_lanes = f2::intersection(&f2::intersection(wide.lanes, other.lanes), &above);
         let mut fill = f2::independent(&concat(&[&shared_lanes, &above]));

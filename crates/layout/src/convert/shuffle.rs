@@ -28,7 +28,7 @@ pub struct Select {
 }
 
 impl Select {
-    /// Returns the XOR to a register index in this thread.
+    /// Returns the mask that this thread XORs to a register index.
     pub fn in_thread(&self, lane: u32, warp: u32) -> u32 {
         let holds = (lane & self.lanes).count_ones() + (warp & self.warps).count_ones();
         if holds % 2 == 1 { self.registers } else { 0 }
@@ -44,7 +44,8 @@ pub struct Round {
     pub lane: u32,
 }
 
-/// A conversion within warps. In thread (`lane`, `warp`), with `^` over all selects:
+/// A conversion within warps. In thread (`lane`, `warp`), where `...` repeats the XOR for each
+/// select:
 /// ```text
 /// given[i]    = source[rounds[i].register ^ give.in_thread(lane, warp)...]
 /// received[i] = shuffle(given[i], from lane source_lane(lane, warp) ^ rounds[i].lane)
@@ -62,14 +63,14 @@ pub struct ShufflePlan {
     pub results: SmallVec<[u32; 16]>,
     /// The selects of the shuffle that delivers a register.
     pub take: SmallVec<[Select; 4]>,
-    /// The number of consecutive shuffles that have the same source lane, counted from a multiple
-    /// of it: narrow elements travel packed in words.
+    /// The length of the aligned groups of consecutive shuffles that have the same source lane. The
+    /// narrow elements of a group travel packed in words.
     pub rounds_per_lane: u32,
 }
 
 impl ShufflePlan {
-    /// Returns whether every lane's source lane is its own index XOR the constant of the shuffle:
-    /// `shfl.bfly`. A shuffle with the constant 0 then moves nothing.
+    /// Returns whether every lane's source lane is its own index XOR a constant of the shuffle, as
+    /// in `shfl.bfly`. A shuffle whose constant is 0 then moves nothing.
     pub fn is_butterfly(&self) -> bool {
         let is_own = |(bit, base): (usize, &u32)| *base == 1 << bit;
         self.source_lane.bases(Input::Lane).iter().enumerate().all(is_own)
@@ -129,7 +130,7 @@ pub fn shuffle_plan(from: &Layout, to: &Layout) -> Option<ShufflePlan> {
     let round = round_space(&source, &cosets, &needed, lanes);
     let givers = source.givers(round)?;
 
-    // The register and the lane of the source that hold an element, as the lane sends it.
+    // The register that holds an element, before the selects of `give`, and the lane that sends it.
     let origin = |element: u32| {
         let (register, lane) = source.place(element)?;
         Some((register ^ f2::multiply(&givers.registers, lane), lane))
@@ -140,8 +141,8 @@ pub fn shuffle_plan(from: &Layout, to: &Layout) -> Option<ShufflePlan> {
     let (warp_registers, warp_lanes): (Columns, Columns) =
         between.collect::<Option<Vec<_>>>()?.into_iter().unzip();
 
-    // The destination of an element: the shuffle, and its vector of `round`, which determines the
-    // lane that sends it.
+    // The destination of an element: the index of the shuffle that moves it, and the lane that
+    // sends it, before the XOR with [`Round::lane`].
     let mut target = Span::of(&cosets);
     target.extend(&givers.elements);
     let destination = |element: &u32| {
@@ -172,9 +173,9 @@ pub fn shuffle_plan(from: &Layout, to: &Layout) -> Option<ShufflePlan> {
     })
 }
 
-/// Returns a basis of the span of the target's registers, whose coordinates number the shuffles:
-/// vectors that the registers of the source also span come first, so that consecutive shuffles have
-/// the same source lane.
+/// Returns a basis of the span of the target's registers, in which the coordinates of a vector are
+/// the index of its shuffle. Vectors that the registers of the source also span come first, so that
+/// consecutive shuffles have the same source lane.
 fn coset_basis(source: &[u32], target: &[u32]) -> Columns {
     let own = Span::of(source);
     let stay: Columns = target.iter().copied().filter(|column| own.contains(*column)).collect();
@@ -185,7 +186,7 @@ fn coset_basis(source: &[u32], target: &[u32]) -> Columns {
     basis
 }
 
-/// Returns the space `U` of the elements of one shuffle, up to the coset.
+/// Returns the space `U` of the header: each shuffle moves one of its cosets.
 fn round_space(source: &Source, cosets: &[u32], needed: &[u32], lanes: &[u32]) -> Columns {
     let mut preferred = f2::intersection(source.lanes, lanes);
     preferred.extend_from_slice(needed);
@@ -218,14 +219,14 @@ impl<'a> Source<'a> {
         Self { registers, lanes, held }
     }
 
-    /// Returns a register and a lane that hold an element.
+    /// Returns a register and a lane that hold an element, or `None` if the warp does not hold it.
     fn place(&self, element: u32) -> Option<(u32, u32)> {
         let sum_of = self.held.solve(element)?;
         let registers = self.registers.len();
         Some(((sum_of & ((1 << registers) - 1)) as u32, (sum_of >> registers) as u32))
     }
 
-    /// Returns a basis of the lanes that hold the elements of lane 0.
+    /// Returns a basis of the lanes that hold the same elements as lane 0.
     fn replica_lanes(&self) -> Columns {
         let mut span = Span::of(self.registers);
         let registers = self.registers.len();
@@ -253,8 +254,8 @@ impl<'a> Source<'a> {
             lanes.push(lane);
             registers.push(register);
         }
-        // As a function of the lane. A lane outside of the span of the sending lanes keeps its
-        // registers.
+        // Express the registers as a function of the lane. A lane outside of the span of the
+        // sending lanes does not change its registers.
         let units: Columns = (0..self.lanes.len()).map(|bit| 1 << bit).collect();
         let mut span = Span::of(&lanes);
         debug_assert_eq!(span.rank(), lanes.len(), "no lane gives two elements");
