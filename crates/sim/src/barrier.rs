@@ -7,12 +7,13 @@ use crate::memory::Clock;
 /// Barriers of a block.
 pub(crate) const BLOCK_BARRIERS: usize = 16;
 
-/// A barrier of a block or of a cluster. A new generation begins as soon as one is complete.
+/// A barrier of a block or of a cluster. When all expected threads have arrived, its generation is
+/// complete and the next one begins.
 #[derive(Clone, Debug)]
 pub(crate) struct BlockBarrier {
     /// Threads that have arrived in this generation.
     arrived: u32,
-    /// Threads that complete the barrier; `None` means all that have not exited.
+    /// The number of threads that complete the barrier; `None` means all that have not exited.
     expected: Option<u32>,
     /// Completed generations.
     pub generation: u64,
@@ -21,7 +22,7 @@ pub(crate) struct BlockBarrier {
     pub completed: Clock,
     /// Arrived threads whose predicate holds.
     holding: u32,
-    /// The same for the last generation, and how many threads it had.
+    /// The values of `holding` and `arrived` when the last generation was complete.
     pub result: (u32, u32),
 }
 
@@ -31,7 +32,8 @@ impl BlockBarrier {
         Self { arrived: 0, expected: None, generation: 0, arriving, completed, holding: 0, result: (0, 0) }
     }
 
-    /// Notes the arrival of `threads` threads; `expected` threads complete the barrier.
+    /// Records the arrival of `threads` threads; the predicate holds in `holding` of them.
+    /// `expected` threads complete the barrier.
     pub fn arrive(&mut self, threads: u32, expected: Option<u32>, holding: u32, clock: &Clock) -> Outcome {
         if self.arrived == 0 {
             self.expected = expected;

@@ -42,7 +42,7 @@ pub(crate) struct Machine<'a> {
 /// The state of a running cluster.
 pub(crate) struct Cluster<'a> {
     pub machine: &'a Machine<'a>,
-    /// Its linear index in the grid.
+    /// The linear index of the cluster in the grid.
     pub number: u64,
     pub blocks: Vec<BlockMemory>,
     /// The barriers of each block.
@@ -51,10 +51,10 @@ pub(crate) struct Cluster<'a> {
     pub meeting: BlockBarrier,
     /// The warps of all blocks, by rank.
     pub warps: Vec<Warp>,
-    /// Warps of one block.
+    /// The number of warps of one block.
     pub warps_per_block: usize,
     pub agents: usize,
-    /// Counters of the host thread that runs the cluster, lent for each run.
+    /// The counters of the host thread that runs the cluster, which lends them for each run.
     pub counters: Vec<StepCounters>,
     pub printed: String,
 }
@@ -151,7 +151,8 @@ impl Cluster<'_> {
         Ok(has_progressed)
     }
 
-    /// Executes the next step of a group, unless it has to wait. Returns whether anything happened.
+    /// Executes the next step of a group, unless the step has to wait. Returns whether any lane has
+    /// moved or arrived.
     #[inline]
     fn step(&mut self, index: usize, group_index: usize) -> Outcome<bool> {
         let warp = &mut self.warps[index];
@@ -255,8 +256,9 @@ impl Cluster<'_> {
         &self.warps[rank * self.warps_per_block..(rank + 1) * self.warps_per_block]
     }
 
-    /// Handles the exit of lanes: completes barriers, and checks that the cluster has no pending
-    /// access to the block's shared memory.
+    /// Handles the exit of lanes: checks that their bulk copies no longer read shared memory,
+    /// completes barriers and, if the last warp of the block exits, checks that no agent may still
+    /// access its shared memory.
     fn exit(&mut self, index: usize, lanes: u32) -> Outcome {
         let (rank, warp) = (self.warps[index].rank, self.warps[index].index);
         if self.blocks[rank].asynchronous.reads_in_bulk(warp, lanes) {
@@ -321,8 +323,8 @@ impl Cluster<'_> {
         Ok(true)
     }
 
-    /// Notes the arrival of lanes at a barrier. Returns the index of the barrier and the generation
-    /// to wait for.
+    /// Records the arrival of lanes at a barrier. Returns the index of the barrier and the
+    /// generation that the lanes wait for.
     fn arrive(&mut self, index: usize, lanes: u32, barrier: &Barrier) -> Outcome<(usize, u64)> {
         let rank = self.warps[index].rank;
         let alive = self.warps_of(rank).iter().map(|warp| warp.alive.count_ones()).sum();
@@ -420,7 +422,7 @@ fn watch_guard(warp: &Warp, step: &Step, lanes: u32) -> Outcome {
     }
 }
 
-/// In a watched launch, checks the operands, and notes the registers that the step writes.
+/// In a watched launch, checks the operands, and marks the registers that the step writes.
 #[inline]
 fn watch_registers(warp: &mut Warp, step: &Step, lanes: u32) -> Outcome {
     if let Some(watched) = &step.watched
@@ -444,7 +446,7 @@ fn check_written(warp: &Warp, lanes: u32, (slot, name): &(Slot, Box<str>)) -> Ou
     Err(FaultKind::Illegal(text).into()).of_lane(missing.trailing_zeros() as usize)
 }
 
-/// Returns the lanes that may execute a warp-synchronous step; none if it has to wait for other
+/// Returns the lanes that may execute a warp-synchronous step; none if all have to wait for other
 /// lanes.
 fn gathered(warp: &Warp, step: &Step, lanes: u32) -> Outcome<u32> {
     match step.gather {

@@ -54,7 +54,7 @@ pub(crate) struct LocalAddress {
 /// The registers that hold the stack pointers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stack {
-    /// The beginning of the frame.
+    /// The address at which the frame of the active function begins.
     pub frame: Slot,
     /// The end of the local memory that is in use.
     pub top: Slot,
@@ -69,9 +69,9 @@ pub(crate) struct FrameVariable {
 
 /// A function whose calls are not inlined.
 pub(crate) struct CalledFunction {
-    /// Its first step.
+    /// The first step of the function.
     pub entry: u32,
-    /// Its registers.
+    /// The registers of the function, which a call saves.
     pub registers: Range<u32>,
     pub frame_bytes: u64,
     pub parameters: Vec<FrameVariable>,
@@ -106,7 +106,7 @@ pub(crate) struct Return {
 }
 
 impl Call {
-    /// Returns the callee of a lane.
+    /// Returns the function that a lane calls.
     fn function(&self, warp: &Warp, lane: usize) -> Outcome<FunctionId> {
         match self.target {
             CallTarget::Function(function) => Ok(function),
@@ -207,7 +207,7 @@ pub(crate) fn call(
     Ok(true)
 }
 
-/// Returns lanes of a group to their callers.
+/// Returns from a function to the callers, for lanes of a group.
 pub(crate) fn leave(warp: &mut Warp, program: &Program, group: usize, lanes: u32) -> bool {
     let mut targets = [0; LANES];
     for lane in lanes_of(lanes) {

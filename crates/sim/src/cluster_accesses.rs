@@ -1,6 +1,6 @@
 //! The accesses of other agents to the shared memory of a block. The shared memory exists until the
-//! last warp of the block exits; accesses of other blocks of the cluster, and pending copies, have
-//! to be ordered before that.
+//! last warp of the block exits; accesses by other blocks of the cluster, and pending copies, have
+//! to be ordered before that exit.
 
 use crate::fault::{Cause, Outcome};
 use crate::memory::Clock;
@@ -21,7 +21,7 @@ impl ClusterAccesses {
         Self { rank, last: vec![(0, 0); agents], has_ended: false }
     }
 
-    /// Notes an access of an agent to the shared memory.
+    /// Records an access of an agent to the shared memory; a fault if the block has ended.
     pub fn note(&mut self, agent: usize, step: u32, instruction: u32) -> Outcome {
         if self.has_ended {
             return self.too_late(agent, (step, instruction));
@@ -30,7 +30,8 @@ impl ClusterAccesses {
         Ok(())
     }
 
-    /// Notes the exit of the last warp. `known` is the joined clock of all warps of the block.
+    /// Records the exit of the last warp; a fault if an access is not ordered before it. `known` is
+    /// the joined clock of all warps of the block.
     pub fn end(&mut self, known: &Clock) -> Outcome {
         self.has_ended = true;
         let unknown = |(agent, (step, _)): &(usize, &(u32, u32))| !known.knows(*agent, *step);

@@ -17,13 +17,13 @@ pub(crate) enum Flow {
     /// The lanes go on to the next instruction.
     Next,
     /// The instruction cannot complete yet and has changed nothing. The lanes execute it again
-    /// after something else in the cluster has happened; if nothing can happen, that is a deadlock.
+    /// after another step in the cluster; if no step can complete, that is a deadlock.
     Wait,
 }
 
 /// An instruction in executable form.
 pub(crate) trait Execute: Send + Sync {
-    /// Executes it for the lanes of the context.
+    /// Executes the instruction for the lanes of the context.
     fn execute(&self, context: &mut Context<'_>) -> Outcome<Flow>;
 }
 
@@ -56,7 +56,7 @@ pub(crate) enum ResolvedAddress {
     Param(u64),
 }
 
-/// The state space that the instruction names.
+/// The state space that an instruction names for its address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum AddressSpace {
     /// The upper bits of the address select the state space.
@@ -71,11 +71,11 @@ pub(crate) enum AddressSpace {
 
 /// The state that an executing instruction accesses.
 pub(crate) struct Context<'a> {
-    /// The lanes that execute it; at least one.
+    /// The lanes that execute the instruction; at least one.
     pub lanes: u32,
     /// The index of the warp in its block.
     pub warp: usize,
-    /// Warps of the block.
+    /// The number of warps of the block.
     pub warps: usize,
     /// The rank of the block in its cluster.
     pub rank: usize,
@@ -85,22 +85,22 @@ pub(crate) struct Context<'a> {
     pub global: &'a Global<'a>,
     /// The tensor maps that the kernel has made in global memory.
     pub maps: &'a DeviceTensorMaps,
-    /// Observes accesses to global memory, if the caller requested it; then the index of the
-    /// cluster in the grid.
+    /// Observes accesses to global memory, if the caller requested it. `cluster` is the index of
+    /// the cluster in the grid.
     pub watch: Option<&'a Watch>,
     pub cluster: u64,
     /// Caches the region that the warp accessed last.
     pub hint: &'a mut usize,
-    /// By rank.
+    /// The memory of the cluster's blocks, by rank.
     pub blocks: &'a mut [BlockMemory],
     pub local: &'a mut Local,
     /// The bytes of the kernel's parameters.
     pub parameters: &'a [u8],
     /// The warp as an agent of the race detector.
     pub agent: &'a mut Agent,
-    /// Agents of the cluster.
+    /// The number of agents of the cluster.
     pub agents: usize,
-    /// Instructions that the warp has executed: its clock.
+    /// The number of instructions that the warp has executed: its clock.
     pub time: u64,
     pub counters: &'a mut StepCounters,
     /// The global address of the warp's last atomic read.
@@ -155,8 +155,9 @@ impl Context<'_> {
         }
     }
 
-    /// Publishes an atomic write. With `releases`, an acquiring reader is ordered after everything
-    /// that this warp has done; without, after everything that preceded its last fence.
+    /// Publishes an atomic write at its address. With `releases`, an acquiring reader is ordered
+    /// after everything that this warp has done; without, after everything that preceded its last
+    /// fence.
     pub fn publish(&mut self, place: ResolvedAddress, releases: bool) {
         let ResolvedAddress::Shared { rank, offset } = place else { return };
         if releases {
@@ -167,8 +168,8 @@ impl Context<'_> {
         }
     }
 
-    /// Observes an atomic read. With `acquires`, everything after it is ordered after what was
-    /// published there; without, everything after this warp's next fence.
+    /// Observes an atomic read. With `acquires`, later accesses of this warp are ordered after what
+    /// other agents have published at the address; without, only accesses after its next fence are.
     pub fn observe(&mut self, place: ResolvedAddress, acquires: bool) {
         if let ResolvedAddress::Global(address) = place {
             *self.polled = address;
@@ -182,8 +183,8 @@ impl Context<'_> {
         }
     }
 
-    /// Counts an access of the warp to global memory: the first byte and the length of each lane's
-    /// part. All of them were accessed.
+    /// Counts an access of the warp to global memory. `accesses` has the address and the length in
+    /// bytes of each lane's part, which the warp has already accessed.
     pub fn count_global(&mut self, accesses: impl Iterator<Item = (u64, u64)>) {
         let Self { global, hint, counters, .. } = self;
         counters.global(accesses.map(|(address, len)| (global.device_address(hint, address), len)));
@@ -261,7 +262,7 @@ impl Context<'_> {
         Ok(())
     }
 
-    /// Notes a write of the generic proxy to global memory.
+    /// Records a write of the generic proxy to global memory, for the check of proxy fences.
     #[inline]
     pub fn note_written(&mut self, address: u64, bytes: usize) {
         if let Some(unfenced) = &mut self.block().asynchronous.unfenced_writes {
@@ -269,8 +270,9 @@ impl Context<'_> {
         }
     }
 
-    /// Checks an access of a lane to shared memory for races with other lanes of its warp since
-    /// they last synchronized. Call it before the write.
+    /// Checks an access of a lane to shared memory for races with the accesses of other lanes since
+    /// the warp last synchronized its lanes. `data` is the bytes that a write stores; call this
+    /// function before the write.
     #[inline]
     pub fn watch_lane(
         &mut self,
@@ -301,7 +303,7 @@ impl Context<'_> {
         self.agent.fork(agent, step)
     }
 
-    /// Begins an operation that is unordered with the others of its channel.
+    /// Begins an operation that is unordered with the other operations of its channel.
     pub fn fork_unordered(&mut self, channel: asynchronous::Channel) -> Agent {
         let (agent, step) = self.begin(channel);
         self.agent.fork_unordered(agent, step)
@@ -313,7 +315,7 @@ impl Context<'_> {
         (first + number, step)
     }
 
-    /// Notes an access to the shared memory of a block by another block's warp or an asynchronous
+    /// Records an access to the shared memory of a block by another block's warp or an asynchronous
     /// copy. The block's warps have to wait for such accesses before the last of them exits.
     #[inline]
     pub fn visit(&mut self, place: ResolvedAddress, agent: usize, step: u32) -> Outcome {

@@ -4,7 +4,7 @@
 /// Counts of one instruction of the program, over all warps that executed it.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct StepCounters {
-    /// How often a warp executed it with at least one lane.
+    /// How often a warp executed the instruction with at least one lane.
     pub executions: u64,
     /// Active lanes, summed over the executions.
     pub lanes: u64,
@@ -15,7 +15,7 @@ pub struct StepCounters {
     pub sectors: u64,
     /// Sectors that the same bytes would fill if they were contiguous.
     pub ideal_sectors: u64,
-    /// Shared-memory wavefronts: lanes that access the same bank at different words take one each.
+    /// Shared-memory wavefronts: an access takes as many as it has different words in one bank.
     pub wavefronts: u64,
     /// Wavefronts that the same accesses would take without bank conflicts.
     pub ideal_wavefronts: u64,
@@ -63,9 +63,9 @@ impl StepCounters {
         self.ideal_sectors += bytes.div_ceil(32);
     }
 
-    /// Counts an access of a warp to shared memory: the offset of each lane; all access `bytes`
-    /// bytes. The hardware serves 128 bytes a wavefront: all lanes at once up to 4 bytes, half of
-    /// them at 8, a quarter at 16.
+    /// Counts an access of a warp to shared memory. `offsets` has each lane and its offset; all
+    /// lanes access `bytes` bytes. The hardware serves 128 bytes a wavefront: all lanes at once up
+    /// to 4 bytes, half of them at 8, a quarter at 16.
     pub fn shared(&mut self, offsets: &[(usize, u64)], bytes: usize) {
         let lanes_a_pass = if bytes <= 4 { 32 } else { 128 / bytes.min(16) };
         for first in (0..32).step_by(lanes_a_pass) {

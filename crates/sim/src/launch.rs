@@ -37,7 +37,7 @@ pub struct Launch<'a> {
     pub grid: [u32; 3],
     /// Threads of a block, x, y, z.
     pub block: [u32; 3],
-    /// Blocks of a cluster, x, y, z. The grid has to be a multiple of it.
+    /// Blocks of a cluster, x, y, z. Each has to divide the extent of the grid.
     pub cluster: [u32; 3],
     /// Bytes of dynamic shared memory, in addition to the module's static shared memory.
     pub dynamic_shared_bytes: u32,
@@ -47,10 +47,10 @@ pub struct Launch<'a> {
     pub regions: &'a [Region<'a>],
     /// Becomes true when the caller cancels the launch.
     pub interrupt: Option<&'a AtomicBool>,
-    /// Observes accesses to global memory, if it is to be checked.
+    /// Checks accesses to global memory for races and for uninitialized reads, if present.
     pub watch: Option<&'a Watch>,
-    /// Notes loads that end in the padding of a region and return 0. Without it, such loads are
-    /// faults.
+    /// Collects loads that end in the padding of a region and return 0. Without a collector, such
+    /// loads are faults.
     pub padded: Option<&'a PaddedReads>,
 }
 
@@ -79,7 +79,7 @@ impl<'a> Launch<'a> {
     }
 }
 
-/// The counters and the output that one thread of the host has collected.
+/// The counters and the output that one host thread has collected.
 struct Tally {
     counters: Vec<StepCounters>,
     /// The output of each cluster, by its index.
@@ -107,12 +107,12 @@ impl Tally {
     }
 }
 
-/// Scheduler rounds of a cluster before another one runs, if clusters may wait for each other, as
-/// blocks do that meet at a barrier of the whole grid.
+/// Scheduler rounds of a cluster before the thread runs another one, if clusters may wait for each
+/// other, for example at a barrier of the whole grid.
 const ROUNDS: u64 = 8;
-/// Maximum host memory of the clusters that run at once.
+/// Maximum bytes of host memory of the clusters that run at once.
 const MAX_RUNNING_BYTES: usize = 1 << 30;
-/// Waiting programs that a report of starvation names.
+/// Maximum waiting programs that a report of starvation names.
 const MAX_NAMED: usize = 4;
 
 /// A cluster that has begun.
@@ -136,7 +136,7 @@ fn volume(extent: [u32; 3]) -> u64 {
     extent.iter().fold(1, |product, axis| product.saturating_mul(u64::from(*axis)))
 }
 
-/// Extends an extent to three axes.
+/// Extends an extent to three axes with ones.
 fn padded(extent: &[u32]) -> [u32; 3] {
     std::array::from_fn(|axis| extent.get(axis).copied().unwrap_or(1))
 }
@@ -148,7 +148,7 @@ fn point(number: u64, extent: [u32; 3]) -> [u32; 3] {
 }
 
 impl LoadedModule {
-    /// Runs a kernel on every point of the grid. Returns the counters, or the first fault.
+    /// Runs a kernel for every block of the grid. Returns the report, or the first fault.
     pub fn launch(&self, launch: &Launch<'_>) -> Result<Report, Box<Fault>> {
         let (id, program) = self.program(launch.kernel)?;
         let launch = &Launch { cluster: self.cluster(launch, id), ..*launch };
@@ -196,7 +196,7 @@ impl LoadedModule {
         })
     }
 
-    /// Returns the extent of the clusters: that of the launch, or the one that the kernel requires.
+    /// Returns the extent of the clusters: the launch's, or else the one that the kernel requires.
     fn cluster(&self, launch: &Launch<'_>, id: FunctionId) -> [u32; 3] {
         match &self.function(id).directives.required_cluster {
             Some(required) if launch.cluster == [1; 3] => padded(required),
@@ -278,8 +278,9 @@ impl LoadedModule {
     }
 }
 
-/// Returns the outcome of a cluster, or a fault for its first read of uninitialized shared memory:
-/// a later fault, unless it is a race, may be its consequence.
+/// Replaces the outcome of a cluster by a fault for its first read of uninitialized shared memory,
+/// because a later fault may be a consequence of that read. Races and cancellations are not
+/// replaced.
 fn unwritten(blocks: &[BlockMemory], outcome: Result<(), Stopped>, warps: usize) -> Result<(), Stopped> {
     if let Err(Stopped { stop, .. }) = &outcome
         && matches!(stop.cause, Cause::Race { .. } | Cause::Cancelled(_))
@@ -306,7 +307,7 @@ enum Threads {
     Shared,
     /// A pool of this process only. After a fork, a child cannot use the threads of its parent.
     Own(Arc<rayon::ThreadPool>),
-    /// No threads: the system gives this child none.
+    /// No threads: the system cannot create threads for this child.
     None,
 }
 
@@ -423,8 +424,8 @@ impl CheckedLaunch<'_> {
         }
     }
 
-    /// Returns the polling clusters if all resident clusters are stuck and global memory has not
-    /// changed.
+    /// Records the cluster if it is stuck and global memory has not changed. Returns the polling
+    /// clusters if all resident clusters are stuck.
     fn stuck(
         &self,
         running: &mut Running<'_>,
@@ -484,7 +485,7 @@ impl CheckedLaunch<'_> {
         ((resident / blocks) as usize).clamp(1, of_host)
     }
 
-    /// Creates a cluster before its first step.
+    /// Creates a cluster with all warps at their first step.
     fn begin(&self, number: u64) -> Running<'_> {
         let launch = self.launch;
         let blocks = volume(launch.cluster) as usize;
@@ -624,8 +625,8 @@ impl CheckedLaunch<'_> {
             S::NsmId => 1,
             S::TotalSmemSize | S::AggrSmemSize => self.shared_bytes as u32,
             S::DynamicSmemSize => launch.dynamic_shared_bytes,
-            // The simulator models one multiprocessor, one grid and no reserved shared memory; a
-            // step of its own reads the time.
+            // The simulator models one multiprocessor, one grid and no reserved shared memory.
+            // Steps of their own read clocks and timers.
             S::SmId
             | S::GridId
             | S::CurrentGraphExec
@@ -664,7 +665,7 @@ impl CheckedLaunch<'_> {
         }
     }
 
-    /// Returns the fault that a load from padding would have been.
+    /// Returns the fault that a load from padding would have caused.
     fn padded(&self, instruction: u32, (cluster, warp, lane): Reader, kind: FaultKind) -> Fault {
         let warps = volume(self.launch.block).div_ceil(LANES as u64) as usize;
         let clusters: [u32; 3] =
@@ -674,7 +675,7 @@ impl CheckedLaunch<'_> {
         self.fault(Stopped { stop, warp, site: Some(instruction) }, point(cluster, clusters), warps)
     }
 
-    /// Resolves a finding of a watched launch.
+    /// Returns the fault of a finding of a watched launch.
     fn found(&self, found: &WatchFinding) -> Fault {
         let blocks = volume(self.launch.cluster) as usize;
         let warps = volume(self.launch.block).div_ceil(LANES as u64) as usize;

@@ -11,17 +11,19 @@
 //!   diverge (`warp`, `registers`).
 //! - The decoder inlines calls; recursive calls and calls through pointers use a stack (`call`).
 //! - `memory` checks every access: bounds, alignment, uninitialized bytes, races between warps.
-//!   `asynchronous` and `tensor` implement copies and tensor cores, which run beside the warps.
+//!   `asynchronous` implements copies that run concurrently with the warps, and `tensor` the tensor
+//!   cores.
 //! - A launch ends with a [`Report`] of its counters (`counters`, `report`), or with a [`Fault`]
 //!   that names the line of the PTX and of the kernel.
 //!
-//! It is written from the PTX ISA document, not from an emitter, so that it can prove an emitter
-//! wrong. If the ISA permits several results, the simulator returns one of them. If the ISA forbids
-//! a program, the simulator reports a fault as far as it detects the violation.
+//! The simulator is written from the PTX ISA document, not from the emitter of this project, so
+//! that it can find errors of the emitter. If the ISA permits several results, the simulator
+//! returns one of them. If the ISA forbids a program, the simulator reports a fault as far as it
+//! detects the violation.
 //!
-//! Invariants: only `memory` contains `unsafe` code; a step whose access faults has not made that
-//! access; an unsupported feature is a fault that names it when it is executed, never a wrong
-//! result.
+//! Invariants: only `memory` contains `unsafe` code; an access that faults has not changed memory;
+//! an unsupported feature is an error at load or a fault when it is executed, and both name the
+//! feature: it never causes a wrong result.
 
 mod asynchronous;
 mod barrier;
@@ -85,7 +87,8 @@ impl Simulator {
         LoadedModule::load(&self.target, module, text)
     }
 
-    /// Loads a parsed module. Its line numbers are those that its statements carry.
+    /// Loads a parsed module. Faults name the line numbers of its statements, but not the text of a
+    /// line.
     pub fn load_module(&self, module: tilewright_ptx::isa::Module) -> Result<LoadedModule, LoadError> {
         LoadedModule::load(&self.target, module, "")
     }

@@ -3,8 +3,8 @@
 //! For each part of a multiprocessor, the model computes the time that the part needs for its share
 //! of the work. The longest time bounds the kernel. The model has no latencies, knows of the caches
 //! only that a tensor moves once, and spreads work evenly over the multiprocessors that have
-//! blocks. Its times are therefore lower bounds: they show what limits a kernel, and are not for
-//! comparing microseconds.
+//! blocks. Its times are therefore lower bounds: they show what limits a kernel, and do not predict
+//! the microseconds of a measurement.
 
 use crate::counters::StepCounters;
 use crate::decode::Class;
@@ -57,7 +57,7 @@ pub const GPUS: &[GpuModel] = &[
 ];
 
 impl GpuModel {
-    /// Returns the GPU of a name, in any case, or `None`.
+    /// Returns the GPU with a name, ignoring case, or `None`.
     pub fn named(name: &str) -> Option<Self> {
         GPUS.iter().find(|gpu| gpu.name.eq_ignore_ascii_case(name)).copied()
     }
@@ -83,9 +83,9 @@ pub enum Bound {
     Tensor,
     /// Issuing instructions.
     Issue,
-    /// Arithmetic in fp32 and integers.
+    /// Arithmetic in fp32, fp16 and integers, comparisons, and moves.
     Arithmetic,
-    /// The special function units, and arithmetic in fp64.
+    /// Special functions, conversions, and arithmetic in fp64.
     Function,
 }
 
@@ -105,12 +105,12 @@ impl Bound {
     }
 }
 
-/// Bytes that a multiprocessor takes from L2 per clock.
+/// Bytes that a multiprocessor can receive from L2 per clock.
 const SECTOR_BYTES_A_CLOCK: f64 = 64.0;
 const SECTOR_BYTES: f64 = 32.0;
 /// Warp instructions that the four schedulers of a multiprocessor issue per clock.
 const ISSUED_A_CLOCK: f64 = 4.0;
-/// Lanes of the special function units, and of fp64 on a GPU with few fp64 units.
+/// Lanes per clock of the special function units, and of fp64 on a GPU with few fp64 units.
 const FUNCTION_LANES: f64 = 16.0;
 
 /// The clocks that each part of one multiprocessor is busy.
@@ -143,8 +143,8 @@ pub struct Estimate {
 }
 
 impl Estimate {
-    /// Estimates `launches` launches that were counted together. `tensor_bytes` is the size of the
-    /// tensors of one launch: memory moves at most these bytes, and caches serve the rest.
+    /// Estimates `launches` launches whose counters are in one report. `tensor_bytes` is the size
+    /// of the tensors of one launch: memory moves at most these bytes, and caches serve the rest.
     pub fn new(report: &Report, launches: u64, tensor_bytes: u64, gpu: GpuModel) -> Self {
         let total = report.total();
         let launches = launches.max(1);
@@ -172,8 +172,8 @@ impl Estimate {
     }
 }
 
-/// Returns the clocks that each part of one of `active` multiprocessors is busy with some
-/// instructions.
+/// Returns the clocks that each part of a multiprocessor is busy with some instructions, if
+/// `active` multiprocessors share them evenly.
 pub fn busy<'a>(instructions: impl Iterator<Item = &'a Instruction>, gpu: GpuModel, active: f64) -> Busy {
     let mut sums = StepCounters::default();
     let (mut arithmetic, mut function, mut tensor) = (0.0, 0.0, 0.0);

@@ -29,7 +29,7 @@ pub enum LoadError {
         /// The target of the simulated device.
         device: String,
     },
-    /// An assembler would reject it: the violated rule, and the lines that show it.
+    /// An assembler would reject the module: the violated rule, and the lines that show it.
     Refused(isa::Misuse, String),
     /// A feature, by name, that the simulator does not support.
     Unsupported(String),
@@ -68,8 +68,8 @@ impl fmt::Debug for LoadedModule {
     }
 }
 
-/// Maximum bytes of a variable, and of all global variables together, because the host provides
-/// them.
+/// Maximum bytes of a variable, and of all global variables together: the host provides their
+/// memory.
 const MAX_VARIABLE_BYTES: u64 = 1 << 30;
 
 impl LoadedModule {
@@ -213,7 +213,7 @@ impl LoadedModule {
         &self.isa.functions[id]
     }
 
-    /// Resolves a line of the PTX and its `.loc` position.
+    /// Returns the location of a PTX line. `kernel` is the file number and the line of its `.loc`.
     pub(crate) fn location(&self, ptx_line: u32, kernel: Option<(u32, u32)>) -> Location {
         let kernel = kernel.map(|(file, line)| {
             let found = self.isa.files.iter().find(|known| known.number == file);
@@ -222,7 +222,7 @@ impl LoadedModule {
         Location { ptx_line, kernel }
     }
 
-    /// Returns a line of the text, if the module has one.
+    /// Returns the text of a line, if the module was loaded from a text.
     pub(crate) fn line(&self, line: u32) -> Option<String> {
         Some(self.lines.get((line as usize).checked_sub(1)?)?.trim().to_owned())
     }

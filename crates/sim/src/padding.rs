@@ -1,5 +1,5 @@
-//! Loads that end in the padding of a region: if the launch allows them, they return 0 and are
-//! noted.
+//! Loads that end in the padding of a region: if the launch allows them, they return 0 and the
+//! launch records them.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -13,13 +13,13 @@ pub(crate) type Reader = (u64, usize, usize);
 /// (`Region::with_padding`).
 #[derive(Debug, Default)]
 pub struct PaddedReads {
-    /// By the index of the instruction.
+    /// The load of each instruction, by the index of the instruction.
     found: Mutex<BTreeMap<u32, (Reader, FaultKind)>>,
     faults: Mutex<Vec<Fault>>,
 }
 
 impl PaddedReads {
-    /// Notes a load.
+    /// Records a load.
     #[cold]
     pub(crate) fn note(&self, instruction: u32, reader: Reader, kind: FaultKind) {
         let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
@@ -31,7 +31,7 @@ impl PaddedReads {
         }
     }
 
-    /// Ends the launch: resolves each load to the fault that it would have been.
+    /// Ends the launch: resolves each load to the fault that it would have caused.
     pub(crate) fn end(&self, fault: impl Fn(u32, Reader, FaultKind) -> Fault) {
         let found = std::mem::take(&mut *self.found.lock().unwrap_or_else(PoisonError::into_inner));
         let mut faults = self.faults.lock().unwrap_or_else(PoisonError::into_inner);
@@ -39,7 +39,7 @@ impl PaddedReads {
             .extend(found.into_iter().map(|(instruction, (reader, kind))| fault(instruction, reader, kind)));
     }
 
-    /// Returns the faults that the loads would have been.
+    /// Returns the faults that the loads would have caused.
     pub fn into_faults(self) -> Vec<Fault> {
         self.faults.into_inner().unwrap_or_else(PoisonError::into_inner)
     }

@@ -11,25 +11,25 @@ use crate::fault::Location;
 /// The counters of an instruction.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Instruction {
-    /// Its position.
+    /// The position of the instruction.
     pub location: Location,
-    /// Its opcode with the modifiers.
+    /// The opcode with its modifiers.
     pub opcode: String,
-    /// Its PTX text.
+    /// The PTX text of the instruction.
     pub text: String,
-    /// The class that it counts as.
+    /// The class under which reports count the instruction.
     pub class: Class,
     /// The counters over all warps.
     pub counters: StepCounters,
 }
 
-/// The report of a launch. Its `Display` is a table of the classes, and one of the lines that
-/// access memory.
+/// The report of a launch. Its `Display` is a table of the instruction classes and a table of the
+/// source lines that access memory.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Report {
     /// The name of the kernel and of its variant.
     pub kernel: String,
-    /// How many blocks ran.
+    /// The number of blocks of the grid.
     pub blocks: u64,
     /// Threads of a block.
     pub threads_per_block: u64,
@@ -37,7 +37,7 @@ pub struct Report {
     pub shared_bytes: usize,
     /// Every instruction of the kernel, in the order of the program.
     pub instructions: Vec<Instruction>,
-    /// The output of the blocks that have printed, in the order of the grid.
+    /// The output of each cluster that has printed, in the order of the grid.
     pub printed: Vec<String>,
 }
 
@@ -56,7 +56,8 @@ impl Report {
         self.grouped(|instruction| instruction.class)
     }
 
-    /// Returns the counters of each source line: file and line, `None` without `.loc`.
+    /// Returns the counters of each source line (file and line). The key is `None` for instructions
+    /// without `.loc`.
     pub fn by_line(&self) -> BTreeMap<Option<(String, u32)>, StepCounters> {
         self.grouped(|instruction| instruction.location.kernel.clone())
     }
@@ -70,7 +71,8 @@ impl Report {
         groups
     }
 
-    /// Returns how often warps waited at a barrier of the block or the cluster.
+    /// Returns how often warps executed a barrier instruction: `bar.sync`, `bar.red`, or any
+    /// `barrier` of the block or the cluster, including arrivals.
     pub fn barriers(&self) -> u64 {
         let is_barrier = |instruction: &&Instruction| {
             let opcode = instruction.opcode.as_str();
@@ -79,14 +81,14 @@ impl Report {
         self.instructions.iter().filter(is_barrier).map(|instruction| instruction.counters.executions).sum()
     }
 
-    /// Returns the bytes of global memory that were read and written.
+    /// Returns the bytes that instructions read from and wrote to global memory.
     fn global_bytes(&self) -> (u64, u64) {
         let counters = self.instructions.iter().map(|instruction| &instruction.counters);
         let global = counters.filter(|counters| counters.global_requests > 0);
         global.fold((0, 0), |(read, written), c| (read + c.bytes_read, written + c.bytes_written))
     }
 
-    /// Returns the wavefronts that bank conflicts cost.
+    /// Returns the additional wavefronts that bank conflicts cause.
     pub fn bank_conflicts(&self) -> u64 {
         let total = self.total();
         total.wavefronts - total.ideal_wavefronts
@@ -132,8 +134,8 @@ impl fmt::Display for Report {
 }
 
 impl Report {
-    /// Writes the source lines that access memory, most wasteful first: a row for each opcode that
-    /// wastes, and one for the rest of the line.
+    /// Writes the source lines that access memory, most wasteful first: a row for each opcode with
+    /// excess sectors or bank conflicts, and a row for the other instructions of the line.
     fn memory_table(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut lines = BTreeMap::<SourceLine, BTreeMap<&str, Row>>::new();
         for instruction in &self.instructions {
@@ -176,7 +178,7 @@ fn waste(counters: &StepCounters) -> u64 {
     (counters.sectors - counters.ideal_sectors) + (counters.wavefronts - counters.ideal_wavefronts)
 }
 
-/// The key of a row: the source line, or the PTX line without `.loc`.
+/// The key of a row: the source line, or the PTX line of an instruction without `.loc`.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 enum SourceLine<'a> {
     Kernel(&'a str, u32),
@@ -225,7 +227,7 @@ impl<'a> Row<'a> {
         (waste(&self.counters), self.counters.sectors + self.counters.wavefronts)
     }
 
-    /// Returns the PTX lines of the instructions, unless the key has the line.
+    /// Returns the PTX lines of the instructions, or nothing if the key is a PTX line.
     fn ptx_lines(&self, line: &SourceLine<'_>) -> String {
         match (line, &self.ptx_lines[..]) {
             (SourceLine::Ptx(_), _) | (_, []) => String::new(),

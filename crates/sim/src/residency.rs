@@ -1,11 +1,11 @@
 //! Limits how many clusters are resident, as a GPU does, and detects that none of them can make
 //! progress.
 //!
-//! Blocks begin in the order of their indices as soon as a multiprocessor has room, and keep that
-//! room until they end. A program that waits for one without room never ends. A cluster is stuck if
-//! its registers, positions and shared memory repeat while no byte of global memory has changed: it
-//! will do the same again. If all resident clusters are stuck and no other one can begin, the
-//! launch hangs.
+//! Blocks begin in the order of their indices as soon as a multiprocessor has room for them, and
+//! occupy that room until they end. A block that waits for a block without room never ends. A
+//! cluster is stuck if its registers, positions and shared memory repeat while no byte of global
+//! memory has changed: it will do the same again. If all resident clusters are stuck and no other
+//! cluster can begin, the launch hangs.
 
 use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
@@ -20,10 +20,11 @@ use crate::target::SimTarget;
 
 /// A cluster that reaches the same state this often is stuck.
 const REPETITIONS: u32 = 3;
-/// Maximum states that are kept of a cluster.
+/// Maximum states of a cluster that [`SeenStates`] stores.
 const MAX_STATES: usize = 1 << 12;
 
-/// Returns how many blocks a GPU holds at once, before the assembler has assigned registers.
+/// Returns how many blocks a GPU holds at once, by threads and shared memory. Registers do not
+/// count, because only the assembler assigns them.
 pub fn resident_blocks(target: &SimTarget, threads: u64, shared_bytes: usize) -> u64 {
     let limits = target.multiprocessor();
     let warps = threads.div_ceil(32).max(1);
@@ -47,7 +48,7 @@ struct StuckClusters {
     clusters: BTreeMap<u64, Polling>,
 }
 
-/// The states of a cluster since global memory last changed.
+/// The states that a cluster has reached since global memory last changed.
 #[derive(Default)]
 pub(crate) struct SeenStates {
     changes: u64,
@@ -73,7 +74,7 @@ impl Residency {
         self.resident.load(Ordering::SeqCst) >= self.max_clusters
     }
 
-    /// Notes that a cluster is stuck after `changes` changes of global memory. Returns the stuck
+    /// Records that a cluster is stuck after `changes` changes of global memory. Returns the stuck
     /// clusters if all resident ones are stuck.
     pub fn note(&self, number: u64, changes: u64, polling: Polling) -> Option<BTreeMap<u64, Polling>> {
         let mut stuck = self.stuck.lock().unwrap_or_else(PoisonError::into_inner);
@@ -86,7 +87,8 @@ impl Residency {
 }
 
 impl SeenStates {
-    /// Returns whether a cluster repeats a state since global memory had `changes` changes.
+    /// Returns whether a cluster repeats its state. `changes` is the number of changes of global
+    /// memory so far; a new number forgets the states.
     pub fn is_stuck(&mut self, cluster: &Cluster<'_>, changes: u64) -> bool {
         if self.changes != changes || self.found.len() > MAX_STATES {
             *self = Self { changes, found: FxHashMap::default() };

@@ -8,7 +8,7 @@ pub struct SimTarget {
     capability: u32,
 }
 
-/// Maximum shared memory of a block, which a launch has to request, by minimum capability.
+/// Maximum bytes of shared memory that a launch may request for a block, by minimum capability.
 const SHARED_LIMITS: [(u32, usize); 7] = [
     (120, 99 << 10),
     (90, 227 << 10),
@@ -78,8 +78,8 @@ impl SimTarget {
         limit.expect("the last row holds for all").1
     }
 
-    /// Returns whether the device runs modules of a target: lower ones, the same family (`f`), or
-    /// the same architecture (`a`).
+    /// Returns whether the device runs modules of a target: of the same or a lower capability; with
+    /// the suffix `f`, only of the same family; with the suffix `a`, only of the same capability.
     pub fn runs(&self, module: &str) -> bool {
         match parse(module) {
             Some((capability, None)) => capability <= self.capability,

@@ -1,12 +1,12 @@
 //! A warp: the program position of each lane, and the divergence of lanes.
 //!
 //! Lanes at the same step are a group and execute together. Of the groups that can go on, the one
-//! with the lowest step runs first: groups that are ahead wait where the paths rejoin, and the
-//! groups merge. (Compilers order the blocks of a function such that this is the point of
+//! with the lowest step runs first: groups at higher steps wait where the paths rejoin, and the
+//! groups merge. (Compilers order the basic blocks of a function such that this is the point of
 //! reconvergence in nearly all cases. Otherwise the lanes rejoin at the next warp-synchronous
 //! instruction.) Only the counters depend on where lanes rejoin. A lane at a lower step may spin
-//! until one that is ahead has done something, so the preference flips every [`PREFERENCE_STEPS`]
-//! steps.
+//! until a lane at a higher step has done something, so the preference flips every
+//! [`PREFERENCE_STEPS`] steps.
 //!
 //! At warp-synchronous instructions (`bar.sync`, `shfl.sync`, `mma.sync` …) a group waits until the
 //! other lanes have arrived.
@@ -24,7 +24,7 @@ use crate::registers::{LANES, Registers, lanes_of};
 pub(crate) struct Group {
     pub step: u32,
     pub lanes: u32,
-    /// True if the step has to wait.
+    /// True if the step could not complete in the current turn of the warp.
     pub is_waiting: bool,
     /// The barrier that these lanes have arrived at and wait for: its index and the generation.
     pub arrived: Option<(usize, u64)>,
@@ -39,23 +39,23 @@ pub(crate) struct Warp {
     pub registers: Registers,
     pub agent: Agent,
     pub local: Local,
-    /// The region that it accessed last.
+    /// The index of the region of global memory that the warp accessed last.
     pub hint: usize,
     /// The lanes that exist in the block.
     pub existing: u32,
     /// The lanes that have not exited.
     pub alive: u32,
-    /// Sorted by step.
+    /// The groups of lanes, sorted by step.
     pub groups: SmallVec<[Group; 4]>,
-    /// Instructions that it has executed.
+    /// The number of instructions that the warp has executed.
     pub time: u64,
-    /// The generation of the cluster's barrier at which it has arrived.
+    /// The generation of the cluster's barrier at which the warp has arrived.
     pub cluster_arrival: Option<u64>,
-    /// The lanes that have arrived there.
+    /// The lanes that have arrived at the cluster's barrier in this generation.
     pub cluster_arrived: u32,
     /// The active calls of each lane; empty if the decoder inlined every call.
     pub returns: Vec<Vec<Return>>,
-    /// The global address of its last atomic read.
+    /// The global address of the warp's last atomic read.
     pub polled: u64,
 }
 
@@ -102,7 +102,7 @@ impl Warp {
         }
     }
 
-    /// Returns the group to run next, if one can.
+    /// Returns the index of the group to run next, if any group can run.
     #[inline]
     pub fn next(&self) -> Option<usize> {
         if let [only] = &self.groups[..] {

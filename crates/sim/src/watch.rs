@@ -1,10 +1,10 @@
 //! Watches accesses to global memory for races and for reads of uninitialized memory. A launch goes
 //! on after such a finding.
 //!
-//! The agents are those of the race detector of shared memory, warps and asynchronous operations,
+//! As in the race detector of shared memory, the agents are warps and asynchronous operations, here
 //! of all clusters of the launch. The index of an agent in the launch is the cluster's index times
-//! the agents of a cluster, plus the agent's index in the cluster. Lanes of a warp count as
-//! ordered, except for a store of one instruction to one address.
+//! the agents of a cluster, plus the agent's index in the cluster. The watch treats accesses of the
+//! lanes of a warp as ordered, except those of one store to one address.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -29,8 +29,8 @@ pub struct Watch {
 struct WatchState {
     memory: Option<WatchedMemory>,
     found: Vec<WatchFinding>,
-    /// The index in `found` of each distinct finding. The key is the instruction, the other
-    /// instruction, and whether both accesses have the same agent.
+    /// The index in `found` of each distinct finding. The key is the instruction, the instruction
+    /// of the earlier access (`u32::MAX` for none), and whether both accesses have the same agent.
     known: FxHashMap<(u32, u32, bool), usize>,
     findings: Vec<(Fault, u64)>,
 }
@@ -52,7 +52,7 @@ pub(crate) struct WatchFinding {
     pub address: u64,
     pub bytes: u32,
     pub is_write: bool,
-    /// The instruction.
+    /// The index of the instruction in the program.
     pub site: u32,
     /// The index of the agent in the launch.
     pub agent: u32,
@@ -62,7 +62,7 @@ pub(crate) struct WatchFinding {
     pub count: u64,
 }
 
-/// How an instruction accesses global memory.
+/// The access of an instruction to global memory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Touch {
     pub address: u64,
@@ -93,7 +93,8 @@ pub(crate) fn mode(is_atomic: bool, scope: Option<Scope>) -> Mode {
 /// The facts that the race rules query: the clock of an agent, and the bytes that it writes.
 struct AgentKnowledge<'r, 'a> {
     agent: &'r Agent,
-    /// The index in the launch of its cluster's first agent, and how many agents the cluster has.
+    /// The index in the launch of the first agent of the agent's cluster, and the number of agents
+    /// of the cluster.
     first: u32,
     agents: u32,
     global: &'r Global<'a>,
@@ -127,12 +128,12 @@ impl Watch {
         Self { races, unwritten, state: Mutex::default() }
     }
 
-    /// Returns whether it looks for races.
+    /// Returns whether the watch looks for races.
     pub(crate) fn looks_for_races(&self) -> bool {
         self.races
     }
 
-    /// Returns whether it looks for reads of uninitialized memory.
+    /// Returns whether the watch looks for reads of uninitialized memory.
     pub(crate) fn looks_for_unwritten(&self) -> bool {
         self.unwritten
     }

@@ -34,13 +34,13 @@ pub struct Fault {
     pub kind: FaultKind,
     /// The name of the kernel.
     pub kernel: String,
-    /// The instruction, if the fault has one.
+    /// The position of the instruction, if the fault has one.
     pub location: Option<Location>,
-    /// Its text.
+    /// The text of the instruction.
     pub instruction: Option<String>,
     /// `%ctaid` of the block.
     pub block: [u32; 3],
-    /// The warp in its block.
+    /// The index of the warp in its block.
     pub warp: u32,
     /// The lane, if the fault concerns one lane.
     pub lane: Option<u32>,
@@ -48,7 +48,7 @@ pub struct Fault {
     pub parameters: Vec<u64>,
     /// The regions of the launch: address and length in bytes.
     pub regions: Vec<(u64, usize)>,
-    /// The output of the blocks that have printed, in the order of the grid.
+    /// The output of each cluster that has printed, in the order of the grid.
     pub printed: Vec<String>,
 }
 
@@ -73,26 +73,26 @@ impl Fault {
 /// One access of a race.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RacingAccess {
-    /// The accessing agent: "warp 3", or "an asynchronous copy".
+    /// The accessing agent: "warp 3", or "an asynchronous operation".
     pub agent: String,
     /// True if the access is a write.
     pub is_write: bool,
     /// The position of its instruction.
     pub location: Location,
-    /// Its text.
+    /// The text of its instruction.
     pub instruction: String,
 }
 
 /// A warp, or some of its lanes, that waits or runs.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Waiting {
-    /// The block in its cluster.
+    /// The rank of the block in its cluster.
     pub block: u32,
-    /// The warp in its block.
+    /// The index of the warp in its block.
     pub warp: u32,
-    /// Its lanes that wait here.
+    /// A mask of the warp's lanes at this position.
     pub lanes: u32,
-    /// The position at which they wait.
+    /// The position of the lanes.
     pub location: Location,
     /// The text of the instruction.
     pub instruction: String,
@@ -103,7 +103,7 @@ pub struct Waiting {
 pub struct Polling {
     /// `%ctaid` of the block.
     pub block: [u32; 3],
-    /// The address of its last atomic read.
+    /// The address of the block's last atomic read.
     pub address: u64,
     /// The position of the poll.
     pub location: Location,
@@ -147,12 +147,13 @@ pub enum FaultKind {
     },
     /// A read of uninitialized shared memory.
     Unwritten {
-        /// The first uninitialized byte of the access in the shared memory of the block.
+        /// The first uninitialized byte of the access, as an offset in the shared memory of the
+        /// block.
         offset: u32,
     },
     /// Two unordered accesses to the same shared memory, at least one a write.
     Race {
-        /// The first byte in the shared memory of the block.
+        /// The first byte with a race, as an offset in the shared memory of the block.
         offset: u32,
         /// The access that came first in this run.
         first: RacingAccess,
@@ -184,7 +185,7 @@ pub enum FaultKind {
     /// The asynchronous proxy accesses bytes that the generic proxy wrote, without a proxy fence in
     /// between.
     MissingProxyFence {
-        /// The first byte in the shared memory of the block.
+        /// The first unfenced byte, as an offset in the shared memory of the block.
         offset: u32,
         /// The write.
         write: RacingAccess,
@@ -200,9 +201,9 @@ pub enum FaultKind {
     /// cannot. At an aligned barrier of the block, exited lanes of a warp that still runs count as
     /// missing; a warp whose lanes have all exited does not, as the ISA says of `exit`.
     DivergentBarrier {
-        /// The lanes that have arrived.
+        /// A mask of the lanes that have arrived.
         present: u32,
-        /// The lanes that have not.
+        /// A mask of the lanes that have not arrived.
         missing: u32,
     },
     /// All warps wait for each other.
@@ -246,7 +247,7 @@ pub enum FaultKind {
     },
 }
 
-/// The kind of a fault before the scheduler resolves agents and sites.
+/// The cause of a fault before the scheduler resolves agents and sites to a [`FaultKind`].
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum Cause {
     /// A fault that is complete.
@@ -263,7 +264,7 @@ pub(crate) enum Cause {
     Cancelled(Vec<(usize, u32, u32)>),
 }
 
-/// A fault on its way from an instruction to the scheduler.
+/// A fault that an instruction returns to the scheduler.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Stop {
     pub cause: Cause,

@@ -1,9 +1,10 @@
 //! Vector clocks: the accesses that barriers and other synchronization order.
 //!
-//! An agent makes accesses in an order of its own: a warp, or the asynchronous copies of a block.
+//! An agent is a warp, or a channel of asynchronous copies of a block; its accesses have an order.
 //! Each agent counts its own steps between synchronizations. Its clock has, for each other agent,
-//! the last step whose accesses precede its own. An access is ordered before another one if the
-//! other's agent knows its step by then. (Lamport's happened-before with Mattern's vector clocks.)
+//! the last step whose accesses happen before its own next access. An access happens before another
+//! one if the clock of the other's agent includes the step of the first. (Lamport's happened-before
+//! with Mattern's vector clocks.)
 
 /// The steps of other agents that an agent knows.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
@@ -59,26 +60,26 @@ impl Clock {
         self.order[agent]
     }
 
-    /// Learns that an agent has done this step.
+    /// Records that a step of an agent is ordered before later accesses.
     pub fn learn(&mut self, agent: usize, step: u32) {
         self.order[agent] = self.order[agent].max(step);
     }
 
-    /// Fences the generic and the asynchronous proxy: all writes known by now become visible to
-    /// both.
+    /// Fences the generic and the asynchronous proxy: all writes that the clock knows become
+    /// visible to the asynchronous proxy.
     pub fn fence_proxies(&mut self) {
         for (fenced, known) in self.fenced.iter_mut().zip(&self.order) {
             *fenced = (*fenced).max(*known);
         }
     }
 
-    /// Returns whether that step of an agent is ordered before later accesses.
+    /// Returns whether a step of an agent is ordered before later accesses.
     #[inline]
     pub fn knows(&self, agent: usize, step: u32) -> bool {
         self.order[agent] >= step
     }
 
-    /// Returns whether writes of that step of an agent are visible to the asynchronous proxy.
+    /// Returns whether writes of a step of an agent are visible to the asynchronous proxy.
     #[inline]
     pub fn sees_fenced(&self, agent: usize, step: u32) -> bool {
         self.fenced[agent] >= step
@@ -88,17 +89,17 @@ impl Clock {
 /// A warp or an asynchronous operation, as an agent of the race detector.
 #[derive(Clone, Debug)]
 pub struct Agent {
-    /// Its index among the agents of its cluster.
+    /// The index of the agent in its cluster.
     pub index: usize,
-    /// The steps that it knows.
+    /// The steps that the agent knows.
     pub clock: Clock,
-    /// Its clock at its last fence between threads, which its relaxed writes publish.
+    /// The agent's clock at its last fence between threads, which its relaxed writes publish.
     fenced: Option<Clock>,
-    /// The clocks that its relaxed reads have observed; its next fence acquires them.
+    /// The clocks that the agent's relaxed reads have observed; its next fence acquires them.
     seen: Option<Clock>,
     /// The step of an operation that is unordered with the others of its channel.
     unordered_step: Option<u32>,
-    /// How often a warp has synchronized its lanes; from 1.
+    /// How often a warp has synchronized its lanes, plus 1; 0 for an asynchronous operation.
     pub lane_phase: u32,
 }
 
@@ -128,8 +129,8 @@ impl Agent {
         self.unordered_step
     }
 
-    /// Returns the clock that a synchronizing agent acquires. Later accesses of this agent are not
-    /// part of it.
+    /// Returns the clock that a synchronizing agent acquires, and begins the next step: the clock
+    /// does not cover later accesses of this agent.
     pub fn release(&mut self) -> Clock {
         let clock = self.clock.clone();
         self.clock.order[self.index] += 1;
@@ -150,12 +151,12 @@ impl Agent {
         self.fenced = Some(self.release());
     }
 
-    /// Returns the clock that a relaxed write publishes.
+    /// Returns the clock that a relaxed write publishes, if the agent has executed a fence.
     pub fn publishes(&self) -> Option<&Clock> {
         self.fenced.as_ref()
     }
 
-    /// Notes a published clock that a relaxed read has observed.
+    /// Records a published clock that a relaxed read has observed.
     pub fn observe(&mut self, clock: &Clock) {
         match &mut self.seen {
             Some(seen) => seen.join(clock),
@@ -163,8 +164,8 @@ impl Agent {
         }
     }
 
-    /// Makes every write that is ordered before this point visible to the asynchronous proxy. Later
-    /// accesses of the agent are not.
+    /// Makes every write that is ordered before this point visible to the asynchronous proxy, but
+    /// not later writes of the agent.
     pub fn fence_proxies(&mut self) {
         self.clock.fence_proxies();
         self.clock.order[self.index] += 1;

@@ -31,7 +31,8 @@ struct LastAccess {
 }
 
 impl LastAccess {
-    /// Returns the other lanes, if they are of the same warp and phase.
+    /// Returns the other lanes of these accesses, or none if the accesses are of another warp or
+    /// phase.
     fn others(&self, now: &LaneAccess) -> u32 {
         let is_same = self.agent == now.agent && self.phase == now.phase;
         if is_same { self.lanes & !(1 << now.lane) } else { 0 }
@@ -54,8 +55,8 @@ impl LaneShadow {
         Self { writes: vec![LastAccess::default(); bytes], reads: vec![LastAccess::default(); bytes] }
     }
 
-    /// Notes an access within bounds. `is_same` returns whether a byte, by its offset in the
-    /// access, is overwritten with its own value.
+    /// Checks and records an access within bounds. `is_same` returns whether a byte, by its offset
+    /// in the access, is overwritten with its own value.
     pub fn access(
         &mut self,
         now: LaneAccess,

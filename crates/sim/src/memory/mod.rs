@@ -28,15 +28,15 @@ pub use tilewright_base::memory::Region;
 
 /// The first generic address of the warp's own shared memory.
 pub const SHARED_WINDOW: u64 = 0x1000_0000_0000_0000;
-/// The first generic address of local memory; each lane has its own there.
+/// The first generic address of local memory; each lane has its own memory at the same addresses.
 pub const LOCAL_WINDOW: u64 = 0x2000_0000_0000_0000;
 /// The first generic address of the kernel's parameters.
 pub const PARAM_WINDOW: u64 = 0x3000_0000_0000_0000;
-/// Bytes of each window: shared addresses fit into 32 bits, with the rank of a block of the cluster
-/// in the upper 8.
+/// Bytes of each window: shared addresses fit into 32 bits. The upper 8 bits select a block of the
+/// cluster.
 pub const WINDOW_BYTES: u64 = 1 << 32;
-/// A shared address that was mapped to a block of the cluster holds the block's rank plus 1 above
-/// this bit. An address with 0 there belongs to the warp's own block.
+/// The lowest bit of a block's rank in a shared address. `mapa` stores the rank of a block of the
+/// cluster plus 1 there; 0 means the warp's own block.
 pub const RANK_SHIFT: u32 = 24;
 
 /// The state spaces that accesses distinguish.

@@ -1,7 +1,7 @@
 //! Global memory: host memory that the caller lends, accessed by all threads of the simulator at
 //! once.
 //!
-//! Kernels may race, so the code never makes a reference to this memory. It accesses aligned
+//! Kernels may race, so the code never makes a reference to this memory. It loads and stores aligned
 //! elements with relaxed atomic operations, as the hardware does, and other bytes one by one. It
 //! checks every access against the regions first.
 #![expect(
@@ -21,9 +21,9 @@ use crate::padding::{PaddedReads, Reader};
 #[derive(Debug)]
 struct Lent<'a> {
     region: Region<'a>,
-    /// Its index among the regions of the caller.
+    /// The index of the region among those of the caller.
     number: usize,
-    /// The wrapping difference between device and host addresses.
+    /// The device address of a byte minus its host address, wrapping.
     to_device: u64,
 }
 
@@ -32,10 +32,10 @@ struct Lent<'a> {
 pub struct Global<'a> {
     /// Sorted by address.
     regions: Vec<Lent<'a>>,
-    /// Notes loads from padding; without it, such loads are faults.
+    /// Collects loads from padding; without a collector, such loads are faults.
     padded: Option<&'a PaddedReads>,
     counts_changes: bool,
-    /// Accesses that have changed bytes, while they are counted.
+    /// The number of accesses that have changed bytes, if `counts_changes` is set.
     changes: AtomicU64,
 }
 
@@ -68,8 +68,8 @@ impl<'a> Global<'a> {
         Self { padded, ..self }
     }
 
-    /// Reads bytes for a reader at an instruction. If the launch allows it, bytes in padding read
-    /// as 0, and the load is noted.
+    /// Reads bytes; `at` returns the instruction and the reader. If the launch allows it, bytes in
+    /// padding read as 0, and the launch records the load.
     #[inline]
     pub fn load(
         &self,
@@ -107,8 +107,8 @@ impl<'a> Global<'a> {
         address.wrapping_add(self.regions[*hint].to_device)
     }
 
-    /// Returns a pointer to bytes that may be accessed. `hint` caches the region of the last
-    /// access.
+    /// Returns a pointer to the bytes at an address after checking that a region contains them.
+    /// `hint` caches the index of the region that was accessed last.
     #[inline]
     fn check(
         &self,

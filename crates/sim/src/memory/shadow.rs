@@ -34,18 +34,18 @@ pub struct Record {
     pub instruction: u32,
     /// The proxy of the access.
     pub proxy: Proxy,
-    /// True if it is atomic, or volatile: a volatile access orders nothing, but does not race with
-    /// other volatile or atomic accesses.
+    /// True if the access is atomic or volatile. A volatile access orders nothing, but does not race
+    /// with other volatile or atomic accesses.
     pub is_atomic: bool,
-    /// True if it is a write.
+    /// True if the access is a write.
     pub is_write: bool,
 }
 
 /// The indices of the records of reads.
 type ReadSet = SmallVec<[u32; 8]>;
 
-/// A byte: the index of the record of its last write (0: uninitialized), and of the set of reads
-/// since.
+/// The accesses to a byte: the index of the record of its last write (0 if the byte is
+/// uninitialized), and the index of the set of reads since then.
 #[derive(Clone, Copy, Default)]
 struct Cell {
     write: u32,
@@ -128,7 +128,7 @@ impl Shadow {
         self.last_addition = (u32::MAX, 0, 0);
     }
 
-    /// Checks and notes a read of bytes.
+    /// Checks and records a read of bytes.
     pub fn read(&mut self, agent: &Agent, record: Record, offset: usize, bytes: usize) -> Outcome {
         let number = self.intern(record);
         let (mut ordered, mut last) = (0, (u32::MAX, 0));
@@ -148,7 +148,7 @@ impl Shadow {
         Ok(())
     }
 
-    /// Checks and notes a write of bytes. `is_same` returns whether a byte, by its offset in the
+    /// Checks and records a write of bytes. `is_same` returns whether a byte, by its offset in the
     /// access, is overwritten with its own value.
     pub fn write(
         &mut self,
@@ -182,7 +182,8 @@ impl Shadow {
         Ok(())
     }
 
-    /// Checks that an access by an agent is ordered after that record.
+    /// Checks that an access by an agent is ordered after the record `earlier`, and that a fence
+    /// makes the earlier write visible if the access is of the asynchronous proxy.
     fn check(&self, agent: &Agent, now: Record, earlier: u32, byte: usize) -> Outcome {
         let first = self.record(earlier);
         let (who, offset) = (first.agent as usize, byte as u32);
@@ -196,7 +197,8 @@ impl Shadow {
         Ok(())
     }
 
-    /// Adds a read to a set. Reads that the reader knows precede it and are dropped.
+    /// Adds a read to a set. Drops the reads of the set that are ordered before the new one: a
+    /// write that is ordered after the new read is also ordered after them.
     fn with_read(&mut self, agent: &Agent, set: u32, number: u32) -> u32 {
         if (self.last_addition.0, self.last_addition.1) == (number, set) {
             return self.last_addition.2;

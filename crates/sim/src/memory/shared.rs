@@ -42,7 +42,7 @@ impl<'a> Accessor<'a> {
 pub struct Shared {
     bytes: Vec<u8>,
     shadow: Shadow,
-    /// The clock that an acquiring access at an offset learns.
+    /// The clock that an acquiring access at an offset joins.
     published: FxHashMap<u64, Clock>,
 }
 
@@ -81,7 +81,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Writes bytes. They have to be within bounds, and all earlier accesses ordered before.
+    /// Writes bytes. They have to be within bounds, and ordered after all earlier accesses to them.
     #[inline]
     pub fn write(&mut self, accessor: &Accessor<'_>, address: u64, from: &[u8]) -> Outcome {
         let offset = self.bounds(address, from.len(), true)?;
@@ -111,18 +111,18 @@ impl Shared {
         Ok(old)
     }
 
-    /// Releases a clock at an offset.
+    /// Releases a clock at an offset, in addition to the clocks released earlier.
     pub fn publish(&mut self, offset: u64, clock: &Clock) {
         self.published.entry(offset).and_modify(|known| known.join(clock)).or_insert_with(|| clock.clone());
     }
 
-    /// Returns the clock that was released at an offset.
+    /// Returns the join of the clocks that were released at an offset.
     pub fn published(&self, offset: u64) -> Option<&Clock> {
         self.published.get(&offset)
     }
 
-    /// Reads bytes with no check but their bounds: for `mbarrier` objects, which synchronize their
-    /// own accesses.
+    /// Reads bytes with no check but their bounds, for example of `mbarrier` objects, which
+    /// synchronize their own accesses.
     pub fn peek(&self, address: u64, to: &mut [u8]) -> Outcome {
         let offset = self.bounds(address, to.len(), false)?;
         to.copy_from_slice(&self.bytes[offset..offset + to.len()]);

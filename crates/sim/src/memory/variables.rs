@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicU64;
 
 use super::Region;
 
-/// Alignment of the storage: the greatest alignment of variables, except tensor maps.
+/// Alignment of the storage in bytes: the greatest alignment of variables, except tensor maps.
 pub const ALIGNMENT: u64 = 128;
 
 /// Zeroed memory that kernels may read and write.

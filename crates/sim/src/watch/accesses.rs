@@ -1,4 +1,4 @@
-//! The hooks that pass accesses of a block to a watched launch.
+//! Reports the accesses of a cluster to the watch of its launch.
 
 use std::sync::{Arc, PoisonError};
 
@@ -79,7 +79,8 @@ impl Context<'_> {
         let knowledge = AgentKnowledge { agent, first, agents, global, hint, data };
         let Some(memory) = &mut state.memory else { return };
         let record = memory.shadow.begin(access);
-        // Unordered operations of a channel are distinguished as lanes are.
+        // The shadow distinguishes the unordered operations of a channel by their steps, in place
+        // of lanes.
         let lane = agent.unordered_step().unwrap_or(0);
         if let Some(Conflict { first, .. }) = memory.shadow.touch(record, lane, (address, bytes), &knowledge)
         {
@@ -129,7 +130,8 @@ impl Context<'_> {
         }
     }
 
-    /// Watches a store of several lanes to one address, which leaves the value of any of them.
+    /// Reports a race if several lanes of one store write different values to one address: any of
+    /// the values may remain.
     pub fn watch_lanes(&mut self, stored: &[(usize, u64, Vec<u8>)]) {
         let Some(watch) = self.watch.filter(|watch| watch.races) else { return };
         for (at, (lane, address, data)) in stored.iter().enumerate() {
