@@ -3,7 +3,8 @@
 //! A table beside shared memory holds the objects, and shared memory holds their bits: if the bits
 //! of a barrier have changed, an ordinary store has overwritten it, which is a fault. To the race
 //! detector, initializing and invalidating a barrier are writes of its bytes, and all other
-//! operations are atomic reads. So a use that is not ordered after the initialization is a race.
+//! operations are atomic reads. A use that is not ordered after the initialization is therefore a
+//! race.
 
 use super::mbarrier::{Mbarrier, Token};
 use super::pointer::Pointer;
@@ -73,7 +74,8 @@ fn write(context: &mut Context<'_>, (rank, offset): BarrierAddress, bytes: &[u8]
 /// Applies a change to a barrier on behalf of the warp.
 ///
 /// # Errors
-/// Without a barrier there, without an ordered initialization, or if the change fails.
+/// If there is no barrier at the address, its initialization is not ordered before, or the change
+/// fails.
 pub(super) fn with_barrier<T>(
     context: &mut Context<'_>,
     (rank, offset): BarrierAddress,
@@ -100,7 +102,7 @@ pub(super) fn with_barrier<T>(
     Ok(result)
 }
 
-/// Counts the bytes of an asynchronous copy that this warp began.
+/// Counts the bytes of an asynchronous copy of this warp at a barrier.
 pub(super) fn complete(
     context: &mut Context<'_>,
     place: BarrierAddress,
@@ -162,7 +164,7 @@ pub(crate) struct Arrive {
     pub count: Option<Slot>,
     /// `.expect_tx`: the additional bytes that the phase expects.
     pub expected_bytes: Option<Slot>,
-    /// True if it orders earlier accesses (without `.relaxed`).
+    /// True if the arrival orders earlier accesses (without `.relaxed`).
     pub releases: bool,
     pub token: Option<Slot>,
 }
@@ -210,20 +212,20 @@ pub(crate) enum Phase {
 /// `mbarrier.test_wait` and `mbarrier.try_wait`.
 ///
 /// Both may report a complete phase as incomplete for a while. In the simulator, copies are
-/// complete as soon as they begin; to expose programs that ignore the result, the first test of a
-/// phase by a warp fails.
+/// complete as soon as they begin. To expose programs that ignore the result, the first test by a
+/// warp that finds a phase complete reports it as incomplete.
 pub(crate) struct Test {
     pub barrier: Pointer,
     pub phase: Phase,
     pub is_complete: Slot,
-    /// True if it may wait (`try_wait`). It then waits until the phase is complete and ignores the
-    /// time limit: a program that relies on the limit deadlocks.
+    /// True if the instruction may wait (`try_wait`). It then waits until the phase is complete and
+    /// ignores the time limit: a program that relies on the limit deadlocks.
     pub may_wait: bool,
-    /// True if it orders later accesses (without `.relaxed`).
+    /// True if the test orders later accesses (without `.relaxed`).
     pub acquires: bool,
 }
 
-/// Consecutive failures of `test_wait` at an unchanged barrier before it waits. A polling loop that
+/// Consecutive failed tests of a warp after which `test_wait` waits, too. A polling loop that
 /// nothing else can end thus becomes a deadlock.
 const PATIENCE: u32 = 1 << 14;
 

@@ -23,7 +23,7 @@ pub(crate) enum Completion {
     Group,
 }
 
-/// Combines the old element of the destination with an element of the source.
+/// A function that combines the old element of the destination with an element of the source.
 pub(crate) type Combine = Box<dyn Fn(u64, u64) -> u64 + Send + Sync>;
 
 /// An elementwise combination of the destination with the source.
@@ -38,8 +38,8 @@ pub(crate) struct BulkCopy {
     pub source: Pointer,
     pub bytes: Slot,
     pub completion: Completion,
-    /// The ranks of the blocks that receive the data; without it, only the block of the destination
-    /// receives them.
+    /// A mask of the ranks of the blocks that receive the data. Without it, only the block of the
+    /// destination receives the data.
     pub mask: Option<Slot>,
     pub reduction: Option<Reduction>,
 }
@@ -126,7 +126,8 @@ pub(super) fn begin(context: &mut Context<'_>, completion: &Completion, lane: us
     })
 }
 
-/// Returns the destinations: one, or with a mask the same offset in each block of the mask.
+/// Returns the destinations with their barriers: one pair, or with a mask the same offsets in each
+/// block of the mask.
 pub(super) fn targets(
     context: &Context<'_>,
     mask: Option<Slot>,

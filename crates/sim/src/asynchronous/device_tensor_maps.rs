@@ -25,7 +25,7 @@ pub(crate) struct AgentStep {
 struct DeviceTensorMap {
     maker: AgentStep,
     is_released: bool,
-    /// The agent steps that have acquired it since.
+    /// The steps of agents at which they have acquired the map since it was written.
     acquired: Vec<AgentStep>,
 }
 
@@ -41,7 +41,7 @@ impl DeviceTensorMaps {
         self.made.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes that an agent has written a map, with or without a release.
+    /// Records that an agent has written a map, with or without a release.
     pub fn make(&self, address: u64, maker: AgentStep, is_released: bool) {
         self.made().insert(address, DeviceTensorMap { maker, is_released, acquired: Vec::new() });
         self.has_any.store(true, Ordering::Release);
@@ -91,7 +91,7 @@ impl Context<'_> {
         AgentStep { agent, step: self.agent.step() }
     }
 
-    /// Returns whether that step is ordered before the warp's current step. The order of steps in
+    /// Returns whether a step is ordered before the warp's current step. The order of steps in
     /// other clusters is known only in a watched launch; otherwise they count as ordered.
     pub fn is_known(&self, AgentStep { agent, step }: AgentStep) -> bool {
         match agent.checked_sub(self.cluster * self.agents as u64).filter(|&own| own < self.agents as u64) {
@@ -109,7 +109,7 @@ pub(crate) struct MapFence {
 
 impl Execute for MapFence {
     fn execute(&self, context: &mut Context<'_>) -> Outcome<Flow> {
-        // It also orders memory like other fences.
+        // The fence also orders memory like other fences.
         context.agent.fence_threads();
         let knows = |maker| context.is_known(maker);
         match self.map {

@@ -5,7 +5,7 @@ use crate::fault::Outcome;
 
 /// `fence.proxy.async`: makes accesses of the generic proxy visible to the asynchronous proxy.
 pub(crate) struct ProxyFence {
-    /// True if it includes global memory.
+    /// True if the fence includes global memory.
     pub of_global: bool,
 }
 

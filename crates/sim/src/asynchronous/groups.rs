@@ -1,9 +1,9 @@
 //! Groups of asynchronous operations: committed together, waited for in the order of their commits.
 //!
 //! `cp.async`, bulk copies and `wgmma` have the same rule for each thread: a commit makes a group
-//! of the operations since the last commit, and a wait says how many of the most recent groups may
-//! remain in flight. Threads of a warp usually commit together, so a group is stored once, with its
-//! lanes.
+//! of the operations since the last commit, and a wait specifies how many of the most recent groups
+//! may remain in flight. Threads of a warp usually commit together, so a group is stored once, with
+//! its lanes.
 
 use std::collections::VecDeque;
 
@@ -17,9 +17,9 @@ pub struct Groups<T> {
 
 #[derive(Debug)]
 struct Group<T> {
-    /// The lanes that committed it.
+    /// The lanes that committed the group.
     lanes: u32,
-    /// The lanes among these that have waited for it.
+    /// The lanes among these that have waited for the group.
     waited: u32,
     operations: Vec<T>,
 }
@@ -79,7 +79,8 @@ impl<T: Clone> Groups<T> {
         self.open.iter().any(|(theirs, _)| theirs & lanes != 0) || self.committed.iter().any(holds)
     }
 
-    /// Returns the operations that lanes have not waited for, committed or not.
+    /// Returns the pending operations of lanes, committed or not. A group is pending until all
+    /// lanes that committed it have waited for it.
     pub fn pending(&self, lanes: u32) -> impl Iterator<Item = &T> {
         let committed = self.committed.iter().filter(move |group| group.lanes & lanes != 0);
         let open = self.open.iter().filter(move |(theirs, _)| theirs & lanes != 0);

@@ -13,13 +13,13 @@ const LIMIT: u32 = 1 << 20;
 /// The state of one object.
 #[derive(Clone, Debug)]
 pub struct Mbarrier {
-    /// Arrivals that a phase expects.
+    /// The arrivals that each phase expects.
     expected: u32,
     /// Arrivals that the current phase still expects.
     pending: u32,
     /// Outstanding bytes of the current phase: expected less transferred.
     transactions: i64,
-    /// Completed phases.
+    /// The number of completed phases.
     phase: u64,
     /// The joined clocks of the arrivals in the current phase.
     arriving: Clock,
@@ -63,8 +63,8 @@ impl Mbarrier {
         self.phase
     }
 
-    /// Returns the bits of the object in memory, whose layout the ISA leaves open. States that
-    /// differ have different bits, except that phases are equal modulo 4.
+    /// Returns the bits of the object in memory, whose layout the ISA leaves open. Different states
+    /// have different bits, unless they differ only in the phase by a multiple of 4.
     pub fn bits(&self) -> u64 {
         let field = u64::from(LIMIT - 1);
         let transactions = self.transactions as u64 & (field << 1 | 1);
@@ -79,7 +79,7 @@ impl Mbarrier {
         self.transact(i64::from(bytes))
     }
 
-    /// `complete_tx`: notes `bytes` transferred bytes, and the clock of their copy.
+    /// `complete_tx`: counts `bytes` transferred bytes, and joins the clock of their copy.
     ///
     /// # Errors
     /// If the transferred bytes exceed the limit.
@@ -90,11 +90,12 @@ impl Mbarrier {
         Ok(())
     }
 
-    /// `arrive`: notes `count` arrivals of an agent with this clock. `may_complete` is false for
+    /// `arrive`: counts `count` arrivals of an agent with this clock. `may_complete` is false for
     /// `.noComplete`.
     ///
     /// # Errors
-    /// If the phase expects fewer arrivals, or completes although it may not.
+    /// If the count is out of range, the phase expects fewer arrivals, or it completes although it
+    /// may not.
     pub fn arrive(&mut self, count: u32, may_complete: bool, clock: &Clock) -> Result<Token, FaultKind> {
         if !(1..LIMIT).contains(&count) {
             return Err(illegal(format!(
@@ -128,8 +129,8 @@ impl Mbarrier {
         self.arrive(count, may_complete, clock).inspect_err(|_| self.expected = before)
     }
 
-    /// Joins the clocks of tracked copies to the current phase, without an arrival
-    /// (`cp.async.mbarrier.arrive` without `.noinc` increments the pending count and then arrives).
+    /// Joins the clock of tracked copies to the current phase, but counts no arrival:
+    /// `cp.async.mbarrier.arrive` without `.noinc` increments the pending count before it arrives.
     pub fn track(&mut self, clock: &Clock) {
         self.arriving.join(clock);
     }
@@ -150,8 +151,8 @@ impl Mbarrier {
         }
     }
 
-    /// Returns the clock that waiters acquire, if the phase of that parity, the current or the
-    /// previous one, is complete.
+    /// Returns the clock that waiters acquire, if the phase with this parity is complete. The phase
+    /// is the current or the previous one.
     pub fn test_parity(&self, is_odd: bool) -> Option<&Clock> {
         ((self.phase & 1 == 1) != is_odd).then_some(&self.completed)
     }

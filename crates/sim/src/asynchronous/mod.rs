@@ -68,12 +68,12 @@ impl Channel {
 
 /// The asynchronous state of a block.
 pub(crate) struct AsyncState {
-    /// Operations begun on each channel: the steps of its agent.
+    /// The number of operations begun on each channel: the step of the channel's agent.
     begun: Vec<u32>,
     /// The barriers, by their offsets in shared memory.
     barriers: BTreeMap<u64, Barrier>,
     warps: Vec<WarpState>,
-    /// The pending order of each warpgroup's instructions.
+    /// For each warpgroup, the order in which its warps execute `wgmma` instructions.
     convoys: Vec<Convoy>,
     /// Writes to global memory without a proxy fence, of a kernel with tensor copies.
     pub unfenced_writes: Option<UnfencedWrites>,
@@ -82,11 +82,11 @@ pub(crate) struct AsyncState {
 /// A barrier in shared memory.
 struct Barrier {
     state: Mbarrier,
-    /// Its bits in memory.
+    /// The bits of the object in shared memory.
     bits: u64,
-    /// The warp that initialized it: the rank of the block, and the warp.
+    /// The warp that initialized the barrier: the rank of its block, and its index in the block.
     maker: (usize, usize),
-    /// True if a fence or a barrier has made it visible to the asynchronous proxy.
+    /// True if a fence or a barrier has made the object visible to the asynchronous proxy.
     is_public: bool,
 }
 
@@ -94,13 +94,13 @@ struct Barrier {
 #[derive(Default)]
 struct WarpState {
     copies: Groups<Clock>,
-    /// The clocks of the bulk groups' reads, then those of their writes.
+    /// The clocks of the reads (`bulk_reads`) and of the writes (`bulk_writes`) of bulk groups.
     bulk_reads: Groups<Clock>,
     bulk_writes: Groups<Clock>,
     wgmmas: PendingWgmmas,
-    /// Consecutive failed tests of barriers.
+    /// The number of consecutive failed tests of barriers.
     failed_tests: u32,
-    /// The phase of each barrier that the warp has tested before it was complete.
+    /// The phase that each barrier was in when the warp last found the tested phase complete.
     tested: BTreeMap<barriers::BarrierAddress, u64>,
 }
 

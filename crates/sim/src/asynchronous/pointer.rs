@@ -16,7 +16,7 @@ pub(crate) struct Pointer {
 }
 
 impl Pointer {
-    /// Returns the address of a lane.
+    /// Returns the unresolved address of a lane.
     #[inline]
     pub fn at(&self, context: &Context<'_>, lane: usize) -> u64 {
         context.get(self.base, lane).wrapping_add_signed(self.offset)

@@ -1,4 +1,4 @@
-//! Tensor copies: boxes of a tensor that a tensor map describes.
+//! Tensor copies: moves between shared memory and boxes of a tensor that a tensor map describes.
 
 use super::barriers;
 use super::bulk::{self, Completion, Reduction};
@@ -64,10 +64,11 @@ const CHUNK: usize = 16;
 /// The box operand of a tensor copy.
 pub(crate) struct TensorBox {
     pub map: Pointer,
-    /// One for each dimension, the contiguous one first. For gathered rows: the column, then the
-    /// index of each row.
+    /// One coordinate for each dimension, the contiguous dimension first. For gathered rows: the
+    /// column, then the index of each row.
     pub coordinates: Vec<Slot>,
-    /// True if it selects four gathered rows of a matrix: `.tile::gather4`, `.tile::scatter4`.
+    /// True if the operand selects four gathered rows of a matrix: `.tile::gather4`,
+    /// `.tile::scatter4`.
     pub is_rows: bool,
 }
 
@@ -101,7 +102,8 @@ impl TensorBox {
         context.global.read(context.hint, map.address, &mut [0])?;
         let coordinates: Vec<i32> =
             self.coordinates.iter().map(|&slot| context.get(slot, lane) as i32).collect();
-        // The ISA does not say so, but Hopper stops here with an illegal instruction.
+        // The ISA does not say so, but Hopper reports an illegal instruction if the box does not
+        // begin at a multiple of 16 bytes in a row.
         let start = i64::from(coordinates[0]) * i64::from(map.data_type.bytes());
         if start % CHUNK as i64 != 0 {
             return illegal(format!(
@@ -133,8 +135,8 @@ impl TensorBox {
     }
 }
 
-/// Iterates over the chunks of a row: their offsets in shared memory, and the bytes of the row that
-/// they hold.
+/// Iterates over the chunks of a row: their offsets in shared memory, and the range of the row's
+/// bytes that each holds.
 fn chunks(
     map: &TensorMap,
     start: u64,
@@ -152,7 +154,7 @@ pub(crate) struct TensorLoad {
     pub destination: Pointer,
     pub source: TensorBox,
     pub barrier: Pointer,
-    /// The ranks of the blocks of the cluster that receive the box.
+    /// A mask of the ranks of the blocks of the cluster that receive the box.
     pub mask: Option<Slot>,
 }
 
@@ -210,7 +212,7 @@ fn write_row(
     Ok(())
 }
 
-/// Returns the combination of an element type with the old content.
+/// A function that returns the reduction of an element type.
 pub(crate) type ReductionOf = Box<dyn Fn(TensorDataType) -> Result<Reduction, FaultKind> + Send + Sync>;
 
 /// `cp.async.bulk.tensor` and `cp.reduce.async.bulk.tensor` from shared to global memory.
@@ -233,7 +235,8 @@ impl Execute for TensorStore {
 impl TensorStore {
     fn execute_lane(&self, context: &mut Context<'_>, lane: usize) -> Outcome {
         let (map, coordinates) = self.destination.load(context, lane)?;
-        // The CUDA programming guide forbids negative coordinates, and Hopper stops here too.
+        // The CUDA programming guide forbids negative coordinates, and Hopper reports an error,
+        // too.
         if let Some(coordinate) = coordinates.iter().find(|&&coordinate| coordinate < 0) {
             return illegal(format!(
                 "a tensor store to the coordinate {coordinate}: a box may reach over the end of the tensor, not over its start"

@@ -24,7 +24,7 @@ pub enum MatrixRole {
 /// The fragment of one operand in the registers of one warp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Fragment {
-    /// Which operand.
+    /// The operand that the fragment holds.
     pub operand: MatrixRole,
     /// The rows of the matrix: 8 or 16, or k for B.
     pub rows: usize,

@@ -2,7 +2,7 @@
 //! and the instructions that move matrices between shared memory and registers in the layouts that
 //! these require.
 //!
-//! All of it is written from the PTX ISA document, as functions of registers and of memory reads;
+//! The code is written from the PTX ISA document, as functions of registers and of memory reads;
 //! `execute` connects them to the executor.
 
 mod descriptor;

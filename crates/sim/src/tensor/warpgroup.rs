@@ -2,8 +2,8 @@
 //!
 //! The simulator computes a `wgmma` when its warp executes it, but the registers remain in use
 //! until a `wgmma.wait_group`. An access in between is a fault, as is a `wgmma` whose registers
-//! were written after the last `wgmma.fence`. An agent of its own reads its operands in shared
-//! memory, so that a write to an operand without the wait is a race.
+//! were written after the last `wgmma.fence`. Each `wgmma` reads its operands in shared memory as
+//! an agent of its own, so a write to an operand without the wait is a race.
 
 use std::collections::VecDeque;
 
@@ -24,7 +24,7 @@ use crate::registers::{Lanes, Slot};
 /// A `wgmma.mma_async` in flight.
 #[derive(Clone, Debug)]
 struct PendingWgmma {
-    /// Its index among those of the warp, from 1.
+    /// The index of the `wgmma` in its warp, from 1.
     number: u64,
     clock: Clock,
     accumulators: Vec<Slot>,
@@ -35,13 +35,14 @@ struct PendingWgmma {
 /// The uses of a register by `wgmma`s in flight.
 #[derive(Clone, Copy, Default, Debug)]
 struct Use {
-    /// How many read it as a part of A.
+    /// The number of `wgmma`s that read the register as a part of A.
     reading: u32,
-    /// How many accumulate in it.
+    /// The number of `wgmma`s that accumulate in the register.
     accumulating: u32,
-    /// The columns of those: successive `wgmma`s of one shape may use the same accumulators.
+    /// The columns of their accumulators: successive `wgmma`s of one shape may use the same
+    /// registers.
     columns: usize,
-    /// The index of the last of them.
+    /// The index of the last `wgmma` that accumulates in the register.
     last: u64,
 }
 
@@ -50,7 +51,7 @@ struct Use {
 pub(crate) enum WgmmaRegisterAccess {
     /// Reads the register.
     Read(Slot),
-    /// Writes the register. `unfences`: a later `wgmma` has to wait for a `wgmma.fence`.
+    /// Writes the register. If `unfences` is true, the next `wgmma` needs another `wgmma.fence`.
     Write { slot: Slot, unfences: bool },
     /// Copies the register. Compilers copy accumulators in flight and rely on `ptxas` to remove the
     /// copies; such a copy must not be read before the wait either.
@@ -62,9 +63,10 @@ pub(crate) enum WgmmaRegisterAccess {
 pub(crate) struct PendingWgmmas {
     groups: Groups<PendingWgmma>,
     in_flight: FxHashMap<Slot, Use>,
-    /// Copies of accumulators in flight: the index of the last `wgmma` that wrote each.
+    /// The registers that hold copies of accumulators in flight, each with the index of the last
+    /// `wgmma` that wrote the accumulator.
     copies: FxHashMap<Slot, u64>,
-    /// Begun and completed `wgmma`s.
+    /// The indices of the last `wgmma` that has begun and of the last that is complete.
     begun: u64,
     complete: u64,
     /// True if a `wgmma.fence` follows the last write to registers of a `wgmma`.
@@ -98,8 +100,8 @@ impl PendingWgmmas {
         Ok(())
     }
 
-    /// Returns the index of the last `wgmma` in flight that writes a register, or wrote it before
-    /// it was copied.
+    /// Returns the index of the last `wgmma` in flight that writes a register, or that writes the
+    /// accumulator from which the register was copied.
     fn pending(&self, register: Slot) -> Option<u64> {
         let accumulator = self.in_flight.get(&register).filter(|usage| usage.accumulating > 0);
         let last = accumulator.map(|usage| usage.last).or_else(|| self.copies.get(&register).copied());
@@ -142,7 +144,7 @@ impl PendingWgmmas {
         Ok(())
     }
 
-    /// Notes a `wgmma` that begins, and assigns its index.
+    /// Records a `wgmma` that begins, and assigns its index.
     fn begin(&mut self, mut wgmma: PendingWgmma, columns: usize) {
         self.begun += 1;
         wgmma.number = self.begun;
@@ -158,7 +160,8 @@ impl PendingWgmmas {
         self.groups.begin(u32::MAX, wgmma);
     }
 
-    /// Waits until at most `keep` groups are in flight. Returns the clocks of the completed ones.
+    /// Waits until at most `keep` groups are in flight. Returns the clocks of the completed
+    /// `wgmma`s.
     fn wait(&mut self, keep: usize) -> Vec<Clock> {
         let complete = self.groups.wait(u32::MAX, keep);
         for wgmma in &complete {
@@ -180,18 +183,18 @@ impl PendingWgmmas {
     }
 }
 
-/// Checks that all warps of a warpgroup execute its instructions in the same order.
+/// The order of a warpgroup's instructions, which all of its warps have to follow.
 #[derive(Default)]
 pub(crate) struct Convoy {
-    /// The instructions that only some of the warps have executed.
+    /// The instructions that some of the warps, but not all, have executed.
     ahead: VecDeque<u32>,
-    /// How many of those each warp has executed.
+    /// The number of these instructions that each warp has executed.
     positions: [usize; WARPS],
 }
 
 impl Convoy {
-    /// Notes that a warp executes an instruction. Returns as an error the different instruction
-    /// that another warp executed at this point.
+    /// Records that a warp executes an instruction. If another warp has executed a different one at
+    /// this point, returns that one as the error.
     fn advance(&mut self, warp: usize, instruction: u32) -> Result<(), u32> {
         let position = &mut self.positions[warp];
         match self.ahead.get(*position) {
@@ -208,8 +211,8 @@ impl Convoy {
     }
 }
 
-/// Checks that all lanes of a warp execute a warpgroup instruction, and the same one as the other
-/// warps.
+/// Checks that all lanes of a warp execute a warpgroup instruction, and that the other warps of the
+/// warpgroup execute the same one.
 fn whole_warpgroup(context: &mut Context<'_>, name: &str) -> Outcome {
     whole_warp(context, name)?;
     let (warp, instruction) = (context.warp, context.instruction);
@@ -245,7 +248,7 @@ pub(crate) struct WgmmaStep {
     pub b: Slot,
     pub b_major: Major,
     pub d: Vec<Slot>,
-    /// `scale-d`: whether the result is added to D.
+    /// `scale-d`: 1 if the result is added to D, 0 if it replaces D.
     pub scale_d: Slot,
 }
 

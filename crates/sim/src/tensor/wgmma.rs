@@ -47,7 +47,7 @@ pub enum Values {
 }
 
 impl Wgmma {
-    /// Returns k: 32 bytes of A or B.
+    /// Returns k: the number of elements in 32 bytes of a row of A.
     pub fn k(&self) -> usize {
         (256 / self.a.bits()) as usize
     }
