@@ -1,12 +1,12 @@
-//! Launches a kernel of a PTX file on the simulator as a description file says, and prints the
-//! report.
+//! Launches a kernel of a PTX file on the simulator, as a description file specifies, and prints
+//! the report.
 //!
 //! A description has one word and its values a line, files relative to the working directory:
 //!
 //! ```text
 //! ptx softmax.ptx           the module
 //! target sm_80              the simulated device
-//! kernel softmax_kernel     the kernel; the only one, if it is not said
+//! kernel softmax_kernel     the kernel; by default, the only one
 //! grid 1823 1 1             blocks
 //! block 128 1 1             threads of a block
 //! shared 1024               bytes of dynamic shared memory

@@ -397,7 +397,8 @@ impl Cluster<'_> {
     fn cluster_wait(&mut self, index: usize, group_index: usize, lanes: u32) -> Outcome<bool> {
         let warp = &mut self.warps[index];
         let Some(generation) = warp.cluster_arrival else {
-            return Err(FaultKind::Illegal("`barrier.cluster.wait` without an arrival".into()).into());
+            let text = "`barrier.cluster.wait` needs a `barrier.cluster.arrive` before it";
+            return Err(FaultKind::Illegal(text.into()).into());
         };
         let group = warp.groups[group_index];
         if self.meeting.generation == generation {
@@ -488,7 +489,7 @@ fn choose(warp: &mut Warp, group_index: usize, lanes: u32, slot: Slot, targets: 
     let mut chosen = [0; LANES];
     for lane in lanes_of(lanes) {
         let Some(target) = targets.get(indices[lane] as usize) else {
-            let text = format!("`brx.idx` with the index {} of {} targets", indices[lane], targets.len());
+            let text = format!("`brx.idx` has the index {}, but {} targets", indices[lane], targets.len());
             return Err(FaultKind::Illegal(text).into()).of_lane(lane);
         };
         chosen[lane] = *target;

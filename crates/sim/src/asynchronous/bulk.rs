@@ -142,7 +142,8 @@ pub(super) fn targets(
     };
     if mask == 0 || u32::from(mask) >> context.blocks.len() != 0 {
         return illegal(format!(
-            "the mask {mask:#x} of a multicast copy in a cluster of {} blocks",
+            "the mask {mask:#x} of a multicast copy has to select at least one of the cluster's {} blocks, \
+             and no other",
             context.blocks.len()
         ));
     }

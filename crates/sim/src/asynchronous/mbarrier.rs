@@ -50,7 +50,7 @@ impl Mbarrier {
     pub fn new(count: u32, nothing: Clock) -> Result<Self, FaultKind> {
         if !(1..LIMIT).contains(&count) {
             return Err(illegal(format!(
-                "mbarrier.init with a count of {count}: it has to be 1 to {}",
+                "mbarrier.init with a count of {count}: the count has to be 1 to {}",
                 LIMIT - 1
             )));
         }
@@ -99,13 +99,13 @@ impl Mbarrier {
     pub fn arrive(&mut self, count: u32, may_complete: bool, clock: &Clock) -> Result<Token, FaultKind> {
         if !(1..LIMIT).contains(&count) {
             return Err(illegal(format!(
-                "mbarrier.arrive with a count of {count}: it has to be 1 to {}",
+                "mbarrier.arrive with a count of {count}: the count has to be 1 to {}",
                 LIMIT - 1
             )));
         }
         if count > self.pending {
             return Err(illegal(format!(
-                "{count} arrivals at an mbarrier that takes {} more in its phase {} ({} in all)",
+                "{count} arrivals at an mbarrier that expects {} more in its phase {} ({} in all)",
                 self.pending, self.phase, self.expected
             )));
         }
@@ -161,8 +161,8 @@ impl Mbarrier {
         let sum = self.transactions + bytes;
         if sum.unsigned_abs() >= u64::from(LIMIT) {
             return Err(illegal(format!(
-                "an mbarrier counts {sum} outstanding bytes: the ISA allows {} either way",
-                LIMIT - 1
+                "an mbarrier counts {sum} outstanding bytes: the ISA allows -{max} to {max}",
+                max = LIMIT - 1
             )));
         }
         self.transactions = sum;

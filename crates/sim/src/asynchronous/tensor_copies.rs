@@ -107,7 +107,7 @@ impl TensorBox {
         let start = i64::from(coordinates[0]) * i64::from(map.data_type.bytes());
         if start % CHUNK as i64 != 0 {
             return illegal(format!(
-                "a tensor copy from byte {start} of a row of the tensor: it has to be a multiple of {CHUNK}"
+                "a tensor copy begins at byte {start} of a row of the tensor: it has to begin at a multiple of {CHUNK}"
             ));
         }
         Ok((map, coordinates))

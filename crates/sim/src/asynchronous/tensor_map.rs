@@ -238,7 +238,8 @@ impl TensorMap {
         };
         let choice = |field: Field, name: &str, count: usize| {
             let index = number(field) as usize;
-            (index < count).then_some(index).ok_or_else(|| TensorMapError(format!("{name} {index}")))
+            let error = || TensorMapError(format!("{name} {index}: it has to be below {count}"));
+            (index < count).then_some(index).ok_or_else(error)
         };
         let swizzles = [Swizzle::None, Swizzle::Bytes32, Swizzle::Bytes64, Swizzle::Bytes128];
         let rank = choice(Field::Rank, "rank minus 1 of", MAX_RANK)? + 1;

@@ -99,7 +99,7 @@ impl Operands {
     }
 }
 
-/// Returns the rounding of a modifier; to nearest without one.
+/// Returns the rounding that a modifier selects: to nearest even without a modifier.
 pub(super) fn rounding(modifier: Option<isa::Rounding>) -> Decoded<Rounding> {
     Ok(match modifier {
         None | Some(isa::Rounding::Rn | isa::Rounding::Rni) => Rounding::NearestEven,
@@ -154,7 +154,7 @@ impl Decoder<'_> {
         })
     }
 
-    /// Adds two numbers, and optionally the previous carry, and keeps the new carry.
+    /// Adds two numbers, and optionally the previous carry, and sets the carry flag.
     fn add_with_carry(
         &mut self,
         d: Slot,
@@ -213,7 +213,7 @@ impl Decoder<'_> {
         match self.operands(ty)? {
             Operands::Int(int) => Ok(int),
             Operands::Float(_) | Operands::Floats(_) | Operands::Ints(_) => {
-                Err(FaultKind::Illegal(format!("an integer instruction with the type {ty}")))
+                Err(FaultKind::Illegal(format!("an integer instruction cannot have the type {ty}")))
             }
         }
     }
@@ -398,7 +398,7 @@ impl Decoder<'_> {
         let d = self.register(i.d);
         let abc = [self.source(i.a, i.ty)?, self.source(i.b, i.ty)?, self.source(i.c, i.ty)?];
         let (Operands::Float(kind) | Operands::Floats(kind)) = operands else {
-            return Err(FaultKind::Illegal(format!("`fma` with the type {}", i.ty)));
+            return Err(FaultKind::Illegal(format!("`fma` does not exist for the type {}", i.ty)));
         };
         if i.out_of_bounds {
             return Err(FaultKind::Unsupported("`fma.oob`".into()));
@@ -445,7 +445,7 @@ impl Decoder<'_> {
         self.class = Class::Function;
         let (d, a) = (self.register(d), self.source(a, ty)?);
         let (Operands::Float(kind) | Operands::Floats(kind)) = operands else {
-            return Err(FaultKind::Illegal(format!("a function of {ty}")));
+            return Err(FaultKind::Illegal(format!("the function does not exist for the type {ty}")));
         };
         let mode = mode(kind, modifier, ftz, false)?;
         if approx && kind == Kind::F64 && ftz {

@@ -30,7 +30,9 @@ impl Decoder<'_> {
     pub(super) fn decode_cp_async(&mut self, instruction: &CpAsync) -> Decoded {
         let bytes = immediate(instruction.size)?;
         if ![4, 8, 16].contains(&bytes) {
-            return Err(FaultKind::Illegal(format!("cp.async of {bytes} bytes: it copies 4, 8 or 16")));
+            return Err(FaultKind::Illegal(format!(
+                "cp.async of {bytes} bytes: the size has to be 4, 8 or 16"
+            )));
         }
         let source_size = match instruction.source_size {
             None => copies::SourceSize::All,
@@ -196,7 +198,10 @@ impl Decoder<'_> {
             None => (0, *value),
         };
         if number >= tensor_map::MAX_RANK {
-            return Err(FaultKind::Illegal(format!("`tensormap.replace` of dimension {number}")));
+            return Err(FaultKind::Illegal(format!(
+                "`tensormap.replace` of dimension {number}: it has to be below {}",
+                tensor_map::MAX_RANK
+            )));
         }
         let field = match field {
             TensormapField::GlobalAddress => Field::Address,
@@ -390,7 +395,7 @@ impl Decoder<'_> {
     }
 }
 
-/// Returns the combination of elements with the old content; f32 addition may flush subnormals.
+/// Returns the reduction by an operation in a type; with `flush`, f32 addition flushes subnormals.
 fn reduction(operation: AtomicOperation, ty: ScalarType, flush: bool) -> Decoded<bulk::Reduction> {
     let change = super::atomics::change(operation, ty, flush)?;
     let combine = Box::new(move |old, new| change(old, new, 0));
@@ -407,7 +412,7 @@ fn tensor_type(data_type: TensorDataType, operation: AtomicOperation) -> Decoded
         TensorDataType::U64 if is_bitwise => ScalarType::B64,
         // Observed on an H200.
         TensorDataType::S64 if is_bitwise => {
-            let text = "a bitwise reduction of a tensor of signed elements of 64 bits";
+            let text = "a bitwise reduction cannot combine a tensor of signed elements of 64 bits";
             return Err(FaultKind::Illegal(text.into()));
         }
         TensorDataType::U32 => ScalarType::U32,

@@ -16,7 +16,7 @@ use crate::numeric::low;
 use crate::registers::{Slot, lanes_of};
 use crate::watch::{Order, Touch, mode};
 
-/// Computes the stored value from the old value and the operands.
+/// A function that computes the stored value from the old value and the operands.
 pub(crate) type Change = Box<dyn Fn(u64, u64, u64) -> u64 + Send + Sync>;
 
 struct Atomic {
@@ -26,13 +26,13 @@ struct Atomic {
     operands: Vec<Slot>,
     third: Option<Slot>,
     change: Change,
-    /// The same for global memory.
+    /// The function for global memory; `change` is for shared memory.
     change_global: Change,
     bits: u32,
     acquires: bool,
     releases: bool,
     mode: tilewright_sanitize::Mode,
-    /// True if it writes only if the old value equals its first operand.
+    /// True if the instruction writes only if the old value equals its first operand.
     compares: bool,
 }
 
@@ -189,7 +189,7 @@ impl Atomic {
                     as u64)
             }
             ResolvedAddress::Local(_) | ResolvedAddress::Param(_) => {
-                let text = "an atomic operation on memory that is neither global nor shared";
+                let text = "an atomic operation accesses memory that is neither global nor shared";
                 Err(Box::<Stop>::from(FaultKind::Illegal(text.into())))
             }
         }

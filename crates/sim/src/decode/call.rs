@@ -22,8 +22,8 @@ struct Passed {
     bytes: u64,
 }
 
-/// Calls that are inlined before the others use the stack: the steps of functions that call each
-/// other multiply.
+/// Maximum inlined calls of a kernel; further calls use the stack. Inlining multiplies the steps of
+/// functions that call each other.
 const MAX_EXPANSIONS: usize = 4096;
 /// Maximum nesting of inlined calls.
 const MAX_DEPTH: usize = 32;
@@ -161,8 +161,8 @@ impl Decoder<'_> {
         Action::Call(Box::new(Call { target, arguments, results, stack }))
     }
 
-    /// Returns the variable of an argument or a result: one of the caller, or a new one for a
-    /// register or a constant.
+    /// Returns the variable that holds an argument or a result: a variable of the caller, or a new
+    /// one for a register or a constant.
     fn passed(&mut self, operand: Source, formal: &Variable, is_read: bool) -> Decoded<Passed> {
         let bytes = formal.bytes();
         if let Source::Symbol(Symbol::Variable(id), 0) = operand {
@@ -227,8 +227,8 @@ impl Decoder<'_> {
 
     fn system_arguments<const N: usize>(&mut self, arguments: &[Passed]) -> Decoded<[LocalAddress; N]> {
         if arguments.len() < N {
-            let text = "a call to a system function with missing parameters";
-            return Err(FaultKind::Illegal(text.into()));
+            let text = format!("a system function has {} arguments, but needs {N}", arguments.len());
+            return Err(FaultKind::Illegal(text));
         }
         Ok(std::array::from_fn(|index| self.local_address(&arguments[index])))
     }

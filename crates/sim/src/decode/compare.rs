@@ -27,7 +27,7 @@ impl Decoder<'_> {
         if let Operands::Floats(kind) = operands {
             let half = comparator(Operands::Float(kind), comparison, i.ftz);
             let Some(q) = i.d.second else {
-                return Err(FaultKind::Illegal("`setp` of pairs with one result".into()));
+                return Err(FaultKind::Illegal("`setp` of pairs needs two results, but has one".into()));
             };
             let (q, bits) = (self.destination(q).0, kind.bits());
             return Ok(map3_pair([p, q], [a, b, c], move |a, b, c| {
@@ -114,7 +114,7 @@ impl Decoder<'_> {
     pub(super) fn decode_testp(&mut self, i: &isa::Testp) -> Decoded {
         self.class = Class::Compare;
         let Operands::Float(kind) = Operands::of(i.ty)? else {
-            return Err(FaultKind::Illegal(format!("`testp` with the type {}", i.ty)));
+            return Err(FaultKind::Illegal(format!("`testp` does not exist for the type {}", i.ty)));
         };
         let (d, a, test) = (self.register(i.d), self.source(i.a, i.ty)?, i.test);
         let format = kind.format();

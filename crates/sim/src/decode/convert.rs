@@ -87,7 +87,8 @@ impl Decoder<'_> {
             }
             (Side::Float(from), Side::Pair(to, bits)) => {
                 let Some(b) = i.b else {
-                    return Err(FaultKind::Illegal("a conversion to a pair with one operand".into()));
+                    let text = "a conversion to a pair needs two operands, but has one";
+                    return Err(FaultKind::Illegal(text.into()));
                 };
                 let (b, conversion) = (self.source(b, i.from)?, conversion(from, to));
                 map2(d, [a, b], move |a, b| conversion.apply(b) | conversion.apply(a) << bits)
@@ -100,7 +101,8 @@ impl Decoder<'_> {
                 })
             }
             (Side::Int(_), Side::Pair(..)) | (Side::Pair(..), Side::Int(_) | Side::Float(_)) => {
-                return Err(FaultKind::Illegal(format!("a conversion of {} to {}", i.from, i.to)));
+                let text = format!("a conversion from {} to {} does not exist", i.from, i.to);
+                return Err(FaultKind::Illegal(text));
             }
         })
     }
@@ -110,7 +112,7 @@ impl Decoder<'_> {
         let (Operands::Int(from), to) =
             (Operands::of(i.from)?, Int { bits: i.to.bits(), signed: i.to.is_signed() })
         else {
-            return Err(FaultKind::Illegal(format!("`cvt.pack` of {}", i.from)));
+            return Err(FaultKind::Illegal(format!("`cvt.pack` does not exist for the type {}", i.from)));
         };
         let (d, a, b) = (self.register(i.d), self.source(i.a, i.from)?, self.source(i.b, i.from)?);
         let c = match i.c {

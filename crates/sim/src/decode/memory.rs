@@ -171,7 +171,7 @@ impl Transfer {
         Ok(Flow::Next)
     }
 
-    /// Passes an access to a watched launch, before it writes.
+    /// Reports an access to the watch of the launch, before the access writes.
     #[inline]
     fn watch(&self, context: &mut Context<'_>, place: ResolvedAddress, lane: usize, data: Option<&[u8]>) {
         let ResolvedAddress::Global(address) = place else { return };

@@ -43,7 +43,7 @@ use crate::tensor::WgmmaRegisterAccess;
 use uninitialized_registers::StepRegisters;
 pub(crate) use uninitialized_registers::Watched;
 
-/// The class that an instruction is counted as.
+/// The class under which reports count an instruction.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum Class {
     /// Loads from global memory, or by generic addresses.
@@ -124,7 +124,7 @@ impl std::fmt::Display for Class {
 /// The lanes that have to arrive before a step executes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Gather {
-    /// The present lanes.
+    /// No others: the step executes for the lanes that are present.
     Any,
     /// All lanes of the warp that have not exited: `.aligned`.
     Warp,
@@ -132,14 +132,14 @@ pub(crate) enum Gather {
     Members(Slot),
 }
 
-/// A barrier of the block.
+/// An operation on a barrier of the block.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Barrier {
-    /// Its index, 0 to 15.
+    /// The index of the barrier, 0 to 15.
     pub number: Slot,
-    /// The participating threads; all if absent.
+    /// The number of participating threads; without it, all threads of the block participate.
     pub threads: Option<Slot>,
-    /// True if it is `.aligned`.
+    /// True if the instruction is `.aligned`.
     pub aligned: bool,
     pub kind: BarrierKind,
 }
@@ -149,7 +149,7 @@ pub(crate) struct Barrier {
 pub(crate) enum BarrierKind {
     Arrive,
     Wait,
-    /// Waits for the combination of the lanes' predicates.
+    /// Waits, and combines the predicates of all arriving threads.
     Reduce {
         operation: tilewright_ptx::isa::BarrierReduction,
         predicate: Slot,
@@ -189,13 +189,13 @@ pub(crate) enum Action {
 
 /// An instruction in executable form.
 pub(crate) struct Step {
-    /// The lanes that execute: those whose predicate has this value.
+    /// The predicate, and its value in the lanes that execute the step.
     pub guard: Option<(Slot, bool)>,
     pub action: Action,
     pub gather: Gather,
-    /// Its entry in [`Program::sites`].
+    /// The index of the step's origin in [`Program::sites`].
     pub site: u32,
-    /// Its accesses to registers of matrix instructions in flight.
+    /// The accesses of the step to registers of `wgmma` instructions in flight.
     pub wgmma_registers: Vec<WgmmaRegisterAccess>,
     /// The registers that it may read uninitialized.
     pub watched: Option<Box<Watched>>,
@@ -230,13 +230,14 @@ pub(crate) struct Program {
     pub sites: Vec<Site>,
     /// Functions that are called and not inlined.
     pub functions: Functions,
-    /// True if it reads global memory with instructions that can wait for other blocks.
+    /// True if the kernel may poll global memory until another block writes it: it has an atomic or
+    /// volatile load, or an atomic operation with a result.
     pub may_wait_for_others: bool,
-    /// The smallest access to global memory, in bytes.
+    /// The smallest access to global memory in bytes, at most 8.
     pub least_access: usize,
     /// Registers of a warp.
     pub registers: usize,
-    /// True if one of them may be read uninitialized.
+    /// True if the kernel may read an uninitialized register.
     pub watches_registers: bool,
     /// Registers with initial values.
     pub fills: Vec<(Slot, Fill)>,
@@ -246,7 +247,7 @@ pub(crate) struct Program {
     pub static_shared: usize,
     /// The offset of the dynamic shared memory.
     pub dynamic_shared: usize,
-    /// Offset, size and alignment of each parameter.
+    /// The offset and the size of each parameter.
     pub parameters: Vec<Parameter>,
 }
 
@@ -260,9 +261,9 @@ impl Program {
 /// The layout of a kernel parameter in the parameter buffer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Parameter {
-    /// Its offset in bytes.
+    /// The offset in bytes.
     pub offset: usize,
-    /// Its size in bytes.
+    /// The size in bytes.
     pub bytes: usize,
 }
 
@@ -288,7 +289,8 @@ struct Frame<'a> {
     registers: FxHashMap<RegisterId, Slot>,
     variables: FxHashMap<VariableId, Binding>,
     labels: FxHashMap<LabelId, u32>,
-    /// Steps that branch to a label that is not placed yet.
+    /// The branches to labels that are not placed yet: each has the index of the step and the
+    /// target.
     jumps: Vec<(u32, Jump)>,
 }
 
@@ -318,7 +320,7 @@ pub(crate) struct Decoder<'a> {
     /// The class of the instruction that is being decoded, and the lanes that it gathers.
     class: Class,
     gather: Gather,
-    /// Its guard.
+    /// The guard of the instruction that is being decoded.
     guard: Option<(Slot, bool)>,
     /// The carry flag of extended-precision arithmetic.
     carry: Option<Slot>,
@@ -332,7 +334,7 @@ pub(crate) struct Decoder<'a> {
     functions: Functions,
     may_wait_for_others: bool,
     least_access: usize,
-    /// Inlined calls.
+    /// The number of inlined calls.
     expansions: usize,
     /// Called functions that are not decoded yet.
     called: Vec<FunctionId>,

@@ -20,7 +20,7 @@ impl Decoder<'_> {
             (_, 8) => ScalarType::B8,
             (_, 16) => ScalarType::B16,
             (_, 32) => ScalarType::B32,
-            // tidy: wildcard because the two parts of 128 bits remain.
+            // tidy: wildcard because only 64 bits remain: half of a value of 128 bits.
             _ => ScalarType::B64,
         };
         let sources = self.sources(&i.a, part_type)?;

@@ -50,7 +50,7 @@ impl Decoder<'_> {
         destinations.0.iter().map(|destination| self.destination(*destination)).collect()
     }
 
-    /// Returns the slot of a source of an instruction of this type.
+    /// Returns the slot of a source operand, in an instruction of the type `ty`.
     pub fn source(&mut self, source: Source, ty: ScalarType) -> Decoded<Slot> {
         match source {
             Source::Register(id) => Ok(self.register(id)),
@@ -162,14 +162,14 @@ impl Decoder<'_> {
             StateSpace::Global | StateSpace::Const => Ok(Binding::Global((self.addresses)(id))),
             StateSpace::Local | StateSpace::Param | StateSpace::ParamEntry | StateSpace::ParamFunction => {
                 Err(FaultKind::Illegal(format!(
-                    "the module variable `{}` in {}",
+                    "the module variable `{}` is in {}, which is only for variables of functions",
                     variable.name, variable.space
                 )))
             }
         }
     }
 
-    /// Allocates a variable: of the function, or of the module in shared memory.
+    /// Allocates a variable of a function, or a variable of the module in shared memory.
     pub(super) fn bind(&mut self, variable: &Variable) -> Decoded<Binding> {
         let alignment = u64::from(variable.alignment());
         let place = |end: &mut u64| {
@@ -199,8 +199,8 @@ impl Decoder<'_> {
         }
     }
 
-    /// Decodes a memory operand. `space` is that of the instruction; `None` means generic
-    /// addresses.
+    /// Decodes a memory operand. `space` is the state space that the instruction names; `None`
+    /// means generic addresses.
     pub fn address(&mut self, address: &Address, space: Option<StateSpace>) -> Decoded<Pointer> {
         let named = match space {
             None => AddressSpace::Generic,
@@ -219,7 +219,7 @@ impl Decoder<'_> {
             AddressBase::Register(id) => (self.register(id), named),
             AddressBase::Absolute if matches!(named, AddressSpace::Local) => (self.constant(0), named),
             AddressBase::Absolute => {
-                let text = "an absolute address outside of local memory";
+                let text = "an instruction has an absolute address outside of local memory";
                 return Err(FaultKind::Illegal(text.into()));
             }
             AddressBase::Symbol(symbol) => match self.symbol(symbol)? {
@@ -238,7 +238,7 @@ impl Decoder<'_> {
     }
 }
 
-/// Returns the bits of a constant in an instruction of this type.
+/// Returns the bits of a constant operand, in an instruction of the type `ty`.
 fn immediate_bits(immediate: Immediate, ty: ScalarType) -> u64 {
     let from = match immediate {
         Immediate::Integer(value) => return low(value as u64, ty.bits()),

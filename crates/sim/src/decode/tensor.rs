@@ -69,7 +69,7 @@ impl Decoder<'_> {
             return unsupported(&instruction.clone().into());
         };
         if (c, d) == (Element::F32, Element::F16) {
-            return Err(FaultKind::Illegal("mma.m8n8k4 with C in f32 and D in f16".into()));
+            return Err(FaultKind::Illegal("mma.m8n8k4 cannot have C in f32 and D in f16".into()));
         }
         let step = QuadMmaStep {
             mma: QuadMma {
@@ -252,7 +252,7 @@ impl WgmmaRegisters {
 }
 
 impl Decoder<'_> {
-    /// Notes the registers of the instruction whose step is the last one.
+    /// Records the registers of the instruction whose step was pushed last.
     pub(super) fn note_wgmma_registers(&mut self, instruction: &Instruction) {
         if !self.wgmma_registers.is_needed {
             return;

@@ -1,5 +1,5 @@
-//! Finds reads of registers that may be uninitialized, so that only these are checked at run time:
-//! reads that an unguarded write does not precede on every path. Most kernels have none.
+//! Finds reads of registers that may be uninitialized: on some path, no unguarded write precedes
+//! the read. The simulator checks only these reads at run time; most kernels have none.
 
 use tilewright_ptx::isa::{Access, Instruction, RegisterId};
 
@@ -18,7 +18,8 @@ pub(super) struct StepRegisters {
 /// The registers to check or to mark when a step executes.
 #[derive(Default)]
 pub(crate) struct Watched {
-    /// The guard, and the registers that the executing lanes read, with their names.
+    /// The guard and the registers that the executing lanes read, with their names, if they may be
+    /// uninitialized.
     pub guard: Option<(Slot, Box<str>)>,
     pub reads: Vec<(Slot, Box<str>)>,
     pub writes: Vec<Slot>,
@@ -35,7 +36,7 @@ impl Decoder<'_> {
         slot
     }
 
-    /// Notes the registers of the instruction whose step was pushed last.
+    /// Records the registers of the instruction whose step was pushed last.
     pub(super) fn note_registers(&mut self, instruction: &Instruction) {
         let mut registers = Vec::new();
         instruction.visit_registers(|register, access| registers.push((register, access)));
@@ -62,7 +63,7 @@ impl Decoder<'_> {
         let mut known: Vec<Option<Vec<u64>>> = vec![None; blocks.len()];
         known[0] = Some(vec![0; words]);
         for &entry in entries {
-            // A called function shares its registers among all its calls, so they count as
+            // The registers of a called function are shared by all of its calls, so they count as
             // initialized.
             known[block_of(&blocks, entry)] = Some(vec![u64::MAX; words]);
         }
@@ -93,7 +94,7 @@ impl Decoder<'_> {
         by_step
     }
 
-    /// Applies the definite writes of a step.
+    /// Marks the registers that a step writes in all of its lanes as initialized.
     fn transfer(&self, step: u32, registers: Option<usize>, state: &mut [u64]) {
         let Some(index) = registers else { return };
         if self.steps[step as usize].guard.is_none() {

@@ -13,7 +13,7 @@ use crate::tensor::{MatrixRole, WmmaFragment, WmmaLoad, WmmaMemory, WmmaMultiply
 fn fragment(operand: MatrixRole, shape: MatrixShape, ty: ScalarType) -> Decoded<WmmaFragment> {
     let extents = (shape.m as usize, shape.n as usize, shape.k as usize);
     let found = element(ty).and_then(|element| WmmaFragment::new(operand, extents, element));
-    found.ok_or_else(|| FaultKind::Illegal(format!("a fragment of `wmma` with {shape} and {ty}")))
+    found.ok_or_else(|| FaultKind::Illegal(format!("`wmma` has no fragment for {shape} and {ty}")))
 }
 
 impl Decoder<'_> {

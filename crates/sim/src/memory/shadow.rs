@@ -34,8 +34,8 @@ pub struct Record {
     pub instruction: u32,
     /// The proxy of the access.
     pub proxy: Proxy,
-    /// True if the access is atomic or volatile. A volatile access orders nothing, but does not race
-    /// with other volatile or atomic accesses.
+    /// True if the access is atomic or volatile. A volatile access orders nothing, but does not
+    /// race with other volatile or atomic accesses.
     pub is_atomic: bool,
     /// True if the access is a write.
     pub is_write: bool,

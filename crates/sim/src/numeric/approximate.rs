@@ -45,8 +45,8 @@ pub fn apply(function: Function, mode: Mode, a: u64) -> u64 {
     from_f64(mode, y)
 }
 
-/// Divides within 2 ulp. Without `full_range`, divisors above 2^126 return 0, or NaN for an
-/// infinite dividend.
+/// Divides within 2 ulp. Without `full_range`, a finite divisor of a magnitude above 2^126 returns
+/// 0, or NaN if the dividend is infinite or NaN.
 #[inline]
 pub fn divide(mode: Mode, a: u64, b: u64, full_range: bool) -> u64 {
     let (x, y) = (mode.kind.to_f64(mode.operand(a)), mode.kind.to_f64(mode.operand(b)));

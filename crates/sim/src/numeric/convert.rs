@@ -15,7 +15,7 @@ pub struct Conversion {
     pub rounding: Rounding,
     /// True if the operand is rounded to an integer first.
     pub integral: bool,
-    /// Subnormal binary32 operands and results become zero.
+    /// `.ftz`: subnormal binary32 operands and results become zero.
     pub flush: bool,
     /// `.sat`: the result is clamped to [0, 1], NaN becomes 0.
     pub saturate: bool,
@@ -26,7 +26,7 @@ pub struct Conversion {
 }
 
 impl Conversion {
-    /// Returns a conversion to nearest without modifiers.
+    /// Returns a conversion that rounds to nearest even, without modifiers.
     pub fn plain(from: Format, to: Format) -> Self {
         Self {
             from,
@@ -94,7 +94,7 @@ pub fn from_integer(from: Int, bits: u64, to: Format, rounding: Rounding) -> u64
     Number::integer(from.value(bits)).round(to, rounding, false)
 }
 
-/// Converts an integer to another integer type: its low bits, or clamped.
+/// Converts an integer to another integer type: keeps its low bits or, with `saturate`, clamps it.
 pub fn between_integers(from: Int, bits: u64, to: Int, saturate: bool) -> u64 {
     let value = from.value(bits);
     if saturate { to.clamp(value) } else { to.wrap(value) }

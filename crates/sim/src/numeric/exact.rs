@@ -118,11 +118,11 @@ pub enum Number {
     Zero(bool),
     /// `significand * 2^exponent`, the significand not zero.
     Finite {
-        /// True if it is negative.
+        /// True if the number is negative.
         negative: bool,
         /// The power of two.
         exponent: i32,
-        /// At most 127 bits; the lowest may be sticky.
+        /// At most 127 bits; the lowest may be a sticky bit.
         significand: u128,
     },
     /// Infinity, with its sign.
@@ -131,7 +131,7 @@ pub enum Number {
     Nan,
 }
 
-/// Shifts to the right; the lowest bit becomes one if a shifted-out bit is.
+/// Shifts to the right; the lowest bit becomes one if any bit that is shifted out is one.
 fn shift_sticky(value: u128, by: u32) -> u128 {
     if by >= 128 {
         return u128::from(value != 0);
@@ -313,8 +313,8 @@ impl Number {
     }
 
     /// Rounds once and returns the bits in a format. Overflow becomes infinity, or NaN if the
-    /// format has no infinity. It becomes the largest number if the rounding is not away from zero,
-    /// with `saturate`, or if the format has neither infinity nor NaN.
+    /// format has no infinity. It becomes the largest finite number if the rounding is towards zero
+    /// for this sign, with `saturate`, or if the format has neither infinity nor NaN.
     #[inline]
     pub fn round(self, format: Format, rounding: Rounding, saturate: bool) -> u64 {
         let sign = |negative: bool| u64::from(negative) << format.sign_bit();
@@ -358,7 +358,7 @@ fn overflow(format: Format, saturate: bool) -> u64 {
     if saturate { format.largest() } else { format.infinity().unwrap_or(format.nan()) }
 }
 
-/// Drops the low `by` bits of a magnitude, rounding.
+/// Drops the low `by` bits of a magnitude and rounds it.
 fn round_shifted(significand: u128, by: u32, negative: bool, rounding: Rounding) -> u128 {
     if by == 0 {
         return significand;

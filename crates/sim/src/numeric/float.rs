@@ -20,7 +20,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Returns the format.
+    /// Returns the binary format of the type.
     pub fn format(self) -> Format {
         match self {
             Self::F16 => Format::F16,
@@ -30,7 +30,7 @@ impl Kind {
         }
     }
 
-    /// Returns the width in bits.
+    /// Returns the width of the type in bits.
     pub fn bits(self) -> u32 {
         match self {
             Self::F16 | Self::Bf16 => 16,
@@ -71,7 +71,7 @@ impl Kind {
 /// The type and the modifiers of an operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Mode {
-    /// The type.
+    /// The type of operands and result.
     pub kind: Kind,
     /// The rounding of the result.
     pub rounding: Rounding,
@@ -84,7 +84,7 @@ pub struct Mode {
 }
 
 impl Mode {
-    /// Returns the mode to nearest without modifiers.
+    /// Returns the mode that rounds to nearest even, without modifiers.
     pub fn plain(kind: Kind) -> Self {
         Self { kind, rounding: Rounding::NearestEven, flush: false, saturate: false, relu: false }
     }
@@ -99,7 +99,7 @@ impl Mode {
         if self.flush { flush(self.kind, bits) } else { bits }
     }
 
-    /// Flushes and saturates a result, and makes NaN canonical.
+    /// Applies `.ftz`, `.sat` and `.relu` to a result, and makes a NaN of 16 or 32 bits canonical.
     #[inline]
     pub fn result(self, bits: u64) -> u64 {
         let kind = self.kind;
@@ -144,7 +144,8 @@ impl Mode {
         self.result(u64::from(value.to_bits()))
     }
 
-    /// Returns whether the result may have been subnormal before rounding, and has to be flushed.
+    /// Returns whether the result may have been subnormal before rounding, so that `.ftz` flushes
+    /// it.
     #[inline]
     fn may_be_flushed(self, result: f32) -> bool {
         self.flush && result.abs() == f32::MIN_POSITIVE
@@ -219,8 +220,8 @@ impl Mode {
         self.operand(a) ^ self.kind.sign()
     }
 
-    /// Returns the minimum or the maximum. Of a number and a NaN it is the number, or NaN with
-    /// `nan`. -0 is less than +0.
+    /// Returns the minimum or, with `largest`, the maximum. If only one operand is NaN, returns the
+    /// other one or, with `nan`, NaN. -0 is less than +0.
     #[inline]
     pub fn extremum(self, a: u64, b: u64, largest: bool, nan: bool) -> u64 {
         let (a, b) = (self.operand(a), self.operand(b));

@@ -7,7 +7,7 @@ use super::{low, signed};
 pub struct Int {
     /// The width: 8, 16, 32 or 64.
     pub bits: u32,
-    /// True if it is signed.
+    /// True if the type is signed.
     pub signed: bool,
 }
 
@@ -18,12 +18,12 @@ impl Int {
         if self.signed { i128::from(signed(bits, self.bits)) } else { i128::from(low(bits, self.bits)) }
     }
 
-    /// Returns the minimum.
+    /// Returns the minimum of the type.
     pub fn least(self) -> i128 {
         if self.signed { -(1 << (self.bits - 1)) } else { 0 }
     }
 
-    /// Returns the maximum.
+    /// Returns the maximum of the type.
     pub fn greatest(self) -> i128 {
         if self.signed { (1 << (self.bits - 1)) - 1 } else { (1 << self.bits) - 1 }
     }
@@ -50,8 +50,8 @@ impl Int {
         }
     }
 
-    /// Returns the remainder, with the sign of the dividend. By zero all bits are set, as in the
-    /// quotient.
+    /// Returns the remainder, with the sign of the dividend. The remainder of a division by zero
+    /// has all bits set, as the quotient has.
     #[inline]
     pub fn remainder(self, a: u64, b: u64) -> u64 {
         match self.value(b) {
@@ -75,7 +75,8 @@ impl Int {
         low(self.value(a).wrapping_mul(self.value(b)) as u64, 2 * self.bits)
     }
 
-    /// Multiplies the low 24 bits. Returns the low 32 bits of the product, or those from bit 16.
+    /// Multiplies the low 24 bits. Returns the low 32 bits of the product or, with `high`, the 32
+    /// bits from bit 16 on.
     #[inline]
     pub fn multiply_24(self, a: u64, b: u64, high: bool) -> u64 {
         let narrow = Self { bits: 24, signed: self.signed };
@@ -83,7 +84,8 @@ impl Int {
         low((if high { product >> 16 } else { product }) as u64, 32)
     }
 
-    /// Shifts to the right; a shift beyond the width leaves the sign.
+    /// Shifts to the right; a shift beyond the width leaves only sign bits, or zero if the type is
+    /// unsigned.
     #[inline]
     pub fn shift_right(self, a: u64, by: u64) -> u64 {
         self.wrap(self.value(a) >> by.min(u64::from(self.bits)))
@@ -127,8 +129,8 @@ pub fn insert(bits: u32, a: u64, b: u64, start: u64, len: u64) -> u64 {
     low((b & !field) | ((a << start) & field), bits)
 }
 
-/// `bfind`: returns the highest bit that differs from the sign, or all ones; with `shift`, the left
-/// shift that moves it to the highest bit.
+/// `bfind`: returns the index of the highest bit that differs from the sign, or all ones if there
+/// is none. With `shift`, returns the left shift that moves this bit to the highest position.
 pub fn find_leading(ty: Int, a: u64, shift: bool) -> u64 {
     let magnitude = if ty.signed && signed(a, ty.bits) < 0 { low(!a, ty.bits) } else { a };
     match magnitude.checked_ilog2() {
@@ -150,8 +152,8 @@ pub fn find_nth(mask: u32, base: u32, offset: i32) -> u64 {
     found.map_or(0xffff_ffff, |bit| bit as u64)
 }
 
-/// `prmt` without a mode: each nibble of the selector selects a byte of `b:a`; its highest bit
-/// replicates the sign of that byte.
+/// `prmt` without a mode: each nibble of the selector selects a byte of `b:a`; if the highest bit
+/// of the nibble is set, the sign bit of that byte fills the result byte.
 pub fn permute(a: u64, b: u64, selector: u64) -> u64 {
     let bytes = low(a, 32) | b << 32;
     (0..4).fold(0, |result, place| {

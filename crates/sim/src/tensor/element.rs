@@ -83,11 +83,11 @@ impl Element {
         }
     }
 
-    /// Rounds `value` to the nearest even number of an accumulator format, and returns its bits;
-    /// integers truncate.
+    /// Rounds `value` to an accumulator format, to nearest even, and returns its bits. Integers
+    /// truncate.
     ///
     /// # Panics
-    /// On the formats that the tensor cores never produce (tf32, fp8 and the narrow integers).
+    /// On a format that is not one of an accumulator (tf32, fp8, narrow integers and bits).
     pub fn round(self, value: f64) -> u64 {
         match self {
             Self::F64 => value.to_bits(),

@@ -1,16 +1,16 @@
 //! `mma.m8n8k4` of f16: four multiplications of 8x8x4 in a warp. The ISA keeps this
 //! first-generation instruction for all targets.
 //!
-//! Lanes 4q to 4q + 3 and 4q + 16 to 4q + 19 compute multiplication q. The latter hold the lower
-//! four rows of A, C and D, and the right four columns of B. A and B may each be stored by rows or
-//! by columns.
+//! Lanes 4q to 4q + 3 and 4q + 16 to 4q + 19 compute multiplication q. The second four lanes hold
+//! the lower four rows of A, C and D, and the right four columns of B. A and B may each be stored
+//! by rows or by columns.
 
 use super::Element;
 use super::fragment::Matrix;
 use super::multiply::multiply_floats;
 use crate::registers::{LANES, Lanes};
 
-/// The multiplications of a warp.
+/// The number of multiplications of a warp.
 const PRODUCTS: usize = 4;
 
 /// One `mma.m8n8k4` of f16.
@@ -31,7 +31,7 @@ fn product(lane: usize) -> usize {
     lane % 16 / 4
 }
 
-/// Returns the offset of a lane's rows or columns: the upper lanes hold the second half.
+/// Returns the first of a lane's rows or columns: lanes 16 to 31 hold the second half.
 fn half(lane: usize) -> usize {
     lane / 16 * 4
 }

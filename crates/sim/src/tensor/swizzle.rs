@@ -2,8 +2,8 @@
 //!
 //! A swizzle permutes the 16-byte chunks of a line of 32, 64 or 128 bytes by an exclusive or with
 //! bits 7 and up of the address, so that the same chunk of successive lines is in different banks.
-//! It acts on the address, not on the offset in a tile: a tile that begins inside the repeating
-//! pattern (256, 512 or 1024 bytes) begins with that part of the pattern.
+//! The swizzle acts on the address, not on the offset in a tile: a tile that begins inside the
+//! repeating pattern (256, 512 or 1024 bytes) begins with that part of the pattern.
 
 /// The permutation of the chunks of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
