@@ -89,8 +89,8 @@ impl Layout {
     }
 
     /// Returns the only candidate for a quotient, or `None` if the divisor is larger than this
-    /// layout. `keep` drops as many bases of each input as the divisor has, from one end; `low` is
-    /// the lowest bit of an axis' coordinate that belongs to the quotient.
+    /// layout. `keep` drops as many bases of each input as the divisor has, from one end. `low`
+    /// returns the lowest bit of the coordinate along an axis that belongs to the quotient.
     fn remainder(
         &self,
         divisor: &Self,

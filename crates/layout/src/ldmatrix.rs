@@ -14,8 +14,8 @@ use crate::query::Vector;
 use crate::space::Input;
 
 const WORD_BITS: u32 = 32;
-/// The lane bits that index the words of a row, and those that index the rows: a warp is eight
-/// groups of four lanes.
+/// The number of lane bits that index the words of a row, and the number of those that index the
+/// rows: a warp is eight groups of four lanes.
 const WORD_LANES: usize = 2;
 const GROUP_LANES: usize = 3;
 

@@ -29,9 +29,9 @@
 //! |---|---|
 //! | Which hardware indices hold copies of one element? | the kernel: [`Layout::free_bits`], [`Layout::representatives`] |
 //! | How wide may an access be? | which registers contribute 1, 2, 4 … to the offset: [`Layout::vector_along`], [`Layout::vector_in`] |
-//! | Which offset has the element of this thread? | the layout, then the inverse of the buffer's: [`Layout::offsets_in`] |
-//! | How do reshape, transpose, slice, broadcast change it? | they rename coordinates, drop them, set them to 0: [`Layout::reshape`] … |
-//! | Does it repeat the pattern of an instruction? | a quotient: [`Layout::divide_left`]; [`Layout::matrix_access`] |
+//! | At which offset in a buffer is an element? | the layout, then the inverse of the buffer's: [`Layout::offsets_in`] |
+//! | How do reshape, transpose, slice, broadcast change a layout? | they rename coordinates, drop them, set them to 0: [`Layout::reshape`] … |
+//! | Does a layout repeat the pattern of an instruction? | a quotient: [`Layout::divide_left`]; [`Layout::matrix_access`] |
 //! | How does a reduction proceed? | a basis of the kernel without the axis: [`Reduction`], [`Scan`], [`Exchange`] |
 //! | How is a value converted to another layout? | a [`Plan`]: nothing, renaming, shuffles, shared memory: [`convert`] |
 //!
@@ -55,7 +55,7 @@
 //! [`Input::Warp`], [`Input::Block`] and [`Input::Offset`], the register lowest; an element is its
 //! row-major index in the tile. A vector of either space is therefore a `u32`, and a layout is a
 //! list of some 10 to 30 of them, without allocation. The functions panic on errors that only a bug
-//! of the caller can cause, such as layouts of different tiles; each documents them.
+//! of the caller can cause, such as layouts of different tiles; each function documents its panics.
 //!
 //! Source: Zhou et al., "Linear Layouts: Robust Code Generation of Efficient Tensor Computation
 //! Using F2", arXiv 2505.23819.

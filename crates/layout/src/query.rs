@@ -14,8 +14,8 @@ pub type AccessRegisters = SmallVec<[u32; 16]>;
 /// `2^k` elements.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Vector {
-    /// For each bit `j` of an index in the run: if this bit is 0 for register `r`, then register `r
-    /// ^ elements[j]` holds the element that is `2^j` later in the run.
+    /// For each bit `j` of an index in the run: if this bit is 0 for register `r`, then register
+    /// `r ^ elements[j]` holds the element that is `2^j` later in the run.
     elements: SmallVec<[u32; 4]>,
     /// A basis of the accesses' first registers: bit `i` of the number of an access XORs
     /// `firsts[i]` to the index of its first register.

@@ -26,7 +26,7 @@ impl Input {
     /// Every input, in the order of the bits of a hardware index.
     pub const ALL: [Self; 5] = [Self::Register, Self::Lane, Self::Warp, Self::Block, Self::Offset];
 
-    /// Returns the name in text.
+    /// Returns the name of the input in the text of a layout.
     pub fn name(self) -> &'static str {
         match self {
             Self::Register => "register",
@@ -126,7 +126,7 @@ impl Space for Hardware {
 /// of an element, the last axis fastest, so a reshape changes no vector.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Tile {
-    /// The logarithm of the size of each axis.
+    /// The log2 of the size of each axis.
     log_sizes: SmallVec<[u8; 6]>,
 }
 
@@ -168,7 +168,7 @@ impl Tile {
         (0..self.rank()).map(|axis| self.size(axis)).collect()
     }
 
-    /// Returns the number of bits of an axis: the logarithm of its size.
+    /// Returns the number of bits of an axis: the log2 of its size.
     pub fn bits_of(&self, axis: usize) -> u32 {
         u32::from(self.log_sizes[axis])
     }

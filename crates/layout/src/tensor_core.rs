@@ -75,11 +75,11 @@ impl Mma {
             .product(&count(1, Input::Register, self.n / 8))
     }
 
-    /// Returns the layout of an operand or the accumulator of a larger dot `[.., M, K]`, `[.., K,
-    /// N]` or `[.., M, N]`. `warps` is the number of warps along M and along N (for `wgmma`:
-    /// including the four of a warpgroup); the lowest bits of the warp index are along M. With
-    /// three numbers, the first one is the number of warps along the first, leading axis; these
-    /// warps have the highest bits.
+    /// Returns the layout of an operand or the accumulator of a larger dot: `[.., M, K]`,
+    /// `[.., K, N]` or `[.., M, N]`. `warps` is the number of warps along M and along N (for
+    /// `wgmma`: including the four of a warpgroup); the lowest bits of the warp index are along M.
+    /// With three numbers, the first one is the number of warps along the first, leading axis; the
+    /// highest bits of the warp index are along this axis.
     ///
     /// Further registers repeat the fragment for the tiles and leading axes that the warps do not
     /// cover, the last axis fastest. Warps that need the same elements of an operand hold copies.
@@ -120,8 +120,8 @@ impl Mma {
         layout.cover(shape, &order)
     }
 
-    /// Returns the rows beyond the eight of the groups: eight more in further registers, then 16
-    /// for each further warp.
+    /// Returns the layout of the rows beyond the first eight: eight more in further registers, then
+    /// 16 for each further warp.
     fn upper_rows(self) -> Layout {
         assert!(matches!(self.m, 8 | 16 | 64), "no instruction has the shape {self:?}");
         count(0, Input::Register, self.m.min(16) / 8).product(&count(0, Input::Warp, (self.m / 16).max(1)))

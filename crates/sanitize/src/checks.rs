@@ -9,7 +9,7 @@ pub enum Check {
     Bounds,
     /// Data races.
     Race,
-    /// Reads of uninitialized memory, and values of masked-off lanes without `other`.
+    /// Reads of uninitialized memory, and uses of masked-off lanes of a load without `other`.
     Init,
     /// Misaligned addresses, and violated hints.
     Alignment,

@@ -10,7 +10,7 @@ pub static MEMORY: Mutex<InitializedMemory> = Mutex::new(InitializedMemory::new(
 /// initialized.
 #[derive(Clone, Debug, Default)]
 pub struct InitializedMemory {
-    /// By start address.
+    /// The allocations by start address.
     allocations: BTreeMap<u64, Allocation>,
 }
 

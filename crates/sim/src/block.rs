@@ -54,7 +54,7 @@ pub(crate) struct Cluster<'a> {
     /// The number of warps of one block.
     pub warps_per_block: usize,
     pub agents: usize,
-    /// The counters of the host thread that runs the cluster, which lends them for each run.
+    /// The counters, which the host thread lends to the cluster while it runs the cluster.
     pub counters: Vec<StepCounters>,
     pub printed: String,
 }

@@ -47,7 +47,7 @@ pub struct Launch<'a> {
     pub regions: &'a [Region<'a>],
     /// Becomes true when the caller cancels the launch.
     pub interrupt: Option<&'a AtomicBool>,
-    /// Checks accesses to global memory for races and for uninitialized reads, if present.
+    /// The watch that checks accesses to global memory for races and uninitialized reads, if any.
     pub watch: Option<&'a Watch>,
     /// Collects loads that end in the padding of a region and return 0. Without a collector, such
     /// loads are faults.
@@ -117,7 +117,7 @@ const MAX_NAMED: usize = 4;
 
 /// A cluster that has begun.
 struct Running<'a> {
-    /// Its position among the clusters of the grid.
+    /// The position of the cluster among the clusters of the grid.
     position: [u32; 3],
     cluster: Cluster<'a>,
     states: SeenStates,
@@ -196,7 +196,8 @@ impl LoadedModule {
         })
     }
 
-    /// Returns the extent of the clusters: the launch's, or else the one that the kernel requires.
+    /// Returns the extent of the clusters: that of the launch or, if that is a single block, the
+    /// extent that the kernel requires.
     fn cluster(&self, launch: &Launch<'_>, id: FunctionId) -> [u32; 3] {
         match &self.function(id).directives.required_cluster {
             Some(required) if launch.cluster == [1; 3] => padded(required),
@@ -645,7 +646,7 @@ impl CheckedLaunch<'_> {
         u64::from(narrow)
     }
 
-    /// Completes a fault with its position.
+    /// Returns the fault that stopped a cluster, with its position and the launch's context.
     fn fault(&self, stopped: Stopped, cluster: [u32; 3], warps: usize) -> Fault {
         let Stopped { stop, warp, site } = stopped;
         let site = site.map(|site| &self.program.sites[site as usize]);

@@ -8,7 +8,7 @@ use crate::counters::StepCounters;
 use crate::decode::Class;
 use crate::fault::Location;
 
-/// The counters of an instruction.
+/// An instruction and its counters.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Instruction {
     /// The position of the instruction.

@@ -1,5 +1,5 @@
-//! Watches accesses to global memory for races and for reads of uninitialized memory. A launch goes
-//! on after such a finding.
+//! Watches accesses to global memory for races and for reads of uninitialized memory. A launch
+//! continues after such a finding.
 //!
 //! As in the race detector of shared memory, the agents are warps and asynchronous operations, here
 //! of all clusters of the launch. The index of an agent in the launch is the cluster's index times

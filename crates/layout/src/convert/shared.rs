@@ -20,7 +20,7 @@ use crate::memory::{CHUNK_BYTES, LINE_BYTES, buffer};
 use crate::query::Vector;
 use crate::space::Input;
 
-/// The logarithm of the bytes of a bank's word.
+/// The log2 of the bytes of a bank's word.
 const LOG_WORD_BYTES: usize = 2;
 
 /// A conversion through a buffer in shared memory: every thread executes the accesses of `store`,

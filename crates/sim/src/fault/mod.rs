@@ -160,7 +160,8 @@ pub enum FaultKind {
         /// True if the second access, the instruction of the fault, is a write.
         is_write: bool,
     },
-    /// Two unordered accesses to the same global memory, at least one a write. The launch goes on.
+    /// Two unordered accesses to the same global memory, at least one a write. The launch continues
+    /// after this finding.
     GlobalRace {
         /// The address of the second access.
         address: u64,
@@ -175,7 +176,7 @@ pub enum FaultKind {
         /// True if the second access, the instruction of the fault, is a write.
         is_write: bool,
     },
-    /// A read of uninitialized global memory. The launch goes on.
+    /// A read of uninitialized global memory. The launch continues after this finding.
     UnwrittenGlobal {
         /// The address.
         address: u64,
