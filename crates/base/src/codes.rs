@@ -1,4 +1,4 @@
-//! The table of diagnostic codes. A code is never reused; its page is `docs/diagnostics/<code>.md`.
+//! The table of diagnostic codes. A code is never reused. `docs/diagnostics/<code>.md` explains it.
 
 /// The class of a diagnostic's Python exception.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -6,32 +6,36 @@ pub enum Kind {
     /// The kernel's source has an error: `CompilationError`.
     Compilation,
     /// The kernel's source reads an attribute that a value does not have: `UnknownAttributeError`,
-    /// a `CompilationError` and an `AttributeError`, so that `hasattr` works in interpret mode.
+    /// which is a `CompilationError` and an `AttributeError`, so that `hasattr` works in interpret
+    /// mode.
     Attribute,
     /// A `static_assert` failed: `CompileTimeAssertionFailure`, a `CompilationError`.
     StaticAssertion,
-    /// A construct of Python that kernels do not have: `UnsupportedLanguageConstruct`, a
-    /// `CompilationError`.
+    /// The kernel uses Python or a feature that kernels do not support:
+    /// `UnsupportedLanguageConstruct`, a `CompilationError`.
     Unsupported,
-    /// The launch has arguments of a wrong kind: `LaunchError`, a `TypeError`.
+    /// An argument of the launch is missing, superfluous or of an unsupported type: `LaunchError`,
+    /// a `TypeError`.
     LaunchType,
-    /// The launch has a wrong value: `LaunchError`, a `ValueError`.
+    /// An argument, an option or the grid of the launch has an invalid value: `LaunchError`, a
+    /// `ValueError`.
     LaunchValue,
-    /// The launch names something unknown: `LaunchError`, a `KeyError`.
+    /// The launch names an unknown option or kernel: `LaunchError`, a `KeyError`.
     LaunchKey,
-    /// The launch is not possible in the present state: `LaunchError`, a `RuntimeError`.
+    /// Something that the launch needs is missing, such as a grid or a device: `LaunchError`, a
+    /// `RuntimeError`.
     LaunchState,
     /// The kernel needs more of a resource than the device has: `OutOfResources`.
     OutOfResources,
-    /// A running kernel accessed memory outside of its arguments: `OutOfBoundsError`, an
-    /// `IndexError`.
+    /// A running kernel accessed memory outside of its arguments, or elements outside of a tile:
+    /// `OutOfBoundsError`, an `IndexError`.
     OutOfBounds,
     /// A running kernel had another error: `ExecutionError`, a `RuntimeError`.
     Execution,
     /// A `device_assert` failed: `DeviceAssertionError`, an `AssertionError`.
     DeviceAssertion,
-    /// A part of Triton that tilewright replaces by something else: `NotAvailableError`, a
-    /// `NotImplementedError`.
+    /// The program uses a part of Triton that tilewright replaces with something else:
+    /// `NotAvailableError`, a `NotImplementedError`.
     NotAvailable,
     /// The launch is legal, but seldom intended: `LaunchWarning`, a `UserWarning`.
     Warning,
@@ -49,17 +53,17 @@ macro_rules! codes {
             /// Every code, in order.
             pub const ALL: &[Code] = &[$(Code::$name,)*];
 
-            /// Returns the code as it is printed, `TW0001`.
+            /// Returns the code as messages print it, such as `TW0001`.
             pub fn name(self) -> &'static str {
                 match self { $(Code::$name => $code,)* }
             }
 
-            /// Returns a short title.
+            /// Returns the title of the code's page.
             pub fn title(self) -> &'static str {
                 match self { $(Code::$name => $title,)* }
             }
 
-            /// Returns the class of its Python exception.
+            /// Returns the class of the Python exception that the code raises.
             pub fn kind(self) -> Kind {
                 match self { $(Code::$name => Kind::$kind,)* }
             }

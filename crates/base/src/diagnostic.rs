@@ -16,19 +16,19 @@ pub struct Label {
 /// One finding about a user's program.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Diagnostic {
-    /// The kind of finding; the key of its page.
+    /// The kind of finding, which also selects the page that explains it.
     pub code: Code,
     /// One sentence that states the error.
     pub message: String,
-    /// The position of the error; absent if no source has it, such as for a launch without
-    /// arguments.
+    /// The position of the error; `None` if the error has no position in a source file, such as
+    /// that of a launch without arguments.
     pub primary: Option<Label>,
-    /// Other positions that explain the finding, such as the definition of a value, or the calls on
-    /// the way to it.
+    /// Other positions that explain the finding, such as the definition of a value, or the calls
+    /// that lead to the primary position.
     pub secondary: Vec<Label>,
-    /// Facts: the found and the expected values.
+    /// Facts, such as the found and the expected value.
     pub notes: Vec<String>,
-    /// The advice.
+    /// Advice on how to repair the program.
     pub hint: Option<String>,
 }
 
@@ -87,8 +87,8 @@ impl Diagnostic {
         self
     }
 
-    /// Returns the text for a terminal: the code and message, the source with carets, the notes and
-    /// the hint.
+    /// Formats the diagnostic for a terminal: the code and message, the source with carets, the
+    /// notes and the hint.
     pub fn render(&self, sources: &SourceMap, color: Color) -> String {
         let level = if self.code.kind() == Kind::Warning { Level::WARNING } else { Level::ERROR };
         let mut title = level.primary_title(self.message.as_str()).id(self.code.name());
@@ -128,7 +128,7 @@ impl Diagnostic {
         renderer.render(&[group])
     }
 
-    /// Returns the files that the labels point into, the primary one first.
+    /// Returns the files that the labels point into, the file of the primary label first.
     fn files(&self) -> Vec<crate::FileId> {
         let mut files = Vec::new();
         for label in self.primary.iter().chain(&self.secondary) {
@@ -140,7 +140,7 @@ impl Diagnostic {
     }
 }
 
-/// Returns each label once, with its count: all calls of a recursion have one position.
+/// Merges equal labels, and counts them: in a recursion, every call has the same label.
 fn count_equal<'a>(
     labels: impl Iterator<Item = (AnnotationKind, &'a Label)>,
 ) -> Vec<(AnnotationKind, &'a Label, usize)> {
@@ -154,7 +154,7 @@ fn count_equal<'a>(
     counted
 }
 
-/// Returns the bytes of a span that exist in the text, cut at character boundaries.
+/// Returns the byte range of a span, limited to the text and moved to character boundaries.
 fn clamp(span: Span, text: &str) -> std::ops::Range<usize> {
     let boundary = |mut byte: usize| {
         byte = byte.min(text.len());

@@ -6,14 +6,15 @@ use std::io::{self, ErrorKind, Write};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Writes a file atomically. Concurrent readers, and readers after an error, see the old content.
+/// Writes a file atomically. A concurrent reader sees the old or the new content, never a part.
+/// After an error, the file has its old content.
 ///
-/// A file that is not a regular one, such as `/dev/stdout`, is written in place. So is a file in a
-/// folder in which no file can be created.
+/// It writes in place if the path is not a regular file, such as `/dev/stdout`, or if the file
+/// exists in a folder in which the process may not create files.
 ///
 /// # Errors
 ///
-/// The error of the file system, of a full disk for instance.
+/// Returns the error of the file system, such as that of a full disk.
 pub fn write_file(path: &Path, content: &[u8]) -> io::Result<()> {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
     let before = fs::metadata(path);
@@ -41,7 +42,7 @@ pub fn write_file(path: &Path, content: &[u8]) -> io::Result<()> {
         fs::rename(&temporary, &path)
     };
     write().inspect_err(|_| {
-        // The first error is returned.
+        // If the removal fails as well, the caller gets the first error.
         let _ = fs::remove_file(&temporary);
     })
 }

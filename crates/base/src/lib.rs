@@ -1,8 +1,8 @@
 //! The foundation of all other crates: source files and spans, typed indices, diagnostics with
 //! their codes, and memory that is lent to a launch.
 //!
-//! Nothing here depends on the language or the IR. A [`Diagnostic`] is data; only
-//! [`Diagnostic::render`] makes text of it.
+//! Nothing here depends on the language or the IR. A [`Diagnostic`] is data;
+//! [`Diagnostic::render`] formats it for a terminal.
 
 mod codes;
 mod diagnostic;

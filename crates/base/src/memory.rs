@@ -1,16 +1,17 @@
-//! Memory of the host that a caller lends to a launch: the executor and the simulator access it
-//! through regions.
+//! Memory of the host that a caller lends to a launch. The executor and the simulator access it
+//! through [`Region`]s.
 #![expect(unsafe_code, reason = "user memory is known by address only; whoever makes a region promises it")]
 
 use std::marker::PhantomData;
 
-/// User memory that may be accessed, for as long as `'a`.
+/// A range of user memory that a launch may access during `'a`.
 #[derive(Clone, Copy)]
 pub struct Region<'a> {
     base: *mut u8,
     len: usize,
-    /// The lowest bit is 1 if it may be written; the others are the bytes of padding. They share a
-    /// word: store forwarding fails for a word if only a part of it was just written.
+    /// Bit 0 is 1 if the region may be written; the other bits are the number of bytes of padding.
+    /// Both are in one word, because a load of a whole word cannot be forwarded from a store of a
+    /// part of it.
     flags: usize,
     lifetime: PhantomData<&'a ()>,
 }
@@ -45,60 +46,60 @@ impl<'a> Region<'a> {
         Self { base: bytes.as_ptr().cast_mut(), len: bytes.len(), flags: 0, lifetime: PhantomData }
     }
 
-    /// Returns the same region followed by padding: these bytes are not memory. A launch that
-    /// allows padding reads 0 there.
+    /// Returns the same region followed by `bytes` bytes of padding. Padding is not memory: a
+    /// launch that allows padding reads zeros from it.
     #[must_use]
     #[inline]
     pub fn with_padding(self, bytes: usize) -> Self {
         Self { flags: bytes << 1 | self.flags & 1, ..self }
     }
 
-    /// Returns the bytes of padding after it.
+    /// Returns the number of bytes of padding after the region.
     #[inline]
     pub fn padding(&self) -> usize {
         self.flags >> 1
     }
 
-    /// Returns whether `bytes` bytes from an address end in its padding, and begin in it or in the
-    /// region.
+    /// Returns whether the `bytes` bytes at `address` begin in the region or its padding, and end
+    /// in the padding.
     #[inline]
     pub fn pads(&self, address: u64, bytes: usize) -> bool {
         let end = address.wrapping_sub(self.address()).saturating_add(bytes as u64);
         address >= self.address() && end > self.len as u64 && end <= (self.len + self.padding()) as u64
     }
 
-    /// Returns whether it may also be written.
+    /// Returns whether the region may also be written.
     #[inline]
     pub fn is_writable(&self) -> bool {
         self.flags & 1 != 0
     }
 
-    /// Returns the address of its first byte.
+    /// Returns the address of the first byte.
     #[inline]
     pub fn address(&self) -> u64 {
         self.base.addr() as u64
     }
 
-    /// Returns its length in bytes.
+    /// Returns the length in bytes, without the padding.
     #[inline]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Returns whether it has no bytes.
+    /// Returns whether the length is 0.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Returns whether `bytes` bytes from an address are in it.
+    /// Returns whether the region contains all of the `bytes` bytes at `address`.
     #[inline]
     pub fn contains(&self, address: u64, bytes: usize) -> bool {
         let offset = address.wrapping_sub(self.address());
         bytes <= self.len && offset <= (self.len - bytes) as u64
     }
 
-    /// Returns the pointer to an address in it, with the provenance of the region.
+    /// Returns the pointer to an address in the region, with the provenance of its base.
     #[inline]
     pub fn pointer(&self, address: u64) -> *mut u8 {
         self.base.wrapping_add(address.wrapping_sub(self.address()) as usize)

@@ -1,29 +1,31 @@
-//! The output of running kernels, to the standard output of the process, or through its host.
+//! The output of running kernels: to a capture, to the host of the process, or to standard output.
 
 use std::io::Write;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-/// The host's function that prints a text.
+/// The function that passes text to the host.
 static THROUGH: OnceLock<fn(&str) -> bool> = OnceLock::new();
 
-/// Sets the function that prints the output. It returns false if the text has to be written to the
-/// output of the process instead, and flushes its own buffer of that output before. The first
-/// function that is set stays.
+/// Sets the function that prints the output of kernels.
+///
+/// The function returns false if the text belongs on the standard output of the process. It then
+/// has flushed its own buffer of that output, and [`print`] writes the text. Only the first call of
+/// `print_through` has an effect.
 pub fn print_through(take: fn(&str) -> bool) {
-    // A second host of the process is ignored.
+    // A second host in the same process is ignored.
     let _ = THROUGH.set(take);
 }
 
-/// The captured output, while a caller captures it.
+/// The output captured so far; `None` unless a caller captures output.
 static TAKEN: Mutex<Option<String>> = Mutex::new(None);
 
 fn taken() -> MutexGuard<'static, Option<String>> {
-    // The text is valid after a panic too.
+    // A panic leaves the text valid.
     TAKEN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Runs a function, and returns the output of kernels in the meantime, which is not printed. Only
-/// one caller may capture it at a time.
+/// Runs a function, and returns its result and what kernels print in the meantime. The text is not
+/// printed. A second caller waits until the first has returned.
 pub fn take_printed<R>(run: impl FnOnce() -> R) -> (R, String) {
     static TURN: Mutex<()> = Mutex::new(());
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -32,7 +34,8 @@ pub fn take_printed<R>(run: impl FnOnce() -> R) -> (R, String) {
     (result, taken().take().unwrap_or_default())
 }
 
-/// Writes text of a running kernel.
+/// Prints text of a running kernel: into the capture if there is one, else through the host, else
+/// to standard output.
 pub fn print(text: &str) {
     if text.is_empty() {
         return;
@@ -49,7 +52,7 @@ pub fn print(text: &str) {
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
 }
 
-/// Returns a float as C's `%f` prints it.
+/// Formats a float as `%f` of C does, with `precision` digits after the point.
 pub fn c_float(value: f64, precision: usize) -> String {
     if value.is_nan() {
         "nan".into()
@@ -60,8 +63,8 @@ pub fn c_float(value: f64, precision: usize) -> String {
     }
 }
 
-/// Returns the width of a printed index along an axis: that of the largest index, as Triton counts;
-/// 0 for an axis of one element, whose index has no padding.
+/// Returns the width to which a printed index along an axis is padded, as in Triton: the number of
+/// digits of the largest index. It is 0 if the axis has at most one element.
 pub fn index_width(extent: u32) -> usize {
     match extent {
         0 | 1 => 0,

@@ -1,9 +1,9 @@
 //! Remarks: the decisions of passes, and their reasons, on request (`tilewright explain`).
 //!
-//! A pass reports a decision where it makes it: [`remark`] takes a function that makes the text,
-//! which is only called while remarks are collected. So a compilation without a collector only
-//! costs a read of a thread-local, and no pass has to return its remarks. They are not part of the
-//! program: the text of the IR has the decisions.
+//! A pass reports a decision where it makes it. It gives [`remark`] a function that makes the
+//! remark, which is only called while the thread collects remarks. A compilation that does not
+//! collect them only pays for a read of a thread-local, and no pass has to return remarks. The
+//! decisions themselves are in the IR, which does not contain the remarks.
 
 use std::cell::RefCell;
 
@@ -12,11 +12,11 @@ use crate::Span;
 /// The outcome of a pass for its subject.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RemarkKind {
-    /// It did its job.
+    /// The pass did its job.
     Done,
-    /// It could have done its job, but did not; the reason states the obstacle.
+    /// The pass could have done its job, but did not; the reason states the obstacle.
     Missed,
-    /// A choice among several options, or something to know.
+    /// The pass chose one of several options, or states a fact.
     Note,
 }
 
@@ -34,17 +34,17 @@ impl RemarkKind {
 /// A decision of a pass.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Remark {
-    /// The pass.
+    /// The name of the pass.
     pub pass: &'static str,
     /// The outcome.
     pub kind: RemarkKind,
-    /// The source of the subject.
+    /// The position of the subject in the source; `None` if the remark is about the whole kernel.
     pub span: Option<Span>,
-    /// The subject: `load of fp16[128, 64]`.
+    /// The subject, such as `load of fp16[128, 64]`.
     pub subject: String,
-    /// The decision: `16 bytes an access`.
+    /// The decision, such as `16 bytes an access`.
     pub decision: String,
-    /// The reason.
+    /// The reason; may be empty.
     pub reason: String,
 }
 
@@ -52,7 +52,7 @@ thread_local! {
     static COLLECTED: RefCell<Option<Vec<Remark>>> = const { RefCell::new(None) };
 }
 
-/// Makes a remark, if this thread collects remarks.
+/// Calls `text` and stores its remark, if this thread collects remarks.
 pub fn remark(text: impl FnOnce() -> Remark) {
     if is_collecting() {
         let made = text();
@@ -60,14 +60,14 @@ pub fn remark(text: impl FnOnce() -> Remark) {
     }
 }
 
-/// Returns whether remarks are collected on this thread.
+/// Returns whether this thread collects remarks.
 pub fn is_collecting() -> bool {
     COLLECTED.with_borrow(Option::is_some)
 }
 
 /// Calls a function, and returns the remarks that this thread made during the call.
 pub fn collect_remarks<T>(call: impl FnOnce() -> T) -> (T, Vec<Remark>) {
-    // Ends the collection also if the function panics.
+    // Restores the outer collection, also if the function panics.
     struct Outer(Option<Vec<Remark>>);
     impl Drop for Outer {
         fn drop(&mut self) {

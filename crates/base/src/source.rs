@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use cranelift_entity::{PrimaryMap, entity_impl};
 
-/// A source file of one compilation.
+/// The id of a source file in a [`SourceMap`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FileId(u32);
 entity_impl!(FileId, "file");
@@ -14,9 +14,9 @@ entity_impl!(FileId, "file");
 pub struct Span {
     /// The file.
     pub file: FileId,
-    /// The first byte.
+    /// The offset of the first byte.
     pub start: u32,
-    /// One past the last byte.
+    /// The offset after the last byte.
     pub end: u32,
 }
 
@@ -34,13 +34,13 @@ pub struct SourceFile {
     pub name: String,
     /// The text, without the common indentation that it has in the file.
     pub text: String,
-    /// The line of the file that `text` begins at, counted from 1.
+    /// The line of the file, counted from 1, at which `text` begins.
     pub first_line: u32,
     /// The number of columns of common indentation that were removed from each line.
     pub removed_columns: u32,
 }
 
-/// The prefix of the names of the language's own files: the library of kernels.
+/// The prefix of the names of library files, which are written in the kernel language.
 pub const LIBRARY: &str = "tilewright/lib/";
 
 impl SourceFile {
@@ -49,13 +49,14 @@ impl SourceFile {
         Self { name: name.into(), text: text.into(), first_line: 1, removed_columns: 0 }
     }
 
-    /// Returns whether the file is the language's own: diagnostics show the user's line, not
-    /// a line of this file.
+    /// Returns whether the file belongs to tilewright's library. For an error in such a file,
+    /// diagnostics show the line of the user that calls the library.
     pub fn is_library(&self) -> bool {
         self.name.starts_with(LIBRARY)
     }
 
-    /// Returns the line and column, both from 1, columns in characters, of a byte of `text`.
+    /// Returns the line and the column in the original file of a byte of `text`. Both count from 1;
+    /// columns count characters.
     pub fn line_column(&self, byte: u32) -> (u32, u32) {
         let mut end = (byte as usize).min(self.text.len());
         while !self.text.is_char_boundary(end) {
@@ -76,15 +77,15 @@ pub struct SourceMap {
 }
 
 impl SourceMap {
-    /// Adds a file; one with equal content that is there already keeps its id.
+    /// Adds a file, and returns its id. If an equal file is in the map, returns that file's id.
     pub fn add(&mut self, file: impl Into<Arc<SourceFile>>) -> FileId {
         let file = file.into();
         let known = self.files.iter().find(|(_, other)| **other == file).map(|(id, _)| id);
         known.unwrap_or_else(|| self.files.push(file))
     }
 
-    /// Returns the first span of a chain that is in a file of the user, by its index. The chain is
-    /// a span and the calls on the way to it, innermost first.
+    /// Returns the index of the first span of a call chain that is in a user's file. A call chain
+    /// consists of a span and the calls that lead to it, innermost first.
     pub fn users_place(&self, chain: &[Span]) -> Option<usize> {
         chain.iter().position(|span| !self.file(span.file).is_library())
     }
@@ -94,7 +95,7 @@ impl SourceMap {
         &self.files[id]
     }
 
-    /// Returns every file, in the order in which they were added.
+    /// Returns every file, in the order of insertion.
     pub fn files(&self) -> impl Iterator<Item = (FileId, &SourceFile)> {
         self.files.iter().map(|(id, file)| (id, file.as_ref()))
     }
@@ -106,7 +107,7 @@ impl SourceMap {
         format!("{}:{line}:{column}", file.name)
     }
 
-    /// Returns the text that a span covers.
+    /// Returns the text that a span covers; empty if the span does not fit the file.
     pub fn text(&self, span: Span) -> &str {
         self.file(span.file).text.get(span.start as usize..span.end as usize).unwrap_or("")
     }

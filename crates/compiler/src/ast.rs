@@ -1,5 +1,5 @@
-//! The syntax of a kernel's source: the signature, for messages about launches, and the tree as
-//! text.
+//! The syntax of a kernel's source: the signature, which messages about launches show, and the
+//! syntax tree as text.
 
 use ruff_python_ast::visitor::source_order::{SourceOrderVisitor, walk_body, walk_stmt};
 use ruff_python_ast::{AnyParameterRef, Decorator, Expr, ModModule, Parameter, Stmt, StmtFunctionDef};
@@ -12,13 +12,13 @@ use tilewright_frontend::{FunctionSource, dump_ast};
 pub struct FunctionSyntax {
     /// The name.
     pub name: String,
-    /// The bytes of the name.
+    /// The range of bytes of the name in the source.
     pub name_range: (u32, u32),
-    /// The byte of the `def`, or of the first decorator.
+    /// The offset in bytes of the first decorator, or of the `def` if there is none.
     pub offset: u32,
     /// The text of each decorator, without the `@`.
     pub decorators: Vec<String>,
-    /// The parameters, in order; `**kwargs` is not among them.
+    /// The parameters, in order, without `**kwargs`.
     pub parameters: Vec<ParameterSyntax>,
 }
 
@@ -27,18 +27,18 @@ pub struct FunctionSyntax {
 pub struct ParameterSyntax {
     /// The name.
     pub name: String,
-    /// The bytes of the whole parameter, with annotation and default.
+    /// The range of bytes of the whole parameter, with annotation and default.
     pub range: (u32, u32),
-    /// The text of the annotation; of a string, its content.
+    /// The source text of the annotation; if it is a string literal, the content of the string.
     pub annotation: Option<String>,
-    /// The text of the default.
+    /// The source text of the default.
     pub default: Option<String>,
     /// True if it is `*args`.
     pub is_variadic: bool,
 }
 
-/// Returns every function of a module, including nested ones, in order; the module was parsed from
-/// `text`.
+/// Returns every function of a module, including nested functions. `text` is the source of the
+/// module.
 pub fn functions_of(module: &ModModule, text: &str) -> Vec<FunctionSyntax> {
     struct Collector<'t>(&'t str, Vec<FunctionSyntax>);
     impl<'a> SourceOrderVisitor<'a> for Collector<'_> {
@@ -49,7 +49,8 @@ pub fn functions_of(module: &ModModule, text: &str) -> Vec<FunctionSyntax> {
             walk_stmt(self, stmt);
         }
 
-        // No function is defined in an expression, and expressions may nest deeply.
+        // Expressions contain no `def`. Skipping them also avoids recursion into deeply nested
+        // ones.
         fn visit_expr(&mut self, _expression: &'a Expr) {}
     }
     let mut collector = Collector(text, Vec::new());
@@ -57,22 +58,22 @@ pub fn functions_of(module: &ModModule, text: &str) -> Vec<FunctionSyntax> {
     collector.1
 }
 
-/// Returns every function of a text; none if it is not valid Python.
+/// Returns every function of a source text; none if the text is not valid Python.
 fn functions(text: &str) -> Vec<FunctionSyntax> {
-    // The parser recurses with the nesting of the text; the frontend accepts a thousand levels.
+    // The parser recurses with the nesting of the text; the frontend accepts two thousand levels.
     stacker::maybe_grow(4 << 20, 16 << 20, || {
         parse_module(text).map_or_else(|_| Vec::new(), |parsed| functions_of(parsed.syntax(), text))
     })
 }
 
-/// Returns the signature of a function.
+/// Returns the signature of a function; `None` if its source does not contain it.
 pub fn function_syntax(source: &FunctionSource) -> Option<FunctionSyntax> {
     let found = functions(&source.file.text);
     found.into_iter().find(|function| function.name == source.name && function.name_range.0 >= source.offset)
 }
 
-/// Returns the tree of a function as text: a line for each node, with its position and its source.
-/// It is empty if the source is not known.
+/// Returns the syntax tree of a function as text, with one line for each node: its kind, position
+/// and source. The text is empty if the source is unknown or has a syntax error.
 pub fn syntax_tree(source: Option<&FunctionSource>) -> String {
     source.and_then(|source| dump_ast(&source.file, Some(&source.name)).ok()).unwrap_or_default()
 }

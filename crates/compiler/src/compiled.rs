@@ -1,4 +1,4 @@
-//! The result of a compilation: the program, and queries about it.
+//! The result of a compilation: the code, the options, and queries about them.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ pub struct CompiledKernel {
     pub name: String,
     /// Each parameter's name and type, in order.
     pub signature: Vec<(Arc<str>, ParameterType)>,
-    /// The optimized IR; its entry takes the parameters that are not compile-time values.
+    /// The optimized IR. Its entry has the parameters that are not compile-time values.
     pub module: Arc<Module>,
     /// The code that the target executes.
     pub code: Arc<MachineCode>,
@@ -26,7 +26,7 @@ pub struct CompiledKernel {
     pub metadata: Metadata,
     /// The IR before optimization.
     pub lowered: Arc<Module>,
-    /// True if the code does not depend on the options that only back ends see.
+    /// True if the code is the same for all options that only back ends see.
     pub is_shareable: bool,
     pub(crate) source: Option<FunctionSource>,
 }
@@ -40,8 +40,8 @@ pub enum MachineCode {
     Gpu(Box<GpuCode>),
 }
 
-/// A kernel for a GPU, as its driver or the simulator takes it. Its parameters are in a buffer one
-/// after the other, in the order of the entry, each aligned as its type; a bool is a byte.
+/// GPU code, as the driver and the simulator take it. A launch passes its arguments in one buffer,
+/// in the order of the parameters. Each has the alignment of its type; a bool has one byte.
 #[derive(Debug)]
 pub struct GpuCode {
     /// The text of the module.
@@ -50,17 +50,17 @@ pub struct GpuCode {
     pub entry: String,
     /// The target GPU.
     pub target: tilewright_gpu_ir::GpuTarget,
-    /// Threads of a block.
+    /// The number of threads of a block.
     pub threads: u32,
-    /// Bytes of shared memory that a launch has to reserve for a block.
+    /// The number of bytes of shared memory that a launch reserves for each block.
     pub shared_bytes: u32,
-    /// The program from which the text was made.
+    /// The program that was lowered to the PTX.
     pub(crate) program: tilewright_gpu_ir::Module,
 }
 
 impl GpuCode {
-    /// Returns the warps over which tiles are distributed: those of the first role, if others copy
-    /// for it.
+    /// Returns the number of warps that compute: those of the first partition if the kernel is
+    /// warp-specialized, else all.
     pub fn num_warps(&self) -> u32 {
         let (kernel, mut found) = (self.program.kernel(), self.program.header.num_warps);
         kernel.walk(kernel.entry, &mut |inst| {
@@ -76,21 +76,21 @@ impl GpuCode {
         &self.program.header.tensor_maps
     }
 
-    /// Returns whether a launch passes an int32 after the tensor maps: the number of programs along
-    /// Returns whether a launch passes an int32 after the tensor maps: the number of programs along
-    /// the first axis in a launch of clusters of two blocks, else 0. Blocks that pad the last
-    /// cluster exit at once.
+    /// Returns whether a launch passes an int32 after the tensor maps. Its value is the number of
+    /// programs along the first axis if blocks run in clusters of two, else 0. With it, the blocks
+    /// that pad the last cluster exit at once.
     pub fn has_pairs(&self) -> bool {
         self.program.header.paired
     }
 
-    /// Returns the blocks of a program, which are a cluster along the first axis: 1 unless the
-    /// launch requested more and the program could be divided between them.
+    /// Returns the number of blocks of a program, which form a cluster along the first axis: 1
+    /// unless the launch requested more and the compiler could divide the program.
     pub fn cluster(&self) -> u32 {
         self.program.header.cluster
     }
 
-    /// Returns the offset of each argument among the parameters, and its type; tensor maps follow.
+    /// Returns the offset in bytes of each argument in the parameter buffer, and its type. The
+    /// tensor maps, which follow the arguments, are not included.
     pub fn arguments(&self) -> Vec<(usize, Element)> {
         let types: Vec<_> = self.program.kernel().parameter_types().collect();
         let count = types.len() - self.tensor_maps().len() - usize::from(self.has_pairs());
@@ -106,14 +106,14 @@ impl GpuCode {
     }
 }
 
-/// Returns the PTX of a program.
+/// Lowers a program to PTX. `max_registers` applies unless the program has its own limit.
 pub(crate) fn ptx(
     program: &tilewright_gpu_ir::Module,
     max_registers: Option<u32>,
 ) -> Result<String, Box<Diagnostic>> {
     let mut module = tilewright_ptx::lower(program)?;
     for function in module.functions.values_mut() {
-        // Roles transfer registers to each other, so their number is part of the code.
+        // Partitions transfer registers to each other, so the code depends on its own limit.
         function.directives.max_registers = function.directives.max_registers.or(max_registers);
     }
     Ok(tilewright_ptx::isa::print(&module))
@@ -122,9 +122,9 @@ pub(crate) fn ptx(
 /// The type of a parameter in one compiled kernel.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum ParameterType {
-    /// A pointer to numbers of this type.
+    /// A pointer to elements of this type.
     Pointer(Dtype),
-    /// A number at run time.
+    /// A scalar at run time.
     Scalar(Dtype),
     /// A compile-time value, which is part of the code.
     Constexpr,
@@ -139,26 +139,26 @@ pub struct Metadata {
     pub target: Target,
     /// The options that the language saw.
     pub language: tilewright_frontend::Options,
-    /// Those that only back ends saw.
+    /// The options that only back ends saw.
     pub codegen: CodegenOptions,
     /// The resources of a program.
     pub resources: Resources,
 }
 
-/// The machine resources of a program of the grid.
+/// The resources that a program of the grid takes.
 ///
-/// Programs divide by these numbers to choose a grid: `max_num_regs // (n_regs * warp_size *
-/// num_warps)` and `max_shared_mem // shared` are the programs that a multiprocessor can hold. A
-/// CPU has neither, so its numbers only have to suit such divisions: never zero, and small enough
-/// that at least one program always fits.
+/// Host code divides by these numbers to choose a grid. `max_num_regs // (n_regs * warp_size *
+/// num_warps)` and `max_shared_mem // shared` are the numbers of programs that fit on a
+/// multiprocessor. A CPU has no multiprocessors, so its values only have to suit such divisions:
+/// they are not zero, and small enough that at least one program fits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Resources {
-    /// Registers of a thread; on a CPU 32, the vector registers of AVX-512 and NEON. It is also 32
-    /// for a GPU until the assembler has chosen the number.
+    /// The number of registers of a thread. On a CPU it is 32, the number of vector registers of
+    /// AVX-512 and NEON. On a GPU it is 32 until the assembler has chosen the number.
     pub registers: u32,
-    /// Registers spilled to memory; none on a CPU.
+    /// The number of registers that a thread spills to memory; 0 on a CPU.
     pub spills: u32,
-    /// Bytes of shared memory; on a CPU 1.
+    /// The number of bytes of shared memory of a block; 1 on a CPU.
     pub shared: u32,
 }
 
@@ -184,7 +184,7 @@ impl CompiledKernel {
                 language: job.request.options,
                 codegen: match &code {
                     MachineCode::Cpu(_) => job.codegen,
-                    // The code may have more warps than the request.
+                    // The kernel may run with more warps than the launch requested.
                     MachineCode::Gpu(code) => CodegenOptions { num_warps: code.num_warps(), ..job.codegen },
                 },
                 resources: match &code {
@@ -200,8 +200,8 @@ impl CompiledKernel {
         }
     }
 
-    /// Returns the same code for other options, if it is [shareable](Self::is_shareable) and the
-    /// options only differ for back ends.
+    /// Returns a kernel with the same code and other options. The code must be
+    /// [shareable](Self::is_shareable), and the options may only differ in what back ends see.
     #[must_use]
     pub fn shared(&self, language: tilewright_frontend::Options, codegen: CodegenOptions) -> Self {
         Self {
@@ -216,7 +216,7 @@ impl CompiledKernel {
         }
     }
 
-    /// Returns the name of the entry in the code of a GPU, which may differ from that of the
+    /// Returns the name of the entry in the code. On a GPU it may differ from the name of the
     /// function.
     pub fn entry_name(&self) -> &str {
         match &*self.code {
@@ -225,8 +225,8 @@ impl CompiledKernel {
         }
     }
 
-    /// Returns the blocks that a program is divided between: 1 unless the launch requested more and
-    /// the program could be divided.
+    /// Returns the number of blocks among which a program is divided: 1 unless the launch requested
+    /// more and the compiler could divide the program.
     pub fn cluster(&self) -> u32 {
         match &*self.code {
             MachineCode::Cpu(_) => 1,
@@ -234,13 +234,15 @@ impl CompiledKernel {
         }
     }
 
-    /// Returns GPU code for arguments that the tensor maps of some accesses cannot describe.
+    /// Compiles the kernel for arguments that the tensor maps of some accesses cannot describe.
+    /// Returns `None` on a CPU.
     ///
     /// # Errors
-    /// The errors of the code generation.
+    /// Returns an error if code generation fails.
     pub fn without_tensor_maps(&self, variant: &TensorMapVariant) -> Result<Option<GpuCode>, CompileError> {
         let MachineCode::Gpu(code) = &*self.code else { return Ok(None) };
-        // One block has the warps of the whole cluster already.
+        // If the program could not be divided, its one block already has the warps of the whole
+        // cluster.
         let num_ctas = code.cluster();
         let (without, tensor_maps) = match variant {
             TensorMapVariant::Without(accesses) => (&**accesses, true),
@@ -250,8 +252,8 @@ impl CompiledKernel {
         with_stack(|| gpu_code(&self.module, code.target, (codegen, without), &mut |_, _| {})).map(Some)
     }
 
-    /// Returns the text of a stage, which is made at each call. It is `None` for a stage that
-    /// kernels for this target do not have, and for machine code, which the compiler does not make.
+    /// Returns the text of a stage, which is made at each call. It is `None` for a stage that the
+    /// target does not have, and for the cubin, which the compiler does not make.
     pub fn asm(&self, stage: Stage) -> Option<String> {
         with_stack(|| match (stage, &*self.code) {
             (Stage::Ast, _) => Some(syntax_tree(self.source.as_ref())),
@@ -266,11 +268,11 @@ impl CompiledKernel {
         })
     }
 
-    /// Decides for each access whether it is in bounds for every grid and every size, given a
-    /// statement of the sizes. Also returns the module that the findings point into.
+    /// Decides for each access whether it is in bounds for every grid and all arguments that
+    /// satisfy a statement. Also returns the module that the findings point into.
     ///
     /// # Errors
-    /// An error in the statement, such as a name that is not a parameter.
+    /// Returns an error if the statement is wrong, such as one that names an unknown parameter.
     pub fn bounds(
         &self,
         statement: &tilewright_opt::bounds::Statement,
@@ -287,8 +289,8 @@ impl CompiledKernel {
         })
     }
 
-    /// Returns the accesses to memory in its text, with the parameters of the entry that their
-    /// pointers may come from.
+    /// Returns the memory accesses of the optimized IR, with the parameters of the entry that their
+    /// pointers may derive from.
     pub fn accesses(&self) -> Vec<tilewright_opt::analysis::Access> {
         with_stack(|| tilewright_opt::analysis::accesses(&self.module))
     }
@@ -314,8 +316,8 @@ impl ParameterType {
         }
     }
 
-    /// Returns Triton's name for it: `*fp32`, `i32`, `constexpr`, `tensordesc<fp16[64, 32]>`; a
-    /// tuple is `(*fp32, i32)`, with fields `(x=*fp32, n=i32)`.
+    /// Returns Triton's name of the type: `*fp32`, `i32`, `constexpr`, `tensordesc<fp16[64, 32]>`.
+    /// A tuple is `(*fp32, i32)`; with named fields, `(x=*fp32, n=i32)`.
     pub fn name(&self) -> String {
         match self {
             ParameterType::Pointer(dtype) => format!("*{}", short_name(*dtype)),
@@ -337,8 +339,8 @@ impl ParameterType {
     }
 }
 
-/// Returns `tensordesc<fp16[64, 32]>`, or with another padding than 0 `tensordesc<fp16[64, 32],
-/// nan>`.
+/// Returns the name of a descriptor type: `tensordesc<fp16[64, 32]>`, or `tensordesc<fp16[64, 32],
+/// nan>` if a load returns NaN outside of the tensor.
 fn descriptor_name(parts: &Tuple<ParameterType>) -> String {
     let (Some(form), Some(ParameterType::Pointer(dtype))) = (parts.descriptor(), parts.first()) else {
         return "constexpr".into();
@@ -350,8 +352,8 @@ fn descriptor_name(parts: &Tuple<ParameterType>) -> String {
     format!("tensordesc<{}{}{padding}>", short_name(*dtype), form.block_shape)
 }
 
-/// Returns the name of a type in signatures: `int32` is `i32` and `uint8` is `u8`; booleans are
-/// `u1`.
+/// Returns the short name of a type in signatures: `i32` for `int32`, `u8` for `uint8`, `u1` for a
+/// boolean.
 fn short_name(dtype: Dtype) -> String {
     match dtype {
         Dtype::I1 => "u1".into(),

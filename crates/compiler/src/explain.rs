@@ -1,5 +1,5 @@
-//! Explanations of a kernel's compilation: each line of a stage with its source line, the layouts
-//! of the GPU stage as data that a page can draw, and the remarks of the passes.
+//! Explains a compilation: links each line of a stage to its source line, and returns the layouts
+//! of the GPU stage and the remarks of the passes as data that a page can draw.
 
 use std::fmt::Write;
 
@@ -16,29 +16,30 @@ const ACCESS_BITS: u32 = 128;
 /// The text of a stage.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct StageText {
-    /// Its name: `ir`, `ptx`, `sass`.
+    /// The name of the stage: `ir`, `ptx`, `sass`.
     pub name: String,
     /// A title of one or two words.
     pub title: String,
-    /// Its lines.
+    /// The lines of the text.
     pub lines: Vec<String>,
-    /// For each line, its source line; 0 if unknown.
+    /// The source line of each line; 0 if it is unknown.
     pub links: Vec<u32>,
 }
 
-/// The source of a kernel.
+/// The source lines of a kernel.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SourceText {
-    /// The path.
+    /// The path of the file.
     pub name: String,
-    /// The number of the first line.
+    /// The line of the file, counted from 1, at which `lines` begins.
     pub first_line: u32,
     /// The lines.
     pub lines: Vec<String>,
 }
 
 impl CompiledKernel {
-    /// Returns the stages whose lines can be linked with the source, in order.
+    /// Returns the texts of the stages after the syntax tree, in order. The lines of stage `cpu`
+    /// have no source lines.
     pub fn linked_stages(&self) -> Vec<StageText> {
         with_stack(|| {
             let file = self.source_name();
@@ -64,7 +65,7 @@ impl CompiledKernel {
         })
     }
 
-    /// Returns the file that the kernel is in.
+    /// Returns the path of the file that contains the kernel; empty if its source is unknown.
     fn source_name(&self) -> String {
         self.source.as_ref().map(|source| source.file.name.clone()).unwrap_or_default()
     }
@@ -104,8 +105,9 @@ impl CompiledKernel {
         line_in(&self.module.sources, span, &self.source_name())
     }
 
-    /// Returns all data of a page as JSON: stages, layouts, accesses to shared memory, remarks.
-    /// `more` are stages of other tools, and `facts` pairs of a name and a value.
+    /// Returns all data of an explanation page as JSON: stages, layouts, accesses to shared memory,
+    /// remarks. `more` are stages of other tools, such as SASS; `facts` are pairs of a name and a
+    /// value.
     pub fn explanation(&self, remarks: &[Remark], more: &[StageText], facts: &[(String, String)]) -> String {
         let stage = |stage: &StageText| {
             let StageText { name, title, lines, links } = stage;
@@ -166,7 +168,7 @@ impl CompiledKernel {
         text
     }
 
-    /// Replaces the layouts in a text by their numbers in the GPU stage.
+    /// Replaces each layout in a text with its id in the GPU stage, such as `L1`.
     fn with_numbers(&self, text: &str) -> String {
         let MachineCode::Gpu(code) = &*self.code else { return text.to_owned() };
         let mut layouts: Vec<(String, String)> = code
@@ -182,11 +184,11 @@ impl CompiledKernel {
     }
 }
 
-/// Returns the layouts of tile IR for a target as JSON, for the page of a trace. The text is that
-/// of stage `ir`.
+/// Compiles tile IR for a target, and returns the layouts as JSON for the page of a trace. `text`
+/// is the text of stage `ir`.
 ///
 /// # Errors
-/// The error of the parser or of the GPU path.
+/// Returns the error of the parser, the verifier or the GPU path as text.
 pub fn layouts_of_ir(
     text: &str,
     target: tilewright_gpu_ir::GpuTarget,
@@ -199,7 +201,7 @@ pub fn layouts_of_ir(
         tilewright_ir::verify(&module).map_err(|error| error.to_string())?;
         if !num_warps.is_power_of_two() || num_warps > tilewright_gpu_ir::MAX_WARPS {
             return Err(format!(
-                "{num_warps} warps are no power of two up to {}",
+                "the number of warps must be a power of two up to {}, found {num_warps}",
                 tilewright_gpu_ir::MAX_WARPS
             ));
         }
@@ -219,7 +221,7 @@ fn line_in(sources: &SourceMap, span: Span, file: &str) -> u32 {
     if known { sources.file(span.file).line_column(span.start).0 } else { 0 }
 }
 
-/// Splits a printed module with positions into lines without positions, and their source lines.
+/// Splits a printed module into lines without spans, each with the source line of its span.
 fn linked(text: &str, sources: &SourceMap, file: &str, (name, title): (&str, &str)) -> StageText {
     let (mut lines, mut origins) = (Vec::new(), Vec::new());
     let mut open: Vec<usize> = Vec::new();
@@ -248,8 +250,8 @@ fn linked(text: &str, sources: &SourceMap, file: &str, (name, title): (&str, &st
     StageText { name: name.into(), title: title.into(), lines, links: origins }
 }
 
-/// A line without the places at its end, and the outermost place: the file and the byte where it
-/// begins.
+/// Splits a line of printed IR into the text before its spans, and the outermost span as the name
+/// of the file and the offset of its first byte.
 fn split_places(line: &str) -> (&str, Option<(&str, u32)>) {
     let (mut own, mut outermost) = (line, None);
     while let Some((before, place)) = own.rsplit_once(" @") {
@@ -259,14 +261,14 @@ fn split_places(line: &str) -> (&str, Option<(&str, u32)>) {
             file.starts_with("file").then_some((file, start.parse().ok()?))
         });
         let Some(found) = parsed else { break };
-        // The last one is the outermost.
+        // The last span of a line is the outermost one.
         outermost = outermost.or(Some(found));
         own = before;
     }
     (own, outermost)
 }
 
-/// PTX, whose `.loc` directives say where code is from.
+/// Links each line of PTX to the source line of the last `.loc` directive before it.
 fn linked_ptx(ptx: &str, file: &str) -> StageText {
     let quoted = |line: &str| line.split('"').nth(1).map(str::to_owned);
     let number = ptx.lines().find_map(|line| {
@@ -291,7 +293,7 @@ fn linked_ptx(ptx: &str, file: &str) -> StageText {
     StageText { name: Stage::Ptx.name().into(), title: "PTX".into(), lines, links: origins }
 }
 
-/// The layouts of a program, and how warps access shared memory.
+/// Describes the layouts of a program, and how warps access shared memory.
 fn describe_layouts(program: &gpu_ir::Module) -> Json {
     let layout = |(id, layout): (gpu_ir::LayoutId, &Layout)| {
         let mut page = json!({
@@ -328,7 +330,7 @@ struct SharedAccess {
 }
 
 impl SharedAccess {
-    /// Those of an instruction.
+    /// Returns the shared-memory accesses of an instruction; an MMA has up to two.
     fn of(program: &gpu_ir::Module, inst: tilewright_ir::Inst) -> Vec<Self> {
         let (function, layouts) = (program.kernel(), &program.header.layouts);
         let data = &function.insts[inst];
@@ -379,7 +381,7 @@ impl SharedAccess {
             GpuOp::MmaSync { matrix_a, matrix_b, .. } => {
                 vec![matrix_a.then(|| by_matrices(0)).flatten(), matrix_b.then(|| by_matrices(1)).flatten()]
             }
-            // tidy: wildcard because the others have no layout of registers at shared memory
+            // tidy: wildcard because the others do not access shared memory by a register layout
             _ => Vec::new(),
         };
         found.into_iter().flatten().collect()

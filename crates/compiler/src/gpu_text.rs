@@ -1,4 +1,4 @@
-//! Programs of the GPU path that begin as text, as `--emit gpu` prints them.
+//! Compiles programs of the GPU path from text, as `--emit gpu` prints it.
 
 use tilewright_base::{Code, Diagnostic, SourceFile, SourceMap, Span};
 use tilewright_frontend::Failure;
@@ -8,18 +8,19 @@ use tilewright_ir::{VerifyError, verify};
 
 use crate::{CompileError, Stage, compiled, with_stack};
 
-/// Compiles a program in the language of the GPU path from its text on: runs the passes that it has
-/// not passed yet. Returns the text of a stage, [`Stage::Gpu`] or [`Stage::Ptx`].
+/// Compiles a program of the GPU path from its text. Runs all passes; a pass that already ran on
+/// the program changes nothing. Returns the text of a stage, [`Stage::Gpu`] or [`Stage::Ptx`].
 ///
 /// # Errors
-/// The errors of the parser and the verifier, with their positions in the text; those of the passes
-/// and the code generation.
+/// Returns the errors of the parser and the verifier, with their positions in the text, and the
+/// errors of the passes and of the code generation.
 pub fn compile_gpu_text(name: &str, text: &str, stage: Stage) -> Result<String, CompileError> {
     with_stack(|| {
         let mut program = parse(name, text)?;
         for pass in PASSES {
             pass.run(&mut program).map_err(|diagnostic| failure(*diagnostic, &program))?;
-            // A text may keep every rule and still be none that the passes before this one leave.
+            // Text may pass the verifier and still be no program that the earlier passes can
+            // produce.
             verify(&program).map_err(|error| failure(broken(pass.name, &error), &program))?;
         }
         if stage == Stage::Gpu {
@@ -45,7 +46,7 @@ fn parse(name: &str, text: &str) -> Result<Module, CompileError> {
 
 fn broken(pass: &str, error: &VerifyError) -> Diagnostic {
     Diagnostic::new(Code::MalformedIr, format!("after the pass `{pass}`, the program breaks a rule: {error}"))
-        .note("the text keeps the rules, but is not what the passes before this one leave")
+        .note("the text satisfies the rules, but earlier passes never produce such a program")
         .hint("compare it with `--emit gpu` of a similar kernel")
 }
 

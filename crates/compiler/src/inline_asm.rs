@@ -1,6 +1,6 @@
-//! Inline assembly outside of a GPU: the simulator runs it for the CPU's executor, and its parser
-//! finds errors before an assembler does. Both take a kernel whose threads each run the text once,
-//! on words of memory.
+//! Inline assembly outside of a GPU. The CPU's executor runs it in the simulator, and GPU
+//! compilations parse it before an assembler does, to find its errors. Both put the text into a
+//! kernel in which each thread runs the text once, on operands that are words of memory.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -15,9 +15,9 @@ use tilewright_sim::{FaultKind, Launch, LoadError, SimTarget, Simulator};
 
 /// The target of inline assembly that is run on a CPU.
 const TARGET: &str = "sm_90a";
-/// The name of the kernel that runs it.
+/// The name of the kernel that contains the inline assembly.
 const KERNEL: &str = "inline_assembly";
-/// Threads of a block of that kernel.
+/// The maximum number of threads of a block of that kernel.
 const THREADS: u32 = 128;
 
 /// The simulator as the implementation of inline assembly.
@@ -77,7 +77,7 @@ impl Assembly for SimulatedAssembly {
     }
 }
 
-/// Finds errors of inline assembly. Instructions that the parser does not know are not errors.
+/// Finds errors of inline assembly. An instruction that the PTX parser does not know is no error.
 pub(crate) fn check(module: &Module) -> Result<(), Box<Diagnostic>> {
     for function in module.functions.values() {
         let mut found = Ok(());
@@ -112,8 +112,8 @@ fn check_inst(function: &Function, inst: Inst) -> Result<(), Box<Diagnostic>> {
     Err(Box::new(diagnostic))
 }
 
-/// Returns whether the text is certainly wrong: instructions that the parser does not know may be
-/// right.
+/// Returns whether the text is certainly wrong. An instruction that the PTX parser does not know
+/// may be right.
 fn is_mistake(error: &ParseError) -> bool {
     !matches!(
         error.kind,
@@ -123,27 +123,29 @@ fn is_mistake(error: &ParseError) -> bool {
     )
 }
 
-/// Describes an error, with its line of the inline text.
+/// Describes an error, with its line in the inline text.
 fn described(error: &ParseError, text: &str, first: u32) -> String {
     in_line(error.line, &error.kind.to_string(), text, first)
 }
 
-/// Adds the line of the inline text to a message.
+/// Adds the position in the inline text to a message. `first` is the line of `text` at which the
+/// inline text begins.
 fn in_line(line: u32, message: &str, text: &str, first: u32) -> String {
     let shown = text.lines().nth((line as usize).saturating_sub(1)).unwrap_or_default().trim();
     match line.checked_sub(first) {
-        Some(number) if shown != CLOSE => format!("{message} in line {}, `{shown}`", number + 1),
-        _ => format!("{message} at the end of the text"),
+        Some(number) if shown != CLOSE => format!("line {}, `{shown}`: {message}", number + 1),
+        _ => format!("end of the text: {message}"),
     }
 }
 
 /// The line after the text.
 const CLOSE: &str = "} // end of the text";
 
-/// Returns the kernel that runs the text once per thread, and the line on which the text begins.
+/// Returns the kernel that runs the inline text once in each thread, and the line at which the
+/// inline text begins.
 ///
-/// It takes the address of the words and the number of runs. There is one word per run for each
-/// operand, outputs first.
+/// The parameters of the kernel are the address of the operands and the number of runs. Each
+/// operand is an array of one 64-bit word for each run, outputs before inputs.
 fn kernel(template: &AsmTemplate) -> (String, u32) {
     let mut out = format!(
         ".version 8.7\n.target {TARGET}\n.address_size 64\n\
@@ -200,8 +202,8 @@ fn kernel(template: &AsmTemplate) -> (String, u32) {
     (out, first)
 }
 
-/// Returns whether an output is in the text or tied to an input: otherwise nothing writes it, as in
-/// a text that is only a barrier.
+/// Returns whether the text names an output or an input is tied to it. Otherwise nothing writes the
+/// output, as in a text that is only a barrier.
 fn is_named(template: &AsmTemplate, output: usize) -> bool {
     let tied = template.inputs.iter().any(|input| matches!(input, AsmInput::Tied(to) if *to == output));
     let in_text = |piece: &AsmPiece| matches!(piece, AsmPiece::Operand(number) if *number == output);
@@ -272,12 +274,12 @@ mod tests {
     #[test]
     fn mistakes_say_their_line() {
         let error = assemble("mov.u32 $0, 1;\nmov.u32 $0, nothing;", "=r").unwrap_err();
-        let message = "`nothing` is not declared in line 2, `mov.u32 %tw_o0, nothing;`";
+        let message = "line 2, `mov.u32 %tw_o0, nothing;`: `nothing` is not declared";
         assert_eq!(error, AssemblyError::Wrong(message.into()));
         let AssemblyError::Wrong(message) = assemble("mov.u32 $0, 1", "=r").unwrap_err() else {
             panic!("it is wrong");
         };
-        assert!(message.ends_with("at the end of the text"), "{message}");
+        assert!(message.starts_with("end of the text: "), "{message}");
         let unknown = assemble("tcgen05.wait::ld.sync.aligned; mov.u32 $0, 1;", "=r");
         assert!(matches!(unknown, Err(AssemblyError::Unknown(_))), "{unknown:?}");
     }

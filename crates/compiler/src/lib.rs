@@ -1,5 +1,6 @@
-//! The whole path of a kernel as one function, [`compile`]: source, typed tile IR, optimized tile
-//! IR, then a program of the CPU's executor, or a program for the threads of a GPU and its PTX.
+//! Compiles a kernel from source to code, with one function, [`compile`]: source, typed tile IR,
+//! optimized tile IR, then either a program for the CPU's executor, or a program for the threads of
+//! a GPU and its PTX.
 //!
 //! ```text
 //! Job ──lower──> Module ──optimize──> Module ──cpu──> Program
@@ -7,7 +8,7 @@
 //!                                     Module ──compile──> Module ──lower──> PTX   (the stages that can be looked at)
 //!                                                          gpu              ptx
 //! ```
-//! Compiling needs no Python and keeps no state: the runtime caches compiled kernels.
+//! Compiling needs no Python, and this crate has no state: the runtime caches compiled kernels.
 
 mod ast;
 mod compiled;
@@ -45,7 +46,7 @@ use tilewright_frontend::{Failure, FunctionSource, Host, Lowered, Request};
 use tilewright_ir as ir;
 use tilewright_ir::Module;
 
-/// The input of a compilation.
+/// The input of a compilation: a kernel, its arguments, the target and the options.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Job {
     /// The kernel, the facts about its arguments, and the options that the language sees.
@@ -58,23 +59,23 @@ pub struct Job {
     pub codegen: CodegenOptions,
 }
 
-/// Options of a launch that change the code and that the language does not see.
+/// The options of a launch that only affect back ends.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct CodegenOptions {
-    /// Warps of a program; a CPU has none.
+    /// The number of warps that run a program; without effect on a CPU.
     pub num_warps: u32,
-    /// Stages of software pipelines; a CPU has none.
+    /// The depth of software pipelines; without effect on a CPU.
     pub num_stages: u32,
-    /// Blocks of a program, which is divided between them if it can be; else one block with the
-    /// warps of all of them runs it.
+    /// The number of thread blocks among which a program is divided. If the compiler cannot divide
+    /// it, one block with the warps of all of them runs the program.
     pub num_ctas: u32,
-    /// The maximum number of registers of a thread.
+    /// The maximum number of registers of a thread; `None` leaves the choice to the compiler.
     pub max_registers: Option<u32>,
-    /// True if a multiplication and an addition may be fused, which rounds once instead of twice:
-    /// GPUs mostly fuse them.
+    /// True if a multiplication and an addition may be fused, which rounds once instead of twice.
+    /// Code for a GPU fuses them unless this is false.
     pub contraction: bool,
-    /// True if the launcher of the kernel makes the tensor maps that the code takes
-    /// ([`GpuCode::tensor_maps`]).
+    /// True if the launcher creates the tensor maps that the code needs ([`GpuCode::tensor_maps`])
+    /// and passes them to the kernel.
     pub tensor_maps: bool,
 }
 
@@ -91,23 +92,24 @@ impl Default for CodegenOptions {
     }
 }
 
-/// The reason why there is no program.
+/// The reason why a compilation fails.
 #[derive(Clone, Debug)]
 pub enum CompileError {
     /// An error of the kernel.
     Kernel(Box<Failure>),
-    /// An error of tilewright: a stage made IR that breaks the rules.
+    /// A bug of tilewright: a stage made IR that violates a rule, or IR text from another process
+    /// does not parse.
     Internal(Box<InternalError>),
 }
 
 /// An internal error of tilewright.
 #[derive(Clone, Debug)]
 pub struct InternalError {
-    /// The stage that made the IR.
+    /// The stage whose IR is wrong.
     pub stage: Stage,
-    /// The error in it.
+    /// The error of the verifier or the parser.
     pub message: String,
-    /// The IR.
+    /// The text of the IR.
     pub ir: String,
 }
 
@@ -122,8 +124,8 @@ impl fmt::Display for InternalError {
     }
 }
 
-/// Compiles a kernel. The hook is called with each stage that is reached, also those before an
-/// error.
+/// Compiles a kernel. Calls `dump` with each stage that the compilation reaches, even if a later
+/// stage fails.
 pub fn compile(
     job: &Job,
     host: &mut dyn Host,
@@ -133,7 +135,7 @@ pub fn compile(
     dump(Stage::Ast, &|| syntax_tree(source.as_ref()));
 
     let lowered = tilewright_frontend::lower_kernel(&job.request, host).map_err(CompileError::Kernel)?;
-    // Lowering calls the host, so it grows its stack itself.
+    // Lowering calls the host, so it grows the stack itself, below each call.
     with_stack(|| finish(job, source, lowered, dump))
 }
 
@@ -178,7 +180,7 @@ fn finish(
     Ok(compiled)
 }
 
-/// Makes the code for a GPU, without tensor maps for the accesses in `without`.
+/// Makes the code for a GPU. The accesses in `without` do not use tensor maps.
 fn gpu_code(
     optimized: &Module,
     target: tilewright_gpu_ir::GpuTarget,
@@ -205,26 +207,26 @@ fn gpu_code(
     Ok(GpuCode { ptx, entry, target, threads, shared_bytes, program })
 }
 
-/// Makes the program of the CPU's executor. The simulator runs inline assembly.
+/// Makes the program of the CPU's executor. The simulator runs the kernel's inline assembly.
 pub fn cpu_program(module: &Module) -> Result<tilewright_cpu::Program, Box<Diagnostic>> {
     tilewright_cpu::Program::with_assembler(module, Some(&inline_asm::SimulatedAssembler))
 }
 
-/// Makes the same program for launches that are traced.
+/// Makes the program of the CPU's executor for traced launches.
 pub fn cpu_program_for_traces(module: &Module) -> Result<tilewright_cpu::Program, Box<Diagnostic>> {
     tilewright_cpu::Program::for_traces(module, Some(&inline_asm::SimulatedAssembler))
 }
 
-/// Makes the same program for launches that are sanitized, from the module before the passes: it
-/// checks the accesses of the source.
+/// Makes the program of the CPU's executor for launches with a sanitizer. `module` is the module
+/// before optimization, so that the sanitizer checks the accesses of the source.
 pub fn cpu_program_for_sanitizer(
     module: &Module,
 ) -> Result<tilewright_cpu::SanitizedProgram, Box<Diagnostic>> {
     tilewright_cpu::SanitizedProgram::new(module, Some(&inline_asm::SimulatedAssembler))
 }
 
-/// Makes the same program without symbolic forms and fusion. For tests: the results must be the
-/// same.
+/// Makes the program of the CPU's executor without symbolic forms and without fusion. Tests compare
+/// its results with those of [`cpu_program`].
 #[doc(hidden)]
 pub fn cpu_program_without_symbolic_forms(
     module: &Module,
@@ -243,7 +245,7 @@ fn failure(diagnostic: Diagnostic, module: &Module) -> CompileError {
     CompileError::Kernel(Box::new(Failure { diagnostics: vec![diagnostic], sources }))
 }
 
-/// Checks the rules of the IR after a stage. A violation is an internal error, not the user's.
+/// Verifies the IR after a stage. A violation is an internal error, not an error of the user.
 fn verify<D: ir::Dialect>(module: &Module<D>, stage: Stage) -> Result<(), CompileError> {
     tilewright_ir::verify(module).map_err(|error| {
         let ir = tilewright_ir::print(module, false);

@@ -1,9 +1,9 @@
-//! Chooses the registers of a thread, if fewer let one more block run on a multiprocessor at a
-//! time.
+//! Chooses the number of registers of a thread: fewer than the assembler takes, if one more block
+//! then runs on a multiprocessor at a time.
 //!
 //! Only the assembler knows how many registers a kernel takes and spills, so the choice takes
-//! several attempts. A runtime only assembles: [`Multiprocessor::assemble`] says with which limits,
-//! and which result it loads.
+//! several attempts. A runtime passes its assembler to [`Multiprocessor::assemble`], which chooses
+//! the limits to try, and loads the kernel that this function returns.
 
 use std::borrow::Cow;
 
@@ -11,48 +11,48 @@ use smallvec::SmallVec;
 use tilewright_gpu_ir::Tuning;
 use tilewright_gpu_ir::target::THREAD_REGISTERS;
 
-/// The registers of each thread are a multiple of this.
+/// The granularity of a thread's registers.
 const REGISTER_UNIT: u32 = 8;
 
 /// The resources that the blocks on a multiprocessor share.
 #[derive(Clone, Copy, Debug)]
 pub struct Multiprocessor {
-    /// 32-bit registers.
+    /// The number of 32-bit registers.
     pub registers: u32,
-    /// Resident threads.
+    /// The maximum number of resident threads.
     pub threads: u32,
-    /// Resident blocks.
+    /// The maximum number of resident blocks.
     pub blocks: u32,
-    /// Bytes of shared memory.
+    /// The number of bytes of shared memory.
     pub shared_bytes: u32,
-    /// The bytes of shared memory that a block takes for itself.
+    /// The number of bytes of shared memory that the system reserves for each block.
     pub reserved_bytes: u32,
-    /// The thresholds of its target.
+    /// The tuning table of the GPU.
     pub tuning: &'static Tuning,
 }
 
-/// An assembled kernel: the resources of a block, and the number of blocks on a multiprocessor
-/// at a time.
+/// The resources that an assembled kernel takes, and the number of its blocks that fit on a
+/// multiprocessor.
 #[derive(Clone, Copy, Debug)]
 pub struct Occupancy {
-    /// Threads of a block.
+    /// The number of threads of a block.
     pub threads: u32,
-    /// Bytes of shared memory of a block.
+    /// The number of bytes of shared memory of a block.
     pub shared_bytes: u32,
-    /// Registers of a thread.
+    /// The number of registers of a thread.
     pub registers: u32,
-    /// Spilled registers of a thread.
+    /// The number of registers that a thread spills.
     pub spills: u32,
-    /// Blocks that run on a multiprocessor at a time.
+    /// The number of blocks that run on a multiprocessor at a time.
     pub blocks: u32,
 }
 
 /// The verdict on an attempt at fewer registers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Verdict {
-    /// The additional block compensates the spills.
+    /// The additional block outweighs the spills.
     Accept,
-    /// A higher limit may spill less.
+    /// The next, higher limit may spill less.
     Continue,
     /// No other limit is worth an attempt.
     Stop,
@@ -61,8 +61,8 @@ enum Verdict {
 impl Occupancy {
     /// Returns the register limits with which one more block fits, best first.
     ///
-    /// There are none unless registers are the scarce resource and the limit leaves most of them
-    /// ([`Tuning::max_register_loss`]).
+    /// There are none unless registers are the only obstacle to another block. A limit does not
+    /// take more than 1 / [`Tuning::max_register_loss`] of the registers of a thread.
     fn register_limits(&self, multiprocessor: &Multiprocessor) -> SmallVec<[u32; 2]> {
         let more = self.blocks + 1;
         let shared_bytes = more * (self.shared_bytes + multiprocessor.reserved_bytes);
@@ -72,7 +72,7 @@ impl Occupancy {
         if exceeds {
             return SmallVec::new();
         }
-        // Two dependent dots of 128 x 64 by 8 warps need the limit that is avoided elsewhere.
+        // Two dependent dots of 128 x 64 by 8 warps need the limit that other kernels avoid.
         let most = multiprocessor.registers / (more * self.threads) / REGISTER_UNIT * REGISTER_UNIT;
         let limits = [most.saturating_sub(REGISTER_UNIT), most];
         let loss = multiprocessor.tuning.max_register_loss;
@@ -88,12 +88,14 @@ impl Occupancy {
 impl Multiprocessor {
     /// Assembles a kernel with the number of registers that suits this multiprocessor.
     ///
-    /// `max_registers` is the program's limit, which no other one replaces. Without it, PTX whose
-    /// code does not depend on the number of registers is assembled again with each limit that may
-    /// let one more block run at a time. PTX that spills with unused registers is assembled again
-    /// for one block ([`for_one_block`]). `assemble` gets PTX, and whether it is another attempt. An
-    /// attempt may fail, because an instruction takes more registers than the limit; the first
-    /// result stays then.
+    /// `assemble` assembles a PTX text; its second argument is true if this is not the first
+    /// attempt. With `max_registers`, there is one attempt, at this limit, unless the PTX states
+    /// its own.
+    ///
+    /// Otherwise, PTX that spills although registers are unused is assembled again for one block
+    /// ([`for_one_block`]). Other PTX without a limit of its own is assembled again with each limit
+    /// that lets one more block run at a time. An attempt may fail because an instruction takes
+    /// more registers than the limit. If no attempt is better, the first result is returned.
     pub fn assemble<K, E>(
         &self,
         ptx: &str,
@@ -135,11 +137,12 @@ impl Multiprocessor {
     }
 }
 
-/// Returns the PTX to assemble in place of PTX that spills although the register file has
-/// `available` registers for each thread of a block, which are more than the kernel takes.
+/// Returns PTX that tells the assembler that one block is enough; `None` unless the kernel spills
+/// although registers are unused. `available` is the size of the register file divided by the
+/// threads of a block.
 ///
-/// The assembler has then limited registers to make room for more blocks, down to 32 a thread. It
-/// does not if the PTX states that one block is enough.
+/// Without that statement, the assembler may limit registers to make room for more blocks, down to
+/// 32 a thread.
 #[must_use]
 pub fn for_one_block(ptx: &str, registers: u32, spills: u32, available: u32) -> Option<String> {
     let has_unused = registers + REGISTER_UNIT <= available.min(THREAD_REGISTERS);
@@ -148,10 +151,11 @@ pub fn for_one_block(ptx: &str, registers: u32, spills: u32, available: u32) -> 
         .then(|| ptx.replacen(".reqntid", ".minnctapersm 1\n.reqntid", 1))
 }
 
-/// Returns the PTX with a limit of registers, or none if it states one: partitions of warps
-/// exchange registers, so their number is part of the code.
+/// Returns the PTX with a register limit; `None` if the PTX states its own, because partitions that
+/// exchange registers depend on it.
 ///
-/// The directive follows from the size of a block, which each kernel of the compiler states.
+/// The directive is inserted before `.reqntid`, the size of a block, which the compiler writes for
+/// each kernel.
 fn with_max_registers(ptx: &str, count: u32) -> Option<String> {
     (!ptx.contains(".maxnreg")).then(|| ptx.replacen(".reqntid", &format!(".maxnreg {count}\n.reqntid"), 1))
 }
@@ -183,12 +187,12 @@ mod tests {
     #[test]
     fn the_compiler_chooses_the_registers_of_a_kernel() {
         let plain = ".visible .entry k()\n.reqntid 256, 1, 1\n{\n}";
-        // With 120 it spills, so 128 is tried.
+        // The kernel spills with 120 registers, so 128 is tried.
         assert_eq!(attempts(plain, 161, None), (vec![0, 120, 128], 128));
         assert_eq!(attempts(plain, 64, None), (vec![0, 48], 48));
-        // The program's own limit stays.
+        // The program's own limit is the only attempt.
         assert_eq!(attempts(plain, 161, Some(160)), (vec![160], 160));
-        // Partitions of warps have the number of registers in their code.
+        // Partitions of warps exchange registers, so their PTX states a limit.
         let partitioned = plain.replace(".reqntid", ".maxnreg 168\n.reqntid");
         assert_eq!(attempts(&partitioned, 161, None), (vec![168], 168));
         assert_eq!(attempts(&partitioned, 161, Some(160)), (vec![168], 168));
@@ -210,7 +214,7 @@ mod tests {
             (texts.len(), texts.last().unwrap().contains(".minnctapersm 1\n.reqntid 256"), spills.unwrap())
         };
         assert_eq!(spills(plain, 115), (2, true, 115));
-        // The first result stays, if the second is no better.
+        // The first result is returned if the second spills as much.
         assert_eq!(spills(plain, 2347), (2, true, 2347));
         // The PTX states the number of blocks.
         let stated = plain.replace(".reqntid", ".minnctapersm 2\n.reqntid");
@@ -222,7 +226,7 @@ mod tests {
         assert_eq!(for_one_block(plain, 32, 0, 256), None);
     }
 
-    /// An A100 has the same numbers as an H200.
+    /// The multiprocessor of an H200. An A100 has the same limits, except for shared memory.
     const HOPPER: Multiprocessor = Multiprocessor {
         registers: 65_536,
         threads: 2048,
@@ -241,16 +245,17 @@ mod tests {
         assert_eq!(tried(1, 256, 161, 0), [120, 128]);
         assert_eq!(tried(3, 512, 35, 0), [32]);
         assert_eq!(tried(5, 256, 48, 0), [40]);
-        // A third of the registers may go, and that only by the second attempt.
+        // The limit may take a third of the registers: 128 does, 120 takes more.
         assert_eq!(tried(1, 256, 190, 0), [128]);
         // Half of the registers are too few.
         assert!(tried(1, 256, 255, 0).is_empty());
-        // The threads are all there.
+        // The blocks already have all threads of the multiprocessor.
         assert!(tried(4, 512, 32, 0).is_empty());
-        // The limit of blocks, and another one, which leaves registers.
+        // The number of blocks is at its limit; registers suffice for two blocks, so another
+        // resource limits their number.
         assert!(tried(32, 32, 64, 0).is_empty());
         assert!(tried(1, 256, 100, 0).is_empty());
-        // Shared memory.
+        // A second block fits into shared memory, then does not.
         assert_eq!(tried(1, 256, 161, 113 << 10), [120, 128]);
         assert!(tried(1, 256, 161, 114 << 10).is_empty());
     }

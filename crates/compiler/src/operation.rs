@@ -1,5 +1,5 @@
-//! One operation of interpret mode: it is compiled like a kernel, as a function of values that
-//! exist already.
+//! Compiles one operation of interpret mode. It is compiled like a kernel: as a function whose
+//! parameters are the values that the interpreter already has.
 
 use std::sync::Arc;
 
@@ -15,12 +15,12 @@ use crate::{CompileError, Stage, cpu_program, verify, with_stack};
 pub struct CompiledOperation {
     /// The program of the operation.
     pub program: Program,
-    /// The result; its run-time parts are the results of the program, in order.
+    /// The result. Its run-time parts are the results of the program, in order.
     pub result: Operand<Type>,
-    /// The indices of run-time parts that are constants of the code.
+    /// The indices of the run-time parts that are constants in the program.
     pub known: Vec<usize>,
-    /// The indices of run-time parts that point to const memory, each with the parameter of the
-    /// kernel that declares it.
+    /// The indices of the run-time parts that point to const memory, each with the parameter of the
+    /// kernel that declares the memory const.
     pub read_only: Vec<(usize, Arc<str>)>,
 }
 
@@ -34,7 +34,7 @@ pub fn compile_operation(
         tilewright_frontend::lower_operation(operation, options, host).map_err(CompileError::Kernel)?;
     with_stack(|| {
         verify(&module, Stage::Ir)?;
-        // A single op cannot be optimized; a function of the library or of the user can.
+        // A single op offers nothing to optimize; a function of the library or of the user does.
         if module.functions.len() > 1 {
             tilewright_opt::optimize(&mut module, &tilewright_opt::Options::default(), &mut |_, _| {});
             verify(&module, Stage::Opt)?;
@@ -45,7 +45,7 @@ pub fn compile_operation(
 }
 
 impl CompiledOperation {
-    /// Converts the error of an evaluation to an error for the user. [`locate`] moves it to the
+    /// Converts an error of an evaluation to an error for the user. [`locate`] then moves it to the
     /// user's source.
     pub fn failure(&self, error: EvaluationError) -> CompileError {
         let sources = SourceMap::clone(self.program.sources());
@@ -53,7 +53,7 @@ impl CompiledOperation {
     }
 }
 
-/// Moves the findings about an operation to its position in the user's source.
+/// Moves diagnostics about an operation to the position of the operation in the user's source.
 pub fn locate(error: &mut CompileError, sites: &[Site]) {
     match error {
         CompileError::Kernel(failure) => relocate(failure, sites),

@@ -1,23 +1,24 @@
-//! The stages of a kernel's path that can be printed.
+//! The stages of a compilation that can be printed.
 
 use crate::Target;
 
-/// A stage of a kernel: a representation that can be printed.
+/// A stage of a compilation: a representation of the kernel that can be printed.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Stage {
     /// The syntax tree of the kernel's source.
     Ast,
-    /// Typed tile IR as the frontend makes it.
+    /// Typed tile IR, as the frontend emits it.
     Ir,
     /// Tile IR after the passes.
     Opt,
     /// The steps that the CPU executes.
     Cpu,
-    /// Tile IR with the decisions of the GPU path about each value.
+    /// The IR of the GPU path: tile IR in which each value has a layout in registers or shared
+    /// memory.
     Gpu,
-    /// The assembly of a GPU.
+    /// PTX, the assembly of NVIDIA GPUs.
     Ptx,
-    /// Its machine code. Not the compiler but an assembler makes it, if there is one.
+    /// The cubin. An assembler makes it from the PTX, if one is available; the compiler does not.
     Cubin,
 }
 
@@ -26,7 +27,7 @@ impl Stage {
     pub const ALL: &[Stage] =
         &[Stage::Ast, Stage::Ir, Stage::Opt, Stage::Cpu, Stage::Gpu, Stage::Ptx, Stage::Cubin];
 
-    /// Returns the stages for which the compiler makes text for a target, in order.
+    /// Returns the stages that the compiler prints for a target, in order.
     pub fn of(target: Target) -> &'static [Stage] {
         match target {
             Target::Cpu => &[Stage::Ast, Stage::Ir, Stage::Opt, Stage::Cpu],

@@ -1,12 +1,12 @@
-//! The targets of compilations.
+//! The targets of a compilation.
 
 use std::fmt;
 
 /// A target machine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Target {
-    /// The processor that this process runs on. The executor chooses the widest vector instructions
-    /// at run time, so the program is the same on every processor.
+    /// The processor on which this process runs. The executor chooses the widest vector
+    /// instructions at run time, so the program is the same on every processor.
     Cpu,
     /// A kind of NVIDIA GPU.
     Gpu(tilewright_gpu_ir::GpuTarget),
@@ -21,14 +21,14 @@ impl Target {
         }
     }
 
-    /// Returns every target, by name.
+    /// Returns the name of every target, and the alias `sm_90`.
     pub fn names() -> Vec<&'static str> {
         let gpus = tilewright_gpu_ir::GpuTarget::ALL.iter().map(|target| target.name);
         ["cpu"].into_iter().chain(gpus).chain(["sm_90"]).collect()
     }
 
-    /// Returns the best target for a GPU of this compute capability (times 10); none below 7.5.
-    /// Code whose name ends in `a` only runs on that capability.
+    /// Returns the best target for a GPU of this compute capability (times 10); `None` below 7.5. A
+    /// target whose name ends in `a` only suits its own capability.
     pub fn for_capability(capability: u32) -> Option<Self> {
         let runs = |target: &&tilewright_gpu_ir::GpuTarget| {
             target.capability == capability || target.capability < capability && !target.name.ends_with('a')
@@ -44,7 +44,8 @@ impl Target {
         }
     }
 
-    /// Returns the architecture: `sm_80`; for a CPU that of the instruction set, such as `x86_64`.
+    /// Returns the architecture: `sm_80` for a GPU, the instruction set, such as `x86_64`, for a
+    /// CPU.
     pub fn architecture(self) -> &'static str {
         match self {
             Target::Cpu => std::env::consts::ARCH,
@@ -60,8 +61,8 @@ impl Target {
         }
     }
 
-    /// Returns the features of the processor, by their usual names; none for a GPU, whose
-    /// architecture implies them.
+    /// Returns the features of the processor, by their usual names. A GPU has an empty list,
+    /// because its architecture implies its features.
     pub fn features(self) -> Vec<&'static str> {
         match self {
             Target::Cpu => cpu_features(),

@@ -1,34 +1,35 @@
-//! Variants of a kernel's GPU code, for launches whose tensors some tensor maps cannot describe.
+//! Variants of a kernel's GPU code, for launches with tensors that tensor maps cannot describe.
 //!
 //! ```text
-//! all maps can be made                                 the kernel's own code
-//! those of some accesses cannot                        code in which threads make these accesses
-//! more sets of accesses than are kept (MAX_VARIANTS)   code without tensor maps
+//! the launch can create all maps             the kernel's own code
+//! the maps of some accesses are impossible   code in which threads make these accesses
+//! there are MAX_VARIANTS such sets already   code without tensor maps
 //! ```
-//! A launch finds an access unfit for a reason that the compiler would have known for other
-//! arguments (a base or strides that are not aligned), so it gets the code that the compiler would
-//! have made for these. If only the rows of C end within 16 bytes, A and B stay tensor copies; if
-//! the rows of A are not aligned, B does.
+//! A tensor map cannot describe a tensor whose base or strides are not aligned to 16 bytes. The
+//! compiler would also have avoided the map if it had known the alignment, so the variant is the
+//! code for such arguments. If only the rows of C in a matmul are not aligned, tensor copies
+//! (TMA) still load A and B; if the rows of A are not, they load B.
 
 use smallvec::SmallVec;
 use tilewright_gpu_ir::TensorAccess;
 
-/// The maximum number of variants of a kernel, besides the one without tensor maps: all subsets of
-/// three tensors, such as those of a matmul.
+/// The maximum number of variants of a kernel, besides the one without tensor maps. It suffices for
+/// every non-empty subset of three tensors, such as those of a matmul.
 pub const MAX_VARIANTS: usize = 7;
 
-/// The accesses that a variant of a kernel's code does not make by tensor copies.
+/// The accesses that a variant of a kernel's code makes by threads instead of tensor copies.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum TensorMapVariant {
     /// These accesses, in order.
     Without(SmallVec<[TensorAccess; 4]>),
-    /// All of them.
+    /// All accesses.
     NoMaps,
 }
 
 impl TensorMapVariant {
-    /// Chooses the variant for a launch that cannot make the maps of `unfit` accesses, given the
-    /// variants that are compiled already.
+    /// Chooses the variant for a launch that cannot create the maps of the `unfit` accesses.
+    /// `compiled` are the variants that exist already. At their maximum number, a new set of
+    /// accesses gets [`Self::NoMaps`].
     pub fn choose<'v>(
         unfit: impl IntoIterator<Item = TensorAccess>,
         compiled: impl IntoIterator<Item = &'v Self>,
@@ -46,7 +47,7 @@ impl TensorMapVariant {
         if count < MAX_VARIANTS { exact } else { Self::NoMaps }
     }
 
-    /// Returns whether threads make an access.
+    /// Returns whether threads make an access, instead of a tensor copy.
     pub fn is_without(&self, access: TensorAccess) -> bool {
         match self {
             Self::Without(accesses) => accesses.contains(&access),
