@@ -12,7 +12,7 @@ use tilewright_gpu_ir::layout_rules::{LANES, default_layout, element_bits};
 use tilewright_gpu_ir::target::{ACCESS_BYTES, Feature, GpuTarget, SECTOR_BYTES};
 use tilewright_gpu_ir::tuning::Tuning;
 
-/// The fewest bytes of a `cp.async`: a load must move as many to be copied through a ring.
+/// The fewest bytes that a `cp.async` copies. A load that moves fewer cannot go through a ring.
 const MIN_COPY_BYTES: u32 = 4;
 
 /// The contiguity, divisibility and constancy of every value.
@@ -31,14 +31,14 @@ pub struct AccessShape {
     has_wide_offsets: bool,
     /// The size of an element in bytes.
     pub bytes: u32,
-    /// The fewest elements of a thread, even if there are fewer elements than threads. Such loads
-    /// cost no more instructions, as warps would hold copies.
+    /// The fewest elements that a thread accesses, so that an asynchronous copy can load them. This
+    /// costs no more instructions: without it, the other warps would load copies.
     min_elements: u32,
     tuning: &'static Tuning,
 }
 
 impl AccessShape {
-    /// Analyzes an access to global memory of a tile; returns `None` for other instructions.
+    /// Analyzes an access to a tile in global memory; returns `None` for other instructions.
     pub fn of(function: &Function, inst: Inst, infos: &Infos, target: GpuTarget) -> Option<Self> {
         let data = &function.insts[inst];
         let ty = function.ty(*data.operands.first()?);
@@ -180,7 +180,7 @@ impl AccessShape {
     /// Returns the axis of the widest accesses, and their vector.
     fn vector(&self, layout: &Layout) -> (usize, Vector) {
         let along = |axis: usize| (axis, layout.vector_along(axis).at_most(self.widths[axis]));
-        // The faster axis wins.
+        // Between equal widths, the faster axis wins.
         let vectors = self.order.iter().rev().map(|axis| along(*axis));
         vectors.max_by_key(|(_, vector)| vector.width()).expect("a tile has an axis")
     }
@@ -211,13 +211,13 @@ fn has_wide_offsets(function: &Function, pointer: Value) -> bool {
     })
 }
 
-/// Returns the most bytes that one atomic instruction of a thread moves, or 0 for one element: PTX
-/// can add several floats.
+/// Returns the most bytes that one atomic instruction of a thread moves, or 0 if it moves one
+/// element. Only additions of floats have vector instructions.
 fn atomic_bytes(kind: AtomicKind, dtype: Dtype, target: GpuTarget) -> u32 {
     let has_vectors = target.features.has(Feature::VectorAtomics);
     match (kind, dtype) {
         (AtomicKind::Add, Dtype::F32 | Dtype::F16 | Dtype::BF16) if has_vectors => ACCESS_BYTES,
-        // A pair.
+        // `f16x2`, a pair.
         (AtomicKind::Add, Dtype::F16) => 4,
         (
             AtomicKind::Add
@@ -232,7 +232,8 @@ fn atomic_bytes(kind: AtomicKind, dtype: Dtype, target: GpuTarget) -> u32 {
     }
 }
 
-/// Returns the bits of the register index that stay within runs of equal elements.
+/// Returns the bits of the register index that do not change the element: elements whose register
+/// indices differ only in these bits are in one run of equal elements.
 pub fn equal_registers(layout: &Layout, info: &AxisInfo) -> u32 {
     let tile = layout.output();
     let is_in_run =

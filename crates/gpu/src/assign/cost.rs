@@ -1,5 +1,5 @@
-//! Costs of reductions, scans and exchanges in layouts, and of conversions between layouts. They are
-//! cached, as the selection queries each many times.
+//! Costs of reductions, scans and exchanges in layouts, and of conversions between layouts. The
+//! costs are cached, because the selection queries each many times.
 
 use rustc_hash::FxHashMap;
 use tilewright_ir::{Block, ElementwiseFamily, FloatFn, Function, Op};
@@ -59,12 +59,14 @@ impl LayoutCosts {
         cost
     }
 
-    /// Estimates the cost of a scan along an axis for a warp, given the instructions that combine two
-    /// elements.
+    /// Estimates the cost of a scan for a warp. `scan` is the axis and the number of instructions
+    /// that combine two elements.
     ///
-    /// A thread combines the elements of each run of registers, twice at each level above, and at
-    /// last with the prefix of the run. Runs are shuffled between lanes. Partial results go through
-    /// shared memory between warps, and back if a line has too many parts.
+    /// A thread combines the elements of each run of registers, combines the results of the runs
+    /// twice at each level above, and at last combines each element with the prefix of its run.
+    /// Lanes exchange the results of runs by shuffles. Warps exchange partial results through
+    /// shared memory, in one trip for up to `MAX_PARTIAL_RESULTS` parts of a line and in two trips
+    /// for more.
     pub fn scan_cost(&mut self, layout: LayoutId, scan: [u32; 2]) -> u32 {
         if let Some(cost) = self.scans.get(&(layout, scan)) {
             return *cost;
@@ -96,7 +98,10 @@ impl LayoutCosts {
         cost
     }
 
-    /// Estimates the cost of a butterfly exchange along an axis for a warp: as one bit of a merge.
+    /// Estimates the cost of a butterfly exchange for a warp: nothing within a thread, shuffles
+    /// between lanes, or two trips through shared memory between warps.
+    ///
+    /// `butterfly` is the axis and the bits of the coordinate in which partners differ.
     pub fn butterfly_cost(&mut self, layout: LayoutId, butterfly: [u32; 2]) -> u32 {
         if let Some(cost) = self.butterflies.get(&(layout, butterfly)) {
             return *cost;
@@ -115,8 +120,9 @@ impl LayoutCosts {
         cost
     }
 
-    /// Estimates the cost of a part of a bitonic merge for a warp: the comparisons and shuffles of each
-    /// bit, and two trips through shared memory for the bits between warps.
+    /// Estimates the cost of a part of a bitonic merge for a warp: the comparisons and shuffles of
+    /// each bit, and two trips through shared memory for the bits between warps. `merge` is the
+    /// axis, the highest and the lowest bit.
     pub fn merge_cost(&mut self, layout: LayoutId, merge: [u32; 3]) -> u32 {
         if let Some(cost) = self.merges.get(&(layout, merge)) {
             return *cost;
@@ -160,7 +166,8 @@ impl LayoutCosts {
     }
 }
 
-/// Returns the cost of dividing the elements of a thread among lanes with copies: selections of words.
+/// Estimates the cost of dividing the elements of a thread among the lanes that hold copies of
+/// them: selections of words.
 pub fn sharing_cost(layout: &Layout, element_bits: u32, tuning: &Tuning) -> u32 {
     1 + (layout.registers() * element_bits).div_ceil(32).div_ceil(tuning.instructions_per_pass)
 }

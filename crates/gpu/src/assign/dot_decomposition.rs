@@ -3,10 +3,10 @@
 //!
 //! An operand is the sum of parts that a tensor core multiplies exactly: its nearest tf32 and the
 //! tf32 nearest to the remainder; or two or three bf16. Dots of small parts have an accumulator of
-//! their own, so that they are not lost in a large one.
+//! their own, so that rounding to the precision of a large accumulator does not lose them.
 //!
 //! ```text
-//! %d = dot %a, %b, %c {tf32x3}    ──>    %s = dot %a1, %b0, dot(%a0, %b1, 0)
+//! %d = dot %a, %b, %c {tf32x3}    ──>    %s = dot %a0, %b1, dot(%a1, %b0, 0)
 //!                                        %d = dot %a0, %b0, %c + %s
 //! ```
 //! (Ootomo and Yokota, arXiv 2203.03341; Henry, Tang and Heinecke, arXiv 1904.06376.)
@@ -74,7 +74,7 @@ pub fn decompose_dots(function: &mut Function, target: GpuTarget, num_warps: u32
 }
 
 struct DotDecomposition<'f> {
-    /// Before the dot.
+    /// A cursor before the dot.
     cursor: Cursor<'f>,
 }
 
@@ -91,8 +91,8 @@ impl DotDecomposition<'_> {
         });
         let ty = self.cursor.function.ty(accumulator).clone();
         let mut small = self.splat(Literal::float(Dtype::F32, 0.0), &ty);
-        // The smallest dots first, by the sum of the indices of their parts. Sums of `count` and more
-        // are too small to matter.
+        // Accumulate the smallest dots first: the greater the sum of the indices of its two parts,
+        // the smaller is a dot. Dots with a sum of `count` or more are too small to matter.
         for order in (1..count).rev() {
             for index in 0..=order {
                 small = self.cursor.value(op.clone(), &[a[order - index], b[index], small], ty.clone());
@@ -151,7 +151,7 @@ impl DotDecomposition<'_> {
         parts
     }
 
-    /// Returns a mask of the elements whose absolute value is below a limit. NaN is not below.
+    /// Returns a mask of the elements whose absolute value is below a limit; it is false for NaN.
     fn is_below(&mut self, x: Value, limit: u32) -> Value {
         let ty = self.cursor.function.ty(x).clone();
         let limit = self.splat(Literal::float(Dtype::F32, f64::from(f32::from_bits(limit))), &ty);

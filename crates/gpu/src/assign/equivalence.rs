@@ -23,7 +23,8 @@ pub struct Class {
     pub shape: Shape,
     /// Loads and stores.
     pub accesses: Vec<Accesses>,
-    /// The accumulators of dots: layout and element width, with the relative execution count.
+    /// The accumulators of dots: layout and element width in bits, with the relative execution
+    /// count.
     pub accumulators: Vec<((LayoutId, u32), u64)>,
     /// The reductions: axis, with the count.
     pub reductions: Vec<(u32, u64)>,
@@ -36,9 +37,9 @@ pub struct Class {
     pub butterflies: Vec<([u32; 2], u64)>,
     /// The sum of the counts of pointwise ops.
     pub arithmetic: u64,
-    /// The indices of the edges that start or end here.
+    /// The indices of the edges that start or end at this class.
     pub edges: Vec<usize>,
-    /// This class has an operand of a dot whose batch is divided among warps.
+    /// Whether a value of this class is an operand of a dot whose batch is divided among warps.
     pub feeds_batched_dot: bool,
 }
 
@@ -48,10 +49,10 @@ pub struct Accesses {
     pub insts: Vec<Inst>,
     /// The contiguity, alignment and masks of the accesses.
     pub shape: AccessShape,
-    /// All other operands are rematerializable, so the accesses can have another layout than the
-    /// class.
+    /// Whether all operands but the stored value are rematerializable, so that the accesses can
+    /// have another layout than the class.
     pub are_free: bool,
-    /// The accesses are stores.
+    /// Whether the accesses are stores.
     pub is_store: bool,
     /// The relative execution count.
     pub weight: u64,
@@ -63,7 +64,7 @@ pub struct Edge {
     pub from: usize,
     /// The use.
     pub to: EdgeEnd,
-    /// The width of an element.
+    /// The width of an element in bits.
     pub element_bits: u32,
     /// The relative execution count of a conversion on this edge.
     pub weight: u32,
@@ -150,7 +151,7 @@ impl Classes {
     }
 }
 
-/// ClassUnion-find over values and over the instructions that have a layout of their own.
+/// Union-find over values and over the instructions that have a layout of their own.
 struct ClassUnion<'a> {
     function: &'a Function,
     rematerializable: &'a Rematerializable,
@@ -191,7 +192,7 @@ impl<'a> ClassUnion<'a> {
         }
     }
 
-    /// Returns the node of an instruction on tiles of this shape.
+    /// Adds the node of an instruction on tiles of this shape, and returns it.
     fn node(&mut self, inst: Inst, shape: &Shape) -> usize {
         let node = self.function.values.len() + inst.index();
         self.shapes[node] = Some(shape.clone());
@@ -261,7 +262,7 @@ struct ClassCollector<'a> {
     infos: &'a Infos,
     target: GpuTarget,
     classes: &'a mut Classes,
-    /// The relative execution counts of the definitions so far.
+    /// The relative execution counts of the definitions of the values that were visited so far.
     weights: SecondaryMap<Value, Option<u32>>,
 }
 

@@ -51,11 +51,12 @@ impl DotInstruction {
 pub struct DotPlan {
     /// The instruction.
     pub instruction: DotInstruction,
-    /// The layouts of A and B in registers. `None` if the dot reads the operand from shared memory;
-    /// it may then be stored from any layout.
+    /// The layouts of A and B in registers. `None` if the dot reads the operand from shared memory,
+    /// to which any layout can be stored.
     pub operands: [Option<LayoutId>; 2],
-    /// Whether A and B each fit into the registers of a thread beside the accumulator. An operand
-    /// that does not fit is stored to shared memory, and each instruction of the dot loads its part.
+    /// Whether A and B each stay in registers: false only for an operand that does not fit beside
+    /// the accumulator and that shared memory can hold. Each instruction of the dot then loads its
+    /// part of the operand from shared memory.
     pub fits: [bool; 2],
     /// The layout of the accumulator and of the result.
     pub accumulator: LayoutId,
@@ -107,7 +108,7 @@ impl DotPlans {
                 let Some(layout) = &operands[operand] else { return true };
                 let ty = &types.operands[operand];
                 let bytes = ty.shape.iter().product::<u32>() * element_bits(ty) / 8;
-                // Registers spill if the accumulator does not fit, or shared memory is too small.
+                // Otherwise the operand stays in registers, even if they spill.
                 let can_go_to_memory =
                     fits_registers(accumulator_words) && bytes <= target.max_shared_bytes / 2;
                 !can_go_to_memory || fits_registers(words(layout, operand) + accumulator_words)
@@ -300,7 +301,7 @@ impl DotTypes {
         Self { operands, dtypes, precision }
     }
 
-    /// Returns the types of operands and accumulator that the dot is computed in.
+    /// Returns the types of the operands and the accumulator in which the dot is computed.
     fn supported(&self, target: GpuTarget, num_warps: u32) -> [Dtype; 3] {
         let [a, b, accumulator] = self.dtypes;
         let has_instruction = |types: &Self| {
@@ -375,7 +376,8 @@ impl DotTypes {
         wgmma_selection::instruction(self.dtypes, self.precision, [m, n, k], target, num_warps)
     }
 
-    /// Returns the `mma.sync` for these types, if the target has one and the tiles are not smaller.
+    /// Returns the `mma.sync` for these types, if the target has one and the tiles are not smaller
+    /// than it.
     fn tensor_core(&self, shape: DotShape, target: GpuTarget) -> Option<Mma> {
         use Dtype as D;
         let has = |feature| target.features.has(feature);
@@ -406,7 +408,8 @@ impl DotTypes {
 
 /// Returns the warps along the batch, M and N with which a warp loads the fewest elements.
 ///
-/// A division in which warps compute the same elements is used only if there is no other.
+/// A division in which warps compute the same elements is used only if there is no other. The warps
+/// of a chained dot are along M first.
 fn split_warps(mma: Mma, shape: DotShape, batch: u32, num_warps: u32, is_chained: bool) -> [u32; 3] {
     let (max_m, max_n) = (shape.m / mma.m, shape.n / mma.n);
     if is_chained {

@@ -54,7 +54,7 @@ pub fn assign_layouts(
 ) -> Module {
     let function = module.kernel();
     let addresses = analyze_assuming(function, Assumptions::ADDRESSES);
-    // Integers may wrap around, unless addresses are computed from them.
+    // `addresses` assumes that integers in addresses do not wrap around; `certain` assumes nothing.
     let certain = analyze(function);
     let mut costs = LayoutCosts::new(target.tuning);
     let dots = DotPlans::new(function, target, num_warps, &mut costs);

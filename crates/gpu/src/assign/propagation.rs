@@ -121,7 +121,8 @@ impl Demands {
         }
     }
 
-    /// Returns a layout for an operand that goes through shared memory: the layout that it has.
+    /// Returns the layout in which an operand is stored to shared memory: the layout of its
+    /// definition, or the default layout if it is rematerialized.
     fn any_layout(
         &self,
         context: &AssignContext<'_>,

@@ -3,9 +3,9 @@
 //! A rematerialized value is computed once for each layout. Other values are computed once, with a
 //! `convert_layout` for each further layout.
 //!
-//! A `convert_layout` is placed in the block of its value, just before the first use or the loop that
-//! contains this use. So loads are issued before the first of them is waited for, and no loop
-//! converts a value that is defined before it.
+//! A `convert_layout` is placed in the block of its value, just before the first use or the loop
+//! that contains this use. Thus all loads are issued before the first wait for one of them, and no
+//! loop converts a value that is defined before the loop.
 
 mod tensor_boxes;
 
@@ -78,7 +78,7 @@ struct Rewrite<'a, 'f> {
     staged: FxHashMap<(Value, LayoutId), Value>,
     /// The parameters that are tensor maps.
     tensor_maps: Vec<Value>,
-    /// The tensor maps that the kernel makes, after the first use of each.
+    /// The addresses of the tensor maps that the kernel makes; `None` until the first use of a map.
     made_maps: Vec<Option<Value>>,
 }
 
@@ -256,8 +256,8 @@ impl Rewrite<'_, '_> {
         copy
     }
 
-    /// Returns the op of an instruction with its decisions, for the new first operand and the layout of
-    /// the result.
+    /// Returns the op of the dialect for an instruction, with its decisions, such as the access
+    /// width. `first` is the new first operand, `result` the layout of the result.
     fn op(&self, old: Inst, first: Option<Value>, result: Option<LayoutId>) -> Op {
         let AssignContext { function, addresses, certain, dots, target, .. } = *self.context;
         let data = &function.insts[old];
@@ -279,8 +279,8 @@ impl Rewrite<'_, '_> {
                 let bits = result.map_or(0, |layout| equal_registers(self.costs.get(layout), info));
                 GpuOp::Elementwise { function, equal_registers: bits }
             }
-            // Other programs write the address. If each warp loaded the scalar, warps could load
-            // different values and diverge, even around barriers.
+            // Other programs may write to the address. If each warp loaded the scalar, warps could
+            // load different values and diverge, even around barriers.
             ir::Op::Load { cache, volatile, .. }
                 if (volatile || cache == CacheModifier::Volatile)
                     && self.is_scalar_for_block(old, result) =>
@@ -333,10 +333,10 @@ impl Rewrite<'_, '_> {
         Op::Gpu(op)
     }
 
-    /// Returns the bits of the register index for which a thread loads from one address.
+    /// Returns the bits of the register index that do not change the address of a load.
     ///
-    /// Pointers and the mask are assumed not to overflow, as for vector accesses; integers in the
-    /// `other` operand may wrap around.
+    /// Integers in the pointers and the mask are assumed not to overflow, as for vector accesses;
+    /// integers in the `other` operand may.
     fn equal_loads(&self, load: Inst, layout: Option<LayoutId>) -> u32 {
         let AssignContext { function, addresses, certain, .. } = *self.context;
         let Some(layout) = layout else { return 0 };

@@ -15,14 +15,14 @@ pub struct Structure {
 }
 
 impl Structure {
-    /// Computes both for a function.
+    /// Computes the uses and the parents of a function.
     pub fn new(function: &Function) -> Self {
         Self { uses: Uses::new(function), parents: Parents::new(function) }
     }
 }
 
-/// Returns whether the elements of a tile whose index along an axis plus `rest` is 0 or more are
-/// unused: all their results are stored under a mask that excludes them.
+/// Returns whether the elements of a tile with `index + rest >= 0` along an axis are unused: each
+/// store of a value that is computed from them has a mask that excludes them.
 pub fn is_needed_only_below(
     evolution: &mut ScalarEvolution<'_>,
     structure: &Structure,

@@ -5,9 +5,10 @@
 //! %base = load …                                 %m = make_tensor_map %base, %M, %K, %stride
 //! for … { … load %base + rows * %stride … }  =>  for … { … tensor_box …, %m, … }
 //! ```
-//! A map costs about a microsecond, which a loop pays back: it is made outside of a loop around the
-//! access, where base, strides and extents are known. Their alignment must be known at compile
-//! time, for example from the `Described` hint on a pointer and strides that the kernel loads.
+//! Making a map takes about a microsecond, so the kernel makes it only before a loop around the
+//! access, where base, strides and extents are known; each iteration uses the map. The alignment of
+//! base and strides must be known at compile time, for example from the `Described` hint on a
+//! pointer and strides that the kernel loads.
 
 use std::fmt;
 
@@ -45,11 +46,12 @@ pub struct DeviceMap {
     pub plan: TensorMapPlan,
     /// The scalars from which the map is made.
     pub inputs: Vec<Value>,
-    /// An input in the block where the map is made: no input is defined in a block inside of it.
+    /// The base or the input that is defined in the innermost block. The kernel makes the map in
+    /// this block, where all inputs are known.
     pub last: Value,
 }
 
-/// The place and the inputs of a map while it is planned.
+/// The position and the inputs of a tensor map while it is planned.
 pub struct MapInputs {
     /// The block in which the kernel would make the map, and the blocks around it.
     around: Vec<Block>,
@@ -57,12 +59,12 @@ pub struct MapInputs {
 }
 
 impl MapInputs {
-    /// Returns whether values of a block are known where the map is made.
+    /// Returns whether the values that a block defines are known where the map is made.
     pub fn is_around(&self, block: Block) -> bool {
         self.around.contains(&block)
     }
 
-    /// Returns the index of an input.
+    /// Returns the index of an input, and adds the input if it is new.
     pub fn index(&mut self, value: Value) -> u32 {
         let index = self.inputs.iter().position(|input| *input == value).unwrap_or_else(|| {
             self.inputs.push(value);
@@ -99,11 +101,12 @@ impl Search<'_> {
         };
         let rank = function.ty(operands[0]).rank();
         let inputs = inputs(&address.offset.form, &bounds, rank)?;
-        // The launch makes a map of its arguments, or has a reason not to.
+        // The launch makes a map that depends only on kernel arguments; the caller has already
+        // rejected that map.
         if inputs.iter().chain([&address.base]).all(|input| is_kernel_parameter(function, *input)) {
             return None;
         }
-        // From the access outwards.
+        // The blocks around the access, from the innermost to the outermost.
         let mut around: Vec<Block> = self.structure.parents.block(inst).into_iter().collect();
         while let Some(owner) = around.last().and_then(|block| self.structure.parents.owner(*block)) {
             around.push(self.structure.parents.block(owner)?);
@@ -129,14 +132,15 @@ impl Search<'_> {
     }
 }
 
-/// Returns the scalars in strides and extents.
+/// Returns the scalars that strides and extents depend on, or `None` if a stride or an extent
+/// depends on an index or an iteration.
 fn inputs(offset: &Form, bounds: &[Bound], rank: usize) -> Option<Vec<Value>> {
     let mut inputs = Vec::new();
     let mut add = |form: &Form| {
         for term in form.terms().flat_map(|(product, _)| product) {
             match term {
                 Term::Value(value) => inputs.push(*value),
-                // A map is not made anew in each iteration.
+                // The kernel makes the map once, so no stride or extent may change with these.
                 Term::Axis(_) | Term::Element(..) | Term::Iteration(_) => return None,
             }
         }
@@ -151,7 +155,7 @@ fn inputs(offset: &Form, bounds: &[Bound], rank: usize) -> Option<Vec<Value>> {
             Bound::From(other, from) if other == axis => Some(from),
             Bound::From(..) | Bound::Below(..) => None,
         });
-        // The index plus its start, minus the extent, is less than 0.
+        // The bound is `index + start - extent < 0`, and `below` is `start - extent`.
         let extent = match from {
             Some(from) => from.minus(below)?,
             None => below

@@ -1,20 +1,21 @@
-//! Reads masks as bounds of the indices along single axes.
+//! Translates a mask to bounds of the indices along single axes.
 
 use tilewright_ir::analysis::polynomial::Monomial;
 use tilewright_ir::analysis::scalar_evolution::{Form, ScalarEvolution, Term, result_axis};
 use tilewright_ir::{Dtype, Element, ElementwiseFn, Op, OpFamily, Value, constant_int};
 
-/// A bound of the index along an axis that a conjunct of a mask states.
+/// A bound of the index along one axis: one conjunct of a mask.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Bound {
-    /// The index plus this is less than 0.
+    /// The index along the axis plus the form is less than 0.
     Below(usize, Form),
-    /// The index plus this is 0 or more.
+    /// The index along the axis plus the form is 0 or more.
     From(usize, Form),
 }
 
 impl Bound {
-    /// Returns the bound after an op that moves the axes of the mask.
+    /// Returns the bound for the result of a shape op, whose axes `axis` maps from those of the
+    /// operand. Returns `None` if the result does not have the axis.
     fn with_axis(self, axis: impl Fn(usize) -> Option<usize>) -> Option<Self> {
         Some(match self {
             Self::Below(own, rest) => Self::Below(axis(own)?, rest),
@@ -23,7 +24,7 @@ impl Bound {
     }
 }
 
-/// Returns the bounds whose conjunction is the mask, if it is one.
+/// Returns the bounds whose conjunction is the mask, or `None` if the mask is no such conjunction.
 pub fn bounds(evolution: &mut ScalarEvolution<'_>, mask: Value) -> Option<Vec<Bound>> {
     let conjuncts = Masks { evolution }.conjuncts(mask)?;
     Some(conjuncts.into_iter().map(|(_, bound)| bound).collect())
@@ -80,9 +81,9 @@ impl Masks<'_, '_> {
             // tidy: wildcard because other functions do not bound
             _ => return None,
         };
-        // For every index from 0 on, `index < max(x, 0)` and `index >= max(x, 0)` are the same as
-        // with x. `index <= max(x, 0)` and `index > max(x, 0)` are not: they differ for index 0 if
-        // x is negative.
+        // For every index from 0 on, `index < max(x, 0)` and `index >= max(x, 0)` equal `index < x`
+        // and `index >= x`. `index <= max(x, 0)` and `index > max(x, 0)` do not equal `index <= x`
+        // and `index > x` for index 0 if x is negative.
         let is_strict = more == 0;
         let (small, great) = (self.side(small, great, !is_strict)?, self.side(great, small, is_strict)?);
         let difference = small.minus(&great)?.offset(more)?;
@@ -103,8 +104,8 @@ impl Masks<'_, '_> {
         }
     }
 
-    /// Returns one side of a comparison. A bound clamped to the range of the index on the other
-    /// side is the bound itself, if the comparison allows it.
+    /// Returns the form of one side of a comparison. If `may_be_clamped` and the other side is an
+    /// index, a clamp to the range of that index is ignored.
     fn side(&mut self, side: Value, other: Value, may_be_clamped: bool) -> Option<Form> {
         if may_be_clamped
             && let Some(index) = self.evolution.form_everywhere(other)
@@ -116,9 +117,10 @@ impl Masks<'_, '_> {
         self.evolution.form_everywhere(side)
     }
 
-    /// Returns the first index of a tile that counts from 0, and the number of indices.
+    /// Returns the range of a tile of consecutive indices: its first index, 0, and its exclusive
+    /// end. Returns `None` for other tiles.
     ///
-    /// If the blocks of a cluster count together, the number includes the indices of earlier
+    /// If the indices continue from block to block of a cluster, the range includes those of all
     /// blocks.
     fn range_of_index(&self, tile: Value, index: &Form) -> Option<(i128, i128)> {
         let shape = &self.evolution.function.ty(tile).shape;
@@ -151,8 +153,7 @@ impl Masks<'_, '_> {
         loop {
             let data = inst(value)?;
             match &data.op {
-                // Each of these types holds every integer up to the greatest that a clamp gives
-                // here.
+                // A cast to these types keeps the clamped value, which is at most `i32::MAX`.
                 Op::Splat { .. } | Op::Cast { element: Element::Value(Dtype::I32 | Dtype::I64), .. } => {
                     value = data.operands[0];
                 }

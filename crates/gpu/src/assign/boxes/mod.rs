@@ -1,26 +1,30 @@
-//! Finds loads and stores whose addresses are proved to be a box of a tensor, so that the tensor
-//! memory accelerator may copy it: a parameter of the kernel + index * stride along each axis, one
-//! stride being 1, under no mask or one that bounds indices. Strides and extents are known at
-//! launch, which makes a tensor map of them; the first element of the box is known at run time.
+//! Finds loads and stores of a box of a tensor, which the tensor memory accelerator may copy. The
+//! addresses of a box are a pointer argument plus index * stride for each axis, where one stride is
+//! 1; the mask, if there is one, only bounds indices. The launch knows strides and extents and
+//! makes a tensor map of them; the first element of the box is known at run time.
 //!
 //! ```text
 //! load x + (m * 128 + rows) * stride + (k * 64 + columns), columns < K - k * 64
-//!     a tensor of [max, K] by [stride, 1], and a box at [m * 128, k * 64]
+//!     a tensor with extents [unbounded, K] and strides [stride, 1], and a box at [m * 128, k * 64]
 //! ```
-//! A box has zeros where it exceeds the tensor, as a masked load has. So an index may be negative
-//! only if the mask covers that case ([`sign`]). An index that wraps around, `(m * 128 + rows) %
-//! M`, counts as bounded by `M` if the elements past the bound are never stored ([`demand`]).
+//! A tensor copy loads zeros where the box exceeds the tensor; a masked load must do the same. An
+//! index may therefore be negative only if the mask excludes negative indices ([`sign`]). An index
+//! that wraps around, `(m * 128 + rows) % M`, counts as bounded by `M` if the elements past the
+//! bound are never stored ([`demand`]).
 //!
-//! A store to a box, or an atomic operation on one, is stricter: a copy to the tensor may exceed
-//! its end but not its start, whatever the mask says, and strides must be known to be aligned at
-//! compile time. The launch knows extents; if it cannot make the maps of some accesses, it takes
-//! code that is compiled `without` them, and has boxes for the others.
+//! For a store or an atomic operation, two more conditions hold: the box may exceed the end of the
+//! tensor but not its start, even if a mask excludes such elements, and strides must be known at
+//! compile time to be aligned. If the launch cannot make the maps of some accesses, it runs a
+//! variant that is compiled [`without`](Launcher::without) them; the other accesses keep their
+//! boxes.
 //!
 //! - [`device_maps`]: the kernel makes the map of accesses in a loop, if the base is a pointer that
-//!   the kernel loads, or if it computes strides and extents.
-//! - [`rows`]: the index along one axis of a matrix is a tile of any integers, as in `desc.gather`.
+//!   the kernel loads, or if the kernel computes strides or extents.
+//! - [`rows`]: the index along one axis of a matrix is a tile of arbitrary integers, as in
+//!   `desc.gather`.
 //!
-//! The op `tensor_box` records the result in the text; by itself, it changes nothing.
+//! The op `tensor_box` records the box in the IR. Later passes decide which accesses become tensor
+//! copies.
 
 mod demand;
 mod device_maps;
@@ -54,20 +58,20 @@ use tilewright_gpu_ir::{
 /// Addresses, strides and the starts of rows are multiples of this many bytes.
 const ALIGNMENT: u64 = 16;
 /// The assumed divisibility of arguments that a launch does not specialize as multiples of 16. If
-/// strides are not aligned, the launch takes code without the tensor maps of that tensor.
+/// strides are not aligned, the launch runs the variant without the tensor maps of that tensor.
 const UNSPECIALIZED: u64 = 8;
 /// The most axes of a tensor map.
 const MAX_AXES: usize = 5;
-/// Steps along the contiguous axis that are longer than this many elements are an axis of their
+/// The longest step along the contiguous axis in elements. A longer step becomes an axis of its
 /// own.
 const MAX_CONTIGUOUS_STEP: i128 = 4096;
 
 /// A load or store of a box.
 #[derive(Clone, Debug)]
 pub struct TensorBox {
-    /// Its tensor map.
+    /// The tensor map of the box.
     pub map: MapId,
-    /// The coordinates of its first element along the axes of the map.
+    /// The coordinates of the first element of the box along the axes of the map.
     pub coordinates: SmallVec<[Form; 5]>,
 }
 
@@ -82,8 +86,11 @@ pub struct TensorBoxes {
 }
 
 impl TensorBoxes {
-    /// Finds the boxes of a kernel, if target and launcher have tensor maps. A kernel without dots
-    /// loads as fast without tensor copies.
+    /// Finds the boxes of a kernel, if the target has tensor copies.
+    ///
+    /// If the launcher makes no tensor maps, only accesses by maps that the kernel makes have
+    /// boxes. In a kernel without dots, only gathered rows and atomic operations have boxes: its
+    /// other loads are as fast without tensor copies.
     pub fn new(module: &Module, infos: &Infos, target: GpuTarget, launcher: Launcher<'_>) -> Self {
         let function = module.kernel();
         let mut boxes = Self::default();
@@ -116,7 +123,8 @@ impl TensorBoxes {
             for inst in accesses.iter().filter(|inst| !is_written(function, **inst)) {
                 say(function, *inst, || RemarkReason::note("no tensor map", reason));
             }
-            // A copy reduces a whole box, where each thread would send single elements.
+            // Atomic operations keep their boxes: one copy reduces a whole box, while a thread
+            // would send single elements.
             accesses.retain(|inst| is_possible && is_reduction(function, *inst));
         }
         if accesses.is_empty() {
@@ -182,7 +190,7 @@ impl TensorBoxes {
     }
 }
 
-/// Returns the box of an access, if the launch can make the map.
+/// Returns the box of an access, unless this variant is compiled without its tensor map.
 fn fit<T>(
     (map, coordinates): (TensorMapPlan, T),
     is_written: bool,
@@ -206,9 +214,9 @@ fn is_written(function: &Function, inst: Inst) -> bool {
     matches!(function.insts[inst].op, Op::Store { .. } | Op::AtomicRmw { .. })
 }
 
-/// Returns whether a tensor copy can do an atomic operation: one that does not order other
-/// accesses, on elements that the copy can reduce. The pass that makes the copy checks that its
-/// result is unused.
+/// Returns whether a tensor copy can do an atomic operation: a relaxed one with a scope up to the
+/// GPU, on elements that the copy can reduce. The pass that makes the copy checks that the result
+/// of the operation is unused.
 fn is_reduction(function: &Function, inst: Inst) -> bool {
     let data = &function.insts[inst];
     let element = function.ty(data.operands[0]).element.pointee();
@@ -230,7 +238,7 @@ struct Axis {
     bound: Option<Form>,
     /// The coordinate of the first element of the box.
     coordinate: Form,
-    /// The mask excludes negative coordinates.
+    /// Whether the mask excludes negative coordinates.
     is_checked_below: bool,
 }
 
@@ -240,7 +248,8 @@ struct Search<'a> {
     infos: &'a Infos,
     /// The assumed divisibility of arguments that are not specialized as multiples of 16.
     unspecialized: u64,
-    /// The place and the inputs of the map that the kernel would make, while it is planned.
+    /// The position and the inputs of the map that the kernel would make, while that map is
+    /// planned; `None` for maps that the launch makes.
     making: Option<MapInputs>,
 }
 
@@ -303,16 +312,17 @@ impl Search<'_> {
         let start = self
             .assign_rest(&offset, &mut axes, contiguous, (bytes, address.offset.is_wide))
             .ok_or("the start of the box is not an index along an axis")?;
-        // An axis of one element, whose coordinate is always 0.
+        // An axis of one element has the coordinate 0, so any aligned stride is correct.
         for axis in &mut axes {
             if axis.stride.is_zero() {
                 axis.stride = Form::constant((ALIGNMENT / bytes.min(ALIGNMENT)).into());
                 axis.bound.get_or_insert(Form::constant(1));
             }
         }
-        // Copies by maps that the kernel makes check this themselves.
+        // Copies by maps that the kernel makes check for negative coordinates at run time.
         if is_written && self.making.is_none() {
-            // A mask would exclude elements before the start; a copy faults there.
+            // A copy faults on elements before the start of the tensor, even if the mask excludes
+            // them.
             for axis in &mut axes {
                 axis.is_checked_below = false;
             }
@@ -367,8 +377,8 @@ impl Search<'_> {
         is_bounded.then_some(Bound::Below(axis, rest))
     }
 
-    /// Returns an axis of the tile, and removes the terms that move the box along it from the
-    /// offset.
+    /// Returns an axis of the tile, and removes from the offset the terms that move the box along
+    /// this axis.
     fn axis(&self, axis: usize, extent: u32, bounds: &[Bound], offset: &mut Form) -> Option<Axis> {
         let (stride, rest) = offset.factor_of(index_along(axis, offset)?)?;
         if stride.any(|term| !self.is_known_at_launch(term)) || extent > 1 && stride.terms().count() != 1 {
@@ -408,7 +418,8 @@ impl Search<'_> {
             (None, Some(below)) => {
                 let moving =
                     below.split(|product| product.iter().any(|term| !self.is_known_at_launch(term))).0;
-                // A distance that is no multiple of the alignment cannot be part of the base.
+                // A constant step along the contiguous axis is part of the coordinate, not of the
+                // base: it could break the alignment of the base.
                 let is_contiguous = found.stride.as_constant() == Some(1);
                 let fixed = if is_contiguous { offset.split(SmallVec::is_empty).0 } else { Form::default() };
                 moving.plus(&fixed)?
@@ -450,7 +461,7 @@ impl Search<'_> {
                 let fits = times == 1 || !is_wide && (axis != contiguous || times <= MAX_CONTIGUOUS_STEP);
                 fits.then_some((times, axis))
             };
-            // The longest stride comes first.
+            // Prefer the axis with the longest stride.
             if let Some((times, axis)) = (0..axes.len()).filter_map(is_free).min() {
                 let more = run_time.scaled(times)?;
                 axes[axis].coordinate = axes[axis].coordinate.plus(&more)?;
@@ -470,7 +481,7 @@ impl Search<'_> {
                 });
             }
         }
-        // Axes of one element are the first.
+        // The new axes of one element become the first axes.
         axes.rotate_left(rank);
         let fits = axes.len() <= MAX_AXES && self.is_aligned(&start, bytes, self.unspecialized);
         fits.then_some(start)
@@ -541,7 +552,8 @@ impl Search<'_> {
         }
     }
 
-    /// Returns a form that is known at launch as a sum over arguments.
+    /// Converts a form to a sum over arguments of the launch; returns `None` if the launch does not
+    /// know it.
     fn at_launch(&mut self, form: &Form) -> Option<LaunchInteger> {
         let mut sum = LaunchInteger::default();
         for (product, factor) in form.terms() {

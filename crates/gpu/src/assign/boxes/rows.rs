@@ -3,11 +3,11 @@
 //!
 //! ```text
 //! load x + rows * stride + (y + columns), 0 <= rows < N, y + columns < M
-//!     rows of a tensor of [N, M] by [stride, 1], from column y on
+//!     rows of a tensor with extents [N, M] and strides [stride, 1], from column y on
 //! ```
-//! The tensor map has the box of a part of one row; the coordinate along the axis of the rows is
-//! the tile of their indices. The mask bounds the indices, so that a row outside of the tensor is
-//! zeros, or is not written.
+//! The box of the tensor map is a part of one row; the coordinate along the axis of the rows is the
+//! tile of row indices. The mask bounds the indices: a load of a row outside of the tensor returns
+//! zeros, and a store to it writes nothing.
 
 use smallvec::SmallVec;
 use tilewright_ir::analysis::scalar_evolution::{Form, ScalarEvolution, Term};
@@ -29,7 +29,7 @@ const MIN_GATHERED_ROW_BYTES: u64 = 32;
 type PlannedBox = (TensorMapPlan, SmallVec<[Form; 5]>);
 
 impl TensorBoxes {
-    /// Finds the accesses to gathered rows, and removes them from the accesses.
+    /// Finds the accesses to gathered rows, and removes them from `accesses`.
     pub(super) fn find_rows(
         &mut self,
         module: &Module,
@@ -50,7 +50,7 @@ impl TensorBoxes {
             let Some(found) = search.rows_of_tensor(*inst) else { return true };
             let is_written = is_written(function, *inst);
             // No barrier orders the stores of threads before the reads of the asynchronous proxy.
-            // For stores, the pass that makes tensor copies of them checks it.
+            // For stores, the pass that replaces them with tensor copies checks this.
             let may_meet = |(map, _): &PlannedBox| !is_written && written.contains(&(map.base as usize));
             let found = found.and_then(|found| {
                 if may_meet(&found) { Err("the kernel writes to the same argument") } else { Ok(found) }
@@ -141,8 +141,8 @@ fn is_element(term: &Term) -> bool {
     matches!(term, Term::Element(..))
 }
 
-/// Returns the index along an axis in an offset: that of the tile, or the elements of a tile of
-/// indices; `None` if there are several.
+/// Returns the term of an offset that is the index along an axis: the index of the tile, or the
+/// elements of a tile of indices. Returns `None` if the offset has several such terms.
 pub(super) fn index_along(axis: usize, offset: &Form) -> Option<Term> {
     let mut index = None;
     for term in offset.terms().flat_map(|(product, _)| product) {

@@ -1,9 +1,9 @@
 //! Proves that an index is not negative.
 //!
-//! A divisor of a nonnegative integer is assumed to be the number of tiles along an axis, and
-//! positive. Arguments of the kernel are assumed to be nonnegative, too; the launch checks those
-//! that the proof uses. A loop-carried value is nonnegative if its initial value is, and if no
-//! iteration makes it negative:
+//! A divisor is assumed to be positive, since it usually is the number of tiles along an axis.
+//! Arguments of the kernel are assumed to be nonnegative; the launch checks the arguments that the
+//! proof uses. A loop-carried value is nonnegative if its initial value is, and if no iteration
+//! makes it negative:
 //!
 //! ```text
 //! while step < end: first = step % steps ; last = min(steps, first + end - step) ; … ; step += last - first
@@ -21,7 +21,8 @@ use tilewright_ir::{Block, Definition, Dtype, ElementwiseFn, Function, Inst, Op,
 
 use super::Search;
 
-/// The most claims and definitions that are followed in sequence.
+/// The greatest depth of a proof: of claims, "this value is nonnegative", that depend on each
+/// other.
 const MAX_DEPTH: u32 = 24;
 /// The most claims of a proof.
 const MAX_CLAIMS: u32 = 2000;
@@ -56,7 +57,7 @@ impl Proof {
         self.arguments.iter().copied().collect()
     }
 
-    /// Begins a claim, unless the proof is too long.
+    /// Begins a claim. Returns false if the proof is too deep or too long.
     fn begin(&mut self) -> bool {
         let may_begin = self.depth < MAX_DEPTH && self.claims < MAX_CLAIMS;
         if may_begin {

@@ -13,7 +13,7 @@ use crate::assign::boxes::{MapId, TensorBox};
 use tilewright_gpu_ir::layout_rules::gathered_row_indices;
 use tilewright_gpu_ir::{Buffer, Deferred, Gpu, GpuOp, TENSOR_MAP_BYTES, Type};
 
-/// The alignment of a tensor map.
+/// The alignment of a tensor map in bytes.
 const MAP_BYTES: u32 = 64;
 
 /// Declares a parameter for each tensor map, after those of the kernel.
@@ -34,7 +34,7 @@ pub(super) fn declare(rewrite: &mut Rewrite<'_, '_>) {
     rewrite.made_maps = vec![None; rewrite.context.boxes.device_maps.len()];
 }
 
-/// Returns the address of a tensor map that the kernel makes.
+/// Returns the address of a tensor map that the kernel makes; emits its creation at the first use.
 ///
 /// The map is made in the block of the last value that it depends on, before the loops of that block.
 fn device_map(rewrite: &mut Rewrite<'_, '_>, inst: Inst, index: usize) -> Value {
