@@ -30,8 +30,8 @@ pub struct LayoutChoice {
 
 /// Selects the layouts of all classes.
 ///
-/// Runs the greedy selection twice and returns the cheaper result: unconstrained classes get their
-/// default layout at once, or wait for the layout of a neighbor.
+/// If the greedy selection gives an unconstrained class its default layout, it runs again, and such
+/// classes wait for the layout of a neighbor. Returns the cheaper result.
 pub fn select_layouts(
     function: &Function,
     classes: &Classes,
@@ -93,9 +93,9 @@ struct LayoutSelection<'a> {
     layouts: &'a mut LayoutCosts,
     num_warps: u32,
     chosen: Vec<Option<LayoutId>>,
-    /// An unconstrained class waits for the layout of a neighbor.
+    /// Whether an unconstrained class waits for the layout of a neighbor.
     waits: bool,
-    /// An unconstrained class has got its default layout.
+    /// Whether an unconstrained class has got its default layout.
     has_guessed: bool,
 }
 
@@ -128,7 +128,8 @@ impl LayoutSelection<'_> {
             }
         }
         let mut chosen = best.map(|(_, candidate)| candidate);
-        // Copies repeat pointwise ops, so the cost of these counts against layouts that lanes share.
+        // A layout with shared elements has fewer registers, so compare costs that include
+        // pointwise ops.
         if let Some((cost, whole)) = best.filter(|_| !shared.is_empty()) {
             let mut lowest = cost + self.arithmetic(class, whole);
             for candidate in shared {
@@ -184,7 +185,8 @@ impl LayoutSelection<'_> {
         self.layouts.add(access.shape.layout(shape, self.num_warps, None))
     }
 
-    /// Returns the layout of a class for which an edge costs nothing.
+    /// Returns the layout of a class for which an edge costs nothing, if the layout of the neighbor
+    /// determines one.
     fn across(&mut self, class: usize, edge: &Edge) -> Option<LayoutId> {
         match edge.to {
             EdgeEnd::Operand(layout) => Some(layout),
@@ -208,7 +210,8 @@ impl LayoutSelection<'_> {
         }
     }
 
-    /// Returns layouts of a class in which lanes share the elements that are broadcast to it.
+    /// Returns the layouts of a class in which lanes share the elements of a broadcast: each lane
+    /// has a part of the elements of which the operand has copies in lanes.
     fn shared(&mut self, class: usize) -> SmallVec<[LayoutId; 2]> {
         let classes = self.classes;
         let edges = classes.list[class].edges.iter();
@@ -221,8 +224,8 @@ impl LayoutSelection<'_> {
         registers * self.classes.list[class].arithmetic / u64::from(self.layouts.tuning.instructions_per_pass)
     }
 
-    /// Returns a second layout of a class for which an edge costs nothing, if the edge is a broadcast
-    /// of elements with copies in lanes.
+    /// Returns the layout of a class with shared elements for which an edge costs nothing, if the
+    /// edge is a broadcast of elements with copies in lanes.
     fn shared_across(&mut self, class: usize, edge: &Edge) -> Option<LayoutId> {
         let EdgeEnd::Shape(inst, to) = edge.to else { return None };
         let from = self.chosen[edge.from].filter(|_| to == class)?;
@@ -328,7 +331,7 @@ impl LayoutSelection<'_> {
         let is_worth_it = access.is_store && layout.registers() >= self.layouts.tuning.shared_store_elements;
         let first = access.shape.order.first().filter(|_| is_worth_it);
         let shared = first.and_then(|axis| layout.shared_by_lanes(*axis));
-        // With more registers left, other warps may have copies too.
+        // If more than one register is left, other warps may have copies too.
         let Some(shared) = shared.filter(|shared| shared.registers() == 1) else { return best };
         let cost = access.shape.cost(&shared) + sharing_cost(layout, bits, self.layouts.tuning);
         if cost < best.1 { (self.layouts.add(shared), cost) } else { best }

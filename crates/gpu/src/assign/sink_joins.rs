@@ -1,5 +1,6 @@
-//! Sinks a function of both halves of a pair below their join: 4-bit integers, two in a byte, are
-//! converted to the operand type of a dot after `tl.join`, where the two of a byte share a register.
+//! Sinks a function of both halves of a pair below their join. For example, 4-bit integers, two in
+//! a byte, are converted to the operand type of a dot after `tl.join`, where both integers of a
+//! byte share a register.
 //!
 //! ```text
 //! %s = select %c, pair (f %x, %z), pair (f %y, %z)    ──>    %s = f (select %c, pair %x, pair %y), pair %z
@@ -29,7 +30,7 @@ pub fn sink_joins(function: &mut Function, block: Block, operand: Value) {
     }
 }
 
-/// A selection between two tiles along a new axis that the same function computes.
+/// A selection, along a new axis, between two tiles that the same function computes.
 struct Joined {
     select: Inst,
     axis: u32,
@@ -37,7 +38,7 @@ struct Joined {
     function: Inst,
     /// The index of the only operand that differs.
     operand: usize,
-    /// This operand of both instructions.
+    /// The differing operand of each of the two instructions.
     sides: [Value; 2],
 }
 

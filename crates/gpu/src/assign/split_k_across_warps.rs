@@ -11,10 +11,11 @@
 //!   yield %d                          ──>        yield %d
 //! } : %c                                       } : %e ; %c = columns (reduce %e)
 //! ```
-//! A lane has one column of eight. Their order is free if the accumulator is put in order after the
-//! loop: here the columns of a lane are consecutive in a row of B, so that it loads them as words.
+//! A lane has every eighth column of the dot. The loop may permute the columns of B if the columns
+//! of the accumulator are permuted back after it. This pass makes the columns of a lane consecutive
+//! in a row of B, so that the lane loads them as words.
 //!
-//! The loop of a short iteration also gets a partition of warps for its copies
+//! A loop with short iterations also gets a partition of warps for its copies
 //! (`passes/partition_warps.rs`), though the program does not request one.
 
 use rustc_hash::FxHashMap;
@@ -35,7 +36,7 @@ use tilewright_gpu_ir::target::GpuTarget;
 /// Lanes of a warp along N.
 const GROUPS: u32 = 8;
 
-/// Splits K across warps in each dot that is faster so; returns whether there is one.
+/// Splits K across warps in each dot for which this is faster; returns whether there is such a dot.
 pub fn split_k(function: &mut Function, target: GpuTarget, num_warps: u32, launcher: Launcher<'_>) -> bool {
     let mut found = false;
     for (block, inst) in collect_dots(function) {
@@ -133,8 +134,8 @@ fn is_zero(function: &Function, value: Value) -> bool {
 /// Returns whether an operand is computed elementwise from loads of this block, and the largest load
 /// is contiguous along the last axis and has integers or fewer bytes than the operand.
 ///
-/// Other operands move no more bytes through shared memory than they load; the accumulators of all
-/// warps would cost more registers and instructions than that.
+/// Other operands move no more bytes through shared memory than they load. This costs fewer
+/// registers and instructions than an accumulator in each warp.
 fn is_computed(function: &Function, block: Block, operand: Value) -> bool {
     let (mut work, mut seen) = (vec![operand], vec![operand]);
     let (mut largest, mut is_computed) = (None, false);

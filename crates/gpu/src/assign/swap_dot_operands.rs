@@ -1,4 +1,5 @@
-//! Swaps the operands of tf32 dots with row-major B, so that the dot computes its transpose.
+//! Swaps the operands of tf32 dots with row-major B, so that the dot computes the transpose of the
+//! result.
 //!
 //! `wgmma` reads B from shared memory, where elements that do not have 16 bits must be contiguous
 //! along K. It reads A also from registers, one word for each element; threads load these words
@@ -73,7 +74,7 @@ fn fits_registers(a: &Type, target: GpuTarget, num_warps: u32) -> bool {
 /// The source of the accumulator of a dot.
 #[derive(Clone, Copy)]
 enum AccumulatorSource {
-    /// A loop carries it as this parameter.
+    /// The loop that carries the accumulator, and its parameter for it.
     Carried(Inst, Value),
     /// A constant.
     Constant,
@@ -183,7 +184,7 @@ impl OperandSwap<'_> {
         self.transpose_result(block, owner, carried.result);
     }
 
-    /// Makes a result its transpose, and gives its users the transpose of the new result.
+    /// Changes a result to its transpose, and gives its users a `trans` of the new result.
     fn transpose_result(&mut self, block: Block, inst: Inst, result: Value) {
         let ty = self.function.ty(result).clone();
         self.function.values[result].ty = transposed(&ty);

@@ -1,5 +1,5 @@
-//! Selects `wgmma` instructions: by the types of the operands, with the division of the tile among
-//! warps, and the memory that A is read from.
+//! Selects the `wgmma` instruction of a dot, the division of the tile among warps, and whether the
+//! instruction reads A from registers or from shared memory.
 
 use tilewright_ir::{Dtype, Function, InputPrecision, Inst, OpFamily, Value};
 use tilewright_layout::Mma;
@@ -37,8 +37,8 @@ pub fn instruction(
     if m < ROWS || n < MIN_COLUMNS || k < depth {
         return Err("the tile is smaller than a wgmma instruction: 64 rows, 8 columns, 32 bytes of k");
     }
-    // Along M first: then each warpgroup reads its own part of A, and the result of a dot is in the
-    // threads that use it as the operand of the next dot.
+    // Divide M first: then each warpgroup reads its own part of A, and the result of a dot is in
+    // the threads that use it as the operand of the next dot.
     let groups = num_warps / WARPGROUP_WARPS;
     let along_m = groups.min(m / ROWS);
     let along_n = groups / along_m;

@@ -1,8 +1,9 @@
-//! Allocates shared memory by liveness: buffers whose lifetimes overlap get disjoint ranges, first fit,
-//! the largest first.
+//! Allocates shared memory by liveness: buffers whose lifetimes overlap get disjoint ranges. Ranges
+//! are assigned first fit, the largest buffer first.
 //!
-//! A buffer that is written while reads of another one may be in flight gets a disjoint range too, as
-//! long as memory is cheap: reusing a range would cost a barrier.
+//! A buffer that is written while accesses to another buffer may be in flight gets a disjoint range
+//! too, as long as the kernel needs at most `cheap_shared_bytes`: reusing the range would cost a
+//! barrier.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -19,20 +20,20 @@ use tilewright_gpu_ir::alignment::{Alignments, MBARRIER_BYTES};
 use tilewright_gpu_ir::analysis::slots::SlotAnalysis;
 use tilewright_gpu_ir::{Deferred, Function, GpuOp, InstData, Layouts, Module, Op, Type};
 
-/// The smallest alignment of a buffer: that of an access.
+/// The smallest alignment of a buffer in bytes: that of the widest access.
 ///
-/// Every buffer is aligned to its size, up to [`BANKS_BYTES`], so that neighboring bytes are in
-/// different banks. Its users may need more ([`Alignments`]).
+/// Every buffer is aligned to its size, rounded up to a power of two, up to [`BANKS_BYTES`]. Its
+/// users may need more ([`Alignments`]).
 const ALIGNMENT: u64 = 16;
 /// The bytes of one word in each bank.
 const BANKS_BYTES: u64 = 128;
-/// The number of tiles that a refusal lists.
+/// The most tiles that the error lists.
 const MAX_LISTED_TILES: usize = 8;
 
 /// Gives all buffers of a kernel their offsets in shared memory.
 ///
 /// # Errors
-/// If the target has less shared memory.
+/// The kernel needs more shared memory than the target has.
 pub fn allocate_shared_memory(module: &mut Module) -> Result<(), Box<Diagnostic>> {
     let buffers = Buffers::new(&module.header.layouts, module.kernel());
     // Keeps existing offsets: the barriers that were inserted for them may not fit others.
@@ -73,15 +74,18 @@ pub fn least_shared_bytes(module: &Module) -> u64 {
     least_bytes(&module.header.layouts, module.kernel())
 }
 
-/// Returns the bytes of shared memory that a kernel needs if buffers whose live ranges do not overlap share room.
+/// Returns the bytes of shared memory that a kernel needs if buffers whose live ranges do not
+/// overlap may share ranges.
 ///
-/// Lowering gives each ring its mbarriers, which count already, so that a kernel that fits before it does so after it.
+/// The result includes the mbarriers that the lowering of rings adds later, so that a kernel that
+/// fits before that pass fits after it.
 pub fn least_bytes(layouts: &Layouts, function: &Function) -> u64 {
     let buffers = Buffers::in_use(layouts, function);
     buffers.place(&buffers.in_use).bytes + mbarrier_bytes(function)
 }
 
-/// Returns the most bytes of mbarriers of rings that are not lowered yet: a full and an empty one a slot.
+/// Returns an upper bound of the bytes of the mbarriers of rings that are not lowered yet: a full
+/// and an empty mbarrier for each slot.
 fn mbarrier_bytes(function: &Function) -> u64 {
     let mut bytes = 0;
     function.walk(function.entry, &mut |inst| {
@@ -114,7 +118,8 @@ pub fn alloc_range(function: &Function, inst: Inst) -> Option<(Value, Range<u64>
     Some((data.results[0], u64::from(start)..u64::from(start) + bytes))
 }
 
-/// Returns the refusal of a kernel, with the tiles that are live where the most memory is in use.
+/// Returns the error for a kernel that needs too much shared memory. It lists the tiles that are
+/// live at the point where the most memory is in use.
 fn too_much(module: &Module, buffers: &Buffers, bytes: u64) -> Diagnostic {
     let (function, target) = (module.kernel(), module.header.target);
     let limit = target.max_shared_bytes;
@@ -154,7 +159,8 @@ fn too_much(module: &Module, buffers: &Buffers, bytes: u64) -> Diagnostic {
         .hint("use smaller blocks, or a smaller num_stages")
 }
 
-/// Returns the load whose tile a store or a copy brings to a buffer, else the allocation.
+/// Returns the instruction, usually a load, whose tile is stored or copied to a buffer. Returns the
+/// allocation if nothing writes the buffer.
 fn origin(analysis: &SlotAnalysis<'_>, alloc: Inst) -> Inst {
     let function = analysis.function;
     let memory = function.insts[alloc].results[0];
@@ -227,7 +233,7 @@ impl Buffers {
         Self { list, lives, in_use, in_sequence: BTreeSet::new(), loops: numbering.loops, alignments }
     }
 
-    /// Returns the buffers that are live where the most memory is in use.
+    /// Returns the buffers that are live at the point where the most memory is in use.
     fn together(&self) -> Vec<(Inst, u32)> {
         let beside = |one: Inst| {
             let is_there = |other: &&(Inst, u32)| {
@@ -310,7 +316,7 @@ fn in_sequence(function: &Function) -> BTreeSet<(Inst, Inst)> {
                 )
             })
             .collect();
-        // Reads of a stored buffer need a barrier at any offset.
+        // Conflicting accesses to one buffer need a barrier at any offset.
         let is_one = |a: MemoryLocation, b: MemoryLocation| alloc(&a).is_some() && alloc(&a) == alloc(&b);
         if open.needs_barrier(&effects, is_one) {
             open.close();
@@ -375,7 +381,8 @@ impl<'a> Numbering<'a> {
         }
     }
 
-    /// Returns the live range of a buffer: to its `dealloc`, and without one to the end.
+    /// Returns the live range of a buffer: to its `dealloc`, or to the end of the kernel if it has
+    /// none.
     fn live_range(&self, alloc: Inst) -> (u32, u32) {
         let end = self.ends[alloc].map_or(u32::MAX, |end| self.numbers[end].1);
         (self.numbers[alloc].0, end)

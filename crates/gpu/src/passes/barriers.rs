@@ -2,8 +2,8 @@
 //! warp that may still be in flight. Two accesses conflict if they may touch the same bytes and one of
 //! them is a store.
 //!
-//! A releasing atomic operation comes after all earlier accesses to global memory of all threads, and an
-//! acquiring one before all later accesses.
+//! Barriers also order a releasing atomic operation after all earlier accesses of all threads to
+//! global memory, and an acquiring one before all later accesses.
 
 use cranelift_entity::{EntitySet, SecondaryMap};
 use rustc_hash::FxHashMap;
@@ -20,12 +20,13 @@ use tilewright_gpu_ir::analysis::slots::{Slot, SlotAnalysis};
 use tilewright_gpu_ir::layout_rules::LANES;
 use tilewright_gpu_ir::{Function, GpuOp, InstData, Module, Op};
 
-/// Returns the named barrier of a partition, for the barriers of this pass: programs use low ids.
+/// Returns the id of the named barrier at which the threads of a partition wait for each other. The
+/// ids count down from 15, since programs use low ids.
 pub fn of_role(role: usize) -> u32 {
     15_u32.saturating_sub(role as u32).max(1)
 }
 
-/// The named barrier at which all partitions wait for each other.
+/// The id of the named barrier at which all partitions wait for each other.
 pub const OF_ALL_ROLES: u32 = 13;
 
 /// Returns the op by which the threads of a partition wait for each other before an instruction.
@@ -93,7 +94,7 @@ fn needed(module: &Module) -> EntitySet<Inst> {
         let effects = effects(&analysis, inst);
         let op = &function.insts[inst].op;
         let ordering = ordering(op);
-        // All threads of the partition arrive at a named barrier for at least that many threads.
+        // A named barrier for at least as many threads as the partition has includes all of them.
         if let Op::Gpu(GpuOp::NamedBarrier { threads, .. }) = op
             && analysis
                 .partition(inst)
@@ -102,7 +103,7 @@ fn needed(module: &Module) -> EntitySet<Inst> {
             open.close();
         }
         let role = analysis.partition(inst);
-        // Partitions pass shared buffers to each other by mbarriers.
+        // Mbarriers order accesses to buffers that another partition fills or reads.
         let is_own =
             |slot: Slot| role.is_none() || analysis.partition_of_block(analysis.block_of(slot.root)) == role;
         needed[inst] = open.needs_barrier(&effects, |a, b| match (a, b) {
@@ -117,13 +118,14 @@ fn needed(module: &Module) -> EntitySet<Inst> {
             | (MemoryLocation::Global(_), MemoryLocation::Shared(_))
             | (MemoryLocation::Acquired, _) => false,
         });
-        // A release of one thread covers the accesses of all; copies of all threads follow an acquire of one.
+        // One thread releases the accesses of all threads, so these must have completed. Copies
+        // that any thread starts must follow the acquire, which one thread executes.
         needed[inst] |= ordering.is_some_and(MemorySemantics::releases) && open.has_global();
         needed[inst] |= op.info().phase.starts_fill() && open.writes.contains(&MemoryLocation::Acquired);
         if needed[inst] {
             open.close();
         }
-        // Readers of a tensor copy wait for its mbarrier.
+        // Readers of the slot wait for the mbarrier of the tensor copy, not for a barrier.
         let is_tensor = op.info().memory == MemoryAccess::FillsShared;
         open.carry_out(if is_tensor { &effects[1..] } else { &effects });
         open.carry_out(&landed(&analysis, inst));

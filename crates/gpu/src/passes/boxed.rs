@@ -14,18 +14,18 @@ use tilewright_gpu_ir::layout_rules::element_bits;
 use tilewright_gpu_ir::target::Feature;
 use tilewright_gpu_ir::{Function, GpuOp, Header, LaunchInteger, Op, TensorMapBox, TensorMapPlan};
 
-/// A box of a tensor that goes to memory in boxes.
+/// A box of a tensor that tensor copies move to or from a buffer in shared memory.
 #[derive(Clone)]
 pub(super) struct Boxed {
     /// The `tensor_box` with the coordinates of the box.
     pub mark: Inst,
-    /// The axis of the marked pointers for each axis of the memory.
+    /// The axis of the marked pointers for each axis of the buffer.
     pub axes: SmallVec<[usize; 5]>,
-    /// The extents along the axes of the memory.
+    /// The extents along the axes of the buffer.
     pub shape: ir::Shape,
-    /// How it lies in the memory.
+    /// The layout of the box in the buffer.
     pub boxes: BoxLayout,
-    /// True if a copy writes the box to the tensor.
+    /// Whether a copy writes the box to the tensor.
     pub is_written: bool,
 }
 
@@ -55,7 +55,8 @@ impl Boxed {
 
     /// Returns the tensor map of the box, and the id of the map that it is derived from.
     ///
-    /// The axes of the memory come after the other axes of the map.
+    /// The axes of the buffer come after the other axes of the map. Returns `None` if no tensor
+    /// copy can move the box.
     pub fn plan(&self, header: &Header, function: &Function) -> Option<(TensorMapPlan, MapId)> {
         let (number, plan) = map_plan(header, function, function.insts[self.mark].operands[1])?;
         let plan = plan.transposed(&self.axes)?;
@@ -66,7 +67,7 @@ impl Boxed {
         let mut extents: SmallVec<[u32; 5]> =
             std::iter::repeat_n(1, own).chain(self.boxes.extents(&self.shape)).collect();
         if let Some(axis) = self.gathered_row_indices(function) {
-            // A gather copies each row by itself, to a piece of the memory.
+            // A gather copies each row separately, to a part of the buffer.
             let bits = plan.element.bytes() as u32 * 8;
             if !self.boxes.can_gather_rows(bits) {
                 return None;
@@ -89,7 +90,7 @@ impl Boxed {
         coordinates.iter().position(|value| is_tile(function, *value))
     }
 
-    /// Returns the coordinates of the box of a mark, in the order of the axes of the memory.
+    /// Returns the coordinates of the box of a mark, in the order of the axes of the buffer.
     pub fn coordinates(&self, function: &Function, mark: Inst) -> SmallVec<[Value; 5]> {
         let coordinates = &function.insts[mark].operands[2..];
         let (own, of_tile) = coordinates.split_at(coordinates.len() - self.axes.len());
@@ -111,7 +112,8 @@ pub(super) fn contiguous_axis(header: &Header, function: &Function, value: Value
     plan.contiguous_axis()?.checked_sub(plan.strides.len() - axes.len())
 }
 
-/// Returns the tensor map for a box: a parameter, or a map that the kernel makes.
+/// Returns the tensor map for a box, a parameter or a map that the kernel makes; adds one if no map
+/// fits.
 pub(super) fn map_for(header: &mut Header, function: &mut Function, boxed: &Boxed) -> Option<Value> {
     let map = function.insts[boxed.mark].operands[1];
     let (wanted, id) = boxed.plan(header, function)?;
@@ -126,7 +128,7 @@ pub(super) fn map_for(header: &mut Header, function: &mut Function, boxed: &Boxe
     if let Some(same) = header.tensor_maps.iter().position(|other| *other == wanted) {
         return Some(parameters[first + same]);
     }
-    // A transpose has its axes in another order.
+    // A transposed box needs a map of its own: its axes have another order.
     if header.tensor_maps[number].copied.is_none() && boxed.axes.is_sorted() {
         header.tensor_maps[number] = wanted;
         return Some(map);
@@ -140,7 +142,8 @@ pub(super) fn map_for(header: &mut Header, function: &mut Function, boxed: &Boxe
     Some(value)
 }
 
-/// Returns the tile before its transposes, and the axis of it for each axis of the transpose.
+/// Returns the tile that transposes permute to a value, and the axis of this tile for each axis of
+/// the value.
 pub(super) fn transposed(function: &Function, mut value: Value) -> Option<(Value, SmallVec<[usize; 5]>)> {
     let rank = function.ty(value).as_registers()?.rank();
     let mut axes: SmallVec<[usize; 5]> = (0..rank).collect();

@@ -46,13 +46,14 @@ fn restricted(op: &ir::Op, bits: &[u32]) -> ir::Op {
     }
 }
 
-/// Returns runs of bits that all cross warps, or all do not.
+/// Splits the exchanged bits into runs whose bits all cross warps (`true`) or all stay within
+/// warps.
 fn runs(op: &ir::Op, layout: &Layout) -> Vec<(bool, Vec<u32>)> {
     let (axis, mut bits) = bits_of(op);
     let scan = Scan::along(layout, axis);
     let crosses = |bit: &u32| scan.steps[*bit as usize].step.reach() > Input::Lane;
     if matches!(op, ir::Op::Butterfly { .. }) {
-        // Their order does not matter.
+        // The order in which a butterfly exchanges bits does not matter.
         bits.sort_by_key(|bit| !crosses(bit));
     }
     let mut runs: Vec<(bool, Vec<u32>)> = Vec::new();
@@ -65,9 +66,11 @@ fn runs(op: &ir::Op, layout: &Layout) -> Vec<(bool, Vec<u32>)> {
     runs
 }
 
-/// Returns the layout with bits that warps hold swapped with bits of registers or lanes.
+/// Returns the layout in which those of `bits` that warps hold are swapped with bits of registers
+/// or lanes.
 ///
-/// Registers go before lanes, bits of the same axis before others, and low bits before high ones.
+/// Bits of registers are swapped before bits of lanes, bits of the same axis before others, and low
+/// bits before high ones.
 fn with_bits_in_warps(layout: &Layout, axis: usize, bits: &[u32]) -> Layout {
     let tile = layout.output();
     let column = |bit: &u32| 1_u32 << (tile.shift(axis) + bit);

@@ -10,17 +10,18 @@
 //!                                                     … ; cluster_arrive ; … ; cluster_wait
 //! ```
 //! Each block of a pair compares the coordinates of its boxes and its trip counts with those of the
-//! other block: it computes the same integers again from `program_id ^ 1`. They are known before the
-//! first copy, and both blocks get the same result. If all are equal, each block copies half of a tile
-//! to both (`multicast_loads`), and the cache of the device delivers it once.
+//! other block: it computes the same integers again from `program_id ^ 1`. These integers are known
+//! before the first copy, and both blocks come to the same result. If all are equal, each block
+//! copies half of a tile to both (`multicast_loads`), and the cache of the device delivers it once.
 //!
 //! The last parameter of such a kernel is the number of programs along the first axis if the launch
 //! has clusters of two blocks, else 0, which disables sharing. Blocks past the last program exit at
 //! once.
 //!
-//! Sharing pays if the cache is the limit: rows that begin in the middle of a sector are read with an
-//! extra sector in each line. Only the launch knows the strides. A kernel stays as it is if all strides
-//! are known to be whole sectors, or if its rings do not share one pair of full and empty `mbarrier`s.
+//! Sharing is faster if the L2 cache limits the kernel: each row that begins in the middle of a
+//! sector is read with an extra sector. Only the launch knows the strides. A kernel stays as it is
+//! if all strides are known to be whole sectors, or if its rings do not share one pair of full and
+//! empty `mbarrier`s.
 //!
 //! The blocks of a divided program are a cluster of two or more at every launch. A value that does not
 //! depend on the rank of a block is the same in all blocks of a cluster, so the kernel compares
@@ -53,13 +54,14 @@ pub fn share_copies(module: &mut Module) {
     let may_wait = may_wait(module) != Wait::Never;
     let Module { header, functions, entry, .. } = module;
     let function = &mut functions[*entry];
-    // If programs may wait, two that copy for each other could deadlock. The blocks of one program wait
-    // for the same event.
+    // If programs may wait for each other, two programs that copy for each other could deadlock.
+    // The blocks of one divided program wait for the same event, so they cannot.
     if may_wait && header.cluster == 1 {
         return;
     }
     let is_done = header.paired || has_multicast_loads(function);
-    // The blocks of a pair are neighboring programs.
+    // The blocks of a pair must be neighboring programs, so the program order must be that of the
+    // launch.
     let is_ordered = header.order != ProgramOrder::AsLaunched;
     if is_done || is_ordered || !header.target.features.has(Feature::Wgmma) || header.tensor_maps.is_empty() {
         return;
@@ -100,7 +102,7 @@ struct Shared {
     buffer: Value,
     full: Value,
     empty: Value,
-    /// One of its loads.
+    /// One of the loads that fill the buffer.
     load: Inst,
     same: Same,
     parts: Parts,
@@ -173,7 +175,8 @@ impl Found {
                 shared.push(Shared { buffer: *buffer, full, empty, load: loads[0], same, parts });
             }
         }
-        // Other copies may come before the cluster barrier. The shared barriers may be initialized after them.
+        // The cluster barrier is before the first copy with shared barriers, and their
+        // initialization must be before it. Other copies may precede it.
         let is_shared =
             |barriers: Value| shared.iter().any(|shared| [shared.full, shared.empty].contains(&barriers));
         let filling = barriers.filling.iter().filter(|inst| is_shared(barriers_of(function, **inst)));
@@ -209,7 +212,8 @@ fn is_read_by_threads(analysis: &SlotAnalysis<'_>, buffer: Value) -> bool {
 enum Parts {
     /// Each block copies an equal number of the tile's boxes.
     Boxes,
-    /// The tile is one box; the box of its tensor map becomes that of a part, shorter along this axis.
+    /// The tile is one box. The box of its tensor map becomes that of a part, shorter along this
+    /// axis.
     Of { map: usize, axis: usize },
 }
 
@@ -293,7 +297,8 @@ impl Barriers {
                     empty.insert(data.operands[0]);
                 }
                 Op::Gpu(GpuOp::MbarrierWait {}) => {}
-                // In a launch with pairs, the grid may have more blocks than programs.
+                // In a launch with pairs, the grid may have more blocks than programs, so
+                // `num_programs` would be wrong.
                 Op::Tile(ir::Op::NumPrograms { axis: 0 }) if is_divided => return,
                 Op::Tile(ir::Op::NumPrograms { axis: 0 })
                 | Op::Gpu(GpuOp::WarpSpecialize { .. } | GpuOp::MbarrierArriveCopies {}) => {
@@ -358,7 +363,7 @@ fn barriers_of(function: &Function, inst: Inst) -> Value {
 
 /// Returns the full and empty barriers of the slot that a load fills.
 ///
-/// The wait for the empty barrier is in the block of the `slot`, before it.
+/// The wait for the empty barrier is in the block of the `slot`, before that op.
 fn group_of(analysis: &SlotAnalysis<'_>, load: Inst, empty: &BTreeSet<Value>) -> Option<(Value, Value)> {
     let function = analysis.function;
     let data = &function.insts[load];
@@ -419,7 +424,8 @@ impl Ranked {
     }
 }
 
-/// Returns whether a value is the id of a block divided by a multiple of the size of its cluster.
+/// Returns whether an instruction divides the id of a block by a multiple of the size of its
+/// cluster.
 fn is_cluster_id(function: &Function, inst: Inst, blocks: u32) -> bool {
     let data = &function.insts[inst];
     let Op::Gpu(GpuOp::Elementwise { function: by, .. }) = &data.op else { return false };
@@ -447,8 +453,11 @@ struct Trace<'a> {
 }
 
 impl Trace<'_> {
-    /// Collects the integers of the entry that must be equal so that a value is the same in the same
-    /// iterations; `None` if they are unknown.
+    /// Collects the integers of the entry block that must be equal in both blocks of a pair so that
+    /// a value is equal in equal iterations. Returns `None` if the value may differ anyway.
+    ///
+    /// In a divided program, returns whether the value does not depend on the rank, and collects
+    /// nothing.
     fn same(&self, value: Value, found: &mut Same) -> Option<()> {
         if let Some(Ranked(ranked)) = &self.ranked {
             return (!ranked.contains(&value)).then_some(());
@@ -472,8 +481,8 @@ impl Trace<'_> {
             if !self.depends(inst)? {
                 return Some(());
             }
-            // If one operand of an addition or a multiplication is the same, comparing the other operand is
-            // enough, and further values may be computed from it.
+            // If only one operand of an addition or a multiplication depends on the rank, comparing
+            // that operand is enough, and one comparison may serve several values.
             let data = &function.insts[inst];
             let is_linear = matches!(
                 data.op,
@@ -542,7 +551,7 @@ impl Trace<'_> {
 struct Writer<'f> {
     /// The position before the first copy.
     cursor: Cursor<'f, Gpu>,
-    /// The values of the other block.
+    /// The values that values of this block have in the other block.
     partners: FxHashMap<Value, Value>,
 }
 
@@ -558,7 +567,7 @@ impl Writer<'_> {
         let inserted = self.cursor.position().index - index;
         self.cursor.go_to(Position { block, index: found.last + 1 + inserted });
         self.cursor.emit(GpuOp::ClusterArrive {}, &[], []);
-        // Before the return, the last one.
+        // Before the last instruction, the return.
         let end = self.cursor.function.blocks[block].insts.len() - 1;
         self.cursor.go_to(Position { block, index: end });
         self.cursor.emit(GpuOp::ClusterWait {}, &[], []);

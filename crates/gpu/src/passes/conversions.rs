@@ -1,6 +1,6 @@
 //! Lowers ops whose elements cross warps to copies through shared memory: conversions of layouts,
-//! reductions and scans of the block, gathers, and results of atomic operations that one of several
-//! threads has.
+//! reductions and scans of the block, gathers, and results of atomic operations that only one of
+//! several threads has.
 //!
 //! ```text
 //! %y = convert_layout %x                  %b = alloc ; local_store %b, %x ; %y = local_load %b
@@ -48,7 +48,8 @@ const WORD_BITS: u32 = 32;
 /// Lowers the ops of a kernel whose elements cross warps.
 ///
 /// # Errors
-/// If one is in a partition: the barrier between its store and its load is one of the whole block.
+/// If such an op is in a partition of the warps: the barrier between its store and its load would
+/// be one of the whole block.
 pub fn lower_conversions(module: &mut Module) -> Result<(), Box<Diagnostic>> {
     let Module { header, functions, entry, .. } = module;
     let function = &mut functions[*entry];
@@ -80,9 +81,10 @@ pub fn lower_conversions(module: &mut Module) -> Result<(), Box<Diagnostic>> {
 
 /// The lowering of a conversion.
 enum Lowering {
-    /// None: no element leaves its warp.
+    /// None is needed: no element leaves its warp.
     WithinWarps,
-    /// Through a buffer with this layout, and back to registers; by `ldmatrix`, or not.
+    /// Through a buffer with this layout and back to registers; the flag says whether `ldmatrix`
+    /// loads it.
     Through(Layout, bool),
     /// To a buffer with this layout, which dots read.
     To(Layout),
@@ -96,7 +98,7 @@ pub(super) struct Pass<'m> {
     moved: SecondaryMap<Value, PackedOption<Value>>,
     /// The operands of asynchronous dots in shared memory.
     pub(super) staged: Staged,
-    /// The block is in a partition of the warps.
+    /// Whether the current block is in a partition of the warps.
     in_partition: bool,
     /// The first instruction that cannot be lowered in its partition.
     refused: Option<(Inst, &'static str)>,
@@ -146,8 +148,8 @@ impl Pass<'_> {
         self.end_lifetimes(block, &buffers);
     }
 
-    /// Stores a value from which ops gather elements to shared memory at its definition, once for
-    /// all of them; returns the buffer.
+    /// Stores a value to shared memory at its definition if ops gather elements from it, once for
+    /// all these ops. Returns the buffer.
     fn keep(&mut self, value: Value) -> Option<Value> {
         let is_tile = self.cursor.function.ty(value).as_registers().is_some_and(|tile| !tile.is_scalar());
         if !is_tile || !self.roles.is_moved(self.cursor.function, value) {
@@ -335,7 +337,8 @@ impl Pass<'_> {
         target.matrix_access(&memory, bits).map(|_| memory)
     }
 
-    /// Lowers a reduction; if several warps have elements of one line, first within each warp.
+    /// Lowers a reduction. If several warps have elements of one line, each warp first reduces its
+    /// own.
     fn reduce(&mut self, inst: Inst, axis: u32, block: Block) {
         let operands = self.cursor.function.insts[inst].operands.clone();
         let layout = self.layout(operands[0]).clone();
@@ -376,7 +379,8 @@ impl Pass<'_> {
         self.cursor.insert(inst);
     }
 
-    /// Lowers a reduction that keeps the order of elements, in a layout with whole lines in a warp.
+    /// Lowers a reduction with too many partial results, such as one that must keep the order of
+    /// elements, in a layout in which each warp has whole lines.
     fn reduce_in_lines(&mut self, inst: Inst, axis: u32, layout: &Layout, block: Block) {
         let lines = line_layout(&layout.output().shape(), axis as usize, self.header.num_warps);
         let to = self.header.layouts.add(lines.clone());
@@ -485,7 +489,7 @@ impl Pass<'_> {
         let (op, operands, location) = (data.op.clone(), data.operands.clone(), data.location);
         self.cursor.location = location;
         let done = self.cursor.value(op, &operands, ty.clone());
-        // The old instruction returns the result in all threads.
+        // The old instruction becomes the op that returns the result in all threads.
         let tile = ty.as_registers().expect("results of atomic operations are in registers").clone();
         if ty.layout().is_some() {
             let memory = rows(&tile.shape);
@@ -509,7 +513,7 @@ impl Pass<'_> {
         );
     }
 
-    /// Appends an instruction as another op of one operand.
+    /// Changes an instruction to another op with one operand, and appends it.
     fn replace(&mut self, inst: Inst, op: Op, operand: Value) {
         let data = &mut self.cursor.function.insts[inst];
         data.op = op;
@@ -523,7 +527,7 @@ impl Pass<'_> {
             return;
         }
         let mut last: SecondaryMap<Value, Option<usize>> = SecondaryMap::new();
-        // The values that dots in flight still read.
+        // For each pending result, the values that its dot in flight still reads.
         let mut reads: SecondaryMap<Value, SmallVec<[Value; 2]>> = SecondaryMap::new();
         let insts = self.cursor.function.blocks[block].insts.clone();
         for (index, inst) in insts.iter().enumerate() {

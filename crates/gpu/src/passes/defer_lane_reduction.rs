@@ -8,9 +8,10 @@
 //!   %n = add (mul %t, %d), %s     =>    %n = add (mul %u, broadcast %d), %s
 //! }                                   } ; %t = reduce %u, add
 //! ```
-//! So no iteration waits for shuffles. Only the order of the additions changes. The factor has to
-//! be between 0 and 1: in a lane whose sum is still 0, 0 times an infinity would be NaN. The
-//! initial value is divided evenly among the lanes, whose number is a power of two.
+//! No iteration waits for shuffles. Only the order of the additions changes. The factor has to be
+//! between 0 and 1: in a lane whose sum is still 0, 0 times an infinity would be NaN. The initial
+//! value is divided evenly among the lanes; their number is a power of two, so the division is
+//! exact.
 
 use smallvec::{SmallVec, smallvec};
 use tilewright_ir as ir;
@@ -36,7 +37,8 @@ struct CarriedSum {
     scaling: Option<(Inst, Value)>,
     /// The addition of the reduction and the previous sum.
     addition: Inst,
-    /// The extents of the axis in registers above the lanes, in the lanes, and in registers below.
+    /// The extents into which the reduced axis is split: the registers that hold its high bits, the
+    /// lanes, and the registers that hold its low bits.
     runs: [u32; 3],
 }
 
@@ -121,8 +123,8 @@ fn is_sum(function: &Function, reduction: Inst) -> bool {
         && adds(&insts[0])
 }
 
-/// Returns the division of the axis of a reduction, if lanes hold consecutive bits of its index,
-/// and registers the others.
+/// Returns the split of the axis of a reduction, if lanes hold consecutive bits of its index, and
+/// registers hold all others.
 fn runs(header: &Header, function: &Function, reduction: Inst) -> Option<[u32; 3]> {
     let data = &function.insts[reduction];
     let Op::Gpu(GpuOp::Reduce { axis, scope: Scope::Block, .. }) = data.op else { return None };
@@ -232,7 +234,7 @@ impl SumRewriter<'_> {
         let first = self.spread(shared, axis, (shape, layout), &mut new);
         self.function.insts[found.owner].operands[found.index + 3] = first;
         new.push(found.owner);
-        // The reduction takes over the result of the loop.
+        // The new reduction defines the old result of the loop, so that its uses stay.
         let result = self.function.insts[found.owner].results[found.index];
         let definition = self.function.values[result].definition;
         let own = self.function.values.push(ValueData { ty, definition, name: None });
@@ -272,7 +274,7 @@ impl SumRewriter<'_> {
         new
     }
 
-    /// Returns a value for each row as one for each lane of the row.
+    /// Broadcasts a value of each row to each lane of the row.
     fn spread(
         &mut self,
         value: Value,

@@ -1,9 +1,11 @@
-//! Chooses and orders the tensor maps that the kernel makes, for the passes over tensor copies.
+//! Assigns boxes to the tensor maps that the kernel makes, and orders stores of threads before
+//! tensor copies that may read the stored memory.
 //!
-//! A map has the box and the swizzle of the buffers that its copies fill; different buffers get
-//! different maps. Maps without copies are removed. Pointers that a kernel loads may point to memory
-//! that it stores to. So that a copy sees earlier stores of threads, a fence and a barrier follow each
-//! such store. They also follow stores to an argument that copies by a map of the launch read later.
+//! A map has the box and the swizzle of the buffers that its copies fill; buffers that differ in
+//! these get different maps. Maps without copies are removed. Pointers that a kernel loads may
+//! point to memory that it stores to. So that a copy sees earlier stores of threads, a fence and a
+//! barrier follow each such store. They also follow stores to an argument that copies by a map of
+//! the launch read later.
 
 use std::collections::BTreeSet;
 
@@ -55,7 +57,7 @@ pub(super) fn map_for(
     Some(function.insts[another].results[0])
 }
 
-/// Removes the maps without copies, and the memory that no map needs any more.
+/// Removes the maps without copies, and the template buffers of which all maps are removed.
 pub(super) fn remove_unused(header: &mut Header, function: &mut Function) {
     if header.made_maps.is_empty() {
         return;
@@ -147,12 +149,12 @@ pub(super) fn order_stores(module: &mut Module) {
 struct Access {
     inst: Inst,
     index: usize,
-    /// The loops around it.
+    /// The loops around the access.
     loops: Vec<Inst>,
 }
 
 impl Access {
-    /// Returns whether the access may come after another one.
+    /// Returns whether the access may be executed after another one.
     fn may_follow(&self, other: &Self) -> bool {
         self.index > other.index || self.loops.iter().any(|owner| other.loops.contains(owner))
     }

@@ -1,8 +1,9 @@
-//! Finds accesses to global memory that must keep their order although different threads make them.
+//! Finds accesses to global memory that must keep their order although different threads execute
+//! them.
 //!
 //! Pointers of different arguments are assumed to point to different memory, as in CUDA programs. A
-//! store in a loop does not wait for the same store of the previous iteration: this assumes that no
-//! iteration overwrites the elements of another one at another position of the tile.
+//! store in a loop does not wait for the same store of the previous iteration: this assumes that
+//! two iterations never store to the same address from different positions of the tile.
 
 use cranelift_entity::{EntitySet, SecondaryMap};
 use tilewright_ir::{Block, Carried, Inst, MemoryAccess, OpFamily, Operation, Value};
@@ -11,7 +12,7 @@ use tilewright_layout::Input;
 use super::loop_carried_alias::Iterations;
 use tilewright_gpu_ir::{Function, GpuOp, Header, Module, Op};
 
-/// The memory that pointers are computed from.
+/// The kernel argument that a pointer is derived from.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 enum Base {
     /// The analysis has not reached the pointer yet.
@@ -19,7 +20,7 @@ enum Base {
     Unseen,
     /// A parameter of the kernel.
     Argument(Value),
-    /// Any memory.
+    /// Unknown: the pointer may point to any memory.
     Any,
 }
 
@@ -79,7 +80,7 @@ impl<'a> GlobalAccesses<'a> {
         }
     }
 
-    /// Returns whether two pointers may point to the same memory.
+    /// Returns whether two pointers may be derived from the same argument.
     pub fn may_share_base(&self, a: Value, b: Value) -> bool {
         match self.bases[b] {
             Base::Argument(argument) => self.may_derive_from(a, argument),
@@ -119,7 +120,8 @@ impl<'a> GlobalAccesses<'a> {
     }
 }
 
-/// Returns whether an op writes global memory. Of the threads that hold copies, only the first does.
+/// Returns whether an op writes global memory. Of the threads that hold copies of an element, only
+/// the first one writes it.
 fn is_store(op: &Op) -> bool {
     op.info().memory == MemoryAccess::WritesGlobal
 }
@@ -159,7 +161,8 @@ impl BaseAnalysis<'_> {
         values.into_iter().fold(Base::Unseen, |base, value| base.join(self.bases[value]))
     }
 
-    /// Gives pointers the base of the pointer operands; pointers from integers may point to any memory.
+    /// Gives resulting pointers the base of the pointer operands. Pointers that are cast from
+    /// integers may point to any memory.
     fn straight(&mut self, inst: Inst) {
         let function = self.function;
         let data = &function.insts[inst];
