@@ -1,10 +1,11 @@
 //! Proves that accesses to global memory in different iterations, or through different pointers, do
 //! not overlap.
 //!
-//! A tile moved by whole steps has no address in two iterations: its offset is a sum of iteration
-//! counts and of coordinates in the tile, each times a constant, and of terms that are the same
-//! everywhere. No two offsets are equal if these are digits: each factor exceeds the greatest sum
-//! of all digits with smaller factors.
+//! A tile of pointers that a loop moves by whole steps has no address in two iterations. The offset
+//! of an element is a sum of iteration counts and of coordinates in the tile, each times a constant
+//! factor, and of terms that are the same everywhere. No two offsets are equal if counts and
+//! coordinates act like the digits of a number: each factor exceeds the greatest sum of all terms
+//! with smaller factors.
 //!
 //! Two tiles of pointers that differ by a constant, such as both halves of rows, have no address in
 //! common if no difference of two coordinates equals that constant.
@@ -17,13 +18,14 @@ use tilewright_ir::{Block, Inst, OpFamily, Operation, Value, constant_int};
 
 use tilewright_gpu_ir::{Function, Gpu};
 
-/// The greatest distance between two offsets: forms equal offsets modulo 2 to the power of 32.
+/// The greatest distance between two offsets: forms represent offsets modulo 2 to the power of 32.
 const MAX_DISTANCE: i128 = i32::MAX as i128;
 
 /// The most differences of coordinates that are compared with a constant.
 const MAX_TRIALS: usize = 64;
 
-/// An address whose base and whose other terms are the same in all iterations and elements.
+/// An address that is linear in coordinates and iteration counts. Its base and its other terms are
+/// the same in all iterations and for all elements.
 struct LinearAddress {
     address: Address,
     /// For each axis of the tile, the factor of its coordinate.
@@ -74,8 +76,8 @@ impl<'a> Iterations<'a> {
         }
     }
 
-    /// Returns whether no two iterations of the loops around two accesses through one pointer share
-    /// an address.
+    /// Returns whether two accesses through one pointer touch no common address in different
+    /// iterations of the loops around them.
     pub fn are_disjoint(&self, pointer: Value, accesses: [Inst; 2]) -> bool {
         let Some(address) = self.addresses.get(&pointer) else { return false };
         let Some(tile) = self.function.ty(pointer).as_registers() else { return false };
@@ -101,7 +103,7 @@ impl<'a> Iterations<'a> {
                 continue;
             }
             if last.is_none() && factor.abs() != step {
-                // The offset may exceed the index of the loop, and wrap.
+                // The offset may grow faster than the index of the loop, and wrap around.
                 return false;
             }
             digits.push((factor.abs(), last));
@@ -139,11 +141,12 @@ impl<'a> Iterations<'a> {
         most + between.abs() <= MAX_DISTANCE && !is_difference(between, &digits, &mut 0)
     }
 
-    /// Returns the step of a loop without its sign, and the index of its last iteration, if both
-    /// bounds are constants.
+    /// Returns the absolute value of the step of a loop, and the index of its last iteration if
+    /// both bounds are constants.
     ///
-    /// Else the loop counts up from zero or more, so that an index plus a number below the step is
-    /// less than 2 to the power of 32.
+    /// If the upper bound is no constant, the loop counts up from a constant of 0 or more, so that
+    /// an index plus a number below the step is less than 2 to the power of 32. Returns `None` for
+    /// all other loops.
     fn steps(&self, inst: Inst) -> Option<(i128, Option<i128>)> {
         let operands = &self.function.insts[inst].operands;
         let [lower, upper, step] = [0, 1, 2].map(|index| constant_int(self.function, operands[index]));
@@ -184,8 +187,9 @@ fn linear_address(evolution: &mut ScalarEvolution<'_, Gpu>, pointer: Value) -> O
     is_fixed(address.base).then_some(LinearAddress { address, axes, loops })
 }
 
-/// Returns whether differences of digits, each times its factor, may add up to a number. Each
-/// difference is between the negated and the plain greatest digit; the greatest factor is the last.
+/// Returns whether differences of digits, each times its factor, may add up to `number`. A digit is
+/// its factor and its greatest value, which also bounds the difference on both sides; the greatest
+/// factor is the last. Returns true if the search takes too long.
 fn is_difference(number: i128, digits: &[(i128, i128)], trials: &mut usize) -> bool {
     let Some((&(factor, last), smaller)) = digits.split_last() else { return number == 0 };
     let rest: i128 = smaller.iter().map(|(factor, last)| factor * last).sum();

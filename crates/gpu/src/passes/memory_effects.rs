@@ -11,17 +11,19 @@ use tilewright_ir::{AsyncPhase, Block, Inst, MemoryAccess, MemorySemantics, Oper
 use tilewright_gpu_ir::analysis::slots::{Edge, Slot, SlotAnalysis, SlotIndex};
 use tilewright_gpu_ir::{GpuOp, Op};
 
-/// The limit of counts of later dots: more count as this many.
+/// The limit of a count of later dots. Greater counts are cut to it.
 const MAX_LATER: u32 = 64;
 
 /// Memory that an instruction accesses.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum MemoryLocation {
-    /// A slot of shared memory, or all of it where it is not known which.
+    /// A slot of a buffer in shared memory, or the whole buffer if the index of the slot is
+    /// unknown.
     Shared(Slot),
-    /// Global memory, named by the load or store.
+    /// The global memory that this load or store accesses.
     Global(Inst),
-    /// An acquire of one thread for all threads: accesses to global memory come after it.
+    /// The acquire that one thread executes for all threads: later accesses to global memory must
+    /// be ordered after it.
     Acquired,
 }
 
@@ -37,7 +39,7 @@ pub enum Effect {
 }
 
 impl Effect {
-    /// The same on all slots of its memory.
+    /// Returns the same effect on all slots of its buffer.
     fn anywhere(self) -> Self {
         let all = |place| match place {
             MemoryLocation::Shared(slot) => MemoryLocation::Shared(Slot { index: SlotIndex::Lost, ..slot }),
@@ -66,15 +68,15 @@ pub fn may_share_base(a: Slot, b: Slot) -> bool {
 
 /// Returns the effects of an instruction on memory, in order.
 ///
-/// To a barrier, asynchronous copies and dots that other ops wait for are effects of the threads
-/// that have started them before it.
+/// For barriers, an asynchronous copy or dot, for which another op waits, counts as an effect of
+/// the threads that start it.
 pub fn effects(analysis: &SlotAnalysis<'_>, inst: Inst) -> SmallVec<[Effect; 3]> {
     let function = analysis.function;
     let data = &function.insts[inst];
     let shared = |operand: usize| MemoryLocation::Shared(slot(analysis, data.operands[operand]));
     let memory = match &data.op {
         Op::Tile(ir::Op::Barrier {}) => return smallvec![Effect::Barrier],
-        // Its partitions have started all of that when it ends, each at its own time.
+        // When the op ends, its partitions have started all effects of their regions, in any order.
         Op::Gpu(GpuOp::WarpSpecialize { .. }) => return effects_inside(analysis, inst),
         // tidy: wildcard because ops of the GPU dialect have replaced those that access global
         // memory. The others may have operands in shared memory.
@@ -97,7 +99,8 @@ pub fn effects(analysis: &SlotAnalysis<'_>, inst: Inst) -> SmallVec<[Effect; 3]>
 
 /// Returns how an atomic operation orders the accesses of the block to global memory.
 ///
-/// One thread does each element, so the other threads have to wait for it, or it for them.
+/// One thread executes the operation for each element, so the other threads have to wait for that
+/// thread, or it for them.
 pub fn ordering(op: &Op) -> Option<MemorySemantics> {
     match op.as_gpu()? {
         GpuOp::AtomicRmw { sem, .. }
@@ -139,8 +142,8 @@ pub fn read_asynchronously(analysis: &SlotAnalysis<'_>) -> BTreeSet<MemoryLocati
     found
 }
 
-/// Returns the effects that become visible to other threads after an instruction by which each
-/// thread waits for its own copies. A barrier before it did not wait for them.
+/// Returns the effects of asynchronous copies that complete at an instruction by which each thread
+/// waits for its own copies. A barrier before the instruction does not wait for these copies.
 pub fn landed(analysis: &SlotAnalysis<'_>, inst: Inst) -> SmallVec<[Effect; 3]> {
     let function = analysis.function;
     let awaited = match function.insts[inst].op.info().phase.awaited() {
@@ -171,7 +174,8 @@ pub struct Open {
     dots: BTreeMap<MemoryLocation, u32>,
     /// The memory that warps read before they arrived at mbarriers, with these mbarriers.
     ///
-    /// A wait for any of them completes the reads. The set is empty if it depends on the path.
+    /// A wait for any of these mbarriers completes the reads. The set has only the mbarriers that
+    /// are common to all paths, and may be empty.
     released: BTreeMap<MemoryLocation, BTreeSet<Slot>>,
     /// The memory that threads wrote, that the asynchronous proxy reads, and that no fence covers yet.
     unfenced: BTreeSet<MemoryLocation>,
@@ -188,7 +192,8 @@ impl Open {
 
     /// Releases the reads before an arrival at an mbarrier, or completes the reads that a wait covers.
     ///
-    /// An arrival covers the slots with the index of the mbarrier in all rings with as many slots.
+    /// An arrival covers the slot with the index of the mbarrier in each ring with as many slots as
+    /// there are mbarriers.
     pub fn release_effects(&mut self, analysis: &SlotAnalysis<'_>, inst: Inst) {
         let Some(barrier) = analysis.barrier(inst) else { return };
         match &analysis.function.insts[inst].op {
@@ -336,7 +341,7 @@ impl Open {
         }
     }
 
-    /// Marks the accesses since then as stale.
+    /// Marks the accesses that are in flight now, but were not in `since`, as stale.
     fn age(&mut self, since: &Self) {
         self.stale.extend(self.reads.difference(&since.reads));
         self.stale.extend(self.writes.difference(&since.writes));
@@ -345,8 +350,9 @@ impl Open {
 
 /// Walks a function in the order of execution, until the open accesses reach a fixed point.
 ///
-/// The whole function is walked again each time, so nested loops cost no more than others. The last call
-/// of `step` for an instruction has all accesses that may be open there.
+/// The whole function is walked again each time, so nested loops cost no more than others. `step`
+/// may be called several times for an instruction; its last call gets all accesses that may be open
+/// there.
 pub fn walk(analysis: &SlotAnalysis<'_>, step: &mut impl FnMut(Inst, &mut Open)) {
     let mut walk = Walk { analysis, entries: SecondaryMap::new(), changed: true };
     while std::mem::take(&mut walk.changed) {
@@ -376,7 +382,7 @@ impl Walk<'_> {
                     self.block(body, open, step);
                     open.rename(analysis, &back);
                     open.age(&before);
-                    // It may not have run at all.
+                    // The loop may have had no iteration.
                     self.enter(*inst, open);
                     open.rename(analysis, &leave);
                 }

@@ -1,5 +1,6 @@
-//! Warp specialization: a producer partition of the warps copies what a consumer partition computes
-//! with, in loops that request it (`tl.range(warp_specialize=True)`) and where it pays.
+//! Warp specialization: a producer partition of the warps copies the tiles with which a consumer
+//! partition computes. A loop requests it (`tl.range(warp_specialize=True)`), or the pass expects
+//! the kernel to be faster with it.
 //!
 //! ```text
 //! for %tile {                     %r = alloc : ring<3, …>
@@ -25,8 +26,8 @@
 //! is no tensor copy, the producer has as many warps as the consumer, because addresses have
 //! layouts over that many warps: each thread starts its `cp.async` copies and arrives at the
 //! barrier of the slot when they are complete, and waits for none. Addresses may then be loaded;
-//! both partitions make the loads that copies depend on. At stores to memory that the producer may
-//! load, the partitions synchronize ([`order`]).
+//! both partitions execute the loads that copies depend on. At stores to memory that the producer
+//! may load, the partitions synchronize ([`order`]).
 //!
 //! **Registers** ([`Partitions`]). If the register file does not give each thread as many registers
 //! as an instruction can name, the producer has whole warpgroups and leaves registers to the
@@ -36,9 +37,9 @@
 //! loops decide, before any loop is rewritten.
 //!
 //! **Obstacles.** Copies may depend on arguments, program ids, counters, and loads of memory that
-//! no other program writes, but not on atomic ops. The kernel stores nothing that tensor copies
-//! load, and orders no accesses to memory. Such a kernel compiles as without the option, with a
-//! remark.
+//! no other program writes, but not on atomic ops. The kernel must not store to memory that tensor
+//! copies load, and must not order accesses to memory. A kernel that breaks one of these rules
+//! compiles as without the option, with a remark.
 
 mod order;
 
@@ -106,7 +107,7 @@ impl Partitions {
     }
 }
 
-/// Divides the warps of a kernel into partitions, if a loop requests it or if it pays.
+/// Divides the warps of a kernel into partitions, if a loop requests it or if the kernel is faster.
 pub fn partition_warps(module: &mut Module) {
     let function = module.kernel();
     let (mut requested, mut first_dot, mut has_partitions) = (None, None, false);
@@ -157,7 +158,7 @@ pub fn partition_warps(module: &mut Module) {
 /// A module with partitions.
 struct Specialized {
     module: Module,
-    /// The slots of its rings.
+    /// The number of slots of each ring.
     slots: u32,
     /// The warps of the producer.
     producer: u32,
@@ -349,8 +350,8 @@ fn divide(module: &mut Module, partitions: Partitions, by_threads: bool) -> Resu
     check_producer(module.kernel(), producer, by_threads)
 }
 
-/// Returns whether each partition may make a load for itself: no other program writes the memory
-/// between the two.
+/// Returns whether each partition may execute a load itself. No other program writes the memory of
+/// such a load, which is not volatile, between the two executions.
 fn is_own_load(op: &Op) -> bool {
     matches!(op, Op::Gpu(GpuOp::Load { volatile: false, cache, .. }) if *cache != CacheModifier::Volatile)
 }
@@ -390,7 +391,8 @@ fn drop_idle(function: &mut Function, block: Block) -> bool {
     acts
 }
 
-/// Removes the other instructions of a block and of the regions inside it.
+/// Removes all instructions of a block, and of the regions inside it, that `is_kept` does not
+/// select.
 fn keep(function: &mut Function, block: Block, is_kept: &dyn Fn(&Function, &InstData) -> bool) {
     let mut insts = std::mem::take(&mut function.blocks[block].insts);
     insts.retain(|inst| is_kept(function, &function.insts[*inst]));

@@ -7,9 +7,9 @@
 //!                                          … load %q …
 //! ```
 //! Both partitions reach the same barriers in the same order. Consecutive stores with no load
-//! between share a pair of barriers. Stores need none if no pointer of the producer may point to
-//! what they store: pointers of different arguments point to different memory, as in all passes,
-//! and loaded pointers may point to any.
+//! between share a pair of barriers. Stores need no barriers if no pointer of the producer may
+//! point to the memory that they write: pointers of different arguments point to different memory,
+//! as in all passes, and loaded pointers may point to any memory.
 
 use rustc_hash::FxHashSet;
 use smallvec::smallvec;
@@ -76,7 +76,8 @@ fn mark_block(function: &mut Function, block: Block, threads: u32, found: &mut V
 /// Returns whether a store of the kernel may write what the producer loads through `pointers`.
 ///
 /// # Errors
-/// If an atomic op may write it: other programs may do so between the loads of the two partitions.
+/// An atomic op may write such memory: other programs may also do so, between the loads of the two
+/// partitions.
 pub fn may_synchronize(module: &Module, pointers: &[Value]) -> Result<bool, &'static str> {
     let (function, global) = (module.kernel(), GlobalAccesses::new(module));
     let (mut is_stored, mut is_atomic) = (false, false);

@@ -6,8 +6,8 @@
 //!
 //! **Late dots.** A dot whose operand threads compute from the result of another dot starts one
 //! stage later: the tensor cores run it beside the computation of the next iteration. (Shah et al.,
-//! arXiv 2407.08608, overlap a warpgroup with itself so.) The late stage has these dots and all ops
-//! that depend on them; the early stage has the rest of the iteration.
+//! arXiv 2407.08608, overlap the work of one warpgroup in this way.) The late stage has these dots
+//! and all ops that depend on them; the early stage has the rest of the iteration.
 
 use cranelift_entity::EntitySet;
 use rustc_hash::FxHashSet;
@@ -68,7 +68,8 @@ fn wait_of(function: &Function, insts: &[Inst], dot: Inst) -> Option<Inst> {
     }
 }
 
-/// Returns the wait for another dot whose result is only the accumulator of a dot.
+/// Returns the wait for another dot, if the result of that dot is used only as the accumulator of
+/// this dot, and both accumulate exactly.
 fn wait_for_accumulator(function: &Function, insts: &[Inst], dot: Inst) -> Option<Inst> {
     let exact =
         |inst: Inst| matches!(function.insts[inst].op, Op::Gpu(GpuOp::Wgmma { max_imprecise_acc: 0, .. }));
@@ -177,7 +178,8 @@ impl LoopBody<'_> {
         (is_own && may_repeat && is_accumulator && is_every_load_read).then_some(DotsInFlight { dots, waits })
     }
 
-    /// Returns whether each of these carried values is the accumulator that its dots end in.
+    /// Returns whether each of these carried values is the first accumulator of the dots that
+    /// compute its next value.
     fn keep_indices(&self, indices: &[usize]) -> bool {
         let function = self.function;
         indices.iter().all(|index| {

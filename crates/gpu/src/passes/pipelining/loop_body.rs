@@ -34,7 +34,7 @@ pub(super) enum Step {
 }
 
 impl<'a> LoopBody<'a> {
-    /// Returns none if the loop orders accesses to memory.
+    /// Analyzes the body of a loop. Returns `None` if the loop orders accesses to memory.
     pub(super) fn new(
         module: &'a Module,
         inst: Inst,
@@ -56,7 +56,8 @@ impl<'a> LoopBody<'a> {
         (!is_ordered).then_some(body)
     }
 
-    /// Returns none if the iterations cannot be counted ahead.
+    /// Returns the step of the counter, or `None` if iterations ahead of the counter cannot be
+    /// computed.
     pub(super) fn step(&self) -> Option<Step> {
         let [lower, _, step] = [0, 1, 2].map(|index| self.function.insts[self.inst].operands[index]);
         let bits = self.function.ty(lower).as_registers()?.dtype()?.bits();

@@ -1,4 +1,4 @@
-//! Makes the steps after the loop, of the ops that are not predicated.
+//! Emits the steps after the loop, which only the ops that are not predicated need.
 
 use rustc_hash::FxHashMap;
 use smallvec::{SmallVec, smallvec};
@@ -12,7 +12,8 @@ use super::{Crossing, Pipeline};
 use tilewright_gpu_ir::{GpuOp, Op, Type};
 
 impl LoopRewriter<'_> {
-    /// Returns the values that cross stages and that the loop carries, after the loop.
+    /// Returns, for each value that the loop carries or that crosses stages, its value after the
+    /// loop.
     pub(super) fn last_values(
         &mut self,
         pipeline: &Pipeline,
@@ -31,8 +32,8 @@ impl LoopRewriter<'_> {
         last
     }
 
-    /// Emits a loop of the remaining steps without copies of this loop. A fused loop fills the
-    /// slots for its successor.
+    /// Emits a loop of the remaining steps, which copy nothing for this loop. In a fused loop, they
+    /// fill slots for the successor.
     pub(super) fn drain(
         &mut self,
         pipeline: &Pipeline,
@@ -86,7 +87,8 @@ impl LoopRewriter<'_> {
         }
     }
 
-    /// Returns whether an op is of dots and their slots: only these run after the loop.
+    /// Returns whether an op belongs to dots and their slots: only such ops run in the remaining
+    /// steps.
     pub(super) fn is_drained(&self, inst: Inst) -> bool {
         matches!(
             self.function.insts[inst].op,
@@ -148,7 +150,7 @@ impl LoopRewriter<'_> {
         let parameter = function.blocks[self.body].parameters[index + 1];
         let ty = function.ty(parameter).clone();
         let result = function.insts[inst].results[index];
-        // The wait takes over the result of the loop.
+        // The wait defines the old result of the loop, so that its uses stay.
         let definition = function.values[result].definition;
         let own = function.values.push(ValueData { ty, definition, name: None });
         function.insts[inst].results[index] = own;
@@ -189,7 +191,7 @@ impl LoopRewriter<'_> {
         let late = self.late_values(pipeline);
         let (mut results, mut kept): (SmallVec<[Value; 1]>, Vec<Value>) = (smallvec![], Vec::new());
         for index in &late {
-            // The branch takes over the result of the loop.
+            // The branch defines the old result of the loop, so that its uses stay.
             let result = self.function.insts[loop_inst].results[*index];
             let definition = self.function.values[result].definition;
             let ty = self.function.ty(result).clone();

@@ -76,7 +76,8 @@ fn kept(function: &Function, inst: Inst) -> FxHashSet<Value> {
 }
 
 impl FillOps<'_> {
-    /// Classifies the ops whose kind decides.
+    /// Classifies the ops that fill slots and those with other effects. The uses of the remaining
+    /// ops decide.
     fn classify(&mut self, stages: &FxHashMap<Inst, (u32, u32)>) {
         for inst in self.step {
             let data = &self.function.insts[*inst];
@@ -106,7 +107,7 @@ impl FillOps<'_> {
         matches!(op, Op::Gpu(GpuOp::LocalStore {} | GpuOp::Dealloc {} | GpuOp::FenceProxy {}))
     }
 
-    /// Returns the op that allocates the buffer.
+    /// Returns the op that allocates the buffer of an op.
     fn alloc(&self, inst: Inst) -> Option<Inst> {
         let memory = self.function.insts[inst].operands.first()?;
         self.function.defining_inst(*memory).filter(|alloc| self.step.contains(alloc))
@@ -117,7 +118,7 @@ impl FillOps<'_> {
         results.iter().flat_map(|result| self.users.get(result).into_iter().flatten().copied())
     }
 
-    /// Adds the ops that other ops need to these.
+    /// Adds to `others` the ops that ops in `others` need.
     fn spread(&mut self) {
         let mut count = usize::MAX;
         while count != self.others.len() {
@@ -135,7 +136,7 @@ impl FillOps<'_> {
             return self.alloc(inst).is_none_or(|alloc| self.others.contains(&alloc));
         }
         let data = &self.function.insts[inst];
-        // The readers of a buffer decide.
+        // The ops that read a buffer decide, not those that store to it or end it.
         let is_buffer = matches!(data.op, Op::Gpu(GpuOp::Alloc { .. }));
         let mut readers =
             self.users_of(inst).filter(|user| !(is_buffer && self.is_of_buffer(*user))).peekable();

@@ -9,18 +9,19 @@
 //!   c(%i)  [2, 2]                            c(%i)
 //! }                                        } ; c(last) if there is one    the epilogue
 //! ```
-//! The counter is that of the last stage. The loop carries a value that a later stage uses, in as
-//! many loop values as there are stages between.
+//! The counter is that of the last stage. The loop carries a value that a later stage uses in one
+//! parameter for each stage from its definition to this use.
 //!
 //! **Ops that fill slots**, and the ops that only they need, are predicated: if an iteration is out
-//! of range, a copy fills its slot with zeros. So they need no second copy of the loop for its last
+//! of range, a copy fills its slot with zeros. So the loop needs no second copy for its last
 //! iterations.
 //!
-//! **Other ops** before the last stage are not: the loop ends a step earlier, and the last stage
-//! runs once more after it. Their first step is before the loop, and runs even if there is no
-//! iteration: its slots are zeros then, and a selection keeps the values that the loop carries. If
-//! slots of zeros change no value that the loop carries (`LoopRewriter::drains`), the loop ends
-//! before copies would be out of range, and a loop without copies runs the steps that are left.
+//! **Other ops** before the last stage are not predicated: the loop ends a step earlier, and the
+//! last stage runs once more after it. Their first step is before the loop, and runs even if there
+//! is no iteration: its slots are zeros then, and a selection keeps the values that the loop
+//! carries. If slots of zeros change no value that the loop carries (`LoopRewriter::drains`), the
+//! loop ends before copies would be out of range, and a loop without copies runs the steps that are
+//! left.
 
 mod epilogue;
 mod fill_ops;
@@ -49,7 +50,8 @@ struct Pipeline {
     stages: FxHashMap<Inst, (u32, u32)>,
     /// The stages between the op that computes a value and the last stage.
     ahead_of: FxHashMap<Value, u32>,
-    /// The ops of copies, each with the stages between its copy and the last stage.
+    /// The ops that fill slots and those that only they need, each with the stages between its copy
+    /// and the last stage.
     fills: FxHashMap<Inst, u32>,
     /// The stages between the first op that is not predicated and the last stage.
     crossing: u32,
@@ -148,7 +150,8 @@ impl LoopRewriter<'_> {
         tail
     }
 
-    /// Predicates an access on an iteration in range.
+    /// Predicates an access: it reads no memory, and fills its slot with zeros, if its iteration is
+    /// out of range.
     fn predicate(&mut self, inst: Inst, (counter, in_range): (Value, Value)) {
         self.location = self.function.insts[inst].location;
         let data = self.function.insts[inst].clone();
@@ -281,7 +284,7 @@ impl LoopRewriter<'_> {
         body.push(end);
         self.function.blocks[self.body].insts = body;
         for inst in pipeline.others().filter(|inst| pipeline.ahead(*inst) > 0) {
-            // Other dots are in flight.
+            // Other dots are in flight at these waits.
             count_later(self.function, inst);
         }
     }
@@ -375,8 +378,8 @@ impl LoopRewriter<'_> {
         }
     }
 
-    /// Takes the slots that no iteration takes, those of all rings in turn. Tensor copies without a
-    /// wait would keep the memory to the end.
+    /// Takes the slots that no iteration takes, one of each ring in turn. Without a wait for their
+    /// tensor copies, the memory of the rings would be in use to the end of the kernel.
     fn take_unused(&mut self, pipeline: &Pipeline) {
         let mut left: Vec<(Value, u32)> = Vec::new();
         for ring in self.rings.clone() {

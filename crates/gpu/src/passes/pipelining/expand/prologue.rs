@@ -1,4 +1,4 @@
-//! Makes the steps before the loop.
+//! Emits the steps before the loop.
 
 use std::collections::BTreeMap;
 
@@ -38,7 +38,7 @@ impl LoopRewriter<'_> {
     pub(super) fn computed(&self, steps: &Steps, step: u32, value: Value) -> Value {
         steps[step as usize].get(&value).copied().unwrap_or_else(|| {
             let name = self.function.defining_op(value).map(Operation::name);
-            panic!("the result of {name:?} is used {step} steps before the loop and not computed there")
+            panic!("the result of {name:?} is used {step} steps before the loop but not computed there")
         })
     }
 
@@ -123,7 +123,8 @@ impl LoopRewriter<'_> {
                     conditions.insert(ahead, (counter, in_range));
                     let copy = self.copy_before(pipeline, bounds, steps, (inst, step));
                     if is_access(&self.function.insts[copy].op) {
-                        // A slot that is always taken holds zeros.
+                        // If its iteration is out of range, a slot that is always taken holds
+                        // zeros, not a tile of the next loop.
                         let continued = self.continued.take();
                         let is_continued = iteration >= always_taken;
                         self.continued = continued.clone().filter(|_| is_continued);
@@ -188,8 +189,8 @@ impl LoopRewriter<'_> {
         in_range
     }
 
-    /// Lets an op that makes the operand of a late dot make it of zeros if there is no iteration
-    /// and the late stage runs nevertheless. Returns the values that the zeros replace.
+    /// Makes an op compute the operand of a late dot from zeros if there is no iteration and the
+    /// late stage runs nevertheless. Returns the values that the zeros replace.
     fn mask_operands(
         &mut self,
         steps: &mut Steps,

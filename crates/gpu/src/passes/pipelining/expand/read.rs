@@ -1,4 +1,4 @@
-//! Reads the schedule of a loop from the text.
+//! Reads the schedule of a loop from its ops, and checks that the expander supports it.
 
 use rustc_hash::FxHashMap;
 use tilewright_ir as ir;
@@ -9,7 +9,7 @@ use super::{Pipeline, fill_ops};
 use tilewright_gpu_ir::{GpuOp, Op, Type};
 
 impl LoopRewriter<'_> {
-    /// Checks that the expander supports a schedule that is read from text.
+    /// Checks that the expander supports the schedule of a loop, which may come from text.
     pub(in super::super) fn check_schedule(&self) -> Result<(), &'static str> {
         let Some(pipeline) = self.read_schedule() else { return Ok(()) };
         let counter = self.function.ty(self.function.blocks[self.body].parameters[0]).as_registers();
@@ -107,8 +107,8 @@ impl LoopRewriter<'_> {
     }
 
     /// Lets the loop carry dots in flight in place of their accumulators, so that a dot does not
-    /// wait for the previous one. Returns the waits, which follow the loop, with the indices of the
-    /// carried values.
+    /// wait for the previous one. Returns the waits, which move after the loop, with the indices of
+    /// the carried values.
     pub(super) fn forward_dots(&mut self, pipeline: &Pipeline) -> Vec<(Inst, usize)> {
         let mut forwarded = Vec::new();
         let end = self.function.terminator(self.body).expect("a body yields");

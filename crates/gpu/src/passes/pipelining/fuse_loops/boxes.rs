@@ -11,9 +11,9 @@ use crate::passes::pipelining::loop_plan::{Boxes, Growth, LoopPlan, RingLoad};
 use crate::passes::pipelining::memory_order::{MemoryOrder, memory_order};
 use tilewright_gpu_ir::{Function, Gpu};
 
-/// Returns the pure scalar ops of a block that values are computed by, in order, and the values
-/// that these use from elsewhere. None if the values depend on other ops of the block, or on values
-/// that `body` carries.
+/// Returns the pure scalar ops of a block that compute the values in `work`, in order, and the
+/// values from outside of the block that these ops use. Returns `None` if the values depend on
+/// other ops of the block, or on values that the loop with the body `body` carries.
 pub(super) fn scalars_of(
     function: &Function,
     insts: &[Inst],
@@ -49,8 +49,9 @@ pub(super) fn scalars_of(
     Some((indices.into_iter().map(|index| insts[index]).collect(), outside))
 }
 
-/// Returns the coordinates of the boxes of a loop, and the values that these use from elsewhere.
-/// None if a load is no box, or if its coordinates depend on more than scalars and the counter.
+/// Returns the coordinates of the boxes of a loop, and the values from outside of the loop that
+/// they use. Returns `None` if a load is no box or gathers rows, or if its coordinates depend on
+/// more than scalars and the counter.
 pub(super) fn boxes_of(function: &Function, plan: &LoopPlan) -> Option<(Boxes, Vec<Value>)> {
     let body = function.insts[plan.inst].regions[0];
     let of_load = |load: &RingLoad| {
@@ -64,7 +65,7 @@ pub(super) fn boxes_of(function: &Function, plan: &LoopPlan) -> Option<(Boxes, V
 }
 
 /// Returns the growth of the coordinates of the boxes of two loops with the same step. The second
-/// loop may be in the next iteration of a loop around.
+/// loop may be the first one in the next iteration of the loop `outer` around it.
 pub(super) fn growths(
     function: &Function,
     loops: [(Inst, &Boxes); 2],
@@ -94,8 +95,8 @@ pub(super) fn growths(
         .collect()
 }
 
-/// Returns the growth of a scalar in each iteration of a loop, and its value in the first
-/// iteration.
+/// Returns the growth of a scalar per iteration of a loop, and its value in the first iteration.
+/// Returns `None` if either changes in the loop.
 fn growth(
     function: &Function,
     evolution: &mut ScalarEvolution<'_, Gpu>,
@@ -120,7 +121,8 @@ fn is_of(function: &Function, term: Term, inst: Inst) -> bool {
     }
 }
 
-/// Checks that an op writes no memory of loads that are copied before it.
+/// Checks that loads may be copied before an op: it neither writes their memory nor orders
+/// accesses.
 pub(super) fn may_copy_before(
     function: &Function,
     global: &GlobalAccesses<'_>,

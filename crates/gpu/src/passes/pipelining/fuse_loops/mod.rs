@@ -1,5 +1,5 @@
 //! Loop fusion: in place of its iterations that are out of range, a loop fills slots for the loop
-//! that takes them next. So the rings are not empty between two loops.
+//! that takes them next. The rings are therefore not empty between two loops.
 //!
 //! ```text
 //! for %i = %a to %b {                                 for %i = %a to %b {
@@ -9,10 +9,10 @@
 //! for %j = %c to %d { … take %s … }                   for %j = %c to %d { … take %r … }
 //! ```
 //! The successor is the next loop of the block ([`sibling`]), or the same loop in the next
-//! iteration of the loop around it ([`nested`]). Both have the same
-//! [`Fusion`](super::loop_plan::Fusion): the bounds of the successor's counter and the coordinates
-//! of its boxes. The expander knows only this type: it moves the coordinates of an iteration out of
-//! range to those of the successor (`select_current_or_next_loop`).
+//! iteration of the loop around it ([`nested`]). A [`Fusion`](super::loop_plan::Fusion) describes
+//! both kinds: it has the bounds of the successor's counter and the coordinates of its boxes. The
+//! expander knows only this type: it moves the coordinates of an iteration out of range to those of
+//! the successor (`select_current_or_next_loop`).
 //!
 //! If a coordinate grows by the same distance in both loops, that of the successor is that of the
 //! loop plus a constant of the loop; otherwise the body computes it once more.

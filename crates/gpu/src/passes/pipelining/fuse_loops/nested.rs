@@ -1,6 +1,6 @@
-//! A loop in a loop that requests fusion (`tl.range(…, flatten=True)`): the first blocks of the
-//! next tile of a persistent kernel are copied while the last dots of this tile and the ops after
-//! them run.
+//! Fuses an inner loop across the iterations of a loop that requests it
+//! (`tl.range(…, flatten=True)`): a persistent kernel copies the first blocks of the next tile
+//! while the last dots of this tile and the ops after them run.
 //!
 //! ```text
 //!                                              %r = alloc ; fill %r from 0, 1, 2 of %lo
@@ -162,7 +162,7 @@ impl LoopRewriter<'_> {
         self.insert_around(outer.block, outer.inst, Vec::new(), after);
     }
 
-    /// The loop in the next iteration of the loop around.
+    /// Returns the inner loop in the next iteration of the loop around it.
     pub(super) fn next_of_nest(&mut self, fusion: &Fusion, outer: &Outer) -> NextLoop {
         let data = &self.function.insts[outer.inst];
         let (upper, step) = (data.operands[1], data.operands[2]);

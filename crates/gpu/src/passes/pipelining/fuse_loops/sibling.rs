@@ -1,5 +1,5 @@
-//! Consecutive loops of a block that copy boxes of the same tensors to slots of the same shape: the
-//! first loop fills slots for the second one.
+//! Fuses consecutive loops of a block that copy boxes of the same tensors to slots of the same
+//! shape: the first loop fills slots for the second one.
 
 use tilewright_ir::analysis::scalar_evolution::ScalarEvolution;
 use tilewright_ir::{Effect, Inst, OpFamily, Operation, Value};
@@ -15,7 +15,8 @@ pub(super) fn fuse(module: &Module, global: &GlobalAccesses<'_>, plans: &mut [Lo
         let (before, after) = plans.split_at_mut(index);
         let next = &mut after[0];
         let last = before.iter_mut().rev().find(|plan| plan.block == next.block);
-        // A short loop would leave slots of the previous loop to the next one.
+        // A loop that follows another one has no successor: if it were short, slots that the
+        // previous loop filled would be left to the next one.
         if let Some(plan) = last.filter(|plan| !plan.follows)
             && let Some(fusion) =
                 (Siblings { module, function: module.kernel(), global, plan, next }).fusion()
