@@ -107,7 +107,7 @@ pub fn matrix_bank_use(access: &MatrixAccess, element_bits: u32) -> BankUse {
 /// matrix, or its rank is not 2.
 pub fn ldmatrix_bank_use(memory: &Layout, element_bits: u32, row_axis: usize) -> BankUse {
     let tile = memory.output();
-    assert_eq!(tile.rank(), 2, "ldmatrix reads matrices");
+    assert_eq!(tile.rank(), 2, "ldmatrix reads tiles of rank 2");
     let placement = memory.inverse().expect("a buffer holds each element once");
     let column_axis = 1 - row_axis;
     let chunk = CHUNK_BYTES * 8 / element_bits;

@@ -35,7 +35,7 @@ pub fn blocked(
         if bit < tile.bits_of(axis) { 1 << (tile.shift(axis) + bit) } else { 0 }
     };
     let mut level = |sizes: &[u32]| -> Columns {
-        assert_eq!(sizes.len(), shape.len(), "a size for each axis");
+        assert_eq!(sizes.len(), shape.len(), "a box needs one size for each axis");
         assert!(sizes.iter().all(|size| size.is_power_of_two()), "sizes are powers of two, found {sizes:?}");
         let bits = order.iter().flat_map(|axis| std::iter::repeat_n(*axis, sizes[*axis].ilog2() as usize));
         bits.map(&mut next).collect()

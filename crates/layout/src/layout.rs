@@ -62,7 +62,7 @@ impl Layout {
     #[must_use]
     pub fn product(&self, outer: &Self) -> Self {
         let (low, high) = (self.output(), outer.output());
-        assert_eq!(low.rank(), high.rank(), "a product of layouts of one rank");
+        assert_eq!(low.rank(), high.rank(), "the layouts of a product have to have the same rank");
         let tile = Tile::of_logs(low.logs().iter().zip(high.logs()).map(|(a, b)| a + b).collect());
         let mut bits = [(Input::Register, 0); Input::ALL.len()];
         let mut columns = Columns::new();

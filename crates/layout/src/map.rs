@@ -33,7 +33,7 @@ impl<I: Space, O: Space> Map<I, O> {
     /// # Panics
     /// If there is not one column for each bit of the input, or a column is outside of the output.
     pub fn new(input: I, output: O, columns: Columns) -> Self {
-        assert_eq!(columns.len(), input.bits() as usize, "a column for each bit of the input");
+        assert_eq!(columns.len(), input.bits() as usize, "a map needs one column for each bit of its input");
         let bits = output.bits();
         assert!(
             columns.iter().all(|column| u64::from(*column) < 1 << bits),

@@ -59,7 +59,11 @@ impl Parts {
         let rest = partials.remove_axis(last).without_duplicate_registers();
         let every = Layout::identity(last + 1, last, Input::Register, 1 << count);
         let gathered = every.product(&rest.insert_axis(last));
-        debug_assert_eq!(gathered.output().bits(), partials.output().bits(), "two layouts of one tile");
+        debug_assert_eq!(
+            gathered.output().bits(),
+            partials.output().bits(),
+            "both layouts are of the same tile"
+        );
         Some(Self { levels, partials, registers, gathered })
     }
 

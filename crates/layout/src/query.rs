@@ -137,7 +137,7 @@ impl Layout {
     /// element in the same thread. Returns `None` if a conversion from `other` to this layout
     /// cannot only rename registers.
     pub fn registers_from(&self, other: &Self) -> Option<SmallVec<[u32; 16]>> {
-        assert_eq!(self.output(), other.output(), "layouts of one tile");
+        assert_eq!(self.output(), other.output(), "the layouts have to be of the same tile");
         let threads = [Input::Lane, Input::Warp, Input::Block, Input::Offset];
         if threads.into_iter().any(|input| self.bases(input) != other.bases(input)) {
             return None;

@@ -183,7 +183,7 @@ impl Tile {
     /// # Panics
     /// If a coordinate is out of range, or the number of coordinates differs from the rank.
     pub fn index(&self, coordinates: &[u32]) -> u32 {
-        assert_eq!(coordinates.len(), self.rank(), "a coordinate for each axis");
+        assert_eq!(coordinates.len(), self.rank(), "an element needs one coordinate for each axis");
         coordinates.iter().zip(&self.log_sizes).fold(0, |index, (coordinate, log)| {
             assert!(
                 u64::from(*coordinate) < 1 << log,

@@ -112,7 +112,10 @@ impl Mma {
         let order: SmallVec<[usize; 6]> = (0..shape.len()).rev().collect();
         let layout = (0..batch_axes).fold(layout, |layout, _| layout.insert_axis(0));
         let layout = if batches > 1 {
-            assert!(batch_axes > 0 && shape[0] >= batches, "{shape:?} has no {batches} parts for warps");
+            assert!(
+                batch_axes > 0 && shape[0] >= batches,
+                "axis 0 of {shape:?} is shorter than its {batches} warps"
+            );
             layout.product(&Layout::identity(shape.len(), 0, Input::Warp, batches))
         } else {
             layout

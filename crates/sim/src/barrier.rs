@@ -4,23 +4,23 @@
 use crate::fault::{FaultKind, Outcome};
 use crate::memory::Clock;
 
-/// Barriers of a block.
+/// The number of barriers of a block.
 pub(crate) const BLOCK_BARRIERS: usize = 16;
 
 /// A barrier of a block or of a cluster. When all expected threads have arrived, its generation is
 /// complete and the next one begins.
 #[derive(Clone, Debug)]
 pub(crate) struct BlockBarrier {
-    /// Threads that have arrived in this generation.
+    /// The number of threads that have arrived in this generation.
     arrived: u32,
     /// The number of threads that complete the barrier; `None` means all that have not exited.
     expected: Option<u32>,
-    /// Completed generations.
+    /// The number of completed generations.
     pub generation: u64,
     arriving: Clock,
     /// The clock that waiting warps acquire.
     pub completed: Clock,
-    /// Arrived threads whose predicate holds.
+    /// The number of arrived threads whose predicate holds.
     holding: u32,
     /// The values of `holding` and `arrived` when the last generation was complete.
     pub result: (u32, u32),

@@ -18,7 +18,7 @@ use crate::warp::Warp;
 
 /// Maximum bytes of local memory of a thread, as on the hardware.
 const LOCAL_LIMIT: usize = 512 << 10;
-/// Alignment of frames.
+/// Alignment of frames in bytes.
 const FRAME_ALIGNMENT: u64 = 16;
 /// The first generic address of functions.
 const FUNCTION_WINDOW: u64 = 0x4000_0000_0000_0000;

@@ -5,7 +5,7 @@
 //! zero-extended, signed or not. A predicate is 0 or 1. A value of 128 bits takes two registers,
 //! the low half first.
 
-/// Lanes of a warp.
+/// The number of lanes of a warp.
 pub const LANES: usize = 32;
 
 /// One value a lane.
@@ -67,7 +67,7 @@ impl Registers {
         &self.file[slot.0 as usize]
     }
 
-    /// Returns the value of every lane, to be changed. Only lanes that execute may change.
+    /// Returns the value of every lane for modification. Only lanes that execute may change.
     #[inline]
     pub fn get_mut(&mut self, slot: Slot) -> &mut Lanes {
         &mut self.file[slot.0 as usize]

@@ -31,7 +31,8 @@ pub struct Recorder {
 /// Limits on the size of a launch's record.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// The maximum number of programs recorded with values.
+    /// The maximum number of programs with values besides the last one. The caller derives
+    /// [`Launch::every`] from it.
     pub programs: u64,
     /// The maximum number of bytes of values in total; further values are dropped.
     pub value_bytes: u64,

@@ -239,8 +239,8 @@ impl<'a> Source<'a> {
 
     /// Finds a lane for each element of a basis of a shuffle such that the lanes are independent.
     /// [`f2::complement_avoiding`] makes the elements that lane 0 does not hold independent of
-    /// those that it holds, so their lanes are independent. Replicas of lane 0, if there are
-    /// enough, send the elements of lane 0 that `round` could not avoid.
+    /// those that it holds, so their lanes are independent. Replicas of lane 0 send the elements of
+    /// lane 0 that `round` could not avoid; the result is `None` if there are too few replicas.
     fn givers(&self, round: Columns) -> Option<Givers> {
         let mut replicas = self.replica_lanes().into_iter();
         let (mut lanes, mut registers) = (Columns::new(), Columns::new());

@@ -150,9 +150,9 @@ impl Execute for Transact {
 /// The modifiers of an arrival.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ArrivalKind {
-    /// `arrive_drop`.
+    /// True for `arrive_drop`.
     pub drops: bool,
-    /// Without `.noComplete`.
+    /// True without `.noComplete`.
     pub may_complete: bool,
 }
 

@@ -308,7 +308,7 @@ impl Execute for Commit {
 pub(crate) struct Wait {
     /// Maximum groups that may remain in flight.
     pub keep: usize,
-    /// `.read`.
+    /// True with `.read`.
     pub reads_only: bool,
 }
 

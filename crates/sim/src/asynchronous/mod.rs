@@ -33,7 +33,8 @@ use proxy_visibility::UnfencedWrites;
 const BARRIER_CHANNELS: usize = 16;
 
 /// Returns the number of asynchronous channels of a block. Each channel is an agent of the race
-/// detector, and completes its operations in the order in which they began.
+/// detector. Except [`Channel::BulkWrites`], it completes its operations in the order in which they
+/// began.
 pub(crate) fn channels(warps: usize) -> usize {
     4 * warps + BARRIER_CHANNELS
 }
@@ -75,7 +76,7 @@ pub(crate) struct AsyncState {
     warps: Vec<WarpState>,
     /// For each warpgroup, the order in which its warps execute `wgmma` instructions.
     convoys: Vec<Convoy>,
-    /// Writes to global memory without a proxy fence, of a kernel with tensor copies.
+    /// The writes to global memory since the last proxy fence, in a kernel with tensor copies.
     pub unfenced_writes: Option<UnfencedWrites>,
 }
 
@@ -117,7 +118,7 @@ impl AsyncState {
         }
     }
 
-    /// Returns the matrix instructions of a warp in flight.
+    /// Returns the `wgmma`s of a warp that are in flight.
     pub fn wgmmas(&mut self, warp: usize) -> &mut PendingWgmmas {
         &mut self.warps[warp].wgmmas
     }

@@ -197,11 +197,12 @@ pub(crate) struct Step {
     pub site: u32,
     /// The accesses of the step to registers of `wgmma` instructions in flight.
     pub wgmma_registers: Vec<WgmmaRegisterAccess>,
-    /// The registers that it may read uninitialized.
+    /// The registers to check or to mark as written in a watched launch, if any.
     pub watched: Option<Box<Watched>>,
 }
 
-/// The origin of a step. An instruction with several steps is counted at its last one.
+/// The instruction from which steps were decoded. The counters of an instruction with several steps
+/// count its last step.
 #[derive(Clone, Debug)]
 pub(crate) struct Site {
     /// The line of the PTX text.
@@ -235,7 +236,7 @@ pub(crate) struct Program {
     pub may_wait_for_others: bool,
     /// The smallest access to global memory in bytes, at most 8.
     pub least_access: usize,
-    /// Registers of a warp.
+    /// The number of registers of a warp.
     pub registers: usize,
     /// True if the kernel may read an uninitialized register.
     pub watches_registers: bool,
@@ -498,8 +499,8 @@ impl<'a> Decoder<'a> {
                     self.steps.last()
                 {
                     let last = self.steps.len() as u32 - 1;
-                    // The branches of this instruction were noted before the index of its step was
-                    // known.
+                    // The branches of this instruction were recorded before the index of its step
+                    // was known.
                     for (step, _) in &mut self.frame().jumps {
                         if *step == u32::MAX {
                             *step = last;

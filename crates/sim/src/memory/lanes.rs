@@ -15,7 +15,7 @@ pub struct LaneAccess {
     /// The agent of the warp.
     pub agent: u32,
     pub lane: u32,
-    /// How often the warp has synchronized its lanes.
+    /// The warp's [`lane_phase`](super::clock::Agent::lane_phase).
     pub phase: u32,
     pub instruction: u32,
     pub is_write: bool,

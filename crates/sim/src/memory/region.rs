@@ -30,7 +30,7 @@ struct Lent<'a> {
 /// All memory that a launch may access.
 #[derive(Debug)]
 pub struct Global<'a> {
-    /// Sorted by address.
+    /// The regions, sorted by address.
     regions: Vec<Lent<'a>>,
     /// Collects loads from padding; without a collector, such loads are faults.
     padded: Option<&'a PaddedReads>,
@@ -39,7 +39,7 @@ pub struct Global<'a> {
     changes: AtomicU64,
 }
 
-/// The alignment of a driver's allocations.
+/// The alignment in bytes of the allocations of a driver.
 const DEVICE_ALIGNMENT: u64 = 256;
 
 impl<'a> Global<'a> {

@@ -66,7 +66,7 @@ pub struct Shadow {
     unwritten: Option<(u32, Record)>,
 }
 
-/// Records that are kept before unreferenced ones are dropped.
+/// Maximum records; at this number, [`Shadow::compact`] drops those of reads.
 const MAX_RECORDS: usize = 1 << 20;
 
 impl Shadow {
@@ -109,8 +109,8 @@ impl Shadow {
         self.records[number as usize].expect("only the placeholder is empty, and no byte refers to it")
     }
 
-    /// Drops the reads and the records without a write. Races with reads before this point go
-    /// unnoticed.
+    /// Drops all reads, and the records that are not the last write of a byte. Races with the
+    /// dropped reads go unnoticed.
     fn compact(&mut self) {
         let old = std::mem::replace(&mut self.records, vec![None]);
         let mut renumbered = FxHashMap::default();

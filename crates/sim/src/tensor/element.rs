@@ -87,7 +87,7 @@ impl Element {
     /// truncate.
     ///
     /// # Panics
-    /// On a format that is not one of an accumulator (tf32, fp8, narrow integers and bits).
+    /// If the format is not that of an accumulator: tf32, fp8, narrow integers, bits.
     pub fn round(self, value: f64) -> u64 {
         match self {
             Self::F64 => value.to_bits(),

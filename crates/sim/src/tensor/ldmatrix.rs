@@ -6,7 +6,7 @@ use crate::registers::{LANES, Lanes};
 /// Eight rows of eight 16-bit elements.
 pub type Block = [[u16; 8]; 8];
 
-/// Returns the lane whose address operand is that of a row of a matrix.
+/// Returns the lane that provides the address of a row of a matrix.
 pub fn address_lane(matrix: usize, row: usize) -> usize {
     matrix * 8 + row
 }

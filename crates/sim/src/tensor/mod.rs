@@ -1,6 +1,6 @@
 //! The tensor cores: matrix multiplications of a warp (`mma.sync`) and of a warpgroup (`wgmma`),
 //! and the instructions that move matrices between shared memory and registers in the layouts that
-//! these require.
+//! the multiplications require.
 //!
 //! The code is written from the PTX ISA document, as functions of registers and of memory reads;
 //! `execute` connects them to the executor.
