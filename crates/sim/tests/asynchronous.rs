@@ -21,8 +21,8 @@ fn mistake(body: &str, threads: u32) -> FaultKind {
     expect_fault(body, threads, &bytes(4096), &[0; 128])
 }
 
-/// Each thread copies its 16 bytes with `cp.async`, then its neighbor's bytes from shared memory to
-/// the output.
+/// Returns a body in which each thread copies its 16 bytes with `cp.async`, then its neighbor's
+/// bytes from shared memory to the output.
 fn neighbors(wait: &str) -> String {
     format!(
         "
@@ -129,8 +129,8 @@ fn copies_check_their_addresses() {
     assert!(matches!(mistake(&body(16384, 0), 1), FaultKind::OutOfBounds { .. }));
 }
 
-/// One thread initializes the barrier at the start of shared memory; all wait until it is
-/// initialized.
+/// Returns a body in which one thread initializes the barrier at the start of shared memory with
+/// `count`, and all wait until it is initialized before `rest`.
 fn with_barrier(count: u32, rest: &str) -> String {
     format!(
         "
@@ -142,7 +142,7 @@ fn with_barrier(count: u32, rest: &str) -> String {
     )
 }
 
-/// Waits for a phase of the barrier.
+/// Returns a wait for a phase of the barrier.
 fn wait(parity: u32) -> String {
     format!(
         "
@@ -180,7 +180,8 @@ fn barriers_take_copies_with_them() {
     }
 }
 
-/// Warp 1 fills shared memory and arrives; warp 0 waits and writes the output.
+/// Returns a body in which warp 1 fills shared memory and arrives; warp 0 waits and writes the
+/// output.
 fn handover(wait: &str) -> String {
     with_barrier(
         32,
@@ -295,7 +296,8 @@ fn misused_barriers_are_faults() {
     assert!(matches!(mistake(unordered, 64), FaultKind::Race { .. } | FaultKind::Illegal(_)));
 }
 
-/// One thread copies 256 bytes to shared memory with a bulk copy, and all write them to the output.
+/// Returns a body in which one thread copies 256 bytes to shared memory with a bulk copy, and all
+/// threads write them to the output.
 fn bulk_load(publish: &str, expected: u32, wait: &str) -> String {
     format!(
         "
@@ -331,7 +333,7 @@ fn bulk_copies_complete_at_their_barrier() {
     assert!(text.contains("fence.mbarrier_init"), "{text}");
 }
 
-/// All threads write shared memory, and one copies it to global memory.
+/// Returns a body in which all threads write shared memory, and one copies it to global memory.
 fn bulk_store(fence: &str, wait: &str) -> String {
     format!(
         "
@@ -438,8 +440,8 @@ fn map(
     }
 }
 
-/// One thread loads a box at constant coordinates to offset 1024 of shared memory, and all copy
-/// `bytes` of it to the output.
+/// Returns a body in which one thread loads a box at constant coordinates to offset 1024 of shared
+/// memory, and all threads copy `bytes` bytes of it to the output.
 fn tensor_load(coordinates: &[i32], bytes: u32) -> String {
     let rank = coordinates.len();
     let list: Vec<String> = coordinates.iter().map(i32::to_string).collect();
@@ -535,7 +537,8 @@ fn a_map_whose_base_is_no_memory_faults() {
     );
 }
 
-/// All threads write a word of shared memory, and one stores it as a box at these coordinates.
+/// Returns a body in which all threads write a word of shared memory, and one stores the words as a
+/// box at these coordinates.
 fn tensor_store([x, y]: [i32; 2]) -> String {
     format!(
         "
@@ -617,7 +620,7 @@ fn invalid_tensor_maps_are_rejected() {
     assert!(matches!(fault, FaultKind::Illegal(text) if text.contains("tensor map")));
 }
 
-/// A cluster of two blocks, each with a barrier at the start of its shared memory that expects
+/// Runs a cluster of two blocks, each with a barrier at the start of its shared memory that expects
 /// `expected` bytes. One thread of the first block executes `action`, with the second block's
 /// shared memory in `%r10`. A block that expects bytes waits for them, and writes 64 bytes from
 /// offset 128 to the output.
@@ -699,8 +702,8 @@ fn values_reach_the_blocks_of_a_cluster() {
     assert_eq!(words(second)[..5], [507, 501, 7, 8, 504]);
 }
 
-/// Each thread writes a word of the tensor, and one loads it as a box of 32 words; all copy their
-/// words to the output.
+/// Returns a body in which each thread writes a word of the tensor, and one loads the words as a
+/// box of 32 words; all threads copy their words to the output.
 fn load_after_store(fence: &str) -> String {
     format!(
         "

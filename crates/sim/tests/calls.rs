@@ -6,8 +6,8 @@ mod common;
 use common::{fault, launch, memory};
 use tilewright_sim::FaultKind;
 
-/// A module whose kernel stores `%d` of each thread, as computed by `body` from `%t`, the thread's
-/// index.
+/// Returns a module whose kernel stores `%d` of each thread; `body` computes it from `%t`, the
+/// index of the thread.
 fn module(functions: &str, body: &str) -> String {
     format!(
         "
@@ -69,7 +69,7 @@ $small:
     ret;
 }";
 
-/// Calls a function of one number with `%a`, where the guard holds.
+/// Returns a call of a function of one number with `%a`, in the lanes whose guard holds.
 fn call(guard: &str, name: &str) -> String {
     format!(
         "    {{ .param .b32 argument; .param .b32 value; st.param.b32 [argument], %a;

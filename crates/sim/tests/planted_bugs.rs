@@ -60,8 +60,8 @@ fn kernel(body: &str) -> String {
     )
 }
 
-/// One thread stores 128 bytes with a bulk copy, another 128 after `between`, and loads the last
-/// word after `after`.
+/// Returns a kernel in which one thread stores 128 bytes with a bulk copy, stores another 128 bytes
+/// after `between`, and loads the last word after `after`.
 fn bulk_stores(place: u32, between: &str, after: &str, read: &str) -> String {
     kernel(&format!(
         "
@@ -145,7 +145,8 @@ fn bulk_stores_to_one_place_may_arrive_in_any_order() {
     }
 }
 
-/// Block 0 writes 64 words and sets a flag; block 1 waits for the flag and reads them.
+/// Returns a kernel in which block 0 writes 64 words and sets a flag; block 1 waits for the flag
+/// and reads the words.
 fn handover() -> String {
     kernel(
         "
@@ -208,8 +209,8 @@ fn flags_order_blocks_by_release_acquire_and_barriers() {
     assert!(run(&unordered).iter().any(|kind| matches!(kind, FaultKind::GlobalRace { .. })));
 }
 
-/// Each block of a cluster of two writes a word, and one thread of the second reads or writes that
-/// of the first.
+/// Runs a cluster of two blocks that each write a word; one thread of the second block reads or
+/// writes the word of the first.
 fn neighbors(access: &str, last: &str) -> Result<(), FaultKind> {
     let body = format!(
         "
@@ -331,8 +332,8 @@ fn registers_are_written_before_they_are_read() {
     }
 }
 
-/// Lanes of a warp pass values to each other through shared memory, and one of them stores them
-/// with a bulk copy.
+/// Returns a kernel in which the lanes of a warp pass values to each other through shared memory,
+/// and one lane stores them with a bulk copy.
 fn exchange(wait: &str, second: &str, third: &str) -> String {
     kernel(&format!(
         "

@@ -21,8 +21,8 @@ fn map(address: u64, box_extents: [u32; 2], swizzle: Swizzle) -> [u8; 128] {
     map.encode().expect("it is a map")
 }
 
-/// Moves the indices of the first four rows to registers, and in the second lane those of the
-/// others.
+/// Returns the moves of the indices of the first four rows to registers and, in the second lane, of
+/// the indices of the other rows.
 fn numbers(rows: [i32; 8]) -> String {
     let all = rows.iter().enumerate().map(|(place, row)| {
         let guard = if place < 4 { "" } else { "@%p4 " };
@@ -31,8 +31,8 @@ fn numbers(rows: [i32; 8]) -> String {
     "    setp.eq.u32 %p4, %r1, 1;\n".to_owned() + &all.collect::<String>()
 }
 
-/// Two lanes load four rows each from a column on; all threads copy `row_bytes` of each of the 8
-/// rows to the output.
+/// Returns a body in which two lanes load four rows each from a column on; all threads copy
+/// `row_bytes` bytes of each of the 8 rows to the output.
 fn gather(rows: [i32; 8], column: i32, row_bytes: u32, expected_bytes: u32) -> String {
     let moves = numbers(rows);
     format!(
@@ -124,7 +124,7 @@ fn invalid_row_loads_are_found() {
     assert!(matches!(&kind, FaultKind::Illegal(text) if text.contains("a box of one row")), "{kind:?}");
 }
 
-/// Threads write 8 rows of 32 words; two lanes store four rows each.
+/// Returns a body in which threads write 8 rows of 32 words; two lanes store four rows each.
 fn scatter(rows: [i32; 8], fence: &str) -> String {
     let moves = numbers(rows);
     format!(

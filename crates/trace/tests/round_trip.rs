@@ -59,8 +59,8 @@ fn launch(programs: u32, every: u64) -> Launch {
     }
 }
 
-/// Program `p` loads the four elements of x from 2p on and stores them to y from 2p on, so that
-/// neighbors overlap.
+/// Records program `p`, which loads the four elements of x from 2p on and stores them to y from 2p
+/// on, so that neighbors overlap.
 fn program(batch: &mut Batch<'_>, number: u64) {
     batch.begin(number);
     let offset = 8 * number as i64;
@@ -91,7 +91,7 @@ fn program(batch: &mut Batch<'_>, number: u64) {
     batch.end(100 + number, false);
 }
 
-/// Returns a race of programs 0 and 1 for an element of the tensor y.
+/// Returns a finding: a race of programs 0 and 1 for an element of the tensor y.
 fn finding() -> Finding {
     Finding {
         check: "race".into(),

@@ -154,7 +154,8 @@ fn shape_operations_rename_coordinates() {
                 rest.insert(axis, 0);
                 assert_eq!(at(&removed.insert_axis(axis), all), rest);
                 assert_eq!(at(&layout.collapse(axis), all), rest);
-                // The broadcast of the collapsed axis: the same register, or one that many further.
+                // The broadcast of the collapsed axis: the same register or, in the second half,
+                // the register plus the number of registers.
                 let broadcast = layout.collapse(axis).broadcast(axis, 2);
                 for copy in 0..2 {
                     rest[axis] = copy;

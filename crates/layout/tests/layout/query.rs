@@ -29,8 +29,8 @@ fn check_vector(layout: &Layout, vector: &Vector, offset: impl Fn(u32) -> u32) {
     }
 }
 
-/// Returns the widest run, by search: in every thread, every register is part of an aligned run of
-/// that length.
+/// Returns the width of the widest run, by search: in every thread, every register is part of an
+/// aligned run of that length.
 fn widest(layout: &Layout, limit: u32, offset: impl Fn(u32) -> u32) -> u32 {
     let mut threads: BTreeMap<u32, BTreeSet<u32>> = BTreeMap::new();
     let registers = layout.bits_of(Input::Register);
