@@ -91,7 +91,8 @@ fn read(path: &str) -> Outcome<Description> {
 
 fn run(path: &str) -> Outcome<()> {
     let mut description = read(path)?;
-    let target = SimTarget::new(&description.target).ok_or("no such target")?;
+    let target = SimTarget::new(&description.target)
+        .ok_or_else(|| format!("the simulator has no target `{}`", description.target))?;
     let start = Instant::now();
     let module = Simulator::new(target).load(&fs::read_to_string(&description.ptx)?)?;
     let kernel = match &description.kernel {

@@ -244,7 +244,8 @@ impl LoadedModule {
             return illegal(format!("a block of {threads} threads: the kernel allows at most {most:?}"));
         }
         if launch.grid[0] > i32::MAX as u32 || launch.grid[1..].iter().any(|axis| *axis > 0xffff) {
-            return illegal(format!("a grid of {:?} blocks: at most 2147483647, 65535, 65535", launch.grid));
+            let grid = launch.grid;
+            return illegal(format!("a grid of {grid:?} blocks: the limits are 2147483647, 65535 and 65535"));
         }
         if launch.cluster.iter().any(|axis| *axis > 16) {
             return illegal(format!(
@@ -258,7 +259,7 @@ impl LoadedModule {
         if !divides || cluster > 16 {
             let (grid, cluster) = (launch.grid, launch.cluster);
             return illegal(format!(
-                "a grid of {grid:?} blocks in clusters of {cluster:?}: a cluster has at most 16 blocks, and the grid has to be a multiple of it"
+                "a grid of {grid:?} blocks in clusters of {cluster:?}: a cluster has at most 16 blocks and has to divide the grid"
             ));
         }
         let limit = self.target.shared_bytes();

@@ -98,8 +98,8 @@ impl LoadedModule {
                 continue;
             }
             if u64::from(variable.alignment()) > ALIGNMENT {
-                let what =
-                    format!("the alignment of the variable `{}`: {}", variable.name, variable.alignment());
+                let (name, bytes) = (&variable.name, variable.alignment());
+                let what = format!("the variable `{name}` with an alignment of {bytes} bytes");
                 return Err(LoadError::Unsupported(what));
             }
             // A gap separates variables, so that an access past the end of one is not inside the
@@ -132,7 +132,7 @@ impl LoadedModule {
                 let at = address + (index * size) as u64;
                 memory.write(&mut 0, at, &value.to_le_bytes()[..size]).map_err(|_| {
                     LoadError::Unsupported(format!(
-                        "`{}`, which has more initial values than elements",
+                        "the variable `{}`, which has more initial values than elements",
                         variable.name
                     ))
                 })?;

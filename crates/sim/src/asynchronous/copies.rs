@@ -40,7 +40,7 @@ impl Copy {
             SourceSize::Bytes(slot) => {
                 let size = context.get(slot, lane) as u32 as usize;
                 if size > self.bytes {
-                    return illegal(format!("cp.async of {} bytes has a source of {size}", self.bytes))
+                    return illegal(format!("cp.async of {} bytes has a source of {size} bytes", self.bytes))
                         .of_lane(lane);
                 }
                 Ok(size)

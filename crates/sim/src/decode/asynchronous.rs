@@ -145,7 +145,8 @@ impl Decoder<'_> {
         instruction: &CpAsyncBulkTensorLoad,
     ) -> Decoded {
         if instruction.completion != Completion::Mbarrier {
-            return Err(FaultKind::Illegal("a tensor load completes by .mbarrier::complete_tx".into()));
+            let text = "a tensor load has to complete by .mbarrier::complete_tx";
+            return Err(FaultKind::Illegal(text.into()));
         }
         let step = tensor_copies::TensorLoad {
             destination: self.address(&instruction.destination, Some(instruction.destination_space))?,
@@ -382,7 +383,7 @@ impl Decoder<'_> {
             (Semantics::Release, None) => None,
             // tidy: wildcard because the ISA has no other form.
             _ => {
-                let text = "fence.proxy.tensormap acquires an address, or releases without one";
+                let text = "fence.proxy.tensormap has to acquire with an address or release without one";
                 return Err(FaultKind::Illegal(text.into()));
             }
         };

@@ -356,7 +356,7 @@ pub(super) fn immediate(source: Source) -> Decoded<i64> {
     match source {
         Source::Immediate(tilewright_ptx::isa::Immediate::Integer(value)) => Ok(value),
         Source::Immediate(_) | Source::Register(_) | Source::Special(_) | Source::Symbol(..) => Err(
-            FaultKind::Illegal("an operand is not a constant integer, as the instruction requires".into()),
+            FaultKind::Illegal("an operand is not a constant integer, but the instruction needs one".into()),
         ),
     }
 }

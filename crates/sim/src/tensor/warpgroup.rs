@@ -226,8 +226,8 @@ fn whole_warpgroup(context: &mut Context<'_>, name: &str) -> Outcome {
     let convoy = context.block().asynchronous.convoy(warp / WARPS);
     if convoy.advance(warp % WARPS, instruction).is_err() {
         return illegal(format!(
-            "{name} has to be executed by all warps of the warpgroup, but another warp executed another instruction of \
-             the family here"
+            "{name} has to be executed by all warps of the warpgroup, but another warp executed a different wgmma \
+             instruction at this point"
         ));
     }
     Ok(())
