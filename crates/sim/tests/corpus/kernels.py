@@ -78,7 +78,7 @@ def matmul_descriptor_t(a, b, c, k, BM: tl.constexpr, BN: tl.constexpr, BK: tl.c
 
 @triton.jit
 def matmul_specialized(a, b, c, k, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
-    """As `matmul_descriptor`, by warps that load and warps that multiply."""
+    """`matmul_descriptor`, specialized into warps that load and warps that multiply."""
     row = tl.program_id(0) * BM
     column = tl.program_id(1) * BN
     total = tl.zeros((BM, BN), dtype=tl.float32)
@@ -145,7 +145,7 @@ def attention_sm90(**options):
 
 
 def pointers(capability, element, result, block, aligned=True, **options):
-    """The product through pointers; `aligned` says that all sizes are multiples of 16."""
+    """A matmul through pointers; `aligned` is true if all sizes are multiples of 16."""
     bm, bn, bk = block
     signature = {
         "a": f"*{element}",
@@ -175,7 +175,7 @@ def pointers(capability, element, result, block, aligned=True, **options):
 
 
 def descriptors(kernel, element, block, transposed, **options):
-    """A product through descriptors, for sm_90."""
+    """A matmul through descriptors, for sm_90."""
     bm, bn, bk = block
     b_block = [bn, bk] if transposed else [bk, bn]
     signature = {
@@ -194,7 +194,7 @@ def descriptors(kernel, element, block, transposed, **options):
 
 
 def made_descriptors(block, **options):
-    """A product through descriptors that the kernel makes, for sm_90."""
+    """A matmul through descriptors that the kernel makes, for sm_90."""
     signature = dict.fromkeys("abc", "*fp16") | dict.fromkeys("mnk", "i32")
     signature |= dict.fromkeys(("BM", "BN", "BK"), "constexpr")
     names = list(signature)

@@ -22,7 +22,7 @@ def add(x, y, out, length, block: tl.constexpr):
 
 @triton.jit
 def softmax(out, x, n, block: tl.constexpr):
-    """The softmax of each row of n elements, a row a program."""
+    """The softmax of each row of n elements; each program computes one row."""
     row = tl.program_id(0)
     i = tl.arange(0, block)
     v = tl.load(x + row * n + i, i < n, other=-float("inf"))
@@ -58,7 +58,7 @@ def matmul(a, b, c, n, k, side: tl.constexpr, depth: tl.constexpr):
 
 @triton.jit
 def matmul_f16(a, b, c, n, k, side: tl.constexpr, depth: tl.constexpr):
-    """As `matmul`, all in fp16: the sums too, whose registers the compiler takes apart before the products are done."""
+    """`matmul` in fp16, with fp16 accumulators: the compiler splits their registers before the dots are complete."""
     row = tl.program_id(0) * side + tl.arange(0, side)
     column = tl.program_id(1) * side + tl.arange(0, side)
     acc = tl.zeros((side, side), tl.float16)
@@ -72,13 +72,13 @@ def matmul_f16(a, b, c, n, k, side: tl.constexpr, depth: tl.constexpr):
 
 @triton.jit
 def histogram(x, out, n, block: tl.constexpr):
-    """How often each number below 16 occurs."""
+    """The histogram of the numbers below 16."""
     i = tl.program_id(0) * block + tl.arange(0, block)
     tl.atomic_add(out + tl.load(x + i, i < n, other=0), 1, i < n)
 
 
 def ptx(kernel, signature, constants, capability):
-    """The text of a kernel, without what is of this machine."""
+    """The PTX of a kernel, without the parts that depend on this machine."""
     types = {**signature, **dict.fromkeys(constants, "constexpr")}
     # Pointers are multiples of 16, and so is the length of vectors: else a mask may end within a vector of a thread.
     multiples = [i for i, name in enumerate(signature) if signature[name].startswith("*") or name == "length"]
