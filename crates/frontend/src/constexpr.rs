@@ -6,19 +6,19 @@ use std::cmp::Ordering;
 use crate::semantic::{BinaryOperator, CompareOperator, UnaryOperator};
 use crate::value::Constant;
 
-/// The maximum size of an expression's value, as [`Constant::size`] counts: twice the iterations of
-/// the longest unrolled loop.
+/// The maximum [`Constant::size`] of a compile-time value: twice the iterations of the longest
+/// unrolled loop.
 const MAX_SIZE: usize = 1 << 17;
 
-/// The number of characters of a string that count as one number.
+/// The number of bytes of a string that count 1 in [`Constant::size`].
 const LETTERS: usize = 16;
 
 const TOO_WIDE: &str = "the result needs more than 128 bits";
 
-/// The value of an expression, or the text of the exception.
+/// The value of an expression, or the text of the exception that Python raises.
 pub type Evaluated = Result<Constant, String>;
 
-/// A number, after Python's coercion of booleans.
+/// An operand of arithmetic. A boolean is an integer, as in Python.
 enum Number {
     Int(i128),
     Float(f64),
@@ -42,7 +42,7 @@ impl Number {
     }
 }
 
-/// `left op right`.
+/// Computes `left op right`.
 pub fn binary(operator: BinaryOperator, left: &Constant, right: &Constant) -> Evaluated {
     match (left, right) {
         (Constant::Str(first), Constant::Str(second)) if operator == BinaryOperator::Add => {
@@ -80,7 +80,7 @@ fn unsupported(operator: BinaryOperator, left: &Constant, right: &Constant) -> S
     format!("unsupported operand types for {symbol}: '{}' and '{}'", left.type_name(), right.type_name())
 }
 
-/// Makes a value, unless it would be too large.
+/// Calls `make`, or returns an error if `size`, the size of its value, is too large.
 pub fn limited<T>(size: usize, make: impl FnOnce() -> T) -> Result<T, String> {
     if size > MAX_SIZE {
         let (items, letters) = (MAX_SIZE / 2, MAX_SIZE * LETTERS);
@@ -95,7 +95,7 @@ pub fn limited<T>(size: usize, make: impl FnOnce() -> T) -> Result<T, String> {
 fn repeat(sequence: &Constant, count: i128) -> Evaluated {
     let count = usize::try_from(count.max(0)).unwrap_or(usize::MAX);
     let size = match sequence {
-        // A string counts by its characters: each repetition of a short one would have the size 1.
+        // Do not multiply the size of a string: it is at least 1, however short the string is.
         Constant::Str(text) => text.len().saturating_mul(count) / LETTERS,
         // Repeating an empty tuple makes an empty tuple, however often.
         Constant::Tuple(items) if items.is_empty() => 0,
@@ -156,7 +156,7 @@ fn int_binary(operator: BinaryOperator, left: i128, right: i128) -> Evaluated {
     value.map(Constant::Int).ok_or_else(|| TOO_WIDE.into())
 }
 
-/// Returns `None` if floats do not have the operator.
+/// Computes `left op right`; `None` if Python does not define the operator for floats.
 fn float_binary(operator: BinaryOperator, left: f64, right: f64) -> Option<Evaluated> {
     let is_division =
         matches!(operator, BinaryOperator::Div | BinaryOperator::FloorDiv | BinaryOperator::Mod);
@@ -175,8 +175,8 @@ fn float_binary(operator: BinaryOperator, left: f64, right: f64) -> Option<Evalu
     })))
 }
 
-/// Computes CPython's `divmod` of floats: the quotient follows from the remainder, which is exact,
-/// so that `1.0 // 0.1` is 9.0.
+/// Computes CPython's `divmod` of floats. It derives the quotient from the remainder, which is
+/// exact, so that `1.0 // 0.1` is 9.0.
 fn float_divmod(left: f64, right: f64) -> (f64, f64) {
     let mut rest = left % right;
     let mut quotient = (left - rest) / right;
@@ -214,7 +214,7 @@ pub fn ceil_div(left: &Constant, right: &Constant) -> Evaluated {
     binary(BinaryOperator::FloorDiv, &sum, right)
 }
 
-/// Returns the smallest power of two that is at least `value`; 0 for numbers below 1, as
+/// Returns the smallest power of two that is at least `value`; 0 for an integer below 1, as
 /// `triton.next_power_of_2` does.
 pub fn next_power_of_two(value: &Constant) -> Evaluated {
     match value {
@@ -227,7 +227,7 @@ pub fn next_power_of_two(value: &Constant) -> Evaluated {
     }
 }
 
-/// `op value`.
+/// Computes `op value`.
 pub fn unary(operator: UnaryOperator, value: &Constant) -> Evaluated {
     if operator == UnaryOperator::Not {
         return Ok(Constant::Bool(!value.is_true()));
@@ -245,7 +245,7 @@ pub fn unary(operator: UnaryOperator, value: &Constant) -> Evaluated {
     }
 }
 
-/// Python's `==`.
+/// Returns whether Python's `==` is true.
 pub fn equal(left: &Constant, right: &Constant) -> bool {
     match (Number::of(left), Number::of(right)) {
         (Some(Number::Int(left)), Some(Number::Int(right))) => left == right,
@@ -259,8 +259,8 @@ pub fn equal(left: &Constant, right: &Constant) -> bool {
     }
 }
 
-/// Returns whether two values are interchangeable: of one Python type, and for floats of the same
-/// bits.
+/// Returns whether two values are interchangeable: they have the same Python type, and floats have
+/// the same bits.
 pub fn identical(left: &Constant, right: &Constant) -> bool {
     match (left, right) {
         (Constant::Float(left), Constant::Float(right)) => left.to_bits() == right.to_bits(),
@@ -271,7 +271,7 @@ pub fn identical(left: &Constant, right: &Constant) -> bool {
     }
 }
 
-/// `left op right` for the six comparisons.
+/// Computes `left op right` for one of the six comparisons.
 pub fn compare(operator: CompareOperator, left: &Constant, right: &Constant) -> Evaluated {
     let holds = match operator {
         CompareOperator::Eq => equal(left, right),
@@ -293,12 +293,12 @@ pub fn compare(operator: CompareOperator, left: &Constant, right: &Constant) -> 
     Ok(Constant::Bool(holds))
 }
 
-/// The order of two values.
+/// The result of comparing two values.
 enum Order {
     Is(Ordering),
-    /// One is a NaN.
+    /// One of the values is a NaN.
     Unordered,
-    /// Python has none between these types.
+    /// Python does not order values of these types.
     Undefined,
 }
 
@@ -323,7 +323,7 @@ fn order(left: &Constant, right: &Constant) -> Order {
     }
 }
 
-/// `item in container`.
+/// Evaluates `item in container`.
 pub fn contains(container: &Constant, item: &Constant) -> Result<bool, String> {
     match (container, item) {
         (Constant::Tuple(items), item) => Ok(items.iter().any(|other| equal(other, item))),
@@ -332,7 +332,7 @@ pub fn contains(container: &Constant, item: &Constant) -> Result<bool, String> {
     }
 }
 
-/// `sequence[index]`.
+/// Evaluates `sequence[index]`.
 pub fn subscript(sequence: &Constant, index: &Constant) -> Evaluated {
     let (Constant::Int(_) | Constant::Bool(_)) = index else {
         return Err(format!("an index must be an int, found '{}'", index.type_name()));
@@ -357,7 +357,7 @@ pub fn subscript(sequence: &Constant, index: &Constant) -> Evaluated {
     }
 }
 
-/// Returns the indices that `first:end:step` selects of `length` items.
+/// Returns the indices that `first:end:step` selects from `length` items.
 pub fn slice_indices(
     length: usize,
     first: Option<i128>,

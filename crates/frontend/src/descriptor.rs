@@ -1,6 +1,6 @@
-//! Block pointers and tensor descriptors: compile-time structures of a pointer, extents, strides
-//! and offsets. The IR has neither: an access through one is an access through a tile of pointers,
-//! with a mask for the checked axes.
+//! Block pointers and tensor descriptors: structures of a pointer, extents, strides and offsets
+//! that exist only in the frontend. The IR has neither: lowering turns an access to a block into an
+//! access through a tile of pointers, with a mask for the axes to check.
 
 use std::sync::Arc;
 
@@ -9,15 +9,15 @@ use tilewright_ir::Shape;
 /// A block pointer or a tensor descriptor.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum DescriptorKind {
-    /// A result of `tl.make_block_ptr`: it has a position in the tensor, and an access names the
-    /// checked axes.
+    /// The result of `tl.make_block_ptr`. It contains the offsets of its block, and each access
+    /// names the axes to check.
     BlockPointer,
-    /// A result of `tl.make_tensor_descriptor`: an access states where the block begins, and every
-    /// axis is checked.
+    /// The result of `tl.make_tensor_descriptor`. Each access states the offsets of its block, and
+    /// every axis is checked.
     Tensor,
 }
 
-/// The value of a load outside of the tensor.
+/// The value that a load returns for elements outside of the tensor.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Padding {
     /// 0.
@@ -30,16 +30,16 @@ pub enum Padding {
 /// The compile-time properties of a block pointer or descriptor, without the type of the elements.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct DescriptorForm {
-    /// The kind.
+    /// Block pointer or tensor descriptor.
     pub kind: DescriptorKind,
     /// The shape of a block.
     pub block_shape: Shape,
-    /// The value of a load through a tensor descriptor outside of the tensor.
+    /// The value that a load through a tensor descriptor returns outside of the tensor.
     pub padding: Padding,
 }
 
 impl DescriptorForm {
-    /// Returns the names of the parts, in their order: `base`, `shape[0]`, …
+    /// Returns the names of the parts, in order: `base`, `shape[0]`, …
     pub fn names(&self) -> impl Iterator<Item = String> {
         let axes = 0..self.block_shape.len();
         let offsets = if self.kind == DescriptorKind::BlockPointer { axes.clone() } else { 0..0 };
@@ -53,21 +53,24 @@ impl DescriptorForm {
     }
 }
 
-/// A block pointer or tensor descriptor, of parts that are values or compile-time integers. The
-/// base of a block pointer already points to the first element of the block, so that a loop only
-/// moves a pointer; the offsets are needed only for the checks.
+/// A block pointer or tensor descriptor. `T` is the type of its parts, which are values or
+/// compile-time integers.
+///
+/// The base of a block pointer already points to the first element of its block. A loop that
+/// advances it therefore only carries a pointer; the offsets serve the checks.
 #[derive(Clone, Debug)]
 pub struct Descriptor<T> {
     /// The compile-time properties.
     pub form: Arc<DescriptorForm>,
-    /// A pointer; the extents of the tensor, its strides in elements, and the offsets of a block
-    /// pointer: one an axis, each an integer of any type.
+    /// The base pointer, the extents of the tensor, its strides in elements, and, in a block
+    /// pointer, the offsets of the block in elements. Extents, strides and offsets have one integer
+    /// of any type for each axis.
     parts: Vec<T>,
 }
 
 impl<T> Descriptor<T> {
-    /// Makes one of these parts, in the order of [`DescriptorForm::names`]; `None` if there are
-    /// more or fewer.
+    /// Makes a descriptor from its parts, in the order of [`DescriptorForm::names`]; `None` if
+    /// their number is wrong.
     pub fn new(form: Arc<DescriptorForm>, parts: Vec<T>) -> Option<Self> {
         (parts.len() == form.names().count()).then_some(Self { form, parts })
     }
@@ -77,22 +80,22 @@ impl<T> Descriptor<T> {
         self.form.block_shape.len()
     }
 
-    /// Returns the pointer.
+    /// Returns the base pointer.
     pub fn base(&self) -> &T {
         &self.parts[0]
     }
 
-    /// Returns the extents of the tensor.
+    /// Returns the extents of the tensor, one for each axis.
     pub fn shape(&self) -> &[T] {
         &self.parts[1..=self.rank()]
     }
 
-    /// Returns the strides of the tensor.
+    /// Returns the strides of the tensor in elements, one for each axis.
     pub fn strides(&self) -> &[T] {
         &self.parts[1 + self.rank()..][..self.rank()]
     }
 
-    /// Returns the offsets of a block pointer; a descriptor has none.
+    /// Returns the offsets of a block pointer; a tensor descriptor has none.
     pub fn offsets(&self) -> &[T] {
         &self.parts[1 + 2 * self.rank()..]
     }
@@ -102,18 +105,18 @@ impl<T> Descriptor<T> {
         &self.parts
     }
 
-    /// Maps each part; the form stays.
+    /// Maps each part, and keeps the form.
     pub fn map<U>(&self, each: impl FnMut(&T) -> U) -> Descriptor<U> {
         Descriptor { form: self.form.clone(), parts: self.parts.iter().map(each).collect() }
     }
 
-    /// Maps each part, up to the first error; the form stays.
+    /// Maps each part up to the first error, and keeps the form.
     pub fn try_map<U, E>(&self, each: impl FnMut(&T) -> Result<U, E>) -> Result<Descriptor<U>, E> {
         let parts = self.parts.iter().map(each).collect::<Result<_, E>>()?;
         Ok(Descriptor { form: self.form.clone(), parts })
     }
 
-    /// Returns the descriptor at another position of the tensor: another pointer and offsets.
+    /// Returns a block pointer to another block of the tensor, with this base and these offsets.
     #[must_use]
     pub fn moved(mut self, base: T, offsets: impl IntoIterator<Item = T>) -> Self {
         self.parts[0] = base;
@@ -124,7 +127,7 @@ impl<T> Descriptor<T> {
         self
     }
 
-    /// Returns the noun for messages.
+    /// Returns a noun for messages.
     pub fn describe(&self) -> &'static str {
         match self.form.kind {
             DescriptorKind::BlockPointer => "a block pointer",

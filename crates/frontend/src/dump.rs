@@ -1,4 +1,4 @@
-//! `emit ast`: the syntax tree as text.
+//! The syntax tree as text, for `--emit ast`.
 
 use std::fmt::Write;
 
@@ -10,11 +10,11 @@ use tilewright_base::{SourceFile, SourceMap};
 use crate::Failure;
 use crate::parse::{self, with_stack};
 
-/// The maximum length of the source text of a node.
+/// The maximum number of characters of a node's source text.
 const MAX_SNIPPET: usize = 60;
 
-/// Returns the syntax tree of a function of a file, or of the whole file if there is no function of
-/// that name: one node a line, indented, with its position and its source.
+/// Formats the syntax tree of a function, or of the whole file if `function` is `None` or the file
+/// has no such function. Each node is one indented line with its position and its source.
 pub fn dump_ast(file: &SourceFile, function: Option<&str>) -> Result<String, Box<Failure>> {
     let module = parse::parse(&file.text).map_err(|failure| {
         let mut sources = SourceMap::default();

@@ -1,13 +1,13 @@
-//! Python's format specifications of compile-time values.
+//! Formats compile-time values by Python's format specifications.
 
 use crate::repr::{decimal, exponent_text, float_repr, general, non_finite};
 use crate::value::{Constant, to_str};
 
-/// The maximum of digits and characters in a specification.
+/// The maximum width and the maximum precision of a specification.
 const MAX_WIDTH: usize = 1_000;
 
-/// Formats a value under a specification, as Python's `format` does. An error has Python's text, or
-/// names an unsupported specification (`n`, `c`, `z`).
+/// Formats a value under a specification, as Python's `format` does. Returns an error if Python
+/// raises one, or if the specification is not supported (`n`, `c`, `z`).
 pub fn format(value: &Constant, spec: &str) -> Result<String, String> {
     if spec.is_empty() {
         return Ok(to_str(value));
@@ -74,7 +74,7 @@ impl Spec {
             }
             let digits: String = chars[start..*at].iter().collect();
             let number = digits.parse::<usize>().ok().filter(|&number| number <= MAX_WIDTH);
-            number.ok_or_else(|| format!("the format specification '{text}' asks for more than {MAX_WIDTH}"))
+            number.ok_or_else(|| format!("the width or precision of '{text}' exceeds {MAX_WIDTH}"))
         };
         if chars.get(at).is_some_and(char::is_ascii_digit) {
             spec.width = number(&mut at)?;
@@ -173,7 +173,8 @@ impl Spec {
         Ok(self.number(sign, whole, rest, if value.is_finite() { 3 } else { usize::MAX }))
     }
 
-    /// Formats a number with `precision` significant digits: `g`, or no type with a precision.
+    /// Formats a number with `precision` significant digits: type `g`, or a precision without a
+    /// type.
     fn significant(&self, size: f64, precision: usize) -> String {
         let (mut digits, exponent) = decimal(&format!("{size:.*e}", precision - 1));
         if !self.alternate {
@@ -197,12 +198,13 @@ impl Spec {
         }
     }
 
-    /// Formats a number: its sign and prefix, the digits that are grouped, and the rest.
+    /// Joins the parts of a number: sign and prefix, the digits of `whole` in groups of `group`,
+    /// the rest.
     fn number(&self, sign: &str, whole: &str, rest: &str, group: usize) -> String {
         let Some(separator) = self.grouping.filter(|_| group < whole.len().max(self.width)) else {
             return self.pad(sign, &format!("{whole}{rest}"), '>');
         };
-        // Zeros that pad are grouped as well.
+        // Padding zeros are grouped as well.
         let mut digits = whole.to_owned();
         if self.fill == '0' && self.align == Some('=') {
             let others = sign.len() + rest.len();

@@ -1,5 +1,6 @@
-//! The host, which resolves the free names of a kernel. Live Python objects are one host; a
-//! module's own source, without Python, is the other ([`SourceHost`](crate::SourceHost)).
+//! The host, which resolves the free names of a kernel. There are two hosts: one looks names up in
+//! live Python objects, the other ([`SourceHost`](crate::SourceHost)) in the source of a module,
+//! without Python.
 
 use std::sync::Arc;
 
@@ -10,7 +11,7 @@ use crate::reference::{FunctionRef, MemberFunction, ObjectRef};
 use crate::tuple::{Fields, Tuple};
 use crate::value::Constant;
 
-/// The meaning of a name or attribute of the host.
+/// The meaning of a name or attribute that the host resolves.
 #[derive(Clone, PartialEq, Debug)]
 pub enum HostValue {
     /// A compile-time value that kernels may use: a `tl.constexpr`, a `tl` dtype, `None`, or an
@@ -18,36 +19,37 @@ pub enum HostValue {
     Constant(Constant),
     /// A tuple or list of host values.
     Tuple(Tuple<HostValue>),
-    /// A name of `triton.language`, by its dotted path below it: `load`, `math.exp`,
-    /// `extra.libdevice.tanh`; empty for the module itself. Library functions, which are written in
-    /// the kernel language, are among them.
+    /// A name of `triton.language`, as the dotted path after `triton.language.`: `load`,
+    /// `math.exp`, `extra.libdevice.tanh`; empty for the module itself. The path may name a library
+    /// function, which is written in the kernel language.
     Language(Arc<str>),
     /// A `@jit` function.
     Function(FunctionRef),
     /// A function that the host runs at compile time on compile-time arguments, such as
-    /// `math.log2`. (A function decorated with `constexpr_function` may also be given as a
-    /// `Function`: its source is evaluated then.)
+    /// `math.log2`. (For a function decorated with `constexpr_function`, a host may also return a
+    /// `Function`; the frontend then evaluates its source.)
     ConstexprFunction(ObjectRef),
-    /// A global that is a plain number, string or such, not declared `tl.constexpr`.
+    /// A global number, string or the like that is not declared `tl.constexpr`.
     PlainGlobal(Constant),
     /// A plain Python function or class, which kernels cannot call.
     Callable(ObjectRef),
     /// Anything else; the compiler may query its attributes.
     Object(ObjectRef),
-    /// A run-time value, as an argument of a compile-time function that
-    /// [takes](Host::takes_run_time) run-time values, or in its result.
+    /// A run-time value: an argument of a compile-time function that [takes](Host::takes_run_time)
+    /// run-time values, or a part of its result.
     RunTime(Arc<RunTime>),
 }
 
-/// A tensor, a pointer or a descriptor in a call of a compile-time function: its type is known, but
-/// not its value.
+/// A tensor, a pointer or a descriptor in a call of a compile-time function. Its type is known at
+/// compile time, but its value is not.
 #[derive(Clone, PartialEq, Debug)]
 pub struct RunTime {
-    /// Its index among the call's run-time values.
+    /// The index of the value among the run-time values of the call.
     pub number: u32,
-    /// True if it is a tensor descriptor.
+    /// True if the value is a tensor descriptor.
     pub is_descriptor: bool,
-    /// Its known properties: `dtype`, `shape` and such. Empty in the result of the function.
+    /// The properties known at compile time, such as `dtype` and `shape`. Empty in the result of
+    /// the function.
     pub attributes: Vec<(&'static str, HostValue)>,
 }
 
@@ -56,7 +58,7 @@ pub struct RunTime {
 pub struct CallError {
     /// The text of the exception.
     pub text: String,
-    /// True if it needed the value of an argument with only a known type.
+    /// True if the function needed the value of an argument that is only known at run time.
     pub needs_value: bool,
 }
 
@@ -71,14 +73,14 @@ impl From<String> for CallError {
 pub struct FunctionSource {
     /// The name, for messages and the IR.
     pub name: String,
-    /// The text that holds the function: its own text from the first decorator on, or a whole
-    /// module.
+    /// The text that contains the function: either its own text from the first decorator on, or a
+    /// whole module.
     pub file: Arc<SourceFile>,
-    /// The byte in `file.text` at or before the `def`, and after the `def` of any other function of
-    /// this name.
+    /// An offset in `file.text`. The function is the first with its name whose name begins at or
+    /// after this offset.
     pub offset: u32,
-    /// True if calls of it stay calls (`noinline=True`): the passes do not inline it, but a back
-    /// end may.
+    /// True if the passes do not inline calls of the function (`noinline=True`); a back end still
+    /// may.
     pub noinline: bool,
 }
 
@@ -89,7 +91,7 @@ pub struct NamedTuple {
     pub name: String,
     /// The names of the fields.
     pub fields: Fields,
-    /// The defaults of the last fields.
+    /// The defaults of the last fields; earlier fields have none.
     pub defaults: Vec<HostValue>,
 }
 
@@ -99,17 +101,16 @@ pub struct NamedTuple {
 pub struct Aggregate {
     /// Its name, for messages.
     pub name: String,
-    /// The annotated names of the class and its bases, and the kind of each.
+    /// The fields, which are the annotated names of the class and its bases, each with its kind.
     pub fields: Vec<(Arc<str>, FieldKind)>,
-    /// The value of each field if the class has no `__init__` of its own and is called without a
-    /// value for it.
+    /// The default of each field, which a call uses if the class has no `__init__` of its own.
     pub defaults: Vec<Option<HostValue>>,
 }
 
 /// The values that a field of an aggregate may hold, by its annotation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FieldKind {
-    /// `tl.constexpr`: a value that is known at compile time, and stays so.
+    /// `tl.constexpr`: a value that is and remains known at compile time.
     Constexpr,
     /// `tl.tensor`: a scalar or tile at run time.
     Tensor,
@@ -119,16 +120,16 @@ pub enum FieldKind {
     Any,
 }
 
-/// The meaning of a name in an aggregate's class.
+/// The meaning of a name in the class of an aggregate.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Member {
-    /// A method, which takes the instance.
+    /// A method, whose first argument is the instance.
     Method(MemberFunction),
-    /// A function that is called without parentheses.
+    /// A property: reading the attribute calls the function.
     Property(MemberFunction),
-    /// A method that takes the class.
+    /// A class method, whose first argument is the class.
     ClassMethod(MemberFunction),
-    /// A function without an instance, or a value.
+    /// A static method or a value.
     Static(HostValue),
 }
 
@@ -146,13 +147,13 @@ pub trait Host {
         None
     }
 
-    /// Returns the meaning of a free name in a function: its closure, then its globals. The
-    /// frontend knows Python's builtins (`len`, `min`) itself. `triton.cdiv` and
-    /// `triton.next_power_of_2` are best returned as `Language("builtins.triton.cdiv")` and
+    /// Resolves a free name of a function, first in its closure, then among its globals. The
+    /// frontend itself resolves Python's builtins (`len`, `min`). A host should resolve
+    /// `triton.cdiv` and `triton.next_power_of_2` to `Language("builtins.triton.cdiv")` and
     /// `Language("builtins.triton.next_power_of_2")`.
     fn name(&mut self, function: FunctionRef, name: &str) -> Option<HostValue>;
 
-    /// Returns the names that are visible in a function, for suggestions.
+    /// Returns the names that are visible in a function, from which suggestions are chosen.
     fn names(&mut self, function: FunctionRef) -> Vec<String>;
 
     /// Returns an attribute of an object.
@@ -175,8 +176,8 @@ pub trait Host {
         keywords: &[(String, HostValue)],
     ) -> Result<HostValue, CallError>;
 
-    /// Returns whether a compile-time function is decorated as one: its arguments may be run-time
-    /// values, whose type it queries.
+    /// Returns whether a compile-time function is decorated with `constexpr_function`. Such a
+    /// function may take run-time values, and read their types.
     fn takes_run_time(&mut self, _callee: ObjectRef) -> bool {
         false
     }
@@ -191,9 +192,9 @@ pub trait Host {
         None
     }
 
-    /// Returns the meaning of a name in an aggregate's class; with `after`, in the classes that
-    /// follow `after` in its method resolution order. Without `after`, `__init__` is that of the
-    /// class itself: it does not inherit one.
+    /// Resolves a name in the class of an aggregate. With `after`, it searches only the classes
+    /// that follow `after` in the method resolution order. Without `after`, `__init__` is not
+    /// inherited.
     fn member(&mut self, _class: ObjectRef, _after: Option<ObjectRef>, _name: &str) -> Option<Member> {
         None
     }
@@ -204,33 +205,33 @@ pub trait Host {
         false
     }
 
-    /// Returns whether a value is an instance of a class of the host; an aggregate is given by its
-    /// class.
+    /// Returns whether a value is an instance of a class of the host. For an instance of an
+    /// aggregate, `value` is its class.
     fn is_instance(&mut self, _value: &HostValue, _class: ObjectRef) -> bool {
         false
     }
 
-    /// Applies Python's operator of this name (`getitem`, `add`, `contains`, `len`, `iter` for the
-    /// items as a tuple) to operands with an object of the host; an error is the text of the
-    /// exception. A host without Python returns `None`.
+    /// Applies the Python operator with this name (`getitem`, `add`, `contains`, `len`) to operands
+    /// that include an object of the host. The operator `iter` returns the items as a tuple. An
+    /// error is the text of the exception. A host without Python returns `None`.
     fn operate(&mut self, _operator: &str, _operands: &[HostValue]) -> Option<Result<HostValue, String>> {
         None
     }
 
-    /// Returns a noun for an object, for messages: `function 'helper'`, `module 'math'`.
+    /// Returns a noun for an object in messages: `function 'helper'`, `module 'math'`.
     fn describe(&mut self, object: ObjectRef) -> String;
 
-    /// Prints text for the user at compile time (`tl.static_print`); it includes its newline.
+    /// Prints text for the user at compile time (`tl.static_print`). `text` includes its newline.
     fn print(&mut self, text: &str);
 
     /// Warns about code that is legal in a kernel, but seldom intended. A host without Python
-    /// writes it to standard error.
+    /// writes the warning to standard error.
     fn warn(&mut self, diagnostic: &Diagnostic, sources: &SourceMap) {
         eprintln!("{}", diagnostic.render(sources, tilewright_base::Color::Never));
     }
 
-    /// Returns whether the user has interrupted the compilation (Ctrl-C). Lowering polls it
-    /// regularly, and then ends with the diagnostic `Interrupted`.
+    /// Returns whether the user has interrupted the compilation (Ctrl-C). Lowering polls this
+    /// function regularly, and then ends with the diagnostic `Interrupted`.
     fn interrupted(&mut self) -> bool {
         false
     }

@@ -1,9 +1,10 @@
-//! Stage 1: from Python source to typed tile IR. Names, compile-time evaluation, type inference,
-//! and the standard library, which is written in the kernel language (`stdlib/*.py`).
+//! Stage 1: lowers Python source to typed tile IR. This crate resolves names, evaluates
+//! compile-time expressions, infers types, and contains the standard library, which is written in
+//! the kernel language (`stdlib/*.py`).
 //!
-//! [`lower`] is the entry, and [`lower_operation`] that of interpret mode. `host.rs` declares the
-//! services of the host; `parse.rs` makes syntax trees; `lower/` walks them; `semantic/` has the
-//! rules of the language, generic over the builder.
+//! [`lower`] lowers a kernel, and [`lower_operation`] lowers one operation of interpret mode.
+//! `host.rs` declares the services of the host; `parse.rs` parses source; `lower/` walks the syntax
+//! trees; `semantic/` has the rules of the language, generic over the builder.
 
 mod constexpr;
 mod descriptor;
@@ -51,29 +52,29 @@ use tilewright_ir::Dtype;
 pub struct Request {
     /// The kernel.
     pub kernel: FunctionRef,
-    /// Its arguments, one for each parameter, in order.
+    /// The arguments, one for each parameter, in order.
     pub arguments: Vec<Argument>,
-    /// Options.
+    /// The options that the language sees.
     pub options: Options,
 }
 
-/// The description of an argument when a kernel is compiled.
+/// The compile-time description of an argument.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Argument {
-    /// A pointer to global memory whose address is a multiple of `divisibility` bytes.
+    /// A pointer to global memory.
     Pointer {
         /// The type of the elements.
         pointee: Dtype,
-        /// The address is a multiple of this; 1 if nothing is known.
+        /// A number of bytes that divides the address; 1 if nothing is known.
         divisibility: u32,
-        /// True if the memory is only read, as that of a parameter declared `tl.const`.
+        /// True if the kernel must not write through the pointer, as declared by `tl.const`.
         is_const: bool,
     },
-    /// A number at run time, a multiple of `divisibility`.
+    /// A scalar at run time.
     Scalar {
-        /// Its type.
+        /// The type of the scalar.
         dtype: Dtype,
-        /// It is a multiple of this; 1 if nothing is known.
+        /// An integer that divides the value; 1 if nothing is known.
         divisibility: u32,
     },
     /// A compile-time value.
@@ -86,23 +87,24 @@ pub enum Argument {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "they are independent switches")]
 pub struct Options {
-    /// True if `assert`, `tl.device_assert` and the divisors of integers are checked (`debug=True`,
-    /// `TRITON_DEBUG=1`).
+    /// True if the kernel checks `assert`, `tl.device_assert`, the overflow of integers and
+    /// division by zero (`debug=True`, `TRITON_DEBUG=1`).
     pub debug: bool,
-    /// True if integer sums, differences and products may wrap in debug mode, too, and divisors are
-    /// not checked (`sanitize_overflow=False`).
+    /// True if `debug` checks neither the overflow of integers nor division by zero
+    /// (`sanitize_overflow=False`).
     pub ignore_overflow: bool,
     /// True if globals that are not `tl.constexpr` may be read
     /// (`TRITON_ALLOW_NON_CONSTEXPR_GLOBALS=1`).
     pub allow_plain_globals: bool,
-    /// The default precision of a dot of binary32 operands.
+    /// The default of `input_precision` of a dot of fp32 operands.
     pub default_dot_precision: tilewright_ir::InputPrecision,
     /// The default of `max_num_imprecise_acc` of a dot of 8-bit floats.
     pub default_imprecise_acc: Option<u32>,
-    /// True if code for a GPU checks the indices of gathers, as the simulator requires. Otherwise
-    /// it reads an arbitrary element for a bad index. The executor of the CPU checks them itself.
+    /// True if code for a GPU checks the indices of gathers, as the simulator requires. Otherwise a
+    /// gather with a bad index reads an arbitrary element. The CPU's executor always checks
+    /// indices.
     pub check_indices: bool,
-    /// The warps of a program; 4 if it is 0.
+    /// The number of warps of a program; 0 means 4.
     pub num_warps: u32,
     /// 10 times the compute capability of the target GPU; 0 for a CPU.
     pub capability: u32,

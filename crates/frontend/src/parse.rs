@@ -1,5 +1,5 @@
-//! Parsing: a guard against nesting that would exhaust the stack, ruff's parser, and finding a
-//! function in the result.
+//! Parses Python with ruff's parser, and finds functions in the syntax tree. Nesting that would
+//! exhaust the stack is an error before the parser runs.
 
 use std::ops::Range;
 
@@ -13,24 +13,24 @@ use tilewright_base::{Code, Diagnostic, FileId, Span};
 /// The largest source file, in bytes.
 const MAX_TEXT: usize = 1 << 26;
 
-/// The maximum nesting of brackets, operators and such in one logical line. A chain of binary
-/// operators is a tree as deep as it is long.
+/// The maximum nesting of brackets, operators and the like in one logical line. A chain of binary
+/// operators is a tree as deep as the chain is long.
 const MAX_EXPRESSION_DEPTH: u32 = 2_000;
 
 /// The maximum nesting of blocks, as in CPython.
 const MAX_INDENTATION: u32 = 100;
 
-/// The syntax error of a text.
+/// A syntax error.
 pub(crate) struct ParseFailure {
     code: Code,
     range: Range<u32>,
     message: String,
-    /// A bracket on an earlier line that is still open.
+    /// A bracket on an earlier line that is still open at the error.
     open: Option<Range<u32>>,
 }
 
 impl ParseFailure {
-    /// Returns the error for the user; the text is that of `file`.
+    /// Converts the error to a diagnostic; `file` is the file that was parsed.
     pub fn diagnostic(self, file: FileId) -> Diagnostic {
         let span = |range: Range<u32>| Span::new(file, range.start, range.end);
         let diagnostic = Diagnostic::at(self.code, span(self.range), self.message);
@@ -63,8 +63,7 @@ impl Drop for Tree {
     }
 }
 
-/// Walks syntax on a large enough stack: the guard before the parser allows a nesting of two
-/// thousand.
+/// Runs a walk over syntax on a stack that suffices for [`MAX_EXPRESSION_DEPTH`].
 pub(crate) fn with_stack<T>(walk: impl FnOnce() -> T) -> T {
     stacker::maybe_grow(1 << 20, 8 << 20, walk)
 }
@@ -124,31 +123,33 @@ fn sentence(text: &str) -> String {
     first.into_iter().chain(chars).collect()
 }
 
-/// Bounds the depth of the syntax tree of a bracket's content, by the precedence of Python's
-/// operators: `or`, `and` and comparisons are one level, however many operands they have; each
-/// other operator adds one.
+/// An upper bound of the depth of the syntax tree of the content of a bracket. It follows the
+/// precedence of Python's operators: a chain of `or`, of `and` or of comparisons adds one level,
+/// however many operands it has; each other operator adds one.
 #[derive(Clone, Copy, Default)]
 struct Nesting {
     /// The depth of the bracket itself.
     base: u32,
-    /// The depth of the operand that is being read; 0 before it begins.
+    /// The depth of the current operand; 0 before it begins.
     operand: u32,
-    /// The arithmetic operators of the current chain, and its deepest operand.
+    /// The number of arithmetic operators in the current chain, and the depth of its deepest
+    /// operand.
     chain: u32,
     chain_operand: u32,
-    /// The operators among them for which a parser recurses: prefix operators, and powers.
+    /// The number of prefix operators and powers in the chain, for which the parser recurses.
     prefixes: u32,
-    /// The deepest earlier operand of a comparison, an `and` and an `or`; 0 if there is none.
+    /// The depth of the deepest earlier operand of the current comparison, `and` and `or`; 0 if
+    /// there is none.
     compared: u32,
     anded: u32,
     ored: u32,
-    /// The `not`s before the comparison.
+    /// The number of `not`s before the comparison.
     nots: u32,
     /// The number of `if`s, `lambda`s and the like around the current element, and the depth of its
     /// deepest part.
     clauses: u32,
     clause: u32,
-    /// The deepest element before a comma.
+    /// The depth of the deepest element before a comma.
     sibling: u32,
 }
 
@@ -157,7 +158,7 @@ impl Nesting {
         Self { base, ..Self::default() }
     }
 
-    /// Returns the depth of an operator with any number of operands.
+    /// Returns the depth of a chain, from its deepest earlier operand and its last operand.
     fn joined(before: u32, last: u32) -> u32 {
         if before == 0 { last } else { before.max(last) + 1 }
     }
@@ -183,7 +184,7 @@ impl Nesting {
         self.sibling.max(self.clauses + self.clause.max(self.disjunction()))
     }
 
-    /// Returns the depth of the next operand in the tree, as far as it is known before its end.
+    /// Returns the depth of the next operand, as far as the tokens before it determine it.
     fn now(&self) -> u32 {
         let joins = [self.compared, self.anded, self.ored].iter().filter(|before| **before > 0).count();
         self.base + self.clauses + self.nots + self.prefixes + joins as u32
@@ -220,7 +221,7 @@ impl Nesting {
                 ..*self
             },
             TokenKind::Comment | TokenKind::NonLogicalNewline => *self,
-            // The conditional expression was counted at its `if`.
+            // The conditional expression is counted at its `if`.
             TokenKind::Else => {
                 Self { clause: self.clause.max(self.disjunction()), ored: 0, anded: 0, ..next_comparison }
             }
@@ -256,7 +257,7 @@ fn is_arithmetic(kind: TokenKind) -> bool {
     )
 }
 
-/// Bounds the depth of the tree before it is built.
+/// Reports nesting that is too deep, before the parser recurses into it.
 fn check_nesting(text: &str) -> Result<(), ParseFailure> {
     let mut lexer = lexer::lex(text, Mode::Module);
     let mut outer: Vec<Nesting> = Vec::new();
@@ -311,14 +312,15 @@ fn check_nesting(text: &str) -> Result<(), ParseFailure> {
     }
 }
 
-/// Returns the first bytes of a line, counted from 0. (The lexer does not tell the position.)
+/// Returns the range of the first bytes of a line; `line` counts from 0, as the lexer has no
+/// positions.
 fn line_start(text: &str, line: usize) -> Range<u32> {
     let start: usize = text.split_inclusive('\n').take(line).map(str::len).sum();
     let length = text[start..].bytes().take(60).take_while(|&byte| byte != b'\n').count();
     start as u32..(start + length) as u32
 }
 
-/// Returns the function of this name whose `def` is first at or after a byte.
+/// Returns the first function with this name whose name begins at or after `offset`.
 pub(crate) fn find_function<'a>(
     module: &'a ModModule,
     name: &str,
@@ -335,7 +337,7 @@ pub(crate) fn find_function<'a>(
     best
 }
 
-/// Returns the first lambda of a text, which a user may have tried to compile.
+/// Returns the first lambda of a module, which a user may have tried to compile.
 pub(crate) fn find_lambda(module: &ModModule) -> Option<&Expr> {
     let mut finder = Lambda(None);
     with_stack(|| finder.visit_body(&module.body));
@@ -353,7 +355,7 @@ impl<'a> Visitor<'a> for Lambda<'a> {
     }
 }
 
-/// Visits every function of a module, at any depth of classes, functions and conditions.
+/// Visits every function of a module, including those in classes, functions and conditions.
 pub(crate) fn visit_functions<'a>(body: &'a [Stmt], each: &mut impl FnMut(&'a StmtFunctionDef)) {
     let mut blocks: Vec<&[Stmt]> = vec![body];
     while let Some(block) = blocks.pop() {

@@ -8,11 +8,11 @@ pub struct ObjectRef(pub u32);
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct FunctionRef(pub u32);
 
-/// A function of a class.
+/// A function in the body of a class.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct MemberFunction {
-    /// Its source.
+    /// The function, by which the host finds its source.
     pub function: FunctionRef,
-    /// The object that the host calls, if it is a `constexpr_function`.
+    /// The object that the host calls at compile time, if the function is a `constexpr_function`.
     pub at_compile_time: Option<ObjectRef>,
 }

@@ -1,10 +1,10 @@
-//! Python's `repr` of floats and strings, and the names of types.
+//! Python's `repr` of floats and strings, and the printed names of types.
 
 use std::fmt::Write;
 
 use tilewright_ir::{Dtype, Element, Type};
 
-/// Returns Python's `repr` of a float: the shortest digits that are parsed to the same value.
+/// Returns Python's `repr` of a float: the shortest digits that parse to the same value.
 pub fn float_repr(value: f64) -> String {
     if !value.is_finite() {
         return non_finite(value).into();
@@ -14,7 +14,7 @@ pub fn float_repr(value: f64) -> String {
     format!("{sign}{}", general(&digits, exponent, 17, 1))
 }
 
-/// Returns Python's `repr` of a string; with `ascii`, other characters than ASCII are escaped too.
+/// Returns Python's `repr` of a string. With `ascii`, characters outside of ASCII are escaped, too.
 pub fn string_repr(text: &str, ascii: bool) -> String {
     let quote = if text.contains('\'') && !text.contains('"') { '"' } else { '\'' };
     let mut repr = String::from(quote);
@@ -44,15 +44,16 @@ pub(crate) fn non_finite(value: f64) -> &'static str {
     }
 }
 
-/// Returns the digits and the exponent of a number in Rust's notation `d.ddde5`.
+/// Splits a number in Rust's notation `d.ddde5` into its digits and its exponent.
 pub(crate) fn decimal(scientific: &str) -> (String, i32) {
     let (mantissa, exponent) = scientific.split_once('e').unwrap_or((scientific, "0"));
     (mantissa.replace('.', ""), exponent.parse().unwrap_or(0))
 }
 
-/// Formats digits with the point after the first one times a power of ten: with an exponent if it
-/// is less than -4 or at least `most` (in a `repr`, one less), otherwise without; at least
-/// `fraction` digits follow a point that is not followed by an exponent.
+/// Formats the number `d.ddd` times 10 to the power of `exponent`, where `digits` are the digits.
+///
+/// The text has an exponent if `exponent` is less than -4 or at least `most` (at least `most` - 1
+/// if `fraction` is not 0). Otherwise it has at least `fraction` digits after the point.
 pub(crate) fn general(digits: &str, exponent: i32, most: i32, fraction: usize) -> String {
     let limit = if fraction > 0 { most - 1 } else { most };
     if exponent < -4 || exponent >= limit {
@@ -78,7 +79,7 @@ pub(crate) fn exponent_text(exponent: i32, letter: char) -> String {
     format!("{letter}{sign}{:02}", exponent.unsigned_abs())
 }
 
-/// Returns the name of a type on the host: `fp32`, `pointer<fp32>`, `<[8], int32>`.
+/// Returns the `name` of a type in Triton: `fp32`, `pointer<fp32>`, `<[8], int32>`.
 pub fn type_name(ty: &Type) -> String {
     let element = ty.element.pointee().map_or_else(|| ty.element.to_string(), |to| format!("pointer<{to}>"));
     if ty.is_scalar() {
@@ -88,7 +89,8 @@ pub fn type_name(ty: &Type) -> String {
     format!("<[{}], {element}>", extents.join(", "))
 }
 
-/// Returns the name of a type as Triton writes it: `fp32`, `pointer<fp32>`, `int32[constexpr[8]]`.
+/// Returns the type as Triton prints it: `fp32`, `pointer<fp32>`, `int32[constexpr[8]]`. With
+/// `is_tensor`, brackets also follow a scalar: `fp32[]`.
 pub fn type_str(ty: &Type, is_tensor: bool) -> String {
     let mut text = ty.element.pointee().map_or_else(|| ty.element.to_string(), |to| format!("pointer<{to}>"));
     if is_tensor || !ty.is_scalar() {
@@ -98,7 +100,7 @@ pub fn type_str(ty: &Type, is_tensor: bool) -> String {
     text
 }
 
-/// Returns the part of a mangled name that encodes a type.
+/// Encodes a type as a part of a mangled name.
 pub fn mangled(ty: &Type) -> String {
     let of = |dtype: Dtype| match dtype {
         Dtype::I1 => "i1".to_owned(),

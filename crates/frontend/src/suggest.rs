@@ -2,8 +2,8 @@
 
 use strsim::osa_distance;
 
-/// Returns the candidate that is nearest to `name`, if it is near enough; the first of equally near
-/// ones.
+/// Returns the candidate with the smallest edit distance to `name`, if the distance is small
+/// enough. Of equally near candidates, it returns the first in alphabetical order.
 pub fn suggest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let most = match name.chars().count() {
         0..=1 => return None,

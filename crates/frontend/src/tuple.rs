@@ -1,6 +1,6 @@
-//! Tuples of any type of item (compile-time values, operands, arguments, types), with the names of
-//! the fields of a `NamedTuple`. An instance of a user's class (`triton.aggregate`) is a tuple with
-//! its class.
+//! Tuples of any type of item (compile-time values, operands, arguments, types). A tuple may have
+//! the field names of a `NamedTuple`; with a class, it is an instance of a user's class
+//! (`triton.aggregate`).
 
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
@@ -11,8 +11,8 @@ use crate::reference::ObjectRef;
 /// The names of the fields of a `NamedTuple` or an aggregate.
 pub type Fields = Arc<[Arc<str>]>;
 
-/// A tuple or list: a slice of its items. A tuple made from the items of another one is plain, as
-/// in Python.
+/// A tuple or list, which derefs to a slice of its items. A tuple that collects the items of
+/// another one has no field names, as in Python.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Tuple<T> {
     items: Vec<T>,
@@ -22,48 +22,48 @@ pub struct Tuple<T> {
 }
 
 impl<T> Tuple<T> {
-    /// Makes a tuple of these items; a `NamedTuple` if there is a name for each of them.
+    /// Makes a tuple of items; it is a `NamedTuple` if `fields` names each item.
     pub fn new(items: Vec<T>, fields: Option<Fields>) -> Self {
         let fields = fields.filter(|fields| fields.len() == items.len());
         Self { items, fields, class: None, descriptor: None }
     }
 
-    /// Makes an instance of a class that is decorated with `triton.aggregate`: it has fields, and
+    /// Makes an instance of a class that is decorated with `triton.aggregate`. It has fields, and
     /// is not a sequence.
     pub fn instance(items: Vec<T>, fields: Fields, class: ObjectRef) -> Self {
         Self { items, fields: Some(fields), class: Some(class), descriptor: None }
     }
 
-    /// Makes a tensor descriptor of the host, as the tuple of its parts: the base, the extents, and
-    /// all strides but the last, which is 1.
+    /// Makes a tensor descriptor of the host. Its items are the base, the extents, and all strides
+    /// but the last, which is 1.
     pub fn of_descriptor(form: Arc<DescriptorForm>, items: Vec<T>) -> Self {
         let names = form.names().take(2 * form.block_shape.len()).map(Into::into);
         let fields = Some(names.collect());
         Self { descriptor: Some(form), ..Self::new(items, fields) }
     }
 
-    /// Returns the class of an instance of an aggregate.
+    /// Returns the class, if the tuple is an instance of an aggregate.
     pub fn class(&self) -> Option<ObjectRef> {
         self.class
     }
 
-    /// Returns the same kind of tuple with other items.
+    /// Returns a tuple of the same kind with other items.
     pub fn with_items<U>(&self, items: Vec<U>) -> Tuple<U> {
         let (class, descriptor) = (self.class, self.descriptor.clone());
         Tuple { class, descriptor, ..Tuple::new(items, self.fields.clone()) }
     }
 
-    /// Returns the same kind of tuple with each item mapped.
+    /// Returns a tuple of the same kind with each item mapped.
     pub fn map<U>(&self, each: impl FnMut(&T) -> U) -> Tuple<U> {
         self.with_items(self.items.iter().map(each).collect())
     }
 
-    /// Returns the names of its fields.
+    /// Returns the names of the fields, if it has any.
     pub fn fields(&self) -> Option<&Fields> {
         self.fields.as_ref()
     }
 
-    /// Returns the form of the descriptor, if it is a tensor descriptor.
+    /// Returns the form of a tensor descriptor; `None` for every other tuple.
     pub fn descriptor(&self) -> Option<&Arc<DescriptorForm>> {
         self.descriptor.as_ref()
     }
@@ -76,7 +76,7 @@ impl<T> Tuple<T> {
             && self.descriptor == other.descriptor
     }
 
-    /// Returns the item of the field with this name.
+    /// Returns the item of the field with this name; `None` if there is no such field.
     pub fn field(&self, name: &str) -> Option<&T> {
         let place = self.fields.as_ref()?.iter().position(|field| **field == *name)?;
         self.items.get(place)

@@ -27,17 +27,17 @@ pub enum LanguageType {
 }
 
 impl LanguageType {
-    /// Returns it as a compile-time value.
+    /// Converts the type to a compile-time value.
     pub fn into_constant(self) -> Constant {
         Constant::LanguageType(Arc::new(self))
     }
 
-    /// Makes a tuple type with these names of fields, as `tl.tuple_type` does.
+    /// Makes a tuple type with these field names, as `tl.tuple_type` does.
     pub fn tuple(types: Vec<Constant>, fields: Option<Vec<Arc<str>>>) -> Self {
         Self::Tuple(Tuple::new(types, fields.map(Into::into)))
     }
 
-    /// Returns the types of the items of a tuple type.
+    /// Returns the types of the items of a tuple type; `None` for other types.
     pub fn types(&self) -> Option<&[Constant]> {
         match self {
             LanguageType::Tuple(types) => Some(types),
@@ -48,7 +48,7 @@ impl LanguageType {
         }
     }
 
-    /// Returns the corresponding type of the IR.
+    /// Returns the corresponding type of the IR, which only a pointer has.
     pub fn as_ir(&self) -> Option<Type> {
         match self {
             LanguageType::ConstPointer(pointee) => Some(Type::pointer(*pointee)),
@@ -59,7 +59,7 @@ impl LanguageType {
         }
     }
 
-    /// Returns whether it is an instance of a class of types, for `isinstance`.
+    /// Returns whether `isinstance` holds for the type and a class of types, such as `dtype`.
     pub fn is_of(&self, class: &str) -> bool {
         class == "base_type"
             || match self {
@@ -71,8 +71,8 @@ impl LanguageType {
             }
     }
 
-    /// Returns an attribute. For a pointer, only those that differ from those of its type in the
-    /// IR.
+    /// Returns an attribute. For a pointer, returns only attributes that differ from those of the
+    /// corresponding type of the IR.
     pub fn attribute(&self, name: &str) -> Option<Constant> {
         let own_name = || Constant::Str(self.to_string().into());
         match (self, name) {
@@ -98,8 +98,8 @@ impl LanguageType {
         }
     }
 
-    /// Returns the result of a method that takes no arguments. For a pointer, only those that
-    /// differ from those of its type in the IR.
+    /// Returns the result of a method without arguments. For a pointer, returns only results that
+    /// differ from those of the corresponding type of the IR.
     pub fn method(&self, name: &str) -> Option<Constant> {
         match (self, name) {
             (_, "mangle") => Some(Constant::Str(self.mangled().into())),
@@ -114,7 +114,7 @@ impl LanguageType {
         }
     }
 
-    /// Returns the part of a mangled name that encodes it.
+    /// Encodes the type as a part of a mangled name.
     pub fn mangled(&self) -> String {
         match self {
             LanguageType::Void => "void".into(),

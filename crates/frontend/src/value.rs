@@ -1,4 +1,4 @@
-//! The values of a kernel's expressions: run-time values, or compile-time ones.
+//! The values of a kernel's expressions, at run time or at compile time.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,14 +11,14 @@ use crate::repr::{float_repr, string_repr, type_name};
 use crate::tuple::Tuple;
 use crate::types::LanguageType;
 
-/// A value known at compile time, with Python's meaning.
+/// A value known at compile time, with Python's semantics.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Constant {
     /// `None`.
     None,
     /// `True` and `False`.
     Bool(bool),
-    /// An integer. The operator that would make one of more than 128 bits fails.
+    /// An integer. An operator whose result needs more than 128 bits fails.
     Int(i128),
     /// A float.
     Float(f64),
@@ -53,7 +53,8 @@ impl Constant {
         }
     }
 
-    /// Returns its size: 1 for a number, strings by their length, tuples the sum of their items.
+    /// Returns a measure of the memory that the value takes: 1 for most values, one more for every
+    /// 16 bytes of a string, and 1 plus the sizes of the items for a tuple.
     pub fn size(&self) -> usize {
         match self {
             Constant::Str(text) => 1 + text.len() / 16,
@@ -78,7 +79,7 @@ impl Constant {
     }
 }
 
-/// Python's `repr`.
+/// Formats the value as Python's `repr` does.
 impl fmt::Display for Constant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -115,7 +116,7 @@ pub fn to_str(value: &Constant) -> String {
 /// The prefix of the paths of Python's builtins, which share a namespace with `triton.language`.
 pub(crate) const BUILTINS: &str = "builtins.";
 
-/// Returns the name that a user writes for the path in an [`Operand::Language`].
+/// Returns the name that a user writes for the path of an [`Operand::Language`].
 pub(crate) fn language_name(path: &str) -> String {
     match path.strip_prefix(BUILTINS) {
         Some(builtin) => builtin.to_owned(),
@@ -129,7 +130,7 @@ pub(crate) fn language_name(path: &str) -> String {
 pub enum Operand<V> {
     /// A scalar or tile at run time.
     Tensor(V),
-    /// Known at compile time.
+    /// A value known at compile time.
     Constant(Constant),
     /// A tuple with at least one run-time part, or with functions.
     Tuple(Tuple<Operand<V>>),
@@ -142,13 +143,13 @@ pub enum Operand<V> {
     Method(Box<Operand<V>>, Arc<str>),
     /// A `@jit` function.
     Function(FunctionRef),
-    /// A method of a user's class, with what it is a method of.
+    /// A method of a user's class, bound to the instance or class that is its first argument.
     Bound(Box<Operand<V>>, MemberFunction),
     /// `super()`: an instance, and the class whose bases are searched.
     Super(Box<Operand<V>>, ObjectRef),
     /// A compile-time function of the host.
     ConstexprFunction(ObjectRef),
-    /// Something else of the host.
+    /// Another object of the host.
     Object(ObjectRef),
     /// A plain Python callable, which kernels cannot call.
     Callable(ObjectRef),
@@ -172,7 +173,7 @@ pub struct Range<V> {
 }
 
 impl<V> Operand<V> {
-    /// Returns the compile-time value, if it is one.
+    /// Returns the compile-time value; `None` for other operands.
     pub fn constant(&self) -> Option<&Constant> {
         match self {
             Operand::Constant(constant) => Some(constant),
@@ -182,7 +183,7 @@ impl<V> Operand<V> {
 }
 
 impl<V> Operand<V> {
-    /// Returns its size as a compile-time value, as [`Constant::size`] does.
+    /// Returns the size as [`Constant::size`] does; a run-time value has the size 1.
     pub fn size(&self) -> usize {
         match self {
             Operand::Constant(constant) => constant.size(),

@@ -212,7 +212,7 @@ class tensor(base_value):
         Parameters:
             axis: An axis.
             combine_fn: An associative `@jit` function of two elements.
-            reverse: True if the last element is the first one.
+            reverse: True if the order begins at the last element.
 
         Shapes: a tile, or a tuple of tiles of one shape, which is the results'.
         Types: any type, also of several tiles; the function's results have its operands'.
@@ -525,7 +525,7 @@ class tensor(base_value):
 
         Parameters:
             axis: An axis.
-            reverse: True if the last element is the first one.
+            reverse: True if the order begins at the last element.
             dtype: The type of the elements of the result.
 
         Shapes: a tile; the result has its shape.
@@ -542,7 +542,7 @@ class tensor(base_value):
 
         Parameters:
             axis: An axis.
-            reverse: True if the last element is the first one.
+            reverse: True if the order begins at the last element.
             dtype: The type of the elements of the result.
 
         Shapes: a tile; the result has its shape.
@@ -956,7 +956,7 @@ class tensor(base_value):
         """The elements as a tile of one axis.
 
         Parameters:
-            can_reorder: True if the elements may have another order; they keep theirs.
+            can_reorder: Has no effect: the elements keep their order.
 
         Shapes: [number of elements].
         Types: `x` [2, 4] of … gives for `tl.ravel(x)`: any type: the same [8].
@@ -1005,7 +1005,7 @@ class tensor(base_value):
         """Returns the elements, in row-major order, with another shape; one extent may be -1.
 
         Parameters:
-            can_reorder: True if the elements may have another order; they keep theirs.
+            can_reorder: Has no effect: the elements keep their order.
             shape: The shape of the result: one tuple, or one argument for each axis.
 
         Shapes: as many elements before and after.
@@ -1815,7 +1815,7 @@ def associative_scan(input: tensor, axis: _Int, combine_fn: Callable[..., object
         input: A tile, or a tuple of tiles of one shape.
         axis: An axis.
         combine_fn: An associative `@jit` function of two elements.
-        reverse: True if the last element is the first one.
+        reverse: True if the order begins at the last element.
 
     Shapes: a tile, or a tuple of tiles of one shape, which is the results'.
     Types: any type, also of several tiles; the function's results have its operands'.
@@ -1838,7 +1838,7 @@ def associative_scan(input: Sequence[tensor], axis: _Int, combine_fn: Callable[.
         input: A tile, or a tuple of tiles of one shape.
         axis: An axis.
         combine_fn: An associative `@jit` function of two elements.
-        reverse: True if the last element is the first one.
+        reverse: True if the order begins at the last element.
 
     Shapes: a tile, or a tuple of tiles of one shape, which is the results'.
     Types: any type, also of several tiles; the function's results have its operands'.
@@ -2157,7 +2157,7 @@ def cat(input: tensor, other: tensor, can_reorder: _Flag = False, dim: _Int = 0)
     Parameters:
         input: A tile.
         other: The tile that comes after the first.
-        can_reorder: True if the elements may have another order; they keep theirs.
+        can_reorder: Has no effect: the elements keep their order.
         dim: An axis.
 
     Shapes: the extents along the axis are added; the others are equal.
@@ -2267,7 +2267,7 @@ def cumprod(input: tensor, axis: _Int = 0, reverse: _Flag = False, dtype: _Dtype
     Parameters:
         input: A tile.
         axis: An axis.
-        reverse: True if the last element is the first one.
+        reverse: True if the order begins at the last element.
         dtype: The type of the elements of the result.
 
     Shapes: a tile; the result has its shape.
@@ -2285,7 +2285,7 @@ def cumsum(input: tensor, axis: _Int = 0, reverse: _Flag = False, dtype: _Dtype 
     Parameters:
         input: A tile.
         axis: An axis.
-        reverse: True if the last element is the first one.
+        reverse: True if the order begins at the last element.
         dtype: The type of the elements of the result.
 
     Shapes: a tile; the result has its shape.
@@ -2635,7 +2635,7 @@ def inline_asm_elementwise(asm: _Text, constraints: _Text, args: Sequence[_Value
     """Runs PTX on each element, or on `pack` of them at once, narrow ones packed into 32-bit registers.
     `asm` names its operands `$0`, `$1`, …, outputs before inputs; `constraints` has the kind of each,
     in LLVM's notation: `"=r,r,r"`. The arguments broadcast; a tuple of types returns a tuple. Assembly
-    that is not `is_pure` runs even if its results are unused. readers.
+    that is not `is_pure` runs even if its results are unused.
 
     Parameters:
         asm: The PTX.
@@ -2657,7 +2657,7 @@ def inline_asm_elementwise(asm: _Text, constraints: _Text, args: Sequence[_Value
     """Runs PTX on each element, or on `pack` of them at once, narrow ones packed into 32-bit registers.
     `asm` names its operands `$0`, `$1`, …, outputs before inputs; `constraints` has the kind of each,
     in LLVM's notation: `"=r,r,r"`. The arguments broadcast; a tuple of types returns a tuple. Assembly
-    that is not `is_pure` runs even if its results are unused. readers.
+    that is not `is_pure` runs even if its results are unused.
 
     Parameters:
         asm: The PTX.
@@ -2997,7 +2997,7 @@ def max_contiguous(input: tensor, values: _Int | _Ints) -> tensor:
         y = tl.max_contiguous(tl.arange(0, 4), 4)  # [0, 1, 2, 3]
     """
 def maximum(x: _Value, y: _Value, propagate_nan: PropagateNan | constexpr = PropagateNan.NONE) -> tensor:
-    """Returns the maximum. If one is NaN, the other; with `PropagateNan.ALL`, NaN.
+    """Returns the maximum. If one is NaN, returns the other; with `PropagateNan.ALL`, NaN.
 
     Parameters:
         x: A tile or a scalar.
@@ -3113,7 +3113,7 @@ def min(input: tensor, axis: _Int | None = None, *, return_indices: _Flag, retur
         z, index = tl.min(x, 0, return_indices=True)  # 1.0, 0
     """
 def minimum(x: _Value, y: _Value, propagate_nan: PropagateNan | constexpr = PropagateNan.NONE) -> tensor:
-    """Returns the minimum. If one is NaN, the other; with `PropagateNan.ALL`, NaN.
+    """Returns the minimum. If one is NaN, returns the other; with `PropagateNan.ALL`, NaN.
 
     Parameters:
         x: A tile or a scalar.
@@ -3364,7 +3364,7 @@ def ravel(x: _Value, can_reorder: _Flag = False) -> tensor:
 
     Parameters:
         x: A tile or a scalar.
-        can_reorder: True if the elements may have another order; they keep theirs.
+        can_reorder: Has no effect: the elements keep their order.
 
     Shapes: [number of elements].
     Types: `x` [2, 4] of … gives for `tl.ravel(x)`: any type: the same [8].
@@ -3441,7 +3441,7 @@ def reshape(input: tensor, *shape: _Int | _Ints, can_reorder: _Flag = False) -> 
 
     Parameters:
         input: A tile.
-        can_reorder: True if the elements may have another order; they keep theirs.
+        can_reorder: Has no effect: the elements keep their order.
         shape: The shape of the result: one tuple, or one argument for each axis.
 
     Shapes: as many elements before and after.

@@ -1,11 +1,11 @@
-//! `if`, the ternary, and early returns: compile-time conditions select, run-time ones make regions
-//! whose ends are merged.
+//! Lowers `if`, the conditional expression, and early returns. A compile-time condition selects a
+//! path; a run-time condition makes two regions whose results are merged.
 //!
 //! Control flow is structured, so the statements after an `if` that returns must become part of it.
-//! If at most one path through the `if` goes on, the rest of the function moves into that path
-//! (`tail`). If several do, moving it into each would double the code at every such `if`: then the
-//! paths carry a flag that they have returned and their result ([`Exit`]), and the rest is emitted
-//! once, guarded.
+//! If at most one path through the `if` continues, the rest of the function moves into that path
+//! (`tail`). If several continue, a copy in each would double the code at every such `if`. Instead,
+//! each path yields a flag that states whether it has returned, and its result ([`Exit`]). The rest
+//! is then emitted once, guarded by the flag.
 
 use ruff_python_ast::{ElifElseClause, Expr, ExprIf, Stmt, StmtReturn};
 use smallvec::smallvec;
@@ -19,7 +19,7 @@ use super::template::{self, IrOperand, Template, constant_truth};
 use crate::constexpr::identical;
 use crate::value::{Constant, Operand};
 
-/// The statements that follow an `if` which may return, up to the end of the function.
+/// The statements after an `if` that may return, up to the end of the function.
 pub(crate) struct Rest<'a, 'r> {
     body: &'a [Stmt],
     next: Option<&'r Rest<'a, 'r>>,
@@ -31,14 +31,14 @@ impl Rest<'_, '_> {
     }
 }
 
-/// The end of one of two paths: its block, the values of the names, and whether it has returned.
+/// The end of one of two paths: its block, the values of names there, and whether it has returned.
 struct End<'a> {
     block: Block,
     scope: Scope<'a>,
     exit: Exit,
 }
 
-/// The values that two paths yield, and the names that get the results.
+/// The values that two paths yield, and the names that are bound to the results of the `if`.
 #[derive(Default)]
 struct Joined<'a> {
     yields: [Vec<Value>; 2],
@@ -66,16 +66,15 @@ fn returns_last(body: &[Stmt]) -> bool {
 const ONE_BRANCH: &str = "only assigned in this branch";
 
 impl<'a> Lowerer<'a, '_, '_> {
-    /// Lowers an `if`. If it contains a `return`, [`Lowerer::exit`] tells afterwards whether the
-    /// return was reached.
+    /// Lowers an `if`. If the `if` contains a `return`, [`Lowerer::exit`] then states whether it
+    /// was reached.
     pub(crate) fn branch(
         &mut self,
         mut test: &'a Expr,
         mut body: &'a [Stmt],
         mut clauses: &'a [ElifElseClause],
     ) -> Lower<()> {
-        // Branches that are left out at compile time add no nesting to the code, however many there
-        // are.
+        // Branches that are discarded at compile time add no nesting, however many there are.
         let condition = loop {
             let condition = self.expression(test)?;
             match constant_truth(&condition) {
@@ -120,7 +119,8 @@ impl<'a> Lowerer<'a, '_, '_> {
         End { block, scope, exit: std::mem::take(&mut self.exit) }
     }
 
-    /// Lowers the statements after an `if` that may have returned: they are executed if it has not.
+    /// Lowers the statements after an `if` that may have returned, so that they run only if it has
+    /// not.
     pub(crate) fn guarded(&mut self, rest: &'a [Stmt], span: Span) -> Lower<()> {
         let exit = std::mem::take(&mut self.exit);
         let (Operand::Tensor(done), Some(result)) = (exit.done, exit.result) else { return Err(Reported) };
@@ -146,8 +146,8 @@ impl<'a> Lowerer<'a, '_, '_> {
         }
     }
 
-    /// Ends two branches: each name that either assigned gets the value of the branch taken. A
-    /// branch that has returned contributes no value.
+    /// Joins two branches: each name that either branch assigned gets its value in the branch
+    /// taken. A branch that has returned contributes no value.
     fn join(&mut self, condition: Value, mut ends: [End<'a>; 2], names: &[&'a str]) -> Lower<()> {
         let blocks = [ends[0].block, ends[1].block];
         let mut joined = Joined::default();
@@ -224,7 +224,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         self.scope.insert(name, binding);
     }
 
-    /// Gives a name its value at the end of one path, because the other path has returned.
+    /// Binds a name to its value at the end of one path, because the other path has returned.
     fn adopt(
         &mut self,
         name: &'a str,
@@ -257,7 +257,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         Ok(())
     }
 
-    /// Merges the exits of two paths; returns the templates of both.
+    /// Merges the exits of two paths. Returns the templates of the flag and of the result.
     fn join_exits(
         &mut self,
         exits: [Exit; 2],
@@ -303,7 +303,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         Ok((done, Some((template, returned))))
     }
 
-    /// A compile-time bool or int1 as an int1 at the end of a block.
+    /// Converts a compile-time bool or an int1 to an int1 at the end of a block.
     fn flag(&mut self, value: &IrOperand, block: Block) -> Lower<Value> {
         if let Operand::Tensor(value) = value {
             return Ok(*value);
@@ -316,7 +316,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         constant.map_err(|error| self.rule_error(span, error))
     }
 
-    /// Returns unused values of these types, at the end of a block.
+    /// Emits a value of each type at the end of a block, for a path on which the value is unused.
     fn placeholders(&mut self, template: &Template, block: Block) -> Lower<Vec<Value>> {
         let outer = self.builder.switch_to(block);
         let values: Result<Vec<Value>, _> =
@@ -332,7 +332,7 @@ impl<'a> Lowerer<'a, '_, '_> {
                 let zero = Literal::float(dtype, 0.0).unwrap_or_else(|| Literal::int(dtype, 0));
                 self.builder.constant(zero)?
             }
-            // A pointer stays marked as one to read-only memory.
+            // A parameter in place of a null pointer lets the result remain marked as read-only.
             Element::Pointer(_) => {
                 let function = &self.builder.function;
                 let parameters = &function.blocks[function.entry].parameters;
@@ -373,7 +373,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         Ok(results)
     }
 
-    /// Makes two values of one type: compile-time numbers that differ become scalars.
+    /// Converts two values to one type. Different compile-time numbers become scalars.
     fn merge(&mut self, paths: [PathEnd; 2], what: &str, code: Code) -> Lower<Merged> {
         let [left, right] = paths;
         if let (Code::ReturnMismatch, Operand::Constant(one), Operand::Constant(other)) =
@@ -410,7 +410,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         Err(self.report(diagnostic))
     }
 
-    /// The ternary with a run-time condition.
+    /// Lowers a conditional expression with a run-time condition.
     pub(crate) fn conditional_value(
         &mut self,
         condition: Value,
@@ -439,7 +439,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         template::fill(&merged.template, &mut results.into_iter()).ok_or(Reported)
     }
 
-    /// Lowers statements and those after them, to the end of the function: all that may contain a
+    /// Lowers statements and those after them, to the end of the function. Each may contain a
     /// `return`.
     pub(crate) fn tail(&mut self, body: &'a [Stmt], rest: Option<&Rest<'a, '_>>) -> Lower<Returned> {
         for (index, statement) in body.iter().enumerate() {
@@ -472,7 +472,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         }
     }
 
-    /// Lowers an `if` that several paths lead out of, and the statements after it, once.
+    /// Lowers an `if` after which several paths continue, and emits the statements after it once.
     fn tail_after(&mut self, statement: &'a Stmt, rest: &Rest<'a, '_>, span: Span) -> Lower<Returned> {
         let errors = self.session.diagnostics.len();
         self.statement(statement);
@@ -494,15 +494,15 @@ impl<'a> Lowerer<'a, '_, '_> {
         }
     }
 
-    /// Converts the result of a `return` before statements that are left out to a run-time value,
-    /// as in Triton.
+    /// Converts the result of a `return` to a run-time value, as in Triton. The statements after
+    /// the `return` are discarded at compile time.
     fn before_others(&mut self, mut returned: Returned) -> Lower<Returned> {
         self.at(returned.span);
         returned.value = self.decay_all(&returned.value)?;
         Ok(returned)
     }
 
-    /// Lowers a `return` in an `if` that several paths lead out of.
+    /// Lowers a `return` in an `if` after which several paths continue.
     pub(crate) fn early_return(&mut self, statement: &'a StmtReturn) -> Lower<()> {
         self.exit = Exit::returned(self.returned(statement)?);
         Ok(())
@@ -518,7 +518,8 @@ impl<'a> Lowerer<'a, '_, '_> {
         };
         let mut value = self.expression(expression)?;
         self.at(span);
-        // A compile-time value stays one: a caller may need it as the extent of a tile or a loop.
+        // A compile-time value is not converted: a caller may need it as an extent of a tile or of
+        // a loop.
         if let Operand::Descriptor(_) = value {
             value = self.decay_all(&value)?;
         }
@@ -575,7 +576,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         self.merge_returned(condition, (then, left?), (otherwise, right?), span)
     }
 
-    /// Merges the results of a function that returns on two paths.
+    /// Merges the results of two paths that return.
     fn merge_returned(
         &mut self,
         condition: Value,
@@ -598,7 +599,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         Ok(Returned { value, span: left_span, is_explicit })
     }
 
-    /// Reports a function that returns a value on one path and comes to its end on another.
+    /// Reports a function that returns a value on one path, and reaches its end on another.
     fn check_end(&mut self, left: &Returned, right: &Returned) -> Lower<()> {
         let (end, value) = if left.is_explicit { (right, left) } else { (left, right) };
         if matches!(value.value, Operand::Constant(Constant::None)) {

@@ -1,4 +1,4 @@
-//! Calls: binds arguments to parameters, and calls each kind of callee.
+//! Lowers calls: binds arguments to parameters, and calls each kind of callee.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ use crate::suggest::suggest;
 use crate::tuple::Tuple;
 use crate::value::{BUILTINS, Constant, Operand, language_name};
 
-/// A parameter, for binding.
+/// A parameter to which an argument is bound.
 struct Slot<'p> {
     name: &'p str,
     kind: ParameterKind,
@@ -46,7 +46,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         self.arguments_with(call, Self::expression)
     }
 
-    /// Evaluates all arguments, each by this function.
+    /// Evaluates all arguments, each with `evaluate`.
     pub(super) fn arguments_with(
         &mut self,
         call: &'a ExprCall,
@@ -143,7 +143,7 @@ impl<'a> Lowerer<'a, '_, '_> {
             }
             Operand::Callable(object) => {
                 let name = self.session.sources.text(callee_span).to_owned();
-                // A function of a module is called as the kernel writes it.
+                // Name a function of another module as the kernel writes it.
                 let what = if name.contains('.') {
                     format!("'{name}'")
                 } else {
@@ -172,7 +172,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         }
     }
 
-    /// Binds the arguments of a call to the fields of a class, each with its default.
+    /// Binds the arguments of a call to the fields of a class, or the fields to their defaults.
     pub(crate) fn bind_fields(
         &mut self,
         class: &str,
@@ -223,8 +223,8 @@ impl<'a> Lowerer<'a, '_, '_> {
         self.report(Diagnostic { hint, ..Diagnostic::at(Code::NotCallable, span, message) })
     }
 
-    /// Returns advice on a call of another module's function, such as `math.exp`, if the language
-    /// has one of this name.
+    /// Returns advice on a call of another module's function, such as `math.exp`: the function of
+    /// the language with the same name, or a replacement.
     fn namesake(&self, callee: Span) -> Option<String> {
         let (_, name) = self.session.sources.text(callee).rsplit_once('.')?;
         match self.language(name) {
@@ -374,7 +374,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         result
     }
 
-    /// Adds defaults, and gives parameters annotated `tl.constexpr` their compile-time values.
+    /// Adds defaults. A parameter that is annotated `tl.constexpr` gets its compile-time value.
     fn complete(
         &mut self,
         callee: Callee,
@@ -403,8 +403,8 @@ impl<'a> Lowerer<'a, '_, '_> {
                 }
                 (None, None) => template::tuple(Vec::new()),
             };
-            // As in Triton, the annotation of a function that a kernel calls demands nothing: an op
-            // that needs a compile-time value reports that itself.
+            // As in Triton, the annotation does not require a compile-time value in a function that
+            // a kernel calls: an op that needs one reports the error itself.
             let known =
                 is_constexpr(parameter.annotation.as_deref()).then(|| self.as_constant(&value)).flatten();
             values.push(known.map_or(value, Operand::Constant));
@@ -412,7 +412,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         Ok(values)
     }
 
-    /// Binds each parameter to its argument; `None` if the call has none.
+    /// Binds each parameter to its argument; `None` if the call has no argument for it.
     fn bind_arguments(
         &mut self,
         name: &str,
@@ -512,8 +512,8 @@ impl Caller for Lowerer<'_, '_, '_> {
         let arguments = parameters.iter().map(|&value| Operand::Tensor(value)).collect();
         let span = self.span;
         let result = self.call(function, arguments, Vec::new()).and_then(|value| {
-            // The region returns run-time values, even if the code around it keeps compile-time
-            // ones.
+            // The region yields run-time values, even if the code around it keeps compile-time
+            // values.
             let keeps_constants = std::mem::replace(&mut self.keeps_constants, false);
             let value = self.decay_all(&value);
             self.keeps_constants = keeps_constants;

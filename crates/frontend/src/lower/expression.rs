@@ -1,4 +1,4 @@
-//! Expressions.
+//! Lowers expressions.
 
 use ruff_python_ast::{
     BoolOp, CmpOp, Expr, ExprBinOp, ExprBoolOp, ExprCompare, ExprIf, ExprListComp, ExprNamed, ExprSubscript,
@@ -89,8 +89,8 @@ impl<'a> Lowerer<'a, '_, '_> {
         self.unsupported(span, construct, hint)
     }
 
-    /// The values of expressions; a starred one is replaced by its items. All are evaluated even if
-    /// one is wrong.
+    /// Evaluates expressions; a starred one is replaced by its items. If one has an error, the
+    /// others are still evaluated, to report their errors.
     pub(crate) fn sequence(&mut self, expressions: &'a [Expr]) -> Lower<Vec<IrOperand>> {
         let mut values = Vec::with_capacity(expressions.len());
         let mut failed = None;
@@ -112,7 +112,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         failed.map_or(Ok(values), Err)
     }
 
-    /// The items of `*expression`.
+    /// Evaluates `*expression` to the items of the tuple.
     pub(crate) fn starred(&mut self, expression: &'a Expr) -> Lower<Vec<IrOperand>> {
         let value = self.expression(expression)?;
         template::items(&value).map(Tuple::into_vec).ok_or_else(|| {
@@ -125,18 +125,18 @@ impl<'a> Lowerer<'a, '_, '_> {
         })
     }
 
-    /// Reports a compile-time value that is larger than one may be.
+    /// Reports a compile-time value that exceeds the maximum size.
     pub(crate) fn check_size(&mut self, size: usize, span: Span) -> Lower<()> {
         let limited = constexpr::limited(size, || ());
         limited.map_err(|message| self.error(Code::ConstexprError, span, message))
     }
 
-    /// Reports the exception of a compile-time evaluation.
+    /// Returns the result of a compile-time evaluation, or reports its exception.
     pub(crate) fn evaluated(&mut self, result: Evaluated, span: Span) -> Lower<IrOperand> {
         result.map(Operand::Constant).map_err(|message| self.error(Code::ConstexprError, span, message))
     }
 
-    /// A chain such as `a + b - c`, which leans to the left as deep as it is long.
+    /// Evaluates a chain such as `a + b - c` in a loop: its tree is as deep as the chain is long.
     fn binary_chain(&mut self, last: &'a ExprBinOp) -> Lower<IrOperand> {
         let mut chain = vec![last];
         while let Some(Expr::BinOp(inner)) = chain.last().map(|node| &*node.left) {
@@ -161,7 +161,8 @@ impl<'a> Lowerer<'a, '_, '_> {
         self.binary(binary_operator(node.op), (left, Some(&node.left)), (right, Some(&node.right)), span)
     }
 
-    /// `left op right`, each with the expression to blame where the source has one.
+    /// Evaluates `left op right`. Errors point at the expressions of the operands, if the source
+    /// has them.
     pub(crate) fn binary(
         &mut self,
         operator: BinaryOperator,
@@ -210,7 +211,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         self.unary_value(operator, &value, Some(operand), span)
     }
 
-    /// `op value`, with the expression to blame where the source has one.
+    /// Evaluates `op value`. Errors point at the expression of the operand, if the source has it.
     pub(crate) fn unary_value(
         &mut self,
         operator: UnaryOp,
@@ -240,7 +241,8 @@ impl<'a> Lowerer<'a, '_, '_> {
         }
     }
 
-    /// A comparison; `a < b < c` evaluates each operand once and joins the parts with `and`.
+    /// Evaluates a comparison. `a < b < c` evaluates each operand once and joins the parts with
+    /// `and`.
     fn comparison(&mut self, compare: &'a ExprCompare, span: Span) -> Lower<IrOperand> {
         self.warn_of_chain(compare, span);
         let mut left = self.expression(&compare.left);
@@ -264,7 +266,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         all.unwrap_or(Err(Reported))
     }
 
-    /// Warns of `i < n & i > 3`: `&` binds closer than comparisons do.
+    /// Warns about `i < n & i > 3`: `&` binds tighter than comparisons do.
     fn warn_of_chain(&mut self, compare: &'a ExprCompare, span: Span) {
         let operands = std::iter::once(&*compare.left).chain(&compare.comparators);
         let is_bitwise = |operand: &&Expr| match operand {
@@ -288,7 +290,8 @@ impl<'a> Lowerer<'a, '_, '_> {
         self.session.warn(diagnostic);
     }
 
-    /// `left op right`, each with the expression to blame where the source has one.
+    /// Compares two values. Errors point at the expressions of the operands, if the source has
+    /// them.
     pub(crate) fn compare(
         &mut self,
         operator: CmpOp,
@@ -360,9 +363,9 @@ impl<'a> Lowerer<'a, '_, '_> {
         })
     }
 
-    /// Returns whether tuples are equal, if that is known at compile time.
+    /// Returns whether two tuples are equal, if that is known at compile time.
     ///
-    /// A run-time value equals itself. The comparison stops at the first items that differ.
+    /// A run-time value equals itself. The comparison stops at the first pair of items that differ.
     fn are_equal_tuples(&self, left: &IrOperand, right: &IrOperand) -> Option<bool> {
         let (left, right) = (template::items(left)?, template::items(right)?);
         if left.len() != right.len() {
@@ -384,8 +387,8 @@ impl<'a> Lowerer<'a, '_, '_> {
         }
         Some(true)
     }
-    /// `and`, `or`: compile-time operands decide the result or have no effect, as in Triton; all
-    /// run-time operands are evaluated.
+    /// Evaluates `and` and `or` as Triton does: compile-time operands decide the result or have no
+    /// effect; all run-time operands are evaluated.
     fn boolean(&mut self, boolean: &'a ExprBoolOp, span: Span) -> Lower<IrOperand> {
         let stops_at = boolean.op == BoolOp::Or;
         let mut result: Option<(IrOperand, &'a Expr)> = None;
@@ -452,8 +455,8 @@ impl<'a> Lowerer<'a, '_, '_> {
         result.map_err(|error| self.semantic_error(error, span, parts))
     }
 
-    /// `a if condition else b`: a compile-time condition selects; otherwise only the branch taken
-    /// is executed.
+    /// Evaluates `a if condition else b`. A compile-time condition selects an operand now;
+    /// otherwise the kernel evaluates only the operand that the condition selects.
     fn ternary(&mut self, mut ternary: &'a ExprIf, mut span: Span) -> Lower<IrOperand> {
         loop {
             let condition = self.expression(&ternary.test)?;
@@ -462,13 +465,13 @@ impl<'a> Lowerer<'a, '_, '_> {
                 return self.conditional_value(condition, ternary, span);
             };
             let taken = if truth { &*ternary.body } else { &*ternary.orelse };
-            // A chain of them leans to the right as deep as it is long.
+            // A chain of conditional expressions is a tree as deep as it is long: do not recurse.
             let Expr::If(next) = taken else { return self.expression(taken) };
             (ternary, span) = (next, self.span_of(next));
         }
     }
 
-    /// A run-time condition as a scalar int1.
+    /// Converts a run-time condition to a scalar int1.
     pub(crate) fn truth(
         &mut self,
         condition: &IrOperand,
@@ -493,7 +496,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         value
     }
 
-    /// A list comprehension over compile-time items.
+    /// Evaluates a list comprehension over compile-time items.
     fn list_comprehension(&mut self, list: &'a ExprListComp, span: Span) -> Lower<IrOperand> {
         let [generator] = &list.generators[..] else {
             return Err(self.unsupported(span, "a list comprehension with several 'for'", ""));
@@ -574,7 +577,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         self.tuple_subscript(&value, part, span)
     }
 
-    /// Appends the indices in brackets: one, or the items of a tuple.
+    /// Appends the indices of a part of a subscript: one, or the items of a tuple.
     fn push_indices(&mut self, part: &'a Expr, indices: &mut Vec<Index<tilewright_ir::Value>>) -> Lower<()> {
         indices.push(match part {
             Expr::NoneLiteral(_) => Index::NewAxis,
@@ -602,7 +605,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         Ok(())
     }
 
-    /// `sequence[index]` where the sequence is a tuple or a compile-time value.
+    /// Evaluates `sequence[index]` for a tuple or a compile-time value.
     fn tuple_subscript(&mut self, value: &IrOperand, part: &'a Expr, span: Span) -> Lower<IrOperand> {
         if let Expr::Slice(slice) = part {
             let mut bound = |bound: &'a Option<Box<Expr>>| match bound {
@@ -625,7 +628,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         self.tuple_item(value, &index_value, self.span_of(part), span)
     }
 
-    /// `sequence[index]` of an index that is a value: a number, or a slice.
+    /// Evaluates `sequence[index]` for an index that is evaluated already: a number or a slice.
     pub(crate) fn tuple_item(
         &mut self,
         value: &IrOperand,
@@ -670,7 +673,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         }
     }
 
-    /// `sequence[start:stop:step]`, where the bounds are values.
+    /// Evaluates `sequence[start:stop:step]` for bounds that are evaluated already.
     fn tuple_slice(&mut self, value: &IrOperand, bounds: &[IrOperand; 3], span: Span) -> Lower<IrOperand> {
         let mut found = [None; 3];
         for (bound, place) in bounds.iter().zip(&mut found) {
@@ -699,7 +702,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         })
     }
 
-    /// A compile-time integer.
+    /// Evaluates an expression that must be a compile-time integer.
     pub(crate) fn constant_int(&mut self, expression: &'a Expr, what: &str) -> Lower<i128> {
         let value = self.expression(expression)?;
         let span = self.span_of(expression);
@@ -714,7 +717,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         }
     }
 
-    /// Reports a run-time value where a compile-time one is needed.
+    /// Reports a run-time value where a compile-time value is required.
     pub(crate) fn not_constant(
         &mut self,
         span: Span,
@@ -730,8 +733,8 @@ impl<'a> Lowerer<'a, '_, '_> {
         self.report(diagnostic)
     }
 
-    /// The compile-time value of an operand: also of a tuple whose parts all have one, and of a
-    /// scalar that a plain assignment made of one.
+    /// Returns the compile-time value of an operand. A tuple has one if all of its items do; a
+    /// scalar has one if it is a constant of the IR, as after a plain assignment.
     pub(crate) fn as_constant(&self, operand: &IrOperand) -> Option<Constant> {
         match operand {
             Operand::Constant(constant) => Some(constant.clone()),
@@ -749,7 +752,7 @@ impl<'a> Lowerer<'a, '_, '_> {
             Operand::Object(object) | Operand::ConstexprFunction(object) | Operand::Callable(object) => {
                 Some(Constant::Object(*object))
             }
-            // A tensor in an object stays one.
+            // A tensor in an object remains a run-time value.
             Operand::Tuple(items) if items.class().is_some() => None,
             Operand::Tuple(items) => {
                 let constants = items.iter().map(|item| self.as_constant(item)).collect::<Option<_>>();

@@ -1,4 +1,4 @@
-//! Functions: their source, their specializations, and the calls between them.
+//! Lowers functions: loads their source, specializes them, and calls them.
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -61,21 +61,21 @@ pub(crate) fn literal(expression: &Expr) -> Option<Constant> {
     }
 }
 
-/// An argument of a kernel as an operand.
+/// Converts an argument of a kernel to an operand with types in place of values.
 pub fn operand_of_argument(argument: &KernelArgument) -> Template {
     of_argument(argument, &mut Vec::new())
 }
 
-/// The known facts about a run-time part of an argument.
+/// The facts known about a run-time part of an argument.
 struct KnownFacts {
-    /// It is a multiple of this.
+    /// A divisor of the value.
     divisibility: u32,
-    /// It points to memory that is only read.
+    /// True if the part points to read-only memory.
     is_const: bool,
 }
 
-/// Converts an argument of a kernel to an operand, and appends the known facts about its run-time
-/// parts.
+/// Converts an argument of a kernel to an operand, and appends the facts known about each of its
+/// run-time parts.
 fn of_argument(argument: &KernelArgument, known: &mut Vec<KnownFacts>) -> Template {
     match argument {
         KernelArgument::Pointer { pointee, divisibility, is_const } => {
@@ -98,8 +98,8 @@ fn of_argument(argument: &KernelArgument, known: &mut Vec<KnownFacts>) -> Templa
     }
 }
 
-/// Returns whether an annotation says that a parameter is a compile-time value: `tl.constexpr`,
-/// `constexpr`, `"tl.constexpr"`.
+/// Returns whether an annotation declares a compile-time value: `tl.constexpr`, `constexpr`,
+/// `"tl.constexpr"`.
 pub(crate) fn is_constexpr(annotation: Option<&Expr>) -> bool {
     match annotation {
         Some(Expr::Name(name)) => name.id.as_str() == "constexpr",
@@ -112,7 +112,7 @@ pub(crate) fn is_constexpr(annotation: Option<&Expr>) -> bool {
     }
 }
 
-/// Returns whether a function is evaluated while the kernel is compiled.
+/// Returns whether a function is decorated with `constexpr_function`.
 fn keeps_constants(definition: &StmtFunctionDef) -> bool {
     definition.decorator_list.iter().any(|decorator| {
         let expression = match &decorator.expression {
@@ -127,7 +127,7 @@ fn keeps_constants(definition: &StmtFunctionDef) -> bool {
     })
 }
 
-/// The parameters of a function that take one value each, and the one that takes the rest.
+/// Returns the parameters of a function in order: positional ones, `*args`, keyword-only ones.
 pub(crate) fn parameters(definition: &StmtFunctionDef) -> impl Iterator<Item = &Argument> {
     let parameters = &definition.parameters;
     let positional = parameters.posonlyargs.iter().chain(&parameters.args);
@@ -210,7 +210,7 @@ impl Session<'_> {
         Ok(tree)
     }
 
-    /// The definition in a loaded source.
+    /// Returns the definition in a loaded source, or reports that it has none.
     pub(crate) fn definition<'l>(
         &mut self,
         loaded: &'l Loaded,
@@ -232,7 +232,8 @@ impl Session<'_> {
         }))
     }
 
-    /// Lowers a function for certain arguments, unless that was done before.
+    /// Lowers a function for certain arguments; returns the existing specialization if there is
+    /// one.
     fn specialize(
         &mut self,
         callee: Callee,
@@ -255,7 +256,8 @@ impl Session<'_> {
             return Err(self.nested_calls(loaded, call));
         }
         let keeps_constants = !is_entry && keeps_constants(definition);
-        // A value that is computed when an object is made may be known at run time only.
+        // A constructor may compute values that are only known at run time, so it needs an IR
+        // function.
         let id = (!keeps_constants || callee.constructs().is_some())
             .then(|| self.functions.push(Function::new(loaded.name.as_str())));
         let is_library = matches!(callee, Callee::Library(_));
@@ -290,7 +292,7 @@ impl Session<'_> {
         result
     }
 
-    /// Reports a call with the same arguments as a call that contains it.
+    /// Reports a call with the same arguments as an enclosing call.
     fn recursion(&mut self, loaded: &Loaded, call: Option<Span>) -> Reported {
         let message = format!("'{}' calls itself", loaded.name);
         let diagnostic = match call {
@@ -301,8 +303,8 @@ impl Session<'_> {
         self.report(diagnostic.note(note).hint("write it as a loop"))
     }
 
-    /// Reports a call within too many others: of a recursion whose compile-time arguments change,
-    /// perhaps without end.
+    /// Reports a call within too many others. It may belong to a recursion whose compile-time
+    /// arguments change, perhaps without end.
     fn nested_calls(&mut self, loaded: &Loaded, call: Option<Span>) -> Reported {
         let is_recursive = self.frames.iter().any(|frame| frame.name == loaded.name);
         let code = if is_recursive { Code::RecursiveCall } else { Code::TooLarge };
@@ -372,7 +374,7 @@ impl Session<'_> {
 }
 
 impl Lowerer<'_, '_, '_> {
-    /// Reports parts of a function's head that kernels do not have.
+    /// Reports parts of a function's signature that kernels do not support.
     fn check_definition(&mut self) -> Lower<()> {
         let definition = self.definition;
         let name = self.span_of(&definition.name);
@@ -386,7 +388,7 @@ impl Lowerer<'_, '_, '_> {
         Ok(())
     }
 
-    /// Reports a kernel that returns a value, which has no receiver.
+    /// Reports a kernel that returns a value, which nothing could receive.
     fn check_kernel_result(&mut self, returned: &Returned) -> Lower<()> {
         if matches!(returned.value, Operand::Constant(Constant::None)) {
             return Ok(());
@@ -418,7 +420,7 @@ impl Lowerer<'_, '_, '_> {
             let value = template::map(argument, &mut |ty| {
                 let part = parts.next().unwrap_or_default();
                 let divisibility = known.next().unwrap_or(1).max(1);
-                // In a name of the IR there are no brackets.
+                // Names in the IR have no brackets.
                 let short = part.replace('[', ".").replace(']', "");
                 function.parameters.push(Parameter { name: part.into(), divisibility });
                 function.add_parameter(entry, ty.clone(), Some(short.into()))
@@ -466,7 +468,7 @@ impl Lowerer<'_, '_, '_> {
         }
     }
 
-    /// Returns the default of a parameter, or reports the error in it.
+    /// Returns the default of a parameter; `None` if it is not a compile-time value.
     pub(crate) fn default(&mut self, callee: Callee, name: &str, expression: &Expr) -> Option<IrOperand> {
         match callee {
             Callee::User(function) | Callee::Constructor(function, _) => {

@@ -1,5 +1,5 @@
-//! Loops: `for` over run-time ranges and `while` carry the names that their bodies assign;
-//! `static_range` and tuples are unrolled.
+//! Lowers loops. `for` over a run-time range and `while` carry the names that their bodies assign;
+//! `static_range` and loops over tuples are unrolled.
 
 use ruff_python_ast::{Expr, Stmt, StmtFor, StmtWhile};
 use smallvec::{SmallVec, smallvec};
@@ -26,11 +26,11 @@ struct Carried<'a> {
     first: Vec<Value>,
 }
 
-/// The values before a loop of the names that it assigns.
+/// The names that a loop assigns, and their values before the loop.
 struct LoopNames<'a> {
     assigned: Vec<&'a str>,
     carried: Vec<Carried<'a>>,
-    /// Names without run-time parts (`None`, a dtype), which must stay what they are.
+    /// The names without run-time parts (`None`, a dtype), whose values a loop must not change.
     fixed: Vec<(&'a str, IrOperand, Span)>,
 }
 
@@ -62,7 +62,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         }
     }
 
-    /// Returns the values that a name takes in an unrolled loop.
+    /// Returns the values of the variable of an unrolled loop.
     pub(crate) fn unrolled_items(
         &mut self,
         iterated: &IrOperand,
@@ -129,7 +129,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         result
     }
 
-    /// A loop at run time.
+    /// Lowers a loop that runs at run time.
     fn dynamic_for(&mut self, each: &'a StmtFor, range: &Range<Value>, span: Span) -> Lower<()> {
         let Expr::Name(target) = &*each.target else {
             let at = self.span_of(&*each.target);
@@ -155,7 +155,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         self.end_region(outer);
         let after = std::mem::replace(&mut self.scope, before);
         closed?;
-        // An error of the loop itself is about its range.
+        // Errors about the loop itself point at its range.
         self.at(self.span_of(&*each.iter));
         let operands = bounds.into_iter().chain(first_values(&names)).collect();
         let op = Op::For { options: range.options.clone() };
@@ -174,8 +174,8 @@ impl<'a> Lowerer<'a, '_, '_> {
         result
     }
 
-    /// Carries the variable of a loop that has a value before it: a loop that runs zero times keeps
-    /// that value.
+    /// Carries the variable of a loop if it has a value before the loop: after zero iterations it
+    /// still has this value.
     fn carry_target(&mut self, names: &mut LoopNames<'a>, target: &'a str, dtype: Dtype) -> Lower<()> {
         let Some(Binding { state: NameState::Value(value), span, .. }) = self.scope.get(target) else {
             return Ok(());
@@ -194,7 +194,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         Ok(())
     }
 
-    /// The bounds in one type.
+    /// Converts the start, the end and the step of a range to one type, which it also returns.
     fn bounds(&mut self, range: &Range<Value>, each: &'a StmtFor) -> Lower<([Value; 3], Dtype)> {
         let span = self.span_of(&*each.iter);
         self.at(span);
@@ -230,7 +230,7 @@ impl<'a> Lowerer<'a, '_, '_> {
             if *self.builder.function.ty(value) == Type::scalar(dtype) {
                 return Ok(value);
             }
-            // A literal gets the type at once, without a cast.
+            // A literal is emitted in this type, without a cast.
             if let Some(Op::Constant { value: literal }) = self.builder.function.defining_op(value)
                 && let Some(number) = literal.as_int()
             {
@@ -282,7 +282,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         self.finish(Op::While {}, operands, smallvec![test_block, block], &names, &after, span)
     }
 
-    /// The condition of a `while`, at the end of its region.
+    /// Lowers the condition of a `while` as the end of its region.
     fn loop_condition(&mut self, each: &'a StmtWhile, span: Span) -> Lower<()> {
         let condition = self.expression(&each.test)?;
         if constant_truth(&condition) == Some(true) {
@@ -293,7 +293,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         self.builder.yield_values([condition]).map_err(|error| self.rule_error(span, error))
     }
 
-    /// A `while` of a compile-time function.
+    /// Executes a `while` of a compile-time function.
     fn constant_while(&mut self, each: &'a StmtWhile, span: Span) -> Lower<()> {
         let errors = self.session.diagnostics.len();
         for _ in 0..MAX_UNROLLED {
@@ -319,7 +319,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         Err(self.error(Code::TooLarge, span, message))
     }
 
-    /// Returns the values before the loop of the names that its body assigns.
+    /// Returns the names that the body of a loop assigns, with their values before the loop.
     fn loop_names(&mut self, body: &'a [Stmt], also: &[&'a str]) -> Lower<LoopNames<'a>> {
         let mut assigned = self.assigned(body);
         assigned.extend(also);
@@ -355,7 +355,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         }
     }
 
-    /// Ends the body of a loop with the present values of the carried names.
+    /// Ends the body of a loop: yields the current values of the carried names.
     fn close(&mut self, names: &LoopNames<'a>, parameters: &[Value]) -> Lower<()> {
         let mut parameters = parameters.iter().copied();
         let mut yields = Vec::new();
@@ -388,7 +388,8 @@ impl<'a> Lowerer<'a, '_, '_> {
         }
     }
 
-    /// The values of a carried name at the end of the body; `None` if they are known to be wrong.
+    /// Returns the values of a carried name at the end of the body; `None` if it has no value
+    /// there.
     fn last_values(&mut self, carried: &Carried<'a>) -> Lower<Option<Vec<Value>>> {
         let Some(binding) = self.scope.get(carried.name) else { return Ok(None) };
         let NameState::Value(value) = &binding.state else { return Ok(None) };
@@ -437,7 +438,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         self.report(diagnostic)
     }
 
-    /// Adds the loop, and gives the names their values after it.
+    /// Emits the loop, and binds the names to their values after it.
     fn finish(
         &mut self,
         op: Op,
@@ -460,7 +461,8 @@ impl<'a> Lowerer<'a, '_, '_> {
             self.bind(carried.name, binding);
         }
         for &name in &names.assigned {
-            // A name with an earlier value has its last one now, or an error was reported.
+            // A name with a value before the loop is bound to its last value, or an error was
+            // reported.
             if self.scope.get(name).is_some_and(|binding| !matches!(binding.state, NameState::Lost(_))) {
                 continue;
             }
@@ -475,7 +477,8 @@ impl<'a> Lowerer<'a, '_, '_> {
     }
 }
 
-/// Returns the index of the last iteration of a loop that is known to run.
+/// Returns the last index of a loop with constant bounds; `None` if it runs zero times or a bound
+/// is not constant.
 fn last_index(range: &Range<Value>) -> Option<i128> {
     let number = |bound: &IrOperand| match bound.constant() {
         Some(Constant::Int(number)) => Some(*number),

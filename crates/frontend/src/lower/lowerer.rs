@@ -1,5 +1,5 @@
-//! The state of a compilation, and of the function that is lowered: the other files add its
-//! methods.
+//! The state of a compilation ([`Session`]) and of the function that is being lowered
+//! ([`Lowerer`]). The other files add the methods.
 
 use std::sync::Arc;
 
@@ -16,38 +16,38 @@ use super::scope::Scope;
 use crate::Options;
 use crate::host::Host;
 
-/// An error that has been put among the diagnostics already.
+/// A marker for an error that is already among the diagnostics of the session.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reported;
 
 /// The result of lowering a piece of syntax.
 pub(crate) type Lower<T> = Result<T, Reported>;
 
-/// The maximum number of open levels of expressions, statements and calls.
+/// The maximum nesting of expressions, statements and calls, over all functions being lowered.
 const MAX_DEPTH: usize = 400;
 
-/// The maximum number of levels of syntax in one function.
+/// The maximum nesting of syntax in one function.
 const MAX_SYNTAX_DEPTH: usize = 200;
 
-/// The maximum number of findings that are reported at once.
+/// The maximum number of diagnostics that are reported at once.
 pub(super) const MAX_FINDINGS: usize = 50;
 
-/// The extent of code into which all calls are inlined.
+/// The size of code into which all calls are inlined.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Extent {
     pub instructions: usize,
-    /// Levels of regions.
+    /// The number of nested regions.
     pub nesting: usize,
 }
 
-/// The part of the budget that has been used.
+/// The resources that the compilation has used.
 #[derive(Default)]
 pub(crate) struct Budget {
     pub(super) steps: u64,
     pub(super) next_poll: u64,
-    /// The instructions of all lowered functions, each with its calls.
+    /// The number of instructions of all lowered functions, each with its calls inlined.
     pub(super) instructions: usize,
-    /// The extents of the lowered functions.
+    /// The extent of each lowered function.
     pub(super) extents: tilewright_base::entity::SecondaryMap<FuncId, Extent>,
     pub(super) stopped: Option<Code>,
 }
@@ -58,9 +58,9 @@ pub(crate) struct Frame {
     pub call: Span,
     /// The function that is called.
     pub name: String,
-    /// True if the function is of the library.
+    /// True if the function belongs to the library.
     pub is_library: bool,
-    /// The positions of the arguments of its parameters, for a function of the library.
+    /// For a library function, the position of the argument of each parameter.
     pub passed: Vec<Option<Span>>,
 }
 
@@ -74,13 +74,13 @@ pub(crate) struct Session<'h> {
     pub(super) specializations: Specializations,
     pub(super) functions: PrimaryMap<FuncId, Function>,
     pub(super) diagnostics: Vec<Diagnostic>,
-    /// The positions of warnings.
+    /// The positions of the warnings so far; each position is warned about once.
     pub(super) warned: Vec<Option<Span>>,
     /// The calls that are being lowered, outermost first.
     pub(super) frames: Vec<Frame>,
-    /// The positions of the arguments of the next call, if it is of the library.
+    /// The positions of the arguments of the next call, if its callee belongs to the library.
     pub(super) passed: Vec<Option<Span>>,
-    /// Open levels of expressions, statements and calls.
+    /// The current nesting of expressions, statements and calls.
     pub(super) depth: usize,
     pub(super) budget: Budget,
     /// See [`Lowered`](super::Lowered).
@@ -108,7 +108,7 @@ impl<'h> Session<'h> {
     }
 }
 
-/// Lowers one specialization of one function. `'a` is the life of its syntax tree.
+/// Lowers one specialization of one function. `'a` is the lifetime of its syntax tree.
 pub(crate) struct Lowerer<'a, 's, 'h> {
     pub(super) session: &'s mut Session<'h>,
     pub(super) builder: IrBuilder,
@@ -120,16 +120,17 @@ pub(crate) struct Lowerer<'a, 's, 'h> {
     pub(super) span: Span,
     pub(super) loop_depth: usize,
     pub(super) syntax_depth: usize,
-    /// How many regions are open.
+    /// The number of open regions.
     pub(super) region_depth: usize,
-    /// The size of the calls until now when they are inlined.
+    /// The extent of the calls so far, with their callees inlined.
     pub(super) inlined: Extent,
-    /// The exit of the current path, which may have returned already.
+    /// The exit of the current path: whether it has returned, and the result.
     pub(super) exit: Exit,
-    /// True if assigned and returned numbers stay compile-time values: in a `constexpr_function`.
+    /// True in a `constexpr_function`: numbers that are assigned or returned remain compile-time
+    /// values.
     pub(super) keeps_constants: bool,
-    /// Pointers to memory that is only read, and the parameter that declares so; nothing for
-    /// pointers that were cast to write.
+    /// The pointers to read-only memory, each with the name of the parameter that declares it;
+    /// `None` for a pointer that a cast has made writable.
     pub(super) read_only: FxHashMap<Value, Option<Arc<str>>>,
 }
 
@@ -139,7 +140,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         Span::new(self.file, range.start, range.end)
     }
 
-    /// Runs a step one level deeper, on a stack that suffices, or reports too deep nesting.
+    /// Runs a step one level deeper, on a stack that suffices; reports nesting that is too deep.
     pub(super) fn deeper<T>(&mut self, span: Span, step: impl FnOnce(&mut Self) -> Lower<T>) -> Lower<T> {
         self.step(span)?;
         if self.syntax_depth >= MAX_SYNTAX_DEPTH || self.session.depth >= MAX_DEPTH {
@@ -159,7 +160,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         self.builder.set_span(span);
     }
 
-    /// The statements of the function, which outlive this struct.
+    /// Returns the statements of the function, which outlive this struct.
     pub(super) fn body(&self) -> &'a [ruff_python_ast::Stmt] {
         &self.definition.body
     }

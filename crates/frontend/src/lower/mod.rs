@@ -1,12 +1,12 @@
-//! From syntax to IR: one IR function for each specialization of each `@jit` function that the
+//! Lowers syntax to IR: one IR function for each specialization of each `@jit` function that the
 //! kernel reaches.
 //!
-//! `lowerer.rs` has the state that the other files work on, `callee.rs` the functions and their
-//! specializations. `function.rs` specializes and calls; `statement.rs`, `branch.rs` and `loops.rs`
-//! walk statements; `expression.rs`, `call.rs`, `host_call.rs` and `python.rs` evaluate
-//! expressions; `with.rs` lowers `with`; `operation.rs` lowers one operation of interpret mode;
+//! `lowerer.rs` has the state that all files work on, `callee.rs` the functions and their
+//! specializations. `function.rs` specializes and calls functions; `statement.rs`, `branch.rs` and
+//! `loops.rs` lower statements, `with.rs` lowers `with`; `expression.rs`, `call.rs`, `host_call.rs`
+//! and `python.rs` evaluate expressions; `operation.rs` lowers one operation of interpret mode;
 //! `aggregate.rs` makes instances of users' classes; `names.rs` resolves names; `scope.rs` has the
-//! meanings of names at a point; `report.rs` words findings.
+//! values of names at a point of a function; `report.rs` words diagnostics.
 
 mod advice;
 mod aggregate;
@@ -46,29 +46,30 @@ use crate::host::Host;
 use crate::{Failure, Request};
 use lowerer::Session;
 
-/// Lowers a kernel and all that it calls to IR; the module's entry is the kernel.
+/// Lowers a kernel and all functions that it calls to IR. The kernel is the entry of the module.
 ///
-/// If the user interrupts it, the failure holds one finding with the code `Interrupted`.
+/// If the user interrupts the lowering, the failure has one diagnostic with the code `Interrupted`.
 pub fn lower(request: &Request, host: &mut dyn Host) -> Result<Module, Box<Failure>> {
     lower_kernel(request, host).map(|lowered| lowered.module)
 }
 
-/// A lowered kernel, and whether it can be shared.
+/// A lowered kernel, and whether other compilations can share it.
 #[derive(Debug)]
 pub struct Lowered {
     /// The IR.
     pub module: Module,
-    /// True if it is the same for every number of warps, and nothing was printed that the user
-    /// would miss if a compilation for another number were left out.
+    /// True if the module is the same for every number of warps, and lowering printed nothing:
+    /// otherwise the user would miss that text if a compilation for another number were skipped.
     pub is_shareable: bool,
 }
 
-/// As [`lower`], and also returns whether the result is right for other numbers of warps.
+/// Lowers a kernel like [`lower`], and also returns whether compilations for other numbers of warps
+/// can share the result.
 pub fn lower_kernel(request: &Request, host: &mut dyn Host) -> Result<Lowered, Box<Failure>> {
     let mut session = Session::new(host, &request.options);
     let entry = session.kernel(request);
     let Session { mut diagnostics, sources, functions, budget, is_shareable, .. } = session;
-    // An interrupted user wants no other findings.
+    // After an interrupt, the user expects no other diagnostics.
     if budget.stopped() == Some(Code::Interrupted) {
         diagnostics.retain(|diagnostic| diagnostic.code == Code::Interrupted);
     }

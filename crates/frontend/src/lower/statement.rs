@@ -1,5 +1,6 @@
-//! Statements other than branches and loops. An error in a statement is reported, and the names
-//! that it assigns are poisoned, so that the rest is checked without follow-up errors.
+//! Lowers statements other than branches and loops. An error in a statement is reported, and the
+//! names that it assigns are poisoned: the rest is checked without errors that only follow from the
+//! first.
 
 use ruff_python_ast::{Expr, Stmt, StmtAnnAssign, StmtAssert, StmtAugAssign};
 use ruff_text_size::Ranged;
@@ -14,7 +15,8 @@ use crate::semantic;
 use crate::value::{Constant, Operand};
 
 impl<'a> Lowerer<'a, '_, '_> {
-    /// Lowers statements, up to a `return`.
+    /// Lowers statements, up to one that has returned. If a statement has returned on some paths
+    /// only, the rest is guarded.
     pub(crate) fn block(&mut self, body: &'a [Stmt]) {
         for (index, statement) in body.iter().enumerate() {
             self.statement(statement);
@@ -47,7 +49,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         }
     }
 
-    /// Marks the names that statements assign as wrong.
+    /// Poisons the names that statements assign: their values are errors that have been reported.
     pub(crate) fn poison(&mut self, body: &'a [Stmt]) {
         for name in scope::assigned(body, &|_| None) {
             self.scope.insert(name, Binding::poisoned(self.span));
@@ -61,7 +63,8 @@ impl<'a> Lowerer<'a, '_, '_> {
                 let at = self.span_of(&*assign.value);
                 for target in &assign.targets {
                     let value = match &value {
-                        // The annotation decides the value of a field.
+                        // The annotation of a field decides whether its value remains a
+                        // compile-time value.
                         Ok(value) if target.is_attribute_expr() => Ok(value.clone()),
                         Ok(value) => self.decay_all(value),
                         Err(reported) => Err(*reported),
@@ -98,8 +101,8 @@ impl<'a> Lowerer<'a, '_, '_> {
         }
     }
 
-    /// Applies a hint statement, `tl.multiple_of(pointers, 16)`, to the name from there on, as in
-    /// Triton, where the hint is noted at the value.
+    /// Rebinds the name in a hint statement, `tl.multiple_of(pointers, 16)`, to the result of the
+    /// hint. In Triton, the statement marks the value itself.
     fn keep_promise(&mut self, expression: &'a Expr, value: &IrOperand) {
         let (Expr::Call(call), Operand::Tensor(promised)) = (expression, value) else { return };
         let Some(Expr::Name(name)) = call.arguments.args.first() else { return };
@@ -171,8 +174,8 @@ impl<'a> Lowerer<'a, '_, '_> {
             self.assign_target(&assign.target, value, at);
             return;
         }
-        // As in Triton, the annotation keeps a compile-time value and demands none: an op that
-        // needs one reports that itself.
+        // As in Triton, the annotation preserves a compile-time value and does not require one: an
+        // op that needs one reports the error itself.
         let value = value.map(|value| match self.as_constant(&value) {
             Some(constant) if !template::values(&value).is_empty() => Operand::Constant(constant),
             _ => value,
@@ -201,7 +204,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         Ok(())
     }
 
-    /// Gives the names of a target their values, or poisons them.
+    /// Binds the names of a target to their values, or poisons them.
     pub(crate) fn assign_target(&mut self, target: &'a Expr, value: Lower<IrOperand>, at: Span) {
         match target {
             Expr::Name(name) => {
@@ -242,7 +245,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         }
     }
 
-    /// Reports an assignment to an item of a value that is no tuple.
+    /// Reports an assignment to an item of a value that is not a tuple.
     pub(crate) fn item_of_tile(&mut self, span: Span) -> Reported {
         let hint = "a tile does not change, and a pointer is not indexed: write to memory with `tl.store(ptr + i, value)`, \
                     or choose with tl.where";
@@ -284,7 +287,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         }
     }
 
-    /// Binds a name to a value, and names the value.
+    /// Binds a name to a value, and gives the value this name in the IR.
     pub(crate) fn bind(&mut self, name: &'a str, binding: Binding) {
         if let scope::NameState::Value(Operand::Tensor(value)) = binding.state {
             self.builder.name(value, name);
@@ -292,7 +295,8 @@ impl<'a> Lowerer<'a, '_, '_> {
         self.scope.insert(name, binding);
     }
 
-    /// A compile-time number as a scalar of its natural type.
+    /// Converts a compile-time number to a scalar of its natural type, unless the function keeps
+    /// it.
     pub(crate) fn decay(&mut self, value: &IrOperand) -> Lower<IrOperand> {
         match value {
             Operand::Constant(Constant::Bool(_) | Constant::Int(_) | Constant::Float(_))
@@ -307,8 +311,8 @@ impl<'a> Lowerer<'a, '_, '_> {
     }
 
     /// Converts a value as a plain assignment does in Triton: a compile-time number becomes a
-    /// scalar of its natural type, also in a tuple. ([`as_constant`](Self::as_constant) still sees
-    /// a compile-time value if one is needed.)
+    /// scalar of its natural type, also within a tuple. ([`as_constant`](Self::as_constant) still
+    /// returns its compile-time value to rules that need one.)
     pub(crate) fn decay_all(&mut self, value: &IrOperand) -> Lower<IrOperand> {
         if let Operand::Descriptor(descriptor) = value {
             let span = self.span;
@@ -316,7 +320,7 @@ impl<'a> Lowerer<'a, '_, '_> {
             return decayed.map_err(|error| self.semantic_error(error, span, &[]));
         }
         match template::items(value) {
-            // Annotations decide the fields of an object.
+            // Annotations decide whether the fields of an object are compile-time values.
             _ if template::class_of(value).is_some() => Ok(value.clone()),
             Some(all) if !self.keeps_constants => {
                 let items: Lower<Vec<_>> = all.iter().map(|item| self.decay_all(item)).collect();
@@ -326,9 +330,9 @@ impl<'a> Lowerer<'a, '_, '_> {
         }
     }
 
-    /// `assert`: checked while the kernel runs, if it is compiled with `debug`; even if the
-    /// condition is known at compile time, since that may be by specialization to an argument of 1.
-    /// A `tl.static_assert` is checked always.
+    /// Lowers an `assert`, which the kernel checks at run time if it is compiled with `debug`. A
+    /// condition that is known at compile time is no exception: it may be known only because an
+    /// argument is specialized to 1. In contrast, a `tl.static_assert` is always checked.
     fn assertion(&mut self, assert: &'a StmtAssert, span: Span) -> Lower<()> {
         let condition = self.expression(&assert.test)?;
         let message = match &assert.msg {
@@ -347,7 +351,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         result.map_err(|error| self.semantic_error(error, span, &[Some(&assert.test)]))
     }
 
-    /// Returns the start of a node as an empty range, for errors about something missing.
+    /// Returns the start of a node as an empty range, for errors about a missing part.
     pub(crate) fn start_of(&self, node: &impl Ranged) -> Span {
         let span = self.span_of(node);
         Span { end: span.start, ..span }

@@ -1,4 +1,4 @@
-//! The arguments of a builtin, one for each parameter, and their conversion to compile-time values.
+//! The arguments of a builtin, one for each parameter, and conversions of them.
 
 use tilewright_base::Code;
 use tilewright_ir::{Builder, Dtype, Element, Shape, Type};
@@ -9,21 +9,21 @@ use crate::value::{Constant, Operand, language_name};
 
 /// The arguments of a call of a builtin, in the order of its parameters.
 pub(crate) struct Arguments<'a, C: Caller + ?Sized> {
-    /// The callee.
+    /// The builtin.
     pub spec: &'static BuiltinSpec,
-    /// One for each parameter.
+    /// The arguments, one for each parameter.
     pub values: &'a [Op<C>],
 }
 
 impl<C: Caller + ?Sized> Arguments<'_, C> {
-    /// An argument.
+    /// Returns an argument.
     pub fn at(&self, index: usize) -> Semantic<&Op<C>> {
         self.values.get(index).ok_or_else(|| {
             SemanticError::new(Code::WrongArguments, format!("`{}` misses an argument", self.spec.name))
         })
     }
 
-    /// The name of a parameter.
+    /// Returns the name of a parameter.
     pub fn name(&self, index: usize) -> &'static str {
         self.spec.parameters.get(index).map_or("argument", |parameter| parameter.name)
     }
@@ -33,19 +33,19 @@ impl<C: Caller + ?Sized> Arguments<'_, C> {
         matches!(self.values.get(index), None | Some(Operand::Constant(Constant::None)))
     }
 
-    /// A number or tensor.
+    /// Returns an argument that is a number or a tensor, as a value.
     pub fn tensor(&self, c: &mut C, index: usize) -> Semantic<ValueOf<C>> {
         tensor(c, self.at(index)?, index)
     }
 
-    /// A number or tensor, and its type.
+    /// Returns an argument that is a number or a tensor, as a value, and its type.
     pub fn typed(&self, c: &mut C, index: usize) -> Semantic<(ValueOf<C>, Type)> {
         let value = self.tensor(c, index)?;
         let ty = c.builder().type_of(&value);
         Ok((value, ty))
     }
 
-    /// A compile-time value.
+    /// Returns an argument that must be known at compile time.
     pub fn constant(&self, c: &mut C, index: usize) -> Semantic<Constant> {
         let operand = self.at(index)?;
         match constant_of(c, operand) {
@@ -66,7 +66,7 @@ impl<C: Caller + ?Sized> Arguments<'_, C> {
         .hint("if it is a parameter of the kernel, annotate it in the signature: `BLOCK: tl.constexpr`")
     }
 
-    /// A value of the wrong kind.
+    /// Returns the error about a compile-time value of the wrong kind.
     fn wrong(&self, c: &mut C, index: usize, expected: &str, found: &Constant) -> SemanticError {
         let found = c.show(found);
         self.unexpected(index, expected, &found)
@@ -79,7 +79,7 @@ impl<C: Caller + ?Sized> Arguments<'_, C> {
             .note(format!("found {found}, expected {expected}"))
     }
 
-    /// A compile-time integer.
+    /// Returns a compile-time integer.
     pub fn int(&self, c: &mut C, index: usize) -> Semantic<i128> {
         match self.constant(c, index)? {
             Constant::Int(value) => Ok(value),
@@ -91,12 +91,12 @@ impl<C: Caller + ?Sized> Arguments<'_, C> {
         }
     }
 
-    /// A compile-time truth value.
+    /// Returns the truth value of a compile-time value.
     pub fn flag(&self, c: &mut C, index: usize) -> Semantic<bool> {
         Ok(self.constant(c, index)?.is_true())
     }
 
-    /// A compile-time string; none for `None`.
+    /// Returns a compile-time string; `None` for Python's `None`.
     pub fn string(&self, c: &mut C, index: usize) -> Semantic<Option<String>> {
         match self.constant(c, index)? {
             Constant::None => Ok(None),
@@ -105,7 +105,7 @@ impl<C: Caller + ?Sized> Arguments<'_, C> {
         }
     }
 
-    /// One of several strings; the default for `None`.
+    /// Returns the choice with the name that a compile-time string states; the default for `None`.
     pub fn choice<T: Copy + Default>(
         &self,
         c: &mut C,
@@ -127,7 +127,7 @@ impl<C: Caller + ?Sized> Arguments<'_, C> {
         })
     }
 
-    /// A type, such as `tl.float32` or `tl.pointer_type(tl.float32)`.
+    /// Returns the element type of a type, such as `tl.float32` or `tl.pointer_type(tl.float32)`.
     pub fn element(&self, c: &mut C, index: usize) -> Semantic<Element> {
         let operand = self.at(index)?;
         let found = match (constant_of(c, operand), operand) {
@@ -148,7 +148,7 @@ impl<C: Caller + ?Sized> Arguments<'_, C> {
         }))
     }
 
-    /// A number type.
+    /// Returns a type that is not a pointer.
     pub fn dtype(&self, c: &mut C, index: usize) -> Semantic<Dtype> {
         let element = self.element(c, index)?;
         element.value().ok_or_else(|| {
@@ -157,8 +157,9 @@ impl<C: Caller + ?Sized> Arguments<'_, C> {
         })
     }
 
-    /// The items of a compile-time tuple; a single value is a tuple of one. A tuple of one tuple,
-    /// which `*shape` makes of a shape that is given as one argument, is that tuple.
+    /// Returns the integers of a compile-time tuple; a single value counts as a tuple of one. If
+    /// the only item is itself a tuple, returns the items of that tuple: the parameter `*shape`
+    /// wraps a shape that is one argument.
     pub fn ints(&self, c: &mut C, index: usize) -> Semantic<Vec<i128>> {
         let mut constant = self.constant(c, index)?;
         while let Constant::Tuple(items) = &constant {
@@ -179,19 +180,19 @@ impl<C: Caller + ?Sized> Arguments<'_, C> {
         items.into_iter().map(int).collect()
     }
 
-    /// A shape: every extent at least 1.
+    /// Returns a shape; every extent is at least 1.
     pub fn shape(&self, c: &mut C, index: usize) -> Semantic<Shape> {
         let extents = self.ints(c, index)?;
         check_shape(index, &extents)
     }
 
-    /// An axis of a tile, counted from the end where it is negative.
+    /// Returns an axis of a tile; a negative one counts from the end.
     pub fn axis(&self, c: &mut C, index: usize, rank: usize) -> Semantic<usize> {
         let value = self.int(c, index)?;
         self.wrap_axis(index, value, rank)
     }
 
-    /// An axis of a tile of this rank.
+    /// Checks an axis of a tile with this rank; a negative one counts from the end.
     pub fn wrap_axis(&self, index: usize, value: i128, rank: usize) -> Semantic<usize> {
         let wrapped = if value < 0 { value + rank as i128 } else { value };
         usize::try_from(wrapped).ok().filter(|axis| *axis < rank).ok_or_else(|| {
@@ -211,8 +212,8 @@ impl<C: Caller + ?Sized> Arguments<'_, C> {
     }
 }
 
-/// Returns the type of the language that a text names, as other libraries and Python call them:
-/// `torch.float16`, `'fp16'`.
+/// Returns the name of the language's type that a text mentions. The text may be a name of another
+/// library or of Python: `float16` for `torch.float16` or `'fp16'`.
 fn type_named_in(text: &str) -> Option<&str> {
     let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
     let names = words
@@ -238,7 +239,7 @@ const OTHER_NAMES: &[(&str, &str)] = &[
     ("float8_e5m2fnuz", "float8e5b16"),
 ];
 
-/// Checks the extents of the shape that is an argument: every one at least 1.
+/// Converts the extents in an argument to a shape; every extent must be at least 1.
 pub(crate) fn check_shape(index: usize, extents: &[i128]) -> Semantic<Shape> {
     let mut shape = Shape::scalar();
     for (axis, &extent) in extents.iter().enumerate() {
@@ -261,12 +262,12 @@ fn bad_extent(index: usize, axis: usize, extent: i128) -> SemanticError {
         .note(format!("found {extent}, expected 1, 2, 3, …"))
 }
 
-/// `1 axis`, `2 axes`.
+/// Formats a count: `1 axis`, `2 axes`.
 pub(crate) fn count(number: usize, one: &str, many: &str) -> String {
     format!("{number} {}", if number == 1 { one } else { many })
 }
 
-/// The compile-time value of an operand, tuples of compile-time values among them.
+/// Returns the compile-time value of an operand; a tuple of compile-time values has one, too.
 pub(super) fn constant_of<C: Caller + ?Sized>(c: &mut C, operand: &Op<C>) -> Option<Constant> {
     match operand {
         Operand::Constant(constant) => Some(constant.clone()),
@@ -283,7 +284,7 @@ pub(super) fn constant_of<C: Caller + ?Sized>(c: &mut C, operand: &Op<C>) -> Opt
     }
 }
 
-/// The run-time values of an operand: those of a tuple, or the one of a single tensor.
+/// Returns the items of a tuple; any other operand is the only item.
 pub(crate) fn flatten<V: Clone>(operand: &Operand<V>) -> Vec<Operand<V>> {
     match operand {
         Operand::Tuple(items) => items.to_vec(),

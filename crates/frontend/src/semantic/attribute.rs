@@ -1,4 +1,4 @@
-//! Attributes and methods of tensors and types, and subscripts.
+//! Attributes and methods of tensors, descriptors, types and compile-time numbers.
 
 use tilewright_base::Code;
 use tilewright_ir::{Builder, Dtype, Element, Type};
@@ -15,10 +15,10 @@ use crate::suggest::suggest;
 use crate::types::LanguageType;
 use crate::value::{Constant, Operand};
 
-/// The attributes of tensors that are no methods.
+/// The attributes of tensors that are not methods.
 const TENSOR_ATTRIBUTES: &[&str] = &["dtype", "shape", "type", "T", "numel", "handle"];
 
-/// The attributes of types that are no methods.
+/// The attributes of types that are not methods.
 const TYPE_ATTRIBUTES: &[&str] = &[
     "scalar",
     "element_ty",
@@ -37,7 +37,7 @@ const TYPE_ATTRIBUTES: &[&str] = &[
     "const",
 ];
 
-/// The attributes of other libraries' tensors, and their replacements.
+/// The names of attributes and methods in other libraries, and what to write instead.
 const OTHER_NAMES: &[(&str, &str)] = &[
     ("astype", "x.to(dtype)"),
     ("type_as", "x.to(y.dtype)"),
@@ -59,11 +59,11 @@ const OTHER_NAMES: &[(&str, &str)] = &[
     ("minimum", "tl.minimum(x, y)"),
 ];
 
-/// The attributes that a tensor has on the host, but a pointer in a kernel lacks.
+/// The attributes of a tensor on the host that a pointer in a kernel does not have.
 const HOST_ATTRIBUTES: &[&str] =
     &["data_ptr", "device", "dim", "itemsize", "ndim", "size", "stride", "strides"];
 
-/// `value.name`.
+/// Evaluates `value.name`.
 pub fn attribute<C: Caller + ?Sized>(c: &mut C, value: &Op<C>, name: &str) -> Semantic<Op<C>> {
     match value {
         Operand::Tensor(tensor) => {
@@ -88,8 +88,8 @@ pub fn attribute<C: Caller + ?Sized>(c: &mut C, value: &Op<C>, name: &str) -> Se
             if let Some(found) = type_attribute(ty, name) {
                 return found.map(Operand::Constant);
             }
-            // An instance has the attributes of its class: a list of names, or a function of no
-            // type.
+            // A type also has the attributes of its class: constants, modules such as `dtype.KIND`,
+            // and the function `is_dtype`.
             match super::language(&format!("dtype.{name}")) {
                 Some(super::LanguageItem::Constant(constant)) => return Ok(Operand::Constant(constant)),
                 Some(super::LanguageItem::Module) => {
@@ -105,7 +105,7 @@ pub fn attribute<C: Caller + ?Sized>(c: &mut C, value: &Op<C>, name: &str) -> Se
             Err(unknown(&format!("the type {ty}"), name, names))
         }
         Operand::Constant(Constant::LanguageType(ty)) => language_type_attribute(c, value, ty, name),
-        // A compile-time number: its methods are those of the tensor that it becomes.
+        // A compile-time number has the methods of the tensor that it becomes.
         Operand::Constant(Constant::Int(_) | Constant::Float(_) | Constant::Bool(_)) => match name {
             "value" => Ok(value.clone()),
             "dtype" | "type" | "shape" | "numel" => {
@@ -125,7 +125,7 @@ pub fn attribute<C: Caller + ?Sized>(c: &mut C, value: &Op<C>, name: &str) -> Se
     }
 }
 
-/// `ty.name` of a type that no value of the IR has.
+/// Evaluates `ty.name` for a type that no value of the IR has.
 fn language_type_attribute<C: Caller + ?Sized>(
     c: &mut C,
     value: &Op<C>,
@@ -144,7 +144,7 @@ fn language_type_attribute<C: Caller + ?Sized>(
     }
 }
 
-/// The name of `triton.language` that a method of tensors calls.
+/// Returns the path of the function that a method of tensors calls.
 fn method(name: &str) -> Option<String> {
     methods().find(|(method, _)| *method == name).map(|(_, path)| path.to_string())
 }
@@ -159,7 +159,8 @@ fn tensor_attribute<C: Caller + ?Sized>(
     match name {
         "dtype" => constant(pointer_or_number(c, value, ty.with_shape(tilewright_ir::Shape::scalar()))),
         "type" => constant(pointer_or_number(c, value, ty.clone())),
-        // Code that looks into a tensor like the compiler: `tl.tensor(x.handle, x.type)` is `x`.
+        // Code that uses Triton's internals wraps a value again: `tl.tensor(x.handle, x.type)` is
+        // `x`.
         "handle" => Ok(Operand::Tensor(value.clone())),
         "shape" => constant(shape_constant(ty)),
         "numel" => constant(Constant::Int(ty.shape.elements() as i128)),
@@ -181,7 +182,8 @@ fn tensor_attribute<C: Caller + ?Sized>(
     }
 }
 
-/// The type of a value: a pointer that comes from a parameter which is declared `tl.const` says so.
+/// Returns the type of a value. A pointer that derives from a `tl.const` parameter has a const
+/// type.
 fn pointer_or_number<C: Caller + ?Sized>(c: &mut C, value: &ValueOf<C>, ty: Type) -> Constant {
     match ty.element.pointee().filter(|_| ty.is_scalar()) {
         Some(pointee) if c.read_only(value).is_some() => LanguageType::ConstPointer(pointee).into_constant(),
@@ -207,7 +209,7 @@ fn unknown<'a>(what: &str, name: &str, names: impl IntoIterator<Item = &'a str>)
     }
 }
 
-/// An attribute of a type that is no method; `None` where there is none of the name.
+/// Returns an attribute of a type that is not a method; `None` if the type has none of this name.
 fn type_attribute(ty: &Type, name: &str) -> Option<Semantic<Constant>> {
     let bits = |element: Element| element.value().map_or(64, Dtype::bits);
     let int = |value: usize| Some(Ok(Constant::Int(value as i128)));
@@ -240,7 +242,7 @@ fn type_attribute(ty: &Type, name: &str) -> Option<Semantic<Constant>> {
     }
 }
 
-/// The bits of the fraction, and the bias of the exponent.
+/// Returns the number of fraction bits and the bias of the exponent; `None` for other types.
 fn float_format(dtype: Dtype) -> Option<(i128, i128)> {
     Some(match dtype {
         Dtype::F8E5 => (2, 15),
@@ -256,7 +258,7 @@ fn float_format(dtype: Dtype) -> Option<(i128, i128)> {
     })
 }
 
-/// The result of a method of a type that takes no arguments.
+/// Returns the result of a method of a type that takes no arguments.
 pub(super) fn type_method(name: &str, ty: &Type) -> Option<Constant> {
     let scalar = if ty.is_scalar() { ty.dtype() } else { None };
     let is = |predicate: fn(Dtype) -> bool| Some(Constant::Bool(scalar.is_some_and(predicate)));
@@ -282,7 +284,7 @@ pub(super) fn type_method(name: &str, ty: &Type) -> Option<Constant> {
         "get_int_max_value" => range.map(|(_, high)| Constant::Int(high)),
         "get_block_shapes" => Some(shape_constant(ty)),
         "codegen_name" => scalar.map(|dtype| Constant::Str(dtype_name(dtype).into())),
-        // `is_fp16()` and the like: the name of the type.
+        // `is_fp16()` and the like compare with the type of that name.
         _ => {
             let wanted = name.strip_prefix("is_")?;
             Dtype::parse(wanted).map(|dtype| Constant::Bool(scalar == Some(dtype)))

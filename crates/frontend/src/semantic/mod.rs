@@ -1,10 +1,9 @@
-//! The semantic rules: the ops that each operator and each name of `triton.language` becomes.
+//! The semantic rules: the ops for each operator and for each name of `triton.language`.
 //!
-//! They are generic over the [`Builder`]: one builder emits IR, another computes at once. They do
-//! not depend on syntax: an error has the index of the offending argument, and the caller knows its
-//! position in the source.
+//! The rules are generic over the [`Builder`], and do not depend on syntax: an error has the index
+//! of the offending argument, and the caller knows the position of the argument in the source.
 
-// A rule that no row of `table` names is a mistake: its row is missing.
+// A rule that no row of `table` names is a mistake: the row is missing.
 #![deny(dead_code)]
 
 mod access;
@@ -63,9 +62,9 @@ pub use typing::{Mode, Overload, PARAMETERS, ParameterType, RESULTS, modes};
 /// An error that a rule finds.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SemanticError {
-    /// The kind of finding.
+    /// The code of the diagnostic.
     pub code: Code,
-    /// One sentence.
+    /// One sentence that states the error.
     pub message: String,
     /// Arguments to point at, by index, each with a text such as `this has shape [64]`.
     pub arguments: Vec<(usize, String)>,
@@ -73,7 +72,7 @@ pub struct SemanticError {
     pub notes: Vec<String>,
     /// The advice.
     pub hint: Option<String>,
-    /// True if it has been reported already, because it arose in a called function.
+    /// True if the error has been reported already, because it arose in a called function.
     pub is_reported: bool,
 }
 
@@ -117,7 +116,7 @@ impl SemanticError {
     }
 }
 
-/// An error of the IR's type rules that no semantic rule found before.
+/// Converts an error of the IR's type rules, which no semantic rule found before.
 impl From<RuleError> for SemanticError {
     fn from(error: RuleError) -> Self {
         Self::new(Code::TypeMismatch, error.message)
@@ -142,16 +141,16 @@ pub trait Caller {
         Ok(self.region_and_result(function, types)?.0)
     }
 
-    /// As [`Self::region`], and returns the result of the function too: the region yields its
-    /// values.
+    /// Makes a region like [`Self::region`], and also returns the result of the function. The
+    /// region yields the values of this result.
     fn region_and_result(
         &mut self,
         function: &Op<Self>,
         types: &[Type],
     ) -> Semantic<(RegionOf<Self>, Op<Self>)>;
 
-    /// Returns the name of the first op of a region, or of a function that it calls, that writes
-    /// memory or makes a tile.
+    /// Returns the name of an op that writes memory or makes a tile, if the region or a function
+    /// that it calls contains such an op.
     fn beyond_elements(&mut self, region: &RegionOf<Self>) -> Option<&'static str>;
 
     /// Calls a library function or a `@jit` function.
@@ -162,13 +161,14 @@ pub trait Caller {
         keywords: Vec<(Arc<str>, Op<Self>)>,
     ) -> Semantic<Op<Self>>;
 
-    /// Options of the compilation that rules look at, such as whether `debug` assertions are on.
+    /// Returns the options of the compilation.
     fn options(&self) -> &crate::Options;
 
-    /// Returns the warps of a program, and records that the code depends on them; 0 if unknown.
+    /// Returns the number of warps of a program, and records that the code depends on it; 0 if
+    /// unknown.
     fn num_warps(&mut self) -> u32;
 
-    /// Returns whether the code is in the library, where wrapping of integers is intended.
+    /// Returns whether the code is in the library, where integers may wrap.
     fn is_in_library(&self) -> bool {
         false
     }
@@ -176,13 +176,13 @@ pub trait Caller {
     /// Prints for the user while the kernel is compiled.
     fn print(&mut self, text: &str);
 
-    /// Returns the parameter that a pointer comes from, if it is declared `tl.const`: its memory is
-    /// only read. The name is empty if the program has cast the pointer to such a type.
+    /// Returns the name of the `tl.const` parameter that a pointer derives from: the kernel may
+    /// only read its memory. The name is empty if the kernel cast the pointer to a const type.
     fn read_only(&mut self, _pointer: &ValueOf<Self>) -> Option<Arc<str>> {
         None
     }
 
-    /// Records that a pointer was cast to a type that is const or not.
+    /// Records that `pointer` is the result of a cast to a pointer type, which may be const.
     fn cast_pointer(&mut self, _pointer: &ValueOf<Self>, _is_const: bool) {}
 
     /// Returns a compile-time value as text, for messages.
@@ -190,8 +190,8 @@ pub trait Caller {
         constant.to_string()
     }
 
-    /// Returns the compile-time value of an operand, also if a plain assignment (`x = 128`) has
-    /// made it a run-time scalar: for arguments that must be known at compile time.
+    /// Returns the compile-time value of an operand, even if a plain assignment (`x = 128`) has
+    /// made it a run-time scalar. Rules use it for arguments that must be known at compile time.
     fn known(&mut self, operand: &Op<Self>) -> Option<Constant> {
         operand.constant().cloned()
     }
@@ -243,13 +243,13 @@ pub enum Index<V> {
     NewAxis,
     /// `:`: a whole axis.
     All,
-    /// `...`: the axes that the other indices leave.
+    /// `...`: the axes that no other index selects.
     Ellipsis,
     /// A value.
     Value(Operand<V>),
     /// `start:stop:step` with at least one of them.
     Slice {
-        /// The first.
+        /// The first index.
         start: Option<Operand<V>>,
         /// The end, exclusive.
         stop: Option<Operand<V>>,

@@ -1,5 +1,5 @@
-//! The names of `triton.language`: the table from which calls, attributes, stubs and "did you mean"
-//! are made.
+//! The table of the names of `triton.language`. Calls and attributes are resolved in it; the stubs
+//! and the suggestions for mistyped names are generated from it.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -40,7 +40,7 @@ pub enum Special {
     Base,
 }
 
-/// A builtin: its signature, as plain data, and the rule that implements it.
+/// A builtin: its signature, as plain data, and its rule.
 #[derive(Debug)]
 pub struct BuiltinSpec {
     /// The name, without a prefix.
@@ -49,7 +49,7 @@ pub struct BuiltinSpec {
     pub signature: &'static str,
     /// The parameters.
     pub parameters: Vec<BuiltinParameter>,
-    /// The doc, one line an item.
+    /// The documentation, one item for each line.
     pub docs: &'static [&'static str],
     /// The modules and classes that have it.
     namespaces: &'static [Namespace],
@@ -105,7 +105,7 @@ const SPECIALS: &[(&str, Special)] = &[
     ("tensor_descriptor_base", Special::Base),
 ];
 
-/// Prefixes that mean the root: the modules in which Triton defines the names.
+/// The modules in which Triton defines the names; `tl.core.load` is `tl.load`.
 const ROOTS: &[&str] = &["core", "standard", "random", "semantic"];
 
 static SPECS: LazyLock<Vec<BuiltinSpec>> = LazyLock::new(|| {
@@ -119,7 +119,7 @@ static SPECS: LazyLock<Vec<BuiltinSpec>> = LazyLock::new(|| {
             kind: super::signature::ParameterKind::Positional,
             default: None,
         }],
-        docs: &["The property of the type that its name says."],
+        docs: &["Returns the property of the type that the name of the method states."],
         namespaces: &[Namespace::TypeMethod],
         implementation: Builtin::TypeMethod,
     });
@@ -136,7 +136,7 @@ fn spec(
     Some(BuiltinSpec { name, signature, parameters, docs, namespaces, implementation })
 }
 
-/// Every path, with its meaning.
+/// Every path in `triton.language`, with its meaning.
 pub(super) static NAMES: LazyLock<BTreeMap<String, LanguageItem>> = LazyLock::new(|| {
     let mut names = BTreeMap::new();
     for module in [
@@ -192,15 +192,14 @@ pub(super) static NAMES: LazyLock<BTreeMap<String, LanguageItem>> = LazyLock::ne
             names.entry(path).or_insert(LanguageItem::Builtin(spec));
         }
     }
-    // The library comes last: a function there replaces a row that says that it is not supported
-    // yet.
+    // The library comes last, because its functions replace rows with the same path.
     for scanned in LIBRARY.iter() {
         names.insert(scanned.path.clone(), LanguageItem::Library(scanned.function));
     }
     names
 });
 
-/// The methods of tensors: the name, and the path that it calls.
+/// The methods of tensors: the name of each, and the path of the function that it calls.
 static METHODS: LazyLock<Vec<(&'static str, String)>> = LazyLock::new(|| {
     let of_rows = SPECS.iter().flat_map(|spec| {
         spec.namespaces.iter().filter_map(|namespace| match namespace {
@@ -219,12 +218,12 @@ static METHODS: LazyLock<Vec<(&'static str, String)>> = LazyLock::new(|| {
     of_rows.chain(of_library.map(|scanned| (scanned.function.function, scanned.path.clone()))).collect()
 });
 
-/// Returns the methods of tensors: the name, and the path that it calls.
+/// Returns the methods of tensors: the name of each, and the path of the function that it calls.
 pub(super) fn methods() -> impl Iterator<Item = (&'static str, &'static str)> {
     METHODS.iter().map(|(name, path)| (*name, path.as_str()))
 }
 
-/// Returns the meaning of a name of `triton.language`, by its dotted path below it.
+/// Returns the meaning of a name of `triton.language`; `path` is its dotted path in that module.
 pub fn language(path: &str) -> Option<LanguageItem> {
     if let Some(item) = NAMES.get(path) {
         return Some(item.clone());
@@ -239,7 +238,7 @@ pub fn language(path: &str) -> Option<LanguageItem> {
         return language(rest);
     }
     if first == "math" {
-        // Older versions had the functions of libdevice there.
+        // Older versions of Triton had the functions of libdevice in `tl.math`.
         return NAMES.get(&format!("extra.libdevice.{rest}")).cloned();
     }
     if first != "extra" || rest.starts_with("libdevice.") {

@@ -14,12 +14,15 @@ use super::{
 };
 use crate::value::{Constant, Operand};
 
-/// `lhs op rhs`.
+/// Computes `lhs op rhs`.
 ///
-/// The operands take their common type: that of the tensor beside a compile-time number of its own
-/// or a lower kind, else the wider of two floats (fp16 before bf16) or integers, the unsigned one
-/// of two as wide. `/` and `%` compute fp16, bf16 and fp8 in fp32, and `/` of integers gives fp32.
-/// Two booleans stay `int1` also under `+`, `-` and `*`, modulo 2, so that a product of masks is a
+/// Both operands are converted to their common type. If one is a compile-time number of the same or
+/// a lower kind (bool < integer < float), this is the type of the other. Otherwise it is the float
+/// of a float and an integer, or the wider type. Of fp16 and bf16 it is fp16; of bf16 and fp8 or an
+/// integer it is fp32; of two integers of one width it is the unsigned type.
+///
+/// `/` and `%` compute fp16, bf16 and fp8 in fp32, and `/` of integers returns fp32. Two booleans
+/// remain `int1` under `+`, `-` and `*`, which compute modulo 2: the product of two masks is a
 /// mask.
 pub fn binary<C: Caller + ?Sized>(
     c: &mut C,
@@ -31,13 +34,13 @@ pub fn binary<C: Caller + ?Sized>(
     binary_with(c, op, lhs, rhs, is_checked)
 }
 
-/// Returns whether sums, differences and products of integers are checked here.
+/// Returns whether the kernel checks integer `+`, `-` and `*` for overflow here.
 pub(crate) fn checks_overflow<C: Caller + ?Sized>(c: &C) -> bool {
     c.options().debug && !c.options().ignore_overflow && !c.is_in_library()
 }
 
-/// `lhs op rhs`; with `is_checked`, sums, differences and products of integers below 64 bits must
-/// be numbers of their type.
+/// Computes `lhs op rhs`. With `is_checked`, the kernel asserts that `+`, `-` and `*` of integers
+/// of 8 to 32 bits do not overflow.
 pub(crate) fn binary_with<C: Caller + ?Sized>(
     c: &mut C,
     op: BinaryOperator,
@@ -96,7 +99,7 @@ pub(crate) enum Number<V> {
 }
 
 impl<V> Number<V> {
-    /// Returns its contribution to the common type.
+    /// Returns the properties that determine the common type.
     pub(crate) fn side(&self) -> Side {
         match self {
             Number::Weak(_, dtype) => Side { dtype: *dtype, is_weak: true },
@@ -105,7 +108,7 @@ impl<V> Number<V> {
     }
 }
 
-/// Converts an operand to a number; pointers are refused.
+/// Converts an operand to a number; a pointer is an error.
 pub(crate) fn number<C: Caller + ?Sized>(
     c: &mut C,
     symbol: &str,
@@ -158,7 +161,7 @@ pub(crate) fn common_pair<C: Caller + ?Sized>(
     Ok((left, right, dtype))
 }
 
-/// Converts a number to a value of the type.
+/// Converts a number to a value with this element type.
 pub(crate) fn materialize<C: Caller + ?Sized>(
     c: &mut C,
     number: Number<ValueOf<C>>,
@@ -187,7 +190,7 @@ fn no_common_type(reason: NoCommonType, symbol: &str, lhs: Dtype, rhs: Dtype) ->
         .hint(hint)
 }
 
-/// Refuses a compile-time integer that the type does not hold.
+/// Reports a compile-time integer that does not fit the common type.
 pub(crate) fn check_fits<V>(number: &Number<V>, dtype: Dtype, index: usize) -> Semantic<()> {
     let Number::Weak(Constant::Int(value), _) = number else { return Ok(()) };
     let Some((low, high)) = dtype.int_range().filter(|_| !holds(dtype, *value)) else { return Ok(()) };
@@ -220,8 +223,8 @@ fn arithmetic<C: Caller + ?Sized>(
         && dtype.is_int()
         && (8..64).contains(&dtype.bits())
     {
-        // The 64-bit product of two 32-bit numbers is exact modulo 2**64: it is the result only if
-        // no bits are lost.
+        // A product of two 32-bit numbers in 64 bits is exact modulo 2**64, so it equals the 32-bit
+        // result only if that result lost no bits.
         let (left, right) = (cast(c, left, Dtype::I64)?, cast(c, right, Dtype::I64)?);
         let exact = c.builder().binary(function, left, right)?;
         let kept = cast(c, result.clone(), Dtype::I64)?;
@@ -268,9 +271,9 @@ fn remainder<C: Caller + ?Sized>(c: &mut C, lhs: &Op<C>, rhs: &Op<C>) -> Semanti
     divide_integers(c, ElementwiseFn::IntRem, left, right)
 }
 
-/// Divides integers, or computes the remainder. With `debug=True` the divisor is checked, unless
-/// `sanitize_overflow=False`: torch.compile wants only its own assertions, and divides in lanes
-/// that a mask discards.
+/// Divides integers, or computes the remainder. With `debug=True`, the kernel asserts that the
+/// divisor is not 0, unless `sanitize_overflow=False`: torch.compile wants only its own assertions,
+/// and divides in lanes that a mask discards.
 fn divide_integers<C: Caller + ?Sized>(
     c: &mut C,
     function: ElementwiseFn,
@@ -318,7 +321,7 @@ fn bitwise_pair<C: Caller + ?Sized>(
         .hint("compare first (`x > 0`), or take the bits: `x.to(tl.int32, bitcast=True)`"))
 }
 
-/// A right shift is arithmetic if the left operand is signed, whatever the common type is.
+/// Shifts right: arithmetically if the left operand is signed, even if the common type is unsigned.
 fn shift_right<C: Caller + ?Sized>(c: &mut C, lhs: &Op<C>, rhs: &Op<C>) -> Semantic<ValueOf<C>> {
     let was_signed = match lhs {
         Operand::Tensor(value) => c.builder().type_of(value).dtype().is_some_and(Dtype::is_signed),
@@ -351,8 +354,8 @@ fn pointee<C: Caller + ?Sized>(c: &mut C, x: &Op<C>) -> Option<Type> {
     }
 }
 
-/// `pointer + offset`, `offset + pointer`, `pointer - offset`; `None` if neither operand is a
-/// pointer.
+/// Computes `pointer + offset`, `offset + pointer` or `pointer - offset`; `None` if neither operand
+/// is a pointer.
 fn pointer_arithmetic<C: Caller + ?Sized>(
     c: &mut C,
     op: BinaryOperator,
@@ -432,7 +435,7 @@ fn offset_value<C: Caller + ?Sized>(
     if is_negated { Ok(c.builder().unary(ElementwiseFn::Neg, value)?) } else { Ok(value) }
 }
 
-/// `op x`.
+/// Computes `op x`.
 pub fn unary<C: Caller + ?Sized>(c: &mut C, op: UnaryOperator, x: &Op<C>) -> Semantic<Op<C>> {
     let value = tensor(c, x, 0)?;
     let ty = c.builder().type_of(&value);
@@ -459,7 +462,7 @@ pub fn unary<C: Caller + ?Sized>(c: &mut C, op: UnaryOperator, x: &Op<C>) -> Sem
     Ok(Operand::Tensor(value))
 }
 
-/// `lhs op rhs`, an `int1` for each element.
+/// Computes `lhs op rhs`, an `int1` for each element.
 pub fn compare<C: Caller + ?Sized>(
     c: &mut C,
     op: CompareOperator,
@@ -495,9 +498,9 @@ pub fn compare<C: Caller + ?Sized>(
     Ok(Operand::Tensor(c.builder().binary(function, left, right)?))
 }
 
-/// Converts an operand next to a pointer to an address. With `==` and `!=`, a constant (`p == 0`)
-/// or an integer of 64 bits counts as an address. Every other number is compared with a pointer by
-/// mistake.
+/// Converts an operand of a comparison with a pointer to an address. With `==` and `!=`, a constant
+/// (`p == 0`) or a 64-bit integer counts as an address. A comparison with another number is a
+/// mistake, and an error.
 fn address<C: Caller + ?Sized>(
     c: &mut C,
     x: &Op<C>,
@@ -529,7 +532,7 @@ fn different_pointers<C: Caller + ?Sized>(c: &mut C, what: &str, lhs: &Op<C>, rh
     .hint("convert one: `p.to(tl.pointer_type(tl.float32))`")
 }
 
-/// `lhs and rhs`, `lhs or rhs`, an `int1` for each element; both are evaluated.
+/// Computes `lhs and rhs` or `lhs or rhs`, an `int1` for each element; evaluates both operands.
 pub fn boolean<C: Caller + ?Sized>(
     c: &mut C,
     op: BooleanOperator,
@@ -548,7 +551,7 @@ pub fn boolean<C: Caller + ?Sized>(
     Ok(Operand::Tensor(c.builder().binary(function, left, right)?))
 }
 
-/// Returns the scalar condition of an operand of an `if`, `while` or `assert`.
+/// Converts the condition of an `if`, a `while` or a conditional expression to a scalar `int1`.
 pub fn truth<C: Caller + ?Sized>(c: &mut C, x: &Op<C>) -> Semantic<ValueOf<C>> {
     let value = match x {
         Operand::Constant(constant) => return Ok(c.builder().constant(Literal::bool(constant.is_true()))?),
@@ -569,7 +572,7 @@ pub fn truth<C: Caller + ?Sized>(c: &mut C, x: &Op<C>) -> Semantic<ValueOf<C>> {
     to_bool(c, value)
 }
 
-/// `tl.where(condition, x, y)`: arguments 0, 1 and 2.
+/// Computes `tl.where(condition, x, y)`; errors point at the arguments 0, 1 and 2.
 pub fn select<C: Caller + ?Sized>(c: &mut C, condition: &Op<C>, x: &Op<C>, y: &Op<C>) -> Semantic<Op<C>> {
     let shift = |mut error: SemanticError| {
         for (index, _) in &mut error.arguments {
@@ -598,7 +601,7 @@ fn choices<C: Caller + ?Sized>(c: &mut C, x: &Op<C>, y: &Op<C>) -> Semantic<(Val
             Err(different_pointers(c, "where", x, y))
         }
         (left, right) => {
-            // An integer beside a pointer is an address.
+            // An integer that is selected together with a pointer is an address.
             let element = left.or(right).map_or(Element::Value(Dtype::I64), |ty| ty.element);
             let mut values = Vec::with_capacity(2);
             for (index, operand) in [x, y].into_iter().enumerate() {
@@ -617,8 +620,8 @@ fn choices<C: Caller + ?Sized>(c: &mut C, x: &Op<C>, y: &Op<C>) -> Semantic<(Val
     }
 }
 
-/// Returns the type of a loop's induction variable, from the types of its bounds: arguments 0, 1
-/// and 2.
+/// Returns the type of a loop's induction variable, from the types of its start, end and step.
+/// Errors point at these as the arguments 0, 1 and 2.
 pub fn loop_dtype(lower: &Type, upper: &Type, step: &Type) -> Semantic<Dtype> {
     let mut common: Option<Dtype> = None;
     for (index, (ty, what)) in [(lower, "start"), (upper, "end"), (step, "step")].into_iter().enumerate() {

@@ -77,7 +77,7 @@ pub(super) fn barrier<C: Caller + ?Sized>(c: &mut C, _: &Arguments<'_, C>) -> Se
     Ok(Operand::Constant(Constant::None))
 }
 
-/// `device_assert(cond, msg, mask)`: checked where the kernel is compiled with `debug=True`.
+/// `device_assert(cond, msg, mask)`: checked if the kernel is compiled with `debug=True`.
 pub(super) fn device_assert<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
     let message = a.string(c, 1)?.unwrap_or_default();
     let mask = if a.is_none(2) { None } else { Some(a.at(2)?.clone()) };
@@ -85,7 +85,7 @@ pub(super) fn device_assert<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>)
     Ok(Operand::Constant(Constant::None))
 }
 
-/// `assert condition, message`: checked where the kernel is compiled with `debug=True`.
+/// `assert condition, message`: checked if the kernel is compiled with `debug=True`.
 pub fn assert_<C: Caller + ?Sized>(c: &mut C, condition: &Op<C>, message: &str) -> Semantic<()> {
     check(c, condition, message, None)
 }
@@ -154,7 +154,8 @@ fn leaves<V: Clone>(operand: &Operand<V>, found: &mut Vec<Operand<V>>) {
     }
 }
 
-/// Returns the prefix of a value, as Triton writes it: a space before, a colon and a space after.
+/// Returns the text before a printed value, as Triton writes it: ` prefix: `. Without a value
+/// (`is_alone`), it is ` prefix`.
 fn print_prefix(prefix: &str, is_alone: bool) -> String {
     let mut text = prefix.to_owned();
     if !is_alone {
@@ -167,7 +168,8 @@ fn print_prefix(prefix: &str, is_alone: bool) -> String {
     text
 }
 
-/// Converts a value to a type that can be printed; also returns its number of hexadecimal digits.
+/// Converts a value to a type that can be printed. Also returns the number of hexadecimal digits; 0
+/// for decimal.
 fn printable<C: Caller + ?Sized>(c: &mut C, value: ValueOf<C>, is_hex: bool) -> Semantic<(ValueOf<C>, u32)> {
     let ty = c.builder().type_of(&value);
     let Some(dtype) = ty.dtype() else {
@@ -225,7 +227,7 @@ pub(super) fn static_print<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) 
     Ok(Operand::Constant(Constant::None))
 }
 
-/// Returns the text that `static_print` prints for a part of a tuple.
+/// Returns the text that `static_print` prints for a run-time value or for an item of a tuple.
 fn printed<C: Caller + ?Sized>(c: &mut C, operand: &Op<C>) -> String {
     match operand {
         Operand::Constant(constant) => constant.to_string(),
@@ -256,7 +258,7 @@ pub(super) fn range<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>, is_stat
         let count = |c: &mut C, index: usize| {
             if a.is_none(index) { Ok(0) } else { a.int(c, index).map(|value| value.clamp(0, 1 << 16) as u32) }
         };
-        // A loop has no more stages.
+        // The IR limits the stages of a loop.
         options.num_stages = count(c, 3)?.min(LoopOptions::MAX_STAGES);
         options.unroll_factor = count(c, 4)?;
         options.disallow_acc_multi_buffer = a.flag(c, 5)?;
@@ -267,7 +269,7 @@ pub(super) fn range<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>, is_stat
     Ok(Operand::Range(Box::new(Range { lower, upper, step, is_static, options })))
 }
 
-/// `constexpr(value)`: the value, unchanged if it is only known at run time.
+/// `constexpr(value)`: the compile-time value; a run-time value is returned unchanged.
 pub(super) fn constexpr<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
     match a.constant(c, 0) {
         Ok(constant) => Ok(Operand::Constant(constant)),
@@ -298,7 +300,7 @@ pub(super) fn tuple<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Sema
     }
 }
 
-/// `slice(start, stop, step)`: a tuple with these fields, which a subscript treats as a slice.
+/// `slice(start, stop, step)`: a tuple with the fields of a slice, which a subscript treats as one.
 pub(super) fn slice<C: Caller + ?Sized>(_: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
     let parts = [a.at(0)?.clone(), a.at(1)?.clone(), a.at(2)?.clone()];
     Ok(slice_of(parts))
@@ -383,8 +385,8 @@ pub(super) fn block_type<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) ->
 pub(super) fn int_dtype<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
     let bits = a.int(c, 0)?;
     let signed = a.flag(c, 1)?;
-    // A boolean has no sign, so that there is an integer type of each width: sorts need that of the
-    // width of their keys.
+    // A boolean has no sign, so 1 bit is valid with any `signed`: sorts request the integer type
+    // with the width of their keys, which may be booleans.
     let found = Dtype::ALL.iter().find(|dtype| {
         dtype.is_int() && i128::from(dtype.bits()) == bits && (bits == 1 || dtype.is_signed() == signed)
     });
@@ -433,7 +435,8 @@ pub(super) fn type_method<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -
     }
 }
 
-/// The type that a text names: `fp32`, `int32`, `i32`, `*fp32`, `*kfp32`.
+/// Returns the type with a name: `fp32`, `int32`, `i32`, `*fp32`, `*kfp32`. The `k` of a const
+/// pointer has no effect here.
 fn type_of_name(name: &str) -> Option<Type> {
     let pointee = name.strip_prefix('*');
     let name = pointee.map_or(name, |pointee| pointee.strip_prefix('k').unwrap_or(pointee));

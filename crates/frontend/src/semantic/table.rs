@@ -1,12 +1,12 @@
-//! The builtins of `triton.language`, each a row: its signature, its documentation, its namespaces
-//! in the language, and the rule that implements it, a function in the module of its family.
+//! The table of the builtins of `triton.language`. A row has a signature, the documentation, the
+//! namespaces of the name, and the rule: a function in the module of its family, such as `memory`.
 //!
-//! `dispatch` calls the rules; `names` lists the rows with the library functions, which are written
-//! as a `def` in `stdlib/*.py`.
+//! `dispatch` calls the rules. `names` joins the rows with the library functions, each of which is
+//! a `def` in `stdlib/*.py`.
 
 use tilewright_ir::Op as IrOp;
 
-/// The module or class that has the name of a row.
+/// A module or class that contains the name of a row.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Namespace {
     /// `tl.name`.
@@ -17,7 +17,7 @@ pub(super) enum Namespace {
     Libdevice,
     /// `x.name` on a tensor `x`.
     Method,
-    /// `x.name` on a tensor, under a name that is not also one of the module.
+    /// `x.name` on a tensor `x`; there is no `tl.name`.
     OnlyMethod,
     /// `dtype.name` on a type.
     TypeMethod,
@@ -211,9 +211,9 @@ macro_rules! builtins {
         /// Returns x where the condition is true, else y. The three broadcast; x and y are
         /// converted to their common type.
         Where "where(condition, x, y)" [Root] => math::where_;
-        /// Returns the maximum. If one is NaN, the other; with `PropagateNan.ALL`, NaN.
+        /// Returns the maximum. If one is NaN, returns the other; with `PropagateNan.ALL`, NaN.
         Maximum "maximum(x, y, propagate_nan: constexpr=tl.PropagateNan.NONE)" [Root] => math::extremum, true;
-        /// Returns the minimum. If one is NaN, the other; with `PropagateNan.ALL`, NaN.
+        /// Returns the minimum. If one is NaN, returns the other; with `PropagateNan.ALL`, NaN.
         Minimum "minimum(x, y, propagate_nan: constexpr=tl.PropagateNan.NONE)" [Root] => math::extremum, false;
         /// Limits x to at least `min` and at most `max`. Undefined where min > max.
         Clamp "clamp(x, min, max, propagate_nan: constexpr=tl.PropagateNan.NONE)" [Root] => math::clamp;
@@ -264,7 +264,7 @@ macro_rules! builtins {
         /// registers. `asm` names its operands `$0`, `$1`, …, outputs before inputs; `constraints`
         /// has the kind of each, in LLVM's notation: `"=r,r,r"`. The arguments broadcast; a tuple
         /// of types returns a tuple. Assembly that is not `is_pure` runs even if its results are
-        /// unused. readers.
+        /// unused.
         InlineAsm "inline_asm_elementwise(asm, constraints, args, dtype, is_pure, pack)" [Root]
             => inline_asm::inline_asm;
         /// Calls a function of libdevice for each element, by its symbol: `arg_type_symbol_dict`
@@ -423,14 +423,14 @@ pub(super) use builtins;
 macro_rules! table {
     ($($(#[doc = $doc:literal])* $id:ident $signature:literal [$($place:ident)*]
        => $function:path $(, $extra:expr)*;)*) => {
-        /// The rule that implements a builtin.
+        /// The rule that implements a builtin, by the name of its row.
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
         pub(super) enum Builtin {
             $($id,)*
             TypeMethod,
         }
 
-        /// A builtin as it is written here.
+        /// A row of the table.
         pub(super) struct Row {
             pub(super) implementation: Builtin,
             pub(super) signature: &'static str,
@@ -449,8 +449,8 @@ macro_rules! table {
 
 builtins!(table);
 
-/// Returns the first builtin that makes an op; `None` for an op of syntax or of another table. An
-/// op without a builtin does not compile.
+/// Returns a builtin that emits an op; `None` for an op that syntax or another table emits. The
+/// match is exhaustive, so a new op does not compile without an entry.
 const fn builtin_of(op: &IrOp) -> Option<Builtin> {
     match op {
         IrOp::ProgramId { .. } => Some(Builtin::ProgramId),

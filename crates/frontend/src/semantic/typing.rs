@@ -1,46 +1,45 @@
-//! The types of the language as Python's type checkers and editors see them: of parameters, by
-//! their names, and of results. The stubs are made from these rows and from the signatures of
-//! `table` and `library`.
+//! The types of parameters and results, as Python's type checkers and editors see them. The stubs
+//! are generated from these rows and from the signatures of `table` and `library`.
 //!
-//! Types are written as the stubs write them. `_Value` is all that an operand may be, `_Integer` an
-//! integer at run time, `_Int`, `_Flag`, `_Text` and `_Dtype` are compile-time values, `_Ints` and
-//! `_Offsets` are sequences, `_tuple` is the class of Python, and the aliases of [`MODES`] are
-//! `Literal` types. A parameter whose default is `None` takes `None` as well.
+//! The types are in the notation of the stubs. `_Value` is any operand, and `_Integer` an integer
+//! at run time. `_Int`, `_Flag`, `_Text` and `_Dtype` are compile-time values; `_Ints` and
+//! `_Offsets` are sequences. `_tuple` is Python's class, and the aliases of [`modes`] are `Literal`
+//! types. A parameter whose default is `None` accepts `None` as well.
 
 use super::{atomics, descriptor, math, memory, reduce};
 
 /// The type and the meaning of a parameter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ParameterType {
-    /// The name of the parameter; `dot.other` is that of one function (which comes before that of
-    /// all).
+    /// The name of the parameter, in every function. A row such as `dot.other` is about the
+    /// parameter of one function, and has precedence.
     pub name: &'static str,
     /// Its type.
     pub ty: &'static str,
-    /// The meaning of the argument.
+    /// The meaning of the parameter.
     pub doc: &'static str,
 }
 
 /// An overload of a function: the types of a parameter and of the result.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Overload {
-    /// The parameter that the result depends on (or several, `x, div`), and its type; none if the
-    /// result is always the same.
+    /// The parameter that the result depends on (or several: `x, div`), and its type; `None` if the
+    /// result does not depend on a parameter.
     pub parameter: Option<(&'static str, &'static str)>,
     /// The type of the result.
     pub result: &'static str,
 }
 
-/// A name for the values that a parameter may have.
+/// A `Literal` type: an alias for the values that a parameter may have.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Mode {
-    /// The alias of the stubs.
+    /// The name of the alias in the stubs.
     pub alias: &'static str,
     /// The values.
     pub values: Vec<&'static str>,
 }
 
-/// The modes: the aliases of the stubs, with the values that the rules accept.
+/// Returns the modes: the aliases of the stubs, with the values that the rules accept.
 pub fn modes() -> Vec<Mode> {
     fn mode<T>(alias: &'static str, choices: &[(&'static str, T)]) -> Mode {
         Mode { alias, values: choices.iter().map(|(name, _)| *name).collect() }
@@ -60,7 +59,7 @@ pub fn modes() -> Vec<Mode> {
     ]
 }
 
-/// The formats of `dot_scaled`, which `lib/scaled.py` checks.
+/// The formats of `dot_scaled`, which `stdlib/scaled.py` checks.
 const FORMATS: &[(&str, ())] = &[("e2m1", ()), ("e4m3", ()), ("e5m2", ()), ("bf16", ()), ("fp16", ())];
 
 macro_rules! parameters {
@@ -161,7 +160,7 @@ parameters! {
     "expand_dims.axis" "_Int | _Ints" "The axes of the result that are new.";
     "dim" "_Int" "An axis.";
     "dims" "_Int | _Ints" "The axes in their new order: one tuple, or one argument for each axis.";
-    "can_reorder" "_Flag" "True if the elements may have another order; they keep theirs.";
+    "can_reorder" "_Flag" "Has no effect: the elements keep their order.";
     "keep_dims" "_Flag" "True if the axis stays, with extent 1.";
 
     // Types and conversions.
@@ -176,7 +175,7 @@ parameters! {
 
     // Combining elements.
     "combine_fn" "Callable[..., object]" "An associative `@jit` function of two elements.";
-    "reverse" "_Flag" "True if the last element is the first one.";
+    "reverse" "_Flag" "True if the order begins at the last element.";
     "return_indices" "_Flag" "True if the index of the element is a result as well.";
     "return_indices_tie_break_left" "_Flag" "True if the first of equal elements is found, else the last.";
     "tie_break_left" "_Flag" "True if the first of equal elements is found, else the last.";
@@ -301,7 +300,7 @@ mod tests {
     use super::super::entries::{EntryKind, language_entries};
     use super::*;
 
-    /// The names of the parameters of a signature.
+    /// Returns the names of the parameters of a signature.
     fn names(signature: &str) -> Vec<&str> {
         let inner = signature.split_once('(').map_or("", |(_, rest)| rest);
         let parts = super::super::signature::split_top_level(inner.trim_end_matches(')'));
@@ -311,8 +310,8 @@ mod tests {
             .collect()
     }
 
-    /// Returns the functions that the stubs have rows for. The classes and the types are written in
-    /// Python.
+    /// Returns the functions that need rows here. The stubs of classes and types are written by
+    /// hand.
     fn functions() -> Vec<(&'static str, String)> {
         const CLASSES: &[&str] = &[
             "range",
