@@ -78,7 +78,7 @@ impl Liveness<'_> {
         for inst in &function.blocks[block].insts {
             let data = &function.insts[*inst];
             let info = data.op.info();
-            // The functions of reductions and scans are needed where these are.
+            // The regions of reductions and scans are live only if their results are.
             if !matches!(info.effect, Effect::Pure | Effect::Read) {
                 for region in &data.regions {
                     self.roots(*region, Some(*inst));

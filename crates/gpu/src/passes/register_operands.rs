@@ -46,7 +46,7 @@ pub fn take_from_registers(module: &mut Module) {
         let subject = || remarks::subject(function, product, tile.as_ref());
         remarks::about("register_operands", function, product, subject, || {
             let operand = ["A", "B"][place];
-            let reason = format!("{needed} bytes of shared memory would be needed, and there are {limit}");
+            let reason = format!("{needed} bytes of shared memory would be needed, but the target has {limit}");
             RemarkReason::missed(format!("{operand} is read from {} registers", found.registers), reason)
         });
     }
@@ -76,7 +76,7 @@ struct Operand {
     buffer: Value,
     block: Block,
     dealloc: Inst,
-    /// The dots that read it, with the index of the operand.
+    /// The dots that read the tile, with the index of the operand.
     products: Vec<(Inst, usize)>,
     /// The first instruction of the block that is or contains such a dot.
     first: Inst,
@@ -86,7 +86,7 @@ struct Operand {
     bytes: u32,
 }
 
-/// The operands that can come from registers.
+/// Returns the operands that can come from registers.
 fn operands(header: &Header, function: &Function) -> Vec<Operand> {
     let mut found = Vec::new();
     let mut blocks = vec![function.entry];

@@ -163,7 +163,7 @@ impl LoopPlan {
     }
 }
 
-/// The dots of a loop that uses its loads only as their operands.
+/// The dots of a loop whose loads are used only as operands of these dots.
 pub struct DotsInFlight {
     /// The dots, in text order.
     pub dots: Vec<Inst>,
@@ -181,22 +181,23 @@ pub struct LateDots {
     /// The ops of the early stage that make A of the dots. They write registers that the dots of
     /// the previous step read.
     pub operand_ops: FxHashSet<Inst>,
-    /// The values with which the late stage changes no accumulator, if they are known.
+    /// The values that must be zeros or ones so that the late stage changes no accumulator, if
+    /// these are known.
     pub neutral: Option<Neutral>,
 }
 
-/// The values with which a late stage that only scales accumulators and adds dots to them changes
-/// nothing, if its slots are zeros.
+/// The values that an iteration out of range replaces so that its late stage changes no
+/// accumulator. The stage only scales accumulators and adds dots to them, and its slots are zeros.
 #[derive(Default)]
 pub struct Neutral {
-    /// A of each dot, or the tile that A is converted from, if these are zeros.
+    /// A of each dot, or the tile that A is converted from: zeros replace it.
     pub zeros: SmallVec<[Value; 1]>,
-    /// The factors of the accumulators, if these are ones.
+    /// The factors of the accumulators: ones replace them.
     pub ones: SmallVec<[Value; 1]>,
 }
 
 impl Neutral {
-    /// Returns the number that a value is in an iteration out of range.
+    /// Returns the number that replaces each element of a value in an iteration out of range.
     pub fn number(&self, value: Value) -> Option<f64> {
         let is_zero = self.zeros.contains(&value);
         let is_one = self.ones.contains(&value);
@@ -234,17 +235,17 @@ pub enum Successor {
 /// The loop around a fused one.
 pub struct Outer {
     pub inst: Inst,
-    /// The block that contains it.
+    /// The block that contains the loop.
     pub block: Block,
     /// The step, if it is a constant.
     pub step: Option<i128>,
 }
 
-/// The first coordinates of the boxes of an iteration.
+/// The coordinates of the first elements of the boxes of an iteration.
 #[derive(Clone)]
 pub struct Boxes {
     pub counter: Value,
-    /// The scalar ops of the body that compute them.
+    /// The scalar ops of the body that compute the coordinates.
     pub insts: Vec<Inst>,
     /// The coordinates of each load.
     pub coordinates: Vec<SmallVec<[Value; 5]>>,

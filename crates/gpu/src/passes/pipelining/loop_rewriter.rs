@@ -1,6 +1,6 @@
 //! The rewriter of one loop. [`super::lower_loads`] lowers its loads to rings,
-//! [`super::schedule_loops`](mod@super::schedule_loops) gives each op its stage, [`super::expand`]
-//! makes the pipelined loop.
+//! [`super::schedule_loops`](mod@super::schedule_loops) gives each op its stage, and
+//! [`super::expand`] emits the pipelined loop.
 
 use cranelift_entity::packed_option::PackedOption;
 use rustc_hash::FxHashMap;
@@ -35,11 +35,12 @@ pub(super) struct NextLoop {
 #[derive(Clone)]
 pub(super) struct Continued {
     pub next: NextLoop,
-    /// The coordinates of each box.
+    /// The coordinates of each box in an iteration of the successor.
     pub coordinates: Vec<SmallVec<[NextCoordinate; 5]>>,
     /// The difference between the counter of the successor and that of this loop.
     pub distance: Value,
-    /// The counter at which the iterations of the successor end, unless these are enough.
+    /// The counter at which the iterations of the successor end. `None` if the successor has an
+    /// iteration for each slot that is filled ahead.
     pub end: Option<Value>,
 }
 
@@ -81,9 +82,9 @@ pub(super) struct LoopRewriter<'a> {
     pub(super) function: &'a mut Function,
     pub(super) plan: &'a LoopPlan,
     pub(super) body: Block,
-    /// The slots of each ring.
+    /// The number of slots of each ring.
     pub(super) slots: u32,
-    /// The iterations between the counter and the copies that start.
+    /// The number of iterations by which copies are ahead of the counter.
     pub(super) distance: u32,
     /// The type of the counter.
     counter: Type,
@@ -246,8 +247,8 @@ impl LoopRewriter<'_> {
         self.value(cast(dtype), &[end], counter)
     }
 
-    /// Returns whether the iteration `count` after that of a counter is in range. The iteration of
-    /// the counter is in range, or is the first one.
+    /// Returns whether the iteration `count` after that of a counter is in range. Assumes that the
+    /// iteration of the counter is in range, or is the first one.
     pub(super) fn in_range(&mut self, counter: Value, count: u32, bounds: &Bounds) -> Value {
         let bool = Type::scalar(ir::Type::scalar(Dtype::I1));
         let end = bounds.ends[count as usize];

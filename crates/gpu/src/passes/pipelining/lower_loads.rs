@@ -207,8 +207,8 @@ impl LoopRewriter<'_> {
         takes
     }
 
-    /// Reads a slot in place of a load. A selection follows if the load has `other` elements than
-    /// zeros.
+    /// Reads a slot in place of a load. If the load has an `other` operand, the load becomes a
+    /// selection between the read and `other`; returns the read in this case.
     fn read(&mut self, load: &RingLoad, slot: Value) -> Option<Inst> {
         let data = self.function.insts[load.inst].clone();
         let op = GpuOp::LocalLoad { matrix: false };

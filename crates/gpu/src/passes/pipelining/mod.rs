@@ -11,13 +11,13 @@
 //! }                                       } ; dealloc %r
 //! ```
 //! It runs after the pass that lowers conversions, so dots read buffers in the layouts that they
-//! need: a slot of the ring replaces such a buffer. Four steps make a loop:
+//! need: a slot of the ring replaces such a buffer. Four steps pipeline a loop:
 //!
 //! 1. [`plan`] and [`dots`] assign latencies: which loads go through rings, and which dots run
 //!    across iterations.
 //! 2. [`lower_loads`] lowers the loads to rings, inside of one iteration.
-//! 3. [`schedule_loops`](mod@schedule_loops) gives each op its stage and its order, which are part
-//!    of the text.
+//! 3. [`schedule_loops`](mod@schedule_loops) gives each op its stage and its order, which the IR
+//!    text shows.
 //! 4. [`expand`] makes the loop that runs the stages for different iterations: prologue, steady
 //!    state, epilogue.
 //!
@@ -38,14 +38,15 @@
 //! different memory, as in all passes.
 //!
 //! **Shared memory.** If it is too small, all loops get one stage less until their rings fit, down
-//! to no copies ahead. Triton refuses such a launch; here a configuration with too many stages runs
-//! with fewer. A ring that tensor copies fill in a nested loop has its memory for the whole kernel
-//! ([`hoist`]). If that costs more than one stage, or if the loop has late dots, such loops copy by
-//! `cp.async`.
+//! to two stages. If these do not fit either, no loop is pipelined. Triton refuses such a launch;
+//! here a configuration with too many stages runs with fewer. A ring that tensor copies fill in a
+//! nested loop has its memory for the whole kernel ([`hoist`]). If that costs more than one stage,
+//! or if the loop has late dots, such loops copy by `cp.async`.
 //!
-//! **Vectors** that threads read, such as one number for each row of a tile, are copied as boxes if
-//! they are boxes: a copy by threads needs a barrier of the block in each iteration, which keeps
-//! warpgroups in step. Threads read them in the layout that their user needs ([`vector_reads`]).
+//! **Vectors** that threads read, such as one number for each row of a tile, are copied by tensor
+//! copies if they are boxes: a copy by threads needs a barrier of the block in each iteration,
+//! which keeps warpgroups in step. Threads read them in the layout that their user needs
+//! ([`vector_reads`]).
 
 mod dots;
 mod expand;
@@ -151,7 +152,7 @@ fn plans(module: &Module, stages: u32, nested_boxes: bool) -> Vec<LoopPlan> {
     plans
 }
 
-/// The loops whose copies a producer partition makes.
+/// The loops whose copies a producer partition starts.
 pub(super) struct ProducerPlan {
     pub plans: Vec<LoopPlan>,
     pub stages: u32,
@@ -163,7 +164,7 @@ pub(super) struct ProducerPlan {
     pub gathered: u32,
 }
 
-/// Plans the loops whose copies a producer partition makes.
+/// Plans the loops whose copies a producer partition starts.
 pub(super) fn plan_producer(module: &Module) -> Result<ProducerPlan, &'static str> {
     let function = module.kernel();
     let mut plans = plan::plans(module, module.header.stages, true);
@@ -208,7 +209,7 @@ pub(super) fn lower_for_producer(module: &mut Module, plans: &[LoopPlan], slots:
     super::prune::prune(function);
 }
 
-/// Returns whether an op fills a slot of a ring, or waits for an empty one.
+/// Returns whether an op acquires, fills or publishes a slot of a ring.
 pub(super) fn is_fill(op: &Op) -> bool {
     matches!(
         op,
@@ -286,7 +287,7 @@ fn pipeline_loop(
 }
 
 /// Lets each iteration fill the slots that it takes; loads that copies depend on run one stage
-/// before.
+/// before the copies.
 fn lower_loop_for_producer(header: &mut Header, function: &mut Function, plan: &LoopPlan, slots: u32) {
     let mut rewriter = LoopRewriter::new(header, function, plan, slots);
     let fills = rewriter.lower_loads();

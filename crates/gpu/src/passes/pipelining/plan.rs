@@ -24,7 +24,7 @@ use tilewright_gpu_ir::{Buffer, Function, GpuOp, LayoutId, Module, Op, Type};
 const COPY_BYTES: std::ops::RangeInclusive<u32> = 4..=16;
 const WORD_BITS: u32 = 32;
 
-/// Returns the plan of a loop whose text has a schedule and copies.
+/// Returns the plan of a loop that already has a schedule and copies.
 pub fn plan_of_text(module: &Module, inst: Inst, block: Block) -> LoopPlan {
     let function = module.kernel();
     let (uses, global) = (Uses::new(function), GlobalAccesses::new(module));
@@ -260,7 +260,7 @@ impl LoopBody<'_> {
         (loads.into_iter().map(|index| insts[index]).collect(), has_dot)
     }
 
-    /// Returns a load as one through a ring, if a tensor copy or `cp.async` can copy it.
+    /// Plans a load through a ring, if a tensor copy or `cp.async` can copy it.
     fn ring_load(&self, inst: Inst) -> Option<RingLoad> {
         let function = self.function;
         let data = &function.insts[inst];
@@ -350,8 +350,8 @@ impl LoopBody<'_> {
         self.nested_boxes || self.function.blocks[self.function.entry].insts.contains(&self.inst)
     }
 
-    /// Returns the layout of a slot that a tensor copy fills, and the box, of a load with the
-    /// layout of a dot operand in registers.
+    /// Returns the slot layout and the box of a tensor copy for a load in the layout of a dot
+    /// operand in registers.
     fn box_of_fragment(&self, load: Inst) -> Option<(Layout, Boxed)> {
         let function = self.function;
         let result = function.insts[load].results[0];
@@ -388,9 +388,9 @@ impl LoopBody<'_> {
         })
     }
 
-    /// Returns the layout of a slot that a tensor copy fills, and the box, of a vector that threads
-    /// read from a buffer. It is too short for bank conflicts to matter. The slot may have axes of
-    /// one element that the load does not have.
+    /// Returns the slot layout and the box of a tensor copy for a vector that threads read from a
+    /// buffer. The vector is too short for bank conflicts to matter. The slot may have axes of one
+    /// element that the load does not have.
     fn box_of_stored_vector(&self, load: Inst, alloc: Inst, buffer: &Buffer) -> Option<(Layout, Boxed)> {
         let function = self.function;
         let is_read = |user: Inst| {
@@ -413,7 +413,8 @@ impl LoopBody<'_> {
         (coordinates >= order.len()).then(|| (Layout::strided(&buffer.shape, &order), boxed))
     }
 
-    /// Returns the same of a vector that goes to registers.
+    /// Returns the slot layout and the box of a tensor copy for a vector that is loaded to
+    /// registers.
     fn box_of_vector(&self, load: Inst) -> Option<(Layout, Boxed)> {
         let loaded = self.function.insts[load].results[0];
         let shape = &self.function.ty(loaded).as_registers()?.shape;
@@ -492,7 +493,8 @@ impl LoopBody<'_> {
         is_plain && !self.writes.iter().any(|write| self.global.may_alias(load, *write))
     }
 
-    /// Returns the ops that run ahead for copies; none if one of them cannot.
+    /// Returns the ops that run ahead for copies, by level. Returns `None` if one of them cannot
+    /// run ahead, or if the chain of loads is too long.
     fn levels(&self, copies: &[Inst]) -> Option<Vec<Level>> {
         let insts = &self.function.blocks[self.block].insts;
         let mut levels = Vec::new();
@@ -504,7 +506,7 @@ impl LoopBody<'_> {
             let mut roots = Vec::new();
             for load in &loads {
                 let operands = &self.function.insts[*load].operands;
-                // The `other` elements of a copy are zeros.
+                // Copies do not use `other`: they fill masked-off elements with zeros.
                 roots.extend(operands.iter().take(if levels.is_empty() { 2 } else { 3 }));
             }
             let slice = self.slice(roots)?;

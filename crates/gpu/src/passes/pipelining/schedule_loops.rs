@@ -2,14 +2,14 @@
 //!
 //! **Stages** are counted from the last one back. The ops that take slots run in the last stage, or
 //! one stage before where dots run across iterations: the early stage of a loop with late dots, and
-//! dots in flight, whose slots the last stage releases. A slot is filled as many stages before it
-//! is taken as the ring has slots, less one; loads that a copy depends on run one stage before the
-//! copy.
+//! dots in flight, whose slots the last stage releases. A slot of a ring with `n` slots is filled
+//! `n - 1` stages before it is taken; loads that a copy depends on run one stage before the copy.
 //!
 //! **Orders** of one step: the tensor cores get their dots first, those of this step before the
 //! late ones of the step before; copies start while these run; then the threads compute. The last
-//! ops make A of the late dots, in registers that those read: they run after the wait for them. One
-//! thread starts all copies, so it waits for all empty slots first.
+//! ops compute A of the late dots, in registers that the late dots in flight read, so they run
+//! after the wait for these dots. One thread starts all copies, so it waits for all empty slots
+//! first.
 
 use rustc_hash::FxHashSet;
 use tilewright_ir::{Inst, OpFamily, Operation, Stage};
@@ -137,7 +137,8 @@ impl LoopRewriter<'_> {
         stages
     }
 
-    /// Returns the same of a loop whose dots run into the next iteration.
+    /// Returns the stages between each op and the last stage, and its order, of a loop whose dots
+    /// run into the next iteration.
     fn in_flight_stages(&self, insts: &[Inst]) -> Vec<(u32, u32)> {
         let dots = &self.plan.in_flight.as_ref().expect("the loop has dots in flight").dots;
         let stage = |inst: &Inst| match &self.function.insts[*inst].op {

@@ -51,7 +51,7 @@ pub fn sink_layout_into_local_load(header: &mut Header, function: &mut Function)
             let result = function.insts[*inst].results[0];
             function.values[result].ty = ty;
         }
-        // The first op computes the result of the conversion.
+        // The op before the conversion now defines its result.
         function.insts[chain[0]].results[0] = result;
         function.values[result].definition = Definition::Result(chain[0], 0);
         function.blocks[block].insts.retain(|inst| *inst != conversion);

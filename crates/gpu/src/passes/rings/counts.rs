@@ -14,7 +14,7 @@ use tilewright_gpu_ir::analysis::dataflow::{JoinPoint, Transfer, walk};
 use tilewright_gpu_ir::analysis::slots::{Edge, SlotAnalysis};
 use tilewright_gpu_ir::{GpuOp, Op};
 
-/// Counts saturate here, so that the analysis of loops ends.
+/// The limit of all counts, so that the analysis of loops ends.
 const MAX_COUNT: u32 = 64;
 
 /// The results of the analysis. Groups and dots are minima over all paths.
@@ -45,7 +45,7 @@ pub fn count_in_flight(
 struct InFlight {
     /// For each slot that is published and not taken, oldest first: the minimum of groups after it.
     published: BTreeMap<Value, Vec<u32>>,
-    /// The maximum of slots that are published and not taken.
+    /// For each ring, the maximum number of slots that are published and not taken.
     left: BTreeMap<Value, u32>,
     /// For each dot in flight: the minimum of dots that started after it.
     dots: BTreeMap<Value, u32>,

@@ -30,12 +30,13 @@ pub struct RingFacts {
     pub advances: FxHashMap<Inst, BTreeSet<RingSide>>,
     /// The slots by which a side advances per iteration, if nothing advances it in a nested region.
     pub steps: FxHashMap<(Inst, RingSide), Option<u32>>,
-    /// The rings that carry one index for both sides, with the slots by which the producer is
-    /// ahead.
+    /// For each instruction with regions, the rings for which it carries one index for both sides,
+    /// with the number of slots by which the producer is ahead.
     pub merged: FxHashMap<Inst, Vec<(Value, i64)>>,
     /// The groups of rings that advance together.
     pub groups: RingGroups,
-    /// For each instruction of the entry block, the rings inside whose barriers precede it.
+    /// For each instruction of the entry block, the rings inside of it whose barriers are
+    /// initialized before it.
     pub barriers_before: FxHashMap<Inst, Vec<Value>>,
     /// The rings in regions to whose memory threads may have stored before.
     pub stored: FxHashSet<Value>,

@@ -113,7 +113,7 @@ struct RingLowering<'a> {
     plans: RingPlans,
     counts: InFlightCounts,
     facts: RingFacts,
-    /// The constants of the function's start.
+    /// The constants that are defined at the start of the function.
     constants: BTreeMap<i64, Value>,
     /// The opposite of each phase that is a constant or a carried parity.
     opposite_phases: FxHashMap<Value, Value>,

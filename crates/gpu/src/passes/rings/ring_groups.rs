@@ -1,9 +1,10 @@
 //! Finds groups of rings that advance together, such as the rings of the two operands of a dot.
 //!
-//! In every block, the slots of a group are acquired, published, taken and released in turn, in the
-//! order of the rings; partitions may release them in any order. All slots of a turn are published
-//! before the first is taken, and that `take` waits for all. All are released before the first is
-//! acquired, and the last release of the turn signals it.
+//! In every block, the slots of a group are acquired, published, taken and released in turns: one
+//! step with a slot of each ring, in the order of the rings. Only partitions may release them in
+//! any order. All slots of a turn are published before the first one is taken, and that `take`
+//! waits for all. All slots are released before the first one is acquired, and the last release of
+//! the turn signals all.
 //!
 //! If nothing is read between the first and the last `take` of a turn, the copies by threads for
 //! such rings are one commit group, or arrive at one barrier, and need one wait.
@@ -33,7 +34,8 @@ enum Step {
     Publish,
     Take,
     Release,
-    /// The release of a slot that another block took, such as the iteration before.
+    /// The release of a slot that was not taken in this block, such as one that the previous
+    /// iteration took.
     ReleaseLater,
     /// A read of a taken slot.
     Read,
