@@ -5,7 +5,7 @@
 //!
 //! | user of the slot | the address is a multiple of |
 //! |---|---|
-//! | threads | the widest access of a thread, 16 bytes, or a smaller slot |
+//! | threads | 16 bytes, the widest access of a thread, or the size of a smaller slot |
 //! | tensor copies | 128 bytes, or the eight rows over which the swizzle of the box repeats ([`BoxLayout::alignment`]) |
 //! | `wgmma` | 16 bytes, or the bytes over which the swizzle of the operand repeats |
 //! | `make_tensor_map` | the size of a tensor map, 128 bytes |
@@ -30,8 +30,8 @@ pub const MBARRIER_BYTES: u32 = 8;
 
 /// The alignment of each buffer of a function.
 pub struct Alignments {
-    /// The alignment of each slot, by `alloc`, with the instruction that needs it. An access of a
-    /// thread is not recorded.
+    /// For each `alloc`, the alignment of its slots in bytes, and the instruction that needs it:
+    /// `None` if accesses of threads do.
     needs: SecondaryMap<Inst, (u32, Option<Inst>)>,
 }
 
@@ -99,7 +99,7 @@ fn of_threads(memory: &Type) -> u32 {
     }
 }
 
-/// Returns the alignment that an instruction needs of an operand, if it exceeds that of threads.
+/// Returns the alignment that an instruction needs of an operand that not only threads access.
 fn of_operand(layouts: &Layouts, function: &Function, inst: Inst, operand: Value) -> Option<u32> {
     let Op::Gpu(op) = &function.insts[inst].op else { return None };
     let memory = function.ty(operand).as_memory()?;
@@ -117,8 +117,8 @@ fn of_operand(layouts: &Layouts, function: &Function, inst: Inst, operand: Value
 
 /// Returns the bytes over which the swizzle of a matrix repeats, or 1 without a swizzle.
 ///
-/// The matrix has all rows of the pattern, so the pattern ends with the most significant address
-/// bit that changes less significant bits.
+/// The matrix has all rows of the pattern. The length of the pattern is therefore twice the most
+/// significant address bit that is XORed into less significant bits.
 fn pattern_bytes(memory: &Layout, element_bytes: u32) -> u32 {
     let Some(offsets) = memory.inverse() else { return 1 };
     let swizzled = offsets.columns().iter().filter(|offset| offset.count_ones() > 1);

@@ -10,7 +10,7 @@ use crate::layout_rules::GATHERED_ROWS_PER_COPY;
 pub const MAX_BOX_EXTENT: u32 = 256;
 /// The alignment of a box that is not swizzled.
 const BOX_ALIGNMENT: u32 = 128;
-/// The fewest bytes of a row.
+/// The fewest bytes of a row of a box.
 const MIN_ROW_BYTES: u32 = 16;
 
 /// Returns the layout of a matrix that a tensor copy writes, with rows along an axis.
@@ -30,7 +30,7 @@ pub struct BoxLayout {
     pub count: u32,
     /// The bytes of a box.
     pub bytes: u32,
-    /// The alignment of a slot.
+    /// The alignment of a slot, in bytes.
     pub alignment: u32,
     /// The swizzle of the rows.
     pub swizzle: SwizzleMode,
@@ -52,7 +52,8 @@ impl BoxLayout {
         let modes = [SwizzleMode::None, SwizzleMode::Bytes128, SwizzleMode::Bytes64, SwizzleMode::Bytes32];
         let (row, swizzle) = modes.into_iter().find_map(|mode| {
             let row = mode.row_bytes().map_or(longest, |bytes| bytes * 8 / bits);
-            // In memory, the other boxes follow the second axis, before any further axis.
+            // In memory, the next box follows the second axis, so a box is contiguous only if all
+            // further axes have extent 1.
             let is_one_tensor = row == longest || order.iter().skip(2).all(|other| shape[*other] == 1);
             let fits = row <= longest && is_one_tensor && *memory == swizzled(&shape, &order, bits, mode);
             fits.then_some((row, mode))
@@ -65,7 +66,8 @@ impl BoxLayout {
         is_possible.then_some(Self { order, row, count: longest / row, bytes, alignment, swizzle })
     }
 
-    /// Returns whether `tile::gather4` can fill it: four rows of a box have an aligned size.
+    /// Returns whether `tile::gather4` can fill the boxes: the tile is a matrix, and four rows of a
+    /// box have a multiple of 128 bytes.
     pub fn can_gather_rows(&self, element_bits: u32) -> bool {
         let bytes = GATHERED_ROWS_PER_COPY * self.row * element_bits / 8;
         self.order.len() == 2 && bytes.is_multiple_of(BOX_ALIGNMENT)

@@ -104,7 +104,7 @@ fn gives_nothing(op: &GpuOp) -> bool {
 
 /// Returns whether the instruction has this shape, and none of its extents exceeds that of the dot.
 ///
-/// `warps` counts them along a batch, M and N.
+/// `warps` is the number of warps along the batch, M and N.
 fn is_instruction(mma: Mma, [a, b, _]: &[ir::Type; 3], warps: [u32; 3], is_async: bool) -> bool {
     let rows_and_columns = if is_async {
         let is_width = mma.n.is_power_of_two() && (8..=256).contains(&mma.n);
@@ -113,7 +113,7 @@ fn is_instruction(mma: Mma, [a, b, _]: &[ir::Type; 3], warps: [u32; 3], is_async
     } else {
         matches!(mma.m, 8 | 16) && mma.n == 8
     };
-    // Each of four lanes along K holds a word.
+    // Four lanes are along K. Each holds at least a 32-bit word.
     let least_k = 4 * (32 / mma.operand_bits).max(1);
     let last = a.rank() - 1;
     let extents = [a.shape[last - 1], b.shape[last], a.shape[last]];
@@ -152,8 +152,8 @@ impl<'a> Checker<'a> {
         self.function.check_types(&self.inst.results, expected, &format!("the results of {}", self.name()))
     }
 
-    /// Checks that the layout of a type is one of the module, of its shape, and of its threads or
-    /// of memory.
+    /// Checks the layout of a type: the module has it, it has the shape of the tile, and it is for
+    /// the threads that hold the tile or, if the tile is in memory, a layout of memory.
     fn value_type(&self, value: Value) -> Check {
         let ty = self.ty(value);
         let Some(id) = ty.layout() else { return Ok(()) };
@@ -292,7 +292,7 @@ impl<'a> Checker<'a> {
             OpFamily::Scan if !matches!(op, ir::Op::Scan { .. }) => {
                 self.same_layouts(&[self.inst.operands[0], self.inst.results[0]])
             }
-            // Before the pass that lowers conversions.
+            // The pass that lowers conversions replaces a `histogram` by `local_histogram`.
             OpFamily::Reduction if matches!(op, ir::Op::Histogram { .. }) => {
                 self.same_layouts(&self.inst.operands)
             }
@@ -337,7 +337,7 @@ impl<'a> Checker<'a> {
         if let ir::Op::Slice { starts, steps, shape } = op {
             ensure(renames_registers(&tile.shape, starts, steps, shape), || {
                 format!(
-                    "{} renames registers, and these of {operand} are not some of its registers",
+                    "{} renames registers, but the selected elements of {operand} do not fill whole registers",
                     op.name()
                 )
             })?;
@@ -416,7 +416,7 @@ impl<'a> Checker<'a> {
         self.access(self.inst.operands.iter().chain(&self.inst.results), axis, width)
     }
 
-    /// Checks the optional operand that an op waits for.
+    /// Checks the optional operand after which an op starts.
     fn dependence(&self, index: usize) -> Check {
         if self.inst.operands.len() <= index {
             return Ok(());
@@ -567,7 +567,7 @@ impl<'a> Checker<'a> {
         })
     }
 
-    /// Checks that `ldmatrix` can load the operands that it is to load.
+    /// Checks that `ldmatrix` can load each operand for which `by_matrix` is set.
     fn fragment_loads(&self, shape: MmaShape, warps: &[i64], by_matrix: [bool; 2]) -> Check {
         let warps = warps_of_dot(warps).ok_or("a dot has counts of warps")?;
         by_matrix.into_iter().enumerate().try_for_each(|(index, by_matrix)| {
@@ -584,7 +584,7 @@ impl<'a> Checker<'a> {
         self.same_layouts(&values)
     }
 
-    /// Checks accesses of a width along an axis against the layout of the pointers.
+    /// Checks that the layout of the pointers allows accesses of `width` elements along an axis.
     fn access<'v>(&self, values: impl IntoIterator<Item = &'v Value>, axis: u32, width: u32) -> Check {
         let values: SmallVec<[Value; 4]> = values.into_iter().copied().collect();
         self.same_layouts(&values)?;
@@ -636,7 +636,9 @@ impl<'a> Checker<'a> {
         let registers = layout.vector_along(axis as usize).at_most(width).registers(0);
         let offset = |register: u32| offsets.at(&[(Input::Register, register)]);
         let is_one_run = (0..).zip(&registers).all(|(index, register)| offset(*register) == index);
-        ensure(is_one_run, || format!("what lies together along axis {axis} does not in the buffer"))
+        ensure(is_one_run, || {
+            format!("elements that are contiguous along axis {axis} are not contiguous in the buffer")
+        })
     }
 
     /// Checks that operands are in the fragments of the instruction, or in shared memory.

@@ -14,10 +14,13 @@ use tilewright_layout::{Exchange, Layout, Parts, Reduction};
 
 use crate::{Function, GpuOp, Op};
 
-/// The most tiles whose orderings are enumerated: each has three.
+/// The most tiles whose orderings are enumerated: there are three for each tile (less, equal,
+/// greater).
 const MAX_COMPARED_TILES: usize = 4;
 
 /// Returns whether a region yields the same values with left and right swapped.
+///
+/// `false` also if the region has control flow, side effects or ops with several results.
 pub fn commutes(function: &Function, region: Block) -> bool {
     let mut terms = Terms::default();
     let (Some(plain), Some(swapped)) =
@@ -31,7 +34,7 @@ pub fn commutes(function: &Function, region: Block) -> bool {
 
 /// Returns how the warps of a reduction exchange their partial results, if they have to.
 ///
-/// They combine them in the order of the axis if the region does not commute.
+/// The warps combine the partial results in the order of the axis if the region does not commute.
 pub fn exchange_of_reduction(
     function: &Function,
     region: Block,
@@ -49,7 +52,7 @@ type Term = usize;
 
 #[derive(Clone, PartialEq, Eq, Hash)]
 enum Node {
-    /// An element: the index of its tile, and whether it is the one on the right.
+    /// An element: the index of its tile, and whether it is the right one.
     Element(usize, bool),
     Apply(F, Vec<Term>),
     /// Another op, by its name and its attributes.
@@ -70,7 +73,8 @@ impl Terms {
         })
     }
 
-    /// Returns the terms that a region yields, or `None` if it has control flow.
+    /// Returns the terms that a region yields, or `None` if an op has regions, side effects or not
+    /// exactly one result.
     fn region(&mut self, function: &Function, region: Block, is_swapped: bool) -> Option<Vec<Term>> {
         let block = &function.blocks[region];
         let count = block.parameters.len() / 2;
@@ -171,7 +175,7 @@ fn normal(function: F, mut operands: Vec<Term>) -> Node {
             operands.sort_unstable();
             None
         }
-        // tidy: wildcard because the table says which of the others are commutative
+        // tidy: wildcard because the table lists which of the other functions are commutative
         other => {
             if other.info().commutative {
                 operands.sort_unstable();

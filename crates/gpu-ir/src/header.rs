@@ -4,21 +4,22 @@
 //! gpu sm_90a, 4 warps, 32768 bytes of shared memory
 //! L0 = [128] register (1) (2) lane (4) (8) (16) (32) (64) warp (0) (0)
 //! ```
-//! The first line may go on with:
+//! The first line may continue with:
 //!
 //! | text | meaning |
 //! |---|---|
-//! | `, 3 stages` | loops are still to be pipelined, with this default |
-//! | `, no contraction` | multiplications and additions are rounded one by one |
-//! | `, synchronized` | barriers are wherever threads must wait for each other |
+//! | `, 3 stages` | loops are not pipelined yet; a loop that does not set its stages gets 3 |
+//! | `, no contraction` | no multiplication is fused with an addition: each is rounded |
+//! | `, synchronized` | a barrier is wherever threads must wait for each other |
 //! | `, pairs` | the launch may put two neighboring programs into one cluster |
-//! | `, clusters of 2` | this many blocks compute one program together |
+//! | `, clusters of 2` | the two blocks of a cluster compute one program together |
 //! | `, longest CTA first by descending id` | programs with a larger index along the first axis start first, because they take longest |
-//! | `, 2 blocks a multiprocessor` | the register limit leaves room for this many blocks |
+//! | `, 2 blocks a multiprocessor` | the registers of a thread are limited so that two blocks fit on a multiprocessor |
 //!
-//! After the layouts come the tensor maps that are the last parameters of the kernel
-//! ([`TensorMapPlan`], `T0 = …`), and those that the kernel makes (`M0 = …`), whose `p0` is the
-//! first operand of `make_tensor_map`.
+//! After the layouts follow the tensor maps ([`TensorMapPlan`]): those that the launch makes
+//! (`T0 = …`), then those that the kernel itself makes (`M0 = …`). The text of a map names its
+//! arguments `p0`, `p1`, …: in a `T` map the arguments of the kernel, in an `M` map the operands of
+//! `make_tensor_map` after the buffer.
 
 use std::fmt::Write;
 
@@ -38,7 +39,7 @@ pub enum ProgramOrder {
     DescendingIds,
 }
 
-/// The largest count of stages and of blocks: a multiprocessor holds fewer blocks.
+/// The largest number of stages, and of blocks a multiprocessor: no GPU holds more than 32 blocks.
 const MAX_COUNT: u32 = tilewright_ir::LoopOptions::MAX_STAGES;
 
 const ASCENDING_IDS: &str = "longest CTA first by ascending id";
@@ -53,31 +54,32 @@ pub struct Header {
     pub num_warps: u32,
     /// The shared memory of a block, in bytes.
     pub shared_bytes: u32,
-    /// The stages of loops that do not set them; 0 after software pipelining.
+    /// The stages of loops that do not set their own; 0 after software pipelining.
     pub stages: u32,
-    /// A multiplication and an addition may become one `fma`.
+    /// Allows a multiplication and an addition to become one `fma`.
     pub contraction: bool,
-    /// Barriers are wherever threads must wait for each other. The pass that inserts them sets
-    /// this, and the verifier then requires them.
+    /// A barrier is wherever threads must wait for each other. The pass that inserts barriers sets
+    /// this flag; from then on, the verifier requires them.
     pub synchronized: bool,
-    /// Blocks may be launched in pairs. The last parameter, after the tensor maps, is then the
-    /// number of programs along the first axis if they are, else 0. Blocks of the launch beyond the
-    /// last program do nothing.
+    /// Allows a launch in pairs: clusters of two blocks. The kernel then has one more parameter,
+    /// after the tensor maps: the number of programs along the first axis if the launch has pairs,
+    /// else 0. Blocks of the launch beyond the last program do nothing.
     pub paired: bool,
-    /// The blocks on a multiprocessor that the register limit leaves room for; 0 if the assembler
-    /// decides.
+    /// The number of blocks for which the register limit leaves room on a multiprocessor; 0 if the
+    /// assembler chooses the registers.
     pub min_blocks: u32,
-    /// The blocks of a cluster, which compute one program together. The grid has this many times as
-    /// many blocks along the first axis as there are programs.
+    /// The number of blocks that compute one program together as a cluster. Along the first axis,
+    /// the grid has this many blocks for each program.
     pub cluster: u32,
     /// The order in which programs start.
     pub order: ProgramOrder,
     /// The layouts that types name.
     pub layouts: Layouts,
-    /// The tensor maps that are the last parameters of the kernel.
-    pub tensor_maps: Vec<TensorMapPlan>,
-    /// The tensor maps that the kernel makes by `make_tensor_map`, whose operands are their
+    /// The tensor maps that the launch makes. They are parameters of the kernel, after its
     /// arguments.
+    pub tensor_maps: Vec<TensorMapPlan>,
+    /// The tensor maps that the kernel makes by `make_tensor_map`. Their arguments are the operands
+    /// of that op after the buffer.
     pub made_maps: Vec<TensorMapPlan>,
 }
 
@@ -107,7 +109,8 @@ impl Header {
         }
     }
 
-    /// Returns the most blocks that fill a buffer together.
+    /// Returns the number of blocks that fill a buffer together if the kernel multicasts: those of
+    /// the cluster, or of a pair.
     pub fn sharing_blocks(&self) -> u32 {
         self.cluster.max(2)
     }
@@ -196,7 +199,11 @@ impl Header {
                 let maps = if letter == "T" { &mut tensor_maps } else { &mut made_maps };
                 let map = TensorMapPlan::parse(layout).filter(TensorMapPlan::is_consistent);
                 let is_next = name == format!("{letter}{}", maps.len());
-                maps.push(map.filter(|_| is_next).ok_or_else(|| format!("{name}: this is no tensor map"))?);
+                maps.push(
+                    map.filter(|_| is_next).ok_or_else(|| {
+                        format!("{name} is not the next tensor map, or its text is malformed")
+                    })?,
+                );
                 continue;
             }
             let layout = layout.parse().map_err(|error| format!("{name}: {error}"))?;

@@ -1,4 +1,6 @@
 //! Layout rules of ops: the layout of a result from that of an operand, and the reverse.
+//!
+//! A line of a tile is all elements that differ only in the coordinate of one axis.
 
 use smallvec::SmallVec;
 use tilewright_ir::{Op, ShapeOp, Type};
@@ -6,13 +8,13 @@ use tilewright_layout::{Input, Layout, Parts, Reduction, blocked, coalesced, spr
 
 /// Lanes of a warp.
 pub const LANES: u32 = 32;
-/// The most partial results of a line, each of another warp, that every thread combines in order.
+/// The most partial results of a line, each from another warp, that every thread combines in order.
 pub const MAX_PARTIAL_RESULTS: u32 = 32;
 
 /// Returns the layout in which the partial results of a scan are combined.
 ///
-/// Each thread combines a few in its registers. More are spread over the lanes of each warp, if all
-/// its lanes have the same lines.
+/// Up to eight partial results of a line are in the registers of one thread. More are spread over
+/// the lanes of each warp, if all its lanes hold the same lines.
 pub fn partial_results_layout(parts: &Parts) -> Layout {
     let spread =
         (parts.count() > MAX_PARTIAL_RESULTS_IN_REGISTERS).then(|| spread_over_lanes(&parts.gathered, 1));
@@ -52,8 +54,8 @@ pub fn gathered_row_indices(count: u32, num_warps: u32) -> Layout {
 
 /// Returns the layout that an op needs of an operand for a result with this layout.
 ///
-/// Only ops of the family `Shape` need another layout than that of the result. `None` if the
-/// operand is a scalar.
+/// Only ops of the family `Shape` need another layout than that of the result. Returns `None` if
+/// the operand is a scalar.
 pub fn operand_layout(op: &Op, operand: &Type, result: &Layout) -> Option<Layout> {
     if operand.is_scalar() {
         return None;
@@ -94,10 +96,10 @@ pub fn result_layout(op: &Op, from: &Type, operand: &Layout) -> Layout {
     }
 }
 
-/// Returns another layout of the result of a broadcast for which the operand needs no conversion.
+/// Returns a second layout of the result of a broadcast for which the operand needs no conversion.
 ///
-/// Lanes that hold copies of the operand each hold a part of the result, so no two threads compute
-/// the same element. `None` if that is [`result_layout`].
+/// In [`result_layout`], lanes that hold copies of the operand hold copies of the result. In this
+/// layout, each of them holds another part of the result. Returns `None` if no lanes hold copies.
 pub fn shared_result_layout(op: &Op, from: &Type, operand: &Layout) -> Option<Layout> {
     let ShapeOp::Broadcast { shape } = op.as_shape()? else { return None };
     let whole = result_layout(op, from, operand);
@@ -155,12 +157,12 @@ pub fn line_layout(shape: &[u32], axis: usize, num_warps: u32) -> Layout {
             count /= sizes[axis];
             left[axis] /= sizes[axis];
         }
-        // The others hold copies.
+        // The remaining warps or lanes hold copies.
         sizes[axis] *= if copies { count } else { 1 };
         sizes
     };
     let along = || std::iter::once(axis);
-    // The elements of a line that warps divide are not left for registers and lanes.
+    // Warps come first: `spread` leaves the rest of the elements to registers, then to lanes.
     let warps = spread(num_warps, &mut others.iter().copied().rev().chain(along()), true);
     let registers = spread(per_thread, &mut along(), false);
     let lanes = spread(LANES, &mut along().chain(others.iter().copied()), true);
@@ -172,15 +174,15 @@ fn grown_axes<'a>(operand: &'a Type, shape: &'a [u32]) -> impl Iterator<Item = u
     (0..shape.len()).filter(move |axis| operand.shape[*axis] != shape[*axis])
 }
 
-/// Returns the width of an element when it moves between threads: a predicate takes a byte.
+/// Returns the bits of an element when it moves between threads: a predicate takes a byte.
 pub fn element_bits(ty: &Type) -> u32 {
     ty.element.bytes() as u32 * 8
 }
 
-/// Returns the layout in which a thread reads an operand of an `fma_dot`: 0 for A, 1 for B.
+/// Returns the layout in which threads read operand `index` of an `fma_dot`: 0 for A, 1 for B.
 ///
 /// A thread has the rows of A and the columns of B that its elements of the accumulator need, with
-/// all of K in the highest bits of the register.
+/// all of K in the highest bits of the register index.
 pub fn fma_operand_layout(accumulator: &Layout, index: usize, k: u32) -> Layout {
     let rank = accumulator.output().rank();
     let (other, k_axis) = if index == 0 { (rank - 1, rank - 1) } else { (rank - 2, rank - 2) };

@@ -25,25 +25,26 @@
 //! | `expand_dims` | `L.remove_axis(axis)`: the same registers |
 //! | `reshape` | `L.reshape(shape of the operand)`: the same registers |
 //! | `transpose` | `L` with its axes in the order of the operand: the same registers |
-//! | `broadcast` | `L.collapse(axis)` for each axis that grows, `.without_duplicate_registers()` |
+//! | `broadcast` | `L.collapse(axis)` for each axis that grows, then `.without_duplicate_registers()` |
 //! | `load`, `store`, `assert` | one layout for all operands, and for the result |
-//! | `reduce` | one layout for all operands; [`Reduction`](tilewright_layout::Reduction) gives the layout of a tile that results |
+//! | `reduce` | one layout for all operands; [`Reduction`](tilewright_layout::Reduction) gives `L`, unless the result is a scalar |
 //! | `mma_sync`, `wgmma` | the fragments of the instruction; the accumulator has the layout of the result |
 //! | movements, such as `gather` | `L`, except for the tile whose elements move |
 //! | `for_loop`, `while_loop`, `if_else` | a carried or yielded value has one layout everywhere |
 //!
-//! A thread holds each element once: the layout of registers has no free register bits. Every thread
-//! holds all scalars. In a partition of `warp_specialize` tiles are distributed over the warps of the
-//! partition, and their layouts count those warps only.
+//! A thread holds an element at most once: the layout of a tile in registers has no free register
+//! bits. Every thread holds all scalars. In a partition of `warp_specialize`, tiles are distributed
+//! over the warps of the partition, and their layouts count those warps only.
 //!
 //! # Rings
 //!
-//! Warps pass tiles to each other through rings. `acquire` returns an empty slot, a store or copy fills
-//! it, `publish` makes it full, `take` returns the next full slot, `release` makes it empty. A slot is
-//! a linear value: every path uses it exactly once, so a program cannot leave out a wait. After rings
-//! are lowered, waits are explicit, and the verifier looks for those that are missing; its table says
-//! what it proves. The pass that lowers rings chooses their synchronization: barriers of the block,
-//! groups of copies, or `mbarrier`s. Source: the asynchronous references of Tawa (arXiv 2510.14719).
+//! Warps pass tiles to each other through rings. `acquire` returns an empty slot, a store or copy
+//! fills it, `publish` makes it full, `take` returns the next full slot, `release` makes it empty.
+//! A slot is a linear value: every path uses it exactly once, so a program cannot leave out a wait.
+//! After rings are lowered, waits are explicit, and the verifier reports missing ones; the table in
+//! `verify/mod.rs` lists what it proves. The pass that lowers rings chooses their synchronization:
+//! barriers of the block, groups of copies, or `mbarrier`s. The design follows the asynchronous
+//! references of Tawa (arXiv 2510.14719).
 
 pub mod alignment;
 pub mod analysis;

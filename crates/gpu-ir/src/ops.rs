@@ -23,50 +23,51 @@ define_ops! {
     /// Multiplies a tile of fp32 by a factor for each element; a warp skips it if all its factors
     /// are 1.
     Rescale rescale (tile, factor) [] {} regions 0 Pure Pointwise Never None None;
-    /// Reads global memory where the mask holds (everywhere without one); elsewhere the result is
-    /// `other`, or zero without one. Each access of a thread moves `width` elements along the axis.
-    /// Registers whose indices differ only in the bits `equal_registers` are loaded once.
+    /// Reads global memory where the mask holds (everywhere without a mask); elsewhere the result
+    /// is `other`, or zero without `other`. Each access of a thread moves `width` elements along
+    /// `axis`. Registers whose indices differ only in the bits `equal_registers` are loaded once.
     Load load (pointer) [mask, other]
         {cache: CacheModifier, eviction: EvictionPolicy, volatile: bool, axis: u32, width: u32, equal_registers: u32}
         regions 0 Read Load Reads ReadsGlobal None;
     /// Writes global memory where the mask holds. Each access of a thread moves `width` elements
-    /// along the axis. Of threads that hold copies, one writes.
+    /// along `axis`. Of the threads that hold copies of an element, one writes it.
     Store store (pointer, value) [mask]
         {cache: CacheModifier, eviction: EvictionPolicy, axis: u32, width: u32} regions 0 Write Store Never WritesGlobal None;
-    /// Does the atomic operation of tile IR. Of threads that hold copies of an element, only the
-    /// first does it. With `everywhere`, which holds until conversions are lowered, the others have
-    /// the result, too. Each access of a thread moves `width` elements along the axis.
+    /// Does the atomic operation of tile IR. Of the threads that hold copies of an element, only
+    /// the first does it. With `everywhere`, which is set until conversions are lowered, the other
+    /// threads get the result, too. Each access of a thread moves `width` elements along `axis`.
     AtomicRmw atomic_rmw (pointer, value) [mask]
         {kind: AtomicKind, sem: MemorySemantics, scope: MemoryScope, axis: u32, width: u32, everywhere: bool}
         regions 0 Write Atomic Observes WritesGlobal None;
-    /// Does the operation of tile IR, by the first of the threads that hold copies, as
-    /// `atomic_rmw`.
+    /// Does the operation of tile IR by the first of the threads that hold copies of an element, as
+    /// `atomic_rmw` does.
     AtomicCas atomic_cas (pointer, expected, value) [mask]
         {sem: MemorySemantics, scope: MemoryScope, everywhere: bool} regions 0 Write Atomic Observes WritesGlobal None;
-    /// Does the operation of tile IR, by the first of the threads that hold copies, as
-    /// `atomic_rmw`.
+    /// Does the operation of tile IR by the first of the threads that hold copies of an element, as
+    /// `atomic_rmw` does.
     AtomicLoad atomic_load (pointer) [mask]
         {sem: MemorySemantics, scope: MemoryScope, everywhere: bool} regions 0 Write Atomic Observes ReadsGlobal None;
-    /// Does the operation of tile IR, by the first of the threads that hold copies.
+    /// Does the operation of tile IR by the first of the threads that hold copies of an element.
     AtomicStore atomic_store (pointer, value) [mask] {sem: MemorySemantics, scope: MemoryScope} regions 0 Write Atomic Never WritesGlobal None;
-    /// Does the operation of tile IR by one thread, with the result as of `atomic_rmw`.
+    /// Does the operation of tile IR by one thread; `everywhere` is as for `atomic_rmw`.
     AtomicPoll atomic_poll (pointer, expected) [timeout]
         {sem: MemorySemantics, scope: MemoryScope, everywhere: bool} regions 0 Write Atomic Always ReadsGlobal None;
     /// Combines tiles along an axis by an associative region, in the whole block or in each warp.
     /// With `redux`, `redux.sync` combines the lanes of a warp.
     Reduce reduce () [] *tiles {axis: u32, scope: Scope, redux: bool} regions 1 Pure Reduction Never None None;
-    /// Combines each element with all before it along an axis (after it, with `reverse`), in the
-    /// whole block or in each warp. In each warp, the results after the tiles are the partial
-    /// results of the runs that the warps hold; the last axis is the index of the run.
+    /// Combines each element with all elements before it along an axis (after it, with `reverse`),
+    /// in the whole block or in each warp. With the scope `warp`, the scanned tiles are followed by
+    /// the partial results: one for each run of elements that a warp holds. Their last axis is the
+    /// index of the run.
     Scan scan () [] *tiles {axis: u32, reverse: bool, scope: Scope} regions 1 Pure Scan Never None None;
-    /// Computes the scan of the whole block from the scans of each warp, the first half of the
-    /// operands, and scans of their partial results, the second half. Every warp has those of all
-    /// runs of its lines.
+    /// Computes the scan of the whole block from scans with the scope `warp`. The first half of the
+    /// operands are their scanned tiles. The second half are scans of their partial results; every
+    /// warp holds these for all runs of its lines.
     ScanCarry scan_carry () [] *tiles {axis: u32, reverse: bool} regions 1 Pure Scan Never None None;
     /// Computes acc + a @ b by `mma.sync`. `warps` counts the warps along M and N, or along the
     /// first axis of a batch, M and N. An operand is in registers, in the fragment layout of the
-    /// instruction, or in shared memory, from where `ldmatrix` loads it with `matrix_a` or
-    /// `matrix_b`.
+    /// instruction, or in shared memory. With `matrix_a` (`matrix_b`), `ldmatrix` loads A (B) from
+    /// shared memory.
     MmaSync mma_sync (a, b, acc) []
         {instruction: MmaShape, warps: IntList, precision: InputPrecision, max_imprecise_acc: u32, matrix_a: bool,
          matrix_b: bool} regions 0 Read Dot Never ReadsOperands None;
@@ -75,17 +76,16 @@ define_ops! {
     /// them.
     FmaDot fma_dot (a, b, acc) [] {precision: InputPrecision, max_imprecise_acc: u32} regions 0 Read Dot Never ReadsOperands None;
 
-    /// Allocates shared memory until its `dealloc`, at this offset in bytes. Its contents are
-    /// undefined. The offset is a multiple of the alignment of the accesses: 8 for barriers, 16 for
-    /// copies of 16 bytes and for `wgmma`, 128 for tensor copies, and eight rows of the swizzle
-    /// (256, 512, 1024) for tensor copies and `wgmma` with a swizzle.
+    /// Allocates shared memory at `offset`, in bytes, until its `dealloc`. The contents are
+    /// undefined. The offset is a multiple of the alignment that the uses of the memory need (table
+    /// in `alignment.rs`).
     Alloc alloc () [] {offset: Deferred} regions 0 Write Memory Never None None;
-    /// Ends the lifetime of a buffer, a ring or barriers. One thread invalidates barriers: a
-    /// barrier of the block comes first, so that no other thread still waits for them, and another
-    /// one before the memory is used again.
+    /// Ends the lifetime of a buffer, a ring or `mbarrier`s. One thread invalidates `mbarrier`s: a
+    /// `barrier` precedes the `dealloc`, so that no other thread still waits for them, and another
+    /// one precedes the next use of the memory.
     Dealloc dealloc (memory) [] {} regions 0 Write Memory Never None None;
-    /// Returns one slot of a buffer, `index` times the slot size from the start. The index (int32)
-    /// must be less than the number of slots.
+    /// Returns the slot of a buffer at `index` times the size of a slot. The index (int32) must be
+    /// less than the number of slots.
     Slot slot (buffer, index) [] {} regions 0 Pure Memory Never None None;
     /// Stores a tile to a buffer of one slot.
     LocalStore local_store (buffer, value) [] {} regions 0 Write Memory Never WritesShared None;
@@ -101,29 +101,30 @@ define_ops! {
     /// L1 unless `cache` is `.ca`. Of threads that hold copies of a pointer, one copies. The thread
     /// that copied may read after `wait_group`, other threads after a barrier that follows.
     CopyAsync copy_async (buffer, pointer) [mask] {cache: CacheModifier, axis: u32, width: u32} regions 0 Write Memory Reads WritesShared StartsCopy;
-    /// Ends a group of copies: those that the thread has started since its last group.
+    /// Makes a group of the copies that the thread has started since its last group.
     CommitGroup commit_group () [] {} regions 0 Write Barrier Never None None;
     /// Waits, in each thread, until at most `pending` of its latest groups are in flight.
     WaitGroup wait_group () [] {pending: u32} regions 0 Write Barrier Never None AwaitsCopies;
 
-    /// Initializes each barrier for phases of `arrivals` arrivals. One thread does it; the others
-    /// see it after a barrier of the block. Tensor copies, which arrive by the asynchronous proxy,
-    /// need a `fence_proxy` between it and that barrier.
+    /// Initializes each `mbarrier` for phases of `arrivals` arrivals. One thread does it; the
+    /// others see the initialization after a `barrier`. If tensor copies arrive, which use the
+    /// asynchronous proxy, a `fence_proxy` is between the initialization and that `barrier`.
     MbarrierInit mbarrier_init (barriers) [] {arrivals: u32} regions 0 Write Barrier Never WritesShared None;
-    /// Arrives at a barrier, by one thread of those that run it, and adds bytes that the phase
-    /// waits for.
+    /// Arrives at a barrier, by one of the threads that run the op, and adds `bytes` to the bytes
+    /// that the phase waits for.
     MbarrierExpect mbarrier_expect (barriers, slot) [] {bytes: u32} regions 0 Write Barrier Never ReadsShared None;
-    /// Arrives at a barrier, by one thread of each warp that runs it, after all lanes of the warp
-    /// have reached it: their earlier accesses happen before the arrival.
+    /// Arrives at a barrier, by one thread of each warp that runs the op, after all lanes of the
+    /// warp have reached the op: their earlier accesses happen before the arrival.
     MbarrierArrive mbarrier_arrive (barriers, slot) [] {} regions 0 Write Barrier Never ReadsShared None;
-    /// Arrives at a barrier, for each thread that runs it, when its copies are done
-    /// (`cp.async.mbarrier.arrive.noinc`): the arrivals of the barrier count all these threads.
+    /// Arrives at a barrier, once for each thread that runs the op, when the copies of that thread
+    /// are done (`cp.async.mbarrier.arrive.noinc`). The number of arrivals of the barrier counts
+    /// all these threads.
     MbarrierArriveCopies mbarrier_arrive_copies (barriers, slot) [] {} regions 0 Write Barrier Never ReadsShared None;
-    /// Waits, in each thread that runs it, for the end of the phase of a barrier with this parity
-    /// (0 or 1, int32). The first phase has parity 0; before it, the phase with parity 1 counts as
-    /// complete.
+    /// Waits, in each thread that runs the op, for the end of the phase of a barrier with this
+    /// parity (0 or 1, int32). The first phase has parity 0; until it ends, the phase with parity 1
+    /// counts as complete.
     MbarrierWait mbarrier_wait (barriers, slot, parity) [] {} regions 0 Write Barrier Never ReadsShared None;
-    /// Starts, by one thread of those that run it, a copy of the box of a tensor at these
+    /// Starts, by one of the threads that run the op, a copy of the box of a tensor at these
     /// coordinates to a buffer of one slot; all bytes of the slot arrive at a barrier.
     ///
     /// The descriptor is the address of a tensor map, in global memory or a parameter. Coordinates
@@ -136,109 +137,114 @@ define_ops! {
     ///
     /// For a matrix, the coordinate of an axis may be an int32 tile of row indices: each row of the
     /// buffer is then the row of the tensor with that index, or zeros outside of the tensor. The
-    /// lanes of the first warp each start copies of four rows. The map has a box of a part of one
-    /// row, and a row of a box in the buffer has 32 bytes or more.
+    /// lanes of the first warp each start copies of four rows. The box of the tensor map is a part
+    /// of one row, and a row of a box in the buffer has 32 bytes or more.
     TensorLoad tensor_load (buffer, descriptor, barriers, slot) [] *coordinates {} regions 0 Write Memory Reads FillsShared StartsTensorLoad;
-    /// Starts a copy of a buffer of one slot to the box of a tensor at these coordinates, and makes
-    /// a group of it.
+    /// Starts a copy of a buffer of one slot to the box of a tensor at these coordinates, and
+    /// commits it as a group.
     ///
-    /// One thread starts all tensor stores of the threads that run them. Buffer, descriptor and
+    /// One of the threads that run the op starts all of their tensor stores. Buffer, descriptor and
     /// coordinates are as for `tensor_load`. Threads make their writes to the buffer visible by
     /// `fence_proxy` and a barrier that follows. With row indices, each lane that starts copies
-    /// makes a group of them, and rows outside of the tensor are not written.
+    /// commits them as one group, and rows outside of the tensor are not written.
     TensorStore tensor_store (buffer, descriptor) [] *coordinates {} regions 0 Write Memory Never ReadsShared StartsTensorStore;
-    /// Combines a buffer with a tensor, as `tensor_store`: each element atomically, unordered with
-    /// other accesses. Not every type has every `kind`.
+    /// Combines the elements of a buffer with those of a tensor, and otherwise does as
+    /// `tensor_store`. Each element is combined atomically, unordered with other accesses. Not
+    /// every element type has every `kind`.
     TensorReduce tensor_reduce (buffer, descriptor) [] *coordinates {kind: AtomicKind} regions 0 Write Memory Never ReadsShared StartsTensorStore;
-    /// Returns the pointers. They point to the box at these coordinates (those of `tensor_load`) of
-    /// the tensor of a map of the module. A load through them yields zeros where the box exceeds
-    /// the tensor, or elements that are unused.
+    /// Returns the pointers unchanged, and states that they point to the box at these coordinates
+    /// (as for `tensor_load`) of the tensor that a tensor map of the module describes. Where the
+    /// box exceeds the tensor, a load through the pointers yields zeros or elements that are
+    /// unused.
     TensorBox tensor_box (pointer, descriptor) [] *coordinates {} regions 0 Pure Identity Never None None;
-    /// Makes the tensor map `M<map>` of the module for the block, from these scalars, in global
-    /// memory of the block, and returns its address. A buffer of 128 bytes is its staging area. The
-    /// first warp makes the map, and only it may copy with it. A map that is made again replaces
-    /// the previous one, which no copy may still need.
+    /// Makes the tensor map `M<map>` of the module from these scalars, in global memory of the
+    /// block, and returns the address of the map. A buffer of 128 bytes is its staging area. The
+    /// first warp makes the map, and only that warp may copy with it. If the op runs again, the new
+    /// map replaces the previous one, which no copy may still need.
     MakeTensorMap make_tensor_map (buffer) [] *parts {map: u32} regions 0 Write Memory Never WritesShared None;
     /// Orders ordinary accesses of each thread to global memory before tensor copies that follow a
     /// barrier.
     FenceGlobal fence_global () [] {} regions 0 Write Barrier Never None None;
-    /// Waits, in the thread that started them, until at most `pending` groups of tensor stores
-    /// still read shared memory, or with `complete`, still write the tensor. Other threads know
-    /// after a barrier that follows.
+    /// Waits, in the thread that started the tensor stores, until at most `pending` groups of them
+    /// still read shared memory or, with `complete`, still write the tensor. For other threads the
+    /// wait holds after a barrier that follows.
     TensorStoreWait tensor_store_wait () [] {pending: u32, complete: bool} regions 0 Write Barrier Never None AwaitsTensorStores;
 
-    /// Starts acc + a @ b by `wgmma`, and makes a group of it. `warps` counts the warps along M and
-    /// N.
+    /// Starts acc + a @ b by `wgmma`, and commits it as a group. `warps` counts the warps along M
+    /// and N.
     ///
     /// A is in registers or in shared memory, B in shared memory; until conversions are lowered,
-    /// either may be in registers of any layout. No thread may write operands before the dot has
-    /// finished, and the code that computes an A in registers may not run again in the next
-    /// iteration before. An operand in shared memory has a layout that a matrix descriptor can
-    /// describe: K contiguous or, for 16-bit elements, M or N; it is the transpose of the buffer
-    /// with `transposed_a` or `transposed_b`. Threads make their writes to such operands visible by
-    /// `fence_proxy` and a barrier that follows. With a `pending` accumulator the dot directly
-    /// follows another one in the same registers; else it starts from a copy of the accumulator.
-    /// Accumulation is as exact as that of the instruction; for 8-bit floats, the threads add to an
-    /// fp32 accumulator after every `max_imprecise_acc` products, unless it is 0, and wait for each
-    /// such part. With `after`, a tile of 32-bit elements, the dot starts after that tile is
-    /// computed.
+    /// either may be in registers of any layout. Until the dot has finished, no thread may write
+    /// its operands, and the code that computes an A in registers may not run again for the next
+    /// iteration. An operand in shared memory has a layout that a matrix descriptor can describe: K
+    /// contiguous or, for 16-bit elements, M or N; it is the transpose of the buffer with
+    /// `transposed_a` or `transposed_b`. Threads make their writes to such operands visible by
+    /// `fence_proxy` and a barrier that follows. With a `pending` accumulator, the dot continues
+    /// another dot in the same registers; else it starts from a copy of the accumulator. The
+    /// accumulation is as exact as that of the instruction. For 8-bit floats with a
+    /// `max_imprecise_acc` other than 0, the threads wait after every `max_imprecise_acc` products
+    /// along K and add the partial result to an fp32 accumulator. With `after`, a tile of 32-bit
+    /// elements, the dot starts after that tile is computed.
     Wgmma wgmma (a, b, acc) [after]
         {instruction: MmaShape, warps: IntList, max_imprecise_acc: u32, transposed_a: bool, transposed_b: bool}
         regions 0 Write Dot Never ReadsOperands StartsDot;
-    /// Waits for a dot in flight, until at most `pending` later groups are, and returns its
-    /// accumulator. With `after`, a tile of 32-bit elements, it waits after that tile is computed,
-    /// and not as early as possible.
+    /// Waits for a dot in flight, until at most `pending` later groups are in flight, and returns
+    /// the accumulator of the dot. With `after`, a tile of 32-bit elements, the op waits after that
+    /// tile is computed, and not as early as possible.
     WgmmaWait wgmma_wait (dot) [after] {pending: Deferred} regions 0 Write Barrier Never None AwaitsDots;
     /// Waits until at most `pending` groups of dots are in flight, and returns the same dot:
     /// operands of earlier dots in its registers may be written again.
     WgmmaWaitEarlier wgmma_wait_earlier (dot) [] {pending: u32} regions 0 Write Barrier Never None AwaitsDots;
 
-    /// Makes the two blocks of a pair fill the slots of a buffer together from here on, where the
-    /// condition (int1) holds, which is equal in both.
+    /// Makes the `n` blocks of a cluster fill the slots of a buffer together from here on, if the
+    /// condition (int1) holds; it is equal in all blocks.
     ///
-    /// Each block copies one half of its tensor loads to the buffers of both, the first block the
-    /// first half, and the bytes arrive at the barriers `full` of both. Each arrival at the
-    /// barriers `empty`, which are initialized for one block, counts twice: in both blocks if the
-    /// condition of a buffer holds, else in its own. Both blocks run the same loads in the same
-    /// order, synchronize before the first one, and synchronize before they end. A tile of one box
-    /// is divided along its last axis; the tensor map has the box of a half.
+    /// Each block copies one part of each of its tensor loads to the buffers of all blocks, the
+    /// first block the first part, and the bytes arrive at the barriers `full` of all blocks. Each
+    /// arrival at the barriers `empty`, which are initialized with the arrivals of one block,
+    /// counts `n` times: once in each block if the condition of a buffer holds, else `n` times in
+    /// its own. All blocks run the same loads in the same order, synchronize before the first one,
+    /// and synchronize before they end. A tile of one box is divided along its last axis; the
+    /// tensor map has the box of a part.
     MulticastLoads multicast_loads (buffer, full, empty, condition) [] {} regions 0 Write Barrier Never None None;
-    /// Arrives at the barrier of a pair of blocks: accesses before it, initialized barriers
-    /// included, happen before those after `cluster_wait`. Every thread arrives.
+    /// Arrives at the barrier of the cluster, in every thread: accesses before it, initialization
+    /// of `mbarrier`s included, happen before those after `cluster_wait`.
     ClusterArrive cluster_arrive () [] {} regions 0 Write Barrier Never None None;
-    /// Waits, in each thread, until all threads of both blocks that have not ended have arrived.
+    /// Waits, in each thread, until all threads of the cluster that have not ended have arrived.
     ClusterWait cluster_wait () [] {} regions 0 Write Barrier Never None None;
 
-    /// Orders accesses to shared memory by threads before those of the asynchronous proxy (tensor
-    /// copies, `wgmma`): ordinary accesses, and `cp.async` after a wait. The order holds in this
-    /// thread, and in others after a barrier. It includes accesses of other threads for which this
-    /// thread has waited, at an `mbarrier` or at a barrier: the pass that inserts barriers places
-    /// one before the fence for the named slots.
+    /// Orders accesses of threads to shared memory (ordinary ones, and `cp.async` after a wait)
+    /// before later accesses of the asynchronous proxy (tensor copies, `wgmma`). The order holds in
+    /// this thread, and in others after a barrier. It includes accesses of other threads for which
+    /// this thread has waited at an `mbarrier` or a `barrier`: the pass that inserts barriers
+    /// places a `barrier` before the fence for the named slots.
     FenceProxy fence_proxy () [] *slots {} regions 0 Write Barrier Never ReadsOperands None;
-    /// Waits at the barrier with this id, from 1 to 15, for `threads` threads of whole warps.
+    /// Waits at the named barrier with the id `barrier`, from 1 to 15, until `threads` threads of
+    /// whole warps have arrived.
     NamedBarrier named_barrier () [] {barrier: u32, threads: u32} regions 0 Write Barrier Never None None;
-    /// Runs each region in a partition of the warps, which takes `warps` warps in ascending order.
+    /// Runs each region in its own partition of the warps. `warps` lists the number of warps of
+    /// each partition, in the order of the warps.
     ///
-    /// A thread has `registers` registers: 0 keeps the number of before; else it is 24 to 256 in
-    /// steps of 8, and the partition is whole warpgroups from a multiple of four warps on. Before
-    /// and after, a thread has the average of the partitions that change it. A region may use
-    /// scalars and shared memory of the enclosing block, but not its tiles. In a partition, its
-    /// warps count as all warps: tiles are distributed over them, and one of its threads executes
-    /// what one thread executes. Partitions are not nested, and use `named_barrier`, not `barrier`.
-    /// Afterwards, all warps wait for each other.
+    /// `registers` lists the registers of a thread of each partition. 0 keeps the number from
+    /// before the op; another number is 24 to 256 in steps of 8, and its partition is whole
+    /// warpgroups. Before and after the op, a thread has the average of the partitions that change
+    /// the number. A region may use scalars and shared memory of the enclosing block, but not its
+    /// tiles. Inside a partition, its warps count as all warps: tiles are distributed over them,
+    /// and what the doc of an op assigns to one thread is done by one thread of the partition.
+    /// Partitions are not nested, and use `named_barrier`, not `barrier`. Afterwards, all warps
+    /// wait for each other.
     WarpSpecialize warp_specialize () [] {warps: IntList, registers: IntList} regions ANY_REGIONS Control Partitions Never None None;
 
-    /// Returns the next empty slot of a ring, after a wait until it is empty (CUTLASS:
-    /// `producer_acquire`).
+    /// Waits until the next slot of a ring is empty, and returns it (CUTLASS: `producer_acquire`).
     Acquire acquire (ring) [] {} regions 0 Write Barrier Never None None;
     /// Starts, by one thread, a copy of the box of a tensor at these coordinates to an empty slot
-    /// of a ring. The pass that lowers rings adds the barrier.
+    /// of a ring. The pass that lowers rings adds the `mbarrier`.
     TensorFill tensor_fill (slot, descriptor) [] *coordinates {} regions 0 Write Memory Reads None StartsTensorLoad;
     /// Makes a slot full once all stores and copies to it have arrived (CUTLASS:
     /// `producer_commit`).
     Publish publish (slot) [] {} regions 0 Write Barrier Never None None;
-    /// Returns the next full slot of a ring, in the order of `acquire`, after a wait until it is
-    /// full (CUTLASS: `consumer_wait`).
+    /// Waits until the next slot of a ring, in the order of `acquire`, is full, and returns it
+    /// (CUTLASS: `consumer_wait`).
     Take take (ring) [] {} regions 0 Write Barrier Never None None;
     /// Makes a slot empty again (CUTLASS: `consumer_release`).
     Release release (slot) [] {} regions 0 Write Barrier Never None None;
@@ -276,7 +282,7 @@ impl Op {
 }
 
 impl GpuOp {
-    /// Returns whether it reads the transpose of the buffer of an operand.
+    /// Returns whether the op reads the transpose of the buffer of an operand.
     pub fn reads_transpose(&self, operand: usize) -> bool {
         match self {
             Self::Wgmma { transposed_a, transposed_b, .. } => {
@@ -357,7 +363,7 @@ impl Operation for Op {
 mod tests {
     use super::*;
 
-    /// An op of this dialect that replaces an op of tile IR accesses global memory as that one
+    /// An op of this dialect with the name of an op of tile IR accesses global memory as that op
     /// does.
     #[test]
     fn both_tables_agree_about_global_memory() {
@@ -386,7 +392,7 @@ mod tests {
         }
     }
 
-    /// An op of this dialect that replaces an op of tile IR waits for other programs as that one
+    /// An op of this dialect that replaces an op of tile IR waits for other programs as that op
     /// does.
     #[test]
     fn both_tables_agree_about_waiting() {

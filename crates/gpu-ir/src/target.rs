@@ -14,7 +14,7 @@ pub const THREAD_REGISTERS: u32 = 255;
 pub const REGISTER_FILE: u32 = 65_536;
 /// The most bytes that one access of a thread moves.
 pub const ACCESS_BYTES: u32 = 16;
-/// The bytes of a sector, in which the L2 cache delivers data.
+/// The bytes of a sector, the unit in which the L2 cache delivers data.
 pub const SECTOR_BYTES: u32 = 32;
 
 /// A feature that some GPUs lack.
@@ -26,8 +26,8 @@ pub enum Feature {
     MmaSyncWide,
     /// 8-bit float operands of `mma.sync`, which need PTX 8.4.
     ///
-    /// Hopper is listed without them: it would convert them to fp16, which code for older drivers
-    /// can do as well, and has `wgmma` for them.
+    /// Hopper is listed without them: its `mma.sync` converts them to fp16, which generated code
+    /// can do for older drivers too, and its `wgmma` takes 8-bit floats.
     MmaSyncFp8,
     /// `ldmatrix`.
     LdMatrix,
@@ -37,7 +37,7 @@ pub enum Feature {
     CpAsync,
     /// Reductions of integers over a warp: `redux.sync`.
     Redux,
-    /// Copies of tiles by the tensor memory accelerator, and the barriers in shared memory that they arrive at.
+    /// Copies of tiles by the tensor memory accelerator, and the `mbarrier`s that they arrive at.
     Tma,
     /// Tensor copies of gathered rows: `tile::gather4`, `tile::scatter4`. Only
     /// architecture-specific code (`sm_100a`) has them.
@@ -54,7 +54,7 @@ pub enum Feature {
     Bf16Atomics,
     /// Atomic addition of vectors of floats in global memory, at most 16 bytes.
     VectorAtomics,
-    /// Eviction priorities of accesses, and those of `createpolicy` for L2. Needs PTX 7.4.
+    /// Eviction priorities of accesses, and L2 cache policies (`createpolicy`). Needs PTX 7.4.
     CachePolicy,
 }
 
@@ -67,7 +67,7 @@ pub struct Features(u32);
 pub struct GpuTarget {
     /// Its PTX name, as in `.target sm_90a`.
     pub name: &'static str,
-    /// Major and minor compute capability times 10, as in 90.
+    /// The compute capability times 10, such as 90 for 9.0.
     pub capability: u32,
     /// The PTX version of its modules.
     pub ptx_version: (u32, u32),
@@ -147,7 +147,8 @@ const HOPPER: &[Feature] = &[
     Feature::CachePolicy,
 ];
 
-/// The instructions that all Blackwell GPUs have: its tensor cores need architecture-specific code.
+/// The features that all Blackwell GPUs have. `tcgen05`, the matrix instruction of the data center
+/// GPUs, needs architecture-specific code, and is not among them.
 const BLACKWELL: &[Feature] = &[
     Feature::MmaSync,
     Feature::LdMatrix,
@@ -184,7 +185,6 @@ impl GpuTarget {
     /// Every target. The PTX version is the oldest that has all features. The bytes of shared
     /// memory are the limit per block, with opt-in, in the CUDA programming guide's table of
     /// technical specifications.
-    /// programming guide's table of technical specifications, per block with opt-in.
     pub const ALL: &[GpuTarget] = &[
         GpuTarget::new("sm_75", 75, (6, 5), TURING, 64 << 10),
         GpuTarget::new("sm_80", 80, (7, 4), AMPERE, 163 << 10),

@@ -1,13 +1,15 @@
-//! Tensor maps that a launch makes from the arguments of a kernel: the last parameters of the
-//! kernel.
+//! Plans of tensor maps: how a launch makes a map from the arguments of a kernel and passes it as a
+//! parameter, or how a kernel makes it (`make_tensor_map`).
 //!
 //! ```text
 //! T0 = fp16 at p0 + 64*p7, extents [p3; p5], strides [p6; 1], box [128, 64], swizzle 128
 //! ```
-//! `p6` is the integer argument with this index. Strides and the offset from the base are in
-//! elements. Boxes and all else are in the order of the coordinates of a copy; one stride is 1. The
-//! box is `?` until a pass knows the memory that the copies fill. `nonnegative [p3, p4]` may come
-//! before the box: no map can be made for negative values of these arguments.
+//! `p0` is the pointer to the tensor, `p6` the integer argument with index 6. Strides and the
+//! offset from the pointer are in elements. Extents, strides and box are in the order of the
+//! coordinates of a copy; one stride is 1. The box is `?` until a pass knows the memory that the
+//! copies fill, and its swizzle is in bytes. `nonnegative [p3, p4]` may precede the box: no map can
+//! be made if one of these arguments is negative. `, written` ends the line if copies write the
+//! tensor.
 
 use std::fmt;
 
@@ -20,7 +22,7 @@ pub const UNBOUNDED: i64 = i32::MAX as i64;
 /// The bytes of a tensor map, and the alignment of its address in global memory.
 pub const TENSOR_MAP_BYTES: u32 = 128;
 
-/// An integer that a launch computes from its arguments: a sum of products.
+/// An integer that is computed from arguments when the map is made: a sum of products.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct LaunchInteger(pub Vec<LaunchTerm>);
 
@@ -34,7 +36,7 @@ pub struct LaunchTerm {
 }
 
 impl LaunchInteger {
-    /// Returns an integer that needs no argument.
+    /// Returns a constant.
     pub fn constant(number: i64) -> Self {
         if number == 0 {
             Self::default()
@@ -43,7 +45,7 @@ impl LaunchInteger {
         }
     }
 
-    /// Returns its value for these arguments, or `None` if it overflows.
+    /// Returns the value for these arguments, or `None` if the computation overflows.
     pub fn value(&self, argument: impl Fn(u32) -> i64) -> Option<i64> {
         self.0.iter().try_fold(0_i64, |sum, product| {
             let value = product
@@ -96,9 +98,9 @@ impl fmt::Display for LaunchInteger {
 /// Returns whether a tensor copy can combine elements of a type with those of the tensor by this
 /// function.
 ///
-/// These are the element types of `cp.reduce.async.bulk.tensor` that compute the same as the atomic
-/// operation. Its minimum and maximum of floats do not: they do not order zeros, and ignore NaN.
-/// Bitwise operations on the signed 64-bit type are illegal instructions.
+/// True for the element types for which `cp.reduce.async.bulk.tensor` computes the same as the
+/// atomic operation. Its minimum and maximum of floats differ: they do not order zeros, and ignore
+/// NaN. Its bitwise operations on the signed 64-bit type are illegal instructions.
 pub fn is_tensor_reduction(kind: AtomicKind, dtype: Dtype) -> bool {
     use Dtype::{BF16, F16, F32, I32, I64, U32, U64};
     match kind {
@@ -116,15 +118,15 @@ pub struct TensorMapBox {
     pub extents: SmallVec<[u32; 5]>,
     /// The swizzle of the rows.
     pub swizzle: SwizzleMode,
-    /// Copies write the tensor. They write whole chunks of 16 bytes, so its rows have to end at a
-    /// chunk.
+    /// Copies write the tensor. They write whole chunks of 16 bytes, so the rows of the tensor have
+    /// to end at the end of a chunk.
     pub is_written: bool,
 }
 
 /// The access of a kernel to the tensor of one of its arguments.
 ///
-/// Strides and extents of the launch decide whether the tensor maps of this access can be made, so
-/// if one cannot, none can.
+/// The strides and extents of the tensor at a launch decide whether its tensor maps can be made:
+/// either all maps of an access can be made, or none.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct TensorAccess {
     /// The argument that is the pointer.
@@ -133,7 +135,7 @@ pub struct TensorAccess {
     pub is_written: bool,
 }
 
-/// The recipe by which a launch makes a tensor map.
+/// The recipe by which a launch or a kernel makes a tensor map.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct TensorMapPlan {
     /// The type of the elements.
@@ -148,12 +150,12 @@ pub struct TensorMapPlan {
     pub strides: SmallVec<[LaunchInteger; 5]>,
     /// The arguments that must not be negative, so that no coordinate of a copy is.
     pub nonnegative: SmallVec<[u32; 2]>,
-    /// The box that a copy moves.
+    /// The box that a copy moves; `None` until a pass knows the memory that the copies fill.
     pub copied: Option<TensorMapBox>,
 }
 
 impl TensorMapPlan {
-    /// Returns the access of its copies.
+    /// Returns the access that the copies of the map make.
     pub fn access(&self) -> TensorAccess {
         let is_written = self.copied.as_ref().is_some_and(|copied| copied.is_written);
         TensorAccess { base: self.base, is_written }
@@ -165,7 +167,7 @@ impl TensorMapPlan {
         self.contiguous_axis().is_some_and(|axis| self.extents[axis] != unbounded)
     }
 
-    /// Returns the indices of the arguments that it is made from.
+    /// Returns the indices of the arguments that the map is made from, `nonnegative` excluded.
     pub fn arguments(&self) -> impl Iterator<Item = u32> {
         let numbers = self.extents.iter().chain(&self.strides).chain([&self.offset]);
         let products = numbers.flat_map(|number| number.0.iter());
@@ -177,7 +179,9 @@ impl TensorMapPlan {
         self.strides.iter().position(|stride| *stride == LaunchInteger::constant(1))
     }
 
-    /// Returns the same tensor for a tile with permuted axes: the last axes of the tensor.
+    /// Returns the plan for a tile with permuted axes, which are the last axes of the tensor.
+    ///
+    /// The box is not permuted.
     pub fn transposed(&self, axes: &[usize]) -> Option<Self> {
         let own = self.strides.len().checked_sub(axes.len())?;
         let order = || (0..own).chain(axes.iter().map(|axis| own + axis));
@@ -212,7 +216,8 @@ impl TensorMapPlan {
         })
     }
 
-    /// Returns whether extents, strides and box have the same rank, and one axis is contiguous.
+    /// Returns whether extents, strides and box have the same rank, from 1 to 5, and one axis is
+    /// contiguous.
     pub fn is_consistent(&self) -> bool {
         let rank = self.extents.len();
         (1..=5).contains(&rank)

@@ -13,13 +13,13 @@ pub struct Tuning {
     ///
     /// Not measured: most trip counts are unknown, and the weight assumes 8.
     pub loop_weight: u32,
-    /// Cost of a trip through shared memory besides its accesses, in passes of shared memory: two
-    /// barriers and the latency of a load.
+    /// Cost of a trip through shared memory besides its accesses: two barriers and the latency of a
+    /// load. The unit is a pass, one wavefront of an access to shared memory.
     ///
     /// Not measured: an estimate.
     pub trip_cost: u32,
-    /// The same for the choice between shuffles and shared memory, in halves of the issue time of
-    /// an instruction.
+    /// Cost of such a trip for the choice between shuffles and shared memory, in halves of the
+    /// issue time of an instruction.
     ///
     /// Not measured: an estimate.
     pub conversion_trip_cost: u32,
@@ -28,24 +28,24 @@ pub struct Tuning {
     /// Derived: in the cycle that shared memory takes for a pass, each of the four schedulers of a
     /// multiprocessor issues an instruction.
     pub instructions_per_pass: u32,
-    /// Instructions of a function that hardware has no instruction for.
+    /// Instructions that compute a function for which hardware has no instruction.
     ///
     /// Not measured: an estimate for all such functions.
     pub function_cost: u32,
-    /// Cost, in sectors, of a sector that an access touches in part. Caches may have lost it when
-    /// the rest is moved, and memory merges it when it is stored.
+    /// Cost, in sectors, of a sector that an access touches in part. A cache may have evicted the
+    /// sector before the rest of it is accessed, and memory has to merge a sector stored in part.
     ///
     /// Transposed copies of 16x16 and 32x32 tiles that access one of their sides in parts take 1.3
     /// to 3 times as long as with a conversion (H200, 2026-11-22).
     pub partial_sector_cost: u32,
-    /// Elements of a thread from which on narrow accesses with wide offsets lie along the fastest
-    /// axis.
+    /// The fewest elements of a thread for which the lanes along the fastest axis of an access with
+    /// 64-bit offsets cover only one sector.
     ///
     /// Not measured: with many elements, the offsets of 64 bits of single elements fill the
     /// registers of a thread.
     pub narrow_access_elements: u32,
-    /// Elements of a thread from which on lanes with copies share a store. For fewer, the
-    /// selections take more instructions than the stores.
+    /// The fewest elements of a thread for which lanes that hold copies divide a store among them.
+    /// For fewer, the selections take more instructions than the stores.
     ///
     /// Not measured.
     pub shared_store_elements: u32,
@@ -58,19 +58,20 @@ pub struct Tuning {
     ///
     /// Not measured: an estimate for all kernels.
     pub other_registers: u32,
-    /// The most copies of its body that a loop is unrolled to by the depth of its rings.
+    /// The most copies of the body of a loop that is unrolled by the depth of its rings.
     ///
     /// Attention with rings of 3 slots, heads of 64 and 4096 rows: 581 to 551 us by 3 copies (H200,
     /// 2026-11-23). More than 3 were not measured.
     pub unrolled_iterations: u32,
-    /// The most ops of the GPU dialect in all of these copies.
+    /// The most ops of the GPU dialect in all copies of the body of such a loop.
     ///
     /// Not measured: it bounds the code of a loop and the time of its compilation.
     pub unrolled_ops: u32,
-    /// Registers of a thread that such a loop takes beyond one copy, because the assembler mixes
-    /// copies: 20 to 55 for two dependent dots (H200, 2026-11-23).
+    /// Registers of a thread that such a loop takes beyond those of one copy, because the assembler
+    /// interleaves copies: 20 to 55 for two dependent dots (H200, 2026-11-23).
     pub unrolled_registers: u32,
-    /// A kernel with such a loop states how many blocks a multiprocessor should hold.
+    /// A kernel with such a loop states how many blocks a multiprocessor should hold
+    /// (`.minnctapersm`).
     ///
     /// The assembler then gives a thread at most the registers that leave room for these blocks. Of
     /// 22 attention kernels for `sm_90a`, one without partitions keeps a block by it. Attention of
@@ -79,19 +80,19 @@ pub struct Tuning {
     /// 3 blocks and 3270 or more with 2 (H100, 2026-11-28). For `sm_100a`, 20 of 21 kernels take more
     /// registers with the statement than without, and 13 spill (ptxas 12.9, 2026-11-28).
     pub states_blocks: bool,
-    /// Ops on tiles for each dot of a loop from which on threads take longer than the dots take the
-    /// tensor cores.
+    /// The fewest ops on tiles for each dot of a loop for which threads take longer than the tensor
+    /// cores take for the dots.
     ///
     /// Derived: a dot of 128x64x64 takes about 245 cycles of an H100; an op on a tile of 128x64
     /// takes 64 of each scheduler, an exponential four times as many.
     pub issue_bound_ops_per_dot: u32,
-    /// Ops on tiles of a loop from which on threads do enough beside its dots to hide a copy that
-    /// starts late.
+    /// The fewest ops on tiles of a loop, beside its dots, that hide a copy that starts late.
     ///
     /// Not measured.
     pub hiding_ops: u32,
-    /// Copies by `cp.async` from gathered addresses that a thread starts in an iteration, from
-    /// which on warps of their own start them, in loops of at most `specialized_stages`.
+    /// The fewest `cp.async` copies from gathered addresses that a thread would start in an
+    /// iteration for which a partition of warps starts them, in loops of at most
+    /// `specialized_stages` stages.
     ///
     /// A mixture of experts with 10 to 24 copies took 0.97 to 0.99 of the time with 3 stages (its
     /// best blocks 313 and 319 us), but 1.10 and 1.13 to 1.18 times as long with 4 and 5 (299 for
@@ -116,8 +117,8 @@ pub struct Tuning {
     /// A decode with weights of 8 bits took 33 us without and 24.6 with it; with 64 rows 34.0 and
     /// 33.2 (H200, 2026-11-23). More rows were not measured.
     pub depth_split_rows: u32,
-    /// The most elements of an operand that a thread computes in an iteration, for a loop whose
-    /// copies get warps of their own. A longer iteration hides the start of copies.
+    /// The most elements of an operand that a thread computes in an iteration of a loop whose
+    /// copies get a partition of warps. A longer iteration hides the start of copies without one.
     ///
     /// H200, 2026-11-23: 16x8192x8192 with weights of 4 bits, 64 elements a thread, took 24.5 us
     /// without such warps and 22.4 with them, with weights of 8 bits 26.9 and 24.5; with 128
@@ -139,7 +140,8 @@ pub struct Tuning {
     /// Not measured: a quarter of the registers of a thread. The transposed dot itself was: tf32
     /// 4096^3 with row-major B took 850 us without and 375 to 387 us with it (H200, 2026-11-23).
     pub transposed_registers: u32,
-    /// Registers of factors from which on a vote and a jump cost less than multiplications by 1.
+    /// The fewest registers of factors for which a vote and a jump cost less than multiplications
+    /// by 1.
     ///
     /// Not measured. In attention with heads of 64, the jump skips 32 of 318 instructions of an
     /// iteration (by counting).
@@ -150,11 +152,12 @@ pub struct Tuning {
     /// shared; blocks of 256x128x64, 16 of 48 KiB, as long; blocks of 128x128x64 1.07 times as
     /// long.
     pub paired_bytes: u32,
-    /// The same for the blocks of one program, which run next to each other in any case.
+    /// The fewest bytes of a tile that the blocks of one program share. They run in step in any
+    /// case.
     ///
     /// Not measured.
     pub cluster_bytes: u32,
-    /// Bytes of shared memory that may be used to save barriers.
+    /// The most bytes of shared memory that a block uses to save barriers.
     ///
     /// Not measured: the 48 KiB that a block has without requesting more.
     pub cheap_shared_bytes: u64,
@@ -162,8 +165,8 @@ pub struct Tuning {
     ///
     /// Not measured: an estimate of the instructions of these addresses.
     pub saved_matrix_loads: u32,
-    /// The most ops on tiles of a value that every thread computes for itself; a value of more,
-    /// such as a random number, is converted.
+    /// The most ops on tiles in the computation of a value that every thread computes for itself. A
+    /// value of more ops, such as a random number, is converted to the other layout.
     ///
     /// Not measured.
     pub rematerialized_ops: u32,
@@ -175,14 +178,14 @@ pub struct Tuning {
     pub beside_accumulator_registers: u32,
     /// Registers of a thread of a partition that starts tensor copies.
     ///
-    /// Not measured: a multiple of 8 above the 24 that `setmaxnreg` takes at least.
+    /// Not measured: a multiple of 8 above 24, the least that `setmaxnreg` accepts.
     pub tensor_copying_registers: u32,
     /// Registers of a thread of a partition that copies by `cp.async`, for its addresses.
     ///
     /// Not measured: a multiple of 8.
     pub copying_registers: u32,
-    /// Elements divided by one number from which on its reciprocal is computed once; the assembler
-    /// does not share it.
+    /// The fewest elements divided by the same number for which its reciprocal is computed once;
+    /// the assembler does not share reciprocals.
     ///
     /// Not measured.
     pub shared_divisor_elements: usize,
@@ -195,7 +198,8 @@ pub struct Tuning {
     ///
     /// Not measured: with fewer levels, going level by level is about as short.
     pub ordered_scan_levels: usize,
-    /// The fewest programs along the other axes in a group of programs that begin by length.
+    /// The fewest programs along the other axes in a group whose programs start in the order of
+    /// their length.
     ///
     /// Not measured. The order itself was: causal attention with heads of 64 and 4096 rows took 333
     /// us without and 307 us with it (H200, 2026-11-23).
@@ -208,11 +212,11 @@ pub struct Tuning {
     /// Registers of 32 bits alive at once above which addresses are recomputed and ops sink to
     /// their uses.
     ///
-    /// Derived: three quarters of the registers of a thread. The assembler keeps in the rest what
-    /// it computes ahead, and predicates.
+    /// Derived: three quarters of the registers of a thread. The assembler keeps values that it
+    /// computes ahead, and predicates, in the rest.
     pub crowded_registers: u32,
-    /// Registers of 32 bits alive at once above which the assembler does not find a schedule that
-    /// fits, falls back to 32 registers and spills the rest.
+    /// Registers of 32 bits alive at once above which the assembler finds no schedule that fits. It
+    /// then falls back to 32 registers and spills the rest.
     ///
     /// Derived: twice the 255 registers of a thread. From 381 on the assembler may fall back too, but
     /// of 288 kernels between 340 and 510, 50 spill more with one block stated and 45 less (ptxas
@@ -260,7 +264,7 @@ pub struct Tuning {
 }
 
 impl Tuning {
-    /// The table for a compute capability times 10, as in 90.
+    /// Returns the table for a compute capability times 10, such as 90 for 9.0.
     pub const fn of(capability: u32) -> &'static Self {
         match capability {
             ..90 => &BEFORE_HOPPER,
@@ -327,5 +331,5 @@ pub const BEFORE_HOPPER: Tuning = Tuning {
 /// Hopper, measured on H100 and H200.
 pub const HOPPER: Tuning = Tuning { states_blocks: true, ..BEFORE_HOPPER };
 
-/// Blackwell: that of Hopper, not measured.
+/// Blackwell: the table of Hopper without `states_blocks`; not measured.
 pub const BLACKWELL: Tuning = Tuning { states_blocks: false, ..HOPPER };

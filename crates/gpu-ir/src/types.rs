@@ -18,7 +18,7 @@ pub enum Type {
         /// The layout of a tile; a scalar has none.
         layout: Option<LayoutId>,
     },
-    /// Shared memory for a number of tiles of one shape: `buffer<3, fp16[128, 64]@L5>`. One of them is a slot.
+    /// Shared memory for a number of tiles of one shape, its slots: `buffer<3, fp16[128, 64]@L5>`.
     Buffer(Buffer),
     /// A ring of slots through which warps pass tiles to each other: `ring<3, fp16[128, 64]@L5>`.
     Ring(Buffer),
@@ -34,7 +34,8 @@ pub enum Type {
         /// The layout of the accumulator once it is computed.
         layout: LayoutId,
     },
-    /// Barriers in shared memory that copies arrive at: `mbarrier<3>`, one for each slot of a buffer.
+    /// `mbarrier`s, at which threads and copies arrive: `mbarrier<3>`, one for each slot of a
+    /// buffer.
     Mbarrier {
         /// The number of barriers.
         slots: u32,
@@ -54,7 +55,7 @@ pub struct Buffer {
     pub layout: LayoutId,
 }
 
-/// The most slots of a ring: `mbarrier`s for more would fill the shared memory of a GPU.
+/// The most slots: `mbarrier`s for more would exceed the shared memory of a GPU.
 const MAX_SLOTS: u32 = 1 << 15;
 
 impl Buffer {

@@ -11,9 +11,9 @@ use crate::{Function, GpuOp, Header, InstData, MmaShape, Op, Type};
 /// The bits of a matrix that a lane gets from `ldmatrix`.
 const MATRIX_WORD_BITS: u32 = 32;
 
-/// Returns the function and the type of the elements of a reduction that `redux.sync` computes.
+/// Returns the function and the element type of a reduction, if `redux.sync` can compute it.
 ///
-/// It combines one register of all lanes of a warp.
+/// `redux.sync` combines one register of all lanes of a warp.
 pub fn redux_function(header: &Header, function: &Function, data: &InstData) -> Option<(F, Dtype)> {
     let Op::Gpu(GpuOp::Reduce { axis, .. }) = data.op else { return None };
     if !header.target.features.has(Feature::Redux) {
@@ -47,7 +47,7 @@ fn combining(function: &Function, reduction: &InstData) -> Option<(F, Dtype)> {
     (is_direct && is_known && fits).then_some((name, dtype))
 }
 
-/// Returns the warps of a dot along batch, M and N; the text omits a batch of one warp.
+/// Returns the warps of a dot along batch, M and N; a list of two omits the batch.
 pub fn warps_of_dot(warps: &[i64]) -> Option<[u32; 3]> {
     let count = |warps: i64| u32::try_from(warps).ok().filter(|warps| *warps > 0);
     match *warps {
@@ -76,11 +76,12 @@ pub fn can_use_ldmatrix(
     layout.matrix_access(header.layouts.get(buffer.layout), bits).is_some()
 }
 
-/// Returns whether `ldmatrix` loads a tile with enough fewer instructions than loads of threads to
-/// pay for its addresses, and without bank conflicts.
+/// Returns whether `ldmatrix` has no bank conflicts and saves enough load instructions to pay for
+/// the addresses of its matrices.
 ///
-/// If a thread stored its elements with wide accesses, as those of an accumulator, the elements
-/// that another thread needs are far apart, but neighboring lanes need neighboring words.
+/// An example is a tile that threads stored with wide accesses, such as an accumulator. The
+/// elements that one thread loads are far apart in memory, but neighboring lanes load neighboring
+/// words.
 pub fn prefers_ldmatrix(header: &Header, from: &Type, to: &Type) -> bool {
     let (Some(buffer), Some(layout)) = (from.as_memory(), to.layout()) else { return false };
     let tile = buffer.tile();

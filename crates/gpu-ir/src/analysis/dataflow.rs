@@ -9,7 +9,7 @@ use crate::{GpuOp, Op};
 
 /// The most iterations of a loop with constant bounds that the walk follows one by one.
 const MAX_FOLLOWED_TRIPS: i128 = 8;
-/// Limits the iterations to a fixpoint, in case an analysis has states of unbounded height.
+/// The most iterations to a fixpoint, in case the states of an analysis have unbounded height.
 const MAX_FIXPOINT_STEPS: usize = 1000;
 
 /// The result of a check; an error is a sentence.
@@ -20,7 +20,7 @@ pub type Check = Result<(), String>;
 pub enum JoinPoint {
     /// After a branch or after partitions.
     Branch,
-    /// The start of an iteration: from before the loop, and from the iteration before.
+    /// The start of an iteration, reached from before the loop or from the previous iteration.
     Loop,
 }
 
@@ -38,7 +38,8 @@ pub trait Transfer {
     /// Renames the values of a state at an edge into or out of a region.
     fn rename(&self, state: &mut Self::State, edge: &Edge);
 
-    /// Notes that a partition of a `warp_specialize`, or again all warps, run the next instructions.
+    /// Notes which warps run the next instructions: a partition of a `warp_specialize`, or all
+    /// warps (`None`).
     fn enter_partition(&mut self, _partition: Option<(Inst, usize)>) {}
 }
 
@@ -98,7 +99,8 @@ impl<R: Transfer> Walk<'_, '_, R> {
                     self.transfer.join(state, &end, JoinPoint::Loop);
                     if *state == before || steps.next().is_none() {
                         if trips.is_some() {
-                            // It runs at least once.
+                            // The loop runs at least once: the state before it does not reach its
+                            // end.
                             *state = end;
                         }
                         break;

@@ -5,7 +5,8 @@ use tilewright_ir::{Block, Inst, Value};
 use super::slots::{Edge, Origin, SlotAnalysis};
 
 impl SlotAnalysis<'_> {
-    /// Returns the trip count of a loop with constant bounds.
+    /// Returns the trip count of a `for_loop` with constant bounds and a positive constant step, if
+    /// it runs at least once.
     pub fn trips(&self, inst: Inst) -> Option<i128> {
         let operands = &self.function.insts[inst].operands;
         let [lower, upper, step] = [0, 1, 2].map(|index| self.constant(operands[index]).map(i128::from));

@@ -14,7 +14,7 @@ impl SlotAnalysis<'_> {
         sum.base.is_none().then_some(sum.offset)
     }
 
-    /// Returns a value as a sum modulo `slots`; 0 means no modulus.
+    /// Returns a value as a base plus a constant, modulo `slots` unless that is 0.
     pub fn base_offset(&self, value: Value, slots: i64) -> BaseOffset {
         if let Some(sum) = self.base_offsets.borrow().get(&(value, slots)) {
             return *sum;
@@ -31,10 +31,11 @@ impl SlotAnalysis<'_> {
         sum
     }
 
-    /// As [`base_offset`](Self::base_offset), with each carried value as its own base.
+    /// Does the same as [`base_offset`](Self::base_offset), with each carried value as its own
+    /// base.
     fn local_base_offset(&self, value: Value, slots: i64) -> BaseOffset {
-        // Each select of a counter has two operands that lead to the same value: without the cache,
-        // the work doubles with each step.
+        // Both operands of a select that wraps a counter depend on the same value: without the
+        // cache, the work doubles with each such select.
         if let Some(sum) = self.local_base_offsets.borrow().get(&(value, slots)) {
             return *sum;
         }
@@ -95,7 +96,8 @@ impl SlotAnalysis<'_> {
         }
     }
 
-    /// Recognizes `0 if z == n else z` and its variants: `z` modulo `n`.
+    /// Recognizes a select between equal values, and a select that wraps a counter: `z` modulo `n`
+    /// as `0 if z == n else z`, where `n` is a multiple of `slots`.
     fn wrapped(&self, operands: &[Value], slots: i64) -> Option<BaseOffset> {
         let [one, other] = [1, 2].map(|index| self.local_base_offset(operands[index], slots));
         if one == other {
@@ -110,7 +112,7 @@ impl SlotAnalysis<'_> {
         let [left, bound] = condition.operands[..] else { return None };
         let bound = self.local_base_offset(bound, 0);
         let is_end = bound.base.is_none() && slots > 0 && bound.offset != 0 && bound.offset % slots == 0;
-        // A larger step could pass `n` without meeting it.
+        // With a larger step, `z` could exceed `n`; 0 would then differ from `z` modulo `n`.
         let is_step = self.local_base_offset(left, 0).offset == 1;
         let (reset, kept, at) = match function {
             ElementwiseFn::Eq => (one, other, operands[2]),
@@ -123,7 +125,10 @@ impl SlotAnalysis<'_> {
         (is_end && at == left && reset == BaseOffset { base: None, offset: 0 }).then_some(kept)
     }
 
-    /// Returns the first value of a loop at a constant distance from a carried value, and the distance.
+    /// Returns the common base of the values of a loop that differ by constants: the first of them,
+    /// and the distance of this value from it.
+    ///
+    /// A value that does not change in the loop has the base of its initial value.
     fn leader(&self, value: Value, slots: i64) -> BaseOffset {
         let own = BaseOffset { base: Some(value), offset: 0 };
         let (block, index, inst) = match self.function.values[value].definition {
@@ -161,7 +166,8 @@ impl SlotAnalysis<'_> {
         own
     }
 
-    /// Returns the start of a loop parameter and its step.
+    /// Returns the initial value of a loop parameter, and the constant by which each iteration
+    /// increments it.
     fn progress(&self, inst: Inst, body: Block, index: usize, slots: i64) -> Option<(BaseOffset, i64)> {
         let data = &self.function.insts[inst];
         let parameter = self.function.blocks[body].parameters[index];
@@ -178,7 +184,8 @@ impl SlotAnalysis<'_> {
         if own.base == Some(parameter) {
             return Some((start(index), own.offset));
         }
-        // The value of another parameter in the iteration before, if the starts agree with that.
+        // The parameter may be the value of another parameter in the previous iteration, plus a
+        // constant. The initial values have to agree with that.
         let Definition::Parameter(block, other) = self.function.values[own.base?].definition else {
             return None;
         };

@@ -1,10 +1,11 @@
-//! Finds the slot of the buffer that an instruction names.
+//! Identifies the slot of a buffer that an instruction accesses.
 //!
-//! A slot's index is a value plus a constant modulo the number of slots. A slot keeps its identity when
-//! a loop carries that value: `(%i + 2) rem 3` in one iteration is `%i + 1` in the next and `%i` in the
-//! one after. A counter that returns to zero at the number of slots equals the counter without the
-//! reset. Counters of one loop with equal starts and steps differ by a constant. Two indices without
-//! a known distance count as different slots.
+//! A slot's index is a value plus a constant modulo the number of slots. A slot keeps its identity
+//! when a loop carries that value: `(%i + 2) rem 3` in one iteration is `%i + 1` in the next and
+//! `%i` in the one after. A counter that returns to zero at the number of slots equals the counter
+//! without the reset. Counters of one loop differ by a constant if their steps are equal and their
+//! initial values differ by a constant. Two indices without a known distance count as different
+//! slots.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -31,13 +32,10 @@ pub enum SlotIndex {
     /// The value that named the slot went out of scope.
     Lost,
     /// A value plus a constant, modulo the number of slots.
-    ///
-    /// Not a form of `tilewright_ir`: a form is modulo a power of two, and knows neither a counter that
-    /// returns to zero at the number of slots nor the values that a loop carries in step with it.
     At(BaseOffset),
 }
 
-/// The value before an edge from which a value after the edge comes.
+/// The value before an edge that a value after the edge equals.
 #[derive(Clone, Copy, Debug)]
 pub enum Origin {
     /// The value itself.
@@ -56,22 +54,22 @@ pub struct Edge {
 }
 
 impl Edge {
-    /// An edge into a region.
+    /// Returns an edge into a region.
     pub fn enter(pairs: Vec<(Origin, Value)>) -> Self {
         Self { pairs, left: None, keeps: false }
     }
 
-    /// An edge out of a block, whose values go out of scope.
+    /// Returns an edge out of a block, whose values go out of scope.
     pub fn leave(pairs: Vec<(Origin, Value)>, left: Block) -> Self {
         Self { left: Some(left), ..Self::enter(pairs) }
     }
 
-    /// An edge out of a branch: values from before the branch keep their names.
+    /// Returns an edge out of a branch: values from before the branch keep their names.
     pub fn branch(pairs: Vec<(Origin, Value)>, left: Block) -> Self {
         Self { keeps: true, ..Self::leave(pairs, left) }
     }
 
-    /// Returns the value that a token becomes after the edge.
+    /// Returns the value that a token becomes after the edge, if the edge carries the token.
     pub fn token(&self, value: Value) -> Option<Value> {
         let is_it = |(from, _): &&(Origin, Value)| matches!(from, Origin::Value(from) if *from == value);
         self.pairs.iter().find(is_it).map(|(_, to)| *to)
@@ -80,8 +78,9 @@ impl Edge {
 
 /// A value plus a constant, modulo the number of slots.
 ///
-/// Not a form of `tilewright_ir`: a form is modulo a power of two, and knows neither a counter that
-/// returns to zero at the number of slots nor the values that a loop carries in step with it.
+/// This is not a `Form` of the scalar evolution of `tilewright_ir`: a `Form` is exact or modulo a
+/// power of two, and has neither counters that return to zero at the number of slots nor values
+/// that a loop carries in step with such a counter.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct BaseOffset {
     /// The value; none is zero.
@@ -104,7 +103,7 @@ pub struct SlotAnalysis<'f> {
     parents: Parents,
     /// The bases of slot indices, and the values that carry these bases through loops.
     counted: EntitySet<Value>,
-    /// Values as sums, by value and number of slots.
+    /// The base and offset of each value, by value and number of slots.
     pub(super) base_offsets: RefCell<FxHashMap<(Value, i64), BaseOffset>>,
     /// The same, with each carried value as its own base.
     pub(super) local_base_offsets: RefCell<FxHashMap<(Value, i64), BaseOffset>>,
@@ -189,7 +188,8 @@ impl<'f> SlotAnalysis<'f> {
         counted
     }
 
-    /// Returns the values that become a carried or yielded value at an edge.
+    /// Returns the values that become a loop parameter or the result of a loop or branch at an
+    /// edge.
     pub fn sources(&self, value: Value) -> Vec<Value> {
         let function = self.function;
         match function.values[value].definition {
@@ -228,7 +228,7 @@ impl<'f> SlotAnalysis<'f> {
         }
     }
 
-    /// Returns the buffer of a slot: the result of its `alloc`.
+    /// Returns the memory that a value names, or that contains it: the result of its `alloc`.
     pub fn root(&self, value: Value) -> Option<Value> {
         match self.function.defining_op(value) {
             Some(Op::Gpu(GpuOp::Alloc { .. })) => return Some(value),
@@ -236,7 +236,7 @@ impl<'f> SlotAnalysis<'f> {
                 let inst = self.function.defining_inst(value)?;
                 return self.root(self.function.insts[inst].operands[0]);
             }
-            // tidy: wildcard because no other op gives a part of memory
+            // tidy: wildcard because no other op returns a part of memory
             _ => {}
         }
         if !matches!(self.function.ty(value), Type::Empty(_) | Type::Full(_)) {
@@ -254,7 +254,8 @@ impl<'f> SlotAnalysis<'f> {
         }
     }
 
-    /// Returns the slot that an operand names.
+    /// Returns the slot that an operand names, unless it is a value in registers, barriers, or
+    /// memory of several slots.
     pub fn slot(&self, value: Value) -> Option<Slot> {
         match self.function.ty(value) {
             Type::Empty(_) | Type::Full(_) => {
@@ -277,7 +278,7 @@ impl<'f> SlotAnalysis<'f> {
         }
     }
 
-    /// Returns the `mbarrier` that an instruction names.
+    /// Returns the `mbarrier` that an instruction arrives at, waits for, or passes to a copy.
     pub fn barrier(&self, inst: Inst) -> Option<Slot> {
         let data = &self.function.insts[inst];
         let operand = match &data.op {
@@ -301,7 +302,7 @@ impl<'f> SlotAnalysis<'f> {
         Slot { root, index: SlotIndex::At(sum) }
     }
 
-    /// Renames a slot by the values after an edge.
+    /// Returns a slot named by the values after an edge.
     pub fn rename(&self, slot: Slot, edge: &Edge) -> Slot {
         let SlotIndex::At(BaseOffset { base, offset }) = slot.index else { return slot };
         let is_lost = base.is_some_and(|base| Some(self.block_of(base)) == edge.left);

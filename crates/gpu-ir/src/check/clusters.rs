@@ -6,8 +6,8 @@ use super::{Check, Checker, ensure};
 use crate::{GpuOp, Type};
 
 impl Checker<'_> {
-    /// Checks that the kernel has clusters, and the operands of `multicast_loads`: a buffer, the barriers of
-    /// its slots and a condition.
+    /// Checks that the kernel has clusters, and the operands of `multicast_loads`: a buffer, the
+    /// barriers of its slots and a condition.
     pub(super) fn cluster_op(&self, op: &GpuOp) -> Check {
         ensure(self.header.paired || self.header.cluster > 1, || {
             format!("{} in a kernel without clusters", self.name())

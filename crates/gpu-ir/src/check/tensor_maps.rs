@@ -23,7 +23,7 @@ impl Checker<'_> {
             BoxLayout::of(self.header.layouts.get(memory.layout), bits)?.can_gather_rows(bits).then_some(())
         };
         ensure(!is_rows || fits().is_some(), || {
-            format!("{memory_type} cannot hold gathered rows of 32 bytes or more")
+            format!("tensor copies cannot gather rows into {memory_type}")
         })
     }
 
@@ -38,7 +38,7 @@ impl Checker<'_> {
         };
         let axis = coordinates.iter().position(|value| value == rows).unwrap_or_default();
         ensure(coordinates.len() == 2 && shape.len() == 2, || {
-            format!("{} gathers rows of a tensor that is no matrix", self.name())
+            format!("{} gathers rows, but its tensor is no matrix", self.name())
         })?;
         let ty = self.ty(*rows);
         let tile = ty.as_registers().ok_or_else(|| format!("{ty} is no tile of row indices"))?;
@@ -58,7 +58,7 @@ impl Checker<'_> {
     pub(super) fn tensor_reduce(&self, kind: ir::AtomicKind) -> Check {
         let element = self.memory(0)?.element;
         let is_there = element.value().is_some_and(|dtype| is_tensor_reduction(kind, dtype));
-        ensure(is_there, || format!("there is no tensor_reduce {kind:?} of {element}"))?;
+        ensure(is_there, || format!("tensor_reduce cannot combine {element} by {kind:?}"))?;
         self.inst.operands[2..].iter().try_for_each(|value| self.index(*value))?;
         self.tensor_copy(2)
     }
@@ -78,17 +78,21 @@ impl Checker<'_> {
         self.coordinates(2, &pointers.shape).map(|_| ())
     }
 
-    /// Checks that the module has the map, and that the operands are the scalars that it names: the
-    /// pointer and integers.
+    /// Checks that the module has the map, and that the operands after the buffer are the scalars
+    /// that the map names: the pointer and integers.
     pub(super) fn make_tensor_map(&self, map: u32) -> Check {
-        let map = self.header.made_maps.get(map as usize).ok_or_else(|| format!("there is no M{map}"))?;
+        let map = self
+            .header
+            .made_maps
+            .get(map as usize)
+            .ok_or_else(|| format!("the module has no tensor map M{map}"))?;
         let buffer = self.memory(0)?;
         ensure(buffer.slot_bytes() == TENSOR_MAP_BYTES, || {
             format!("a tensor map has {TENSOR_MAP_BYTES} bytes, found {}", self.operand(0))
         })?;
         let parts = &self.inst.operands[1..];
         ensure(map.arguments().all(|number| (number as usize) < parts.len()), || {
-            format!("{map} is made of more than {} scalars", parts.len())
+            format!("make_tensor_map has {} scalars, but the map uses more: {map}", parts.len())
         })?;
         for index in 1..=parts.len() {
             let part = self.registers(index)?;
@@ -98,7 +102,9 @@ impl Checker<'_> {
             } else {
                 matches!(part.dtype(), Some(ir::Dtype::I32 | ir::Dtype::I64))
             };
-            ensure(fits && part.is_scalar(), || format!("{part} is no part of a tensor map"))?;
+            ensure(fits && part.is_scalar(), || {
+                format!("a tensor map has one pointer and int32 or int64 scalars, found {part}")
+            })?;
         }
         self.results(&[Type::scalar(ir::Type::pointer(ir::Dtype::I8))])
     }

@@ -1,9 +1,9 @@
 //! Asynchronous dots: nothing writes or frees a slot that a dot in flight may still read, and
-//! `wgmma_wait` waits for the dot whose accumulator it returns. Dots that follow each other in the same
-//! registers differ by the time of their issue.
+//! `wgmma_wait` waits for the dot whose accumulator it returns. Dots that accumulate in the same
+//! registers are distinguished by the number of dots that were issued after each.
 //!
 //! Dots complete in the order of their issue: `wgmma_wait {pending = n}` completes all but the latest
-//! n. Until a pass fills in the number, the rule assumes the largest one that completes the dot.
+//! n. Until a pass fills in `n`, the rule assumes the largest `n` that completes the dot.
 
 use std::collections::BTreeMap;
 
@@ -19,10 +19,10 @@ const MAX_LATER_DOTS: u32 = 64;
 /// The dots in flight that share an accumulator.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct DotsInFlight {
-    /// The slots that they may still read, each with a lower bound of the dots issued after the one
-    /// that reads it.
+    /// The slots that they may still read, each with a lower bound of the number of dots issued
+    /// after the dot that reads it.
     reads: BTreeMap<Slot, u32>,
-    /// A lower bound of the dots that were issued after the last of them.
+    /// A lower bound of the number of dots that were issued after the last of them.
     later: u32,
 }
 

@@ -6,11 +6,11 @@
 //!   barrier follows, since other threads copied the rest.
 //! - `tensor_load` needs an `mbarrier_wait` for its barrier.
 //! - The fence is on the path from the write to the read (PTX ISA, "Async proxy"): after the write
-//!   and its wait, before the barrier. Or all threads fence for their reads after the barrier, or
-//!   after the `mbarrier_wait` for the barrier of the slot with the same index that the threads of
-//!   another partition arrive at.
+//!   and its wait, before the barrier. Or each thread fences for its own later reads: after the
+//!   barrier or, if another partition wrote the slot, after an `mbarrier_wait` for the `mbarrier`
+//!   with the index of the slot, at which the threads of that partition arrive.
 //!
-//! Barriers are required when the module is synchronized: before, a pass will insert them.
+//! Barriers are required only when the module is synchronized; until then, a pass inserts them.
 //! [`mbarriers`] checks that a wait is for the right phase.
 //!
 //! [`mbarriers`]: super::mbarriers
@@ -30,7 +30,7 @@ const MAX_GROUPS: u32 = 64;
 enum Stage {
     /// Copies are in flight and in no group.
     Started,
-    /// They are in a group, after which this many groups were made.
+    /// The copies are in a group, and this many groups were committed after it.
     Committed(u32),
     /// A tensor copy is in flight.
     Tensor,
@@ -94,7 +94,7 @@ pub fn check(analysis: &SlotAnalysis<'_>) -> Check {
     walk(analysis, &mut Copies { analysis, arrivals, waits, published, partition: None }, Facts::new())
 }
 
-/// A buffer that the threads of a partition copy to before they arrive at a barrier for it.
+/// A buffer to which the threads of a partition copy before they arrive at its barrier.
 struct PublishedCopies {
     barrier: Value,
     memory: Value,
@@ -206,8 +206,8 @@ impl Transfer for Copies<'_> {
             GpuOp::FenceProxy {} => {
                 each(state, |written| {
                     if !written.is_in_flight() && written.fence == Fence::Missing {
-                        // For data of other threads that it sees, a thread fences its own later
-                        // accesses.
+                        // If the data of other threads is already visible, the fence of a thread
+                        // covers its own later accesses to them.
                         let is_seen = written.stage == Stage::Visible;
                         written.fence = if is_seen { Fence::Done } else { Fence::Own };
                     }
@@ -235,8 +235,8 @@ impl Transfer for Copies<'_> {
 }
 
 impl Copies<'_> {
-    /// Returns whether another partition arrives at the barrier of a wait: it has waited for the
-    /// copies into the slots that it releases.
+    /// Returns whether another partition arrives at the barrier of a wait. That partition releases
+    /// slots, and has waited for the copies into them before.
     fn is_released(&self, wait: Inst) -> bool {
         let root = self.analysis.function.insts[wait].operands[0];
         let partition = self.analysis.partition(wait);
@@ -277,7 +277,7 @@ impl Copies<'_> {
         let Some(slot) = self.analysis.slot(memory) else { return Ok(()) };
         self.ensure_copied(inst, facts, memory)?;
         if matches!(self.analysis.function.ty(slot.root), Type::Ring(_)) {
-            // The reader takes the slot from the ring, which waits.
+            // The reader gets the slot by `take`, which waits.
             return Ok(());
         }
         let arrives = if stage == Stage::Tensor { self.analysis.barrier(inst) } else { None };

@@ -1,6 +1,6 @@
 //! Lifetimes: nothing uses a buffer, a ring, barriers or their slots after the `dealloc`, which is
-//! in the block of the `alloc`. Without a `dealloc` they live until the end of the kernel. Memory
-//! is never carried, only the index of a slot.
+//! in the block of the `alloc`. Without a `dealloc`, memory lives until the end of the kernel. A
+//! loop carries no memory, only the index of a slot.
 
 use cranelift_entity::EntitySet;
 use tilewright_ir::{Block, Definition, Inst, Operation, Value};
@@ -62,7 +62,7 @@ impl Lifetimes<'_> {
                 continue;
             }
             if root != *value {
-                return Err(format!("dealloc takes what an alloc made, {text} is a slot of it"));
+                return Err(format!("dealloc takes the result of an alloc, but {text} is a slot"));
             }
             if self.analysis.block_of_inst(inst) != self.analysis.block_of(root) {
                 return Err(format!("{text} is deallocated in another block than that of its alloc"));

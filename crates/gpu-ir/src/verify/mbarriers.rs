@@ -1,12 +1,13 @@
 //! `mbarrier`s: they are initialized before use, and before a fence if the asynchronous proxy uses
-//! them. Something arrives where something waits, no more arrive than a phase has, and no thread
-//! waits for a phase that cannot complete.
+//! them. A barrier that a thread waits for has arrivals, a phase gets no more arrivals than it
+//! needs, and no thread waits for a phase that cannot complete.
 //!
 //! If one partition, or only warps outside of partitions, use a barrier, the rule counts its phases
-//! along the path, slot by slot. The current phase has the parity of the number of completed ones,
-//! and a wait for that parity does not return. The parity has to change in a loop in which a phase
-//! completes; a computed parity is trusted. For a barrier between partitions, no partition waits
-//! twice in a row for one constant parity of one slot.
+//! along the path, slot by slot. The current phase has the parity of the number of completed
+//! phases, and a wait for that parity does not return before the phase completes. The parity has to
+//! change in a loop in which a phase completes; the rule does not check a computed parity. For a
+//! barrier between partitions, no partition waits twice in a row for one constant parity of one
+//! slot.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +18,8 @@ use crate::analysis::dataflow::{Check, JoinPoint, Transfer, walk};
 use crate::analysis::slots::{Edge, Facts, Slot, SlotAnalysis, SlotIndex, rename_facts};
 use crate::{GpuOp, Header, Op, Type};
 
-/// The phases of a slot; `None` where paths with different numbers of arrivals join.
+/// The phases of one slot. The state holds `None` instead where paths with different numbers of
+/// arrivals join.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Phase {
     /// The arrivals of the current phase.
@@ -32,7 +34,7 @@ struct Phase {
 
 const FIRST: Phase = Phase { arrived: 0, parities: 1, waited: true, last: 0 };
 
-/// The observers of an initialized barrier; where paths join, the fewer count.
+/// The observers of an initialized barrier; where paths join, the smaller set counts.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Visibility {
     /// The thread that initialized it.
@@ -48,12 +50,12 @@ enum Visibility {
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 struct State {
     phases: Facts<Option<Phase>>,
-    /// The initialized barriers, and who sees them.
+    /// The initialized barriers, with their observers.
     initialized: BTreeMap<Value, Visibility>,
 }
 
 impl State {
-    /// Returns the phase of a slot, unless its barrier has slots that cannot be followed.
+    /// Returns the phase of a slot, unless it is unknown or a slot of the barrier lost its index.
     fn phase(&mut self, slot: Slot) -> Option<&mut Phase> {
         let lost = Slot { index: SlotIndex::Lost, ..slot };
         if self.phases.contains_key(&lost) {

@@ -1,4 +1,4 @@
-//! Rules of the verifier that no single instruction shows.
+//! Rules of the verifier that involve several instructions.
 //!
 //! Slots in use are consumed, memory is allocated and full when it is read, nothing overwrites a
 //! slot that is still read, and no warp waits forever. Each rule has a file. Most follow a state
@@ -13,9 +13,9 @@
 //! | [`copies`] | a slot is read, written again or freed only after a wait for the copies into it, and after a barrier where the module is synchronized; the asynchronous proxy reads ordinary writes only after a fence | copies of one partition that another one reads: `mbarrier`s order them, and the verifier checks only their parities; slots at unrelated indices count as different |
 //! | [`async_dots`] | nothing writes a slot that a dot in flight may read; `wgmma_wait` waits for its dot | the same |
 //! | [`reads`] | a slot is overwritten only after a wait that follows its last read: by a tensor copy always, by others where the module is synchronized | the same; buffers at one offset |
-//! | [`mbarriers`] | barriers are initialized before use; something arrives where something waits; of barriers within one partition: no more arrivals than a phase has, and no wait for a phase that cannot complete, if the parity is a constant | parities that are computed; barriers between partitions, except the count of a single arrival |
+//! | [`mbarriers`] | barriers are initialized before use; a barrier with waits has arrivals; of barriers within one partition: a phase gets no more arrivals than it needs, and no wait is for a phase that cannot complete, if the parity is a constant | parities that are computed; barriers between partitions, except the count of a single arrival |
 //! | [`partitions`] | partitions do not wait for the block, named barriers have the threads of their partitions, tiles stay in their partition | that all partitions of a named barrier reach it equally often |
-//! | [`rings`] | in the steady state, no more slots are held than the ring has, and no more are taken than were published | rings between partitions, except the slots that one partition holds; branches count as if the better one were taken |
+//! | [`rings`] | in the steady state, no more slots are held than the ring has, and no more are taken than were published | rings between partitions, except the slots that one partition holds; of a branch, the better count of both regions is assumed |
 //! | [`schedule`] | all ops of a scheduled loop have a stage, and none runs before an op whose result it uses | |
 
 mod async_dots;

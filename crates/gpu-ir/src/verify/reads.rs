@@ -1,9 +1,10 @@
 //! Overwritten slots: a tensor copy overwrites a slot only after a wait that follows the last read
 //! of it.
 //!
-//! The wait is a barrier, or an `mbarrier` at which the readers arrived. No proxy fence is needed
-//! in that direction. Before anything writes a slot, its tensor stores were waited for. When the
-//! module is synchronized, other writes need a wait, too, which a pass has inserted.
+//! The wait is for a barrier, or for an `mbarrier` at which the readers arrived. A write by the
+//! asynchronous proxy after ordinary reads needs no proxy fence. Before any write to a slot, a wait
+//! for the tensor stores that read it is necessary. When the module is synchronized, other writes
+//! need a wait for other reads, too.
 
 use tilewright_ir as ir;
 use tilewright_ir::{AsyncPhase, Inst, Operation, Value};
@@ -20,9 +21,9 @@ const MAX_GROUPS: u32 = 64;
 enum ReadState {
     /// A dot may read it, and this many dots were issued after that dot.
     Dot(u32),
-    /// A tensor store reads it, and this many tensor stores were started after that.
+    /// A tensor store reads it, and this many tensor stores were started after that store.
     Stored(u32),
-    /// The one thread that starts tensor stores has waited.
+    /// The thread that starts tensor stores has waited for them, other threads have not.
     Awaited,
     /// Other threads may still read it.
     Loaded,

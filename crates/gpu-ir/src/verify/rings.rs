@@ -1,6 +1,6 @@
-//! Rings: no warp waits for an empty slot while all are held, or for a full one while none is
-//! published, counted in the steady state of loops. Branches count as if the better one were taken,
-//! since a condition may skip a tail.
+//! Rings: no warp waits for an empty slot while all slots are held, or for a full slot while none
+//! is published, counted in the steady state of loops. After a branch, the rule assumes the better
+//! count of both regions, since a condition may skip ops in the last iterations.
 //!
 //! For a ring between partitions, the rule counts only the slots that one partition holds at once.
 
@@ -15,9 +15,9 @@ use crate::{GpuOp, Op};
 /// The slots of a ring.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 struct RingCount {
-    /// In use: acquired and not released.
+    /// The number of slots in use: acquired and not released.
     held: i64,
-    /// Published and not taken.
+    /// The number of full slots: published and not taken.
     full: i64,
 }
 

@@ -1,10 +1,11 @@
 //! Schedules: every op of a scheduled loop has a stage, and no op runs before what it depends on.
 //!
-//! An op of stage `n` runs for the iteration that begins `n` steps of the pipelined loop before; in
-//! one step, ops run by their order. So a value is used in its own stage by a later op of the step,
-//! or in a later stage; a carried value may also be used one stage earlier, by a later op of the
-//! step. A dot may follow the dot before it in the same accumulator without a wait for it: the edge
-//! from `wgmma_wait` to the accumulator of a dot is not checked.
+//! In each step of the pipelined loop, an op of stage `n` runs for the iteration that began `n`
+//! steps before, and the ops of the step run in the order of the schedule. A value is therefore
+//! used in its own stage by a later op of the step, or in a later stage; a carried value may also
+//! be used one stage earlier, by a later op of the step. A dot may follow another dot in the same
+//! accumulator without a wait: the order of a `wgmma_wait` and a dot that uses its result as
+//! accumulator is not checked if both are in the same step.
 
 use rustc_hash::FxHashMap;
 use tilewright_ir as ir;
@@ -28,7 +29,11 @@ pub fn check(function: &Function) -> Check {
         count -=
             Loop::new(function, inst)?.map_or(Ok(0), |found| found.check().map(|()| found.ranks.len()))?;
     }
-    if count == 0 { Ok(()) } else { Err("an op has a stage that is not directly in a counted loop".into()) }
+    if count == 0 {
+        Ok(())
+    } else {
+        Err("an op that has a stage is not directly in the body of a for_loop".into())
+    }
 }
 
 /// A loop with a schedule.
@@ -75,7 +80,7 @@ impl<'a> Loop<'a> {
         Ok(())
     }
 
-    /// Checks the operands of an op, or of one in its regions.
+    /// Checks the operands of `user`, which is the scheduled op `inst` or an op in its regions.
     fn uses(&self, inst: Inst, user: Inst, (stage, rank): (u32, usize)) -> Check {
         let data = &self.function.insts[user];
         for (index, operand) in data.operands.iter().enumerate() {
@@ -97,8 +102,8 @@ impl<'a> Loop<'a> {
         Ok(())
     }
 
-    /// Returns the value that an operand was in this iteration, or in the previous one, with the
-    /// distance.
+    /// Returns the value that an operand equals, and how many iterations before it was computed: 1
+    /// for a carried value, else 0.
     fn origin(&self, operand: Value) -> (Value, u32) {
         match self.function.values[operand].definition {
             Definition::Parameter(block, index) if block == self.body && index > 0 => {

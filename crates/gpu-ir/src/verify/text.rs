@@ -1,4 +1,4 @@
-//! Names of values in messages: those of the printed function.
+//! Names of values in messages: the same names as in the printed function.
 
 use std::fmt;
 

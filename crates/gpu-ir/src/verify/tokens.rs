@@ -93,7 +93,7 @@ impl Tokens<'_> {
             self.regions(*inst, &mut held, &mut open)?;
             held.extend(data.results.iter().filter(|value| self.is_token(**value)));
         }
-        // The body of a loop has the tokens that its condition leaves, under other names.
+        // The condition of a `while_loop` passes its tokens on to the body, under other names.
         let (is_condition, parameters) = (self.is_condition(block), &function.blocks[block].parameters);
         if let Some(value) = held.iter().find(|value| !is_condition || !parameters.contains(value)) {
             return Err(self.unconsumed(*value));

@@ -175,7 +175,7 @@ fn lifetimes_end_once() {
         "dealloc %m\n%z = local_load %s READ!",
         "local_load uses %s after the dealloc of its memory",
     );
-    check("dealloc %m", "dealloc %s", "dealloc takes what an alloc made, %s is a slot of it");
+    check("dealloc %m", "dealloc %s", "dealloc takes the result of an alloc, but %s is a slot");
     check(
         "dealloc %m",
         "if_else %b () {\ndealloc %m\nyield_values\n} () {\nyield_values\n}",

@@ -35,7 +35,7 @@ fn schedules_run_nothing_before_what_it_uses() {
     check(
         "%r = alloc {offset = ?} : RING",
         "%r = alloc {offset = ?} [0, 0] : RING",
-        "an op has a stage that is not directly in a counted loop",
+        "an op that has a stage is not directly in the body of a for_loop",
     );
     // The previous stage may use a carried value once it is computed.
     accepted(&SCHEDULED.replace("release %f [1, 0]", "%w = add %s, %c1 [0, 3] : int32\nrelease %f [1, 0]"));
