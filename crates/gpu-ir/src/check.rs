@@ -268,7 +268,7 @@ impl<'a> Checker<'a> {
         let found: Vec<Option<&ir::Type>> =
             self.inst.results.iter().map(|value| self.ty(*value).as_registers()).collect();
         ensure(found == expected.iter().map(Some).collect::<Vec<_>>(), || {
-            format!("{} has results {found:?}, its rule says {expected:?}", self.name())
+            format!("{} has results {found:?}, but its type rule gives {expected:?}", self.name())
         })
     }
 

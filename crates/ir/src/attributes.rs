@@ -9,7 +9,7 @@ use crate::elementwise::ElementwiseFn;
 use crate::function::FuncId;
 use crate::types::{Dtype, Element, Shape};
 
-/// An attribute: a value that is part of the op, can be compared and hashed, and round-trips through text.
+/// An attribute: a value that is part of the op, can be compared, and round-trips through text.
 pub trait Attribute: Sized + Clone + Eq {
     /// Writes the text form.
     fn print(&self, out: &mut String);
@@ -390,12 +390,12 @@ choices! {
 }
 
 impl MemorySemantics {
-    /// Returns whether it happens before the accesses that follow it.
+    /// Returns whether the operation happens before the accesses that follow it.
     pub fn acquires(self) -> bool {
         matches!(self, Self::Acquire | Self::AcquireRelease)
     }
 
-    /// Returns whether it happens after the accesses that precede it.
+    /// Returns whether the operation happens after the accesses that precede it.
     pub fn releases(self) -> bool {
         matches!(self, Self::Release | Self::AcquireRelease)
     }
@@ -406,7 +406,7 @@ impl MemorySemantics {
 pub enum Failure {
     /// An assertion of the program, with its message.
     Assertion(String),
-    /// The divisor of integers is zero.
+    /// The divisor of an integer division is zero.
     DivisionByZero,
     /// The index of a gather is out of bounds; the axis has this number of elements.
     IndexOutOfBounds(u32),

@@ -22,12 +22,12 @@ pub type Results<V> = SmallVec<[V; 1]>;
 
 /// Creates values by ops: by emitting IR, or by computing them immediately.
 ///
-/// All other methods follow from [`emit`](Self::emit). The meaning of each is the doc of the op in
-/// [`OPS`](crate::OPS); its error is that of the op's type rule.
+/// All other methods call [`emit`](Self::emit). The doc of the op in [`OPS`](crate::OPS) defines
+/// the meaning of each; its error is the error of the op's type rule.
 pub trait Builder {
     /// A scalar or a tile.
     type Value: Clone;
-    /// A region that combines two elements.
+    /// A region of an op, such as the function of a reduction.
     type Region;
 
     /// Returns the type of a value.
@@ -41,7 +41,7 @@ pub trait Builder {
         regions: SmallVec<[Self::Region; 2]>,
     ) -> Result<Results<Self::Value>, RuleError>;
 
-    /// Returns the only result of an op without regions.
+    /// Creates the only result of an op without regions.
     fn emit_one(&mut self, op: Op, operands: SmallVec<[Self::Value; 4]>) -> Result<Self::Value, RuleError> {
         let mut results = self.emit(op, operands, SmallVec::new())?;
         results.pop().ok_or_else(|| RuleError { message: "the op has no result".into() })
@@ -154,7 +154,7 @@ pub trait Builder {
         self.emit_one(Op::PtrAdd {}, smallvec![pointer, offset])
     }
 
-    /// See [`Op::Load`]. `other` needs a mask.
+    /// See [`Op::Load`]. Without a mask, `other` is ignored.
     fn load(
         &mut self,
         pointer: Self::Value,
@@ -270,7 +270,7 @@ pub trait Builder {
     }
 }
 
-/// Emits IR at the end of a block.
+/// A builder that appends instructions to a block.
 #[derive(Debug)]
 pub struct IrBuilder {
     /// The function under construction.
@@ -314,7 +314,7 @@ impl IrBuilder {
         self.location = last.unwrap_or_else(|| self.function.locations.push(data)).into();
     }
 
-    /// Gives an unnamed value the user's name of it.
+    /// Gives a value the user's name, unless it has a name.
     pub fn name(&mut self, value: Value, name: &str) {
         let slot = &mut self.function.values[value].name;
         if slot.is_none() {

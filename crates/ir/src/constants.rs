@@ -8,10 +8,10 @@ use crate::types::Dtype;
 
 /// Returns the compile-time value of a scalar, or of each element of a tile.
 ///
-/// It is the value of a constant, through ops that move elements without changing them (splats,
+/// Follows the value to a constant, through ops that move elements without changing them (splats,
 /// broadcasts, reshapes, hints and changes of layout), through bitcasts, and through casts that are
-/// exact in every rounding mode: between integer types, and of zero. `opt` folds arithmetic on
-/// constants, not this function.
+/// exact in every rounding mode: between integer types, and of zero. It does not evaluate
+/// arithmetic; the crate `opt` folds that.
 pub fn constant_of<D: Dialect>(function: &Function<D>, value: Value) -> Option<Literal> {
     let inst = &function.insts[function.defining_inst(value)?];
     let of_operand = || constant_of(function, *inst.operands.first()?);

@@ -43,7 +43,7 @@ pub struct Position {
 /// Each insertion moves the cursor after the new instruction, so that instructions are in the order
 /// in which they are made.
 pub struct Cursor<'f, D: Dialect = Tile> {
-    /// The function. Code that changes the cursor's block directly also moves the cursor.
+    /// The function. Code that changes the cursor's block directly must move the cursor, too.
     pub function: &'f mut Function<D>,
     /// The source location of new instructions.
     pub location: PackedOption<Location>,
@@ -73,7 +73,7 @@ impl<'f, D: Dialect> Cursor<'f, D> {
         Self::new(function, Position { block, index })
     }
 
-    /// Returns a cursor before an instruction of a block, with its location.
+    /// Returns a cursor before an instruction of a block, with the location of that instruction.
     pub fn before(function: &'f mut Function<D>, block: Block, inst: Inst) -> Self {
         let mut cursor = Self::at_start(function, block);
         cursor.go_before(block, inst);
@@ -81,7 +81,7 @@ impl<'f, D: Dialect> Cursor<'f, D> {
         cursor
     }
 
-    /// Returns a cursor after an instruction of a block, with its location.
+    /// Returns a cursor after an instruction of a block, with the location of that instruction.
     pub fn after(function: &'f mut Function<D>, block: Block, inst: Inst) -> Self {
         let mut cursor = Self::before(function, block, inst);
         cursor.position.index += 1;
@@ -138,14 +138,15 @@ impl<'f, D: Dialect> Cursor<'f, D> {
         &self.function.blocks[self.position.block].insts[..self.position.index]
     }
 
-    /// Removes the instructions after the cursor from the block, for a pass that inserts those
-    /// again that it keeps.
+    /// Removes the instructions after the cursor from the block. The caller inserts those again
+    /// that it keeps.
     pub fn take_rest(&mut self) -> Vec<Inst> {
         let Position { block, index } = self.position;
         self.function.blocks[block].insts.split_off(index)
     }
 
-    /// Removes the instruction after the cursor from the block; it is dead until a block gets it.
+    /// Removes the instruction after the cursor from the block; it is dead until it is inserted
+    /// again.
     pub fn take_next(&mut self) -> Option<Inst> {
         let Position { block, index } = self.position;
         let insts = &mut self.function.blocks[block].insts;
@@ -187,28 +188,28 @@ impl<'f, D: Dialect> Cursor<'f, D> {
         inst
     }
 
-    /// Returns the only result of a new instruction.
+    /// Creates and inserts an instruction, and returns its only result.
     pub fn value(&mut self, op: impl Into<D::Op>, operands: &[Value], ty: D::Type) -> Value {
         let inst = self.emit(op, operands, [ty]);
         self.function.insts[inst].results[0]
     }
 
-    /// Returns a constant.
+    /// Creates and inserts a constant.
     pub fn constant(&mut self, value: Literal) -> Value {
         self.value(Op::Constant { value }, &[], D::scalar(Type::scalar(value.dtype)))
     }
 
-    /// Returns a constant integer, wrapped to the width of its type.
+    /// Creates and inserts a constant integer, wrapped to the width of its type.
     pub fn int(&mut self, dtype: Dtype, number: impl Into<i128>) -> Value {
         self.constant(Literal::int(dtype, number.into()))
     }
 
-    /// Returns an elementwise function of values.
+    /// Creates and inserts an elementwise function of values.
     pub fn elementwise(&mut self, function: ElementwiseFn, operands: &[Value], ty: D::Type) -> Value {
         self.value(D::elementwise(function), operands, ty)
     }
 
-    /// Returns an elementwise function of scalars.
+    /// Creates and inserts an elementwise function of scalars.
     pub fn scalar(&mut self, function: ElementwiseFn, operands: &[Value], dtype: Dtype) -> Value {
         self.elementwise(function, operands, D::scalar(Type::scalar(dtype)))
     }
@@ -244,7 +245,7 @@ mod tests {
         cursor.scalar(ElementwiseFn::Add, &[x, y], Dtype::I32)
     }
 
-    /// The text of the body of a kernel, after the verifier has seen it.
+    /// Verifies a module, and returns the text of the body of its kernel.
     fn body(module: &Module) -> Vec<String> {
         verify(module).unwrap_or_else(|error| panic!("{error}\n{}", print(module, false)));
         let text = print(module, false);

@@ -10,7 +10,7 @@ use crate::function::{Function, InstData, Module};
 use crate::ops::{AttributeText, Op, OpInfo};
 use crate::types::Type;
 
-/// A dialect of the IR. [`Tile`] is tile IR; the GPU path has another one.
+/// A dialect of the IR. [`Tile`] is tile IR; the crate `gpu-ir` has another dialect.
 pub trait Dialect: Copy + Clone + PartialEq + Eq + Debug + 'static {
     /// The operation of an instruction, with its attributes.
     type Op: Operation + From<Op>;
@@ -22,11 +22,11 @@ pub trait Dialect: Copy + Clone + PartialEq + Eq + Debug + 'static {
     /// Parses a type.
     fn parse_type(text: &str) -> Option<Self::Type>;
 
-    /// Returns the type of a scalar of tile IR.
+    /// Returns the type, in this dialect, of a scalar of tile IR.
     fn scalar(ty: Type) -> Self::Type;
 
-    /// Returns element and shape of a scalar or a tile with elements that instructions compute
-    /// with.
+    /// Returns the element and the shape of a scalar or a tile that instructions compute with;
+    /// `None` for other values, such as memory.
     fn tile_type(ty: &Self::Type) -> Option<&Type>;
 
     /// Returns the op of an elementwise function.
@@ -42,7 +42,7 @@ pub trait Dialect: Copy + Clone + PartialEq + Eq + Debug + 'static {
     /// counts and types of operands, results and regions. The error is one sentence.
     fn check(module: &Module<Self>, function: &Function<Self>, inst: &InstData<Self>) -> Result<(), String>;
 
-    /// Checks rules that no single instruction shows, in a function with well-formed instructions.
+    /// Checks rules that involve several instructions, in a function with well-formed instructions.
     fn check_function(_module: &Module<Self>, _function: &Function<Self>) -> Result<(), String> {
         Ok(())
     }
@@ -50,26 +50,27 @@ pub trait Dialect: Copy + Clone + PartialEq + Eq + Debug + 'static {
 
 /// An op of a dialect.
 pub trait Operation: Clone + PartialEq + Eq + Hash + Debug {
-    /// Returns its row of the op table.
+    /// Returns the row of the op in its op table.
     fn info(&self) -> &'static OpInfo;
 
     /// Returns the op of tile IR, if it is one: a dialect shares at least the control flow with
     /// tile IR.
     fn as_tile(&self) -> Option<&Op>;
 
-    /// Returns the elementwise function that it applies, if any.
+    /// Returns the elementwise function that the op applies, if any.
     fn as_elementwise(&self) -> Option<ElementwiseFn>;
 
-    /// Returns whether the program declares that other threads change the memory that it reads.
+    /// Returns whether the program declares that other threads change the memory that the op reads.
     fn is_volatile(&self) -> bool;
 
     /// Returns the mnemonic of the text form.
     fn name(&self) -> &'static str;
 
-    /// Returns name and text of the printed attributes.
+    /// Returns the names and the texts of the printed attributes.
     fn attributes(&self) -> Vec<(&'static str, String)>;
 
-    /// Returns the op with this mnemonic; `Err` names the missing or malformed attribute.
+    /// Returns the op with this mnemonic, if there is one; `Err` names the missing or malformed
+    /// attribute.
     fn parse(name: &str, attributes: &AttributeText<'_>) -> Option<Result<Self, &'static str>>;
 }
 
@@ -111,13 +112,16 @@ impl Dialect for Tile {
         let found: Vec<&Type> = inst.results.iter().map(|&value| function.ty(value)).collect();
         let name = inst.op.name();
         if found != expected.iter().collect::<Vec<_>>() {
-            return Err(format!("{name} has results {found:?}, its rule says {expected:?}"));
+            return Err(format!("{name} has results {found:?}, but its type rule gives {expected:?}"));
         }
         let Op::Call { callee, results } = &inst.op else { return Ok(()) };
         let callee = module.functions.get(*callee).ok_or("the callee does not exist")?;
         let parameters: Vec<Type> = callee.parameter_types().cloned().collect();
         if callee.results != results.0 {
-            return Err(format!("{} returns {:?}", callee.name, callee.results));
+            return Err(format!(
+                "a call has results {:?}, but {} returns {:?}",
+                results.0, callee.name, callee.results
+            ));
         }
         function.check_types(&inst.operands, &parameters, "arguments")
     }
@@ -150,7 +154,7 @@ impl Operation for Op {
 
     fn attributes(&self) -> Vec<(&'static str, String)> {
         let mut attributes = Vec::new();
-        // The mnemonic is that of the function.
+        // The only attribute, the function, is the mnemonic.
         if !matches!(self, Op::Elementwise { .. }) {
             self.print_attributes(|name, text| attributes.push((name, text.to_owned())));
         }

@@ -1,8 +1,9 @@
 //! The second op table: functions of single elements, by family.
 //!
-//! From a row follow the variant of [`ElementwiseFn`], the one of its family's enum, and the plain data of
-//! [`ElementwiseFn::info`]. A backend matches on [`ElementwiseFn::family`] and then on the function in it, without a
-//! catch-all arm, so that a new row does not compile until each backend has it.
+//! Each row defines a variant of [`ElementwiseFn`], a variant of the enum of its family, and the
+//! plain data of [`ElementwiseFn::info`]. A backend matches on [`ElementwiseFn::family`] and then
+//! on the function in it, without a catch-all arm: after a new row, no backend compiles that does
+//! not implement it.
 
 use crate::types::{Dtype, DtypeKind, Element, Type};
 
@@ -22,7 +23,7 @@ pub enum Domain {
 }
 
 impl Domain {
-    /// Returns whether an element type belongs to it.
+    /// Returns whether the domain contains an element type.
     pub fn contains(self, element: Element) -> bool {
         let Some(dtype) = element.value() else { return self == Domain::Any };
         match self {
@@ -45,14 +46,15 @@ pub enum Signature {
     Select,
 }
 
-/// The largest error that an implementation may have, in units in the last place of the exact result.
+/// The largest error that an implementation may have, in units in the last place of the exact
+/// result (ulp).
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Accuracy {
     /// The exact result, rounded once to nearest even (or an exact integer or bit operation).
     Exact,
     /// Within this many ulp for fp32 and fp64; narrower types compute in fp32 and round once.
     Ulp(f32),
-    /// The same, but for fp32 within the first plus |x| times the second.
+    /// As `Ulp`, but for fp32 within the first number plus |x| times the second.
     GrowingUlp(f32, f32),
     /// As `Ulp`, but computations in fp32 may flush a subnormal result to 0.
     FlushedUlp(f32),
@@ -99,8 +101,7 @@ macro_rules! elementwise {
             $($($(#[doc = $doc])* $variant,)*)*
         }
 
-        /// A function by its family. Functions of a family accept the same element types, so a
-        /// match on a family lists exactly the functions of a type.
+        /// A function, by its family. All functions of a family accept the same element types.
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
         pub enum ElementwiseFamily {
             $($(#[doc = $family_doc])* $family($family_fn),)*
@@ -132,7 +133,7 @@ macro_rules! elementwise {
                 match self { $($(ElementwiseFn::$variant => ElementwiseFamily::$family($family_fn::$variant),)*)* }
             }
 
-            /// Returns its row.
+            /// Returns the row of the function.
             pub fn info(self) -> &'static ElementwiseInfo {
                 match self {
                     $($(ElementwiseFn::$variant => &ElementwiseInfo {
@@ -246,12 +247,12 @@ elementwise! {
         /// The smallest integer not below x.
         Ceil "ceil" (x) Accuracy::Exact;
     }
-    /// Transcendental functions, which every target approximates in its own way.
+    /// Transcendental functions. Each target has its own approximation.
     Math MathFn Float Same {
         /// e to the power of x. In fp32 it is as exact as the product of x and log2(e), as in
         /// Triton.
         Exp "exp" (x) Accuracy::GrowingUlp(7.0, 1.25);
-        /// e to the power of x within 2 ulp, as in C's library for GPUs.
+        /// e to the power of x within 2 ulp, as `expf` of CUDA's math library.
         AccurateExp "accurate_exp" (x) Accuracy::Ulp(2.0);
         /// 2 to the power of x. In fp32 a subnormal result may be flushed to 0, as in Triton.
         Exp2 "exp2" (x) Accuracy::FlushedUlp(2.0);

@@ -38,9 +38,9 @@ entity_impl!(FuncId, "func");
 /// The definition of a value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Definition {
-    /// The result of an instruction with this index.
+    /// The result with this index of an instruction.
     Result(Inst, u32),
-    /// The parameter of a block with this index.
+    /// The parameter with this index of a block.
     Parameter(Block, u32),
 }
 
@@ -51,7 +51,7 @@ pub struct ValueData<D: Dialect = Tile> {
     pub ty: D::Type,
     /// Its definition.
     pub definition: Definition,
-    /// The user's name of it.
+    /// The user's name of the value.
     pub name: Option<Arc<str>>,
 }
 
@@ -71,7 +71,7 @@ pub struct InstData<D: Dialect = Tile> {
 }
 
 impl<D: Dialect> InstData<D> {
-    /// Replaces values by others among the operands.
+    /// Replaces operands by other values.
     pub fn replace_operands(&mut self, replaced: &FxHashMap<Value, Value>) {
         for operand in &mut self.operands {
             if let Some(new) = replaced.get(operand) {
@@ -108,7 +108,8 @@ struct CarriedIndices {
 /// The position of an op in the schedule of a software-pipelined loop.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Stage {
-    /// An op of stage `n` runs for an iteration `n` steps of the pipelined loop after those of stage 0.
+    /// For each iteration, the ops of stage `n` run `n` steps of the pipelined loop after the ops
+    /// of stage 0.
     pub stage: u32,
     /// The ops of one step run in ascending order; those with equal order run in text order.
     pub order: u32,
@@ -117,7 +118,7 @@ pub struct Stage {
 /// A straight sequence of instructions; the last one is the terminator.
 #[derive(Clone, Default, Debug)]
 pub struct BlockData {
-    /// The values that it is entered with.
+    /// The values that the block receives when it is entered.
     pub parameters: SmallVec<[Value; 4]>,
     /// The instructions.
     pub insts: Vec<Inst>,
@@ -148,9 +149,9 @@ pub struct Function<D: Dialect = Tile> {
     pub name: String,
     /// The definition in the source.
     pub span: Option<Span>,
-    /// The known properties of each parameter of the entry block.
+    /// The name and the known properties of each parameter of the entry block.
     pub parameters: Vec<Parameter>,
-    /// Calls of it stay calls; a back end may inline it nevertheless.
+    /// The optimizer keeps calls of the function; a back end may inline it nevertheless.
     pub noinline: bool,
     /// The types of its results.
     pub results: Vec<D::Type>,
@@ -254,7 +255,7 @@ impl<D: Dialect> Function<D> {
         }
     }
 
-    /// Makes a value, which another instruction or a block defined, a result of an instruction.
+    /// Makes a value that another instruction or a block defined the result `index` of `inst`.
     pub fn redefine(&mut self, result: Value, inst: Inst, index: usize) {
         self.insts[inst].results[index] = result;
         self.values[result].definition = Definition::Result(inst, index as u32);
@@ -274,7 +275,7 @@ impl<D: Dialect> Function<D> {
             .filter(|&inst| self.insts[inst].op.info().effect == Effect::Terminator)
     }
 
-    /// Returns the operands of a block's terminator; empty if it has none.
+    /// Returns the operands of a block's terminator; none if the block has no terminator.
     pub fn yielded(&self, block: Block) -> &[Value] {
         self.terminator(block).map_or(&[], |inst| &self.insts[inst].operands)
     }
@@ -294,8 +295,8 @@ impl<D: Dialect> Function<D> {
         }
     }
 
-    /// Returns the values that a loop or a branch carries, in the order of its results; other
-    /// instructions have none.
+    /// Returns the values that a loop carries or a branch yields, in the order of its results;
+    /// other instructions have none.
     pub fn carried(&self, inst: Inst) -> impl Iterator<Item = Carried> + '_ {
         let numbers = 0..self.insts[inst].results.len();
         let places = self.carried_indices(inst);
@@ -304,7 +305,8 @@ impl<D: Dialect> Function<D> {
             .flat_map(move |places| numbers.clone().map(move |number| self.carried_at(inst, places, number)))
     }
 
-    /// Returns the carried value of an instruction whose result or region parameter a value is.
+    /// Returns the carried value of `inst` that has `value` as its result or as a region parameter.
+    /// The index of a loop is not carried.
     pub fn carried_by(&self, inst: Inst, value: Value) -> Option<Carried> {
         let places = self.carried_indices(inst)?;
         let number = match self.values[value].definition {
@@ -321,8 +323,8 @@ impl<D: Dialect> Function<D> {
         &self.insts[inst].regions[..end]
     }
 
-    /// Removes the carried values that are not kept: results, with their operands, parameters and
-    /// yielded values.
+    /// Removes the carried values for which `keep` is false: their results, operands, parameters
+    /// and yielded values.
     pub fn retain_carried(&mut self, inst: Inst, keep: impl Fn(&Carried) -> bool) {
         let Some(places) = self.carried_indices(inst) else { return };
         let keep: SmallVec<[bool; 8]> = self.carried(inst).map(|carried| keep(&carried)).collect();
@@ -383,7 +385,7 @@ impl<D: Dialect> Function<D> {
         chain
     }
 
-    /// Copies a region; values defined outside are shared.
+    /// Copies a region. The copy uses the same values that are defined outside of the region.
     pub fn clone_region(&mut self, region: Block) -> Block {
         let mut copies = FxHashMap::default();
         self.clone_into(region, &mut copies)

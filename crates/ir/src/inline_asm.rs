@@ -1,8 +1,8 @@
 //! Inline assembly: its text, its constraints, and the packing of elements in its registers.
 //!
 //! Text and constraints are those of LLVM: `$0` is the first operand, outputs precede inputs, `$$`
-//! is a dollar sign. An operand is a register; elements narrower than it are packed, as many as fit
-//! up to `pack`, the first one lowest.
+//! is a dollar sign. An operand is a register. Elements narrower than 32 bits are packed: a
+//! register holds as many as fit into 32 bits, at most `pack`, the first one in the lowest bits.
 
 use std::fmt;
 
@@ -11,9 +11,9 @@ use crate::types::{Dtype, Element};
 /// Text and constraints of inline assembly.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct AsmTemplate {
-    /// The registers that it writes.
+    /// The registers that the assembly writes.
     pub outputs: Vec<AsmRegister>,
-    /// The registers that it reads, or the outputs that they are tied to.
+    /// The registers that the assembly reads, or the outputs to which they are tied.
     pub inputs: Vec<AsmInput>,
     /// The text, split at the operands.
     pub pieces: Vec<AsmPiece>,
@@ -53,11 +53,11 @@ pub enum AsmInput {
 /// The packing of `pack` elements of a type in registers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AsmPacking {
-    /// Elements of a register.
+    /// The number of elements in a register.
     pub elements: usize,
-    /// Registers of `pack` elements.
+    /// The number of registers that hold `pack` elements.
     pub registers: usize,
-    /// Bits of a register that the elements use.
+    /// The number of bits of a register that the elements use.
     pub bits: u32,
 }
 
@@ -101,8 +101,8 @@ impl AsmRegister {
         })
     }
 
-    /// Returns whether it holds elements of this many bits in total: exactly, or fewer in 16 or 32
-    /// bits.
+    /// Returns whether the register can hold elements of `bits` bits in total. Registers of 16 and
+    /// 32 bits hold 2 bits or more; others only their exact width.
     fn takes(self, bits: u32) -> bool {
         match self {
             Self::Predicate | Self::Bits64 => bits == self.bits(),
@@ -136,8 +136,8 @@ impl AsmTemplate {
             }
             let unknown = || {
                 AsmError::Constraints(format!(
-                    "the constraint `{constraint}` is none of `r`, `l`, `f`, `d`, `h`, `b`, those with `=`, or the number \
-                     of an output"
+                    "the constraint `{constraint}` must be one of `r`, `l`, `f`, `d`, `h`, `c` and `b`, \
+                     `=` and one of them, or the index of an output"
                 ))
             };
             if let Some(output) = constraint.strip_prefix('=') {
@@ -184,7 +184,7 @@ fn fits(registers: &[AsmRegister], elements: &[Element], pack: u32, what: &str) 
     if needed != registers.len() {
         let types: Vec<String> = elements.iter().map(ToString::to_string).collect();
         let message = format!(
-            "the constraints have {} {what}{}, and a run of ({}) with `pack={pack}` takes {needed}",
+            "the constraints have {} {what}{}, but `pack={pack}` elements of each of ({}) take {needed}",
             registers.len(),
             if registers.len() == 1 { "" } else { "s" },
             types.join(", "),
@@ -197,7 +197,7 @@ fn fits(registers: &[AsmRegister], elements: &[Element], pack: u32, what: &str) 
         for register in rest.by_ref().take(packing.registers) {
             if !register.takes(packing.bits) {
                 let message = format!(
-                    "an {what} of {} bits cannot hold {} of type {element}: {} bits",
+                    "an {what} of {} bits cannot hold {} of type {element}, {} bits in total",
                     register.bits(),
                     if packing.elements == 1 {
                         "one element".into()
@@ -227,7 +227,7 @@ fn pieces(text: &str, operands: usize) -> Result<Vec<AsmPiece>> {
             continue;
         }
         let (name, after) = if let Some(inner) = rest.strip_prefix('{') {
-            let end = inner.find('}').ok_or_else(|| AsmError::Text("`${` without an end".into()))?;
+            let end = inner.find('}').ok_or_else(|| AsmError::Text("`${` has no closing `}`".into()))?;
             (inner[..end].split(':').next().unwrap_or_default(), &inner[end + 1..])
         } else {
             let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());

@@ -2,9 +2,10 @@
 //! [`ElementwiseFn`]) define types and their rules, the builder, the verifier, the printer and the
 //! parser.
 //!
-//! A [`Module`] holds [`Function`]s; a function holds dense tables of values, instructions and blocks, keyed by typed
-//! indices. Control flow is structured: an instruction may have regions, each a block with parameters that ends in
-//! `yield_values`. The text form is a language: [`print()`] and [`parse()`] are inverse at every stage. The IR knows no target.
+//! A [`Module`] holds [`Function`]s; a function holds dense tables of values, instructions and
+//! blocks, keyed by typed indices. Control flow is structured: an instruction may have regions,
+//! each a block with parameters that ends in `yield_values`. [`print()`] writes every module as
+//! text, and [`parse()`] reads that text back. Tile IR is independent of the target.
 
 pub mod analysis;
 mod attributes;

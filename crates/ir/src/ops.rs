@@ -1,9 +1,9 @@
-//! The first op table: one row an op. From a row follow the [`Op`] variant with its typed
-//! attributes, the method of [`Builder`](crate::Builder), the method of [`OpVisitor`], and the
-//! plain data in [`OPS`].
+//! The first op table: one row for each op. A row defines the [`Op`] variant with its typed
+//! attributes, the method of [`OpVisitor`], and the plain data in [`OPS`].
 //!
-//! To add an op: a row here, its type rule in `rules.rs`, and its implementation in each backend;
-//! none of them compiles without it.
+//! To add an op, write a row here, its type rule in `rules.rs`, and its implementation in each
+//! backend; a backend does not compile without it. A method of [`Builder`](crate::Builder) is
+//! written by hand.
 
 use crate::attributes::{
     AtomicKind, CacheModifier, EvictionPolicy, Failure, GridDependency, HintKind, InputPrecision, IntList,
@@ -41,7 +41,7 @@ pub enum OpFamily {
     Pointwise,
     /// The value itself, with more known about it, or stored elsewhere.
     Identity,
-    /// Elements at other indices, none computed.
+    /// Moves elements to other indices that the op fixes, and computes none.
     Shape,
     /// Elements of the first operand at indices that values select, or that no layout of registers
     /// can follow. The other operands have the shape of the result, and select its elements.
@@ -58,8 +58,9 @@ pub enum OpFamily {
     /// A reduction, whose region combines elements of the tiles without other values, or a
     /// histogram.
     Reduction,
-    /// Each element depends on those on its line along an axis, in tiles of the shape of the
-    /// operands: a scan, a sort. A region combines elements as that of a reduction does.
+    /// A scan or a step of a sort: each element depends on the elements of its line, which differ
+    /// from it only in the coordinate of one axis. Results have the shape of the operands. A
+    /// region, if any, combines elements as the region of a reduction does.
     Scan,
     /// A promise of the program, which emits no code.
     Promise,
@@ -90,7 +91,7 @@ pub enum OpFamily {
 pub enum Waiting {
     /// It ends independently of other programs, and observes nothing of them.
     Never,
-    /// It reads memory that other programs may have written. Unless it is volatile, the program
+    /// It reads memory that other programs may have written. Unless the op is volatile, the program
     /// assumes that this memory does not change.
     Reads,
     /// It observes concurrent effects of other programs: a loop around it may wait for them.
@@ -159,7 +160,7 @@ impl AsyncPhase {
         matches!(self, Self::StartsTensorStore | Self::StartsDot)
     }
 
-    /// Returns the phase of the work that its thread has started and that the op completes.
+    /// Returns the phase that starts the work for which an op of this phase waits.
     pub fn awaited(self) -> Option<Self> {
         match self {
             Self::AwaitsCopies => Some(Self::StartsCopy),
@@ -179,11 +180,11 @@ impl AsyncPhase {
 pub struct OpInfo {
     /// The mnemonic of the text form.
     pub name: &'static str,
-    /// The exact semantics, one line an item.
+    /// The exact semantics; each item is one line.
     pub docs: &'static [&'static str],
-    /// The required operands.
+    /// The names of the required operands.
     pub operands: &'static [&'static str],
-    /// The optional operands; the last ones may be omitted.
+    /// The names of the optional operands; the last ones may be omitted.
     pub optional: &'static [&'static str],
     /// The name of the operands that may follow in any number.
     pub variadic: Option<&'static str>,
@@ -222,8 +223,8 @@ macro_rules! tile_ops {
     ExpandDims expand_dims (tile) [] {axis: u32} regions 0 Pure Shape Never None None;
     /// The tile repeated along its axes of extent 1 until it has the shape.
     Broadcast broadcast (tile) [] {shape: Shape} regions 0 Pure Shape Never None None;
-    /// Selects as many elements along each axis as the shape has, from `starts` on at a distance of
-    /// `steps`, which may be negative.
+    /// Along each axis, selects the elements at start, start + step, …: as many as the extent of
+    /// `shape`. A step may be negative.
     Slice slice (tile) [] {starts: IntList, steps: IntList, shape: Shape} regions 0 Pure Shape Never None None;
     /// The elements in row-major order under another shape with the same number of elements.
     Reshape reshape (tile) [] {shape: Shape} regions 0 Pure Shape Never None None;
@@ -231,92 +232,93 @@ macro_rules! tile_ops {
     Transpose transpose (tile) [] {permutation: IntList} regions 0 Pure Shape Never None None;
     /// A function of the second table, applied to each element.
     Elementwise elementwise () [] *operands {function: ElementwiseFn} regions 0 Pure Pointwise Never None None;
-    /// Conversion to another element type. Integers wrap or extend; float to integer truncates towards zero and
-    /// saturates, NaN gives 0; to int1 is the comparison with zero; integer to float and narrowing of floats round as
-    /// said; fp8 saturates to the largest finite value. Integer to pointer and back keep the bits.
+    /// Conversion to another element type. Integers wrap or extend. Float to integer truncates
+    /// towards zero and saturates; NaN gives 0. To int1 is the comparison with zero. Integer to
+    /// float and narrowing of floats round by `rounding`; fp8 saturates to the largest finite
+    /// value. Integer to pointer and back keep the bits.
     Cast cast (value) [] {element: Element, rounding: Rounding} regions 0 Pure Pointwise Never None None;
     /// The same bits read as another element type of the same width.
     Bitcast bitcast (value) [] {element: Element} regions 0 Pure Pointwise Never None None;
     /// PTX that runs for every `pack` elements of the arguments, at equal indices; the grouping of
-    /// elements is unspecified. Text and constraints are those of LLVM's inline assembly. It need
-    /// not run if its results are unused.
+    /// elements is unspecified. Text and constraints are those of LLVM's inline assembly. The PTX
+    /// need not run if its results are unused.
     InlineAsm inline_asm () [] *arguments {text: String, constraints: String, dtypes: DtypeList, pack: u32}
         regions 0 Pure Pointwise Observes None None;
-    /// The same with effects beyond its results: it runs exactly where and as often as the program
-    /// states.
+    /// As `inline_asm`, with effects beyond its results: it runs exactly where and as often as the
+    /// program states.
     VolatileAsm volatile_asm () [] *arguments {text: String, constraints: String, dtypes: DtypeList, pack: u32}
         regions 0 Write Pointwise Always None None;
-    /// A function of scalars, its region, on every `pack` elements of the tiles; the grouping of
-    /// elements is unspecified. The region takes `pack` elements of the first tile, then of the
-    /// second, and yields as many of each result. A group that lacks elements has copies of another
-    /// one.
+    /// Applies the region, a function of scalars, to every `pack` elements of the tiles; the
+    /// grouping of elements is unspecified. The region takes `pack` elements of the first tile,
+    /// then of the second, and so on, and yields `pack` elements of each result. Copies of another
+    /// element fill a group that lacks elements.
     Map map () [] *tiles {pack: u32} regions 1 Control Pointwise Never None None;
     /// A pointer moved by an integer number of elements of its pointee; computed in 64 bits.
     PtrAdd ptr_add (pointer, offset) [] {} regions 0 Pure Pointwise Never None None;
-    /// Reads memory where the mask holds (everywhere without one); elsewhere the result is `other`,
-    /// or zero without one.
+    /// Reads memory where the mask holds (everywhere without a mask); elsewhere the result is
+    /// `other`, or zero without `other`.
     Load load (pointer) [mask, other] {cache: CacheModifier, eviction: EvictionPolicy, volatile: bool} regions 0 Read Load Reads ReadsGlobal None;
-    /// Writes memory where the mask holds. If two elements of a tile have one address, either is
-    /// written.
+    /// Writes memory where the mask holds. If two elements of a tile have the same address, it is
+    /// unspecified which one remains.
     Store store (pointer, value) [mask] {cache: CacheModifier, eviction: EvictionPolicy} regions 0 Write Store Never WritesGlobal None;
-    /// Replaces each element in memory where the mask holds (everywhere without one) by the
-    /// function of it and of the value, one element after the other in any order. The result is the
-    /// old value, or zero where the mask does not hold.
+    /// Replaces each element in memory where the mask holds (everywhere without a mask) by the
+    /// function `kind` of the element and the value, one element after the other in any order. The
+    /// result is the old value, or zero where the mask does not hold.
     AtomicRmw atomic_rmw (pointer, value) [mask] {kind: AtomicKind, sem: MemorySemantics, scope: MemoryScope}
         regions 0 Write Atomic Observes WritesGlobal None;
-    /// Replaces each element in memory that has the bits of the expected one by the value, where
-    /// the mask holds (everywhere without one). The result is the old value, or zero where the mask
-    /// does not hold.
+    /// Replaces each element in memory that has the bits of `expected` by `value`, where the mask
+    /// holds (everywhere without a mask). The result is the old value, or zero where the mask does
+    /// not hold.
     AtomicCas atomic_cas (pointer, expected, value) [mask] {sem: MemorySemantics, scope: MemoryScope}
         regions 0 Write Atomic Observes WritesGlobal None;
-    /// Reads memory where the mask holds, each element atomically; elsewhere the result is zero. It
-    /// is not merged with another load.
+    /// Reads memory where the mask holds, each element atomically; elsewhere the result is zero.
+    /// The op is not merged with another load.
     AtomicLoad atomic_load (pointer) [mask] {sem: MemorySemantics, scope: MemoryScope} regions 0 Write Atomic Observes ReadsGlobal None;
     /// Writes memory where the mask holds, each element atomically.
     AtomicStore atomic_store (pointer, value) [mask] {sem: MemorySemantics, scope: MemoryScope} regions 0 Write Atomic Never WritesGlobal None;
-    /// Reads a scalar of memory repeatedly until it has the bits of the expected one (the result is
-    /// true), or until `timeout` nanoseconds (int64) have passed (the result is false). It reads at
-    /// least once.
+    /// Reads a scalar in memory repeatedly until it has the bits of `expected` (the result is
+    /// true), or until `timeout` nanoseconds (int64) have passed (the result is false). The op
+    /// reads at least once.
     AtomicPoll atomic_poll (pointer, expected) [timeout] {sem: MemorySemantics, scope: MemoryScope}
         regions 0 Write Atomic Always ReadsGlobal None;
     /// acc + a @ b over the last two axes; multiplications and additions are in the type of acc
     /// (fp16 and bf16 operands are exact in fp32), in any order.
     Dot dot (a, b, acc) [] {precision: InputPrecision, max_imprecise_acc: u32} regions 0 Pure Dot Never None None;
-    /// Combines the tiles along an axis by an associative region, which takes an element of each
-    /// tile on the left, then on the right, and yields one of each. The order of combination is
-    /// fixed for a shape.
+    /// Combines the tiles along an axis by an associative region. The region takes the left element
+    /// of each tile, then the right element of each tile, and yields one element for each tile. The
+    /// order of combination is fixed for a shape.
     Reduce reduce () [] *tiles {axis: u32} regions 1 Pure Reduction Never None None;
-    /// Combines each element with all before it along an axis by an associative region, as that of
-    /// a reduction, which takes earlier elements on the left; with `reverse`, the last element is
-    /// the earliest. The order of combination is fixed for a shape.
+    /// Combines each element with all elements before it along an axis. The associative region is
+    /// like that of `reduce`, and takes earlier elements on the left; with `reverse`, the last
+    /// element is the earliest. The order of combination is fixed for a shape.
     Scan scan () [] *tiles {axis: u32, reverse: bool} regions 1 Pure Scan Never None None;
-    /// Counts the elements of an integer tile, where the mask holds, that are 0, 1, … bins - 1, as
+    /// Counts how many elements of an integer tile, where the mask holds, are 0, 1, … bins - 1, as
     /// int32. Other elements are not counted.
     Histogram histogram (tile) [mask] {bins: u32} regions 0 Pure Reduction Never None None;
-    /// Each element of the result is the one whose coordinate along the axis, with a power of two
-    /// as extent, differs by this mask over F2. A mask of all bits reverses lines.
+    /// The element at coordinate `i` along the axis is the element of the tile at `i ^ mask`. The
+    /// extent of the axis is a power of two; a mask of all its bits reverses the axis.
     Butterfly butterfly (tile) [] {axis: u32, mask: u32} regions 0 Pure Scan Never None None;
     /// A part of a bitonic merge of integers along an axis whose extent is a power of two. For each
     /// bit from `high` down to `low`: of two elements whose coordinates differ in only this bit,
     /// the lower index gets the smaller one if bit `block` of the coordinate is 0 (beyond the
     /// extent it always is), else the larger one; reversed if `descending`.
     Bitonic bitonic (tile) [] {axis: u32, high: u32, low: u32, block: u32, descending: bool} regions 0 Pure Scan Never None None;
-    /// Selects the elements of the tile at the int32 index along an axis, and at the same index
-    /// along the others. The executor stops at an index that is out of bounds; GPU code takes an
-    /// arbitrary element there.
+    /// Selects the elements of the tile at the int32 index along an axis, and at the coordinates of
+    /// the result along the other axes. The CPU executor stops at an index that is out of bounds;
+    /// GPU code takes an arbitrary element instead.
     Gather gather (tile, index) [] {axis: u32} regions 0 Pure Movement Never None None;
     /// The value itself, about which the program makes a promise.
     Hint hint (value) [] {kind: HintKind, values: IntList} regions 0 Pure Identity Never None None;
     /// The program promises that the condition holds.
     Assume assume (condition) [] {} regions 0 Write Promise Never None None;
-    /// Waits until all threads of the program have reached it.
+    /// Waits until all threads of the program have reached the op.
     Barrier barrier () [] {} regions 0 Write Barrier Never None None;
-    /// Stops the launch with the failure if the condition does not hold where the mask does.
+    /// Stops the launch with the failure if the condition is false where the mask is true.
     Assert assert (condition) [mask] {failure: Failure} regions 0 Write Check Never None None;
     /// Prints a line for each element: the program, the index in the tile, the prefix and the
     /// number (an integer of 32 or 64 bits, or fp64); without a value, only the prefix. Integers
-    /// have `digits` hexadecimal digits, or are decimal if it is 0. With extents, elements beyond
-    /// them are omitted.
+    /// have `digits` hexadecimal digits, or are decimal if `digits` is 0. With extents, elements
+    /// beyond them are omitted.
     Print print () [value] {prefix: String, digits: u32, extents: IntList} regions 0 Write Check Never None None;
     /// A property of the executing machine at this moment.
     Machine machine () [] {quantity: MachineQuantity} regions 0 Write Scalar Never None None;
@@ -325,12 +327,14 @@ macro_rules! tile_ops {
     /// Calls another function of the module.
     Call call () [] *arguments {callee: FuncId, results: TypeList} regions 0 Control Call Never None None;
     /// Counts a scalar integer from lower to upper (exclusive) by step, downwards if step is
-    /// negative. The region takes it and the carried values and yields the next ones; the results
-    /// are the last ones. A step of zero is an error.
+    /// negative. The region takes the integer and the carried values, and yields the next carried
+    /// values; the results are the last ones. A step of zero is an error.
     For for_loop (lower, upper, step) [] *carried {options: LoopOptions} regions 1 Control Loop Never None None;
-    /// While the first region, which takes the carried values, yields true, the second takes them and yields the next.
+    /// Runs the second region, which takes the carried values and yields the next ones, as long as
+    /// the first region yields true for them. The results are the last carried values.
     While while_loop () [] *carried {} regions 2 Control Loop Repeats None None;
-    /// The values that the first region yields if the scalar condition holds, else those of the second.
+    /// The values that the first region yields if the scalar condition holds, else those that the
+    /// second region yields.
     If if_else (condition) [] {} regions 2 Control Branch Never None None;
     /// Ends a region with its values.
     Yield yield_values () [] *values {} regions 0 Terminator Terminator Never None None;
@@ -345,7 +349,7 @@ macro_rules! define_result_types {
        {$($attribute:ident: $attribute_ty:ty),*} regions $regions:tt $effect:ident $family:ident $waiting:ident
        $memory:ident $phase:ident;)*) => {
         impl Op {
-            /// Returns the types of its results.
+            /// Returns the types of the results of the op.
             pub fn result_types(&self, input: &RuleInput<'_>) -> Result<Vec<Type>, RuleError> {
                 rules::check_arity(self.info(), input)?;
                 match self { $(Op::$variant { $($attribute),* } => rules::$method(input, $($attribute),*),)* }
@@ -357,8 +361,8 @@ macro_rules! define_result_types {
 /// Selects the rows of the family `Shape`.
 macro_rules! define_shape_ops {
     ([$($(#[doc = $doc:literal])* $variant:ident {$($attribute:ident: $attribute_ty:ty),*})*]) => {
-        /// An op of the family `Shape`, which maps indices of elements: a match on these has an arm
-        /// for each.
+        /// An op of the family `Shape`, which maps indices of elements, for an exhaustive match on
+        /// the family.
         #[derive(Clone, Copy, Debug)]
         pub enum ShapeOp<'a> {
             $($(#[doc = $doc])* $variant {
@@ -368,7 +372,7 @@ macro_rules! define_shape_ops {
         }
 
         impl Op {
-            /// Returns the op as one of the family `Shape`, if it belongs to it.
+            /// Returns the op as a `ShapeOp`, if it belongs to the family `Shape`.
             pub fn as_shape(&self) -> Option<ShapeOp<'_>> {
                 match self {
                     $(Op::$variant { $($attribute),* } => Some(ShapeOp::$variant { $($attribute),* }),)*
@@ -451,8 +455,8 @@ pub struct LoopOptions {
 }
 
 impl LoopOptions {
-    /// The most iterations in flight that a launch may request. Each takes a slot of shared memory
-    /// and its own prologue steps.
+    /// The most iterations in flight that a loop or a launch may request. Each takes a slot of
+    /// shared memory and a step of the prologue.
     pub const MAX_STAGES: u32 = 64;
 }
 
@@ -490,7 +494,7 @@ impl Attribute for LoopOptions {
     }
 }
 
-/// Calls the visitor's method for an instruction, which must have as many operands as its row says.
+/// Calls the visitor's method for an instruction, which must have the operands that its row lists.
 pub fn visit<V: OpVisitor + ?Sized>(function: &Function, inst: Inst, visitor: &mut V) -> V::Output {
     let data = &function.insts[inst];
     visit_op(&data.op, inst, &data.operands, visitor)
@@ -516,18 +520,19 @@ impl Op {
         matches!(self.family(), OpFamily::Reduction | OpFamily::Scan) || matches!(self, Op::Map { .. })
     }
 
-    /// Returns whether it may be removed if its results are unused, and merged with an equal one.
+    /// Returns whether the op may be removed if its results are unused, and merged with an equal
+    /// op.
     pub fn is_pure(&self) -> bool {
         self.info().effect == Effect::Pure
     }
 
-    /// Returns whether it may be executed speculatively. A region may have effects, and the
-    /// executor stops at a gather whose index is out of bounds.
+    /// Returns whether the op may be executed speculatively. This excludes ops with regions, which
+    /// may have effects, and `gather`: the CPU executor stops at an index that is out of bounds.
     pub fn is_speculatable(&self) -> bool {
         self.is_pure() && self.info().regions == 0 && !matches!(self, Op::Gather { .. })
     }
 
-    /// Returns whether the program declares that other threads change the memory that it reads.
+    /// Returns whether the program declares that other threads change the memory that the op reads.
     pub fn is_volatile(&self) -> bool {
         match self {
             Op::Load { volatile, cache, .. } => *volatile || *cache == CacheModifier::Volatile,

@@ -14,7 +14,7 @@ pub struct Parents {
 }
 
 impl Parents {
-    /// Computes them for all instructions and regions that are reachable from the entry of a
+    /// Computes the parents of all instructions and regions that are reachable from the entry of a
     /// function.
     pub fn new<D: Dialect>(function: &Function<D>) -> Self {
         let mut parents = Self { blocks: SecondaryMap::new(), owners: SecondaryMap::new() };

@@ -17,7 +17,7 @@ use crate::ops::Regions;
 use crate::types::{Dtype, Element, Shape, Type};
 use crate::{Attribute, verify};
 
-/// An error of a text that is not a module.
+/// An error in the text of a module.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ParseError {
     /// The line, from 1.
@@ -38,7 +38,7 @@ impl std::error::Error for ParseError {}
 
 type Result<T> = std::result::Result<T, String>;
 
-/// Regions nested deeper than this are an error.
+/// The deepest nesting of regions that is parsed.
 const MAX_DEPTH: usize = 128;
 
 /// Parses a module of tile IR and verifies it.
@@ -169,7 +169,7 @@ impl<'a, D: Dialect> Parser<'a, D> {
         Ok(Module { header, functions, entry, sources: Arc::new(std::mem::take(&mut self.sources)) })
     }
 
-    /// Returns the lines before the first function.
+    /// Parses the lines before the first function, except comments.
     fn header(&mut self) -> Result<D::Header> {
         let start = self.at;
         let is_function = |line: &str| line.starts_with("kernel ") || line.starts_with("func");
@@ -195,7 +195,7 @@ impl<'a, D: Dialect> Parser<'a, D> {
                 divisibility = self.number()?;
                 self.expect("}")?;
             }
-            // The name of a part of a tuple has dots in it.
+            // The name of a part of a tuple contains dots, so the whole name is the user's.
             let written = user_name(&name).map(|_| Arc::from(name.as_str()));
             scope
                 .function
@@ -358,7 +358,7 @@ impl<'a, D: Dialect> Parser<'a, D> {
         Ok(attributes)
     }
 
-    /// Parses `[stage, order]` of an op of a loop that has a schedule.
+    /// Parses the `[stage, order]` of an op, if it has one: a position in the schedule of a loop.
     fn stage(&mut self) -> Result<Option<Stage>> {
         if !self.eat("[") {
             return Ok(None);
@@ -515,7 +515,7 @@ func1 @helper(%x: int32) noinline {
         check(
             "%7 = lt %6, %n : int1",
             "%7 = lt %6, %n : int32",
-            "in function k: lt has results [int32], its rule says [int1]",
+            "in function k: lt has results [int32], but its type rule gives [int1]",
         );
         check(
             "= max %a, %b",
@@ -530,7 +530,7 @@ func1 @helper(%x: int32) noinline {
         check(
             "results = (int32)} : int32",
             "results = (int64)} : int64",
-            "in function k: helper returns [int32]",
+            "in function k: a call has results [int64], but helper returns [int32]",
         );
     }
 }

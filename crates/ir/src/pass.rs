@@ -5,7 +5,7 @@ use std::convert::Infallible;
 /// A named transformation of `T`, such as a function, a module or a listing, which may fail with `E`.
 #[derive(Debug)]
 pub struct Pass<T, E = Infallible> {
-    /// Its name in dumps, remarks and tests.
+    /// The name of the pass in dumps, remarks and tests.
     pub name: &'static str,
     step: Step<T, E>,
     needs: Option<fn(&T) -> bool>,
@@ -48,10 +48,10 @@ impl<T, E> Pass<T, E> {
         self
     }
 
-    /// Runs it; returns true if it reports a change.
+    /// Runs the pass; returns true if it reports a change.
     ///
     /// # Errors
-    /// Those of a fallible pass.
+    /// Returns the error of a fallible pass.
     pub fn run(&self, input: &mut T) -> Result<bool, E> {
         match self.step {
             Step::Always(run) | Step::Cleanup(run) => run(input),
@@ -62,7 +62,7 @@ impl<T, E> Pass<T, E> {
     }
 }
 
-/// Runs passes in order, and `after` each of those that ran.
+/// Runs passes in order, and calls `after` after each pass that was not skipped.
 ///
 /// # Errors
 /// Returns the error of the first pass that fails; no other pass runs.

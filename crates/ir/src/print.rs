@@ -1,18 +1,20 @@
 //! The printer: a module as text that [`parse`](crate::parse()) reads back.
 //!
 //! ```text
-//! func @add_kernel(%x_ptr: *fp32 {divisibility = 16}, %n: int32) {
+//! kernel func0 @add_kernel(%x_ptr: *fp32 {divisibility = 16}, %n: int32) {
 //!   %pid = program_id {axis = 0} : int32
 //!   %0 = arange {start = 0, end = 1024} : int32[1024]
 //!   …
 //!   return_values
 //! }
 //! ```
-//! The first function is the kernel. An instruction is `results = op operands {attributes} regions
-//! : types`; a region is `(parameters) { instructions }`. A value has the name that the user gave
-//! it, with a number if the name is taken; a parameter that is a part of a tuple is `%xs.0`,
-//! `%args.x_ptr`. `noinline` follows the parameters of a function whose calls stay calls. A source
-//! location is `@file:start..end`, innermost call first; the names of the files are at the end.
+//! The word `kernel` marks the function that a launch calls. An instruction is `results = op
+//! operands {attributes} [stage, order] regions : types`, where `[stage, order]` is its position in
+//! the schedule of a pipelined loop; a region is ` (parameters) { instructions }`. A value has the
+//! name that the user gave it, followed by a number (`%x.1`) if the name is taken; a parameter that
+//! is a part of a tuple is `%xs.0` or `%args.x_ptr`. `noinline` follows the parameters of a
+//! function whose calls stay calls. Source locations, such as `@file0:3..7` in bytes, end the line
+//! of an instruction, innermost call first; the names of the files end the text.
 
 use std::fmt::Write;
 
@@ -142,7 +144,7 @@ impl<D: Dialect> Printer<'_, D> {
                 (base, 0) => format!("%{base}"),
                 (base, number) => format!("%{base}.{number}"),
             };
-            // A part of a tuple may have the name: `%xs.1`.
+            // A part of a tuple may already have this name, such as `%xs.1`.
             if self.taken.insert(name.clone()) {
                 break name;
             }

@@ -235,7 +235,7 @@ pub(crate) fn inline_asm(
         return fail(format!("inline assembly takes arguments of shape {shape}, found {other}"));
     }
     if !pack.is_power_of_two() {
-        return fail(format!("inline assembly takes a power of two of elements at once, found {pack}"));
+        return fail(format!("`pack` of inline assembly must be a power of two, found {pack}"));
     }
     let elements: Vec<Element> = input.operands.iter().map(|ty| ty.element).collect();
     let template = AsmTemplate::parse(text, constraints);
@@ -261,9 +261,7 @@ pub(crate) fn map(input: &RuleInput<'_>, pack: &u32) -> Result {
         return fail(format!("map takes tiles of one shape, found {:?}", input.operands));
     }
     if !pack.is_power_of_two() || *pack > MAX_PACK {
-        return fail(format!(
-            "map takes a power of two of elements at once, at most {MAX_PACK}, found {pack}"
-        ));
+        return fail(format!("`pack` of map must be a power of two and at most {MAX_PACK}, found {pack}"));
     }
     let pack = *pack as usize;
     let scalar = |tile: &Type| tile.with_shape(Shape::scalar());
@@ -272,7 +270,9 @@ pub(crate) fn map(input: &RuleInput<'_>, pack: &u32) -> Result {
     let mut results = Vec::new();
     for group in input.regions[0].yields.chunks(pack) {
         if group.len() < pack || group.iter().any(|ty| *ty != group[0] || !ty.is_scalar()) {
-            return fail(format!("the function yields {pack} scalars of each result, found {group:?}"));
+            return fail(format!(
+                "the function of map must yield {pack} scalars of each result, found {group:?}"
+            ));
         }
         results.push(group[0].with_shape(first.shape.clone()));
     }
@@ -326,7 +326,7 @@ pub(crate) fn store(input: &RuleInput<'_>, _cache: &CacheModifier, _eviction: &E
     Ok(Vec::new())
 }
 
-/// Returns the elements of an atomic operation that changes them: those of 16, 32 and 64 bits.
+/// Returns the type of the elements of an atomic operation, which have 16, 32 or 64 bits.
 fn atomic_element(pointer: &Type, values: &[Type]) -> Result<Type> {
     let Some(dtype) = pointer.element.pointee().filter(|dtype| (16..=64).contains(&dtype.bits())) else {
         return fail(format!("an atomic operation takes pointers to 16, 32 or 64 bits, found {pointer}"));
@@ -361,14 +361,14 @@ pub(crate) fn atomic_cas(input: &RuleInput<'_>, _: &MemorySemantics, _: &MemoryS
 
 pub(crate) fn atomic_load(input: &RuleInput<'_>, sem: &MemorySemantics, _: &MemoryScope) -> Result {
     if sem.releases() {
-        return fail("a load does not release");
+        return fail("atomic_load cannot have release semantics");
     }
     load(input, &CacheModifier::Default, &EvictionPolicy::Default, &true)
 }
 
 pub(crate) fn atomic_store(input: &RuleInput<'_>, sem: &MemorySemantics, _: &MemoryScope) -> Result {
     if sem.acquires() {
-        return fail("a store does not acquire");
+        return fail("atomic_store cannot have acquire semantics");
     }
     store(input, &CacheModifier::Default, &EvictionPolicy::Default)
 }
@@ -499,7 +499,7 @@ pub(crate) fn slice(input: &RuleInput<'_>, starts: &IntList, steps: &IntList, sh
             count > 0 && inside.contains(&starts[axis]) && last.is_some_and(|last| inside.contains(&last))
         });
     if !fits {
-        return fail(format!("{tile} has no slice of {shape} from {starts:?} on by {steps:?}"));
+        return fail(format!("{tile} has no slice {shape} that starts at {starts:?} with steps {steps:?}"));
     }
     one(tile.with_shape(shape.clone()))
 }
@@ -543,7 +543,7 @@ pub(crate) fn print(input: &RuleInput<'_>, _prefix: &str, _digits: &u32, extents
     let fits = extents.len() == ty.rank()
         && extents.iter().zip(ty.shape.iter()).all(|(some, all)| (1..=i64::from(*all)).contains(some));
     if !extents.is_empty() && !fits {
-        return fail(format!("print of {ty} cannot leave out what is beyond {extents:?}"));
+        return fail(format!("the extents of print of {ty} must be within its shape, found {extents:?}"));
     }
     match ty.element {
         Element::Value(Dtype::I32 | Dtype::U32 | Dtype::I64 | Dtype::U64 | Dtype::F64) => Ok(Vec::new()),

@@ -4,8 +4,8 @@
 /// Creates, from the rows of a table, the enum of the ops with their attributes, the plain data of
 /// the rows, the text form of the attributes, and a visitor with a method for each op.
 ///
-/// A row is `docs Variant mnemonic (operands) [optional operands] *variadic {attribute: Type} regions N Effect Family Waiting
-/// MemoryAccess AsyncPhase;`.
+/// A row is `docs Variant mnemonic (operands) [optional operands] *variadic {attribute: Type}
+/// regions N Effect Family Waiting MemoryAccess AsyncPhase;`.
 #[macro_export]
 macro_rules! define_ops {
     ($op:ident $ops:ident $visitor:ident $visit:ident;
@@ -42,7 +42,7 @@ macro_rules! define_ops {
             enum Row { $($variant,)* }
 
             impl $op {
-                /// Returns its row.
+                /// Returns the row of the op.
                 pub fn info(&self) -> &'static $crate::OpInfo {
                     match self { $($op::$variant { .. } => &$ops[Row::$variant as usize],)* }
                 }
@@ -50,7 +50,7 @@ macro_rules! define_ops {
         };
 
         impl $op {
-            /// Calls back with the name and the text form of each attribute.
+            /// Calls `each` with the name and the text form of each attribute.
             pub fn print_attributes(&self, mut each: impl FnMut(&'static str, &str)) {
                 let mut text = String::new();
                 match self { $($op::$variant { $($attribute),* } => {
@@ -95,7 +95,7 @@ macro_rules! define_ops {
 
         /// Calls the visitor's method for an op with these operands.
         ///
-        /// There must be as many operands as the row says, which the verifier guarantees.
+        /// The operands must be those that the row lists, which the verifier guarantees.
         pub fn $visit<V: $visitor + ?Sized>(
             op: &$op, inst: $crate::Inst, operands: &[$crate::Value], visitor: &mut V,
         ) -> V::Output {

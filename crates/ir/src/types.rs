@@ -26,7 +26,7 @@ macro_rules! dtypes {
                 match self { $(Dtype::$variant => $bits,)* }
             }
 
-            /// Returns its family.
+            /// Returns the family of the type.
             pub fn kind(self) -> DtypeKind {
                 match self { $(Dtype::$variant => DtypeKind::$kind,)* }
             }
@@ -34,7 +34,8 @@ macro_rules! dtypes {
     };
 }
 
-/// The families of element types. A Python scalar of one converts to a tensor's later family.
+/// The families of element types, in the order of conversion: a Python scalar takes the element
+/// type of a tensor whose family is the same or a later one.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum DtypeKind {
     /// `int1`.
@@ -84,7 +85,7 @@ impl Dtype {
         self.is_float() && self.bits() == 8
     }
 
-    /// Returns whether it is an integer; booleans are.
+    /// Returns whether it is an integer type, `int1` included.
     pub fn is_int(self) -> bool {
         !self.is_float()
     }
@@ -235,17 +236,17 @@ pub struct Type {
 }
 
 impl Type {
-    /// Returns a scalar number.
+    /// Returns the type of a scalar number.
     pub fn scalar(dtype: Dtype) -> Self {
         Self { element: Element::Value(dtype), shape: Shape::scalar() }
     }
 
-    /// Returns a scalar pointer.
+    /// Returns the type of a scalar pointer.
     pub fn pointer(pointee: Dtype) -> Self {
         Self { element: Element::Pointer(pointee), shape: Shape::scalar() }
     }
 
-    /// Returns a tile of numbers.
+    /// Returns the type of a tile of numbers.
     pub fn tile(dtype: Dtype, shape: impl Into<Shape>) -> Self {
         Self { element: Element::Value(dtype), shape: shape.into() }
     }
@@ -260,7 +261,7 @@ impl Type {
         self.shape.len()
     }
 
-    /// Returns the number type, unless it holds pointers.
+    /// Returns the number type, or `None` for pointers.
     pub fn dtype(&self) -> Option<Dtype> {
         self.element.value()
     }

@@ -34,7 +34,7 @@ pub struct Unrolling {
 /// Unrolls a `for_loop` of a block; returns the loop after it, which runs the remaining iterations
 /// and has the op `remainder`.
 ///
-/// The cursor is before the loop, and stays there.
+/// The cursor must be before the loop, and stays there.
 pub fn unroll_loop<D: Dialect>(
     cursor: &mut Cursor<'_, D>,
     (block, inst): (Block, Inst),
@@ -69,7 +69,7 @@ pub fn unroll_loop<D: Dialect>(
     tail
 }
 
-/// Appends a copy of a body to the body, for the iteration whose index is greater by `ahead`.
+/// Appends a copy of a loop body to the body, for the iteration whose index is greater by `ahead`.
 fn append<D: Dialect>(cursor: &mut Cursor<'_, D>, body: Block, copy: Block, (ahead, dtype): (i64, Dtype)) {
     let index = cursor.function.blocks[body].parameters[0];
     let end = cursor.function.blocks[body].insts.pop().expect("a body has an end");

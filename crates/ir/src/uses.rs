@@ -49,7 +49,7 @@ impl Uses {
         self.of(value).len()
     }
 
-    /// Returns the use of a value that is used once.
+    /// Returns the use of a value, if it is used exactly once.
     pub fn only(&self, value: Value) -> Option<Use> {
         match self.of(value) {
             &[only] => Some(only),

@@ -11,7 +11,7 @@ use crate::ops::{Effect, Op};
 pub struct VerifyError {
     /// The function.
     pub function: String,
-    /// The error, with the text of the instruction.
+    /// The error, one sentence.
     pub message: String,
 }
 

@@ -1,9 +1,9 @@
 //! Decides whether a program may wait for effects of other programs of the grid.
 //!
-//! Programs that wait must start in launch order, and must not depend on each other in further
-//! ways. An op waits by itself, or a loop without a trip count waits because it reads memory that
-//! others change. The column [`Waiting`] of the op tables classifies each op; every pass calls
-//! [`may_wait`].
+//! If programs may wait for each other, they must start in launch order, and no pass may make them
+//! depend on each other in further ways. A program waits in an op that waits by itself, or in a
+//! loop without a trip count that reads memory which other programs change. The column [`Waiting`]
+//! of the op tables classifies each op; passes query [`may_wait`].
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -39,7 +39,7 @@ struct Analysis<'a, D: Dialect> {
     /// The result for each function. It is `Never` during the analysis of the function: a recursive
     /// call adds nothing.
     waits: FxHashMap<FuncId, Wait>,
-    /// The observations of each function, and whether it has effects.
+    /// The strongest observation of other programs by each function, and whether it has effects.
     seen: FxHashMap<FuncId, (Waiting, bool)>,
 }
 
@@ -60,8 +60,8 @@ impl<'a, D: Dialect> Analysis<'a, D> {
         found
     }
 
-    /// Returns the observations of a called function, and whether it has effects; nothing for other
-    /// instructions.
+    /// Returns the strongest observation of other programs by a called function, and whether the
+    /// function has effects. An instruction other than a call has neither.
     fn called(&mut self, data: &InstData<D>) -> (Waiting, bool) {
         let Some(Op::Call { callee, .. }) = data.op.as_tile() else { return (Waiting::Never, false) };
         if let Some(known) = self.seen.get(callee) {
@@ -140,7 +140,7 @@ impl<'a, D: Dialect> Analysis<'a, D> {
         }
         let carried: Vec<_> = function.carried(inst).collect();
         // A carried value is invariant if it is yielded unchanged, or computed from invariant
-        // values; each pass finds at least one.
+        // values. Each repetition finds at least one more, or there are no more.
         for _ in 0..carried.len() + 2 {
             for region in regions {
                 self.classify(function, *region, &mut found);

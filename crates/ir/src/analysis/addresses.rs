@@ -1,4 +1,4 @@
-//! Expresses pointers as a base plus the form of an offset in elements.
+//! Expresses pointers as a base plus an offset in elements, a polynomial ([`Form`]).
 
 use super::scalar_evolution::{Form, IntegerForm, MAX_DEPTH, ScalarEvolution, Term};
 use crate::dialect::{Dialect, Operation};
@@ -9,7 +9,8 @@ use crate::types::Type;
 /// A pointer, or a tile of pointers: a base plus an offset in elements.
 #[derive(Clone, Debug)]
 pub struct Address {
-    /// A parameter of the kernel, or another scalar pointer where any may be the base.
+    /// A parameter of the kernel or, with [`ScalarEvolution::with_any_base`], another scalar
+    /// pointer.
     pub base: Value,
     /// The offset.
     pub offset: IntegerForm,
@@ -21,7 +22,7 @@ impl<D: Dialect> ScalarEvolution<'_, D> {
         self.address_within(pointers, MAX_DEPTH)
     }
 
-    /// Returns the only axis of a tile of pointers along which they are contiguous.
+    /// Returns the axis along which a tile of pointers is contiguous, if there is only one.
     pub fn contiguous_axis(&mut self, pointers: Value) -> Option<usize> {
         let shape = &D::tile_type(self.function.ty(pointers))?.shape;
         let offset = self.address(pointers)?.offset.form;
@@ -68,7 +69,7 @@ impl<D: Dialect> ScalarEvolution<'_, D> {
         }
     }
 
-    /// Returns the address of a pointer that a loop moves by the same amount each time.
+    /// Returns the address of a pointer that a loop moves by the same amount in each iteration.
     fn carried_address(&mut self, pointers: Value, block: Block, depth: u32) -> Option<Address> {
         let inst = self.parents.owner(block)?;
         let Some(Op::For { .. }) = self.function.insts[inst].op.as_tile() else { return None };
@@ -79,7 +80,8 @@ impl<D: Dialect> ScalarEvolution<'_, D> {
         Some(Address { base, offset: self.progression(inst, pointers, &offset, &next)? })
     }
 
-    /// Returns the distance of a pointer from another one that it is computed from.
+    /// Returns the distance of the pointer `next` from the pointer `from`, if `next` is computed
+    /// from it by additions.
     fn pointer_step(&mut self, next: Value, from: Value, depth: u32) -> Option<IntegerForm> {
         let depth = depth.checked_sub(1)?;
         if next == from {

@@ -52,12 +52,12 @@ impl<V: Variable> Default for Polynomial<V> {
 }
 
 impl<V: Variable> Polynomial<V> {
-    /// Returns a number.
+    /// Returns a constant polynomial.
     pub fn constant(number: V::Coefficient) -> Self {
         Self::term(Monomial::new(), number)
     }
 
-    /// Returns a variable.
+    /// Returns a single variable as a polynomial.
     pub fn var(variable: V) -> Self {
         Self::term(Monomial::from_slice(&[variable]), 1_i8.into())
     }
@@ -87,12 +87,12 @@ impl<V: Variable> Polynomial<V> {
         self.coefficient(&[])
     }
 
-    /// Returns its value if it is a number.
+    /// Returns the value if the polynomial is constant.
     pub fn as_constant(&self) -> Option<V::Coefficient> {
         self.terms.keys().all(SmallVec::is_empty).then(|| self.constant_term())
     }
 
-    /// Returns its variable if it is one.
+    /// Returns the variable if the polynomial is a single variable.
     pub fn as_variable(&self) -> Option<V> {
         match self.terms().next() {
             Some((monomial, factor)) if self.terms.len() == 1 && factor == 1_i8.into() => {
@@ -180,7 +180,7 @@ impl<V: Variable> Polynomial<V> {
         self.plus(&Self::constant(number))
     }
 
-    /// Returns the same polynomial of other variables, or `None` if `rename` returns it for one.
+    /// Returns the polynomial with other variables, or `None` if `rename` returns `None` for one.
     pub fn renamed(&self, mut rename: impl FnMut(V) -> Option<V>) -> Option<Self> {
         let mut sum = Self::default();
         for (monomial, &factor) in &self.terms {
@@ -230,7 +230,7 @@ impl<V: Variable> Polynomial<V> {
         Some((factor, without))
     }
 
-    /// Returns its value, if all variables have one.
+    /// Returns the value of the polynomial, if all variables have one.
     pub fn evaluate(&self, value: &impl Fn(V) -> Option<V::Coefficient>) -> Option<V::Coefficient> {
         let mut sum = V::Coefficient::from(0_i8);
         for (monomial, &factor) in &self.terms {
@@ -245,14 +245,15 @@ impl<V: Variable> Polynomial<V> {
 }
 
 impl<V: Variable<Coefficient = i128>> Polynomial<V> {
-    /// Returns the largest number that divides all coefficients but the constant term; 0 if there
-    /// are none.
+    /// Returns the greatest common divisor of all coefficients except the constant term; 0 if there
+    /// are no others.
     pub fn content(&self) -> i128 {
         let others = self.terms.iter().filter(|(monomial, _)| !monomial.is_empty());
         others.fold(0, |divisor, (_, &factor)| gcd(divisor, factor))
     }
 
-    /// Returns the strongest equivalent of the claim `self >= 0` about integers.
+    /// Returns the polynomial `p` for which `p >= 0` is the strongest equivalent of `self >= 0` for
+    /// integers: divides by the content, and rounds the constant term down.
     #[must_use]
     pub fn tightened(mut self) -> Self {
         let divisor = self.content();

@@ -8,8 +8,10 @@
 //!   yield_values %y
 //! }
 //! ```
-//! An integer that is not computed by such arithmetic is a variable of its own if it is a scalar,
-//! and has no form if it is a tile. `Arithmetic` says in which sense a form equals its value.
+//! The polynomial of a value is its form. A scalar that is not computed by such arithmetic is a
+//! variable itself; such a tile has no form, unless its elements are variables
+//! ([`ScalarEvolution::with_elements`]). `Arithmetic` defines in which sense a form equals its
+//! value.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
@@ -32,7 +34,7 @@ pub(super) const MAX_DEPTH: u32 = 64;
 pub enum Term {
     /// The index along an axis of the tile.
     Axis(usize),
-    /// The element of a 1-D tile of any integers, at the index along an axis.
+    /// The element of a 1-D tile without a form, at the index along an axis.
     Element(usize, Value),
     /// The number of completed iterations of a counted loop.
     Iteration(Inst),
@@ -79,7 +81,7 @@ enum Arithmetic {
     Exact,
 }
 
-/// An index modulo a bound: the form of the index holds where it is less than the bound.
+/// A remainder whose form omits the bound: the form holds where the index is less than the bound.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Wrap {
     /// The index.
@@ -93,9 +95,10 @@ pub struct Wrap {
 pub struct IntegerForm {
     /// The polynomial.
     pub form: Form,
-    /// The remainders that the form omits; only exact forms have some.
+    /// The remainders whose bounds the form omits; only exact forms have some.
     pub wraps: SmallVec<[Wrap; 1]>,
-    /// A 64-bit product has a constant factor other than 1, so that terms may exceed 32 bits.
+    /// Terms may exceed 32 bits, because of a 64-bit shift or a 64-bit product with a constant
+    /// factor beyond -1, 0 and 1.
     pub is_wide: bool,
 }
 
@@ -146,7 +149,8 @@ pub struct ScalarEvolution<'f, D: Dialect = Tile> {
     in_progress: FxHashSet<Value>,
     /// Any scalar pointer may be the base of an address, not only a parameter.
     pub(super) has_any_base: bool,
-    /// A `Described` hint is a base or a value of its own: only it says how the value is aligned.
+    /// The result of a `Described` hint is a base or a variable: only the hint states how the value
+    /// is aligned.
     keeps_descriptions: bool,
     /// The elements of 1-D tiles without a form are variables.
     has_elements: bool,
@@ -191,14 +195,14 @@ impl<'f, D: Dialect> ScalarEvolution<'f, D> {
         Self { has_elements: true, ..self }
     }
 
-    /// Makes any scalar pointer without an address the base of one, such as a loaded pointer.
+    /// Makes any scalar pointer without an address, such as a loaded pointer, a base.
     #[must_use]
     pub fn with_any_base(self) -> Self {
         Self { has_any_base: true, ..self }
     }
 
-    /// Makes each result of a `Described` hint a base or a variable: only it says how the value is
-    /// aligned.
+    /// Makes each result of a `Described` hint a base or a variable: only the hint states how the
+    /// value is aligned.
     #[must_use]
     pub fn keeping_descriptions(self) -> Self {
         Self { keeps_descriptions: true, ..self }
@@ -329,7 +333,8 @@ impl<'f, D: Dialect> ScalarEvolution<'f, D> {
             return Some(IntegerForm { form: a.form.scaled(-1)?, ..a });
         }
         let b = self.integer_within(*data.operands.get(1)?, depth)?;
-        // Arithmetic of 32 bits on any integers gives any integers again; distances have 64 bits.
+        // The result of 32-bit arithmetic on arbitrary elements is again a tile of arbitrary
+        // elements. Only 64-bit arithmetic, by which distances are computed, has a form of them.
         let is_element = |term: &Term| matches!(term, Term::Element(..));
         if dtype.bits() == 32 && (a.form.any(is_element) || b.form.any(is_element)) {
             return None;
@@ -351,7 +356,8 @@ impl<'f, D: Dialect> ScalarEvolution<'f, D> {
                 let form = a.form.scaled(1 << by)?;
                 Some(IntegerForm { is_wide: a.is_wide || dtype.bits() == 64, form, ..a })
             }
-            // Only for tiles, whose elements below the bound may suffice.
+            // The remainder of a tile has a form, because a user may need only the elements whose
+            // index is below the bound.
             F::IntRem if self.arithmetic == Arithmetic::Exact => {
                 let has_axis = |form: &Form| form.any(|term| matches!(term, Term::Axis(_)));
                 let mut wraps = a.wraps.clone();
@@ -386,7 +392,8 @@ impl<'f, D: Dialect> ScalarEvolution<'f, D> {
         if !self.in_progress.insert(value) {
             return None;
         }
-        // Forms computed now contain the carried value, which later ones may replace.
+        // Forms that are computed now contain the carried value as a variable. They are not kept:
+        // the carried value itself may get a form.
         let known = std::mem::take(&mut self.known);
         for value in &self.in_progress {
             self.known.insert(*value, Some(Form::var(Term::Value(*value)).into()));
@@ -397,8 +404,8 @@ impl<'f, D: Dialect> ScalarEvolution<'f, D> {
         next
     }
 
-    /// Returns the form of a carried value from its initial and its next value, if both differ by
-    /// the same amount in all iterations.
+    /// Returns the form of a carried value from its initial value and from its next value, if all
+    /// iterations change it by the same step.
     pub(super) fn progression(
         &self,
         inst: Inst,
@@ -432,7 +439,7 @@ pub fn result_axis(op: ShapeOp<'_>, from: &Shape, axis: usize) -> Option<usize> 
         ShapeOp::ExpandDims { axis: new } => Some(if axis >= *new as usize { axis + 1 } else { axis }),
         ShapeOp::Broadcast { .. } => Some(axis),
         ShapeOp::Transpose { permutation } => permutation.iter().position(|old| *old == axis as i64),
-        // A reshape that only adds and removes extents of 1.
+        // Only a reshape that adds and removes extents of 1 maps axes to axes.
         ShapeOp::Reshape { shape } => {
             let long = |shape: &Shape| -> SmallVec<[(usize, u32); 4]> {
                 shape.iter().copied().enumerate().filter(|(_, extent)| *extent > 1).collect()
