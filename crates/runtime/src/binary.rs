@@ -1,10 +1,10 @@
-//! Device code by its driver handle, the protocol of Triton's driver module: a binary is loaded,
-//! and launched with arguments described by types. Nothing is known of its source. Kernels of
-//! `triton.compile` go this way, and so does torch's Inductor.
+//! Loads and launches device code by its driver handle: the protocol of Triton's driver module. The
+//! arguments of a launch are described by types; the source of the code is unknown. Kernels of
+//! `triton.compile` and of torch's Inductor are launched this way.
 //!
 //! ```text
 //! bytes ──load──> handle ──Manner::configure──> LaunchConfiguration ──Call──> the GPU
-//!                                               Slot, one a parameter ──┘
+//!                                        Slot for each parameter ──┘
 //! ```
 
 mod call;
@@ -24,10 +24,10 @@ use crate::{Device, Error};
 pub use call::Call;
 pub use signature::{ArgumentType, Slot};
 
-/// Kernels by their handle, with the handle of their module.
+/// Kernels by their handle, each with the handle of its module.
 type Kernels = FxHashMap<u64, (u64, Function)>;
 
-/// The loaded and shared kernels.
+/// The kernels that [`load`] has loaded, and those that [`share`] has registered.
 static LOADED: Mutex<Option<Kernels>> = Mutex::new(None);
 
 fn loaded() -> MutexGuard<'static, Option<Kernels>> {
@@ -45,10 +45,10 @@ pub struct Binary {
     pub attributes: FunctionAttributes,
 }
 
-/// Assembles PTX for a GPU and blocks of this many threads and bytes of shared memory; reads the
-/// cubin from the cache if it can. Without a limit of registers the kernel may get fewer than the
-/// assembler would take, so that more blocks run at a time. Returns a warning as well if the cache
-/// cannot be used.
+/// Assembles PTX for a GPU, or reads its cubin from the cache. `block` is the number of threads of
+/// a block and its bytes of shared memory. Without `max_registers`, the kernel may get fewer
+/// registers than the assembler would choose, so that more blocks are resident. Returns the cubin,
+/// and a warning if the cache cannot be used.
 pub fn assemble(
     device: Device,
     kernel: &str,
@@ -63,8 +63,8 @@ pub fn assemble(
     Ok((cubin, cache.take_warning()))
 }
 
-/// Loads a kernel of a cubin, a fat binary or PTX on a GPU, whose blocks get `shared_bytes` of
-/// shared memory.
+/// Loads a kernel of a cubin, a fat binary or PTX on a GPU. Fails if a block cannot have
+/// `shared_bytes` bytes of dynamic shared memory.
 pub fn load(device: Device, kernel: &str, image: &[u8], shared_bytes: u32) -> Result<Binary, Error> {
     let module = Module::load(device.context()?, kernel, image)?;
     let function = module.function(kernel)?;
@@ -75,15 +75,16 @@ pub fn load(device: Device, kernel: &str, image: &[u8], shared_bytes: u32) -> Re
     Ok(Binary { module, function: number, attributes })
 }
 
-/// Registers the kernel of a launch under its handle, and returns the handle, which [`unload`]
-/// takes as well.
+/// Registers a kernel that is already loaded under its handle, and returns the handle. [`unload`]
+/// removes it by the same handle, in place of a module's.
 pub fn share(function: &Function) -> u64 {
     let number = function.raw();
     loaded().get_or_insert_default().insert(number, (number, function.clone()));
     number
 }
 
-/// Unloads the module with this handle.
+/// Removes the kernel of the module with this handle, which unloads the module unless another value
+/// still uses it.
 pub fn unload(module: u64) -> Result<(), Error> {
     let mut kernels = loaded();
     let of_module = kernels.iter().flatten().find(|(_, (owner, _))| *owner == module);
@@ -91,7 +92,7 @@ pub fn unload(module: u64) -> Result<(), Error> {
     let unloaded = found.and_then(|number| kernels.as_mut()?.remove(&number));
     // The driver is called without the lock.
     drop(kernels);
-    let message = || format!("no module with the number {module:#x} is loaded");
+    let message = || format!("no module with the handle {module:#x} is loaded");
     unloaded.map(drop).ok_or_else(|| invalid(message()).into())
 }
 
@@ -102,12 +103,12 @@ pub fn function(number: u64) -> Result<Function, Error> {
     drop(kernels);
     found.ok_or_else(|| {
         let note = "kernels are loaded by `driver.active.utils.load_binary`, and a compiled kernel's `_init_handles()`";
-        invalid(format!("no kernel with the number {number:#x} is loaded")).note(note).into()
+        invalid(format!("no kernel with the handle {number:#x} is loaded")).note(note).into()
     })
 }
 
-/// Returns how many clusters, of `cluster` blocks of 128 threads each, are resident on the GPU at a
-/// time.
+/// Returns the number of clusters that are resident on the GPU at a time. A cluster has `cluster`
+/// blocks of 128 threads each.
 pub fn max_active_clusters(number: u64, shared_bytes: u32, cluster: u32) -> Result<u32, Error> {
     let options = LaunchOptions { shared_bytes, cluster: [cluster, 1, 1], ..LaunchOptions::new(128) };
     Ok(function(number)?.configure(options)?.max_active_clusters()?)
@@ -118,11 +119,12 @@ pub fn max_active_clusters(number: u64, shared_bytes: u32, cluster: u32) -> Resu
 pub struct Manner {
     /// The handle of the kernel.
     pub function: u64,
-    /// Warps of a program, programs of a cluster, bytes of shared memory: Triton's packed metadata.
+    /// Triton's packed metadata: the warps of a block, the blocks of a cluster (0 counts as 1), and
+    /// the bytes of dynamic shared memory of a block.
     pub packed: (u32, u32, u32),
-    /// True if all programs are resident together.
+    /// True if all programs have to be resident at the same time.
     pub is_cooperative: bool,
-    /// True if it may start before the preceding kernel has ended.
+    /// True if the kernel may start before the preceding kernel on the stream has ended.
     pub is_programmatic: bool,
 }
 

@@ -1,5 +1,5 @@
-//! Checks that the accesses of a kernel are in bounds for every grid and every size: the compiler's
-//! findings as text and diagnostics, each counterexample confirmed by a run.
+//! Checks that the accesses of a kernel are in bounds for every grid and every size. Converts the
+//! compiler's findings to text and diagnostics, and runs the kernel to confirm each counterexample.
 
 use std::fmt::Write;
 use std::time::{Duration, Instant};
@@ -18,7 +18,7 @@ use crate::{Device, Error, Grid, Handle, Pointer, Region, SourcePlace, Value, sa
 /// The finding about an access.
 #[derive(Clone, Debug)]
 pub struct BoundsFinding {
-    /// The position of the access.
+    /// The position of the access in the source.
     pub place: Option<SourcePlace>,
     /// The access as text: ``load from `x_ptr` ``.
     pub access: String,
@@ -29,34 +29,38 @@ pub struct BoundsFinding {
 /// The verdict on an access.
 #[derive(Clone, Debug)]
 pub enum BoundsVerdict {
-    /// It is in bounds for every grid and every size.
+    /// The access is in bounds for every grid and every size.
     Proved,
-    /// It is out of bounds for a grid and sizes that the diagnostic names.
+    /// The access is out of bounds for a grid and sizes that the diagnostic names.
     Refuted(Box<Diagnostic>),
-    /// It is not decided, for this reason.
+    /// The check found neither a proof nor a counterexample, for this reason.
     Undecided(String),
 }
 
 /// The findings about a kernel.
 #[derive(Clone, Debug)]
 pub struct BoundsReport {
-    /// Each access, in the order of the text.
+    /// The finding about each access, in the order of the source.
     pub findings: Vec<BoundsFinding>,
     /// The sources that the diagnostics point into.
     pub sources: SourceMap,
 }
 
-/// The limits of a run that confirms a counterexample: its time, its memory, its programs.
+/// The maximum time of a run that confirms a counterexample.
 const MAX_TIME: Duration = Duration::from_secs(10);
+/// The maximum number of bytes of all tensors of such a run.
 const MAX_BYTES: i128 = 256 << 20;
+/// The maximum number of programs of such a run.
 const MAX_PROGRAMS: i128 = 1 << 20;
-/// The assumed number of elements after a pointer without a statement.
+/// The number of elements that such a run gives to a tensor whose extent is not stated.
 const SOME_ELEMENTS: i128 = 1 << 16;
 
 impl Handle {
-    /// Decides for each access of a kernel for the CPU whether it is in bounds for every grid and
-    /// every size, under the conditions of a statement; compile-time facts and those of descriptors
-    /// are added to it. An error says what is wrong in the statement.
+    /// Decides for each access whether it is in bounds for every grid and every size that satisfy a
+    /// statement: the extents of the tensors, the grid, and conditions. Adds the compile-time
+    /// values and the extents of descriptors to the statement. Fails if the statement is wrong, for
+    /// example if it names no parameter. Only a kernel for the CPU can be run to confirm a
+    /// counterexample.
     pub fn check_bounds(&self, statement: &Statement) -> Result<BoundsReport, String> {
         let mut statement = statement.clone();
         for (parameter, argument) in self.signature().parameters.iter().zip(self.arguments()) {
@@ -90,7 +94,10 @@ impl Handle {
                     let tensor = name.as_deref().unwrap_or("memory");
                     let mut diagnostic = diagnostic(module, found, tensor, &note);
                     for (depth, span) in chain.into_iter().enumerate() {
-                        let label = format!("element {}, where there are {}", found.index, found.extent);
+                        let label = format!(
+                            "accesses element {}, but the extent of the tensor is {}",
+                            found.index, found.extent
+                        );
                         diagnostic = match depth {
                             0 => diagnostic.primary(span, label),
                             _ => diagnostic.secondary(span, "called from here"),
@@ -104,8 +111,9 @@ impl Handle {
         BoundsFinding { place, access, verdict }
     }
 
-    /// Runs the kernel with the numbers of a counterexample; returns a note about the run, or the
-    /// reason why it is not one.
+    /// Runs the kernel with the numbers of a counterexample. Returns a note that has the error of
+    /// the run, or the reason why it does not confirm the counterexample. Fails if the run stays in
+    /// bounds: then the counterexample is wrong, and the access is not decided.
     fn confirm(
         &self,
         module: &Module,
@@ -132,7 +140,7 @@ impl Handle {
             self.signature().parameters.iter().zip(self.arguments()).enumerate()
         {
             if matches!(argument, Argument::Tuple(_)) {
-                return not_run("it takes a tuple or a descriptor");
+                return not_run("the kernel takes a tuple or a descriptor");
             }
             let Argument::Pointer { pointee, .. } = argument else { continue };
             let stated = statement.extents.iter().find(|(name, _)| **name == *parameter.name);
@@ -140,12 +148,14 @@ impl Handle {
             let bytes = extent.and_then(|extent| extent.max(0).checked_mul(pointee.bytes() as i128));
             sum =
                 bytes.and_then(|bytes| bytes.checked_add(sum)).filter(|sum| *sum <= MAX_BYTES).unwrap_or(-1);
-            let Some(bytes) = bytes.filter(|_| sum >= 0) else { return not_run("it takes too much memory") };
+            let Some(bytes) = bytes.filter(|_| sum >= 0) else { return not_run("its tensors are too large") };
             memory.push((index, vec![0; bytes as usize + 2 * ALIGNMENT]));
         }
         let values = self.values(&number, &mut memory);
         let complete = self.complete_bound(values);
-        let Ok(complete) = complete else { return not_run("the arguments are no kernel's") };
+        let Ok(complete) = complete else {
+            return not_run("the arguments do not match the kernel's parameters");
+        };
         let Ok(grid) = Grid::new(&found.grid) else { return not_run("the grid is too large") };
         let start = Instant::now();
         let poll = || start.elapsed() > MAX_TIME;
@@ -157,7 +167,7 @@ impl Handle {
         }
     }
 
-    /// The arguments of a run, by parameter.
+    /// Returns the argument of a run for each parameter; `None` for one that is compiled in.
     fn values<'m>(
         &self,
         number: &impl Fn(&str) -> Option<i128>,
@@ -186,7 +196,8 @@ impl Handle {
     }
 }
 
-/// Adds the known facts about an argument.
+/// Adds to a statement what is known about an argument: a compile-time value, or for a descriptor
+/// the extent of its tensor and the signs of its extents and strides.
 fn add_known(name: &str, argument: &Argument, statement: &mut Statement) {
     match argument {
         Argument::Constexpr(HostValue::Constant(Constant::Int(number))) => {
@@ -231,7 +242,7 @@ fn first_line(error: &Error) -> String {
     error.diagnostics().first().map_or_else(|| error.to_string(), |diagnostic| diagnostic.message.clone())
 }
 
-/// The error of a run that went out of bounds, as a note.
+/// Returns a note with the error of a run that went out of bounds.
 fn ran(error: &Error) -> String {
     format!("a run with these numbers on the CPU ends with: {}", first_line(error))
 }
@@ -257,19 +268,20 @@ fn diagnostic(module: &Module, found: &Counterexample, tensor: &str, note: &str)
     let sizes = if numbers.is_empty() { String::new() } else { format!("with {}: ", numbers.join(", ")) };
     let elements = if found.extent == 1 { "1 element".into() } else { format!("{} elements", found.extent) };
     Diagnostic::new(Code::OutOfBoundsForSome, format!("`{tensor}` is accessed out of bounds for some sizes"))
-        .note(format!("{sizes}`{tensor}` has {elements}, and {place} it is element {}", found.index))
+        .note(format!("{sizes}`{tensor}` has {elements}, but element {} is accessed {place}", found.index))
         .note(note)
         .hint(
-            "mask what is outside; if such sizes or grids never come, state it: `--assume 'n >= 1'`, `--grid 'cdiv(n, BLOCK)'`",
+            "mask the elements outside of the tensor; if such sizes or grids never occur, state it: `--assume 'n >= 1'`, \
+             `--grid 'cdiv(n, BLOCK)'`",
         )
 }
 
-/// Returns the reason why an access is not decided, as text.
+/// Describes the reason why an access is not decided.
 fn why(module: &Module, reason: &Reason, tensor: Option<&str>) -> String {
     match reason {
         Reason::NoExtent => {
-            let tensor = tensor.unwrap_or("it");
-            format!("nothing is said of the extent of `{tensor}` (--extent '{tensor}=…')")
+            let tensor = tensor.unwrap_or("NAME");
+            format!("the extent of `{tensor}` is not stated: add --extent '{tensor}=…'")
         }
         Reason::Opaque(value) => {
             let function = module.kernel();
@@ -285,22 +297,22 @@ fn why(module: &Module, reason: &Reason, tensor: Option<&str>) -> String {
                 }
                 Some(OpFamily::Loop) | None => {
                     format!(
-                        "{what}, which a loop carries, does not change by the same amount in each iteration{at}"
+                        "{what} is carried by a loop and does not change by the same amount in each iteration{at}"
                     )
                 }
-                Some(_) => format!("{what} is not followed: no sum of products of sizes{at}"),
+                Some(_) => format!("{what} is not a polynomial of sizes, program ids and loop indices{at}"),
             }
         }
         Reason::Condition => {
-            "its mask or a condition around it is not made of comparisons of integers, or depends on data"
+            "its mask or an enclosing condition depends on data, or is not a combination of integer comparisons"
                 .into()
         }
         Reason::Pointer => {
-            "its pointer is made of a number, read from memory, or moved in a loop by changing amounts".into()
+            "its pointer is cast from an integer, loaded, or advanced in a loop by an amount that varies".into()
         }
-        Reason::SeveralTensors => "its pointer may be that of one of several tensors".into(),
-        Reason::OtherSize => "it accesses elements of another size than the tensor has".into(),
-        Reason::Hidden => "what it does to memory is not seen".into(),
+        Reason::SeveralTensors => "its pointer may point into one of several tensors".into(),
+        Reason::OtherSize => "it accesses elements of another size than those of the tensor".into(),
+        Reason::Hidden => "inline assembly or a call that is not inlined may access memory".into(),
         Reason::Open => "neither a proof nor a counterexample was found".into(),
     }
 }

@@ -1,14 +1,15 @@
-//! The sanitizer's checks of launches, cached in one byte: a launch without any pays for one load.
+//! The sanitizer's checks of launches, cached in one byte, so that a launch without checks pays
+//! only for one load.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use tilewright_sanitize::Checks;
 
-/// The checks of launches; `UNREAD` until the environment has been read.
+/// The bits of the checks of launches; `UNREAD` if the next launch has to determine them.
 static CACHED: AtomicU8 = AtomicU8::new(UNREAD);
 const UNREAD: u8 = u8::MAX;
 
-/// The cached checks; none before the environment has been read.
+/// Returns the cached checks; `None` if there are none.
 #[inline]
 pub(crate) fn cached() -> Option<Checks> {
     match CACHED.load(Ordering::Relaxed) {
@@ -18,12 +19,12 @@ pub(crate) fn cached() -> Option<Checks> {
     }
 }
 
-/// Keeps the checks of launches from now on.
+/// Caches the checks of later launches.
 pub(crate) fn cache(checks: Checks) {
     CACHED.store(checks.bits(), Ordering::Relaxed);
 }
 
-/// Has the environment read again by the next launch.
+/// Clears the cache, so that the next launch determines its checks again.
 pub(crate) fn forget() {
     CACHED.store(UNREAD, Ordering::Relaxed);
 }

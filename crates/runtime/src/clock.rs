@@ -5,7 +5,8 @@ use std::time::Instant;
 
 static EPOCH: OnceLock<Instant> = OnceLock::new();
 
-/// Returns the nanoseconds since its first call, at the start of the first profile of the process.
+/// Returns the nanoseconds since the first call of this function, which the first profile of the
+/// process makes when it starts.
 pub fn profile_clock() -> u64 {
     EPOCH.get_or_init(Instant::now).elapsed().as_nanos() as u64
 }

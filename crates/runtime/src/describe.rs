@@ -8,12 +8,16 @@
 //! | `*fp32`, `*i64`, `*bf16` | a tensor |
 //! | `*kfp32` | a tensor that is only read |
 //! | `i32`, `u8`, `fp32`, `u1` | a number at run time; for a `tl.constexpr` parameter, the dtype itself |
-//! | `*fp32:16`, `i32:16` | its address, or itself, is a multiple of 16 |
+//! | `*fp32:16`, `i32:16` | a tensor whose address is a multiple of 16, a number that is a multiple
+//! of 16 |
 //! | `i32:1` | the int 1, which is part of the code |
 //! | `1024`, `-1.5`, `'text'`, `True`, `None` | a compile-time value |
 //! | `(*fp32, i32)`, `(x=*fp32, n=i32)` | a tuple of these, a `NamedTuple` with these fields |
-//! | `tensordesc<fp16[64, 32]>`, `tensordesc<fp16[64, 32], nan>` | a tensor descriptor with such blocks and this padding |
-//! | `name=…` | the argument of this parameter; those before it go by position |
+//! | `tensordesc<fp16[64, 32]>`, `tensordesc<fp16[64, 32], nan>` | a tensor descriptor with blocks
+//! of this element type and shape; with `nan`, elements outside of the tensor are NaN instead of 0
+//! |
+//! | `name=…` | the argument of the parameter `name`; arguments without a name come first and bind
+//! by position |
 
 use tilewright_base::{Code, Diagnostic};
 use tilewright_frontend::{Argument, Constant, DescriptorForm, DescriptorKind, HostValue, Padding, Tuple};
@@ -24,7 +28,8 @@ use crate::specialize::align_descriptor;
 use crate::{Error, Value, parse_dtype};
 
 impl Signature {
-    /// Parses the description of arguments, one for each parameter; defaults fill missing ones.
+    /// Parses a description of arguments. Returns one for each parameter; defaults replace missing
+    /// ones.
     pub fn parse_arguments(&self, text: &str) -> Result<Vec<Argument>, Error> {
         let mut positional = Vec::new();
         let mut keywords = Vec::new();
@@ -33,7 +38,7 @@ impl Signature {
                 Some((name, value)) => keywords.push((name, value)),
                 None if keywords.is_empty() => positional.push(item),
                 None => {
-                    return Err(invalid(item, "an argument without a name is after one with a name"));
+                    return Err(invalid(item, "an argument without a name follows one with a name"));
                 }
             }
         }
@@ -62,12 +67,11 @@ impl Signature {
     }
 }
 
-/// Parses one argument; for a parameter that is a `tl.constexpr`, the name of a type means the
-/// dtype.
+/// Parses one argument. For a `tl.constexpr` parameter, the name of a type is the dtype itself.
 pub fn parse_argument(text: &str, is_constexpr: bool) -> Result<Argument, Error> {
     let text = text.trim();
     if nesting(text) > MAX_NESTING {
-        return Err(invalid("(((…", &format!("it has more than {MAX_NESTING} tuples in one another")));
+        return Err(invalid("(((…", &format!("its tuples are nested more than {MAX_NESTING} deep")));
     }
     if !is_constexpr && let Some(items) = bracketed(text) {
         return parse_tuple(text, &items);
@@ -107,7 +111,7 @@ pub fn parse_argument(text: &str, is_constexpr: bool) -> Result<Argument, Error>
     }
 }
 
-/// Parses the text after `tensordesc<`.
+/// Parses the text after `tensordesc<`; `None` if it is invalid.
 fn parse_descriptor(text: &str) -> Option<Argument> {
     let (dtype, rest) = text.strip_suffix('>')?.split_once('[')?;
     let (extents, rest) = rest.split_once(']')?;
@@ -135,7 +139,7 @@ fn parse_descriptor(text: &str) -> Option<Argument> {
 /// The maximum nesting of tuples.
 const MAX_NESTING: i32 = 64;
 
-/// Returns the nesting of brackets in a text.
+/// Returns the maximum nesting of parentheses in a text.
 fn nesting(text: &str) -> i32 {
     let open = |depth: &mut i32, c| {
         *depth += i32::from(c == '(') - i32::from(c == ')');
@@ -158,7 +162,7 @@ fn parse_tuple(text: &str, items: &[&str]) -> Result<Argument, Error> {
     Ok(Argument::Tuple(Tuple::new(items, Some(fields))))
 }
 
-/// The items of a tuple.
+/// Returns the items of a tuple in parentheses; `None` for other text.
 fn bracketed(text: &str) -> Option<Vec<&str>> {
     Some(split(text.strip_prefix('(')?.strip_suffix(')')?))
 }

@@ -1,5 +1,5 @@
-//! Devices by name, their availability on this machine, and the choice of the one that kernels run
-//! on.
+//! Devices by name, their availability on this machine, and the selection of the device that
+//! kernels run on.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -19,31 +19,31 @@ pub enum Device {
     /// The processor.
     #[default]
     Cpu,
-    /// An NVIDIA GPU, by its number.
+    /// An NVIDIA GPU, by its ordinal.
     Cuda(u16),
-    /// The simulator of an NVIDIA GPU with this compute capability (`90` for `sm_90`). Its memory
-    /// is the processor's.
+    /// The simulator of an NVIDIA GPU with this compute capability (`90` for `sm_90`). It uses the
+    /// memory of the processor.
     Sim(u16),
 }
 
-/// The compute capability (times 10) that kernels for the processor report as their target's; 0 if
-/// none.
+/// The compute capability (times 10) that kernels for the processor report as that of their target;
+/// 0 for none.
 static CLAIMED: AtomicU32 = AtomicU32::new(0);
 
-/// Makes kernels that are compiled for the processor from now on answer `is_cuda()` and
-/// `cuda_capability_geq(...)` as if they were compiled for a GPU of this compute capability (times
-/// 10): for programs that take the processor for one.
+/// Makes `is_cuda()` and `cuda_capability_geq(...)` in kernels that are compiled for the processor
+/// from now on return the values for a GPU of this compute capability (times 10). This is for
+/// programs that run on the processor in place of a GPU.
 pub fn claim_capability(capability: u32) {
     CLAIMED.store(capability, Ordering::Relaxed);
 }
 
-/// Returns the argument of the last [`claim_capability`].
+/// Returns the argument of the last [`claim_capability`]; 0 without one.
 pub(crate) fn claimed_capability() -> u32 {
     CLAIMED.load(Ordering::Relaxed)
 }
 
-/// The multiprocessors of the simulator's GPU with a compute capability (times 10), or with the
-/// newest one before it.
+/// Returns the number of multiprocessors of the simulator's GPU with this compute capability (times
+/// 10), or else with the highest one below it; 1 if there is none.
 pub fn multiprocessors_of(capability: u32) -> u32 {
     let of = |gpu: &sim::GpuModel| {
         let digits = gpu.architecture.trim_start_matches("sm_").trim_end_matches(char::is_alphabetic);
@@ -58,8 +58,8 @@ pub fn multiprocessors_of(capability: u32) -> u32 {
 static SELECTED: RwLock<Option<Device>> = RwLock::new(None);
 
 impl Device {
-    /// Parses the name of a device: `cpu`, `cuda`, `cuda:1`, `sim`, `sim:sm_90`. The error says
-    /// what is wrong with it.
+    /// Parses the name of a device: `cpu`, `cuda`, `cuda:1`, `sim`, `sim:sm_90`. The error lists
+    /// the valid names.
     pub fn parse(name: &str) -> Result<Self, Error> {
         let (kind, rest) = match name.split_once(':') {
             Some((kind, rest)) => (kind, Some(rest)),
@@ -88,8 +88,8 @@ impl Device {
         target.capability().map(|capability| Device::Sim(capability as u16))
     }
 
-    /// The target that code for it is compiled for; an error if this machine does not have the
-    /// device.
+    /// Returns the target that code for the device is compiled for. Fails if this machine does not
+    /// have the device, or if the compiler does not support it.
     pub fn target(self) -> Result<Target, Error> {
         match self {
             Device::Cpu => Ok(Target::Cpu),
@@ -100,20 +100,20 @@ impl Device {
                 gpu.check_supported().map_err(|error| self.unavailable(&error.to_string()))?;
                 let cuda::Capability { major, minor } = gpu.capability();
                 Target::for_capability(10 * major + minor)
-                    .ok_or_else(|| self.unavailable("no code can be made for it"))
+                    .ok_or_else(|| self.unavailable("the compiler does not support its compute capability"))
             }
         }
     }
 
     /// Returns the driver's GPU.
     pub fn gpu(self) -> Result<cuda::Device, Error> {
-        let Device::Cuda(number) = self else { return Err(self.unavailable("it is no GPU")) };
+        let Device::Cuda(number) = self else { return Err(self.unavailable("it is not a GPU")) };
         let found = cuda::Driver::get().and_then(|driver| driver.device(number.into()));
         found.map_err(|error| self.unavailable(&error.to_string()))
     }
 
-    /// Returns the context that code for this GPU is loaded in: the current one, if it is of that
-    /// GPU.
+    /// Returns the context that code for this GPU is loaded in: the thread's current context if it
+    /// belongs to this GPU, else the GPU's primary one.
     pub fn context(self) -> Result<cuda::Context, Error> {
         let gpu = self.gpu()?;
         Ok(match cuda::Context::current(gpu.driver())? {
@@ -123,7 +123,7 @@ impl Device {
         })
     }
 
-    /// The device whose memory its kernels use.
+    /// Returns the device whose memory its kernels use.
     #[must_use]
     pub fn memory(self) -> Self {
         match self {
@@ -132,7 +132,7 @@ impl Device {
         }
     }
 
-    /// Returns the devices of this machine.
+    /// Returns the processor and the usable GPUs of this machine.
     pub fn available() -> Vec<Device> {
         let driver = cuda::Driver::get().ok();
         let gpus =
@@ -141,7 +141,7 @@ impl Device {
         std::iter::once(Device::Cpu).chain(usable).collect()
     }
 
-    /// Selects the device of kernels that were not launched yet; an error if this machine does not
+    /// Selects the device of kernels that were not launched yet. Fails if this machine does not
     /// have it.
     pub fn select(self) -> Result<(), Error> {
         self.target()?;
@@ -149,9 +149,9 @@ impl Device {
         Ok(())
     }
 
-    /// Returns the selected device, else that of `TILEWRIGHT_DEVICE`, without a check that it
-    /// exists: a process that only compiles, such as a worker, has no use of the driver. Without
-    /// either, kernels run where their tensors are.
+    /// Returns the selected device, else the one that `TILEWRIGHT_DEVICE` names. Does not check
+    /// that it exists, because a process that only compiles must not open the driver. `None` means
+    /// that kernels run on the device of their tensors.
     pub fn selected() -> Result<Option<Self>, Error> {
         let selected = *SELECTED.read().unwrap_or_else(PoisonError::into_inner);
         if selected.is_some() {
@@ -160,14 +160,15 @@ impl Device {
         Knobs::current().device.as_deref().map(Self::parse).transpose()
     }
 
-    /// Returns the device of `triton.runtime.driver.active`: the selected one, else the first GPU,
-    /// else the processor.
+    /// Returns the device of `triton.runtime.driver.active`: the selected one, else the first GPU
+    /// if it is usable, else the processor.
     pub fn active() -> Result<Self, Error> {
         let usable = || Device::Cuda(0).target().map_or(Device::Cpu, |_| Device::Cuda(0));
         Ok(Self::selected()?.unwrap_or_else(usable))
     }
 
-    /// Returns the active device; if it is a GPU, the one that this thread works on.
+    /// Returns the active device. If it is a GPU, returns the GPU of the thread's current context,
+    /// if there is one.
     pub fn current() -> Result<Self, Error> {
         let device = Self::active()?;
         let Device::Cuda(_) = device else { return Ok(device) };

@@ -8,19 +8,20 @@ use tilewright_compiler::{CodegenOptions, Stage};
 
 use crate::Knobs;
 
-/// Returns the number of a compilation, which is part of the names of its files.
+/// Returns the number of the next compilation, which is part of the names of its files; 0 if
+/// nothing is dumped.
 pub(crate) fn number(knobs: &Knobs) -> u32 {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     if knobs.dump.is_empty() { 0 } else { NUMBER.fetch_add(1, Ordering::Relaxed) }
 }
 
-/// Returns whether every compilation is dumped.
+/// Returns whether stages of compilations are dumped.
 pub(crate) fn is_on(knobs: &Knobs) -> bool {
     !knobs.dump.is_empty()
 }
 
-/// Writes the stages of one compilation of a kernel. A file that cannot be written is reported on
-/// stderr and does not stop anything.
+/// Returns a hook that writes the requested stages of one compilation of a kernel. If it cannot
+/// write a file, it reports that on stderr, and the compilation continues.
 pub(crate) fn hook<'a>(
     knobs: &'a Knobs,
     kernel: &'a str,
@@ -44,8 +45,8 @@ pub(crate) fn hook<'a>(
     }
 }
 
-/// Formats the options of code generation as a comment: tile IR does not have them, and a later
-/// compilation of the file needs them.
+/// Formats the options of code generation as a comment of a dumped file: the text of tile IR does
+/// not have them, and a later compilation of the file needs them.
 fn describe(options: CodegenOptions) -> String {
     let CodegenOptions { num_warps, num_stages, num_ctas, max_registers, contraction, tensor_maps } = options;
     let registers = max_registers.unwrap_or(0);
@@ -57,14 +58,14 @@ fn describe(options: CodegenOptions) -> String {
     )
 }
 
-/// Writes a cubin, which is made at the first launch.
+/// Writes a cubin, which is assembled at the first launch.
 pub(crate) fn machine_code(knobs: &Knobs, kernel: &str, number: u32, cubin: &[u8]) {
     if !knobs.dump.contains(&Stage::Cubin) {
         return;
     }
     match &knobs.dump_directory {
         None => eprintln!(
-            "// {kernel}, stage 'cubin': {} bytes, for a file: set TILEWRIGHT_DUMP_DIR",
+            "// {kernel}, stage 'cubin': {} bytes; set TILEWRIGHT_DUMP_DIR to write them to a file",
             cubin.len()
         ),
         Some(directory) => write(directory, &format!("{kernel}-{number}.cubin"), cubin),

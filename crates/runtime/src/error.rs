@@ -7,8 +7,9 @@ use tilewright_base::{Code, Color, Diagnostic, Kind, SourceMap};
 use tilewright_compiler::{CompileError, InternalError};
 use tilewright_frontend::Failure;
 
-/// The reason why a kernel was not compiled, not launched, or did not finish. `Debug` prints the
-/// same as `Display`, so that a `main` that returns it, and `unwrap`, show readable text.
+/// The reason why a kernel was not compiled, was not launched, or did not finish. `Debug` prints
+/// the same text as `Display`, so that `unwrap`, and a `main` that returns the error, show readable
+/// text.
 #[derive(Clone)]
 pub enum Error {
     /// The user's program is at fault: coded findings, and the sources that they point into.
@@ -44,12 +45,12 @@ impl fmt::Display for OutOfResources {
 }
 
 impl Error {
-    /// One finding, with the sources that it points into.
+    /// Creates an error with one finding, and the sources that it points into.
     pub fn new(diagnostic: Diagnostic, sources: SourceMap) -> Self {
         Error::Diagnostics(Box::new(Failure { diagnostics: vec![diagnostic], sources }))
     }
 
-    /// The findings; empty for an error that is none.
+    /// Returns the findings; none if the error is not [`Error::Diagnostics`].
     pub fn diagnostics(&self) -> &[Diagnostic] {
         match self {
             Error::Diagnostics(failure) => &failure.diagnostics,
@@ -57,7 +58,7 @@ impl Error {
         }
     }
 
-    /// The code of the first finding.
+    /// Returns the code of the first finding, if there is one.
     pub fn code(&self) -> Option<Code> {
         self.diagnostics().first().map(|diagnostic| diagnostic.code)
     }
@@ -67,7 +68,7 @@ impl Error {
         self.code().map(Code::kind)
     }
 
-    /// The whole text for a terminal; the same as `Display`, with colors if requested.
+    /// Returns the whole text for a terminal: that of `Display`, with colors if requested.
     pub fn render(&self, color: Color) -> String {
         match self {
             Error::Diagnostics(failure) => {

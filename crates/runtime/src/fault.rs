@@ -13,7 +13,8 @@ use crate::{Error, Handle};
 use access::{FaultCandidates, MemoryAccess, called, on_line};
 pub(crate) use watched::from_watch;
 
-/// Converts a fault of the simulator to an error at its access of the kernel, or at its line.
+/// Converts a fault of the simulator to an error that points to the access in the source, or else
+/// to the line of the instruction.
 #[cold]
 pub(crate) fn from_fault(fault: &Fault, handle: &Handle) -> Error {
     let sources = &handle.compiled.module.sources;
@@ -69,8 +70,9 @@ fn other(fault: &Fault, handle: &Handle, line: Option<Span>) -> Diagnostic {
     }
 }
 
-/// Returns the loop whose step is zero, and the calls that led there. The compiler traps nowhere
-/// else, but the program's own assembly may.
+/// Returns the span of the loop whose step is zero, and those of the calls that it was inlined
+/// through. Compiled code has no other traps; inline assembly may have, so a line with inline
+/// assembly gives `None`.
 fn loop_without_end(fault: &Fault, handle: &Handle) -> Option<Vec<Span>> {
     let is_assembly = |op: &Op| matches!(op, Op::InlineAsm { .. } | Op::VolatileAsm { .. });
     if on_line(fault, handle, is_assembly).next().is_some() {
@@ -81,7 +83,8 @@ fn loop_without_end(fault: &Fault, handle: &Handle) -> Option<Vec<Span>> {
     chains.all(|chain| chain == first).then_some(first)
 }
 
-/// The check that does not hold, and the calls that led there, if its line has only one check.
+/// Returns the span of the assertion that failed, and those of the calls that it was inlined
+/// through, if all assertions of this code on its line have the same.
 fn check(fault: &Fault, handle: &Handle, code: Code) -> Option<Vec<Span>> {
     let FaultKind::Assertion { .. } = fault.kind else { return None };
     let is_wanted = move |op: &Op| matches!(op, Op::Assert { failure } if code_of(failure) == code);
@@ -90,7 +93,7 @@ fn check(fault: &Fault, handle: &Handle, code: Code) -> Option<Vec<Span>> {
     chains.all(|chain| chain == first).then_some(first)
 }
 
-/// The code of an assertion that does not hold.
+/// Returns the code of an assertion that failed.
 fn code_of(failure: &Failure) -> Code {
     match failure {
         Failure::Assertion(_) => Code::DeviceAssertFailed,
@@ -99,10 +102,11 @@ fn code_of(failure: &Failure) -> Code {
     }
 }
 
-/// The code of a fault that is not about global memory.
+/// Returns the code of a fault that is not about global memory.
 fn code(kind: &FaultKind) -> Code {
     match kind {
-        // The compiler asserts divisors and indices as a program asserts anything else.
+        // The compiler's checks of divisors and indices are assertions, as those of the program
+        // are: only the message tells them apart.
         FaultKind::Assertion { message, .. } if message == Code::DivisionByZero.title() => {
             Code::DivisionByZero
         }
@@ -113,7 +117,7 @@ fn code(kind: &FaultKind) -> Code {
     }
 }
 
-/// Returns whether a message is that of an index which is out of bounds.
+/// Returns whether a message is that of a failed check of an index.
 fn is_of_index(message: &str) -> bool {
     let numbers = message.split(|c: char| !c.is_ascii_digit()).filter_map(|number| number.parse().ok());
     numbers.into_iter().any(|extent| message == Failure::IndexOutOfBounds(extent).message())
@@ -132,8 +136,8 @@ fn words(target: MemoryAccess) -> (&'static str, &'static str) {
     if target.is_store { ("store", "writes") } else { ("load", "reads") }
 }
 
-/// Describes an access out of bounds, in the words of the CPU's executor as far as a GPU's
-/// instruction tells as much.
+/// Describes an access out of bounds, in the words of the CPU's executor, as far as a fault has the
+/// same information.
 fn out_of_bounds(
     found: &FaultCandidates,
     target: MemoryAccess,
@@ -222,7 +226,7 @@ const NULL_PAGE: u64 = 4096;
 const PROMISES: &str =
     "make sure that what `tl.multiple_of` and `tl.max_contiguous` promise holds for these values";
 
-/// The text of the line that an instruction comes from.
+/// Returns the span of the source line that an instruction comes from, without its indentation.
 fn span(sources: &SourceMap, location: &Location) -> Option<Span> {
     let (name, line) = location.kernel.as_ref()?;
     sources.files().filter(|(_, file)| file.name == *name).find_map(|(id, file)| {

@@ -18,7 +18,8 @@ use crate::signature::{Annotation, ArgumentSource, Signature};
 use crate::specialize::{self, cpu_argument};
 use crate::{Device, Error, Knobs, Options, Value, dump};
 
-/// Data that a caller keeps with a compiled variant, such as the objects it was made from.
+/// Data that a caller attaches to a compiled variant, such as the Python objects that the code
+/// depends on.
 pub type Attachment = Arc<dyn Any + Send + Sync>;
 
 /// A compiled variant of a kernel.
@@ -29,18 +30,18 @@ pub struct Handle {
     signature: Arc<Signature>,
     /// The compiler's description of each parameter.
     arguments: Vec<Argument>,
-    /// The parameters that are passed at run time: their index and their parts.
+    /// The parameters that are passed at run time: the index of each, and its run-time parts.
     passed: SmallVec<[(usize, Passed); 16]>,
     options: Options,
     device: Device,
-    /// The number of the compilation, for dumps.
+    /// The number of the compilation in the names of dumped files.
     number: u32,
     makes_pointers: bool,
-    /// The code as the device of a GPU has it: loaded at its first use.
+    /// The code loaded on the GPU or in the simulator, which its first use does.
     loaded: OnceLock<Loaded>,
-    /// Other code, for arguments that some tensor maps cannot describe.
+    /// Variants of the code for arguments that some of its tensor maps cannot describe.
     pub(crate) variants: Variants,
-    /// The program of sanitized launches on the CPU: made at its first use.
+    /// The program of sanitized launches on the CPU, compiled at its first use.
     pub(crate) sanitized: OnceLock<Box<SanitizedProgram>>,
     pub(crate) attachment: Option<Attachment>,
 }
@@ -88,8 +89,8 @@ impl Handle {
         }
     }
 
-    /// Returns the handle for a launch with other options that the language does not see and the
-    /// code does not depend on: it has the same code and was made from the same objects.
+    /// Returns a handle with the same code and attachment for a launch with other options. The
+    /// options may differ only in those that the code does not depend on.
     pub(crate) fn shared(&self, options: &Options) -> Self {
         let codegen =
             CodegenOptions { tensor_maps: self.compiled.metadata.codegen.tensor_maps, ..options.codegen() };
@@ -116,43 +117,43 @@ impl Handle {
         Arc::ptr_eq(&self.compiled.code, &other.compiled.code)
     }
 
-    /// Returns a number that identifies its code as long as it lives.
+    /// Returns a number that identifies the code while the code is alive.
     pub fn code_number(&self) -> usize {
         Arc::as_ptr(&self.compiled.code).addr()
     }
 
-    /// The name and parameters of the kernel.
+    /// Returns the name and the parameters of the kernel.
     pub fn signature(&self) -> &Signature {
         &self.signature
     }
 
-    /// The options that it was compiled with.
+    /// Returns the options that the kernel was compiled with.
     pub fn options(&self) -> &Options {
         &self.options
     }
 
-    /// The data that the caller that had it compiled keeps with it; handles that share their code
-    /// share it as well.
+    /// Returns the data that the caller attached when it compiled the code, if that is a `T`.
+    /// Handles that share their code share the data.
     pub fn attachment<T: 'static>(&self) -> Option<&T> {
         self.attachment.as_ref()?.downcast_ref()
     }
 
-    /// The compiler's description of each parameter, in order.
+    /// Returns the compiler's description of each argument, in the order of the parameters.
     pub fn arguments(&self) -> &[Argument] {
         &self.arguments
     }
 
-    /// The device that it runs on.
+    /// Returns the device that the kernel runs on.
     pub fn device(&self) -> Device {
         self.device
     }
 
-    /// Returns whether the kernel makes pointers of numbers, such as addresses that it loads.
+    /// Returns whether the kernel casts integers to pointers, such as addresses that it loads.
     pub fn makes_pointers(&self) -> bool {
         self.makes_pointers
     }
 
-    /// Returns whether its launches make tensor maps for it.
+    /// Returns whether a launch has to pass tensor maps to the kernel.
     pub fn takes_tensor_maps(&self) -> bool {
         match &*self.compiled.code {
             MachineCode::Cpu(_) => false,
@@ -160,7 +161,8 @@ impl Handle {
         }
     }
 
-    /// The resources that the kernel takes; on a GPU, by its driver.
+    /// Returns the resources that the kernel uses. On a GPU, registers and spills are those that
+    /// the driver reports.
     pub fn resources(&self) -> Result<Resources, Error> {
         match self.loaded()? {
             Some(loaded) => Ok(loaded.resources(self.compiled.metadata.resources)),
@@ -168,12 +170,13 @@ impl Handle {
         }
     }
 
-    /// The machine code, where an assembler has made one.
+    /// Returns the cubin; `None` on the CPU and in the simulator.
     pub fn cubin(&self) -> Result<Option<&[u8]>, Error> {
         Ok(self.loaded()?.and_then(Loaded::cubin))
     }
 
-    /// Returns the code in the form that the GPU's device has.
+    /// Returns the code loaded on the GPU or in the simulator, which the first call loads; `None`
+    /// on the CPU.
     pub fn loaded(&self) -> Result<Option<&Loaded>, Error> {
         match &*self.compiled.code {
             MachineCode::Cpu(_) => Ok(None),
@@ -181,7 +184,7 @@ impl Handle {
                 if let Some(loaded) = self.loaded.get() {
                     return Ok(Some(loaded));
                 }
-                // Two threads may both load it here. An error is not kept: memory may be free
+                // Two threads may both load it here. An error is not cached: memory may be free
                 // later.
                 let loaded = Loaded::new(&self.compiled.name, code, self.device, &self.options)?;
                 if let Some(cubin) = loaded.cubin() {
@@ -192,8 +195,9 @@ impl Handle {
         }
     }
 
-    /// Calls a function with each run-time argument, in order: the items of tuples one by one, and
-    /// nothing for a value that it cannot pass.
+    /// Calls `sink` with each run-time argument in order, and with the items of tuples one by one.
+    /// Fails if an argument is missing, if a tuple has another structure than the code was compiled
+    /// for, or if `sink` returns `None`, which means that the value does not fit the parameter.
     #[inline]
     pub(crate) fn pass<'m>(
         &self,
@@ -213,7 +217,7 @@ impl Handle {
         Ok(())
     }
 
-    /// The names of the pointers that are passed, in order: `x`, `xs[0].y`.
+    /// Returns the names of the pointers that are passed, in order: `x`, `xs[0].y`.
     pub(crate) fn pointer_names(&self) -> Vec<String> {
         fn add(name: String, argument: &Argument, names: &mut Vec<String>) {
             match argument {
@@ -233,10 +237,11 @@ impl Handle {
         names
     }
 
-    /// Binds the arguments of a call of this handle to its parameters; a parameter without an
-    /// argument got its value when the handle was compiled, or has a default. Positional arguments
-    /// are those of the parameters that are no `tl.constexpr`, or those of all parameters: both are
-    /// common. Options only counted at compilation.
+    /// Binds the arguments of a call of this handle to its parameters. Positional arguments bind to
+    /// the parameters that are not `tl.constexpr`, or, if that fails, to all parameters: callers
+    /// use both conventions. A `tl.constexpr` parameter without an argument has the value that was
+    /// compiled in; another parameter without an argument has its default. Ignores launch options
+    /// among the keywords, because the code was compiled with its own.
     pub fn bind(&self, positional: usize, keywords: &[&str]) -> Result<Bound, Error> {
         let parameters = &self.signature.parameters;
         if positional > self.signature.most_positional() {
@@ -261,7 +266,7 @@ impl Handle {
         self.bind_to(positional, &named, &all)
     }
 
-    /// Binds with the positional arguments being those of these parameters.
+    /// Binds the positional arguments to the parameters with the indices `targets`, in order.
     fn bind_to(
         &self,
         positional: usize,
@@ -280,8 +285,7 @@ impl Handle {
         }
         for (index, source) in bound.iter_mut().enumerate() {
             if source.is_none() && self.signature.parameters[index].default.is_some() {
-                // The default of a constexpr is not read: the value that was compiled in may be
-                // another.
+                // The default of a constexpr is not read: another value may be compiled in.
                 *source = (!self.is_constexpr(index)).then_some(ArgumentSource::Default);
             }
         }
@@ -294,9 +298,10 @@ impl Handle {
         self.signature.parameters[index].annotation == Annotation::Constexpr
     }
 
-    /// Checks arguments of a caller that launches the handle itself, and completes them: they may
-    /// be given with or without those of `tl.constexpr` parameters. The code is right only for
-    /// arguments that it was compiled for, so anything else is an error.
+    /// Checks the arguments of a caller that launches the handle itself, and returns one for each
+    /// parameter. `given` has either one for each parameter, or none for the `tl.constexpr`
+    /// parameters. The code is correct only for arguments that it was compiled for, so others are
+    /// an error.
     pub fn complete<'m>(&self, given: &[Value<'m>]) -> Result<Vec<Value<'m>>, Error> {
         let parameters = &self.signature.parameters;
         let short = (0..parameters.len()).filter(|&index| !self.is_constexpr(index)).count();
@@ -311,7 +316,7 @@ impl Handle {
         self.complete_bound(all.collect::<Vec<_>>())
     }
 
-    /// As [`complete`](Self::complete), with one argument or nothing for each parameter.
+    /// As [`complete`](Self::complete), with an argument or `None` for each parameter.
     pub fn complete_bound<'m>(
         &self,
         given: impl IntoIterator<Item = Option<Value<'m>>>,
@@ -334,8 +339,9 @@ impl Handle {
         Ok(complete)
     }
 
-    /// Checks that an argument is one that the code was compiled for: of the same type, equal if it
-    /// is part of the code, and a multiple of its divisibility.
+    /// Checks that an argument is one that the code was compiled for: the device can read it, it
+    /// fits the type of the parameter, it is equal to a value that is part of the code, and it is a
+    /// multiple of the divisibility that the code assumes.
     fn check(&self, index: usize, value: &Value<'_>) -> Result<(), Error> {
         if let Some(found) = self.elsewhere(value) {
             let expected = self.device.memory().to_string();
@@ -348,7 +354,7 @@ impl Handle {
         }
     }
 
-    /// Returns the device of a tensor that the code's device cannot read.
+    /// Returns the device of the first tensor in `value` that the code's device cannot read.
     fn elsewhere(&self, value: &Value<'_>) -> Option<Device> {
         match value {
             Value::Pointer(pointer) => Some(pointer.device).filter(|_| pointer.is_elsewhere(self.device)),
@@ -389,7 +395,7 @@ impl Handle {
     fn other_argument(&self, index: usize, value: Option<&Value<'_>>) -> Error {
         let mut name = self.signature.parameters[index].name.to_string();
         let (mut argument, mut value) = (&self.arguments[index], value);
-        // If a tuple has the right structure, the error is about the item.
+        // If a tuple has the expected structure, the error names the item that does not fit.
         while let (Argument::Tuple(items), Some(Value::Tuple(values))) = (argument, value)
             && items.is_alike(values)
             && let Some(place) =
@@ -415,7 +421,7 @@ impl Handle {
             Argument::Tuple(items) => match (items.descriptor(), items.fields()) {
                 (Some(form), _) => format!("a tensor descriptor with blocks of shape {}", form.block_shape),
                 (None, Some(fields)) => format!("a tuple with the fields {}", fields.join(", ")),
-                (None, None) => format!("a tuple of {}", items.len()),
+                (None, None) => format!("a tuple of length {}", items.len()),
             },
         };
         let message = format!(
@@ -425,14 +431,14 @@ impl Handle {
         let diagnostic = Diagnostic::new(Code::InvalidArgument, message)
             .note(format!("found {found}, expected {expected}"))
             .hint(format!(
-                "launch with `{}[grid](...)`, which compiles anew where needed",
+                "launch with `{}[grid](...)`, which compiles another variant if needed",
                 self.signature.name
             ));
         self.signature.at(diagnostic, Some(index), "this parameter")
     }
 }
 
-/// Returns whether the kernel converts a number to a pointer.
+/// Returns whether the kernel casts an integer to a pointer.
 fn makes_pointers(module: &tilewright_ir::Module) -> bool {
     let mut found = false;
     for function in module.functions.values() {
@@ -446,8 +452,8 @@ fn makes_pointers(module: &tilewright_ir::Module) -> bool {
     found
 }
 
-/// Calls a function with each run-time item of a tuple, in order; returns nothing if the value is
-/// another tuple than the code was compiled for.
+/// Calls `sink` with each run-time item of an argument, in order. Returns `None` if the value is
+/// not a tuple of the length and the descriptor that the code was compiled for, or if `sink` does.
 fn pass_item<'m>(
     argument: &Argument,
     value: Option<&Value<'m>>,

@@ -14,14 +14,17 @@ use crate::signature::{Binding, Signature};
 use crate::specialize::{Misfit, Why, argument, encode};
 use crate::{Device, Error, Grid, Interrupt, Knobs, Options, Value, dump};
 
-/// One `@jit` function and everything that was compiled from it. Shared between threads; nothing
-/// here needs Python, except the host's part while a kernel is compiled.
+/// A `@jit` function and everything that was compiled from it. Threads may share it. Only the
+/// [`Host`] that the caller passes for a compilation may need Python.
 ///
 /// ```text
-/// bind      which argument belongs to which parameter           (errors TW0101, TW0102, TW0107)
-/// lookup    arguments and options -> handle, if it is compiled  (TW0105, TW0106); never blocks
-/// specialize                         the same, and compiles if it is not; may wait for another thread that does
-/// Handle::launch                     runs it (TW02xx)
+/// bind            assigns arguments to parameters                      (errors TW0101, TW0102,
+/// TW0107)
+/// lookup          arguments and options -> handle, if it is compiled   (TW0105, TW0106); waits for
+/// no compilation
+/// specialize      the same, but compiles a missing variant, or waits for another thread that
+/// compiles it
+/// Handle::launch  runs the kernel                                      (TW02xx)
 /// ```
 #[derive(Debug)]
 pub struct Kernel {
@@ -36,10 +39,10 @@ pub struct Kernel {
 /// The compiled variants of a kernel.
 #[derive(Debug, Default)]
 struct CompiledVariants {
-    /// All, by the key that they were compiled for.
+    /// All variants, by the key of the arguments and options of their launches.
     by_key: FxHashMap<Key, Arc<Handle>>,
-    /// Those whose code is right for other options as well, by the key of everything that the code
-    /// depends on.
+    /// The variants whose code is correct for other options as well, by the key of everything that
+    /// the code depends on.
     shareable: FxHashMap<Key, Arc<Handle>>,
 }
 
@@ -50,8 +53,8 @@ struct Flight {
 }
 
 impl Kernel {
-    /// Makes a kernel that was not compiled yet. The compiler queries the host about the function.
-    /// Without a device, it runs where its tensors are.
+    /// Creates a kernel without compiled variants. The compiler queries the host about `function`.
+    /// Without a `device`, each launch runs on the device of its tensors.
     pub fn new(signature: Signature, function: FunctionRef, device: Option<Device>) -> Self {
         Self {
             signature: Arc::new(signature),
@@ -63,7 +66,7 @@ impl Kernel {
         }
     }
 
-    /// The name and the parameters.
+    /// Returns the name and the parameters.
     pub fn signature(&self) -> &Signature {
         &self.signature
     }
@@ -74,7 +77,7 @@ impl Kernel {
         Self::new(Signature::clone(&self.signature), self.function, Some(device))
     }
 
-    /// The device that a launch with these arguments runs on.
+    /// Returns the device that a launch with these arguments runs on.
     #[inline]
     fn device(&self, arguments: &[Value<'_>]) -> Device {
         self.device.unwrap_or_else(|| arguments.iter().find_map(gpu_of).unwrap_or(Device::Cpu))
@@ -85,16 +88,16 @@ impl Kernel {
         self.signature.bind(positional, keywords)
     }
 
-    /// Returns the compiled variant for these arguments, one for each parameter, and these options;
-    /// `None` if there is none yet. Neither blocks nor allocates.
+    /// Returns the compiled variant for these options and arguments, one for each parameter; `None`
+    /// if there is none yet. Neither compiles nor allocates.
     pub fn lookup(&self, arguments: &[Value<'_>], options: &Options) -> Result<Option<Arc<Handle>>, Error> {
         let key = self.key(arguments, options)?;
         Ok(self.find(&key))
     }
 
-    /// Returns the compiled variant; compiles it if there is none. Of threads that want the same
-    /// variant at the same time, one compiles and the others wait: a Python caller releases the GIL
-    /// around this call, and its host takes it back in each method.
+    /// Returns the compiled variant; compiles it if there is none. Of threads that request the same
+    /// variant at the same time, one compiles and the others wait. A Python caller therefore
+    /// releases the GIL around this call, and its `host` acquires the GIL in each method.
     pub fn specialize(
         &self,
         arguments: &[Value<'_>],
@@ -104,11 +107,12 @@ impl Kernel {
         self.specialize_with(arguments, options, host, &mut || Some(Arc::new(())))
     }
 
-    /// As [`specialize`](Self::specialize). The result of `attach` after the compilation belongs to
-    /// the handle from then on; no other launch finds the handle without it. If `attach` returns
-    /// nothing, the handle is not kept. It is not called if another compilation made the code: of
-    /// another thread, or for options that the code does not depend on. The handle then may be out
-    /// of date, as one that [`lookup`](Self::lookup) finds.
+    /// As [`specialize`](Self::specialize), with an attachment. Calls `attach` after the
+    /// compilation, and stores its result in the handle before another launch can find the handle.
+    /// If `attach` returns `None`, the handle is not cached. `attach` is not called if the code
+    /// already exists: another thread compiled it, or it was compiled for options that differ only
+    /// where the code does not depend on them. Such a handle may be out of date, like one that
+    /// [`lookup`](Self::lookup) finds.
     pub fn specialize_with(
         &self,
         arguments: &[Value<'_>],
@@ -144,8 +148,9 @@ impl Kernel {
         Ok(handle)
     }
 
-    /// The key of everything that the code depends on, if that is less than all arguments and
-    /// options: on the CPU. Nothing if the stages of every compilation are dumped.
+    /// Returns the key of the arguments and of the options that the code depends on. Returns `None`
+    /// for a GPU, whose code depends on all options, and while stages are dumped, so that each
+    /// compilation is dumped.
     fn shared_key(&self, arguments: &[Value<'_>], options: &Options) -> Result<Option<Key>, Error> {
         let is_for_cpu = self.device(arguments).target()? == Target::Cpu;
         if !is_for_cpu || dump::is_on(&Knobs::current()) {
@@ -154,14 +159,15 @@ impl Kernel {
         self.key(arguments, &options.of_language()).map(Some)
     }
 
-    /// Returns a handle with code that was compiled for other options.
+    /// Returns a handle that shares code which was compiled for other options, if there is such
+    /// code.
     fn share(&self, shared_key: &Key, options: &Options) -> Option<Arc<Handle>> {
         let variants = self.compiled.read().unwrap_or_else(PoisonError::into_inner);
         let handle = variants.shareable.get(shared_key)?;
         Some(Arc::new(handle.shared(options)))
     }
 
-    /// Does a whole launch: looks the kernel up, compiles it if needed, and runs it.
+    /// Does a whole launch: looks up the variant, compiles it if there is none, and runs it.
     pub fn run(
         &self,
         grid: Grid,
@@ -179,20 +185,23 @@ impl Kernel {
         self.compiled.read().unwrap_or_else(PoisonError::into_inner).by_key.values().cloned().collect()
     }
 
-    /// As [`handles`](Self::handles); `None` if another thread changes them now.
+    /// As [`handles`](Self::handles), but returns `None` if another thread is changing the
+    /// variants.
     pub fn try_handles(&self) -> Option<Vec<Arc<Handle>>> {
         Some(self.compiled.try_read().ok()?.by_key.values().cloned().collect())
     }
 
-    /// Forgets every compiled variant, because the source has changed.
+    /// Removes every compiled variant; for a source that has changed.
     pub fn clear(&self) {
-        // The variants are dropped after the lock is released: dropping may run a program's code.
+        // The variants are dropped after the lock is released: dropping their attachments may run
+        // code of the program.
         let forgotten = std::mem::take(&mut *self.write());
         drop(forgotten);
     }
 
-    /// Forgets a compiled variant whose objects have changed, and those that share its code.
-    /// Returns them: dropping them may run a program's code.
+    /// Removes a compiled variant that is out of date, and those that share its code. Returns them,
+    /// so that the caller drops them without this lock: dropping their attachments may run code of
+    /// the program.
     pub fn forget(&self, handle: &Handle) -> Vec<Arc<Handle>> {
         let mut forgotten = Vec::new();
         let CompiledVariants { by_key, shareable } = &mut *self.write();
@@ -257,7 +266,7 @@ impl Kernel {
         self.compile_on(device, self.classify(arguments, device)?, options, true, host)
     }
 
-    /// The compiler's description of the arguments of a launch on a device.
+    /// Returns the compiler's description of the arguments of a launch on a device.
     pub(crate) fn classify(&self, arguments: &[Value<'_>], device: Device) -> Result<Vec<Argument>, Error> {
         let parameters = &self.signature.parameters;
         if arguments.len() != parameters.len() {
@@ -272,8 +281,8 @@ impl Kernel {
         Ok(classified)
     }
 
-    /// Compiles it for described arguments, one for each parameter, without the cache. The code
-    /// takes tensor maps if `tensor_maps` permits it: only a [`Handle`] makes them.
+    /// Compiles the kernel for described arguments, one for each parameter, without the cache. With
+    /// `tensor_maps`, the code may take tensor maps, which only the launch of a [`Handle`] makes.
     pub fn compile_for(
         &self,
         arguments: Vec<Argument>,
@@ -284,8 +293,8 @@ impl Kernel {
         self.compile_on(self.device.unwrap_or_default(), arguments, options, tensor_maps, host)
     }
 
-    /// Compiles it from the text of stage `ir`, which another process has made for these arguments
-    /// and options.
+    /// Compiles the kernel from the text of its stage `ir`, which another process has lowered for
+    /// these arguments and options.
     pub fn compile_ir(
         &self,
         arguments: Vec<Argument>,
@@ -322,7 +331,8 @@ impl Kernel {
         let language = tilewright_frontend::Options {
             num_warps: codegen.num_warps,
             capability: target.capability().unwrap_or_else(crate::device::claimed_capability),
-            // Another process may run code that is only compiled here on a GPU.
+            // Without tensor maps, the code may be compiled for another process, which runs it on a
+            // GPU.
             check_indices: tensor_maps && matches!(device, Device::Sim(_)),
             ..options.language()
         };
@@ -344,7 +354,7 @@ impl Kernel {
         Ok(Handle::new(compiled, (device, number), signature, job.request.arguments, options.clone()))
     }
 
-    /// Becomes the thread that compiles this key, or waits for that thread.
+    /// Registers this thread as the one that compiles the key, or waits for the thread that does.
     fn take_off<'a>(&'a self, key: &'a Key) -> TakeOff<'a> {
         let thread = std::thread::current().id();
         let mut in_flight = self.in_flight.lock().unwrap_or_else(PoisonError::into_inner);
@@ -366,7 +376,7 @@ impl Kernel {
     }
 }
 
-/// Returns the GPU of a tensor, or of the first one in a tuple.
+/// Returns the GPU of a tensor, or of the first GPU tensor in a tuple.
 fn gpu_of(value: &Value<'_>) -> Option<Device> {
     match value {
         Value::Pointer(pointer) if pointer.device != Device::Cpu => Some(pointer.device),
@@ -377,16 +387,17 @@ fn gpu_of(value: &Value<'_>) -> Option<Device> {
 
 /// The next step of a thread that found nothing in the cache.
 enum TakeOff<'a> {
-    /// Take this: another thread compiled it meanwhile.
+    /// Use this handle: another thread compiled it meanwhile.
     Landed(Arc<Handle>),
-    /// Compile; other threads wait until the landing is dropped, however that happens.
+    /// Compile. Other threads wait until the landing is dropped, also after an error or a panic.
     Ours(Landing<'a>),
-    /// Compile: this thread compiles the same kernel already, and its host launched it. Waiting
-    /// would never end.
+    /// Compile: this thread is already compiling the same variant, and its host launched it again.
+    /// The thread would wait for itself.
     Nested,
 }
 
-/// Ends a flight, with or without a handle: waiting threads look again.
+/// Ends a compilation when it is dropped, and wakes the waiting threads, which look up the key
+/// again.
 struct Landing<'a> {
     kernel: &'a Kernel,
     key: &'a Key,

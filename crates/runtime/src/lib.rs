@@ -7,22 +7,22 @@
 //!   ──Handle::launch──> the CPU's executor
 //!                   ──> one buffer of parameters (gpu.rs) ──> the simulator, or the driver of a GPU
 //! ```
-//! Device code that is only known by its handle, as that of Triton's driver module, is launched by
-//! [`binary`].
+//! [`binary`] launches device code that the caller knows only by its driver handle, as Triton's
+//! driver module does.
 //!
-//! Interpret mode, in which Python runs the body of a kernel and each op is evaluated by itself, is
-//! [`interpret`].
+//! [`interpret`] is interpret mode: Python runs the body of a kernel, and each op is compiled and
+//! evaluated separately.
 //!
-//! A caller converts its arguments to [`Value`]s, each of them once; everything after that is here.
-//! The warm path ([`Kernel::lookup`] and [`Handle::launch`]) allocates nothing and takes no lock
-//! but a shared one.
+//! A caller converts each argument to a [`Value`] once; this crate does everything after that. The
+//! warm path ([`Kernel::lookup`] and [`Handle::launch`]) allocates nothing and takes only shared
+//! locks, and for a kernel with tensor maps the lock of its cached maps.
 //!
-//! Nothing of this is kept on disk: it would not pay. Compiling a matrix product of 13 parameters,
-//! with four helper functions, takes 208 us (reading the module's text 61 us more): 138 us from
-//! syntax to IR, 49 us for the passes, 20 us for the CPU program. To find and check a file takes
-//! about as long, and stale files and locks cost trust. The cubins of GPUs, which the driver's
-//! assembler makes, are kept (`tilewright_cuda::Cache`). The warm path takes 0.1 us for 5
-//! arguments. (`crates/tilewright/examples/timings.rs` measures all of these.)
+//! Of the compiled code, only cubins, which the driver's assembler makes, are cached on disk
+//! (`tilewright_cuda::Cache`). A cache of the rest would not pay: compiling a matmul of 13
+//! parameters, with four helper functions, takes 208 us (reading the module's text 61 us more): 138
+//! us from syntax to IR, 49 us for the passes, 20 us for the CPU program. To find and check a file
+//! takes about as long, and stale files and locks are a source of errors. The warm path takes 0.1
+//! us for 5 arguments. (`crates/tilewright/examples/timings.rs` measures all of these.)
 
 pub mod binary;
 mod bounds;

@@ -1,4 +1,4 @@
-//! Kernels on a GPU, real or simulated: code becomes a loaded module once.
+//! Loads the code of a kernel once, on a GPU or in the simulator.
 
 use std::sync::{Arc, Once, RwLock};
 
@@ -17,30 +17,30 @@ use crate::{Device, Error, Options};
 /// A kernel that is loaded on a GPU, real or simulated.
 #[derive(Debug)]
 pub enum Loaded {
-    /// In the simulator.
+    /// A kernel in the simulator.
     Sim {
         /// The module.
         module: sim::LoadedModule,
-        /// The blocks of a program.
+        /// The number of blocks of a program, which run as a cluster.
         cluster: u32,
-        /// The tensor maps that it takes.
+        /// The tensor maps that the kernel takes.
         tensor_maps: Option<Box<TensorMaps>>,
     },
-    /// In the memory of a GPU.
+    /// A kernel in the memory of a GPU.
     Cuda {
         /// The kernel, ready to be launched.
         launch: LaunchConfiguration,
-        /// The same in clusters of two blocks, if these share their copies.
+        /// The same kernel with clusters of two blocks, if two blocks can share their copies.
         pairs: Option<Box<LaunchConfiguration>>,
-        /// Its cubin.
+        /// The cubin of the kernel.
         cubin: Vec<u8>,
-        /// The tensor maps that it takes.
+        /// The tensor maps that the kernel takes.
         tensor_maps: Option<Box<TensorMaps>>,
     },
 }
 
 impl Loaded {
-    /// Loads a kernel; for a GPU it is assembled before, unless the cache has the cubin.
+    /// Loads a kernel. For a GPU, assembles it first, unless the cache has the cubin.
     pub(crate) fn new(name: &str, code: &GpuCode, device: Device, options: &Options) -> Result<Self, Error> {
         let limit = code.target.max_shared_bytes;
         if code.shared_bytes > limit {
@@ -65,8 +65,9 @@ impl Loaded {
         }
     }
 
-    /// Loads a kernel. If slightly fewer registers let more of its blocks run at a time, it is
-    /// assembled with these, unless they are too few or the program has set the number.
+    /// Assembles and loads a kernel. If more of its blocks are resident with slightly fewer
+    /// registers, assembles it with those, unless they are too few or the program has set
+    /// `maxnreg`.
     fn on_gpu(code: &GpuCode, device: Device, options: &Options) -> Result<Self, Error> {
         let (gpu, context) = (device.gpu()?, device.context()?);
         let cache = Cache::new(&Settings::from_environment());
@@ -94,7 +95,7 @@ impl Loaded {
         Ok(Self::Cuda { launch: function.configure(launch_options)?, pairs, cubin, tensor_maps })
     }
 
-    /// The blocks of a program, which run as a cluster.
+    /// Returns the number of blocks of a program, which run as a cluster.
     fn cluster(&self) -> u32 {
         match self {
             Self::Sim { cluster, .. } => *cluster,
@@ -102,8 +103,9 @@ impl Loaded {
         }
     }
 
-    /// Appends to a launch's parameters the code's further ones: its tensor maps, or returns the
-    /// accesses that have no map. The grid is the number of programs.
+    /// Appends the tensor maps of the code to the parameters of a launch. The grid is in programs;
+    /// the result is in blocks. If some accesses cannot have a map, returns them instead and
+    /// appends nothing.
     #[inline]
     pub(crate) fn append_maps(
         &self,
@@ -111,7 +113,7 @@ impl Loaded {
         regions: &[sim::Region<'_>],
         parameters: &mut Parameters,
     ) -> Result<Result<Blocks, Unfit>, Error> {
-        // A saturated product exceeds the maximum of a grid, and is refused there.
+        // A saturated extent exceeds the maximum of a grid, which the launch refuses.
         let grid = [x.saturating_mul(self.cluster()), y, z];
         let (maps, can_pair) = match self {
             Self::Sim { tensor_maps, .. } => (tensor_maps, true),
@@ -123,7 +125,8 @@ impl Loaded {
         }
     }
 
-    /// The resources that the kernel takes; the compiler knows a part of them.
+    /// Returns the resources that the kernel uses. `known` are those that the compiler states; on a
+    /// GPU, the driver's registers and spills replace them.
     pub(crate) fn resources(&self, known: Resources) -> Resources {
         match self {
             Self::Sim { .. } => known,
@@ -150,7 +153,7 @@ impl Loaded {
         }
     }
 
-    /// Returns the driver's kernel; nothing in the simulator.
+    /// Returns the driver's kernel; `None` in the simulator.
     pub fn kernel(&self) -> Option<&tilewright_cuda::Function> {
         match self {
             Self::Sim { .. } => None,
@@ -183,20 +186,22 @@ pub(crate) struct Assembler<'a> {
     pub(crate) gpu: tilewright_cuda::Device,
     pub(crate) context: tilewright_cuda::Context,
     pub(crate) cache: &'a Cache,
-    /// The kernel.
+    /// The name of the kernel.
     pub(crate) name: &'a str,
 }
 
 impl Assembler<'_> {
-    /// Assembles and loads the kernel for blocks of this many threads and bytes of shared memory;
-    /// returns it with its cubin. The compiler decides about its registers.
+    /// Assembles and loads the kernel for blocks of `threads` threads and `shared_bytes` bytes of
+    /// shared memory. Returns the kernel with its cubin. The compiler limits its registers, unless
+    /// `max_registers` does.
     pub(crate) fn assemble(
         &self,
         ptx: &str,
         max_registers: Option<u32>,
         (threads, shared_bytes): (u32, u32),
     ) -> Result<(tilewright_cuda::Function, Vec<u8>), Error> {
-        // An attempt with few registers may serialize the dots, which the option makes an error.
+        // With few registers, the assembler may serialize the wgmma instructions. `asynchronous`
+        // makes that an error.
         let load = |ptx: &str, asynchronous: bool| -> Result<_, Error> {
             let options = AssembleOptions { line_info: true, asynchronous, ..AssembleOptions::default() };
             let cubin = assemble_cached(self.cache, self.context, self.name, ptx, options)?;
@@ -214,7 +219,7 @@ impl Assembler<'_> {
     }
 }
 
-/// The resources that the blocks on a multiprocessor of a GPU share.
+/// Returns the resources of a multiprocessor of a GPU, which its resident blocks share.
 fn multiprocessor_of(device: &tilewright_cuda::Properties) -> Multiprocessor {
     Multiprocessor {
         registers: device.registers_per_multiprocessor,
@@ -226,13 +231,13 @@ fn multiprocessor_of(device: &tilewright_cuda::Properties) -> Multiprocessor {
     }
 }
 
-/// Returns how many parameters a kernel in a text takes.
+/// Returns the number of parameters of a kernel in PTX; `None` if the text has no such kernel.
 fn parameter_count(ptx: &str, kernel: &str) -> Option<usize> {
     let (_, after) = ptx.split_once(&format!(".entry {kernel}("))?;
     Some(after.split_once(')')?.0.matches(".param ").count())
 }
 
-/// An unusable cache is reported once.
+/// Makes sure that an unusable cache is reported only once.
 static CACHE_WARNING: Once = Once::new();
 
 #[cfg(test)]

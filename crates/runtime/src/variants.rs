@@ -1,7 +1,7 @@
 //! Variants of a kernel's GPU code, for launches whose tensors some tensor maps cannot describe.
 //!
 //! The compiler chooses the variant ([`TensorMapVariant`]). It is compiled at its first use, and
-//! lives as long as the handle; a launch all of whose maps can be made needs none.
+//! lives as long as the handle. A launch runs the handle's own code if all of its maps can be made.
 
 use std::fmt::Write;
 use std::sync::{Arc, PoisonError};
@@ -14,22 +14,23 @@ use crate::loaded::{Loaded, Variant, Variants};
 use crate::tensor_maps::{Blocks, Unfit};
 use crate::{Error, Handle};
 
-/// The code that a launch runs, and its blocks.
+/// The code that a launch runs, and the grid in blocks.
 #[derive(Debug)]
 pub(crate) struct Choice {
-    /// Nothing if it is the handle's own code.
+    /// The variant; `None` for the handle's own code.
     pub(crate) other: Option<ChosenVariant>,
     pub(crate) blocks: Blocks,
 }
 
-/// A variant that a launch runs in place of the handle's own code, and the reasons.
+/// A variant that a launch runs in place of the handle's own code, and the accesses that require
+/// it.
 #[derive(Debug)]
 pub(crate) struct ChosenVariant {
     pub(crate) variant: Arc<Variant>,
     unfit: Unfit,
 }
 
-/// Chooses the code for the arguments of a launch, and appends its tensor maps to them.
+/// Chooses the code for the arguments of a launch, and appends its tensor maps to `parameters`.
 #[inline]
 pub(crate) fn choose(
     handle: &Handle,
@@ -56,12 +57,13 @@ fn choose_other(
         let variant = handle.variants.get(handle, &unfit)?;
         match variant.loaded.append_maps(grid, regions, parameters)? {
             Ok(blocks) => return Ok(Choice { other: Some(ChosenVariant { variant, unfit }), blocks }),
-            // The variant may have maps that the handle's own code does not need. It has none for
-            // accesses that it was compiled without, so this ends.
+            // The variant may have maps that the handle's own code does not have. It has none for
+            // the accesses that it was compiled without, so each iteration adds an access, and the
+            // loop ends.
             Err(more) => {
                 let count = unfit.len();
                 unfit.extend(more.into_iter().filter(|(access, _)| !variant.kind.is_without(*access)));
-                assert!(unfit.len() > count, "code without a tensor map asks for it");
+                assert!(unfit.len() > count, "code that was compiled without a tensor map takes it");
             }
         }
     }
@@ -79,7 +81,7 @@ impl Variants {
         if let Some(variant) = found {
             return Ok(variant);
         }
-        // Two threads may both compile it here. An error is not kept: memory may be free later.
+        // Two threads may both compile it here. An error is not cached: memory may be free later.
         let variant = Arc::new(Variant::new(handle, kind)?);
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         if let (_, Some(other)) = choose(&known) {
@@ -93,22 +95,22 @@ impl Variants {
 impl Variant {
     fn new(handle: &Handle, kind: TensorMapVariant) -> Result<Self, Error> {
         let code = handle.compiled.without_tensor_maps(&kind)?;
-        let code = code.expect("only code of a GPU asks for tensor maps");
+        let code = code.expect("only code for a GPU takes tensor maps");
         let loaded = Loaded::new(&handle.compiled.name, &code, handle.device(), handle.options())?;
         Ok(Self { kind, code, loaded })
     }
 }
 
 impl Choice {
-    /// Returns the code that is launched, given the handle's own.
+    /// Returns the code to launch: that of the variant, or `own`, the handle's, without one.
     pub(crate) fn loaded<'a>(&'a self, own: &'a Loaded) -> &'a Loaded {
         self.other.as_ref().map_or(own, |other| &other.variant.loaded)
     }
 }
 
 impl ChosenVariant {
-    /// Describes the variant and the reasons, as a suffix to the kernel's text: ` without tensor
-    /// copies to c_ptr (its rows …)`.
+    /// Describes the variant and the reasons, as a suffix to the description of the kernel: `
+    /// without tensor copies to c_ptr (its rows …)`.
     pub(crate) fn describe(&self, handle: &Handle) -> String {
         let parameters = &handle.compiled.module.kernel().parameters;
         if self.variant.kind == TensorMapVariant::NoMaps {

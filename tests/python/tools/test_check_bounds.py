@@ -137,7 +137,7 @@ def test_rows_with_a_stride(check):
     assert every_grid.code == 1
     assert "2 out of bounds for some" in every_grid.out
     not_stated = check("::rows", *options[:4], "--assume", "stride >= N", "--grid", "M")
-    assert "nothing is said of the extent of `out_ptr` (--extent 'out_ptr=…')" in not_stated.out
+    assert "the extent of `out_ptr` is not stated: add --extent 'out_ptr=…'" in not_stated.out
 
 
 def test_block_pointers_descriptors_and_loops(check):
@@ -170,7 +170,7 @@ def test_a_descriptor_of_the_host(check):
     assert "3 in bounds for every size" in result.out
     every_grid = check("::described", *options)
     assert every_grid.code == 1
-    assert "not confirmed by a run: it takes a tuple or a descriptor" in every_grid.err
+    assert "not confirmed by a run: the kernel takes a tuple or a descriptor" in every_grid.err
 
 
 def test_a_matrix_product(check):

@@ -1,4 +1,4 @@
-//! One launch of device code: a caller writes its arguments one by one, and then starts it.
+//! A launch of device code. A caller writes the arguments one by one, and then starts the launch.
 
 use std::cell::Cell;
 
@@ -11,8 +11,8 @@ use crate::specialize::pack;
 use crate::{Error, Grid, Handle, Loaded, Value};
 
 thread_local! {
-        /// Its memory is reused from launch to launch. Reading an argument may run code that
-        /// launches a kernel as well.
+        /// The buffer of parameters, reused from launch to launch. A launch takes it out of the
+        /// cell, because reading an argument may run code that launches another kernel.
     static PARAMETERS: Cell<Parameters> = Cell::new(Parameters::new());
 }
 
@@ -20,15 +20,15 @@ thread_local! {
 #[derive(Debug)]
 pub struct Call<'l> {
     launch: &'l LaunchConfiguration,
-    /// The kernel with its source, if the launch makes tensor maps for it.
+    /// The handle of the kernel, if it was compiled here; the launch then makes its tensor maps.
     handle: Option<&'l Handle>,
     parameters: Parameters,
-    /// The number of arguments that are written.
+    /// The number of arguments written.
     count: usize,
 }
 
 impl<'l> Call<'l> {
-    /// A launch without arguments yet.
+    /// Creates a launch without arguments.
     #[inline]
     pub fn new(launch: &'l LaunchConfiguration) -> Self {
         let mut parameters = PARAMETERS.take();
@@ -36,7 +36,8 @@ impl<'l> Call<'l> {
         Self { launch, handle: None, parameters, count: 0 }
     }
 
-    /// A launch of a kernel that is compiled for a GPU, whose tensor maps it makes.
+    /// Creates a launch of a compiled kernel, which also makes its tensor maps. Fails if the kernel
+    /// is not compiled for a GPU.
     pub fn of_handle(handle: &'l Handle) -> Result<Self, Error> {
         let launch = match handle.loaded()? {
             Some(Loaded::Cuda { launch, .. }) => launch,
@@ -52,8 +53,8 @@ impl<'l> Call<'l> {
         self.launch.function()
     }
 
-    /// The slots of `given` arguments: all slots, or those that are not part of the code. Releases
-    /// of Triton differ in that.
+    /// Returns the slots of `given` arguments: all slots, or only those that are passed at run
+    /// time. Callers give either, depending on the release of Triton.
     pub fn slots<'s>(
         &self,
         slots: &'s [Slot],
@@ -79,7 +80,7 @@ impl<'l> Call<'l> {
         self.count += 1;
     }
 
-    /// Passes a number as one of a type; `None` if the type does not hold it.
+    /// Passes a number, converted to a type; `None` if the type cannot hold it.
     #[inline]
     pub fn number(&mut self, dtype: Dtype, number: &Value<'_>) -> Option<()> {
         pack(Element::Value(dtype), number, &mut self.parameters)?;
@@ -95,8 +96,8 @@ impl<'l> Call<'l> {
         Ok(())
     }
 
-    /// Returns whether the kernel takes one more address: Triton's take two of scratch memory after
-    /// their arguments.
+    /// Returns whether the kernel takes one more address. Triton's kernels take two addresses of
+    /// scratch memory after their arguments.
     pub fn takes_scratch(&self) -> bool {
         if self.handle.is_some() {
             // Tensor maps follow its arguments.
@@ -107,7 +108,7 @@ impl<'l> Call<'l> {
         used + size_of::<u64>() <= expected
     }
 
-    /// Starts the launch. A program is a cluster of blocks.
+    /// Starts the launch for a grid of `programs`. The blocks of a program form a cluster.
     pub fn start(mut self, programs: [i64; 3], stream: StreamRef<'_>) -> Result<(), Error> {
         let [x, y, z] = Grid::new(&programs.map(i128::from))?.extents();
         let blocks = [x.saturating_mul(self.launch.options().cluster[0]), y, z];
@@ -120,7 +121,7 @@ impl<'l> Call<'l> {
         started
     }
 
-    /// The error for an argument that does not fit the next parameter.
+    /// Returns the error for an argument that does not fit the next parameter.
     #[cold]
     pub fn misfit(&self, found: &str, expected: &str) -> Error {
         let (count, name) = (self.count, self.function().name());
@@ -129,7 +130,7 @@ impl<'l> Call<'l> {
         invalid(message).note(note).into()
     }
 
-    /// The error for an argument of this class whose memory the GPU cannot read.
+    /// Returns the error for an argument of this class whose memory the GPU cannot read.
     #[cold]
     pub fn in_main_memory(&self, class: &str) -> Error {
         let (count, name) = (self.count, self.function().name());

@@ -16,7 +16,8 @@ pub enum ArgumentType {
     TensorMap,
 }
 
-/// The types of numbers, in the order of their bytes: a pointer is 1, a tensor map 0.
+/// The types of numbers. The byte of a type is its index here plus 2; 0 is a tensor map, 1 a
+/// pointer.
 const NUMBERS: [Dtype; 13] = [
     Dtype::I8,
     Dtype::I16,
@@ -34,7 +35,7 @@ const NUMBERS: [Dtype; 13] = [
 ];
 
 impl ArgumentType {
-    /// The type with this name: `*fp32`, `i32`, `nvTmaDesc`.
+    /// Parses the name of a type: `*fp32`, `i32`, `nvTmaDesc`.
     pub fn parse(name: &str) -> Result<Self, Error> {
         let number = || parse_dtype(name).filter(|dtype| NUMBERS.contains(dtype)).map(Self::Number);
         let parsed = match name {
@@ -42,8 +43,9 @@ impl ArgumentType {
             _ if name.starts_with('*') => Some(Self::Pointer),
             _ => number(),
         };
-        parsed
-            .ok_or_else(|| invalid(format!("'{name}' is no type of an argument that a kernel takes")).into())
+        parsed.ok_or_else(|| {
+            invalid(format!("'{name}' is not a type that a kernel's arguments can have")).into()
+        })
     }
 
     /// Returns the byte that encodes the type.
@@ -53,7 +55,7 @@ impl ArgumentType {
             Self::Pointer => 1,
             Self::Number(dtype) => {
                 let place = NUMBERS.iter().position(|&known| known == dtype);
-                place.expect("`parse` makes no other") as u8 + 2
+                place.expect("`parse` returns no other types") as u8 + 2
             }
         }
     }
@@ -68,14 +70,14 @@ impl ArgumentType {
     }
 }
 
-/// A parameter in source, and the arguments that are passed for it.
+/// The arguments that are passed for a parameter of the source.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Slot {
     /// Part of the code, and not passed.
     Constexpr,
     /// One argument.
     Passed(ArgumentType),
-    /// Each item is passed.
+    /// The arguments of each item.
     Tuple(Vec<Slot>),
 }
 
@@ -88,7 +90,7 @@ impl Slot {
     /// Reads the next byte of a signature.
     pub fn from_next_byte(bytes: &mut impl Iterator<Item = u8>) -> Result<Self, Error> {
         let ty = bytes.next().and_then(ArgumentType::from_byte);
-        let message = || "the signature of a launch is not that of its arguments".into();
+        let message = || "the signature of the launch ends too early or has an unknown type".into();
         ty.map(Self::Passed).ok_or_else(|| invalid(message()).into())
     }
 }

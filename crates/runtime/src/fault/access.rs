@@ -1,5 +1,5 @@
-//! Finds the access of a kernel that failed on a GPU: the line of the fault selects the candidates,
-//! and the IR the argument through which each of them goes.
+//! Finds the access of a kernel that failed on a GPU. The line of the fault selects the candidates;
+//! the IR shows the argument that the pointer of each candidate is derived from.
 
 use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
@@ -25,7 +25,7 @@ pub(super) struct Argument {
     parameter: usize,
     /// The address that was passed.
     base: u64,
-    /// Bytes of an element.
+    /// The bytes of an element.
     size: u64,
     /// The start and the end of the memory that it may access.
     start: u64,
@@ -33,23 +33,25 @@ pub(super) struct Argument {
 }
 
 impl Argument {
-    /// The element that a byte belongs to, counted from the one that the pointer points to.
+    /// Returns the index of the element that contains the byte at `address`; the pointer points to
+    /// element 0.
     fn element(&self, address: u64) -> i64 {
         (address.wrapping_sub(self.base) as i64).div_euclid(self.size as i64)
     }
 
-    /// Returns the number of bytes by which an access misses its memory.
+    /// Returns the number of bytes by which an access is outside of the memory; 0 if it is inside.
     fn distance(&self, target: MemoryAccess) -> u64 {
         let end = target.address.saturating_add(u64::from(target.bytes));
         self.start.saturating_sub(target.address).max(end.saturating_sub(self.end))
     }
 
-    /// Returns whether an access is so near that it may have been meant for this argument.
+    /// Returns whether an access is so near that it may be meant for this argument: its distance is
+    /// at most the size of the memory.
     fn is_near(&self, target: MemoryAccess) -> bool {
         self.distance(target) <= self.end - self.start
     }
 
-    /// The first element of an access that is out of bounds; else its first.
+    /// Returns the first element of an access that is out of bounds; if none is, its first element.
     pub(super) fn bad_element(&self, target: MemoryAccess) -> i64 {
         let is_inside = (self.start..self.end).contains(&target.address);
         self.element(if is_inside && self.distance(target) > 0 { self.end } else { target.address })
@@ -60,7 +62,7 @@ impl Argument {
         self.element(self.end)
     }
 
-    /// Describes the range of its elements.
+    /// Describes the range of the elements.
     pub(super) fn bounds(&self) -> String {
         let name = &self.name;
         if self.start == self.end {
@@ -75,7 +77,7 @@ impl Argument {
         self.base.is_multiple_of(u64::from(alignment))
     }
 
-    /// Bytes of an element.
+    /// Returns the bytes of an element.
     pub(super) fn element_bytes(&self) -> u64 {
         self.size
     }
@@ -84,24 +86,24 @@ impl Argument {
 /// A load or a store of the kernel.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Access {
-    /// Its span, and those of the calls that it was inlined through.
+    /// The span of the access, and those of the calls that it was inlined through, innermost first.
     chain: Vec<Span>,
-    /// The parameter that its pointers come from, if it is one.
+    /// The parameter that its pointers are derived from, if there is only one.
     parameter: Option<usize>,
 }
 
 /// The accesses that a fault may be about.
 pub(super) struct FaultCandidates {
     accesses: Vec<Access>,
-    /// The argument that the address was made of, if that is known.
+    /// The argument that the address was derived from, if that is known.
     pub(super) argument: Option<Argument>,
-    /// If it is not known: the arguments that it may be.
+    /// The names of the arguments that it may be, if it is not known.
     pub(super) candidates: Vec<String>,
 }
 
 impl FaultCandidates {
-    /// Finds the accesses on the line of the fault, and their common argument, or else the nearest
-    /// one.
+    /// Finds the accesses on the line of the fault, and their common argument, or else that of
+    /// their arguments which is nearest to the address.
     pub(super) fn new(fault: &Fault, handle: &Handle, target: MemoryAccess) -> Self {
         let mut accesses = accesses(fault, handle, target.is_store);
         let through = |argument: &Argument| {
@@ -126,7 +128,8 @@ impl FaultCandidates {
         Self { accesses, argument, candidates }
     }
 
-    /// Shows the access with the calls that led there, or else the line.
+    /// Adds to a diagnostic the access with the calls that it was inlined through, if there is only
+    /// one access, or else the line.
     pub(super) fn locate(&self, diagnostic: Diagnostic, line: Option<Span>, label: &str) -> Diagnostic {
         match (&self.accesses[..], line) {
             ([Access { chain, .. }], _) => called(diagnostic, chain, label),
@@ -136,7 +139,8 @@ impl FaultCandidates {
     }
 }
 
-/// Adds a position and the calls that led there, innermost first.
+/// Adds to a diagnostic the first span of `chain`, and the others as the calls that it was inlined
+/// through.
 pub(super) fn called(diagnostic: Diagnostic, chain: &[Span], label: &str) -> Diagnostic {
     let Some((&place, callers)) = chain.split_first() else { return diagnostic };
     let diagnostic = diagnostic.primary(place, label);
@@ -158,8 +162,9 @@ fn arguments(fault: &Fault, handle: &Handle) -> Vec<Argument> {
         .collect()
 }
 
-/// Returns the instructions of a kind that the line of the fault may mean, and the calls that led
-/// to each: that line is the innermost of them outside of the library.
+/// Returns the instructions of a kind on the line of the fault, each with its span and those of the
+/// calls that it was inlined through. An instruction of a library function counts as on the line of
+/// the innermost call outside of the library.
 pub(super) fn on_line<'a>(
     fault: &'a Fault,
     handle: &'a Handle,
@@ -186,7 +191,7 @@ pub(super) fn on_line<'a>(
     found.into_iter()
 }
 
-/// The loads or stores that the line of the fault may mean.
+/// Returns the loads or stores on the line of the fault.
 fn accesses(fault: &Fault, handle: &Handle, is_store: bool) -> Vec<Access> {
     let is_wanted = move |op: &Op| match op {
         Op::Load { .. } | Op::AtomicLoad { .. } | Op::AtomicPoll { .. } => !is_store,
@@ -207,7 +212,7 @@ fn accesses(fault: &Fault, handle: &Handle, is_store: bool) -> Vec<Access> {
     accesses
 }
 
-/// The parameter of the kernel that a pointer comes from, if there is only one.
+/// Returns the parameter of the kernel that a pointer is derived from, if there is only one.
 fn origin(kernel: &Function, pointer: Value) -> Option<usize> {
     let parents = Parents::new(kernel);
     let (mut seen, mut open, mut found) = (FxHashSet::default(), vec![pointer], None);
@@ -222,7 +227,7 @@ fn origin(kernel: &Function, pointer: Value) -> Option<usize> {
                 }
             }
             Definition::Parameter(block, _) => {
-                // Only loops have regions that take what they carry.
+                // Only regions of loops have parameters: the loop-carried values.
                 open.extend(carried(kernel, parents.owner(block)?, value)?);
             }
             Definition::Result(inst, _) => match carried(kernel, inst, value) {
@@ -234,13 +239,14 @@ fn origin(kernel: &Function, pointer: Value) -> Option<usize> {
     found.map(|index| index as usize)
 }
 
-/// The values that a loop or a branch carries into `value`, if it is a result of one.
+/// Returns the values that a loop or a branch carries into `value`; `None` if it carries none.
 fn carried(kernel: &Function, inst: Inst, value: Value) -> Option<impl Iterator<Item = Value>> {
     let carried = kernel.carried_by(inst, value)?;
     Some(carried.initial.into_iter().chain(carried.yielded))
 }
 
-/// The pointers that the result of an instruction is made of.
+/// Returns the pointers that the result of an instruction is derived from; `None` if it is loaded,
+/// cast from an integer, or unknown.
 fn made_of(kernel: &Function, inst: Inst) -> Option<SmallVec<[Value; 2]>> {
     let data = &kernel.insts[inst];
     match &data.op {

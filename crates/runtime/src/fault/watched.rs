@@ -1,4 +1,5 @@
-//! Converts faults of the simulator in a sanitized launch, which do not end it, to findings.
+//! Converts the faults that the simulator records in a sanitized launch, without ending it, to
+//! findings.
 
 use tilewright_base::{Code, Diagnostic};
 use tilewright_cpu::{Finding, Occurrence, OtherAccess};
@@ -9,7 +10,7 @@ use super::access::{FaultCandidates, MemoryAccess};
 use super::span;
 use crate::Handle;
 
-/// Converts a finding of a sanitized launch, which has not ended it.
+/// Converts a recorded fault, which occurred `count` times, to a finding.
 #[cold]
 pub(crate) fn from_watch(fault: &Fault, count: u64, handle: &Handle) -> Finding {
     let sources = &handle.compiled.module.sources;

@@ -210,7 +210,7 @@ print(launches())
         f"TW0105 parameter 4 {refused} a float, expected a number of type int32{counted}",
         "TW0105 kernel 'scale' is launched with 3 arguments, and takes 6 (5 without compile-time values)",
         "TW0105 kernel 'scale' is launched with 7 arguments, and takes 6 (5 without compile-time values)",
-        "TW0105 no kernel with the number 0x1267 is loaded",
+        "TW0105 no kernel with the handle 0x1267 is loaded",
         "TW0103",
         "[]",
     ], done.err
@@ -267,7 +267,7 @@ except triton.TritonError as error:
         f"parameters={''.join(words)}",
         "TW0105",
         "33",
-        "'i128' is no type of an argument that a kernel takes",
+        "'i128' is not a type that a kernel's arguments can have",
     ], done.err
 
 
