@@ -1,4 +1,4 @@
-//! Launches on a GPU, real or simulated: one pass over the arguments.
+//! Launches kernels on a GPU, real or simulated. One pass over the arguments writes the parameters.
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,8 +23,8 @@ use crate::{Error, Grid, Handle, Value, padded, reports, sanitize};
 /// The memory that a launch on the simulator may touch.
 type Regions<'m> = SmallVec<[sim::Region<'m>; 16]>;
 
-/// Launches a kernel with the arguments that it was compiled for, and further memory that it may
-/// access. The grid is not empty.
+/// Launches a kernel with arguments that it was compiled for. `foreign` is further memory that it
+/// may access. The grid must not be empty.
 #[inline]
 pub(crate) fn launch(
     handle: &Handle,
@@ -35,7 +35,7 @@ pub(crate) fn launch(
     (interrupt, observer): (Interrupt<'_>, Option<&Observer>),
 ) -> Result<(), Error> {
     thread_local! {
-        /// Its memory is reused from launch to launch.
+        /// The buffer of parameters, whose memory is reused from launch to launch.
         static PARAMETERS: RefCell<Parameters> = RefCell::new(Parameters::new());
     }
     PARAMETERS.with_borrow_mut(|parameters| {
@@ -61,7 +61,7 @@ pub(crate) fn launch(
     })
 }
 
-/// Starts a kernel on a GPU whose arguments are written, in the variant for them.
+/// Starts a kernel on a GPU with the arguments in `parameters`, in the variant that they require.
 #[inline]
 pub(crate) fn start(
     handle: &Handle,
@@ -73,7 +73,7 @@ pub(crate) fn start(
 ) -> Result<(), Error> {
     let choice = variants::choose(handle, loaded, programs, &[], parameters)?;
     let Loaded::Cuda { launch, pairs, .. } = choice.loaded(loaded) else {
-        unreachable!("the simulator has a launch of its own, and all variants are on one device")
+        unreachable!("`simulate` launches simulated kernels, and all variants are on one device")
     };
     let (blocks, is_paired) = choice.blocks;
     let launch = pairs.as_deref().filter(|_| is_paired).unwrap_or(launch);
@@ -84,8 +84,8 @@ pub(crate) fn start(
     Ok(())
 }
 
-/// Runs a kernel in the simulator, in the variant for its arguments, and keeps the counters if an
-/// observer or a report wants them.
+/// Runs a kernel in the simulator, in the variant that its arguments require. Passes the counters
+/// to the observer and to the report, if there are any.
 fn simulate(
     handle: &Handle,
     loaded: &Loaded,
@@ -96,12 +96,12 @@ fn simulate(
 ) -> Result<(), Error> {
     let choice = variants::choose(handle, loaded, grid, regions, parameters)?;
     let (own, Loaded::Sim { module, cluster, .. }) = (&*handle.compiled.code, choice.loaded(loaded)) else {
-        unreachable!("a GPU has a launch of its own, and all variants are on one device")
+        unreachable!("`start` launches kernels on a GPU, and all variants are on one device")
     };
     let code = match (&choice.other, own) {
         (Some(ChosenVariant { variant, .. }), _) => &variant.code,
         (None, MachineCode::Gpu(code)) => &**code,
-        (None, MachineCode::Cpu(_)) => unreachable!("what is loaded is code of a GPU"),
+        (None, MachineCode::Cpu(_)) => unreachable!("only code for a GPU is loaded"),
     };
     let ((grid, is_paired), parameters) = (choice.blocks, parameters.as_bytes());
     let name = handle.compiled.name.as_str();
@@ -143,7 +143,7 @@ fn simulate(
 /// The interval at which a callback is polled for an interrupt.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// A launch that ends early when it is interrupted.
+/// Runs a launch, and ends it early when it is interrupted.
 fn interruptible(
     module: &sim::LoadedModule,
     launch: sim::Launch<'_>,
@@ -162,7 +162,7 @@ fn interruptible(
             // If there is no receiver any more, the thread that launched has panicked.
             let _ = done.send(module.launch(&launch));
         });
-        // The callback is asked on this thread: only Python's main thread sees its signals.
+        // The callback is polled on this thread: Python handles signals only on its main thread.
         loop {
             match ended.recv_timeout(POLL_INTERVAL) {
                 Ok(result) => return result,

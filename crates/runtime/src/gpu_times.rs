@@ -1,6 +1,6 @@
 //! Times kernels on a GPU while a profile is taken: by CUPTI if it is available, else by an event
-//! before and one after each launch. Events are recorded in any case: CUPTI may record a kernel too
-//! late, or not at all. Launches that neither timed are reported.
+//! before and one after each launch. Events are recorded in any case, because CUPTI may record a
+//! kernel too late or not at all. Launches that neither could time are reported.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,14 +15,14 @@ use crate::clock::profile_clock;
 
 /// The way in which a launch is timed.
 pub(crate) enum Timing {
-    /// By two events around it, and by CUPTI if it has a correlation number.
+    /// By two events around the launch, and by CUPTI if the launch has a correlation id, `number`.
     Around { number: Option<u64>, before: Event, after: Event },
-    /// Not at all: it was captured into a CUDA graph, which runs it later, and as often as the
-    /// program wants.
+    /// Not at all: the launch was captured into a CUDA graph, which the program may run later, any
+    /// number of times.
     Captured,
 }
 
-/// The time of a launch.
+/// The measured start and duration of a launch.
 #[derive(Clone, Copy)]
 pub(crate) struct Time {
     /// Nanoseconds since the epoch of profiles.
@@ -40,7 +40,8 @@ struct Running {
     ahead: i128,
 }
 
-/// The running CUPTI, or why it cannot run; `None` before the first launch on a GPU of a profile.
+/// The running CUPTI, or the reason why it cannot run; `None` before a profile's first launch on a
+/// GPU.
 static RUNNING: Mutex<Option<Result<Running, String>>> = Mutex::new(None);
 static FOLDERS: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 static NEXT: AtomicU64 = AtomicU64::new(1);
@@ -49,7 +50,8 @@ fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Sets folders with CUPTI, for systems that do not find it: packages of Python bring it.
+/// Sets folders in which to search for CUPTI. Python packages contain it; a system may have no
+/// other.
 pub fn set_cupti_folders(folders: Vec<PathBuf>) {
     *locked(&FOLDERS) = folders;
 }
@@ -61,8 +63,8 @@ pub(crate) struct Before {
     context: Context,
 }
 
-/// Begins to time a launch of this thread. It is timed until `after`, or until the value is dropped
-/// if it fails.
+/// Begins to time a launch of this thread. [`Before::after`] ends the timing, or dropping the value
+/// does if the launch fails.
 pub(crate) fn before(context: Context, stream: StreamRef<'_>) -> Result<Before, Error> {
     if context.is_capturing(stream)? {
         return Ok(Before { cupti: None, event: None, context });
@@ -77,7 +79,7 @@ pub(crate) fn before(context: Context, stream: StreamRef<'_>) -> Result<Before, 
 }
 
 impl Before {
-    /// Ends the timing after the launch is on the stream.
+    /// Ends the timing of a launch that is on the stream.
     pub(crate) fn after(mut self, stream: StreamRef<'_>) -> Result<Timing, Error> {
         let number = self.cupti.take().map(|(cupti, number)| {
             cupti.pop();
@@ -98,7 +100,7 @@ impl Drop for Before {
     }
 }
 
-/// Returns CUPTI, which the first launch starts.
+/// Returns CUPTI, which the first call in a profile starts.
 fn running(context: Context) -> Result<Running, String> {
     let begin = || {
         let driver = context.device().driver().version();
@@ -110,21 +112,21 @@ fn running(context: Context) -> Result<Running, String> {
     locked(&RUNNING).get_or_insert_with(begin).clone()
 }
 
-/// Stops CUPTI's records.
+/// Stops CUPTI from recording kernels.
 pub(crate) fn stop() {
     if let Some(Ok(running)) = locked(&RUNNING).take() {
         running.cupti.stop();
     }
 }
 
-/// Returns the times of launches, given with their starts on the host, and notes about them: a line
-/// each.
+/// Returns the time of each launch, `None` if it was not timed, and notes about the times, one line
+/// each. `timings` has the start of each launch on the host and its timing.
 pub(crate) fn take(timings: &[(u64, &Timing)]) -> (Vec<Option<Time>>, Vec<String>) {
     let mut notes = Vec::new();
     if timings.is_empty() {
         return (Vec::new(), notes);
     }
-    // CUPTI has complete records of kernels that have ended.
+    // Waits for the kernels: CUPTI has complete records only of kernels that have ended.
     let ended: Vec<Result<(), String>> = timings
         .iter()
         .map(|(_, timing)| match timing {
@@ -189,7 +191,8 @@ fn by_cupti(timing: &Timing, kernels: &FxHashMap<u64, (i128, KernelTime)>) -> Op
     Some(Time { start, nanoseconds: (time.end - time.start) as f64, by: "cupti" })
 }
 
-/// Returns the first event of all, and its time on the host.
+/// Returns the host time and the first event of the first launch that has events; `host` and `None`
+/// if there is no such launch.
 fn first<'a>(timings: &[(u64, &'a Timing)], host: u64) -> (u64, Option<&'a Event>) {
     let events = timings.iter().find_map(|(start, timing)| match timing {
         Timing::Around { before, .. } => Some((*start, Some(before))),

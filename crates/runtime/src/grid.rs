@@ -4,13 +4,14 @@ use tilewright_base::{Code, Diagnostic};
 
 use crate::Error;
 
-/// The extents of a grid: one to three axes; absent ones are 1. A grid with an extent of 0 is legal
-/// and runs nothing.
+/// The extents of a grid along three axes; the extent of an axis that was not given is 1. A grid
+/// with an extent of 0 is legal and runs nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Grid([u32; 3]);
 
 impl Grid {
-    /// Checks the extents, as the user gave them.
+    /// Creates a grid from the extents that the user gave. Fails if they are not one to three
+    /// numbers from 0 to 2^31 - 1.
     pub fn new(extents: &[i128]) -> Result<Self, Error> {
         if extents.is_empty() || extents.len() > 3 {
             let message = format!("the grid has {} axes", extents.len());
@@ -27,7 +28,7 @@ impl Grid {
         Ok(Self(grid))
     }
 
-    /// The extents along the three axes.
+    /// Returns the extents along the three axes.
     pub fn extents(self) -> [u32; 3] {
         self.0
     }
@@ -37,8 +38,8 @@ impl Grid {
         self.0.contains(&0)
     }
 
-    /// The error for a grid that is no list of integers; `what` is its kind, such as `a str` or `a
-    /// tuple with a float in it`, and `found` is its text.
+    /// Returns the error for a grid that is not a list of integers. `what` is its kind, such as `a
+    /// str` or `a tuple with a float in it`, and `found` is its text.
     pub fn not_a_grid(what: &str, found: &str) -> Error {
         let hint = if what.contains("a float") {
             "use `//` or `triton.cdiv` where a size is divided"
@@ -57,7 +58,7 @@ impl Grid {
 }
 
 impl From<[u32; 3]> for Grid {
-    /// Converts extents that a program computed itself; those beyond 2^31 - 1 are cut.
+    /// Converts extents that a program computed itself; an extent above 2^31 - 1 becomes 2^31 - 1.
     fn from(extents: [u32; 3]) -> Self {
         Self(extents.map(|extent| extent.min(i32::MAX as u32)))
     }

@@ -1,9 +1,9 @@
 //! Interpret mode: a launch whose body the caller runs, op after op.
 //!
-//! An operation (`x + y`, `tl.load(p, mask=m)`) is compiled as a small program once for each
-//! combination of types and compile-time values, by the path that kernels take, and then evaluated
-//! on the values at hand. So its meaning, its result to the last bit and its errors are those of a
-//! compiled kernel.
+//! An operation (`x + y`, `tl.load(p, mask=m)`) is compiled as a small program, once for each
+//! combination of types and compile-time values, on the same path as kernels. It is then evaluated
+//! on the run-time values. Its meaning, its result to the last bit and its errors are therefore
+//! those of a compiled kernel.
 
 mod form;
 
@@ -39,27 +39,28 @@ pub struct Tile {
     pub ty: Type,
     /// Its elements.
     pub held: Held,
-    /// True if the code of a compiled kernel has it as a constant: a number that was assigned. It
-    /// is a scalar then, and counts as known where a compile-time value is required.
+    /// True if a compiled kernel has this value as a constant, such as a number that was assigned
+    /// to a variable. The value is a scalar then, and is accepted where a compile-time value is
+    /// required.
     pub is_known: bool,
-    /// If it points to memory that is only read, the parameter that declares so; an empty name
+    /// For a pointer to read-only memory, the name of the parameter that declares it so; empty
     /// after a cast.
     pub read_only: Option<Arc<str>>,
 }
 
 impl Tile {
-    /// A value about which nothing is known.
+    /// Creates a value that is neither a known constant nor read-only.
     pub fn new(ty: Type, held: Held) -> Self {
         Self { ty, held, is_known: false, read_only: None }
     }
 
-    /// A scalar that the code of a compiled kernel has as a constant.
+    /// Creates a scalar that a compiled kernel has as a constant.
     pub fn constant(literal: Literal) -> Self {
         let (ty, held) = (Type::scalar(literal.dtype), Held::scalar(literal.bits));
         Self { is_known: true, ..Self::new(ty, held) }
     }
 
-    /// The constant that it is in the code of a compiled kernel.
+    /// Returns the constant that a compiled kernel has for this value, if it has one.
     fn literal(&self) -> Option<Literal> {
         let dtype = self.ty.dtype().filter(|_| self.is_known && self.ty.is_scalar())?;
         Some(Literal { dtype, bits: self.held.uniform_bits()? })
@@ -76,10 +77,10 @@ pub struct Launch {
     grid: Cell<[u32; 3]>,
     id: Cell<[u32; 3]>,
     language: tilewright_frontend::Options,
-    /// The operations that read functions or objects of the program, which may change before the
-    /// next launch.
+    /// The compiled operations that refer to functions or objects of the program, which may change
+    /// before the next launch.
     cache: RefCell<Cache>,
-    /// The loads that ended in the padding of a tensor.
+    /// The errors of the loads that ended in the padding of a tensor.
     padded: RefCell<Vec<CompileError>>,
 }
 
@@ -87,20 +88,21 @@ pub struct Launch {
 pub struct Environment<'a> {
     /// The host, which resolves names.
     pub host: &'a mut dyn Host,
-    /// The memory beside that of the arguments: queried if a pointer is outside of theirs.
+    /// Returns further memory that the kernel may access. It is called if a pointer is outside of
+    /// the memory of the arguments.
     pub foreign: &'a mut dyn FnMut() -> Vec<Region<'static>>,
     /// Stops a loop in an operation.
     pub interrupt: Interrupt<'a>,
 }
 
-/// The operations that have been compiled, by the hash of what they were compiled for.
+/// Compiled operations, by a hash of the form, the operands' types and the known constants.
 #[derive(Default)]
 struct Cache {
     known: FxHashMap<u64, SmallVec<[Rc<Compiled>; 1]>>,
     count: usize,
 }
 
-/// An operation with what it was compiled for.
+/// A compiled operation, with the form, the operands and the options that it was compiled for.
 struct Compiled {
     form: Form,
     arguments: Vec<Operand<Type>>,
@@ -109,7 +111,8 @@ struct Compiled {
     operation: CompiledOperation,
 }
 
-/// The run-time operands, in their order, about which more than their type is known.
+/// Facts about run-time operands besides their types: known constants, and the parameters that
+/// declare pointers read-only. Each has the index of its operand.
 #[derive(PartialEq, Default)]
 struct Marks {
     known: SmallVec<[(usize, Literal); 4]>,
@@ -127,11 +130,11 @@ impl Marks {
     }
 }
 
-/// With more operations than this, those that were compiled before are forgotten.
+/// The maximum number of operations in a cache. A further one first clears the cache.
 const MAX_KNOWN: usize = 1 << 13;
 
 thread_local! {
-    /// The operations that depend on nothing that may change.
+    /// The compiled operations that refer to no function or object of the program.
     static SHARED: RefCell<Cache> = RefCell::default();
 }
 
@@ -164,8 +167,8 @@ impl Cache {
 }
 
 impl Launch {
-    /// Makes a launch of a kernel, and the values of its parameters in the body. Pointers lead to
-    /// main memory, which the parameters with the indices in `constant` only read.
+    /// Creates a launch of a kernel, and the values that its parameters have in the body. Pointers
+    /// point to main memory; that of the parameters with the indices in `constant` is read-only.
     pub fn new(
         kernel: &Kernel,
         grid: Grid,
@@ -223,27 +226,28 @@ impl Launch {
         Ok((launch, operands))
     }
 
-    /// Returns the program of the grid that runs.
+    /// Returns the index of the current program in the grid.
     pub fn id(&self) -> [u32; 3] {
         self.id.get()
     }
 
-    /// Sets the program of the grid that runs from now on.
+    /// Sets the index of the current program in the grid.
     pub fn set_id(&self, id: [u32; 3]) {
         self.id.set(id);
     }
 
-    /// Returns the number of programs along x, y and z.
+    /// Returns the number of programs along each axis.
     pub fn grid(&self) -> [u32; 3] {
         self.grid.get()
     }
 
-    /// Sets the number of programs from now on.
+    /// Sets the number of programs along each axis.
     pub fn set_grid(&self, grid: [u32; 3]) {
         self.grid.set(grid);
     }
 
-    /// The name of the parameter that a pointer comes from, and the address of its first element.
+    /// Returns the name and the address of the run-time argument with this index, if it is a
+    /// pointer.
     pub fn argument(&self, index: usize) -> Option<(&Arc<str>, u64)> {
         match (self.names.get(index)?, self.arguments.get(index)?) {
             (name, cpu::Argument::Pointer { address, .. }) => Some((name, *address)),
@@ -251,7 +255,8 @@ impl Launch {
         }
     }
 
-    /// The result of an operation. [`locate`] gives the position of an error.
+    /// Evaluates an operation on its operands, `given`. [`locate`] returns the position of an
+    /// error.
     pub fn evaluate(
         &self,
         form: &Form,
@@ -311,7 +316,8 @@ impl Launch {
         }))
     }
 
-    /// The loads from padding since the last call. [`locate`] gives their positions.
+    /// Returns the errors of the loads from padding since the last call. [`locate`] returns their
+    /// positions.
     pub fn take_padded_reads(&self) -> Vec<CompileError> {
         self.padded.take()
     }
@@ -360,14 +366,16 @@ impl Launch {
     }
 }
 
-/// Returns whether an operation prints while it is compiled: it must be compiled each time.
+/// Returns whether an operation prints while it is compiled, and therefore has to be compiled each
+/// time.
 fn prints(given: &[Operand<Tile>]) -> bool {
     given
         .first()
         .is_some_and(|given| matches!(given, Operand::Language(path) if path.ends_with("static_print")))
 }
 
-/// Returns whether an operand refers to an object of the program that may mean another thing later.
+/// Returns whether an operand refers to a function or an object of the program, which may change
+/// later.
 fn refers_to_program<V>(operand: &Operand<V>) -> bool {
     fn has_object(constant: &Constant) -> bool {
         match constant {
@@ -398,7 +406,7 @@ fn refers_to_program<V>(operand: &Operand<V>) -> bool {
     }
 }
 
-/// The run-time values in an operand, in order.
+/// Appends the run-time values in an operand to `tiles`, in order.
 fn collect(operand: &Operand<Tile>, tiles: &mut SmallVec<[Tile; 8]>) {
     match operand {
         Operand::Tensor(tile) => tiles.push(tile.clone()),
@@ -424,6 +432,6 @@ fn pass(argument: &Argument, value: &Value<'static>, arguments: &mut Vec<cpu::Ar
         }
         (Argument::Tuple(_) | Argument::Constexpr(_), _) => return,
     };
-    // Classification has seen that the value is of this kind and in its range.
+    // `Kernel::classify` has checked the kind and the range of the value.
     arguments.push(cpu_argument(element, value).unwrap_or(cpu::Argument::Scalar(0)));
 }

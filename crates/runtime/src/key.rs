@@ -1,5 +1,5 @@
-//! The key of a compiled kernel in its cache: words that differ for whatever must be compiled
-//! separately.
+//! The key of a compiled variant in the cache of its kernel: words that differ if launches need
+//! different code.
 
 use std::borrow::Borrow;
 
@@ -7,8 +7,8 @@ use smallvec::SmallVec;
 use tilewright_frontend::{Constant, DescriptorForm, HostValue, Padding, Tuple};
 use tilewright_ir::{Element, Type};
 
-/// A sequence of words; two are equal exactly if their sources are. Kernels of up to two dozen
-/// parameters need no allocation.
+/// A sequence of words. Two keys are equal exactly if the values that they encode are the same. The
+/// keys of kernels with up to two dozen parameters need no allocation.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub(crate) struct Key(SmallVec<[u64; 32]>);
 

@@ -1,4 +1,5 @@
-//! The environment, in one place: nothing else in the library reads environment variables.
+//! The settings of the environment, in one place. Only the crate `tilewright-cuda` also reads
+//! variables: those of the driver, the cache of cubins and CUPTI.
 //!
 //! | variable | meaning |
 //! |---|---|
@@ -6,13 +7,17 @@
 //! | `TILEWRIGHT_NUM_THREADS`, `OMP_NUM_THREADS` | threads that run programs on the CPU (the first one that is set) |
 //! | `TILEWRIGHT_DEBUG`, `TRITON_DEBUG` | `1`: assertions in kernels are checked, whatever a kernel or launch says |
 //! | `TILEWRIGHT_SANITIZE=race,init` | launches are checked: `bounds`, `race`, `init`, `alignment`, `overflow`, `nan`; `1` for all |
-//! | `TILEWRIGHT_DUMP=ir,opt` | these stages of each compiled kernel are written to stderr; `all` for every one |
-//! | `TILEWRIGHT_DUMP=folder` | every stage is written to files in this folder, if no name in it is a stage |
-//! | `TILEWRIGHT_DUMP_DIR` | they are written to files in this folder instead: `<folder>/<kernel>-<number>.<stage>` |
-//! | `TRITON_KERNEL_DUMP=1`, `TRITON_DUMP_DIR` | every stage, to files in this folder (`~/.triton/dump`) |
+//! | `TILEWRIGHT_DUMP=ir,opt` | these stages of each compiled kernel are written to stderr; `all`
+//! for every stage |
+//! | `TILEWRIGHT_DUMP=folder` | every stage is written to files in this folder, if the value has no
+//! name of a stage in it |
+//! | `TILEWRIGHT_DUMP_DIR` | the stages are written to files in this folder instead:
+//! `<folder>/<kernel>-<number>.<stage>` |
+//! | `TRITON_KERNEL_DUMP=1`, `TRITON_DUMP_DIR` | every stage is written to files in this folder (by
+//! default `~/.triton/dump`) |
 //! | `TRITON_ALLOW_NON_CONSTEXPR_GLOBALS=1` | kernels may read globals that are not `tl.constexpr` |
 //! | `TRITON_DEFAULT_FP_FUSION=0` | GPUs round multiplications and additions separately, unless a launch says otherwise |
-//! | `TRITON_FORCE_DISABLE_FP_FUSION=1` | they do, whatever a launch says |
+//! | `TRITON_FORCE_DISABLE_FP_FUSION=1` | GPUs round them separately, whatever a launch says |
 //! | `TRITON_F32_DEFAULT` | precision of `tl.dot` on binary32: `ieee`, `tf32`, `tf32x3`, `bf16x3`, `bf16x6` |
 
 use std::collections::BTreeSet;
@@ -24,7 +29,8 @@ use tilewright_compiler::Stage;
 use tilewright_ir::InputPrecision;
 use tilewright_sanitize::Checks;
 
-/// No machine has more threads. A larger number is a mistake, and would exhaust the system.
+/// The maximum number of threads. A larger number is most likely a mistake, and would exhaust the
+/// system.
 pub(crate) const MAX_THREADS: usize = 1024;
 
 /// The settings of the environment, which a program may change while it runs.
@@ -32,7 +38,8 @@ pub(crate) const MAX_THREADS: usize = 1024;
 pub struct Knobs {
     /// `TILEWRIGHT_DEVICE`.
     pub device: Option<String>,
-    /// `TRITON_DEBUG`: assertions are checked, whatever a kernel or launch says.
+    /// `TILEWRIGHT_DEBUG`, `TRITON_DEBUG`: assertions are checked, whatever a kernel or launch
+    /// says.
     pub debug: bool,
     /// `TRITON_ALLOW_NON_CONSTEXPR_GLOBALS`.
     pub allow_plain_globals: bool,
@@ -40,15 +47,16 @@ pub struct Knobs {
     pub fp_fusion: FpFusion,
     /// `TRITON_F32_DEFAULT`.
     pub default_dot_precision: InputPrecision,
-    /// `TILEWRIGHT_SANITIZE`: the checks of launches. A list with an unknown name is every check.
+    /// `TILEWRIGHT_SANITIZE`: the checks of launches. A list with an unknown name means every
+    /// check.
     pub sanitize: Checks,
     /// The stages to write out when a kernel is compiled.
     pub dump: Vec<Stage>,
-    /// The folder that they are written to; stderr if there is none.
+    /// The folder that the stages are written to; `None` is stderr.
     pub dump_directory: Option<PathBuf>,
     /// The requested number of threads.
     pub num_threads: Option<usize>,
-    /// The value of `TILEWRIGHT_NUM_THREADS` if it is no number of threads.
+    /// The value of `TILEWRIGHT_NUM_THREADS` if it is not an integer from 1 to 1024.
     pub invalid_threads: Option<String>,
 }
 
@@ -77,7 +85,7 @@ impl Knobs {
         Arc::clone(current.get_or_insert_with(|| Arc::new(Self::from_environment())))
     }
 
-    /// Puts other knobs in force, for launches from now on.
+    /// Replaces the knobs, for launches from now on.
     pub fn set(self) {
         *CURRENT.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(self));
         crate::checks::forget();
@@ -90,7 +98,7 @@ impl Knobs {
         let no_texts = FLAGS.iter().filter_map(|name| Some((name, variable(name)?)));
         let no_texts = no_texts.filter(|(_, value)| value.to_str().is_none());
         let no_texts = no_texts.map(|(name, value)| {
-            format!("{name} is '{}', which is no text: it counts as any word but 1", text_of(&value))
+            format!("{name} is '{}', which is not UTF-8: it counts as an unknown word", text_of(&value))
         });
         let no_texts: Vec<String> = no_texts.collect();
         for finding in
@@ -152,8 +160,8 @@ impl Knobs {
     }
 }
 
-/// The variables that are on or off, and that of another library: every word has a meaning, but a
-/// value that is no text has none.
+/// The variables that accept every word: those that are on or off, and `OMP_NUM_THREADS`, which
+/// belongs to another library. Only a value that is not UTF-8 is reported.
 const FLAGS: [&str; 7] = [
     "OMP_NUM_THREADS",
     "TILEWRIGHT_DEBUG",
@@ -164,13 +172,13 @@ const FLAGS: [&str; 7] = [
     "TRITON_KERNEL_DUMP",
 ];
 
-/// The text of a variable. A byte that is not UTF-8 becomes `\xff`, which no variable accepts as a
-/// value, so that it is answered as any other wrong value is.
+/// Returns the text of a variable. A byte that is not UTF-8 is escaped, as in `\xff`. No variable
+/// accepts such a text, so it is reported like any other wrong value.
 fn text_of(value: &OsStr) -> String {
     value.to_str().map_or_else(|| value.as_encoded_bytes().escape_ascii().to_string(), str::to_owned)
 }
 
-/// The messages about values of variables that have no meaning, and about the values that count
+/// Returns messages about values of variables that are not valid, with the values that are used
 /// instead.
 fn misunderstood(variable: impl Fn(&str) -> Option<String>) -> Vec<String> {
     let mut found = Vec::new();

@@ -13,15 +13,15 @@ use crate::{Error, Grid, Handle, Region, Value, gpu, num_threads, padded, saniti
 impl Handle {
     /// Runs the kernel for every program of the grid, with arguments that
     /// [`Kernel::lookup`](crate::Kernel::lookup) found this handle for. Returns when all programs
-    /// have ended; on a GPU, when they are on its default stream. Needs no Python: callers release
-    /// the GIL around it.
+    /// have ended; on a GPU, as soon as the launch is on the default stream. Does not use Python,
+    /// so callers release the GIL around it.
     pub fn launch(&self, grid: Grid, arguments: &[Value<'_>], interrupt: Interrupt<'_>) -> Result<(), Error> {
         self.launch_on(StreamRef::DEFAULT, grid, arguments, &[], interrupt)
     }
 
-    /// As [`launch`](Self::launch), on a stream of a GPU; other devices have none. `foreign` is
-    /// memory that pointers made of numbers may touch besides that of the arguments, in main
-    /// memory; a GPU reaches all of its own.
+    /// As [`launch`](Self::launch), on a stream of a GPU; other devices ignore it. `foreign` is
+    /// main memory, besides that of the arguments, that pointers cast from integers may access; a
+    /// GPU can access all of its own memory.
     pub fn launch_on(
         &self,
         stream: StreamRef<'_>,
@@ -61,7 +61,7 @@ impl Handle {
         }
     }
 
-    /// Starts it on a GPU with written arguments, with as many programs as the grid has blocks.
+    /// Starts the kernel on a GPU for a grid of `programs`, with the arguments in `parameters`.
     pub(crate) fn launch_passed(
         &self,
         stream: StreamRef<'_>,
@@ -76,8 +76,8 @@ impl Handle {
         }
     }
 
-    /// As [`launch`](Self::launch), with another program of the same kernel: tests run the IR
-    /// before optimization like this.
+    /// As [`launch`](Self::launch), with another program of the same kernel. Tests use it to run
+    /// the IR before optimization.
     pub fn launch_program(
         &self,
         program: &Program,

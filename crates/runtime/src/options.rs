@@ -24,7 +24,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// The defaults under these knobs.
+    /// Creates the default options under these knobs.
     pub fn new(knobs: &Knobs) -> Self {
         let mut options = Self {
             set: SmallVec::new(),
@@ -48,14 +48,15 @@ impl Options {
         options
     }
 
-    /// Checks assertions, unless a launch says otherwise.
+    /// Returns these options with assertions checked, which a launch can turn off.
     #[must_use]
     pub fn with_debug(mut self) -> Self {
         self.put(OptionId::Debug, Constant::Bool(true));
         self
     }
 
-    /// Sets an option; fails if it does not take this value. Options of the launcher are ignored.
+    /// Sets an option. Fails if the option does not take this value, or is set although it is not
+    /// supported. Ignores options of the launcher.
     pub fn set(&mut self, option: OptionId, value: &Constant) -> Result<(), Error> {
         let info = option.info();
         if info.consumer == Consumer::Launcher {
@@ -94,7 +95,7 @@ impl Options {
         self.set(option, value)
     }
 
-    /// The value of an option, or its default.
+    /// Returns the value of an option, or its default.
     pub fn get(&self, option: OptionId) -> Constant {
         match self.place(option) {
             Ok(place) => self.set[place].1.clone(),
@@ -102,8 +103,8 @@ impl Options {
         }
     }
 
-    /// Refuses options that contradict the target. The CPU takes everything that GPUs take, so that
-    /// programs for these run on it.
+    /// Fails if an option contradicts the target. The CPU accepts every value that GPUs accept, so
+    /// that programs for GPUs run on it.
     pub(crate) fn check(&self, target: Target) -> Result<(), Error> {
         use OptionKind::{Int, PowerOfTwo};
         let Target::Gpu(gpu) = target else { return Ok(()) };
@@ -142,8 +143,8 @@ impl Options {
         Err(refused(OptionId::Arch, note).hint(hint).into())
     }
 
-    /// Returns the options that are set and that the code for a target does not follow, with the
-    /// text about what happens instead.
+    /// Returns the options that are set but that the code for a target does not follow, each with
+    /// its value and a text about what happens instead.
     pub fn without_effect(&self, target: Target) -> Vec<(OptionInfo, Constant, &'static str)> {
         let Target::Gpu(gpu) = target else { return Vec::new() };
         let ptx_version = Constant::Int((gpu.ptx_version.0 * 10 + gpu.ptx_version.1).into());
@@ -169,7 +170,7 @@ impl Options {
         }
     }
 
-    /// The options that the language sees.
+    /// Returns the options that the language depends on.
     pub(crate) fn language(&self) -> tilewright_frontend::Options {
         let precision = match self.get(OptionId::DefaultDotInputPrecision) {
             Constant::Str(name) => InputPrecision::from_name(&name),
@@ -190,7 +191,7 @@ impl Options {
         self.get(option).is_true()
     }
 
-    /// The value of an option, if it is a number.
+    /// Returns the value of an option, if it is a number of 32 bits.
     pub(crate) fn number(&self, option: OptionId) -> Option<u32> {
         match self.get(option) {
             Constant::Int(number) => u32::try_from(number).ok(),
@@ -207,7 +208,8 @@ impl Options {
         }
     }
 
-    /// The options that the language sees. The others change nothing of the code for a CPU.
+    /// Returns a copy with only the options that the language depends on: the others do not change
+    /// the code for a CPU.
     pub(crate) fn of_language(&self) -> Self {
         let mut options = self.clone();
         options.set.retain(|(option, _)| option.info().consumer == Consumer::Language);
@@ -229,7 +231,8 @@ impl Options {
         }
     }
 
-    /// The index of an option among those that are set, or the index at which to insert it.
+    /// Returns the index of an option among those that are set, or else the index at which to
+    /// insert it.
     fn place(&self, option: OptionId) -> Result<usize, usize> {
         self.set.binary_search_by_key(&option, |(other, _)| *other)
     }

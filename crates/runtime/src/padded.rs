@@ -2,9 +2,9 @@
 //! written for a GPU.
 //!
 //! The allocator of torch for CUDA rounds each allocation up to a multiple of 512 bytes, so a GPU
-//! reads past the end of a tensor without harm, and programs do. While the processor or the
-//! simulator takes the place of their GPU, such a load gives 0, and each line that has one is
-//! reported once.
+//! reads past the end of a tensor without harm, and some programs do so. If the processor or the
+//! simulator replaces their GPU, such a load returns 0, and each line with such a load is reported
+//! once.
 
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -15,7 +15,7 @@ use tilewright_base::{Diagnostic, SourceMap};
 
 use crate::Error;
 
-/// The bytes that the allocator of torch for CUDA rounds to.
+/// The multiple in bytes that the allocator of torch for CUDA rounds up to.
 const ROUNDED_TO: usize = 512;
 
 static IS_ALLOWED: AtomicBool = AtomicBool::new(false);
@@ -38,13 +38,15 @@ pub fn are_padded_reads_allowed() -> bool {
     IS_ALLOWED.load(Ordering::Relaxed)
 }
 
-/// The padding after an allocation of `bytes` bytes; none if loads may not end there.
+/// Returns the bytes of padding after an allocation of `bytes` bytes; 0 if loads may not end in
+/// padding.
 #[inline]
 pub fn padding_of(bytes: usize) -> usize {
     if are_padded_reads_allowed() { bytes.next_multiple_of(ROUNDED_TO) - bytes } else { 0 }
 }
 
-/// Keeps the reports about a launch of this thread, each line of a kernel once in the process.
+/// Keeps the reports about a launch of this thread, but only one for each line of a kernel in the
+/// whole process.
 pub fn keep_padded_reads(diagnostics: impl IntoIterator<Item = Diagnostic>, sources: &SourceMap) {
     for diagnostic in diagnostics {
         let place = diagnostic.primary.as_ref().map_or_else(Default::default, |label| {

@@ -1,5 +1,6 @@
-//! Profiles: the time of each launch, while a profile is taken. On the CPU each step is measured,
-//! on the simulator the counters are kept, on a GPU the kernel is timed (see `gpu_times`).
+//! Profiles: measurements of each launch while a profile is taken. On the CPU, each step of the
+//! program is timed; the simulator counts instructions and memory accesses; on a GPU, the kernel is
+//! timed (see `gpu_times`).
 //!
 //! A launch checks once whether a profile is taken. [`take_profile`] returns the measurements as
 //! JSON: kernels, each with its steps or counts, and launches, each with its kernel, its time and
@@ -35,7 +36,8 @@ thread_local! {
 #[derive(Default)]
 struct Records {
     kernels: Vec<Kernel>,
-    /// Kernels by the handle's address and their text, as an address may be used again.
+    /// The indices of kernels by the address of their handle and their description, because a later
+    /// handle may have the same address.
     known: FxHashMap<(usize, String), usize>,
     launches: Vec<Launch>,
 }
@@ -50,7 +52,7 @@ struct Kernel {
     threads: u32,
     registers: Option<u32>,
     spills: Option<u32>,
-    /// The bytes of the tensors of a launch.
+    /// The bytes of the tensors of the first launch.
     tensor_bytes: u64,
     launches: u64,
     steps: Vec<StepProfile>,
@@ -91,7 +93,7 @@ pub fn stop_profile() {
     }
 }
 
-/// Sets the scope of later launches of this thread; returns the one before.
+/// Sets the scope of later launches of this thread; returns the previous scope.
 pub fn set_scope(scope: u64) -> u64 {
     SCOPE.replace(scope)
 }
@@ -141,7 +143,7 @@ pub(crate) fn measure(
     Ok(())
 }
 
-/// The results that a launch passes on while it is measured.
+/// Collects the results of a launch that is measured.
 #[derive(Default)]
 pub(crate) struct Observer {
     steps: Mutex<Option<Vec<StepProfile>>>,
@@ -165,7 +167,7 @@ impl Observer {
         *self.report.lock().unwrap_or_else(PoisonError::into_inner) = Some(report);
     }
 
-    /// Notes the variant that was launched, if it is not the handle's own code.
+    /// Stores the variant that was launched; `None` for the handle's own code.
     pub(crate) fn variant(&self, other: Option<ChosenVariant>) {
         *self.other.lock().unwrap_or_else(PoisonError::into_inner) = other;
     }
@@ -249,7 +251,8 @@ impl Kernel {
         }
     }
 
-    /// The estimated time of its launches on the simulator.
+    /// Returns the estimated time of the launches on the simulator, for `gpu` or else for a GPU of
+    /// their architecture.
     fn estimate(&self, gpu: Option<GpuModel>) -> Option<Estimate> {
         let report = self.report.as_ref()?;
         let gpu = gpu.or_else(|| GpuModel::of(self.architecture))?;
@@ -291,7 +294,7 @@ impl Kernel {
     }
 }
 
-/// The counters of the simulator, and the model's estimate.
+/// Describes the counters of the simulator, and the model's estimate.
 fn simulated(report: &Report, estimate: &Estimate) -> Json {
     let class = |(class, counters): (sim::Class, StepCounters)| {
         (class.to_string(), json!([counters.executions, counters.lanes]))
@@ -353,8 +356,8 @@ fn counters(counters: &StepCounters) -> Json {
     })
 }
 
-/// The measurements since the last call, as JSON. Launches on the simulator are estimated for the
-/// GPU with this name, else for one of their architecture.
+/// Returns the measurements since the last call, as JSON. Estimates the time of launches on the
+/// simulator for the GPU with this name, or else for a GPU of their architecture.
 pub fn take_profile(gpu: Option<&str>) -> Result<String, Error> {
     let gpu = gpu.map(model).transpose()?;
     let taken = records(std::mem::take);

@@ -1,5 +1,5 @@
-//! The counters of the simulator, kept for a program that was started for a report until it takes
-//! them.
+//! Keeps the counters of launches on the simulator, after a program has requested reports, until it
+//! takes them.
 
 use std::fmt::Write;
 use std::sync::{Mutex, PoisonError};
@@ -10,7 +10,7 @@ use tilewright_sim::Report;
 use crate::Handle;
 use crate::variants::ChosenVariant;
 
-/// The launches of one kernel.
+/// The launches of the same code, and the sums of their counters.
 struct Launches {
     count: u64,
     report: Report,
@@ -24,8 +24,8 @@ pub fn keep_reports() {
     KEPT.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_default();
 }
 
-/// Returns the reports since [`keep_reports`] and ends it: a table for each kernel. Launches of the
-/// same code are one.
+/// Returns the reports since [`keep_reports`] or the last call: a table for each kernel. Launches
+/// of the same code have one table.
 pub fn take_reports() -> String {
     let kept =
         KEPT.lock().unwrap_or_else(PoisonError::into_inner).as_mut().map(std::mem::take).unwrap_or_default();
@@ -54,8 +54,9 @@ pub(crate) fn add(report: &Report, handle: &Handle, other: Option<&ChosenVariant
     }
 }
 
-/// The kernel with the types of its arguments and its compile-time values: `add(x_ptr: *fp32, n:
-/// i32, BLOCK=128)`; then the description of the form, if it is not the handle's own code.
+/// Describes a kernel with the types of its arguments and its compile-time values: `add(x_ptr:
+/// *fp32, n: i32, BLOCK=128)`. Appends the description of the variant, if it is not the handle's
+/// own code.
 pub(crate) fn describe_variant(handle: &Handle, other: Option<&ChosenVariant>) -> String {
     let parameters = handle.signature().parameters.iter().zip(handle.arguments());
     let parts: Vec<String> = parameters
@@ -68,7 +69,7 @@ pub(crate) fn describe_variant(handle: &Handle, other: Option<&ChosenVariant>) -
     format!("{}({}){other}", handle.compiled.name, parts.join(", "))
 }
 
-/// The text of an argument, and whether it is a value.
+/// Returns the text of an argument, and whether it is a compile-time value.
 fn text_of(argument: &Argument) -> (String, bool) {
     match argument {
         Argument::Pointer { pointee, .. } => (format!("*{pointee}"), false),

@@ -1,4 +1,4 @@
-//! Sanitized launches, and their findings, which are kept until a program takes them.
+//! Sanitized launches. Their findings are kept until the program takes them.
 
 use std::cell::RefCell;
 use std::io::IsTerminal;
@@ -18,8 +18,8 @@ use crate::checks;
 use crate::specialize::{CpuArguments, cpu_argument};
 use crate::{Error, Grid, Handle, Knobs, Region, Value, num_threads};
 
-/// A finding of a check: one for each position in the source, whatever launches, programs and lanes
-/// show it.
+/// A finding of a check. There is one for each position in the source, also if several launches,
+/// programs or lanes have it.
 #[derive(Clone, Debug)]
 pub struct SanitizerReport {
     /// The check.
@@ -36,13 +36,13 @@ pub struct SanitizerReport {
     pub place: Option<SourcePlace>,
     /// The first program in which it was found.
     pub program: [u32; 3],
-    /// The element of the tile, or the thread of a GPU; empty for a scalar.
+    /// The index of the element in its tile, or the warp and the lane on a GPU; empty for a scalar.
     pub lane: Vec<u32>,
-    /// The argument through which memory is accessed, and the element of it.
+    /// The argument through which memory is accessed, and the index of the accessed element.
     pub element: Option<(String, i64)>,
-    /// The other access of a race: its position, and its program.
+    /// The other access of a race: its position and its program.
     pub other: Option<(Option<SourcePlace>, [u32; 3])>,
-    /// How often it was found.
+    /// The number of times that it was found.
     pub count: u64,
 }
 
@@ -66,13 +66,14 @@ struct PendingFindings {
 
 static PENDING: Mutex<PendingFindings> = Mutex::new(PendingFindings { reports: Vec::new(), dropped: 0 });
 
-/// The maximum number of different findings that are kept and printed; more are only counted.
+/// The maximum number of different findings that are kept; more are only counted.
 const MAX_REPORTS: usize = 100;
 
-/// True if each finding is printed at once.
+/// True if each new finding is printed at once.
 static IS_PRINTING: AtomicBool = AtomicBool::new(false);
 
-/// Returns the checks of launches from now on. Without checks, a launch pays only for this.
+/// Returns the checks of launches from now on. This call is the whole cost of a launch without
+/// checks.
 #[inline]
 pub(crate) fn active() -> Checks {
     checks::cached().unwrap_or_else(read)
@@ -80,7 +81,8 @@ pub(crate) fn active() -> Checks {
 
 #[cold]
 fn read() -> Checks {
-    // While a launch with checks of its own runs, every launch reads the scope here.
+    // While a launch with checks of its own runs, nothing is cached, so every launch comes here and
+    // reads its scope.
     let scopes = SCOPES.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(checks) = SCOPE.with_borrow(|scope| scope.as_ref().map(|scope| scope.checks)) {
         return checks;
@@ -92,7 +94,7 @@ fn read() -> Checks {
     checks
 }
 
-/// The checks of one launch, and what they have found.
+/// The checks of one launch, and their findings.
 struct Scope {
     checks: Checks,
     kept: PendingFindings,
@@ -115,7 +117,7 @@ fn count_scope(change: impl FnOnce(usize) -> usize) {
 /// Runs a function whose launches have these checks and no others; returns its result, their
 /// findings, and the number of findings that were dropped.
 pub fn with_checks<R>(checks: Checks, run: impl FnOnce() -> R) -> (R, Vec<SanitizerReport>, u64) {
-    /// Ends the scope, also after a panic.
+    /// Restores the outer scope when it is dropped, also after a panic.
     struct End(Option<Scope>);
     impl Drop for End {
         fn drop(&mut self) {
@@ -136,25 +138,26 @@ pub fn with_checks<R>(checks: Checks, run: impl FnOnce() -> R) -> (R, Vec<Saniti
     (result, reports, dropped)
 }
 
-/// Adds findings to those of launches without checks of their own: no other receiver gets them.
+/// Adds the findings of a launch with checks of its own to the pending ones, for a caller that does
+/// not use them itself.
 pub fn keep_reports_of_launch(reports: Vec<SanitizerReport>, dropped: u64) {
     let mut kept = PENDING.lock().unwrap_or_else(PoisonError::into_inner);
     kept.reports.extend(reports);
     kept.dropped += dropped;
 }
 
-/// The checks of launches from now on.
+/// Returns the checks of launches from now on.
 pub fn sanitizer_checks() -> Checks {
     active()
 }
 
-/// Sets whether findings are printed to stderr at once.
+/// Sets whether each new finding is printed to stderr at once.
 pub fn print_findings(is_printing: bool) {
     IS_PRINTING.store(is_printing, Ordering::Relaxed);
 }
 
-/// Returns the findings since the last call that took them, and the number of findings that were
-/// dropped; forgets them if `is_taken`.
+/// Returns the pending findings, and the number of findings that were dropped. Removes them if
+/// `is_taken`.
 pub fn sanitizer_reports(is_taken: bool) -> (Vec<SanitizerReport>, u64) {
     let mut kept = PENDING.lock().unwrap_or_else(PoisonError::into_inner);
     let found = (kept.reports.clone(), kept.dropped);
@@ -166,7 +169,8 @@ pub fn sanitizer_reports(is_taken: bool) -> (Vec<SanitizerReport>, u64) {
 }
 
 impl Handle {
-    /// As [`launch`](Handle::launch) on the CPU, sanitized. A finding does not end the launch.
+    /// As [`launch`](Handle::launch) on the CPU, with these checks. A finding does not end the
+    /// launch.
     pub(crate) fn launch_sanitized(
         &self,
         grid: Grid,
@@ -200,8 +204,9 @@ impl Handle {
         outcome.map_err(|diagnostic| Error::new(*diagnostic, SourceMap::clone(sources)))
     }
 
-    /// Runs a kernel on the CPU before its launch in the simulator, for the checks of its meaning
-    /// rather than of its code. The memory is restored afterwards.
+    /// Runs a kernel on the CPU before its launch in the simulator, for the checks that the
+    /// simulator cannot do, because they are about the ops of the kernel and not about its
+    /// instructions. Restores the memory afterwards.
     pub(crate) fn check_meaning(
         &self,
         grid: Grid,
@@ -241,7 +246,8 @@ impl Handle {
             interrupt,
             padded: None,
         };
-        // The simulator's run prints the kernel's output, and reports the error that ends it.
+        // The run in the simulator prints the output of the kernel, and reports the error that ends
+        // it, so both are dropped here.
         let ((outcome, findings), _) = take_printed(|| program.launch(&launch, checks));
         drop(before);
         let sources = program.program().sources();
@@ -272,7 +278,7 @@ impl Handle {
     }
 }
 
-/// The memory before a launch, which is restored when this is dropped.
+/// A copy of the memory before a launch. Dropping it restores the memory.
 struct Before<'a> {
     regions: Vec<(Region<'a>, Vec<u8>)>,
     written: InitializedMemory,
@@ -307,7 +313,8 @@ impl Drop for Before<'_> {
     }
 }
 
-/// Keeps a finding, and prints it if it is new.
+/// Keeps a finding. Prints it if it is new, printing is on, and the launch has no checks of its
+/// own.
 pub(crate) fn keep(kernel: &str, finding: &Finding, sources: &SourceMap) {
     let is_of_launch = SCOPE.with_borrow_mut(|scope| {
         let scope = scope.as_mut()?;
@@ -326,7 +333,8 @@ pub(crate) fn keep(kernel: &str, finding: &Finding, sources: &SourceMap) {
     }
 }
 
-/// Adds a finding, if it is new and there is room.
+/// Adds a finding, or counts it if it is known. Returns whether it was added: it was new, and there
+/// was room.
 fn add(kept: &mut PendingFindings, kernel: &str, finding: &Finding, sources: &SourceMap) -> bool {
     let Finding { check, diagnostic, program, lane, element, other, count, occurrences: _ } = finding;
     let place = diagnostic.primary.as_ref().map(|label| place_of(sources, label.span));

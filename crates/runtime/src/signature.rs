@@ -20,7 +20,7 @@ pub struct Parameter {
     pub annotation: Annotation,
     /// The way in which its argument is passed.
     pub kind: ParameterKind,
-    /// The default. A caller that keeps the defaults itself passes `Value::None` for one.
+    /// The default, if there is one. A caller that keeps the value itself sets `Value::None`.
     pub default: Option<Value<'static>>,
     /// True if code may depend on the argument being 1, or on it being a multiple of 16 (not in
     /// `do_not_specialize`).
@@ -31,7 +31,7 @@ pub struct Parameter {
 }
 
 impl Parameter {
-    /// A parameter without a default that is specialized.
+    /// Creates a specialized parameter without a default.
     pub fn new(name: impl Into<Arc<str>>, annotation: Annotation) -> Self {
         Self {
             name: name.into(),
@@ -43,7 +43,8 @@ impl Parameter {
         }
     }
 
-    /// `*name`: a parameter that takes the further arguments by position, if there are any.
+    /// Creates the parameter `*name`, which takes the remaining positional arguments, if there are
+    /// any.
     pub fn variadic(name: impl Into<Arc<str>>, annotation: Annotation) -> Self {
         Self {
             kind: ParameterKind::Variadic,
@@ -63,14 +64,14 @@ pub enum ParameterKind {
     PositionalOnly,
     /// By name: it is after a `*`.
     KeywordOnly,
-    /// `*xs`: the further arguments by position, as one tuple.
+    /// `*xs`: the remaining positional arguments, as one tuple.
     Variadic,
 }
 
 /// The declared kind of a parameter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Annotation {
-    /// None that tilewright knows: the argument decides.
+    /// None, or one that is not known: the argument determines the type.
     #[default]
     None,
     /// `tl.constexpr`.
@@ -131,14 +132,15 @@ pub enum ArgumentSource {
     Default,
 }
 
-/// The use of a call's arguments. It only depends on the number of positional arguments and the
-/// keywords, so a caller may keep it for later calls with the same.
+/// The assignment of a call's arguments to parameters and options. It depends only on the number of
+/// positional arguments and on the keywords, so a caller may reuse it for later calls with the
+/// same.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Binding {
     /// The source of each parameter, in order.
     pub parameters: SmallVec<[ArgumentSource; 16]>,
-    /// The keyword arguments that are options, by their index. A keyword that is both, such as
-    /// `num_stages` of a kernel with a parameter of this name, is used for both.
+    /// The keyword arguments that are options, by their index. A keyword that also names a
+    /// parameter, such as `num_stages`, sets both, unless the option is for the launcher.
     pub options: SmallVec<[(usize, OptionId); 4]>,
 }
 
@@ -154,8 +156,9 @@ pub struct Signature {
 }
 
 impl Signature {
-    /// Returns the parameter that takes all further positional arguments. Callers make one tuple of
-    /// these before they [`bind`](Self::bind) a call, and pass it at this index.
+    /// Returns the index of the parameter that takes all remaining positional arguments. Callers
+    /// combine these into one tuple before they [`bind`](Self::bind) a call, and pass it at this
+    /// index.
     pub fn variadic(&self) -> Option<usize> {
         self.parameters.iter().position(|parameter| parameter.kind == ParameterKind::Variadic)
     }
@@ -260,7 +263,8 @@ impl Signature {
         self.at(diagnostic, None, "this is a kernel")
     }
 
-    /// Returns the maximum number of positional arguments: keyword-only parameters are last.
+    /// Returns the maximum number of positional arguments: the number of parameters before the
+    /// keyword-only ones.
     pub(crate) fn most_positional(&self) -> usize {
         let is_positional = |kind| kind != ParameterKind::KeywordOnly;
         self.parameters.iter().filter(|parameter| is_positional(parameter.kind)).count()
@@ -307,13 +311,12 @@ impl Signature {
         let name = info.name;
         let message = format!("the launch option {name}={value} of kernel '{}' has no effect", self.name);
         let diagnostic = Diagnostic::new(Code::OptionWithoutEffect, message)
-            .note(format!("{name}: {}; no code follows it", info.about))
+            .note(format!("{name}: {}; the code does not depend on it", info.about))
             .hint(format!("a launch without it does the same: {instead}"));
         self.at(diagnostic, None, "this kernel")
     }
 
-    /// The error for a caller that passes one value for each parameter, but another number of
-    /// values.
+    /// Returns the error for `given` values, where the caller has to pass one for each parameter.
     pub(crate) fn wrong_number(&self, given: usize) -> Error {
         if given > self.parameters.len() {
             self.too_many(given)
@@ -390,7 +393,8 @@ impl Signature {
         names.join(", ")
     }
 
-    /// Places a finding at a parameter, or at the kernel's name, if the source is known.
+    /// Creates an error with a finding. If the source is known, the finding points to a parameter,
+    /// or to the kernel's name.
     pub(crate) fn at(&self, diagnostic: Diagnostic, parameter: Option<usize>, label: &str) -> Error {
         let mut sources = SourceMap::default();
         let Some((source, syntax)) = self.source.as_ref().and_then(|s| Some((s, function_syntax(s)?))) else {

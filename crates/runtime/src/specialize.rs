@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | tensor | pointer to its dtype | whether the address is a multiple of 16 |
 //! | int that fits 32 bits, 64 bits, 64 bits unsigned | `int32`, `int64`, `uint64` | whether it is a multiple of 16; 1 is a constant |
-//! | float, also one by another name such as `np.float64` | `fp32` | |
+//! | float, also an instance of a subclass such as `np.float64` | `fp32` | |
 //! | bool | `int1` | |
 //! | number with a type (the other scalars of numpy) | that type | whether it is a multiple of 16 |
 //! | `None`, `tl.constexpr(...)`, a `@jit` function, any argument of a `tl.constexpr` parameter | constant | all of it |
@@ -16,9 +16,9 @@
 //! and the padding are part of the code. The base and the strides of every descriptor are aligned
 //! to 16 bytes.
 //!
-//! An annotation with a type decides the type; the int 1 is then no constant. `do_not_specialize`
-//! removes both facts that the code may know of an int, `do_not_specialize_on_alignment` the
-//! second.
+//! An annotation with a type decides the type; the int 1 is then not a constant. With
+//! `do_not_specialize`, the code knows neither that an int is 1 nor that it is a multiple of 16;
+//! with `do_not_specialize_on_alignment`, it does not know the latter.
 
 use smallvec::SmallVec;
 use tilewright_cpu as cpu;
@@ -30,7 +30,7 @@ use crate::key::Key;
 use crate::signature::{Annotation, Parameter};
 use crate::{Device, Value};
 
-/// The class of one argument for the compiler.
+/// The facts about an argument that the code depends on, without its value.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) enum Class {
     Pointer {
@@ -51,7 +51,7 @@ pub(crate) enum Class {
 /// The reason why an argument does not fit its parameter.
 #[derive(Debug)]
 pub(crate) struct Misfit {
-    /// The path of the item in the tuple that the argument is: `[0].name`.
+    /// The path of the item in a tuple argument, such as `[0].name`; empty for the argument itself.
     pub(crate) place: String,
     pub(crate) why: Why,
 }
@@ -60,7 +60,7 @@ pub(crate) struct Misfit {
 pub(crate) enum Why {
     /// The value that was found, the expected one, and the advice.
     Value { found: String, note: String, hint: String },
-    /// It is on this device.
+    /// The tensor is on this device, whose memory the device of the launch cannot read.
     Device(Device),
 }
 
@@ -72,7 +72,7 @@ impl Misfit {
 }
 
 impl Misfit {
-    /// Returns the same misfit of an item of a tuple.
+    /// Returns the misfit with the path of an item extended by the tuple that contains it.
     #[cold]
     fn within(mut self, tuple: &Tuple<Value<'_>>, index: usize) -> Self {
         self.place.insert_str(0, &tuple.accessor(index));
@@ -80,11 +80,11 @@ impl Misfit {
     }
 }
 
-/// The alignment that code is specialized on: launches share code only if they agree on it.
+/// The multiple, of an address in bytes or of an int, that code is specialized on.
 const ALIGNMENT: u32 = 16;
 
 impl Class {
-    /// The class of an argument of a launch on a device.
+    /// Returns the class of an argument of a launch on a device.
     pub(crate) fn of(parameter: &Parameter, value: &Value<'_>, device: Device) -> Result<Self, Misfit> {
         if parameter.annotation == Annotation::Constexpr {
             return if contains_pointer(value) {
@@ -146,7 +146,8 @@ impl Class {
         }
     }
 
-    /// Adds the class to a key; the value only if it is part of the code, and no items.
+    /// Adds the class to a key, and the value if it is part of the code, but not the items of a
+    /// tuple.
     #[inline]
     fn encode(self, value: &Value<'_>, key: &mut Key) {
         match self {
@@ -165,7 +166,7 @@ impl Class {
         }
     }
 
-    /// The compiler's description of an argument that is no tuple.
+    /// Returns the compiler's description of an argument that is not a tuple.
     fn argument(self, value: &Value<'_>) -> Argument {
         let divisibility = |is_multiple: bool| if is_multiple { ALIGNMENT } else { 1 };
         match self {
@@ -207,7 +208,7 @@ pub(crate) fn encode(
     }
 }
 
-/// The compiler's description of an argument.
+/// Returns the compiler's description of an argument.
 pub(crate) fn argument(parameter: &Parameter, value: &Value<'_>, device: Device) -> Result<Argument, Misfit> {
     let class = Class::of(parameter, value, device)?;
     let (Class::Tuple, Value::Tuple(items)) = (class, value) else { return Ok(class.argument(value)) };
@@ -222,8 +223,8 @@ pub(crate) fn argument(parameter: &Parameter, value: &Value<'_>, device: Device)
     Ok(Argument::Tuple(items.with_items(parts)))
 }
 
-/// Adds the facts about the parts of every descriptor: the base and all strides but the last are
-/// multiples of 16 bytes.
+/// Adds the facts that hold for the parts of every descriptor: the base and all strides but the
+/// last are multiples of 16 bytes.
 pub(crate) fn align_descriptor(form: &DescriptorForm, parts: &mut [Argument]) {
     let Some((Argument::Pointer { pointee, divisibility, .. }, numbers)) = parts.split_first_mut() else {
         return;
@@ -237,10 +238,11 @@ pub(crate) fn align_descriptor(form: &DescriptorForm, parts: &mut [Argument]) {
     }
 }
 
-/// The arguments of a CPU launch; no allocation up to 24.
+/// The arguments of a CPU launch; up to 24 need no allocation.
 pub(crate) type CpuArguments<'m> = SmallVec<[cpu::Argument<'m>; 24]>;
 
-/// The CPU's argument for a parameter of this type, if the value is of its kind and in its range.
+/// Converts a value to the CPU's argument for a parameter of this type; `None` if the value is of
+/// another kind or out of range.
 #[inline]
 pub(crate) fn cpu_argument<'m>(element: Element, value: &Value<'m>) -> Option<cpu::Argument<'m>> {
     match (element, value) {
@@ -252,8 +254,8 @@ pub(crate) fn cpu_argument<'m>(element: Element, value: &Value<'m>) -> Option<cp
     }
 }
 
-/// Appends the argument of a parameter of this type to the GPU's buffer of parameters, if the value
-/// is of its kind and in its range.
+/// Appends a value to the GPU's buffer of parameters, as the argument of a parameter of this type;
+/// returns `None` if the value is of another kind or out of range.
 #[inline]
 pub(crate) fn pack(element: Element, value: &Value<'_>, parameters: &mut cuda::Parameters) -> Option<()> {
     match (element, value) {

@@ -1,5 +1,5 @@
-//! The tensor maps of a launch, made of its arguments by the plans of the compiled kernel, and kept
-//! for launches with the same ones.
+//! Makes the tensor maps of a launch from its arguments, by the plans of the compiled kernel, and
+//! caches them for launches with the same arguments.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -14,36 +14,36 @@ use tilewright_sim as sim;
 
 use crate::Error;
 
-/// The maximum number of argument sets that are remembered.
+/// The maximum number of argument sets whose maps are cached.
 const MAX_ENTRIES: usize = 32;
-/// The bytes that a copy to a tensor writes at a time.
+/// The granularity of a copy to a tensor, in bytes.
 const CHUNK: i64 = 16;
 /// The maximum number of axes of a tensor.
 const MAX_AXES: usize = 5;
 
-/// The bytes that the cache of a device delivers at a time.
+/// The bytes of a sector, the unit in which the L2 cache delivers data.
 const SECTOR: u64 = 32;
-/// The blocks of a pair.
+/// The number of blocks of a pair.
 pub(crate) const PAIR: u32 = 2;
 /// The bytes of a tensor map.
 type Map = [u8; sim::TENSOR_MAP_BYTES];
 
-/// Accesses to tensors that no map can describe, each once, with the reason.
+/// The accesses to tensors that no map can describe, each once, with the reason.
 pub(crate) type Unfit = SmallVec<[(TensorAccess, &'static str); 2]>;
 
-/// The number of blocks along each axis, and the flag that they run in pairs.
+/// The number of blocks along each axis, and whether they run in pairs.
 pub(crate) type Blocks = ([u32; 3], bool);
 
-/// The reason of maps that `cuTensorMapEncodeTiled` refuses although their numbers are right here:
-/// all other reasons of its refusals are known when the kernel is compiled.
+/// The reason why `cuTensorMapEncodeTiled` refuses a map that passes the checks here. The compiler
+/// and those checks exclude all other reasons.
 const REFUSED: &str = "its address or a stride is no multiple of 16 bytes, or too large";
 
 /// The maps of a launch, or the accesses without maps.
 #[derive(Debug)]
 struct Maps {
     maps: Result<SmallVec<[Map; 3]>, Unfit>,
-    /// True if rows of a tensor that copies read begin within a sector: then blocks run in pairs,
-    /// if they can.
+    /// True if a stride of a tensor that copies read is not a multiple of a sector, so that rows
+    /// begin within a sector. Blocks then run in pairs, if they can.
     has_split_sectors: bool,
 }
 
@@ -51,25 +51,26 @@ struct Maps {
 #[derive(Debug)]
 pub struct TensorMaps {
     plans: Vec<TensorMapPlan>,
-    /// The offsets of the arguments among the parameters, and their types.
+    /// The offset of each argument in the buffer of parameters, and its type.
     arguments: Vec<(usize, Element)>,
-    /// The arguments that the maps are made of.
+    /// The indices of the arguments that the maps depend on.
     used: SmallVec<[u32; 8]>,
-    /// The offset of each map among the parameters.
+    /// The offset of each map in the buffer of parameters.
     places: SmallVec<[usize; 3]>,
-    /// The offset of the number of programs, of a kernel whose blocks may run in pairs.
+    /// The offset of the number of programs in the buffer of parameters; only for a kernel whose
+    /// blocks may run in pairs.
     programs: Option<usize>,
-    /// The minimum odd number of programs along the first axis that run in pairs.
+    /// The number of programs along the first axis from which also an odd number runs in pairs.
     least_odd: u32,
-    /// The context whose driver encodes them; nothing on the simulator.
+    /// The context whose driver encodes the maps; `None` in the simulator.
     context: Option<cuda::Context>,
-    /// The known maps by the values of their arguments; the latest one last.
+    /// The cached maps, each with the values of the `used` arguments; the last entry is the newest.
     known: Mutex<Vec<(SmallVec<[i64; 8]>, Maps)>>,
 }
 
 impl TensorMaps {
-    /// Makes the plans of code; nothing if it takes no maps. The function returns the offset of a
-    /// parameter.
+    /// Reads the plans of code; returns `None` if the code takes no maps. `place` returns the
+    /// offset of the parameter with an index.
     pub(crate) fn new(
         code: &GpuCode,
         context: Option<cuda::Context>,
@@ -105,10 +106,10 @@ impl TensorMaps {
         }))
     }
 
-    /// Appends the maps to the parameters of a launch, and the number of programs, if the kernel
-    /// takes that. Returns the blocks, which run in pairs only if the launch `can`. If no map can
-    /// describe a tensor, returns its accesses, and appends nothing. The simulator knows memory by
-    /// `regions`; a GPU's driver knows it by itself.
+    /// Appends the maps to the parameters of a launch, and the number of programs if the kernel
+    /// takes it. Returns the blocks, which run in pairs only if the launch `can` do that. If no map
+    /// can describe some tensor, returns the accesses to it, and appends nothing. `regions` is the
+    /// memory of the simulator; on a GPU, the driver is queried.
     pub(crate) fn append(
         &self,
         grid: [u32; 3],
@@ -163,7 +164,7 @@ impl TensorMaps {
         Ok(Maps { maps: if unfit.is_empty() { Ok(maps) } else { Err(unfit) }, has_split_sectors })
     }
 
-    /// Makes a map, and returns it with its tensor, or the reason why there is none.
+    /// Makes a map. Returns it with its tensor, or the reason why the tensor cannot have one.
     fn make(
         &self,
         plan: &TensorMapPlan,
@@ -175,7 +176,7 @@ impl TensorMaps {
             Ok(tensor) => tensor,
             Err(reason) => return Ok(Err(reason)),
         };
-        // A GPU faults if the base of a map is no memory, even if no copy reaches it.
+        // A GPU faults if the base of a map is not mapped memory, even if no copy accesses it.
         let is_memory = match self.context {
             Some(_) if tensor.address == argument(plan.base).cast_unsigned() => true,
             Some(context) => context.is_mapped(tensor.address)?,
@@ -196,11 +197,13 @@ impl TensorMaps {
         self.programs.is_some()
     }
 
-    /// Appends the number of programs after the maps, of a kernel whose blocks may run in pairs.
+    /// Appends the number of programs after the maps, if the kernel's blocks may run in pairs; 0
+    /// tells the kernel that they do not. Returns the blocks.
     fn append_programs(&self, grid: [u32; 3], wants_pairs: bool, parameters: &mut Parameters) -> Blocks {
         let Some(place) = self.programs else { return (grid, false) };
         let [x, y, z] = grid;
-        // An idle block costs little beside many blocks, but may be half of few.
+        // An odd number of programs needs an idle block. Among many blocks it costs little, but
+        // among few it may be half of them.
         let is_many = (self.least_odd..MAX_GRID[0]).contains(&x);
         let is_paired = wants_pairs && (x.is_multiple_of(PAIR) || is_many);
         let programs = if is_paired { x } else { 0 };
@@ -209,7 +212,7 @@ impl TensorMaps {
         ([blocks, y, z], is_paired)
     }
 
-    /// Returns an argument, a pointer or an integer.
+    /// Returns the value of an argument that is a pointer or an integer.
     fn argument(&self, parameters: &[u8], number: u32) -> i64 {
         let (place, element) = self.arguments[number as usize];
         let word = |bytes: usize| {
@@ -224,23 +227,23 @@ impl TensorMaps {
     }
 }
 
-/// A tensor and its boxes, the contiguous axis first.
+/// A tensor and the boxes that its copies move. The contiguous axis is the first.
 struct Tensor {
     element: Dtype,
     address: u64,
     shape: SmallVec<[u64; MAX_AXES]>,
-    /// The strides in bytes, of all axes but the first.
+    /// The strides in bytes of all axes but the first.
     strides: SmallVec<[u64; MAX_AXES]>,
     block: SmallVec<[u32; MAX_AXES]>,
     swizzle: SwizzleMode,
 }
 
 impl Tensor {
-    /// Makes the tensor, or returns the reason why no map can describe it.
+    /// Computes the tensor from the arguments, or returns the reason why no map can describe it.
     fn new(plan: &TensorMapPlan, argument: impl Fn(u32) -> i64) -> Result<Self, &'static str> {
         const TOO_LARGE: &str = "its extents or strides overflow";
         let (Some(copied), Some(contiguous)) = (&plan.copied, plan.contiguous_axis()) else {
-            unreachable!("the compiler says what the copies of each map are");
+            unreachable!("the compiler has planned the copies of each map");
         };
         if plan.nonnegative.iter().any(|number| argument(*number) < 0) {
             return Err("a number that its indices are made of is negative");
@@ -253,7 +256,7 @@ impl Tensor {
             number.value(&argument).and_then(|number| number.checked_mul(bytes)).ok_or(TOO_LARGE)
         };
         let address = argument(plan.base).checked_add(in_bytes(&plan.offset)?).ok_or(TOO_LARGE)?;
-        // Coordinates have 32 bits; a tensor is neither empty nor backwards.
+        // Coordinates are signed 32-bit numbers, and a map cannot describe an empty tensor.
         let extent = |axis: usize| match plan.extents[axis].value(&argument) {
             // For gathered rows, the last row replaces indices of rows that do not exist.
             Some(0x8000_0000) if copied.extents[axis] == 1 => Err(TOO_LARGE),
@@ -282,7 +285,7 @@ impl Tensor {
         })
     }
 
-    /// Encodes the map for the simulator.
+    /// Encodes the map for the simulator; `None` if it is invalid.
     fn simulated(&self) -> Option<Map> {
         use sim::TensorDataType as T;
         let map = sim::TensorMap {
@@ -317,7 +320,7 @@ impl Tensor {
         map.encode().ok()
     }
 
-    /// Has the driver encode the map.
+    /// Calls the driver to encode the map; `None` if it refuses.
     fn encoded(&self, context: cuda::Context) -> Result<Option<Map>, Error> {
         use TensorMapElement as T;
         let source = TensorMapSource {
@@ -351,7 +354,7 @@ impl Tensor {
         };
         match cuda::TensorMap::encode(context, &source) {
             Ok(map) => {
-                Ok(Some(map.as_bytes().try_into().expect("a tensor map has as many bytes everywhere")))
+                Ok(Some(map.as_bytes().try_into().expect("tensor maps of GPU and simulator have one size")))
             }
             Err(cuda::Error::TensorMap(_)) => Ok(None),
             Err(error) => Err(error.into()),

@@ -5,11 +5,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::knobs::{Knobs, MAX_THREADS};
 
-/// 0 until the first query.
+/// The number of threads; 0 if the next query has to determine it.
 static THREADS: AtomicUsize = AtomicUsize::new(0);
 
-/// Returns the number of threads of launches: the one that was set, else `TILEWRIGHT_NUM_THREADS`,
-/// else `OMP_NUM_THREADS`, else as many as the machine runs at once.
+/// Returns the number of threads of launches: the one that was set, else that of
+/// `TILEWRIGHT_NUM_THREADS`, else that of `OMP_NUM_THREADS`, else that of the hardware; at most
+/// 1024.
 pub fn num_threads() -> usize {
     match THREADS.load(Ordering::Relaxed) {
         0 => {
@@ -28,8 +29,8 @@ pub fn num_threads() -> usize {
     }
 }
 
-/// Sets the number of threads of later launches; 0 restores the default, and more than 1024 are
-/// 1024.
+/// Sets the number of threads of later launches. 0 restores the default; a number above 1024 counts
+/// as 1024.
 pub fn set_num_threads(count: usize) {
     THREADS.store(count.min(MAX_THREADS), Ordering::Relaxed);
 }

@@ -1,4 +1,5 @@
-//! Traced launches: the CPU's executor runs them, whatever device a kernel is for otherwise.
+//! Traced launches. The CPU's executor runs them, also if the kernel usually runs on another
+//! device.
 
 use std::time::Instant;
 
@@ -15,12 +16,13 @@ use crate::sanitize::{self, SourcePlace};
 use crate::specialize::{CpuArguments, cpu_argument};
 use crate::{Error, Grid, Handle, Region, Value, num_threads};
 
-/// The file that a launch is recorded to, and the description that only the caller has.
+/// A request to record a launch: the file, and the facts about the launch that only the caller
+/// knows.
 #[derive(Clone, Debug)]
 pub struct TraceRequest<'a> {
     /// The file.
     pub recorder: &'a trace::Recorder,
-    /// The number of the launch, by the recorder.
+    /// The number that the recorder has given to the launch.
     pub number: u32,
     /// The limits of the record.
     pub limits: trace::Limits,
@@ -28,12 +30,13 @@ pub struct TraceRequest<'a> {
     pub tensors: Vec<trace::Tensor>,
     /// The compile-time values.
     pub constants: Vec<(String, String)>,
-    /// The checks of this launch, besides those of every launch.
+    /// The checks of this launch, besides the checks that every launch has.
     pub checks: Checks,
 }
 
 impl Handle {
-    /// As [`launch`](Handle::launch), recorded. The handle is one of the CPU.
+    /// As [`launch`](Handle::launch), but records the launch. The kernel must be compiled for the
+    /// CPU.
     pub fn launch_traced(
         &self,
         grid: Grid,
@@ -113,12 +116,12 @@ impl Handle {
     }
 }
 
-/// Converts a finding to a trace's.
+/// Converts a finding of the sanitizer to a finding of a trace.
 fn found(finding: &Finding, sources: &SourceMap, grid: [u32; 3]) -> trace::Finding {
     let Finding { check, diagnostic, lane, other, count, occurrences, .. } = finding;
     let place = |span: Span| {
         let SourcePlace { file, line, column } = sanitize::place_of(sources, span);
-        // As in the positions of ops: the text of the trace lacks the columns that were removed.
+        // As for the positions of ops: the source in a trace is without its common indentation.
         (file, line, column - sources.file(span.file).removed_columns)
     };
     let number = |[x, y, z]: [u32; 3]| {
@@ -144,13 +147,14 @@ fn found(finding: &Finding, sources: &SourceMap, grid: [u32; 3]) -> trace::Findi
 }
 
 /// Returns the layouts of a launch's kernel on a GPU of this compute capability (times 10), as JSON
-/// for a page; if the kernel cannot run there, or was interpreted, the reason as `{"error": …}`.
+/// for a page. If the kernel cannot be compiled for this GPU, or was interpreted, returns the
+/// reason as `{"error": …}`.
 pub fn layouts_of_launch(launch: &trace::Launch, capability: u32) -> String {
     let [warps, stages] = launch.warps_and_stages;
     let found = match Target::for_capability(capability) {
         _ if launch.ir.is_empty() => Err("the kernel was interpreted: there is no code for a GPU".into()),
         Some(Target::Gpu(target)) => tilewright_compiler::layouts_of_ir(&launch.ir, target, warps, stages),
-        Some(Target::Cpu) | None => Err(format!("no code can be made for compute capability {capability}")),
+        Some(Target::Cpu) | None => Err(format!("compute capability {capability} is not supported")),
     };
     found.unwrap_or_else(|reason| json!({ "error": reason }).to_string())
 }

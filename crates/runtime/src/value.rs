@@ -11,7 +11,7 @@ use crate::Device;
 pub enum Value<'m> {
     /// A tensor.
     Pointer(Pointer<'m>),
-    /// A Python int; its size selects `int32`, `int64` or `uint64`.
+    /// A Python int; its value selects `int32`, `int64` or `uint64`.
     Int(i128),
     /// A Python float: `fp32`, unless the parameter is annotated.
     Float(f64),
@@ -40,16 +40,16 @@ pub struct Pointer<'m> {
     pub pointee: Dtype,
     /// The address of the first element (of a view, that of its element `[0, …]`).
     pub address: u64,
-    /// The whole allocation, which accesses through this pointer must stay in.
+    /// The whole allocation: accesses through this pointer must stay inside.
     pub region: Region<'m>,
     /// The device that has the memory.
     pub device: Device,
 }
 
 impl Pointer<'_> {
-    /// Returns whether a device could not read the memory. A tensor of the CPU without elements has
-    /// none: its pointer is null, which every device takes, as CUDA does. Of memory of a GPU only
-    /// the start is known.
+    /// Returns whether `device` cannot read the memory. An empty tensor of the CPU with a null
+    /// pointer has no memory: every device accepts it, as in CUDA. A region on a GPU may look
+    /// empty, because only its start is known.
     #[inline]
     pub fn is_elsewhere(&self, device: Device) -> bool {
         let has_none = self.device == Device::Cpu && self.address == 0 && self.region.is_empty();
@@ -58,7 +58,7 @@ impl Pointer<'_> {
 }
 
 impl Value<'_> {
-    /// Returns the value as a compile-time one; `None` if a tensor is in it.
+    /// Returns the value as a compile-time value; `None` if it is or contains a tensor.
     pub fn to_host_value(&self) -> Option<HostValue> {
         Some(match self {
             Value::Pointer(_) => return None,
@@ -75,7 +75,7 @@ impl Value<'_> {
         })
     }
 
-    /// The description of the value in messages: `an int`, `a float`.
+    /// Returns the description of the value in messages: `the int 3`, `a tensor of fp32`.
     pub fn describe(&self) -> String {
         match self {
             Value::Pointer(pointer) => format!("a tensor of {}", pointer.pointee),
@@ -101,13 +101,13 @@ impl Value<'_> {
     }
 }
 
-/// Returns a number as Python's constant.
+/// Converts a number to a constant of Python.
 fn constant_of(literal: Literal) -> Constant {
     match (literal.dtype, literal.as_int(), literal.as_float()) {
         (Dtype::I1, _, _) => Constant::Bool(literal.bits != 0),
         (_, Some(value), _) => Constant::Int(value),
         (_, _, Some(value)) => Constant::Float(value),
-        // No numpy scalar has an 8-bit format.
+        // Only 8-bit floating-point formats remain, which no numpy scalar has.
         (..) => Constant::None,
     }
 }

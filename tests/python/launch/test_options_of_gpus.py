@@ -131,7 +131,7 @@ def test_a_warning_points_at_the_launch_and_the_kernel(run, script):
         "5 | def kernel(x_ptr):\n"
         "  |     ^^^^^^ this kernel\n"
         "  |\n"
-        "  = note: min_shared_mem: least shared memory; no code follows it\n"
+        "  = note: min_shared_mem: minimum bytes of shared memory; the code does not depend on it\n"
         "  = help: a launch without it does the same: a block gets the shared memory that it needs\n"
         "  kernel[(1,)](x, min_shared_mem=4096)\n"
     )

@@ -147,7 +147,7 @@ pub(super) fn called(diagnostic: Diagnostic, chain: &[Span], label: &str) -> Dia
     callers.iter().fold(diagnostic, |diagnostic, &caller| diagnostic.secondary(caller, "called from here"))
 }
 
-/// The arguments that are pointers.
+/// Returns the arguments that are pointers.
 fn arguments(fault: &Fault, handle: &Handle) -> Vec<Argument> {
     let kernel = handle.compiled.module.kernel();
     let entry = kernel.blocks[kernel.entry].parameters.iter().enumerate();

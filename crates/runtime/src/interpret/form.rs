@@ -11,25 +11,25 @@ pub enum Form {
     Value,
     /// An operator before one operand.
     Unary(&'static str),
-    /// An operator between two.
+    /// An operator between two operands.
     Binary(&'static str),
     /// A call of the first operand with the others.
     Call {
-        /// How many are passed by position.
+        /// The number of operands that are passed by position.
         positional: usize,
-        /// The names of the rest.
+        /// The names of the operands that are passed by keyword.
         keywords: SmallVec<[&'static str; 4]>,
     },
     /// A call of a method of the first operand.
     Method {
-        /// Its name.
+        /// The name of the method.
         name: &'static str,
-        /// How many are passed by position.
+        /// The number of operands that are passed by position.
         positional: usize,
-        /// The names of the rest.
+        /// The names of the operands that are passed by keyword.
         keywords: SmallVec<[&'static str; 4]>,
     },
-    /// An attribute.
+    /// An attribute of the operand, by its name.
     Attribute(&'static str),
     /// The first operand, indexed.
     Subscript {
@@ -38,7 +38,7 @@ pub enum Form {
         /// True if there is a comma.
         is_tuple: bool,
     },
-    /// A call of a function of Python by its name.
+    /// A call of a built-in function of Python: its name, and the number of operands.
     Builtin(&'static str, usize),
     /// The truth of the operand, as a condition.
     Truth,

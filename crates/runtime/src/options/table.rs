@@ -1,6 +1,6 @@
-//! The table of launch options: one row an option. A row defines its [`OptionId`], the values that
-//! it takes and refuses, its default in Rust and in Python, its part in the key of a compiled
-//! kernel, the warning of an option without effect, and its row in `docs/options.md`.
+//! The table of launch options, one row for each. A row defines the [`OptionId`], the values that
+//! the option takes, its default in Rust and in Python, its part in the key of a compiled kernel,
+//! the warning if it has no effect, and its row in `docs/options.md`.
 //!
 //! To add an option, add a row here. If the language or code generation follows it, add it to
 //! `Options::language` or `Options::codegen`.
@@ -13,9 +13,9 @@ use tilewright_ir::InputPrecision;
 /// The values that an option takes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OptionKind {
-    /// A power of two, from 1 to this.
+    /// A power of two, from 1 to this maximum.
     PowerOfTwo(u32),
-    /// An integer from the first to the second number.
+    /// An integer from the first to the second number, both inclusive.
     Int(i128, i128),
     /// As `Int`, or `None`.
     OptionalInt(i128, i128),
@@ -25,7 +25,7 @@ pub enum OptionKind {
     Precision,
     /// A string.
     Text,
-    /// Anything known at compile time.
+    /// Any compile-time value.
     Any,
 }
 
@@ -55,13 +55,13 @@ pub enum Consumer {
     Codegen,
     /// The launch on a GPU.
     Launch,
-    /// The check of the target: on a GPU it is refused if the target is another.
+    /// The check of the target: a launch on a GPU fails if the value is not that of the target.
     Check,
-    /// None, and a kernel would compute something else: it is refused with this text.
+    /// None, although a kernel with it would compute something else: it is refused with this text.
     Refused(&'static str),
     /// None, and a launch on a GPU that sets it is warned (TW0115) with this text.
     Warned(&'static str),
-    /// None, in silence, for this reason.
+    /// None: it is ignored without a warning, for this reason.
     Silent(&'static str),
 }
 
@@ -78,7 +78,7 @@ pub struct OptionInfo {
     pub default: DefaultValue,
     /// The component that follows it.
     pub consumer: Consumer,
-    /// The effect of the option.
+    /// A short description of the effect.
     pub about: &'static str,
 }
 
@@ -107,10 +107,10 @@ use Consumer::{Check, Codegen, Language, Launch, Launcher, Refused, Silent, Warn
 use DefaultValue as Is;
 use OptionKind::{Any, Bool, Int, OptionalInt, PowerOfTwo, Precision, Text};
 
-/// The reason for ignoring an option for AMD's GPUs: it only describes other machines.
+/// The reason for ignoring an option that only describes AMD's GPUs.
 const HIP: &str = "it is for AMD's GPUs";
 /// The reason for ignoring an option that has only one possible value.
-const SETTLED: &str = "the language and the target say it";
+const SETTLED: &str = "the language and the target determine it";
 const NO_LIMIT: i128 = i32::MAX as i128;
 
 options! {
@@ -120,10 +120,10 @@ options! {
     Arch "arch" Any, Is::None, Check, "architecture to compile for";
     BackendName "backend_name" Text, Is::Str("cuda"), Silent(SETTLED), "name of the back end";
     Clc "clc" Bool, Is::Bool(false),
-        Warned("programs are given to multiprocessors in the usual way"), "cluster launch control";
+        Warned("the GPU schedules programs in the usual way"), "cluster launch control";
     Debug "debug" Bool, Is::Bool(false), Language, "check assertions";
     DefaultDotInputPrecision "default_dot_input_precision" Precision, Is::Str("tf32"), Language,
-        "precision of a dot on fp32 that does not say";
+        "precision of a dot on fp32 that states none";
     DeprecatedFp8DotOperandDtypes "deprecated_fp8_dot_operand_dtypes" Any, Is::Strs(&[]), Silent(SETTLED),
         "fp8 types";
     EnableFpFusion "enable_fp_fusion" Bool, Is::Bool(true), Codegen, "contract multiplications and additions";
@@ -138,7 +138,7 @@ options! {
     InstrumentationMode "instrumentation_mode" Text, Is::Str(""),
         Refused("no kernel is instrumented; `sanitize=` checks a launch on the CPU and the simulator"), "instrumentation";
     IrOverride "ir_override" Any, Is::None,
-        Refused("such a file is another compiler's; `tilewright compile` takes a file of IR"), "IR to use instead";
+        Refused("the file is for another compiler; `tilewright compile` takes a file of IR"), "IR to use instead";
     Kpack "kpack" Int(1, 16), Is::Int(1), Silent(HIP), "HIP: packing along k";
     LaunchCooperativeGrid "launch_cooperative_grid" Bool, Is::Bool(false), Launch,
         "all programs run at the same time";
@@ -146,21 +146,21 @@ options! {
     LlvmFnAttrs "llvm_fn_attrs" Text, Is::Str(""), Silent(HIP), "HIP: attributes of functions";
     MatrixInstrNonkdim "matrix_instr_nonkdim" Int(0, 64), Is::Int(0), Silent(HIP), "HIP: shape of matrix instructions";
     MaxNumImpreciseAccDefault "max_num_imprecise_acc_default" OptionalInt(0, NO_LIMIT), Is::None,
-        Language, "fp8 products between exact sums";
-    Maxnreg "maxnreg" OptionalInt(1, 1024), Is::None, Codegen, "most registers of a thread";
+        Language, "fp8 products that are added before the accumulator is rounded to fp32";
+    Maxnreg "maxnreg" OptionalInt(1, 1024), Is::None, Codegen, "maximum number of registers of a thread";
     MinSharedMem "min_shared_mem" OptionalInt(0, NO_LIMIT), Is::None,
-        Warned("a block gets the shared memory that it needs"), "least shared memory";
+        Warned("a block gets the shared memory that it needs"), "minimum bytes of shared memory";
     // The CPU takes any number, since only a GPU has blocks, stages or warps: `Options::check` has
     // the limits of GPUs.
     NumCtas "num_ctas" Int(1, NO_LIMIT), Is::Int(1), Codegen,
-        "blocks that a program is divided between, a cluster; where it cannot be, one block with the warps of all up to 8";
+        "blocks of the cluster that a program is divided between; if it cannot be divided, one block with the warps of all, up to 8";
     NumStages "num_stages" Int(0, NO_LIMIT), Is::Int(3), Codegen, "stages of software pipelines";
     NumWarps "num_warps" Int(1, NO_LIMIT), Is::Int(4), Codegen, "warps of a program";
     PtxOptions "ptx_options" Any, Is::None,
         Refused("the driver assembles the code, without options; there are `enable_fp_fusion=` and `maxnreg=`"),
         "options of the assembler";
     PtxVersion "ptx_version" OptionalInt(0, 999), Is::None,
-        Warned("the PTX is of the version that goes with the target"), "version of PTX";
+        Warned("the target determines the version of the PTX"), "version of PTX";
     Sanitize "sanitize" Any, Is::None, Launcher,
         "checks of this launch by the sanitizer: True, or names such as 'race,init'";
     SanitizeOverflow "sanitize_overflow" Bool, Is::Bool(true), Language, "check overflow and divisors of integers in debug mode";
@@ -176,7 +176,7 @@ options! {
 }
 
 impl OptionId {
-    /// The option with this name.
+    /// Returns the option with this name.
     pub fn parse(name: &str) -> Option<Self> {
         OPTIONS.binary_search_by_key(&name, |info| info.name).ok().map(|row| OPTIONS[row].id)
     }
@@ -186,15 +186,15 @@ impl OptionId {
         &OPTIONS[self as usize]
     }
 
-    /// Returns whether it is for the launcher (`grid`, `warmup`, `stream`) and not for the
-    /// compiler.
+    /// Returns whether the option is for the launcher (`grid`, `sanitize`, `stream`, `warmup`) and
+    /// not for the compiler.
     pub fn is_for_launcher(self) -> bool {
         self.info().consumer == Launcher
     }
 }
 
 impl OptionKind {
-    /// Returns whether it takes a value.
+    /// Returns whether an option of this kind takes a value.
     pub(super) fn takes(self, value: &Constant) -> bool {
         let number = match value {
             Constant::Int(number) => Some(*number),
