@@ -7,15 +7,16 @@ use crate::{Cache, Context, Error, Key};
 /// The options of the assembler.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct AssembleOptions {
-    /// 0 to 4.
+    /// The optimization level, 0 to 4.
     pub optimization_level: u8,
-    /// Registers of a thread, at most; what does not fit is spilled.
+    /// The maximum number of registers of a thread; the assembler spills what does not fit.
     pub max_registers: Option<u32>,
-    /// Keeps the lines of `.loc` directives for profilers.
+    /// Keeps the source lines of `.loc` directives, for profilers.
     pub line_info: bool,
-    /// Keeps everything for debuggers. The code is slow.
+    /// Generates full debug information. The code is slow.
     pub debug_info: bool,
-    /// Fails if the assembler makes wgmma instructions wait for each other, for lack of registers.
+    /// Makes it an error that the assembler serializes wgmma instructions, as it does if there are
+    /// too few registers.
     pub asynchronous: bool,
 }
 
@@ -32,9 +33,9 @@ impl Default for AssembleOptions {
 }
 
 impl AssembleOptions {
-    /// Pairs of a `CUjit_option` and its value.
+    /// Returns pairs of a `CUjit_option` and its value.
     fn to_pairs(self) -> Vec<(i32, u32)> {
-        // A verbose log has no room for warnings.
+        // The option for a verbose log is not set: the log would have no room for warnings.
         let mut pairs = vec![(jit_option::OPTIMIZATION_LEVEL, u32::from(self.optimization_level))];
         pairs.extend(self.max_registers.map(|count| (jit_option::MAX_REGISTERS, count)));
         pairs.extend(self.line_info.then_some((jit_option::LINE_INFO, 1)));
@@ -43,21 +44,22 @@ impl AssembleOptions {
     }
 }
 
-/// A cubin, and what the assembler said.
+/// A cubin, and the messages of the assembler.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Assembled {
     /// The cubin, an ELF file.
     pub cubin: Vec<u8>,
-    /// Its messages. The registers and memory of a kernel are in [`crate::FunctionAttributes`].
+    /// The messages. The registers and the memory of a kernel are in [`crate::FunctionAttributes`].
     pub log: String,
 }
 
-/// Assembles a PTX module for the device of a context. `kernel` is what errors call it.
+/// Assembles a PTX module for the device of a context. Errors call it `kernel`.
 ///
 /// # Errors
 /// [`Error::Assembler`] with the assembler's messages if it does not accept the module;
-/// [`Error::UnsupportedPtx`] of a driver that is older than the module's version of PTX;
-/// [`Error::SerializedWgmma`] if the options ask for it.
+/// [`Error::UnsupportedPtx`] if the driver is older than the module's version of PTX;
+/// [`Error::SerializedWgmma`] if the assembler serializes wgmma instructions and the options make
+/// that an error.
 pub fn assemble(
     context: Context,
     kernel: &str,
@@ -87,12 +89,12 @@ pub fn assemble(
     }
 }
 
-/// The assembler's message about dots that wait for each other (its warnings C7511, C7512 and
-/// others like them).
+/// The part that the assembler's warnings about serialized wgmma instructions have in common
+/// (C7511, C7512 and others).
 const SERIALIZED: &str = "wgmma.mma_async instructions are serialized";
 
-/// Assembles as [`assemble`], or returns the cached cubin. An empty entry in the cache says that
-/// every cubin of this source has serialized wgmma instructions.
+/// As [`assemble`], or returns the cached cubin. An empty entry in the cache means that the
+/// assembler serializes the wgmma instructions of this source.
 ///
 /// # Errors
 /// As [`assemble`].

@@ -1,19 +1,24 @@
-//! The cache on disk of cubins, which take the assembler seconds. The key of a cubin is a hash of
-//! its sources.
+//! The cache of cubins on disk: assembling one may take seconds. The key of a cubin is a hash of
+//! everything that it depends on.
 //!
 //! ```text
 //! <directory>/tilewright-1/<first digit of the key>/<the key in hexadecimal>       an entry
 //!                                                  /<key>.<process>-<number>.new   an entry that is being written
 //!                                                  /lock-<second digit>            held while an entry is built
 //! ```
-//! - An entry is written under another name and renamed, so that readers see all of it or nothing; it carries its key and
-//!   a checksum, so that one that was damaged is noticed and built anew.
-//! - A builder of an entry holds the lock of its key's first two digits: of many processes or threads that want it, one
-//!   builds and the others wait and read. The system takes a lock back from a process that dies. A lock that cannot be
-//!   acquired costs double work, never a wrong result.
-//! - Each of the 16 folders takes a 16th of the limit. A writer to one removes the entries that were not used for longest,
-//!   so that the work only depends on the size of one folder.
-//! - After any error of the disk, the cache still returns entries; [`Cache::take_warning`] says what was wrong.
+//! - An entry is written under another name and renamed, so that readers see all of it or nothing.
+//!   It has its key and a
+//!   checksum, so that a damaged entry is detected and built again.
+//! - A builder of an entry holds the lock of its key's first two digits: of several processes or
+//!   threads that request the
+//!   entry, one builds it, and the others wait and read it. The system releases the lock of a
+//! process that dies. If a lock
+//!   cannot be acquired, an entry may be built twice, but is never wrong.
+//! - Each of the 16 folders may take a 16th of the limit. A writer removes the least recently used
+//!   entries of its folder,
+//!   so that its work depends only on the size of one folder.
+//! - After an error of the disk, [`Cache::get_or_build`] still returns contents;
+//!   [`Cache::take_warning`] returns the error.
 
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Read, Write};
@@ -24,30 +29,31 @@ use std::time::{Duration, Instant, SystemTime};
 
 use crate::{Error, Settings};
 
-/// The folder of this format of entries, within one that others may use too.
+/// The folder for this format of entries, within a cache folder that other programs may use too.
 const FOLDER: &str = "tilewright-1";
 
-/// The number of folders that entries are spread over, and of locks in each: hexadecimal digits.
+/// The number of values of a hexadecimal digit: of folders that entries are distributed over, and
+/// of locks in each folder.
 const DIGITS: usize = 16;
 
 /// The first bytes of an entry.
 const MAGIC: [u8; 8] = *b"TWCUBIN1";
 const HEADER_BYTES: usize = MAGIC.len() + 32 + 32;
 
-/// The time to wait for another builder of an entry. Longer than an assembler takes; a process that
-/// is stopped in a debugger must not stop all others.
+/// The maximum time to wait for another builder of an entry. It is longer than an assembler takes,
+/// but finite: a process that is stopped in a debugger must not block all others.
 const PATIENCE: Duration = Duration::from_mins(2);
 
-/// A file of an entry that was being written and is this old belongs to a process that was killed.
+/// The age at which a file of an entry that is being written belongs to a process that was killed.
 const ABANDONED: Duration = Duration::from_hours(1);
 
-/// The hash of an entry's sources, a number of 256 bits.
+/// The hash of everything that an entry depends on, 256 bits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Key([u8; 32]);
 
 impl Key {
-    /// Hashes everything that determines an entry: pairs of a name and a value. The version of this
-    /// crate is part of every key.
+    /// Hashes everything that an entry depends on, as pairs of a name and a value. The version of
+    /// this crate is part of every key.
     pub fn of(parts: &[(&str, &[u8])]) -> Self {
         let mut hasher =
             blake3::Hasher::new_derive_key(concat!("tilewright cache ", env!("CARGO_PKG_VERSION")));
@@ -69,9 +75,9 @@ impl Key {
 /// The cache of a folder. Any number of processes and threads may use one folder at a time.
 #[derive(Debug)]
 pub struct Cache {
-    /// `None` without a cache.
+    /// The folder of this cache; `None` if there is no cache.
     folder: Option<PathBuf>,
-    /// Bytes for each of the 16 folders.
+    /// The maximum number of bytes of each of the 16 folders.
     limit: u64,
     warning: Mutex<Warning>,
 }
@@ -84,7 +90,7 @@ enum Warning {
 }
 
 impl Cache {
-    /// The cache that the settings describe. Nothing is read or made until it is used.
+    /// Creates the cache that the settings describe. It accesses the disk only when it is used.
     pub fn new(settings: &Settings) -> Self {
         let folder = settings.cache_directory.as_ref().filter(|_| settings.cache_limit > 0);
         let warning = match folder {
@@ -102,7 +108,7 @@ impl Cache {
         }
     }
 
-    /// Returns the reason why the cache cannot be used, at the first call.
+    /// Returns the reason why the cache cannot be used, if there is one; each reason only once.
     pub fn take_warning(&self) -> Option<String> {
         let mut warning = self.warning.lock().unwrap_or_else(PoisonError::into_inner);
         if !matches!(*warning, Warning::Waiting(_)) {
@@ -122,11 +128,11 @@ impl Cache {
         }
     }
 
-    /// Returns the entry of a key, and builds it if there is none. `build` runs at most once; of
-    /// concurrent callers, it runs for one.
+    /// Returns the entry of a key, and builds it if there is none. Of concurrent callers with the
+    /// same key, one calls `build`, unless the lock cannot be acquired.
     ///
     /// # Errors
-    /// Those of `build`, and no others.
+    /// Only those of `build`.
     pub fn get_or_build(
         &self,
         key: &Key,
@@ -143,7 +149,7 @@ impl Cache {
                 return build();
             }
         };
-        // Another process may have built it while this one waited.
+        // Another process may have built the entry while this one waited.
         if let Some(content) = paths.read() {
             return Ok(content);
         }
@@ -189,7 +195,7 @@ struct EntryPaths {
     lock: PathBuf,
 }
 
-/// Held while an entry is built.
+/// The lock that is held while an entry is built; `None` if it could not be acquired.
 struct Lock(Option<File>);
 
 impl Drop for Lock {
@@ -211,8 +217,8 @@ impl EntryPaths {
         if bytes[..HEADER_BYTES] != self.header(content) {
             return None;
         }
-        // The time of the last use, for `make_room`. Nothing is removed from a cache that cannot
-        // be written, so an error is ignored.
+        // Records the time of the last use, for `make_room`. An error is ignored: nothing is
+        // removed from a cache that cannot be written.
         let _ = file.set_modified(SystemTime::now());
         bytes.drain(..HEADER_BYTES);
         Some(bytes)
@@ -260,14 +266,14 @@ impl EntryPaths {
         };
         let written = write();
         if written.is_err() {
-            // It may not even have been made.
+            // This fails if the file was not created.
             let _ = fs::remove_file(&temporary);
         }
         written
     }
 
-    /// Removes the entries of the folder that were not used for longest, until the rest takes no
-    /// more than `limit` bytes; and the files of processes that were killed.
+    /// Removes the least recently used entries of the folder until the rest takes at most `limit`
+    /// bytes, and the unfinished files of processes that were killed.
     fn make_room(&self, limit: u64) -> io::Result<()> {
         let now = SystemTime::now();
         let (mut entries, mut total) = (Vec::new(), 0);

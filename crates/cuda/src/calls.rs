@@ -1,7 +1,6 @@
-//! The driver's functions as safe methods, one for each. `unsafe` is only here and in the table in
-//! `sys`. It is sound because a handle comes from the driver and is owned by a value that outlives
-//! the call, lengths are those of the slices, and the driver checks everything else and returns a
-//! code.
+//! A safe method for each function of the driver in the table in `sys`. The calls are sound because
+//! a handle comes from the driver and belongs to a value that outlives the call, lengths are those
+//! of the slices, and the driver checks everything else and returns a code.
 #![expect(unsafe_code, reason = "calls of a C library")]
 
 use std::ffi::{CStr, CString, c_char, c_void};
@@ -17,7 +16,7 @@ use crate::sys::{
 };
 use crate::{CallError, Driver, Error};
 
-/// Opens a shared library. The error is the message of the system.
+/// Opens a shared library. The error names the path and has the message of the system.
 pub(crate) fn open_library(path: &Path) -> Result<Library, String> {
     // SAFETY: the initializers of a driver library may run at any time; a path that the user gives
     // is the user's choice.
@@ -36,8 +35,8 @@ pub(crate) fn at_fork(in_child: extern "C" fn()) {
     unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
 }
 
-/// Returns the path of the file that the driver was loaded from, without symbolic links: on Linux
-/// its name ends in the release of the driver.
+/// Returns the path of the library file that contains `function`, with symbolic links resolved: on
+/// Linux, the name of the driver's file ends in its release.
 #[cfg(unix)]
 pub(crate) fn file_of(function: unsafe extern "system" fn(u32) -> Code) -> Option<PathBuf> {
     use std::os::unix::ffi::OsStrExt;
@@ -192,7 +191,7 @@ impl Driver {
         unsafe { call!(self.cuCtxPopCurrent_v2(&raw mut context)) }
     }
 
-    /// The device of the current context.
+    /// Returns the device of the current context.
     pub(crate) fn current_device(&self) -> Result<i32, Error> {
         let mut device = 0;
         // SAFETY: a place for an int.
@@ -221,8 +220,8 @@ impl Driver {
 /// Memory. Device addresses are numbers: a wrong one is an error of the driver, not an access of
 /// this process.
 impl Driver {
-    /// Returns whether there is memory at an address. The driver refuses addresses that it has
-    /// never given.
+    /// Returns whether kernels can access an address. The driver returns an error for an address
+    /// that it did not allocate.
     pub(crate) fn is_mapped(&self, address: u64) -> Result<bool, Error> {
         let mut is_mapped = 0_i32;
         let place = (&raw mut is_mapped).cast();
@@ -494,9 +493,9 @@ impl Driver {
         Ok(value.max(0) as u32)
     }
 
-    /// Returns offset and bytes of each parameter, up to `count`; `None` if the driver does not
-    /// say. Without a count, the last query is one too many, which tools that watch for errors of
-    /// calls report.
+    /// Returns the offset and the size in bytes of each parameter, up to `count`; `None` if the
+    /// driver has no such query. Without `count`, the last query fails, which tools that check
+    /// every call report.
     pub(crate) fn parameters(
         &self,
         function: FunctionHandle,
@@ -569,8 +568,8 @@ impl Driver {
         Ok(clusters.max(0) as u32)
     }
 
-    /// Launches a kernel. The parameters are one block of bytes. The alternative of the driver, a
-    /// list of pointers, has no lengths: the driver reads each target at a size that only it knows.
+    /// Launches a kernel with its parameters as one block of bytes. The driver also takes a list of
+    /// pointers, but without lengths: it reads a size that only it knows from each.
     pub(crate) fn launch(
         &self,
         function: FunctionHandle,
@@ -688,14 +687,14 @@ struct AlignedMap([u64; 16]);
 
 /// The elements that a copy through a tensor map moves.
 pub(crate) enum TensorMapBlock {
-    /// A block: its extents.
+    /// A block with these extents.
     Tiled([u32; 5]),
     /// A window of a convolution's input.
     Im2col { lower: [i32; 3], upper: [i32; 3], channels: u32, pixels: u32 },
 }
 
-/// The arguments of `cuTensorMapEncodeTiled` and `cuTensorMapEncodeIm2col`. The first `rank`
-/// elements of the lists count, of `strides` one less.
+/// The arguments of `cuTensorMapEncodeTiled` and `cuTensorMapEncodeIm2col`. Only the first `rank`
+/// elements of the lists are used, and `rank - 1` of `strides`.
 pub(crate) struct TensorMapCall {
     pub(crate) element: u32,
     pub(crate) rank: u32,
@@ -721,7 +720,8 @@ pub(crate) struct Launch<'a> {
 }
 
 impl Launch<'_> {
-    /// Returns the structure for the driver, which does not write the attributes.
+    /// Returns the structure for the driver. Its pointer to the attributes is mutable, but the
+    /// driver does not write to them.
     fn config(&self) -> LaunchConfig {
         LaunchConfig {
             grid: self.grid,

@@ -60,7 +60,7 @@ impl Context {
         Ok(context)
     }
 
-    /// Makes it the current context of this thread, as `torch.cuda.set_device` does.
+    /// Makes this the current context of the thread, as `torch.cuda.set_device` does.
     pub fn make_current(self) -> Result<(), Error> {
         self.driver().set_current_context(self.handle)
     }
@@ -75,20 +75,21 @@ impl Context {
         self.device.driver()
     }
 
-    /// Waits for everything that was started in it. Returns the error of a kernel that failed
-    /// earlier, if there is one.
+    /// Waits for all work in the context. Returns the error of a kernel that failed earlier, if
+    /// there is one.
     pub fn synchronize(self) -> Result<(), Error> {
         let _entered = self.enter()?;
         self.driver().synchronize_context()
     }
 
-    /// Waits for everything on a stream.
+    /// Waits for all work on a stream.
     pub fn synchronize_stream(self, stream: StreamRef<'_>) -> Result<(), Error> {
         let _entered = self.enter()?;
         self.driver().synchronize_stream(stream.handle())
     }
 
-    /// Returns whether a stream is being captured into a graph; then nothing may wait for it.
+    /// Returns whether a stream is being captured into a graph; it is an error to wait for such a
+    /// stream.
     pub fn is_capturing(self, stream: StreamRef<'_>) -> Result<bool, Error> {
         let _entered = self.enter()?;
         self.driver().is_capturing(stream.handle())
@@ -107,8 +108,8 @@ impl Context {
     }
 
     /// Sets the size in bytes of the buffer for the output of kernels that print. It must be called
-    /// before a kernel that prints is loaded: afterwards the driver refuses every size, also the
-    /// present one, which is therefore not set again.
+    /// before a kernel that prints is loaded: afterwards the driver refuses every size, even the
+    /// current one. The current size is therefore not set again.
     pub fn set_printf_fifo_size(self, bytes: usize) -> Result<(), Error> {
         let _entered = self.enter()?;
         if self.driver().limit(sys::LIMIT_PRINTF_FIFO_SIZE)? == bytes {
@@ -118,7 +119,7 @@ impl Context {
     }
 
     /// Makes the context current until the returned guard is dropped. If this thread had another
-    /// one, the guard restores it; if it had none, this one stays.
+    /// current context, the guard restores it; if it had none, this context stays current.
     #[inline]
     pub(crate) fn enter(self) -> Result<Entered, Error> {
         let driver = self.driver();
@@ -133,7 +134,7 @@ impl Context {
     }
 }
 
-/// The guard of [`Context::enter`]: the context is current while it lives.
+/// The guard of [`Context::enter`]: the context is current while the guard is alive.
 pub(crate) struct Entered {
     driver: &'static Driver,
     is_pushed: bool,

@@ -1,12 +1,11 @@
-//! CUPTI, NVIDIA's profiling library, opened at run time: the times at which each kernel began and
-//! ended on the GPU.
+//! CUPTI, NVIDIA's profiling library, opened at run time. It records the times at which each kernel
+//! begins and ends on the GPU.
 //!
 //! Its activity interface requests buffers, writes records into them and returns them. A launch is
 //! between [`Cupti::push`] and [`Cupti::pop`] of an external correlation id. CUPTI records this id
-//! with the id of the driver's call, and the id of the call with the kernel. Records of other
-//! programs' kernels are skipped. New versions append fields to records; the fields that are read
-//! have had their offsets since CUDA 9.
-//! been in its place since CUDA 9.
+//! with the id of the driver's call, and the id of the call with the kernel. Records of kernels
+//! without such an id, which other libraries launch, are skipped. New versions append fields to
+//! records; the fields that are read here have the same offsets since CUDA 9.
 #![expect(unsafe_code, reason = "a C library that calls back")]
 
 use std::ffi::{CStr, c_char, c_void};
@@ -32,15 +31,16 @@ mod kind {
 /// recorded too.
 const KINDS: [u32; 3] = [kind::EXTERNAL_CORRELATION, kind::DRIVER, kind::CONCURRENT_KERNEL];
 
-/// `CUPTI_EXTERNAL_CORRELATION_KIND_CUSTOM2`: torch has the first two.
+/// `CUPTI_EXTERNAL_CORRELATION_KIND_CUSTOM2`: torch uses the two custom kinds before it.
 const OWN: u32 = 5;
 
 const FLUSH_FORCED: u32 = 1;
 
-/// Words of a buffer, which has to be aligned to 8 bytes: 512 KiB are some thousand launches.
+/// The number of 8-byte words of a buffer, which has to be aligned to 8 bytes. 512 KiB have room
+/// for the records of some thousand launches.
 const BUFFER_WORDS: usize = 64 << 10;
 
-// CUPTI takes a buffer of bytes; as `u64` it is aligned.
+// CUPTI declares the buffer as bytes; here it is declared as `u64`, so that it is aligned.
 type Requested = extern "system" fn(*mut *mut u64, *mut usize, *mut usize);
 type Completed = extern "system" fn(*mut c_void, u32, *mut u64, usize, usize);
 
@@ -105,12 +105,13 @@ pub struct Cupti {
     library: String,
 }
 
-/// The contents of records. The records of one launch may be in different buffers.
+/// The contents of the records. Those of one launch may come in different buffers.
 #[derive(Default)]
 struct CollectedRecords {
-    /// The calls of the driver that a number was pushed for.
+    /// The correlation id of each call of the driver, with the external correlation id that was
+    /// pushed for it.
     numbers: Vec<(u32, u64)>,
-    /// The kernels, by the call that launched them: start and end.
+    /// Each kernel: the correlation id of the call that launched it, its start and its end.
     kernels: Vec<(u32, u64, u64)>,
 }
 
@@ -126,17 +127,17 @@ impl Cupti {
     /// Returns the library. The first call opens it; later calls return the same result. The error
     /// is one line.
     ///
-    /// `TILEWRIGHT_CUPTI` names the library or its folder, and `off` says to do without;
-    /// `TRITON_CUPTI_LIB_PATH` names a folder. Else it is searched in the system's folders, in
-    /// `folders`, and in the CUDA toolkit. A version newer than the driver does not work, so none
-    /// is tried.
+    /// `TILEWRIGHT_CUPTI` names the library or its folder; `off` or `0` disables CUPTI. Without it,
+    /// the library is searched in the folder that `TRITON_CUPTI_LIB_PATH` names, in the system's
+    /// folders, in `folders`, and in the CUDA toolkit. A major version newer than that of the
+    /// driver does not work, so it is not tried.
     pub fn get(driver: Version, folders: &[PathBuf]) -> Result<&'static Self, &'static str> {
         let cupti = CUPTI.get_or_init(|| Self::open(&candidates(driver, folders)?));
         cupti.as_ref().map_err(String::as_str)
     }
 
-    /// Opens the first usable candidate. If there is none, the error is about one that could be
-    /// opened, if possible.
+    /// Opens the first usable candidate. If there is none, the error is preferably about a
+    /// candidate that can be opened but is not usable.
     fn open(candidates: &[PathBuf]) -> Result<Self, String> {
         let (mut refused, mut absent) = (None, None);
         for candidate in candidates {
@@ -153,7 +154,7 @@ impl Cupti {
 
     fn register(opened: libloading::Library, library: String) -> Result<Self, String> {
         let functions = Functions::load(&opened, &library)?;
-        // It is never closed: CUPTI has threads and handlers of its own.
+        // The library is never closed: CUPTI has threads and handlers of its own.
         std::mem::forget(opened);
         let cupti = Self { functions, library };
         // SAFETY: both functions have the type of the header, and live as long as the process.
@@ -186,19 +187,20 @@ impl Cupti {
         }
     }
 
-    /// Gives later launches of this thread an external correlation id.
+    /// Sets the external correlation id of later launches of this thread.
     pub fn push(&self, number: u64) -> Result<(), String> {
         // SAFETY: takes numbers.
         self.check("cuptiActivityPushExternalCorrelationId", unsafe { (self.functions.push)(OWN, number) })
     }
 
-    /// Ends the external correlation id of this thread's launches.
+    /// Removes the external correlation id that was pushed last on this thread.
     pub fn pop(&self) {
-        // SAFETY: a number, and no place for the one that ends. Nothing can be done about an error.
+        // SAFETY: takes a number, and a place for the removed id. Nothing can be done about an
+        // error.
         unsafe { (self.functions.pop)(OWN, &mut 0) };
     }
 
-    /// Returns the nanoseconds of the clock of the recorded times.
+    /// Returns the present time of the clock of the recorded times, in nanoseconds.
     pub fn clock(&self) -> Result<u64, String> {
         let mut now = 0;
         // SAFETY: a place for a number.
@@ -206,11 +208,11 @@ impl Cupti {
         Ok(now)
     }
 
-    /// Returns the kernels that have an external correlation id and have ended, each once. The
-    /// caller has waited for their devices.
+    /// Returns the kernels that have an external correlation id and have ended since the last call.
+    /// The caller has to wait for their devices first.
     pub fn take(&self) -> Result<Vec<KernelTime>, String> {
-        // A flush without force keeps buffers that contain a kernel that still runs; a forced flush
-        // returns them too.
+        // A flush without force does not return buffers that contain a kernel that still runs; a
+        // forced flush returns them too.
         for flag in [0, FLUSH_FORCED] {
             // SAFETY: takes a number; what it calls back is below.
             self.check("cuptiActivityFlushAll", unsafe { (self.functions.flush)(flag) })?;
@@ -219,7 +221,7 @@ impl Cupti {
         numbers.sort_unstable();
         let times = kernels.into_iter().filter_map(|(call, start, end)| {
             let at = numbers.binary_search_by_key(&call, |&(call, _)| call).ok()?;
-            // Times of 0 mean that they are unknown.
+            // A start of 0 means that the times are unknown.
             (start != 0 && end >= start).then_some(KernelTime { number: numbers[at].1, start, end })
         });
         Ok(times.collect())
@@ -248,7 +250,7 @@ impl std::fmt::Debug for Cupti {
     }
 }
 
-/// Gives CUPTI a buffer that it requests.
+/// Allocates a buffer that CUPTI requests.
 extern "system" fn requested(buffer: *mut *mut u64, size: *mut usize, most: *mut usize) {
     let memory = vec![0_u64; BUFFER_WORDS].into_boxed_slice();
     // SAFETY: CUPTI passes pointers for the results. It passes the buffer to `completed` exactly
@@ -301,7 +303,7 @@ unsafe fn read(record: *const u8) {
 /// Returns the files to try, best first.
 fn candidates(driver: Version, folders: &[PathBuf]) -> Result<Vec<PathBuf>, String> {
     let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    // Releases of CUDA 13 count as one, so that a toolkit may be newer than the driver by a minor
+    // Only the major version is compared: a toolkit may be newer than the driver by a minor
     // version.
     let names: Vec<String> = (11..=driver.major)
         .rev()
@@ -311,13 +313,13 @@ fn candidates(driver: Version, folders: &[PathBuf]) -> Result<Vec<PathBuf>, Stri
     let within = |folder: &Path| names.iter().map(|name| folder.join(name)).collect::<Vec<_>>();
     if let Some(named) = variable("TILEWRIGHT_CUPTI") {
         if ["0", "off"].iter().any(|word| named.as_os_str() == *word) {
-            return Err("TILEWRIGHT_CUPTI switches it off".into());
+            return Err("TILEWRIGHT_CUPTI switches CUPTI off".into());
         }
         return Ok(if named.is_dir() { within(&named) } else { vec![named] });
     }
     let mut files: Vec<PathBuf> =
         variable("TRITON_CUPTI_LIB_PATH").map_or(Vec::new(), |folder| within(&folder));
-    // Names without a folder, so that a library that is already loaded is found: torch brings one.
+    // Names without a folder find a library that is already loaded: torch loads one.
     files.extend(names.iter().take(names.len() - 1).map(PathBuf::from));
     let toolkit =
         ["CUDA_HOME", "CUDA_PATH"].into_iter().find_map(variable).unwrap_or("/usr/local/cuda".into());

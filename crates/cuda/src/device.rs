@@ -9,7 +9,7 @@ use crate::{Capability, Driver, Error};
 /// The oldest device that kernels are compiled for.
 const NEEDED_CAPABILITY: Capability = Capability { major: 7, minor: 5 };
 
-/// The driver's data about a device: the cheap part at once, the rest at its first use.
+/// The data of a device: handle and capability are read at once, the rest at its first use.
 pub(crate) struct DeviceSlot {
     pub(crate) handle: i32,
     pub(crate) capability: Capability,
@@ -41,11 +41,11 @@ pub struct Properties {
     pub multiprocessors: u32,
     /// Threads of a warp.
     pub warp_size: u32,
-    /// Threads of a block, at most.
+    /// The maximum number of threads of a block.
     pub max_threads_per_block: u32,
-    /// Resident threads of a multiprocessor, at most.
+    /// The maximum number of resident threads of a multiprocessor.
     pub max_threads_per_multiprocessor: u32,
-    /// Resident blocks of a multiprocessor, at most.
+    /// The maximum number of resident blocks of a multiprocessor.
     pub max_blocks_per_multiprocessor: u32,
     /// Shared memory that a block can have without opting in.
     pub shared_memory_per_block: u32,
@@ -54,9 +54,9 @@ pub struct Properties {
     pub shared_memory_per_block_optin: u32,
     /// Shared memory of a multiprocessor.
     pub shared_memory_per_multiprocessor: u32,
-    /// Shared memory that the driver takes of each block.
+    /// Shared memory of each block that the driver reserves for itself.
     pub reserved_shared_memory_per_block: u32,
-    /// 32-bit registers of a block, at most (`max_num_regs` of Triton).
+    /// The maximum number of 32-bit registers of a block (`max_num_regs` of Triton).
     pub registers_per_block: u32,
     /// 32-bit registers of a multiprocessor.
     pub registers_per_multiprocessor: u32,
@@ -68,18 +68,18 @@ pub struct Properties {
     pub memory_bus_width: u32,
     /// Second-level cache.
     pub l2_cache: u32,
-    /// True if cooperative launches work.
+    /// True if the device has cooperative launches.
     pub has_cooperative_launch: bool,
-    /// True if thread block clusters work.
+    /// True if the device has thread block clusters.
     pub has_clusters: bool,
-    /// True if tensor maps work.
+    /// True if the device has tensor maps.
     pub has_tensor_maps: bool,
 }
 
 impl Properties {
     fn read(driver: &Driver, handle: i32, capability: Capability) -> Result<Self, Error> {
         let get = |name: i32| driver.device_attribute(handle, name);
-        // Drivers do not know the attributes of devices that came after them.
+        // A driver returns an error for an attribute that is newer than itself.
         let has = |name: i32| get(name).unwrap_or(0) != 0;
         Ok(Self {
             name: driver.device_name(handle)?,

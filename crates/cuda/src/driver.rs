@@ -1,5 +1,5 @@
-//! Opens the driver once per process, at its first use; its errors describe a machine without a
-//! driver.
+//! Opens the driver once per process, at its first use. The errors explain why a machine has no
+//! usable driver.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,8 @@ use crate::device::{Device, DeviceSlot};
 use crate::sys::{self, Functions, NEEDED};
 use crate::{Error, Settings, Version};
 
-/// The CUDA driver of this process. It lives as long as the process: a driver cannot be unloaded.
+/// The CUDA driver of this process. It stays loaded until the process ends, because a driver cannot
+/// be unloaded.
 pub struct Driver {
     functions: Functions,
     library: String,
@@ -21,23 +22,23 @@ pub struct Driver {
 }
 
 impl Driver {
-    /// Returns the driver. The first call opens it as [`Settings::from_environment`] says; later
-    /// calls return the same result.
+    /// Returns the driver. The first call opens the library that [`Settings::from_environment`]
+    /// names; later calls return the same result, also if it is an error.
     ///
     /// # Errors
-    /// One line each: no driver library, a library that is none, a driver that is too old or does
-    /// not start, no GPU.
+    /// There is no driver library, the library is not a driver, the driver is too old or does not
+    /// start, or there is no GPU. Each error is one line.
     pub fn get() -> Result<&'static Self, Error> {
         static DRIVER: OnceLock<Result<&'static Driver, Error>> = OnceLock::new();
         DRIVER.get_or_init(|| Self::open(Settings::from_environment().library.as_deref())).clone()
     }
 
-    /// Opens the given library, or the system's. It is for programs that have a driver of their
+    /// Opens the given library, or that of the system. This is for programs with a driver of their
     /// own, such as tests; others call [`Driver::get`].
     pub fn open(library: Option<&Path>) -> Result<&'static Self, Error> {
         let (opened, library) = open_library(library)?;
         let functions = Functions::load(&opened, &library)?;
-        // The driver stays: its threads and exit handlers would not survive the end of its code.
+        // The library is never closed: its threads and exit handlers need its code.
         std::mem::forget(opened);
         let identity = String::new();
         let mut driver = Self { functions, library, version: NEEDED, identity, slots: Box::default() };
@@ -57,9 +58,9 @@ impl Driver {
         Ok(Box::leak(Box::new(driver)))
     }
 
-    /// Returns the text of [`Self::identity`]. Many releases of the driver have the same version of
-    /// CUDA and different assemblers. On Linux the name of the library's file has the release in
-    /// it.
+    /// Makes the text of [`Self::identity`]. Releases of the driver with the same version of CUDA
+    /// may have different assemblers, so the text also has the name and the size of the library's
+    /// file. On Linux the name contains the release.
     fn identify(&self) -> String {
         let file = crate::calls::file_of(self.functions.cuInit);
         let name = file.as_ref().and_then(|file| file.file_name()).unwrap_or_default();
@@ -120,7 +121,7 @@ impl Driver {
         &self.slots[ordinal as usize]
     }
 
-    /// Returns the functions, unless this process was forked from the one that initialized them.
+    /// Returns the functions. Fails if this process was forked after the driver was initialized.
     pub(crate) fn functions(&self) -> Result<&Functions, Error> {
         if fork::happened() { Err(Error::Forked) } else { Ok(&self.functions) }
     }
@@ -132,14 +133,15 @@ impl fmt::Debug for Driver {
     }
 }
 
-/// The names of the library. Windows' subsystem for Linux has it in a folder that the linker may
-/// not know.
+/// The names of the library. The Windows Subsystem for Linux has it in a folder that the dynamic
+/// linker may not search.
 #[cfg(not(windows))]
 const NAMES: &[&str] = &["libcuda.so.1", "libcuda.so", "/usr/lib/wsl/lib/libcuda.so.1"];
 #[cfg(windows)]
 const NAMES: &[&str] = &["nvcuda.dll"];
 
-/// Opens the library; if `path` is a folder, the one in it.
+/// Opens the library at `path`, or in it if `path` is a folder, or that of the system. Returns it
+/// with its name.
 fn open_library(path: Option<&Path>) -> Result<(Library, String), Error> {
     let candidates: Vec<PathBuf> = match path {
         Some(path) if path.is_dir() => {

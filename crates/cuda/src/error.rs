@@ -1,12 +1,12 @@
-//! The error type of this crate. A condition of the machine (no driver, no GPU, too old) is one
-//! line with the found and the needed version; a failed call names the call, the driver's code and
-//! its subject.
+//! The error type of this crate. The message about an unusable machine (no driver, no GPU, too old
+//! a version) is one line, with the version that was found and the version that is needed. The
+//! message about a failed call names the call, its subject and the driver's code.
 
 use std::fmt;
 
 use crate::TensorMapRule;
 
-/// A version of CUDA, as the driver states the newest one that it supports.
+/// A version of CUDA, such as the newest one that a driver supports.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Version {
     /// The number before the dot.
@@ -16,7 +16,7 @@ pub struct Version {
 }
 
 impl Version {
-    /// The version that the driver writes as `1000 * major + 10 * minor`.
+    /// Converts a version from the driver's encoding, `1000 * major + 10 * minor`.
     pub(crate) fn from_code(code: i32) -> Self {
         let code = code.max(0) as u32;
         Self { major: code / 1000, minor: code % 1000 / 10 }
@@ -34,7 +34,7 @@ impl fmt::Display for Version {
 pub struct Capability {
     /// The generation: 9 for Hopper.
     pub major: u32,
-    /// The variant within it.
+    /// The variant within the generation.
     pub minor: u32,
 }
 
@@ -59,8 +59,8 @@ pub struct CallError {
     pub context: String,
 }
 
-/// Codes that a later call reports for work that failed on the device earlier; the context is lost
-/// then.
+/// The codes of failures on the device. The call that launched the work or any later call returns
+/// them, and the context is unusable from then on.
 const ASYNCHRONOUS: [i32; 10] = [700, 702, 710, 714, 715, 716, 717, 718, 719, 214];
 
 impl CallError {
@@ -102,9 +102,9 @@ pub enum Error {
     },
     /// The library lacks a function that every supported driver has.
     NotADriver {
-        /// The library.
+        /// The name of the library.
         library: String,
-        /// The function that it lacks.
+        /// The function that the library lacks.
         missing: &'static str,
     },
     /// There is a driver, but no GPU that it can use.
@@ -116,7 +116,7 @@ pub enum Error {
     NotReady {
         /// The version that the driver supports.
         driver: Version,
-        /// Its error.
+        /// The call that failed.
         cause: Box<CallError>,
     },
     /// The driver is older than this crate needs.
@@ -132,7 +132,7 @@ pub enum Error {
         call: &'static str,
         /// The version that the driver supports.
         found: Version,
-        /// The version that brought the function.
+        /// The first version that has the function.
         needed: Version,
     },
     /// The GPU is older than `sm_75`.
@@ -164,7 +164,7 @@ pub enum Error {
         /// The call that failed.
         cause: Box<CallError>,
     },
-    /// The PTX is of a version that came after the driver.
+    /// The driver is older than the version of the PTX.
     UnsupportedPtx {
         /// The kernel.
         kernel: String,
@@ -173,7 +173,7 @@ pub enum Error {
         /// The version that the driver supports.
         driver: Version,
     },
-    /// The assembler serializes the wgmma instructions, for lack of registers.
+    /// The assembler serializes the wgmma instructions, because there are too few registers.
     SerializedWgmma {
         /// The kernel.
         kernel: String,
@@ -189,14 +189,14 @@ pub enum Error {
     OutOfSharedMemory {
         /// The kernel.
         kernel: String,
-        /// Bytes that the launch requests.
+        /// Bytes of dynamic shared memory that the launch requests.
         dynamic: u32,
-        /// Bytes that the kernel declares itself.
+        /// Bytes of static shared memory that the kernel declares.
         fixed: u32,
         /// Bytes that a block can have on this device.
         limit: u32,
     },
-    /// A block has more threads than the kernel's registers allow, or none.
+    /// A block has no threads, or more threads than the kernel's registers allow.
     InvalidBlock {
         /// The kernel.
         kernel: String,
@@ -205,7 +205,7 @@ pub enum Error {
         /// Threads that a block of this kernel can have.
         limit: u32,
     },
-    /// A grid is longer than the device allows along one axis.
+    /// A grid has more blocks along an axis than the device allows.
     GridTooLarge {
         /// The kernel.
         kernel: String,
@@ -216,11 +216,11 @@ pub enum Error {
         /// Blocks that are allowed along it.
         limit: u32,
     },
-    /// The parameters of a launch are not those that the kernel has.
+    /// The parameters of a launch have another size than those of the kernel.
     WrongParameters {
         /// The kernel.
         kernel: String,
-        /// Bytes that the launch gives.
+        /// Bytes that the launch passes.
         found: usize,
         /// Bytes that the kernel takes.
         expected: usize,
@@ -251,7 +251,8 @@ pub enum Error {
 }
 
 impl Error {
-    /// Sets the subject of a failed call; other errors name theirs.
+    /// Sets the subject of a failed call. Other errors are unchanged, because they already name
+    /// their subject.
     pub(crate) fn about(mut self, context: impl FnOnce() -> String) -> Self {
         if let Error::Call(error) = &mut self {
             error.context = context();
@@ -259,12 +260,12 @@ impl Error {
         self
     }
 
-    /// Sets the kernel of a failed call.
+    /// Sets a kernel as the subject of a failed call.
     pub(crate) fn about_kernel(self, kernel: &str) -> Self {
         self.about(|| format!("kernel `{kernel}`"))
     }
 
-    /// Returns whether the error says that this machine cannot run kernels on a GPU at all.
+    /// Returns whether the error means that this machine cannot run kernels on the GPU.
     pub fn is_unavailable(&self) -> bool {
         matches!(
             self,
@@ -279,7 +280,7 @@ impl Error {
     }
 }
 
-/// Returns advice on the usual cause of a code, whichever call returns it.
+/// Returns advice on the usual cause of a code that any call may return.
 fn advice(code: i32) -> Option<&'static str> {
     Some(match code {
         2 => "the memory of the GPU is full: `nvidia-smi` lists who uses it",
@@ -291,7 +292,7 @@ fn advice(code: i32) -> Option<&'static str> {
     })
 }
 
-/// Returns advice on the usual cause of a code that a driver returns when it is started.
+/// Returns advice on the usual cause of a code that a driver returns when it is initialized.
 fn advice_at_start(code: i32) -> Option<&'static str> {
     Some(match code {
         802 => "the machine is not ready yet: with NVSwitch, the fabric manager has to run",
@@ -299,7 +300,7 @@ fn advice_at_start(code: i32) -> Option<&'static str> {
         804 => {
             "the library is of the CUDA compatibility package, which this GPU does not support: remove it from the path"
         }
-        // The codes for an unknown error and for what the system refuses.
+        // `CUDA_ERROR_OPERATING_SYSTEM` and `CUDA_ERROR_UNKNOWN`.
         304 | 999 => {
             "this process may lack access to /dev/nvidia*, or the module nvidia-uvm is not loaded: see whether `nvidia-smi` \
              works"

@@ -1,8 +1,8 @@
-//! Loadable images: cubins (ELF files) and fat binaries. Both state their size in their header, and
-//! the driver does not check it: it would read beyond the end of a truncated file. That is detected
-//! here.
+//! Loadable images: cubins (ELF files) and fat binaries. Their headers determine their size. The
+//! driver takes only a pointer, and would read beyond the end of a truncated file; this module
+//! detects such files.
 
-/// Device code that is as long as its header says.
+/// Device code that is at least as long as its header states.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Image<'a>(&'a [u8]);
 
@@ -10,12 +10,12 @@ pub(crate) struct Image<'a>(&'a [u8]);
 const FAT_BINARY: [u8; 4] = [0x50, 0xed, 0x55, 0xba];
 
 impl<'a> Image<'a> {
-    /// Returns whether the bytes begin as device code does; other bytes are PTX.
+    /// Returns whether the bytes begin like a cubin or a fat binary; otherwise they may be PTX.
     pub(crate) fn is_binary(bytes: &[u8]) -> bool {
         bytes.starts_with(b"\x7fELF") || bytes.starts_with(&FAT_BINARY)
     }
 
-    /// Checks the header.
+    /// Checks that the file is complete, by its header. Otherwise returns the reason.
     pub(crate) fn new(bytes: &'a [u8]) -> Result<Self, &'static str> {
         let end = if bytes.starts_with(&FAT_BINARY) {
             let (header, body) = (number(bytes, 6, 2), number(bytes, 8, 8));
@@ -60,7 +60,7 @@ fn elf_end(bytes: &[u8]) -> Option<u64> {
     Some(end)
 }
 
-/// A little-endian number of `width` bytes.
+/// Returns the little-endian number of `width` bytes at offset `at`.
 fn number(bytes: &[u8], at: usize, width: usize) -> Option<u64> {
     let part = bytes.get(at..at.checked_add(width)?)?;
     Some(part.iter().rev().fold(0, |number, &byte| number << 8 | u64::from(byte)))

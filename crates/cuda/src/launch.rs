@@ -1,5 +1,5 @@
-//! Launches. A [`LaunchConfiguration`] holds what is the same for every launch, so that a launch
-//! allocates nothing.
+//! Launches. A [`LaunchConfiguration`] contains everything that several launches of a kernel share,
+//! so that a launch allocates nothing.
 
 use bytemuck::NoUninit;
 use smallvec::SmallVec;
@@ -9,13 +9,13 @@ use crate::stream::StreamRef;
 use crate::sys::{LaunchAttribute, StreamHandle, function_attribute};
 use crate::{Error, Function, TensorMap};
 
-/// Blocks that a grid can have along each axis.
+/// The maximum number of blocks of a grid along each axis.
 pub const MAX_GRID: [u32; 3] = [i32::MAX as u32, 65_535, 65_535];
 
-/// Shared memory that a kernel gets without opting in.
+/// The maximum bytes of shared memory of a block without opting in.
 const SHARED_WITHOUT_OPTIN: u32 = 48 << 10;
 
-/// Blocks of a cluster that every device with clusters can run.
+/// The maximum number of blocks of a cluster that every device with clusters supports.
 const PORTABLE_CLUSTER: u32 = 8;
 
 /// The configuration of a launch, except its grid, stream and arguments.
@@ -23,9 +23,10 @@ const PORTABLE_CLUSTER: u32 = 8;
 pub struct LaunchOptions {
     /// Threads of a block along each axis.
     pub threads: [u32; 3],
-    /// Shared memory of a block in bytes, beside what the kernel declares itself.
+    /// Bytes of dynamic shared memory of a block: those besides the static ones that the kernel
+    /// declares.
     pub shared_bytes: u32,
-    /// Blocks of a cluster along each axis; without clusters `[1, 1, 1]`.
+    /// Blocks of a cluster along each axis; `[1, 1, 1]` without clusters.
     pub cluster: [u32; 3],
     /// True if the kernel may start before the previous one on the stream has ended (programmatic
     /// dependent launch).
@@ -51,8 +52,8 @@ impl Function {
     /// Configures a launch, and opts in to large shared memory if it is needed.
     ///
     /// # Errors
-    /// [`Error::OutOfSharedMemory`] and [`Error::InvalidBlock`] have the requested value and the
-    /// limit.
+    /// [`Error::OutOfSharedMemory`] and [`Error::InvalidBlock`], with the requested value and the
+    /// limit; and the driver's errors.
     pub fn configure(&self, options: LaunchOptions) -> Result<LaunchConfiguration, Error> {
         let (driver, limit) = (self.context().driver(), self.attributes().max_threads_per_block);
         let threads = options.threads.iter().try_fold(1_u32, |product, &count| product.checked_mul(count));
@@ -87,8 +88,8 @@ impl Function {
         Ok(LaunchConfiguration { function: self.clone(), options, attributes })
     }
 
-    /// Opts in to `dynamic` bytes of shared memory, besides those that the kernel declares itself,
-    /// in the current context.
+    /// Opts in to `dynamic` bytes of dynamic shared memory, if they and the static ones of the
+    /// kernel need it. The kernel's context must be current.
     pub(crate) fn opt_in(&self, dynamic: u32) -> Result<(), Error> {
         let fixed = self.attributes().shared_bytes;
         if dynamic.saturating_add(fixed) <= SHARED_WITHOUT_OPTIN {
@@ -100,8 +101,8 @@ impl Function {
         }
         let driver = self.context().driver();
         let set = driver.prefer_shared_memory(self.handle()).and_then(|()| {
-            // The attribute is set to the device's limit, so that another configuration of the same
-            // kernel does not lower it again.
+            // The attribute is set to the maximum, so that another configuration of the same kernel
+            // does not lower it again.
             let attribute = function_attribute::MAX_DYNAMIC_SHARED_BYTES;
             driver.set_function_attribute(self.handle(), attribute, limit - fixed)
         });
@@ -109,7 +110,7 @@ impl Function {
     }
 }
 
-/// A kernel with its launch options; any thread may launch it.
+/// A kernel with its launch options. Any thread may launch it.
 #[derive(Clone, Debug)]
 pub struct LaunchConfiguration {
     function: Function,
@@ -132,11 +133,12 @@ impl LaunchConfiguration {
     /// and starts nothing.
     ///
     /// `parameters` are the bytes of the kernel's parameter memory; see [`Parameters`]. The
-    /// compiler of the kernel has to ensure that it only accesses memory that they point to.
+    /// compiler of the kernel has to ensure that the kernel only accesses memory that the
+    /// parameters point to.
     ///
     /// # Errors
-    /// [`Error::GridTooLarge`] and [`Error::WrongParameters`]; and the driver's errors, among them
-    /// failures of kernels that were launched earlier.
+    /// [`Error::GridTooLarge`] and [`Error::WrongParameters`]; and the driver's errors, which
+    /// include failures of kernels that were launched earlier.
     #[inline]
     pub fn launch(&self, grid: [u32; 3], stream: StreamRef<'_>, parameters: &[u8]) -> Result<(), Error> {
         let ([x, y, z], [max_x, max_y, max_z]) = (grid, MAX_GRID);
@@ -157,7 +159,8 @@ impl LaunchConfiguration {
         launched.map_err(|error| error.about_kernel(self.function.name()))
     }
 
-    /// Returns the number of clusters of this launch that are resident on the device at a time.
+    /// Returns the maximum number of clusters of this configuration that are resident on the device
+    /// at a time.
     pub fn max_active_clusters(&self) -> Result<u32, Error> {
         let context = self.function.context();
         let _entered = context.enter()?;
@@ -186,13 +189,13 @@ impl LaunchConfiguration {
     }
 }
 
-/// The parameters of a kernel, laid out as in PTX's `.param` space: one after the other, each
+/// The parameters of a kernel, with the layout of PTX's `.param` space: one after the other, each
 /// aligned. A parameter with an alignment above 16 is at [`Function::parameter_offset`].
 ///
-/// Make one, and clear it for each launch: its allocation is kept.
+/// A caller reuses one value, and clears it for each launch, so that a launch does not allocate.
 #[derive(Clone, Default, Debug)]
 pub struct Parameters {
-    /// The first `used` bytes are the parameters; the others are spare capacity.
+    /// The buffer: its first `used` bytes are the parameters.
     bytes: Vec<u8>,
     used: usize,
 }
@@ -203,26 +206,26 @@ impl Parameters {
         Self::default()
     }
 
-    /// Appends a number or an address, aligned as its type.
+    /// Appends a number or an address with the alignment of its type.
     #[inline]
     pub fn push<T: NoUninit>(&mut self, value: T) -> &mut Self {
         self.push_bytes(bytemuck::bytes_of(&value), align_of::<T>())
     }
 
-    /// Appends bytes at a multiple of `alignment`, 16 at the most.
+    /// Appends bytes at a multiple of `alignment`, which is at most 16.
     #[inline]
     pub fn push_bytes(&mut self, bytes: &[u8], alignment: usize) -> &mut Self {
-        debug_assert!(alignment <= 16, "where such a parameter lies, `Function::parameter_offset` says");
+        debug_assert!(alignment <= 16, "`Function::parameter_offset` returns the offset of such a parameter");
         self.push_at(bytes, self.used.next_multiple_of(alignment))
     }
 
-    /// Appends a tensor map, as a parameter that is passed by value, at its
+    /// Appends a tensor map as a parameter that is passed by value. `offset` is its
     /// [`Function::parameter_offset`].
     pub fn push_tensor_map(&mut self, map: &TensorMap, offset: usize) -> &mut Self {
         self.push_at(map.as_bytes(), offset)
     }
 
-    /// Appends bytes at an offset after the present ones.
+    /// Appends bytes at an offset that is not before the end of the previous parameter.
     #[inline]
     pub fn push_at(&mut self, bytes: &[u8], start: usize) -> &mut Self {
         let end = start + bytes.len();
@@ -240,7 +243,7 @@ impl Parameters {
         self.bytes.resize(least.next_power_of_two().max(256), 0);
     }
 
-    /// Removes all of them.
+    /// Removes all parameters, and keeps the allocation.
     pub fn clear(&mut self) -> &mut Self {
         self.used = 0;
         self

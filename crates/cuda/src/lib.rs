@@ -1,5 +1,5 @@
 //! The CUDA driver, opened at run time: contexts, memory, modules, launches, and the cache of
-//! device code. Nothing of CUDA is needed to build this crate, and nothing happens before
+//! device code. Building this crate needs no part of CUDA, and nothing is opened before
 //! [`Driver::get`] is called.
 //!
 //! ```text
@@ -29,17 +29,20 @@
 //! # }
 //! ```
 //!
-//! - `sys` is the C interface; `calls` has one safe method for each function of it. `unsafe` is in these two, in `cupti`, and
-//!   in the signatures of functions whose conditions only the caller can check.
+//! - `sys` is the C interface; `calls` has a safe method for each of its functions. `unsafe` is in
+//!   these two, in `cupti`, and
+//!   in the functions whose conditions only the caller can check.
 //! - `driver`, `device`, `context`: the driver, its devices, and the device that a thread works on.
 //! - `memory`, `stream`: buffers, streams, events.
 //! - `image`, `assemble`, `module`, `launch`, `tensor_map`: from device code to a running kernel.
-//! - `cache`, `settings`: the cache of cubins on disk, and its path.
+//! - `cache`, `settings`: the cache of cubins on disk, and the environment's settings of driver and
+//!   cache.
 //! - `cupti`: the times of kernels, from NVIDIA's profiling library, if it is installed.
 //!
-//! Invariants: the driver is the only global state; every value may be used from any thread; the
-//! caller's current context stays current; a launch allocates nothing; each [`Error`] names the
-//! call and the kernel; after a fork every call returns [`Error::Forked`].
+//! Invariants: the driver and CUPTI are the only global state; every value may be used from any
+//! thread; the caller's current context stays current; a launch allocates nothing; the [`Error`] of
+//! a failed call names the call and its subject, such as the kernel; in a forked child every call
+//! returns [`Error::Forked`].
 
 mod assemble;
 mod cache;

@@ -1,9 +1,9 @@
-//! Device memory, for the Rust API and for tests. Tensors of torch have their own.
+//! Device memory, for the Rust API and for tests. Torch allocates the memory of its tensors itself.
 
 use crate::stream::StreamRef;
 use crate::{Context, Error};
 
-/// Bytes on a device; freed when dropped.
+/// Bytes on a device. Dropping the buffer frees them.
 #[derive(Debug)]
 pub struct DeviceBuffer {
     context: Context,
@@ -48,13 +48,14 @@ impl DeviceBuffer {
         self.bytes == 0
     }
 
-    /// Copies from the host to its start, and returns when the bytes have been read.
+    /// Copies bytes of the host to the start of the buffer, and returns when the driver has read
+    /// them.
     pub fn write(&mut self, from: &[u8]) -> Result<(), Error> {
         self.copy(from.len(), || self.context.driver().copy_to_device(self.address, from))
     }
 
-    /// Copies its start to the host after the work on the default stream, and returns when that is
-    /// done.
+    /// Copies the start of the buffer to the host after the work on the default stream, and returns
+    /// when the copy is complete.
     pub fn read(&self, to: &mut [u8]) -> Result<(), Error> {
         self.copy(to.len(), || self.context.driver().copy_to_host(to, self.address))
     }
@@ -83,7 +84,8 @@ impl DeviceBuffer {
         self.copy(bytes, copy)
     }
 
-    /// Copies the start of another buffer to its start, on a stream and without waiting.
+    /// Copies `bytes` bytes from the start of another buffer to the start of this one, on a stream
+    /// and without waiting.
     pub fn copy_from(&mut self, from: &Self, bytes: usize, stream: StreamRef<'_>) -> Result<(), Error> {
         let capacity = self.bytes.min(from.bytes);
         if bytes > capacity {
@@ -94,18 +96,19 @@ impl DeviceBuffer {
         })
     }
 
-    /// Sets every byte.
+    /// Sets every byte to a value.
     pub fn fill(&mut self, value: u8) -> Result<(), Error> {
         self.copy(self.bytes, || self.context.driver().fill(self.address, value, self.bytes))
     }
 
-    /// Sets every byte, on a stream and without waiting.
+    /// Sets every byte to a value, on a stream and without waiting.
     pub fn fill_async(&mut self, value: u8, stream: StreamRef<'_>) -> Result<(), Error> {
         let fill = || self.context.driver().fill_async(self.address, value, self.bytes, stream.handle());
         self.copy(self.bytes, fill)
     }
 
-    /// Makes a call for the first `bytes` bytes of the buffer, unless there are none.
+    /// Makes a call for the first `bytes` bytes of the buffer. Fails if it has fewer, and does
+    /// nothing if `bytes` is 0.
     fn copy(&self, bytes: usize, call: impl FnOnce() -> Result<(), Error>) -> Result<(), Error> {
         if bytes > self.bytes {
             return Err(Error::CopyTooLarge { bytes, capacity: self.bytes });

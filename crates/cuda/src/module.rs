@@ -1,4 +1,4 @@
-//! Modules and their functions: device code on a device.
+//! Modules and their functions: code that is loaded on a device.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -28,8 +28,8 @@ impl Drop for Loaded {
 }
 
 impl Module {
-    /// Loads a cubin, a fat binary or PTX, which is assembled with the default options. `kernel` is
-    /// the name in errors.
+    /// Loads a cubin, a fat binary or PTX; assembles PTX with the default options. `kernel` is the
+    /// name in errors.
     pub fn load(context: Context, kernel: &str, image: &[u8]) -> Result<Self, Error> {
         let invalid = |reason| Error::InvalidImage { kernel: kernel.to_owned(), reason };
         let image = if Image::is_binary(image) {
@@ -54,12 +54,13 @@ impl Module {
         self.0.handle.0.addr() as u64
     }
 
-    /// Returns a kernel by its name.
+    /// Returns the kernel with a name.
     pub fn function(&self, name: &str) -> Result<Function, Error> {
         self.find(name, None)
     }
 
-    /// Returns a kernel by its name that takes this many parameters.
+    /// As [`function`](Self::function), for a kernel with this number of parameters, which saves a
+    /// failing query of the driver.
     pub fn function_of(&self, name: &str, parameters: usize) -> Result<Function, Error> {
         self.find(name, Some(parameters))
     }
@@ -94,40 +95,41 @@ impl Module {
     }
 }
 
-/// The resources of a kernel, as the driver states them when it is loaded.
+/// The resources of a kernel, which the driver states when the kernel is loaded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FunctionAttributes {
     /// Registers of a thread.
     pub registers: u32,
     /// Local memory of a thread in bytes: spilled registers, and arrays that are indexed.
     pub local_bytes: u32,
-    /// Shared memory of a block in bytes that the kernel declares itself.
+    /// Static shared memory of a block in bytes, which the kernel declares.
     pub shared_bytes: u32,
     /// Constant memory in bytes.
     pub constant_bytes: u32,
-    /// The maximum number of threads of a block, given the registers.
+    /// The maximum number of threads of a block, which the registers limit.
     pub max_threads_per_block: u32,
-    /// The device that the code is for, as `10 * major + minor`.
+    /// The compute capability that the code is for, as `10 * major + minor`.
     pub binary_version: u32,
-    /// Bytes that the parameters take, if the driver states them (since CUDA 12.4).
+    /// The size of the parameters in bytes, if the driver states it (since CUDA 12.4).
     pub parameter_bytes: Option<usize>,
 }
 
 impl FunctionAttributes {
-    /// Registers of a thread that are spilled, counted as Triton does: in words of local memory.
+    /// Returns the number of spilled registers of a thread. As in Triton, this is the local memory
+    /// in words of 4 bytes, so it includes indexed arrays.
     pub fn spills(&self) -> u32 {
         self.local_bytes / 4
     }
 }
 
-/// A kernel of a module, which it keeps loaded.
+/// A kernel of a module. The module stays loaded while the kernel is alive.
 #[derive(Clone, Debug)]
 pub struct Function {
     module: Module,
     handle: FunctionHandle,
     name: Arc<str>,
     attributes: FunctionAttributes,
-    /// Offset and bytes of each parameter, if the driver states them.
+    /// The offset and the size in bytes of each parameter, if the driver states them.
     parameters: Option<Arc<[(usize, usize)]>>,
 }
 
@@ -142,14 +144,15 @@ impl Function {
         self.attributes
     }
 
-    /// Returns the offset of a parameter in the buffer of parameters, in bytes, by its index.
+    /// Returns the offset in bytes of the parameter with this index in the buffer of parameters.
     ///
-    /// Parameters aligned to 16 bytes or less follow one another. Others, such as tensor maps, are
-    /// aligned in the memory of the device, where the offset of the buffer differs between
-    /// architectures.
+    /// Only the driver knows the offset of parameters that are aligned to more than 16 bytes, such
+    /// as tensor maps: the device has the buffer at an offset that depends on the architecture, and
+    /// such a parameter is aligned to its address there.
     ///
     /// # Errors
-    /// [`Error::NotInThisDriver`] before CUDA 12.4; [`Error::NoSuchParameter`].
+    /// [`Error::NotInThisDriver`] if the driver is older than CUDA 12.4;
+    /// [`Error::NoSuchParameter`].
     pub fn parameter_offset(&self, index: usize) -> Result<usize, Error> {
         let Some(parameters) = &self.parameters else {
             let call = "cuFuncGetParamInfo";
@@ -175,13 +178,12 @@ impl Function {
         self.handle
     }
 
-    /// Returns the number of blocks that are resident on a multiprocessor at a time.
+    /// Returns the maximum number of blocks that are resident on a multiprocessor at a time.
     ///
-    /// `threads` and `shared_bytes` are those of a block, the latter without what the kernel
-    /// declares itself.
+    /// A block has `threads` threads and `shared_bytes` bytes of dynamic shared memory.
     ///
     /// # Errors
-    /// [`Error::OutOfSharedMemory`] if it is more than a block may have.
+    /// [`Error::OutOfSharedMemory`] if a block cannot have as much shared memory.
     pub fn max_active_blocks(&self, threads: u32, shared_bytes: u32) -> Result<u32, Error> {
         let _entered = self.context().enter()?;
         self.opt_in(shared_bytes)?;

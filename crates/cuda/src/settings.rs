@@ -5,20 +5,21 @@
 //! | `TILEWRIGHT_LIBCUDA` | the driver library, or the folder that it is in |
 //! | `TRITON_LIBCUDA_PATH` | the same, if the first is not set |
 //! | `TILEWRIGHT_CACHE_DIR`, `TRITON_CACHE_DIR` | the folder of the cache (the first one that is set) |
-//! | `TRITON_HOME`, `HOME`, `USERPROFILE` | the cache is in `.triton/cache` of this folder, if neither of those is set |
+//! | `TRITON_HOME`, `HOME`, `USERPROFILE` | the cache is in `.triton/cache` of this folder (the
+//! first one that is set), if neither variable of the row above is set |
 //! | `TILEWRIGHT_CACHE_LIMIT` | MiB that the cache may take, 1024 if it is not set; 0 turns the cache off |
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// The path of the driver, and the path and size of the cache.
+/// The path of the driver, and the path and the limit of the cache.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Settings {
     /// The driver library or its folder; the system's if this is `None`.
     pub library: Option<PathBuf>,
     /// The folder of the cache; there is no cache if this is `None`.
     pub cache_directory: Option<PathBuf>,
-    /// Bytes that the cache may take; 0 turns it off.
+    /// The maximum number of bytes of the cache; 0 turns it off.
     pub cache_limit: u64,
 }
 
@@ -31,7 +32,8 @@ impl Settings {
         Self::read(|name| std::env::var_os(name))
     }
 
-    /// Reads the variables that `variable` knows; an empty one counts as unset.
+    /// Reads the settings from `variable`, which returns the value of a variable. An empty value
+    /// counts as unset.
     pub fn read(variable: impl Fn(&str) -> Option<OsString>) -> Self {
         let path = |name: &str| variable(name).filter(|value| !value.is_empty()).map(PathBuf::from);
         let first = |names: &[&str]| names.iter().find_map(|name| path(name));

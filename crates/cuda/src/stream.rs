@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use crate::sys::{EventHandle, StreamHandle};
 use crate::{Context, Error};
 
-/// A borrowed stream: torch's current stream, one of this crate, or the default stream.
+/// A borrowed stream: torch's current stream, a [`Stream`], or the default stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct StreamRef<'stream> {
     handle: StreamHandle,
@@ -13,16 +13,16 @@ pub struct StreamRef<'stream> {
 }
 
 impl StreamRef<'static> {
-    /// The default stream of the context that a launch is in.
+    /// The default stream of the context of a launch.
     pub const DEFAULT: Self = Self { handle: StreamHandle::NULL, lifetime: PhantomData };
 }
 
 impl StreamRef<'_> {
-    /// Makes a stream from a handle such as `torch.cuda.current_stream().cuda_stream`.
+    /// Makes a reference from a handle such as `torch.cuda.current_stream().cuda_stream`.
     ///
     /// # Safety
-    /// The handle is that of a stream that lives as long as this value: the driver takes it as a
-    /// pointer.
+    /// The handle must be that of a stream that lives as long as this value, because the driver
+    /// dereferences it.
     #[expect(unsafe_code, reason = "the caller knows what the number means")]
     pub const unsafe fn from_raw(number: u64) -> Self {
         let handle = StreamHandle(std::ptr::without_provenance_mut(number as usize));
@@ -39,7 +39,7 @@ impl StreamRef<'_> {
     }
 }
 
-/// A stream of this crate's own, which does not wait for the default stream.
+/// An owned stream, which does not synchronize with the default stream.
 #[derive(Debug)]
 pub struct Stream {
     context: Context,
@@ -53,12 +53,12 @@ impl Stream {
         Ok(Self { context, handle: context.driver().create_stream()? })
     }
 
-    /// Borrows it, for launches.
+    /// Borrows the stream, for launches.
     pub fn borrow(&self) -> StreamRef<'_> {
         StreamRef { handle: self.handle, lifetime: PhantomData }
     }
 
-    /// Waits for everything on it.
+    /// Waits for all work on the stream.
     pub fn synchronize(&self) -> Result<(), Error> {
         self.context.synchronize_stream(self.borrow())
     }
@@ -74,7 +74,7 @@ impl Drop for Stream {
     }
 }
 
-/// A point in a stream, with the time when the device passed it.
+/// A point in the work of a stream, with the time at which the device reaches it.
 #[derive(Debug)]
 pub struct Event {
     context: Context,
@@ -82,31 +82,32 @@ pub struct Event {
 }
 
 impl Event {
-    /// Makes an event that was not recorded yet.
+    /// Makes an event that is not recorded yet.
     pub fn new(context: Context) -> Result<Self, Error> {
         let _entered = context.enter()?;
         Ok(Self { context, handle: context.driver().create_event()? })
     }
 
-    /// Records it after the present work of the stream.
+    /// Records the event after all work that is on the stream now.
     pub fn record(&self, stream: StreamRef<'_>) -> Result<(), Error> {
         let _entered = self.context.enter()?;
         self.context.driver().record_event(self.handle, stream.handle())
     }
 
-    /// Waits until the device has passed it.
+    /// Waits until the device has reached the event.
     pub fn synchronize(&self) -> Result<(), Error> {
         let _entered = self.context.enter()?;
         self.context.driver().synchronize_event(self.handle)
     }
 
-    /// Makes later work on `stream` wait for it.
+    /// Makes later work on `stream` wait for the event.
     pub fn block(&self, stream: StreamRef<'_>) -> Result<(), Error> {
         let _entered = self.context.enter()?;
         self.context.driver().wait_event(stream.handle(), self.handle)
     }
 
-    /// Returns the milliseconds from this event to a later one, if the device has passed both.
+    /// Returns the milliseconds from this event to a later one. Fails if the device has not reached
+    /// both.
     pub fn milliseconds_until(&self, later: &Event) -> Result<f32, Error> {
         let _entered = self.context.enter()?;
         self.context.driver().elapsed_milliseconds(self.handle, later.handle)

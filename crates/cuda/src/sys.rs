@@ -1,6 +1,6 @@
-//! The C interface of the CUDA driver as far as it is used: types, numbers, and the table of its
-//! functions. Names are the symbols of the library, which carry the version of the interface
-//! (`cuMemAlloc_v2`), so that their types are certain.
+//! The part of the C interface of the CUDA driver that this crate uses: types, constants, and the
+//! table of functions. The table names functions by their symbols, which contain the version of the
+//! interface (`cuMemAlloc_v2`), so that the types are certain.
 #![expect(unsafe_code, reason = "the types of a C library's functions")]
 #![expect(non_snake_case, reason = "fields are named as the functions of the driver")]
 
@@ -10,8 +10,7 @@ use libloading::Library;
 
 use crate::{Error, Version};
 
-/// The oldest driver that has every call that is not optional (`cuLaunchKernelEx` came with CUDA
-/// 11.8).
+/// The oldest driver that has every required function (`cuLaunchKernelEx` came with CUDA 11.8).
 pub(crate) const NEEDED: Version = Version { major: 11, minor: 8 };
 
 /// `CUresult`; 0 is success.
@@ -57,7 +56,7 @@ handles! {
 pub(crate) struct LaunchAttribute {
     pub(crate) id: u32,
     pub(crate) padding: u32,
-    /// A union of 64 bytes; the attributes in use are words from its start.
+    /// A union of 64 bytes. The attributes that are used here are words at its start.
     pub(crate) value: [u32; 16],
 }
 
@@ -91,7 +90,7 @@ pub(crate) const PARAM_END: *mut c_void = std::ptr::null_mut();
 pub(crate) const PARAM_BUFFER_POINTER: *mut c_void = std::ptr::without_provenance_mut(1);
 pub(crate) const PARAM_BUFFER_SIZE: *mut c_void = std::ptr::without_provenance_mut(2);
 
-/// Codes that have their own handling.
+// The codes that this crate handles separately.
 pub(crate) const INVALID_VALUE: Code = 1;
 pub(crate) const STUB_LIBRARY: Code = 34;
 pub(crate) const NO_DEVICE: Code = 100;
@@ -160,15 +159,15 @@ macro_rules! functions {
         required { $($name:ident($($argument:ty),*);)* }
         optional { $($optional:ident($($optional_argument:ty),*) since $major:literal $minor:literal;)* }
     ) => {
-        /// The functions of the driver. The library is never closed: it has threads and exit
-        /// handlers of its own.
+        /// The functions of the driver. They are valid for ever, because the library is never
+        /// closed.
         pub(crate) struct Functions {
             $(pub(crate) $name: unsafe extern "system" fn($($argument),*) -> Code,)*
             $(pub(crate) $optional: Option<unsafe extern "system" fn($($optional_argument),*) -> Code>,)*
         }
 
         impl Functions {
-            /// Looks up every function. `library` is the name of the library in errors.
+            /// Looks up every function. `library` is the name of the library for errors.
             pub(crate) fn load(opened: &Library, library: &str) -> Result<Self, Error> {
                 Ok(Self {
                     $(
@@ -188,7 +187,7 @@ macro_rules! functions {
             }
         }
 
-        /// The version of CUDA that brought an optional function.
+        /// Returns the first version of CUDA that has a function.
         pub(crate) fn needed_version(call: &str) -> Version {
             match call {
                 $(stringify!($optional) => Version { major: $major, minor: $minor },)*

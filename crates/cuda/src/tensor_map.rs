@@ -1,7 +1,7 @@
-//! Tensor maps: descriptors of tensors for the tensor memory accelerator (`sm_90` and newer). The
-//! driver only says "invalid argument" about a broken rule. The rules, those of the driver's manual
-//! for `cuTensorMapEncodeTiled` and `cuTensorMapEncodeIm2col`, are therefore checked here, and
-//! named.
+//! Tensor maps: descriptors of tensors for the tensor memory accelerator (`sm_90` and newer). For a
+//! map that breaks a rule, the driver only returns "invalid argument". This module therefore checks
+//! the rules of the driver's manual for `cuTensorMapEncodeTiled` and `cuTensorMapEncodeIm2col`, and
+//! its errors name the broken rule.
 
 use std::fmt;
 
@@ -16,7 +16,7 @@ macro_rules! numbered {
         pub enum $name { $($(#[$variant_doc])* $variant = $number,)* }
 
         impl $name {
-            /// Returns the value with a number of the driver's header.
+            /// Returns the value that the driver's header encodes as `number`.
             pub fn from_number(number: u32) -> Option<Self> {
                 [$(Self::$variant),*].into_iter().find(|value| *value as u32 == number)
             }
@@ -52,7 +52,7 @@ numbered! {
         F32Ftz = 10,
         /// binary32 that is rounded to tf32.
         TF32 = 11,
-        /// Both of these.
+        /// tf32 whose subnormals become 0.
         TF32Ftz = 12,
     }
     /// The interleaving of channels in memory.
@@ -65,7 +65,7 @@ numbered! {
         /// In groups of 32 bytes.
         Bytes32 = 2,
     }
-    /// The swizzle of rows in shared memory: of 16-byte parts within a span.
+    /// The swizzle in shared memory: permutes the 16-byte chunks of a row within a span.
     TensorMapSwizzle {
         /// None.
         #[default]
@@ -77,9 +77,9 @@ numbered! {
         /// Within 128 bytes.
         Bytes128 = 3,
     }
-    /// The granularity at which the second-level cache is filled.
+    /// The granularity at which the L2 cache is filled.
     TensorMapPromotion {
-        /// That of the access.
+        /// The granularity of the access.
         None = 0,
         /// 64 bytes.
         Bytes64 = 1,
@@ -89,12 +89,12 @@ numbered! {
         /// 256 bytes.
         Bytes256 = 3,
     }
-    /// The value of elements beyond the tensor.
+    /// The value of elements outside of the tensor.
     TensorMapFill {
         /// Zeros.
         #[default]
         Zero = 0,
-        /// A NaN that multiply-adds take for zero; for floating-point elements.
+        /// A NaN that fused multiply-adds treat as zero; only for floating-point elements.
         Nan = 1,
     }
 }
@@ -116,7 +116,7 @@ impl TensorMapElement {
 }
 
 impl TensorMapSwizzle {
-    /// Returns the maximum number of bytes of a row.
+    /// Returns the bytes of the span, which limits the bytes of a row; `None` without a swizzle.
     fn span(self) -> Option<u32> {
         match self {
             Self::None => None,
@@ -141,15 +141,16 @@ pub struct TensorMapSource<'a> {
     pub strides: &'a [u64],
     /// Elements of the block along each axis.
     pub block: &'a [u32],
-    /// The distance of copied elements along each axis; empty if every element is copied.
+    /// The distance in elements between copied elements along each axis; empty if every element is
+    /// copied.
     pub steps: &'a [u32],
     /// The interleaving of channels.
     pub interleave: TensorMapInterleave,
     /// The swizzle of the block in shared memory.
     pub swizzle: TensorMapSwizzle,
-    /// The granularity at which the second-level cache is filled.
+    /// The granularity at which the L2 cache is filled.
     pub promotion: TensorMapPromotion,
-    /// The value of elements beyond the tensor.
+    /// The value of elements outside of the tensor.
     pub fill: TensorMapFill,
 }
 
@@ -160,34 +161,34 @@ pub struct TensorMapSource<'a> {
 pub struct TensorMapWindow<'a> {
     /// For each of these axes, the offset of the window's first pixel from the axis' start.
     pub lower: &'a [i32],
-    /// The offset of its last pixel from the axis' end.
+    /// For each of these axes, the offset of the window's last pixel from the axis' end.
     pub upper: &'a [i32],
-    /// Channels of a pixel: 1 to 256.
+    /// The number of channels of a pixel that a copy moves: 1 to 256.
     pub channels: u32,
-    /// Pixels of a copy: 1 to 1024.
+    /// The number of pixels that a copy moves: 1 to 1024.
     pub pixels: u32,
 }
 
 /// The rule that a tensor map breaks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TensorMapRule {
-    /// 1 to 5 axes, with interleaving 3 to 5.
+    /// A tensor has 1 to 5 axes; 3 to 5 with interleaving or in an im2col map.
     Rank {
-        /// The axes.
+        /// The number of axes.
         found: usize,
         /// The minimum.
         least: usize,
     },
-    /// A list has another length than the number of axes requires.
+    /// A list has the length that the number of axes requires.
     Length {
-        /// The list.
+        /// The name of the list.
         list: &'static str,
         /// Its length.
         found: usize,
-        /// The length that it has to have.
+        /// The required length.
         expected: usize,
     },
-    /// The address is a multiple of 16, with interleaving by 32 bytes of 32.
+    /// The address is a multiple of 16; of 32 with interleaving by 32 bytes.
     Address {
         /// The address.
         found: u64,
@@ -201,11 +202,11 @@ pub enum TensorMapRule {
         /// Its elements.
         found: u64,
     },
-    /// A stride is a multiple of 16 (with interleaving by 32 bytes of 32) below 2^40.
+    /// A stride is a multiple of 16 bytes (of 32 with interleaving by 32 bytes) below 2^40.
     Stride {
         /// The axis.
         axis: usize,
-        /// Bytes.
+        /// The stride in bytes.
         found: u64,
         /// The required divisor.
         multiple: u64,
@@ -217,37 +218,37 @@ pub enum TensorMapRule {
         /// Its elements.
         found: u32,
     },
-    /// A row of a block is a multiple of 16 bytes.
+    /// A row of a block without interleaving is a multiple of 16 bytes.
     Row {
         /// Its bytes.
         found: u32,
     },
-    /// A row of a block fits into the span of its swizzle.
+    /// A row of a block without interleaving fits into the span of its swizzle.
     SwizzledRow {
         /// Its bytes.
         found: u32,
         /// The span.
         span: u32,
     },
-    /// Interleaving by 32 bytes goes with the swizzle of 32 bytes.
+    /// Interleaving by 32 bytes requires the swizzle of 32 bytes.
     InterleavedSwizzle,
-    /// A step is 1 to 8.
+    /// A step is from 1 to 8.
     Step {
         /// The axis.
         axis: usize,
         /// The step.
         found: u32,
     },
-    /// Integers have no NaN.
+    /// Integer elements cannot be filled with NaN.
     Fill,
-    /// A corner of the window of an im2col tensor map is as far from the tensor's as 16 bits hold,
-    /// for two axes 8 bits, for three 5.
+    /// The offset of a corner of an im2col window is a signed number: of 16 bits if the window
+    /// slides over one axis, of 8 bits for two axes, of 5 bits for three.
     Corner {
         /// The axis.
         axis: usize,
         /// The offset.
         found: i32,
-        /// It is at least the negative of this, and below it.
+        /// The offset has to be at least `-limit` and less than `limit`.
         limit: i32,
     },
     /// An im2col tensor map copies 1 to 256 channels.
@@ -269,7 +270,7 @@ impl fmt::Display for TensorMapRule {
                 write!(f, "the tensor has {found} axes, and {least} to 5 are allowed")
             }
             Self::Length { list, found, expected } => {
-                write!(f, "the {list} have {found} elements, and the tensor's axes ask for {expected}")
+                write!(f, "the {list} have {found} elements, and the tensor's axes require {expected}")
             }
             Self::Address { found, multiple } => {
                 write!(f, "the address {found:#x} is not a multiple of {multiple}")
@@ -320,11 +321,11 @@ impl TensorMapSource<'_> {
         self.check_row(row)
     }
 
-    /// Returns an error for the first rule that is broken by an im2col map.
+    /// Returns an error for the first rule that an im2col map breaks.
     fn check_window(&self, window: &TensorMapWindow<'_>) -> Result<(), TensorMapRule> {
         self.check_tensor(3, 0)?;
         let axes = self.shape.len() - 2;
-        // 16 bits hold one offset, 8 bits each of two, 5 bits each of three.
+        // A signed offset has 16 bits for one axis, 8 bits for two, 5 bits for three.
         let limit = 1 << ([16, 8, 5][axes - 1] - 1);
         for (list, corner) in [("lower corner", window.lower), ("upper corner", window.upper)] {
             if corner.len() != axes {
@@ -349,7 +350,8 @@ impl TensorMapSource<'_> {
         self.interleave != TensorMapInterleave::None
     }
 
-    /// Checks the rules for the tensor, whose block has `extents` extents.
+    /// Checks the rules for the tensor. It must have at least `least` axes, and its block `extents`
+    /// extents.
     fn check_tensor(&self, least: usize, extents: usize) -> Result<(), TensorMapRule> {
         let rank = self.shape.len();
         if !(least..=5).contains(&rank) {
@@ -415,19 +417,20 @@ impl TensorMapSource<'_> {
     }
 }
 
-/// A tensor map: 128 bytes that only the hardware understands.
+/// A tensor map: 128 bytes in a format of the hardware.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TensorMap([u64; 16]);
 
 impl TensorMap {
-    /// The alignment of its address, on the device and among the parameters of a kernel. The
-    /// kernel's PTX declares it too.
+    /// The alignment in bytes of a tensor map's address, in global memory and among the parameters
+    /// of a kernel, whose PTX declares it.
     pub const ALIGNMENT: usize = 64;
 
-    /// Encodes a tensor map. The driver requires a context.
+    /// Encodes a tensor map, with the driver of a context.
     ///
     /// # Errors
-    /// [`Error::TensorMap`] with the rule that is broken; a driver before CUDA 12.0.
+    /// [`Error::TensorMap`] with the rule that is broken; [`Error::NotInThisDriver`] before CUDA
+    /// 12.0.
     pub fn encode(context: Context, source: &TensorMapSource<'_>) -> Result<Self, Error> {
         source.check().map_err(Error::TensorMap)?;
         let mut block = [1; 5];
@@ -435,9 +438,9 @@ impl TensorMap {
         Self::call(context, source, TensorMapBlock::Tiled(block))
     }
 
-    /// Encodes a tensor map whose copies are windows of a convolution's input; the block of the
-    /// source is empty. Axes are counted from the contiguous one: channels, then one to three that
-    /// the window slides over, then images.
+    /// Encodes an im2col tensor map, whose copies move windows of a convolution's input. The block
+    /// of `source` must be empty. The axes, from the contiguous one, are channels, then one to
+    /// three axes that the window slides over, then images.
     ///
     /// # Errors
     /// As [`encode`](Self::encode).

@@ -93,7 +93,7 @@ fn what_is_missing_is_said_in_a_line() {
 #[test]
 fn it_can_be_switched_off() {
     if is_child("it_can_be_switched_off", &[("TILEWRIGHT_CUPTI", "off")]) {
-        assert_eq!(Cupti::get(VERSION, &[]).unwrap_err(), "TILEWRIGHT_CUPTI switches it off");
+        assert_eq!(Cupti::get(VERSION, &[]).unwrap_err(), "TILEWRIGHT_CUPTI switches CUPTI off");
     }
 }
 

@@ -411,7 +411,7 @@ def test_kernels_are_timed_by_cupti(profiled):
 
 def test_events_time_what_cupti_does_not(profiled):
     for words, variables, why in (
-        ("", {"TILEWRIGHT_CUPTI": "off"}, "TILEWRIGHT_CUPTI switches it off"),
+        ("", {"TILEWRIGHT_CUPTI": "off"}, "TILEWRIGHT_CUPTI switches CUPTI off"),
         ("fail=cuptiActivityEnable:35", {}, "returns CUPTI_ERROR_INSUFFICIENT_PRIVILEGES (35)"),
         ("fail=cuptiActivityFlushAll:999", {}, "returns CUPTI_ERROR_UNKNOWN (999)"),
         ("", {"TILEWRIGHT_CUPTI": "no/libcupti.so"}, "`no/libcupti.so` cannot be opened"),

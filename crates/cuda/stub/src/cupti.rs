@@ -1,6 +1,5 @@
-//! The part of CUPTI that records activities: records of each launch, in buffers of the caller's.
-//! Its layouts are those of CUPTI's manual, as far as callers read them; the bytes after that are
-//! filled with a pattern.
+//! The activity interface of CUPTI: writes records of each launch into buffers of the caller. The
+//! fields that callers read have the offsets of CUPTI's headers; all other bytes have a pattern.
 
 use std::cell::RefCell;
 use std::ffi::{c_char, c_void};
@@ -18,7 +17,7 @@ const DRIVER: u32 = 4;
 const CONCURRENT_KERNEL: u32 = 10;
 const EXTERNAL_CORRELATION: u32 = 39;
 
-/// How long a launch takes, and how far launches are apart.
+/// The nanoseconds that a launch takes, and those between the starts of two launches.
 const TAKEN: u64 = 1500;
 const APART: u64 = 10_000;
 
@@ -28,7 +27,7 @@ type Completed = extern "system" fn(*mut c_void, u32, *mut u8, usize, usize);
 struct Activities {
     callbacks: Option<(Requested, Completed)>,
     enabled: Vec<u32>,
-    /// The records that are not in a buffer yet.
+    /// The records that were not passed to the caller yet.
     records: Vec<Vec<u8>>,
 }
 
@@ -44,7 +43,7 @@ fn activities<T>(work: impl FnOnce(&mut Activities) -> T) -> T {
     work(&mut ACTIVITIES.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// The bytes of a record of this kind.
+/// Returns the bytes of a record of this kind.
 fn size(kind: u32) -> usize {
     match kind {
         EXTERNAL_CORRELATION => 24,
@@ -65,7 +64,7 @@ fn record(kind: u32, words: &[(usize, u32)], longs: &[(usize, u64)]) -> Vec<u8> 
     bytes
 }
 
-/// Writes a launch down, as far as anybody wants to know.
+/// Adds the records of a launch that have an enabled kind.
 pub fn launched() {
     activities(|activities| {
         let is_on = |kind| activities.enabled.contains(&kind);
@@ -78,7 +77,7 @@ pub fn launched() {
         if is_on(DRIVER) {
             if is_on(EXTERNAL_CORRELATION) {
                 let numbers = NUMBERS.with_borrow(Clone::clone);
-                // The last number of each kind precedes the call.
+                // The record of the last external id of each kind precedes that of the call.
                 for kind in 1..=5 {
                     if let Some((_, number)) = numbers.iter().rfind(|(own, _)| *own == kind) {
                         made.push(record(EXTERNAL_CORRELATION, &[(4, kind), (16, call)], &[(8, *number)]));
@@ -94,7 +93,8 @@ pub fn launched() {
     });
 }
 
-/// Exports functions of CUPTI. Each fails first if it was told to.
+/// Exports functions of CUPTI. Each returns the code that the configuration has for it, if there is
+/// one.
 macro_rules! cupti {
     ($(fn $name:ident($($argument:ident: $type:ty),* $(,)?) $body:block)*) => {$(
         #[unsafe(no_mangle)]
@@ -150,7 +150,7 @@ cupti! {
         0
     }
     fn cuptiActivityGetNextRecord(buffer: *mut u8, valid: usize, place: *mut *mut u8) {
-        // SAFETY: the caller gives a place, which is null or what was answered before.
+        // SAFETY: `place` is valid, and contains null or the result of the previous call.
         let last = unsafe { *place };
         let next = if last.is_null() {
             buffer
@@ -165,14 +165,14 @@ cupti! {
     }
 }
 
-/// Fills a buffer, and hands it back.
+/// Requests a buffer from the caller, fills it with records, and returns it.
 fn hand_over((requested, completed): (Requested, Completed), records: &[Vec<u8>]) {
     let (mut buffer, mut size, mut most) = (std::ptr::null_mut(), 0, 0);
     requested(&raw mut buffer, &raw mut size, &raw mut most);
     let bytes = records.concat();
     assert!(
         !buffer.is_null() && buffer.addr() % 8 == 0 && size >= bytes.len(),
-        "the buffer is as CUPTI wants it"
+        "the buffer is aligned to 8 bytes and has room for the records"
     );
     crate::copy_out(buffer.cast(), &bytes);
     completed(std::ptr::null_mut(), 0, buffer, size, bytes.len());

@@ -1,22 +1,22 @@
-//! A `libcuda` that runs nothing and remembers everything: every call succeeds, copies move bytes,
-//! and launches can be read back. It replaces the driver in tests, and in measurements of the path
-//! to it.
+//! A `libcuda` without a GPU, for tests and for measurements of the time that a launch takes on the
+//! host. Calls succeed, copies move bytes, and launches run nothing, but can be recorded and read
+//! back.
 //!
 //! `TILEWRIGHT_STUB_CUDA`, or the text given to [`tilewright_stub_configure`], is a list such as
 //! `devices=2,capability=8.0,fail=cuLaunchKernel:700`:
 //!
 //! | word | meaning |
 //! |---|---|
-//! | `version=12080` | what `cuDriverGetVersion` says |
-//! | `devices=1` | how many there are; with 0 `cuInit` fails as it does without a GPU |
-//! | `capability=9.0` | of each device |
+//! | `version=12080` | the result of `cuDriverGetVersion` |
+//! | `devices=1` | the number of devices; with 0 `cuInit` fails as it does without a GPU |
+//! | `capability=9.0` | the compute capability of each device |
 //! | `registers=32`, `local=0`, `shared=0`, `threads=1024` | attributes of each kernel: registers and bytes of local memory of a thread, bytes of shared memory and threads of a block |
 //! | `capturing=1` | every stream is being captured |
-//! | `record=1` | launches are remembered for [`tilewright_stub_take_launches`] |
+//! | `record=1` | launches are recorded for [`tilewright_stub_take_launches`] |
 //! | `fail=cuInit:999` | this call fails with this code; may be given more than once |
-//! | `records=0` | how many records a buffer of CUPTI takes at most |
+//! | `records=0` | the maximum number of records in a buffer of CUPTI; 0 for no limit |
 //!
-//! It is a `libcupti` as well, which says of each launch that it took 1500 ns.
+//! It is a `libcupti` as well, which records for each launch that it took 1500 ns.
 #![expect(unsafe_code, reason = "a C library: its callers give pointers")]
 #![expect(missing_docs, reason = "the functions are documented in the manual of the driver")]
 
@@ -44,11 +44,11 @@ const NOT_SUPPORTED: Code = 801;
 /// `CU_POINTER_ATTRIBUTE_MAPPED`.
 const POINTER_MAPPED: i32 = 13;
 
-/// Shared memory that a block has without opting in, and with it.
+/// The maximum shared memory of a block in bytes, without and with opting in.
 const SHARED: u32 = 48 << 10;
 const SHARED_OPTIN: u32 = 227 << 10;
 
-/// Writes to a place of the caller's, if there is one.
+/// Writes a value to a pointer that the caller passed, unless it is null.
 fn put<T>(place: *mut T, value: T) -> Code {
     if !place.is_null() {
         // SAFETY: the caller of a function of the driver gives places that can be written, or null.
@@ -57,7 +57,7 @@ fn put<T>(place: *mut T, value: T) -> Code {
     0
 }
 
-/// The elements of a list of the caller's.
+/// Returns the elements of a list that the caller passed.
 fn list<'a, T>(start: *const T, length: usize) -> &'a [T] {
     if start.is_null() || length == 0 {
         return &[];
@@ -66,7 +66,7 @@ fn list<'a, T>(start: *const T, length: usize) -> &'a [T] {
     unsafe { std::slice::from_raw_parts(start, length) }
 }
 
-/// Dereferences a handle or another pointer of the caller's.
+/// Dereferences a handle or another pointer that the caller passed.
 fn deref<'a, T>(pointer: *const T) -> &'a T {
     // SAFETY: the caller of a function of the driver gives handles that it got from the driver, and
     // structures.
@@ -79,7 +79,7 @@ fn assembler<'a>(link: *mut Link) -> &'a mut Link {
     unsafe { &mut *link }
 }
 
-/// A C string of the caller's.
+/// Converts a C string that the caller passed.
 fn text(start: *const c_char) -> String {
     // SAFETY: the caller of a function of the driver gives strings that end in NUL.
     unsafe { CStr::from_ptr(start) }.to_string_lossy().into_owned()
@@ -95,7 +95,8 @@ fn locked<T>(work: impl FnOnce(&mut State) -> T) -> T {
     work(&mut STATE.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// Exports functions of the driver. Each fails first if it was told to.
+/// Exports functions of the driver. Each returns the code that the configuration has for it, if
+/// there is one.
 macro_rules! driver {
     ($(fn $name:ident($($argument:ident: $type:ty),* $(,)?) $body:block)*) => {$(
         #[unsafe(no_mangle)]
@@ -108,26 +109,26 @@ macro_rules! driver {
     )*};
 }
 
-/// Describes the machine anew; see the head of this file. A word that is not known is passed over.
+/// Replaces the configuration; the header of this file describes `words`. Ignores unknown words.
 #[unsafe(no_mangle)]
 pub extern "C" fn tilewright_stub_configure(words: *const c_char) {
     locked(|state| state.configure(&text(words)));
 }
 
-/// How many kernels were launched since the last call.
+/// Returns the number of launches since the last call.
 #[unsafe(no_mangle)]
 pub extern "C" fn tilewright_stub_count_launches() -> u64 {
     LAUNCHES.swap(0, Ordering::Relaxed)
 }
 
-/// How many allocations, modules, streams and events there are that were not freed.
+/// Returns the number of allocations, modules, streams and events that were not freed.
 #[unsafe(no_mangle)]
 pub extern "C" fn tilewright_stub_count_live() -> usize {
     locked(|state| state.memory.len() + state.modules.len() + state.live.len())
 }
 
-/// Takes what was remembered of launches: a line each, cut at `capacity` bytes. Answers how many
-/// bytes there are.
+/// Removes the recorded launches, and copies at most `capacity` bytes of them to `buffer`, one line
+/// for each. Returns the number of bytes copied.
 #[unsafe(no_mangle)]
 pub extern "C" fn tilewright_stub_take_launches(buffer: *mut c_char, capacity: usize) -> usize {
     let lines = locked(|state| std::mem::take(&mut state.launches));
@@ -162,7 +163,7 @@ driver! {
     fn cuDeviceTotalMem_v2(bytes: *mut usize, _device: i32) { put(bytes, 80 << 30) }
 }
 
-// --- Contexts: the primary one of a device is its number and one, times 4096 ---
+// --- Contexts: the handle of a device's primary context is 4096 times its ordinal plus one ---
 
 driver! {
     fn cuDevicePrimaryCtxRetain(context: *mut usize, device: i32) { put(context, (device as usize + 1) << 12) }
@@ -192,7 +193,7 @@ driver! {
     fn cuCtxSetLimit(_limit: i32, value: usize) { locked(|state| state.limit = value); 0 }
 }
 
-// --- Memory: bytes of this process under addresses of their own ---
+// --- Memory: bytes of this process, which have invented device addresses ---
 
 driver! {
     fn cuMemGetInfo_v2(free: *mut usize, total: *mut usize) { put(free, 79 << 30); put(total, 80 << 30) }
@@ -296,8 +297,8 @@ driver! {
     fn cuModuleLoadData(module: *mut usize, image: *const c_void) {
         let start = list(image.cast::<u8>(), 4);
         if start != b"\x7fELF" && start != [0x50, 0xed, 0x55, 0xba] { return INVALID_IMAGE; }
-        // A cubin of this assembler has, after its header, the length of the PTX that it was made
-        // from; other cubins have every kernel.
+        // The header of a cubin of this assembler has the length of the PTX that follows it. Other
+        // cubins have every kernel.
         let header = list(image.cast::<u8>(), 0x40);
         let ptx = state::embedded_length(header).map(|bytes| list(image.cast::<u8>(), 0x40 + bytes)[0x40..].to_vec());
         put(module, locked(|state| state.add_module(ptx)))
@@ -307,7 +308,7 @@ driver! {
     }
     fn cuModuleGetFunction(function: *mut *const Function, module: usize, name: *const c_char) {
         match locked(|state| state.function(module, &text(name))) {
-            // Functions stay for ever: there are few.
+            // Functions are never freed: there are few.
             Some(found) => put(function, Box::into_raw(Box::new(found)).cast_const()),
             None => NOT_FOUND,
         }
@@ -377,7 +378,7 @@ driver! {
     }
 }
 
-/// A tensor map of ours: some of what it was made from.
+/// Writes a tensor map in the format of the stub: some of the arguments of the call.
 fn encode(map: *mut c_void, head: &[u64], tail: &[u64]) -> Code {
     let mut words = [0_u64; 16];
     words[..head.len()].copy_from_slice(head);
@@ -445,7 +446,7 @@ fn launch(function: *const Function, config: &LaunchConfig, extra: *mut *mut c_v
     0
 }
 
-/// The parameters, of a launch that gives them as one block.
+/// Returns the parameters of a launch that passes them as one block; empty for another launch.
 fn parameters<'a>(extra: *mut *mut c_void) -> &'a [u8] {
     let extra = list(extra, if extra.is_null() { 0 } else { 4 });
     match extra {

@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{LazyLock, Mutex, PoisonError};
 use std::time::Instant;
 
-/// Everything but what a launch needs, which has to be quick.
+/// The state of the stub, except for the counters and flags that every launch uses: those are
+/// atomics, because launches are measured.
 pub static STATE: LazyLock<Mutex<State>> = LazyLock::new(|| {
     let mut state = State::default();
     state.configure(&std::env::var("TILEWRIGHT_STUB_CUDA").unwrap_or_default());
@@ -23,14 +24,15 @@ pub struct State {
     pub devices: i32,
     pub capability: (i32, i32),
     pub capturing: bool,
-    /// Records that a buffer of CUPTI takes; with 0 as many as fit.
+    /// The maximum number of records in a buffer of CUPTI; 0 for no limit.
     pub records: usize,
-    /// The limit of a context that was set last; the stub has one.
+    /// The value of the last `cuCtxSetLimit`: the stub has one value for all contexts and kinds of
+    /// limits.
     pub limit: usize,
     pub memory: BTreeMap<u64, Vec<u8>>,
     pub events: HashMap<usize, Instant>,
     pub modules: HashMap<usize, Option<Vec<u8>>>,
-    /// Streams and events.
+    /// The handles of streams and events that were not destroyed.
     pub live: HashSet<usize>,
     pub launches: String,
     kernel: [i32; 4],
@@ -63,13 +65,13 @@ impl Default for State {
 pub struct Function {
     pub name: String,
     pub dynamic_limit: AtomicU32,
-    /// Offset and bytes of each parameter, where the PTX is known.
+    /// The offset and the size in bytes of each parameter, if the PTX is known.
     pub parameters: Option<Vec<(usize, usize)>>,
 }
 
-/// The code that a call was told to fail with.
+/// Returns the code that a call has to fail with, if the configuration has one.
 pub fn failure(call: &str) -> Option<i32> {
-    // The state is made by the first call, and with it what the environment says.
+    // The first use of the state reads the configuration from the environment, and sets `FAILING`.
     static READY: LazyLock<()> = LazyLock::new(|| drop(STATE.lock()));
     LazyLock::force(&READY);
     if !FAILING.load(Ordering::Relaxed) {
@@ -79,7 +81,7 @@ pub fn failure(call: &str) -> Option<i32> {
     state.failures.iter().find(|(name, _)| name == call).map(|(_, code)| *code)
 }
 
-/// Name and description of the codes that occur in tests.
+/// Returns the name and the description of a code.
 pub fn error_text(code: i32) -> (&'static CStr, &'static CStr) {
     match code {
         1 => (c"CUDA_ERROR_INVALID_VALUE", c"invalid argument"),
@@ -107,12 +109,12 @@ thread_local! {
     static STACK: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The contexts of this thread; the last one is current.
+/// Calls `work` with the contexts of this thread; the last one is current.
 pub fn with_stack<T>(work: impl FnOnce(&mut Vec<usize>) -> T) -> T {
     STACK.with_borrow_mut(work)
 }
 
-/// The current context of this thread, or 0.
+/// Returns the current context of this thread, or 0.
 pub fn current() -> usize {
     with_stack(|stack| stack.last().copied().unwrap_or(0))
 }
@@ -154,20 +156,21 @@ impl State {
         FAILING.store(!self.failures.is_empty(), Ordering::Relaxed);
     }
 
-    /// A number that was not used as a handle yet.
+    /// Returns a number that was not used as a handle yet.
     pub fn number(&mut self) -> usize {
         self.next += 1;
         self.next << 4
     }
 
-    /// A stream or an event.
+    /// Creates a stream or an event, and returns its handle.
     pub fn create(&mut self) -> usize {
         let number = self.number();
         self.live.insert(number);
         number
     }
 
-    /// Returns attributes of an H100, 0 for those that no test reads; newer ones are unknown.
+    /// Returns an attribute of an H100 with the configured capability: 0 if the table has none, and
+    /// `None` for an attribute that is newer than the stub.
     pub fn device_attribute(&self, attribute: i32) -> Option<i32> {
         let (major, minor) = self.capability;
         let table = [
@@ -216,7 +219,7 @@ impl State {
         address
     }
 
-    /// Bytes of one allocation.
+    /// Returns `bytes` bytes at an address, if they are in one allocation.
     pub fn range(&mut self, address: u64, bytes: usize) -> Option<&mut [u8]> {
         let (start, content) = self.memory.range_mut(..=address).next_back()?;
         let offset = (address - start) as usize;
@@ -229,7 +232,8 @@ impl State {
         number
     }
 
-    /// A kernel of a module, if it has one of that name.
+    /// Returns the kernel with this name, if the module has it. A module without PTX has every
+    /// kernel.
     pub fn function(&self, module: usize, name: &str) -> Option<Function> {
         let parameters = match self.modules.get(&module)? {
             None => None,
@@ -256,21 +260,23 @@ impl State {
     }
 }
 
-/// The offset of the parameters in the constant memory of `sm_90`, in which they are aligned.
+/// The offset in bytes of the parameters in the constant bank of `sm_90`. A parameter is aligned to
+/// its address in the bank, not to its offset among the parameters.
 const PARAMETER_BASE: usize = 0x210;
 
-/// Offset and bytes of each parameter of a kernel, if the PTX has one of that name.
+/// Returns the offset and the size in bytes of each parameter of a kernel; `None` if the PTX has no
+/// kernel with this name.
 fn parameters(ptx: &str, name: &str) -> Option<Vec<(usize, usize)>> {
     let (_, rest) = ptx.split_once(&format!(".entry {name}("))?;
     let (list, _) = rest.split_once(')')?;
     let mut end = 0_usize;
     let place = |text: &str| {
-        // The bits of the type are the only digits of the first type; an array says its bytes and
-        // alignment itself.
+        // The digits of a scalar type are its bits, as in `.u64`. An array states its alignment and
+        // its bytes, as in `.align 64 .b8 map[128]`.
         let digits =
             |text: &str| text.chars().filter(char::is_ascii_digit).collect::<String>().parse().unwrap_or(0);
         let words: Vec<&str> = text.split_whitespace().collect();
-        // The words after `.ptr` are about the memory that the parameter points to.
+        // The words after `.ptr` describe the memory that the parameter points to.
         let mut own = words.iter().take_while(|word| **word != ".ptr");
         let (bytes, alignment) = match own.position(|word| *word == ".align") {
             Some(at) => (digits(text.split_once('[').map_or("", |(_, bytes)| bytes)), digits(words[at + 1])),
@@ -283,7 +289,7 @@ fn parameters(ptx: &str, name: &str) -> Option<Vec<(usize, usize)>> {
     Some(list.split(',').filter(|text| !text.trim().is_empty()).map(place).collect())
 }
 
-/// The record of a launch.
+/// A launch to record.
 pub struct Launch<'a> {
     pub function: &'a Function,
     pub grid: [u32; 3],
@@ -295,19 +301,20 @@ pub struct Launch<'a> {
     pub parameters: &'a [u8],
 }
 
-/// An assembler at work.
+/// An open invocation of the assembler (`CUlinkState`).
 pub struct Link {
     options: Vec<(i32, *mut c_void)>,
     pub cubin: Vec<u8>,
 }
 
-/// Ends the work of an assembler.
+/// Closes an invocation of the assembler.
 pub fn destroy(link: *mut Link) {
     // SAFETY: the handle came from `cuLinkCreate_v2`, and it is not used afterwards.
     drop(unsafe { Box::from_raw(link) });
 }
 
-/// The offset in the header of an ELF file that has room for a mark.
+/// The offset in an ELF header of 8 bytes of padding, which hold a magic number and the length of
+/// the PTX.
 const MARK: usize = 8;
 
 impl Link {
@@ -315,7 +322,7 @@ impl Link {
         Self { options, cubin: Vec::new() }
     }
 
-    /// An ELF file with a section that holds the options and the PTX.
+    /// Makes the cubin: an ELF file with a section that contains the options and the PTX.
     pub fn assemble(&mut self, ptx: &str) {
         let is_log = |option: i32| (3..=6).contains(&option);
         let mut text = String::from("//");
@@ -339,7 +346,8 @@ impl Link {
         self.cubin = file;
     }
 
-    /// Writes to a log, if the caller gave one: 3 is that for messages, 5 that for errors.
+    /// Writes a message to a log of the caller's, if there is one. `log` is its option: 3 for
+    /// messages, 5 for errors.
     pub fn write(&self, log: i32, message: &str) {
         let option =
             |key: i32| self.options.iter().find(|(option, _)| *option == key).map(|(_, value)| *value);
@@ -349,7 +357,8 @@ impl Link {
     }
 }
 
-/// The bytes of the PTX that a cubin of [`Link::assemble`] holds.
+/// Returns the length in bytes of the options and the PTX in a cubin of [`Link::assemble`]; `None`
+/// for another file.
 pub fn embedded_length(header: &[u8]) -> Option<usize> {
     let length = header.get(MARK..)?.strip_prefix(b"STUB")?.first_chunk::<4>()?;
     Some(u32::from_le_bytes(*length) as usize)
