@@ -1,9 +1,9 @@
-//! Checks of the project's own invariants, `cargo xtask tidy`, and comparisons of two commits,
-//! `cargo xtask replay`.
+//! Checks of the project's own rules (`cargo xtask tidy`), the cycles of module graphs (`cargo
+//! xtask cycles`), and comparisons of the code that two commits generate (`cargo xtask replay`).
 //!
 //! `Cargo.toml` and `clippy.toml` have the rules that the compiler and clippy can enforce; the
-//! others are here. Each check is a function from the text of the tree to findings, and has a test
-//! in which it fails.
+//! others are here. A check is a function from the text of the tree to findings, and has a test in
+//! which it finds something.
 
 mod checks;
 mod metadata;
@@ -18,7 +18,7 @@ use tree::{Finding, Tree};
 
 const USAGE: &str = "usage: cargo xtask tidy    check the project's invariants
        cargo xtask cycles [CRATE]    print the cycles of each module graph
-       cargo xtask tidy --bless    lower the maxima of xtask/words.txt to what the project has";
+       cargo xtask tidy --bless    lower the maxima of xtask/words.txt to the present numbers";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -39,7 +39,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Returns the source tree, or the exit code after a message.
+/// Reads the source tree. If that fails, prints an error and returns the exit code.
 fn read_tree(root: &Path) -> Result<Tree, ExitCode> {
     Tree::read(root).map_err(|error| {
         eprintln!("xtask: cannot read {}: {error}", root.display());
@@ -85,8 +85,8 @@ fn tidy() -> ExitCode {
     }
 }
 
-/// Lowers the numbers of the word table. If one would rise, prints it and leaves the table as it
-/// is.
+/// Lowers the maxima of the word table to the present numbers. If one would rise, prints it and
+/// does not change the table.
 fn bless() -> ExitCode {
     let root = project_root();
     let written = Tree::read(&root).map(|tree| match checks::words::lowered(&tree) {
@@ -108,7 +108,7 @@ fn bless() -> ExitCode {
     }
 }
 
-/// Checks the packages of the workspace and those that it depends on.
+/// Checks the packages of the workspace and their dependencies.
 fn check_packages(root: &Path) -> Result<Vec<Finding>, String> {
     let packages = metadata::read(root)?.packages;
     let config = std::fs::read_to_string(root.join("deny.toml")).map_err(|error| error.to_string())?;

@@ -1,4 +1,4 @@
-//! The packages of the workspace and all that it depends on, as `cargo metadata` lists them.
+//! The packages of the workspace and all their dependencies, from `cargo metadata`.
 
 use std::path::Path;
 use std::process::Command;
@@ -8,7 +8,7 @@ use serde::Deserialize;
 /// The output of `cargo metadata`.
 #[derive(Deserialize, Debug)]
 pub struct Metadata {
-    /// The packages of every platform, those of the workspace among them.
+    /// The packages of every platform, including those of the workspace.
     pub packages: Vec<Package>,
 }
 
@@ -17,7 +17,7 @@ pub struct Metadata {
 pub struct Package {
     pub name: String,
     pub version: String,
-    /// The license that it states, an SPDX expression.
+    /// The license in its manifest, an SPDX expression.
     pub license: Option<String>,
     /// The origin of the package; none for a package of this workspace.
     pub source: Option<String>,

@@ -1,9 +1,9 @@
 //! The module graph of each crate, by file, and its cycles.
 //!
 //! A file depends on each file that defines a name which it uses. Paths are followed through
-//! re-exports and imports to the definition, so a `mod.rs` that only declares and re-exports its
-//! children is in no cycle with them. Code under `#[cfg(test)]` does not count, and method calls
-//! are not followed.
+//! re-exports and imports to the definition. A `mod.rs` that only declares and re-exports its
+//! children is therefore in no cycle with them. Code under `#[cfg(test)]` does not count, and
+//! method calls are not followed.
 
 mod graph;
 mod names;
@@ -20,7 +20,8 @@ pub struct CrateModules {
     pub name: String,
     /// The path of each file, from the root of the workspace.
     files: Vec<String>,
-    /// For each file the files that it depends on, each with a path that names something in it.
+    /// For each file, the files that it depends on, each with a path in the first file that leads
+    /// to the second.
     arrows: Vec<BTreeMap<usize, String>>,
 }
 
@@ -28,7 +29,8 @@ pub struct CrateModules {
 pub struct Cycle<'a> {
     /// Its files, sorted.
     pub files: Vec<&'a str>,
-    /// The dependencies between them: from, to, and a path that the first file contains.
+    /// The dependencies between them: the dependent file, the file that it depends on, and a path
+    /// in the first file that leads to the second.
     pub arrows: Vec<(&'a str, &'a str, &'a str)>,
 }
 
@@ -82,7 +84,7 @@ impl CrateModules {
     }
 }
 
-/// Prints the cycles of one crate, or of all.
+/// Formats the cycles of one crate, or of all.
 pub fn print_cycles(tree: &Tree, only: Option<&str>) -> String {
     use std::fmt::Write;
 

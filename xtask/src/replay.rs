@@ -1,4 +1,5 @@
-//! `cargo xtask replay`: checks whether a change of the compiler changes the code of kernels.
+//! `cargo xtask replay`: checks whether a change of the compiler changes the generated code of
+//! kernels.
 //!
 //! ```text
 //! cargo xtask replay record        records the tile IR of each kernel that tests, examples and pages compile
@@ -11,8 +12,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 /// The usage of the command.
-pub const USAGE: &str = "usage: cargo xtask replay record      keep the kernels that the tests compile
-       cargo xtask replay [COMMIT]    compare what they become by COMMIT and by the working tree";
+pub const USAGE: &str = "usage: cargo xtask replay record      record the kernels that the tests compile
+       cargo xtask replay [COMMIT]    compare their code by COMMIT and by the working tree";
 
 const EXAMPLE: &str = "crates/testkit/examples/replay.rs";
 
@@ -34,7 +35,8 @@ pub fn run(root: &Path, arguments: &[&str]) -> ExitCode {
     }
 }
 
-/// Records the tile IR of each kernel that the Python tests, the examples and the pages compile.
+/// Records the tile IR of each kernel that the Python tests, the Markdown pages and the examples
+/// compile.
 fn record(root: &Path) -> Result<(), String> {
     let recording = root.join("build/replay/recording");
     if recording.exists() {
@@ -45,8 +47,8 @@ fn record(root: &Path) -> Result<(), String> {
     let dumping = |command: &mut Command, folder: PathBuf| {
         command.current_dir(root).env("TILEWRIGHT_DUMP", "ir").env("TILEWRIGHT_DUMP_DIR", folder).status()
     };
-    // A test that reads its dumps may fail while it is recorded; the kernels that it compiled
-    // count.
+    // The exit code is ignored: a test that reads its own dumps may fail here, but the kernels that
+    // it compiles are recorded.
     let mut tests = Command::new(&python);
     tests.args(["-m", "pytest", "tests/python", "-q", "-p", "replay_recorder", "--numprocesses", "auto"]);
     tests.env("PYTHONPATH", root.join("tests/python/support")).env("TILEWRIGHT_REPLAY", &recording);
@@ -66,12 +68,12 @@ fn record(root: &Path) -> Result<(), String> {
     )
 }
 
-/// Returns whether the recorded kernels become the same by a commit and by the working tree.
+/// Returns whether a commit and the working tree compile the recorded kernels to the same code.
 fn replay(root: &Path, commit: &str) -> Result<bool, String> {
     let folder = root.join("build/replay");
     let corpus = folder.join("recording/ir");
     if !corpus.is_dir() {
-        return Err("there is no recording: cargo xtask replay record".into());
+        return Err("there is no recording: run `cargo xtask replay record`".into());
     }
     let output = Command::new("git").args(["rev-parse", "--verify", commit]).current_dir(root).output();
     let output = output.map_err(|error| format!("git: {error}"))?;
@@ -105,7 +107,7 @@ fn replay(root: &Path, commit: &str) -> Result<bool, String> {
         if out.exists() {
             std::fs::remove_dir_all(out).map_err(|error| format!("{}: {error}", out.display()))?;
         }
-        // One folder for both sides: their dependencies are built once.
+        // Both sides share one target folder, so that their dependencies are built once.
         let build = ["run", "--release", "--quiet", "--package", "tilewright-testkit", "--example", "replay"];
         let mut command = Command::new("cargo");
         command.args(build).args(["--", "compile"]).arg(&corpus).arg(out).current_dir(side);

@@ -5,16 +5,17 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-/// Folders without the project's source, by path. Hidden folders are excluded too, except those of
-/// `HIDDEN_SOURCE`.
+/// The paths of folders that do not contain the project's source. Hidden folders are excluded too,
+/// except those in `HIDDEN_SOURCE`.
 const NOT_SOURCE: [&str; 7] =
     ["target", "build", "dist", "venv", "fuzz/target", "fuzz/corpus", "fuzz/artifacts"];
 const HIDDEN_SOURCE: [&str; 3] = [".cargo", ".ci", ".github"];
 
-/// Programs of users, kept byte for byte: the rules of style do not apply to them.
+/// The folder of users' programs, which must not be changed: the rules of style do not apply to
+/// them.
 const USER_PROGRAMS: &str = "tests/programs/";
 
-/// One text file. `path` is relative to the root and written with `/`.
+/// A text file. `path` is relative to the root, with `/` between folders.
 #[derive(Debug, Clone)]
 pub struct File {
     pub path: String,
@@ -94,7 +95,7 @@ fn is_source_folder(path: &str) -> bool {
     name != "__pycache__" && !NOT_SOURCE.contains(&path)
 }
 
-/// A violation: its position, the rule, and advice.
+/// A violation: its position, the rule, and a message with advice.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Finding {
     pub path: String,

@@ -11,16 +11,17 @@ use tilewright::runtime::{BoundsFinding, BoundsVerdict};
 use crate::compile::{self, Specialization};
 use crate::output::{self, Failure};
 
-/// The help text about statements on sizes.
+/// The help text about the options that state sizes.
 const STATEMENTS: &str = "\
 Expressions are Python's, over the integer parameters and the compile-time values: + - * // % ( ), cdiv(a, b), min, max.
-  --extent x_ptr=n --extent 'a_ptr=(M - 1) * stride_am + K'     how many elements follow a pointer
+  --extent x_ptr=n --extent 'a_ptr=(M - 1) * stride_am + K'     the number of elements of a pointer's tensor
   --grid 'cdiv(n, BLOCK)' --grid 'cdiv(M, 64), cdiv(N, 64)'     the grid; without it, every grid
   --assume 'n >= 1' --assume 'stride_am == K and K % 64 == 0'   a condition on the arguments
-An extent is not negative. No signed integer wraps: `tilewright run --sanitize=overflow` looks for those that do.
+The check assumes that no extent is negative and no signed integer wraps (`tilewright run --sanitize=overflow` finds those
+that do).
 The exit code is 1 if an access is out of bounds for some size, and with --strict also if one is not decided.";
 
-/// Say of each access of a kernel whether it is in bounds for every grid and every size
+/// Decide for each access of a kernel whether it is in bounds for every grid and every size
 #[derive(clap::Args)]
 #[command(after_help = format!("{}\n\n{}", compile::SIGNATURES, STATEMENTS))]
 pub struct Arguments {
@@ -28,7 +29,7 @@ pub struct Arguments {
     kernel: OsString,
     #[command(flatten)]
     specialization: Specialization,
-    /// How many elements a tensor has, such as `x_ptr=n`; may be repeated
+    /// The number of elements of a tensor, such as `x_ptr=n`; may be repeated
     #[arg(long = "extent", value_name = "TENSOR=EXPRESSION")]
     extents: Vec<String>,
     /// The extents of the grid, separated by commas
@@ -104,7 +105,7 @@ fn statement(arguments: &Arguments) -> Result<Statement, String> {
     Ok(statement)
 }
 
-/// Splits a text at the commas outside of parentheses.
+/// Parses a grid: one to three expressions, separated by commas outside of parentheses.
 fn grid_of(text: &str) -> Result<Vec<Expression>, String> {
     let (mut depth, mut start) = (0_i32, 0);
     let mut parts = Vec::new();
@@ -126,7 +127,7 @@ fn grid_of(text: &str) -> Result<Vec<Expression>, String> {
         .map(|part| Expression::parse(part))
         .collect::<Result<_, _>>()?;
     if extents.is_empty() || extents.len() > 3 {
-        return Err(format!("a grid has 1, 2 or 3 extents, not those of '{text}'"));
+        return Err(format!("a grid has 1, 2 or 3 extents, and '{text}' has {}", extents.len()));
     }
     Ok(extents)
 }

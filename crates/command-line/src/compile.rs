@@ -1,4 +1,4 @@
-//! `tilewright compile k.py::kernel --signature …`: the text of a stage.
+//! `tilewright compile k.py::kernel --signature …`: prints the text of a stage.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ pub const SIGNATURES: &str = "\
 Arguments in --signature, one for each parameter, separated by commas:
   *fp32  *i64  *bf16       a tensor
   i32  u8  fp32  u1        a number at run time
-  *fp32:16  i32:16         its address, or itself, is a multiple of 16
+  *fp32:16  i32:16         a tensor whose address, or a number that, is a multiple of 16
   1024  -1.5  'text'       a compile-time value; also True, None, and fp16 for a tl.constexpr
   (*fp32, i32, 2)          a tuple of these; with fields, of a NamedTuple: (x=*fp32, n=i32)
   tensordesc<fp16[64, 32]> a tensor descriptor with blocks of this shape
@@ -67,8 +67,8 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let target = Target::parse(&arguments.target).ok_or_else(|| usage("target"))?;
     if stage == Stage::Cubin {
         return Err(Failure::Usage(
-            "machine code is made by a GPU's driver when the kernel is launched: `kernel[grid](...).asm['cubin']` has it; \
-             without a GPU, give the text of --emit ptx to ptxas"
+            "a cubin is assembled by a GPU's driver when the kernel is launched: `kernel[grid](...).asm['cubin']` returns it; \
+             without a GPU, pass the text of --emit ptx to ptxas"
                 .into(),
         ));
     }
@@ -91,12 +91,12 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         module.syntax_tree(name)?
     } else {
         let handle = compile(&module.kernel(name)?, &arguments.specialization, target)?;
-        handle.compiled.asm(stage).expect("the stages of a target are there for it")
+        handle.compiled.asm(stage).expect("`Stage::of` lists only stages that code for the target has")
     };
     write(arguments, &text)
 }
 
-/// Returns the kernel of an argument `k.py::kernel`, or the only one of a file.
+/// Returns the kernel that an argument names: `k.py::kernel`, or `k.py` if the file has only one.
 pub fn kernel_of(argument: &OsStr) -> Result<Kernel, Failure> {
     let (path, name) = file_and_name(argument);
     let module = Module::from_file(path)?;
@@ -107,12 +107,11 @@ pub fn kernel_of(argument: &OsStr) -> Result<Kernel, Failure> {
     Ok(module.kernel(name)?)
 }
 
-/// Compiles a program in the language of the GPU path, as `--emit gpu` prints it. Its text names
-/// its target.
+/// Compiles the text of stage `gpu`, as `--emit gpu` prints it. The text names its target.
 fn gpu_text(path: &Path, stage: Stage) -> Result<String, Failure> {
     if !matches!(stage, Stage::Gpu | Stage::Ptx) {
         return Err(Failure::Usage(format!(
-            "of a .gpu file there is no stage '{}'; there are gpu, ptx",
+            "a .gpu file has no stage '{}'; there are gpu, ptx",
             stage.name()
         )));
     }
@@ -149,7 +148,7 @@ pub fn compile(kernel: &Kernel, specialization: &Specialization, target: Target)
     Ok(compiled.map_err(with_signature)?)
 }
 
-/// Parses a number, a bool or `None`; every other value is a string.
+/// Parses an integer, a bool or `None`; every other value is a string.
 fn option_value(text: &str) -> Constant {
     match text {
         "True" | "true" => Constant::Bool(true),
@@ -159,8 +158,8 @@ fn option_value(text: &str) -> Constant {
     }
 }
 
-/// Returns the stages that `--emit` accepts. Machine code is hidden, but its error says how to get
-/// it.
+/// Returns the stages that `--emit` accepts. `cubin` is hidden but accepted, because its error
+/// explains how to get a cubin.
 fn stages() -> Vec<PossibleValue> {
     let value = |stage: &Stage| PossibleValue::new(stage.name()).hide(*stage == Stage::Cubin);
     Stage::ALL.iter().map(value).collect()
@@ -184,14 +183,15 @@ fn with_signature(error: Error) -> Error {
     for diagnostic in &mut failure.diagnostics {
         if diagnostic.code == Code::MissingArgument {
             diagnostic.message = diagnostic.message.replace("is launched without", "is compiled without");
-            let hint = "say what each argument is: --signature '*fp32,i32,BLOCK=128' (see `tilewright compile --help`)";
+            let hint =
+                "describe each argument: --signature '*fp32,i32,BLOCK=128' (see `tilewright compile --help`)";
             diagnostic.hint = Some(hint.into());
         }
     }
     Error::Diagnostics(failure)
 }
 
-/// Splits `k.py::kernel` into a file and a name. A path need not be UTF-8.
+/// Splits `k.py::kernel` into a file and a name, at the last `::`. The path need not be UTF-8.
 fn file_and_name(argument: &OsStr) -> (&Path, Option<String>) {
     let bytes = argument.as_encoded_bytes();
     let split = bytes.windows(2).rposition(|pair| pair == b"::");
@@ -218,7 +218,7 @@ fn prefix(argument: &OsStr, end: usize) -> Option<&OsStr> {
 fn only_kernel<'a>(module: &'a Module, path: &Path) -> Result<&'a str, Error> {
     let path = path.display();
     let mut names = module.kernel_names();
-    // The last of several kernels with one name counts, as in Python.
+    // If several kernels have the same name, the last one counts, as in Python.
     let mut seen = std::collections::HashSet::new();
     names.retain(|name| seen.insert(*name));
     match names[..] {

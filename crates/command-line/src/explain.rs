@@ -1,5 +1,5 @@
-//! `tilewright explain TW0004`: prints the page of a code; `tilewright explain k.py::kernel`:
-//! writes that of a kernel.
+//! `tilewright explain TW0004` prints the page of a diagnostic's code; `tilewright explain
+//! k.py::kernel` writes the page of a kernel.
 
 use std::ffi::OsString;
 
@@ -9,8 +9,8 @@ use crate::compile::SIGNATURES;
 use crate::explain_kernel::{self, Page};
 use crate::output::{self, Failure};
 
-/// Write a page with all stages of a kernel and what was decided; or print what a diagnostic's code
-/// means
+/// Write a page with all stages of a kernel and the decisions of the passes; or explain the code of
+/// a diagnostic
 #[derive(clap::Args)]
 #[command(after_help = SIGNATURES)]
 pub struct Arguments {
@@ -43,7 +43,7 @@ fn list(codes: &[Code]) -> String {
     lines.join("\n") + "\n"
 }
 
-/// Returns codes with the given digits (`4`, `W004`), or with one of the words in their title.
+/// Returns the codes with the number in `name` (`4`, `W0004`), or whose title contains `name`.
 fn similar(name: &str) -> Vec<Code> {
     let digits: String = name.chars().filter(char::is_ascii_digit).collect();
     let number = digits.parse::<u32>().map(|number| format!("TW{number:04}"));

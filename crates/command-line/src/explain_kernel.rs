@@ -1,5 +1,6 @@
-//! `tilewright explain k.py::kernel`: one page with every stage of a kernel side by side, its
-//! layouts drawn, and what the passes have decided; or with `--why` these decisions as text.
+//! `tilewright explain k.py::kernel` writes one page with every stage of a kernel side by side, a
+//! drawing of its layouts, and the decisions of the passes; with `--why` it prints these decisions
+//! as text.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt::Write;
@@ -32,10 +33,11 @@ pub struct Page {
 const PAGE: &str = include_str!("explain/page.html");
 const STYLE: &str = include_str!("explain/style.css");
 const SCRIPT: &str = include_str!("explain/page.js");
-/// The script that draws layouts. The page of the visualizer uses it too.
+/// The script that draws layouts, which the page of the visualizer also uses.
 const LAYOUTS: &str = include_str!("../../../python/tilewright/viz/static/layouts.js");
 
-/// Returns whether an argument of `explain` is a kernel, not the code of a diagnostic.
+/// Returns whether an argument of `explain` names a kernel or a file, and not the code of a
+/// diagnostic.
 pub fn is_kernel(argument: &OsStr) -> bool {
     let text = argument.to_string_lossy();
     text.contains("::") || text.contains('/') || text.ends_with(".py") || Path::new(argument).is_file()
@@ -58,7 +60,8 @@ pub fn run(argument: &OsString, page: &Page) -> Result<(), Failure> {
     output::print(&format!("{}\n", path.display()))
 }
 
-/// Returns the stages of other tools, and the resources that the kernel takes of a GPU.
+/// Returns the stages that NVIDIA's tools make (SASS), and the resources that the kernel uses on a
+/// GPU; neither for a kernel for the CPU.
 fn machine_code(compiled: &CompiledKernel) -> (Vec<StageText>, Vec<(String, String)>) {
     let MachineCode::Gpu(code) = &*compiled.code else { return (Vec::new(), Vec::new()) };
     let mut facts = vec![

@@ -1,7 +1,7 @@
 //! The `tilewright` command: `compile`, `check`, `explain`, `devices`, `run`, `sim report`,
-//! `profile`, `bench`. [`main`] runs it: the binary of `cli` and the Python package (`python -m
-//! tilewright`) both call it. Results are printed to stdout, diagnostics to stderr. The exit code
-//! is 0 for success, 1 for an error in the user's program, and 2 for an error in the command line.
+//! `profile`, `bench`. The binary of `cli` and the Python package (`python -m tilewright`) call
+//! [`main`]. Results are printed to stdout, diagnostics to stderr. The exit code is 0 for success,
+//! 1 for an error in the user's program or of a file, and 2 for an error in the command line.
 
 mod check;
 mod compile;
@@ -30,13 +30,13 @@ Environment:
   TILEWRIGHT_INTERPRET=1    Python runs kernels (TRITON_INTERPRET)
   TILEWRIGHT_DUMP=ir,opt    write these stages of each kernel to stderr, or with TILEWRIGHT_DUMP_DIR to files; or `all`
   TILEWRIGHT_DUMP=folder    write every stage of each kernel to files in this folder
-  TILEWRIGHT_CACHE_DIR      where machine code and timings are kept (TRITON_CACHE_DIR, else .triton/cache in TRITON_HOME or HOME)
-  TILEWRIGHT_CACHE_LIMIT    MiB that machine code may take; 0 keeps none
+  TILEWRIGHT_CACHE_DIR      the cache of cubins and timings (TRITON_CACHE_DIR, else .triton/cache in TRITON_HOME or HOME)
+  TILEWRIGHT_CACHE_LIMIT    maximum MiB of cached cubins; 0 caches none
   TILEWRIGHT_LIBCUDA        the library of the CUDA driver (TRITON_LIBCUDA_PATH)
   TRITON_KERNEL_DUMP=1      write every stage to files in TRITON_DUMP_DIR
   TRITON_PRINT_AUTOTUNING=1, TRITON_CACHE_AUTOTUNING=1, TILEWRIGHT_PRINT_AUTOTUNING_TABLE=1
   TRITON_ALLOW_NON_CONSTEXPR_GLOBALS=1, TRITON_F32_DEFAULT, TRITON_DEFAULT_FP_FUSION, TRITON_FORCE_DISABLE_FP_FUSION
-Other variables of Triton have no effect; a program that is run with one of them is told so.";
+Other variables of Triton have no effect; a program that sets one of them gets a warning.";
 
 /// Compiles and explains Triton kernels.
 #[derive(Parser)]
@@ -54,7 +54,8 @@ enum Command {
     /// List the devices of this machine
     Devices,
     Run(run::Arguments),
-    /// Run a Triton program, and say what its kernels take: a table, JSON, a flame graph, a trace
+    /// Run a Triton program, and report the time of its kernels: a table, JSON, a flame graph, a
+    /// trace
     Profile(run::Arguments),
     /// Compare two versions of a kernel or of a function
     Bench(run::Arguments),

@@ -1,5 +1,5 @@
-//! The machine code of a kernel, if the tools that make and print it are found: `ptxas`, and
-//! `nvdisasm` or `cuobjdump`.
+//! The SASS of a kernel and its occupancy. It needs `ptxas` to assemble the PTX, and `nvdisasm` or
+//! `cuobjdump` to print the instructions.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -7,21 +7,21 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use tilewright::compiler::{GpuCode, StageText};
 
-/// The result of an assembler for PTX.
+/// The result of `ptxas`.
 pub struct MachineCode {
-    /// Registers of a thread.
+    /// The registers of a thread.
     pub registers: u32,
-    /// Bytes that a thread spills.
+    /// The bytes of a thread's register spill stores.
     pub spills: u32,
     /// The instructions, if a disassembler is found.
     pub sass: Option<StageText>,
 }
 
-/// Assembles PTX. The error is a sentence.
+/// Assembles PTX. `source` is the name of the kernel's file in its line information. The error is a
+/// sentence.
 pub fn assemble(code: &GpuCode, source: &str) -> Result<MachineCode, String> {
-    let ptxas = find("ptxas", &["TILEWRIGHT_PTXAS", "TRITON_PTXAS_PATH"], None).ok_or(
-        "there is no ptxas: put it on PATH, or say where it is with TILEWRIGHT_PTXAS=/path/to/ptxas",
-    )?;
+    let ptxas = find("ptxas", &["TILEWRIGHT_PTXAS", "TRITON_PTXAS_PATH"], None)
+        .ok_or("there is no ptxas: put it on PATH, or name it with TILEWRIGHT_PTXAS=/path/to/ptxas")?;
     let folder = Folder::new()?;
     let (ptx, cubin) = (folder.0.join("kernel.ptx"), folder.0.join("kernel.cubin"));
     std::fs::write(&ptx, &code.ptx).map_err(|error| format!("cannot write {}: {error}", ptx.display()))?;
@@ -38,7 +38,8 @@ pub fn assemble(code: &GpuCode, source: &str) -> Result<MachineCode, String> {
     Ok(MachineCode { registers, spills, sass: disassemble(&ptxas, &cubin, source) })
 }
 
-/// Returns the instructions; those of `cuobjdump` have no source lines.
+/// Disassembles a cubin; `None` if there is no disassembler or it fails. The result of `cuobjdump`
+/// has no source lines.
 fn disassemble(ptxas: &Path, cubin: &Path, source: &str) -> Option<StageText> {
     let beside = ptxas.parent();
     let text = if let Some(nvdisasm) = find("nvdisasm", &["TRITON_NVDISASM_PATH"], beside) {
@@ -53,7 +54,8 @@ fn disassemble(ptxas: &Path, cubin: &Path, source: &str) -> Option<StageText> {
     Some(listing(&text, source))
 }
 
-/// Returns the instructions and labels of a listing, with the source lines in its comments.
+/// Returns the instructions and labels of a listing, each with its line in the file `source`, which
+/// the comments of the listing state; 0 if it has none.
 fn listing(text: &str, source: &str) -> StageText {
     let (mut lines, mut origins, mut current) = (Vec::new(), Vec::new(), 0);
     for line in text.lines() {
@@ -64,7 +66,7 @@ fn listing(text: &str, source: &str) -> StageText {
                 rest.chars().skip_while(|c| !c.is_ascii_digit()).take_while(char::is_ascii_digit).collect();
             current = digits.parse().ok().filter(|_| file == source).unwrap_or(0);
         } else if word.starts_with("/*") && word.contains(';') {
-            // `cuobjdump` prints the bits after the text.
+            // Drops what follows the instruction: `cuobjdump` prints its encoding there.
             let end = word.find(';').map_or(word.len(), |at| at + 1);
             lines.push(word[..end].to_owned());
             origins.push(current);
@@ -76,7 +78,8 @@ fn listing(text: &str, source: &str) -> StageText {
     StageText { name: "sass".into(), title: "SASS".into(), lines, links: origins }
 }
 
-/// Finds a tool: by a variable, in the folder of another tool, on the path, in the toolkit.
+/// Finds a tool. Tries the files that `variables` name, the folder `beside`, `PATH`, and the CUDA
+/// toolkit, in this order.
 fn find(name: &str, variables: &[&str], beside: Option<&Path>) -> Option<PathBuf> {
     let named = variables.iter().filter_map(|variable| std::env::var_os(variable).map(PathBuf::from));
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -87,7 +90,7 @@ fn find(name: &str, variables: &[&str], beside: Option<&Path>) -> Option<PathBuf
     named.chain(folders.chain(toolkits).map(|folder| folder.join(&file))).find(|path| path.is_file())
 }
 
-/// Runs a tool; returns its stderr and stdout.
+/// Runs `ptxas`; returns its stderr and stdout.
 fn run(mut command: Command) -> Result<String, String> {
     let output = command.output().map_err(|error| format!("cannot start ptxas: {error}"))?;
     let said = [output.stderr, output.stdout].concat();
@@ -103,7 +106,7 @@ fn run_for_output(mut command: Command) -> Result<String, String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// A temporary folder, which is removed when it is dropped.
+/// A temporary folder. Dropping the value removes it.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -123,11 +126,12 @@ impl Drop for Folder {
     }
 }
 
-/// Returns the blocks of a kernel that a multiprocessor runs at a time, and the resource that
-/// limits them.
+/// Returns the number of blocks of a kernel that are resident on a multiprocessor, and the resource
+/// that limits it. `threads` and `shared`, in bytes, are those of a block; `registers` are those of
+/// a thread.
 pub fn occupancy(capability: u32, threads: u32, registers: u32, shared: u32) -> (u32, &'static str) {
-    // Threads, blocks and bytes of shared memory of a multiprocessor, by the CUDA programming
-    // guide.
+    // The maximum threads, blocks and KiB of shared memory of a multiprocessor, from the CUDA
+    // programming guide.
     let (most_threads, most_blocks, most_shared) = match capability {
         75 => (1024, 16, 64),
         80 => (2048, 32, 164),
@@ -137,9 +141,9 @@ pub fn occupancy(capability: u32, threads: u32, registers: u32, shared: u32) -> 
         _ => (2048, 32, 228),
     };
     let warps = threads.div_ceil(32).max(1);
-    // Registers are allocated to a warp in units of 256.
+    // A warp gets a multiple of 256 registers.
     let of_warp = (registers.max(1) * 32).next_multiple_of(256);
-    // A block takes a kilobyte of shared memory for the system, from 8.0 on.
+    // From compute capability 8.0 on, the system reserves 1 KiB of shared memory for each block.
     let reserved = if capability >= 80 { 1024 } else { 0 };
     let limits = [
         (most_threads / (32 * warps), "threads"),

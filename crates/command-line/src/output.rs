@@ -1,4 +1,4 @@
-//! The output of commands: results to stdout, findings to stderr, in color on a terminal.
+//! The output of commands: results to stdout; findings to stderr, in color on a terminal.
 
 use std::io::{ErrorKind, IsTerminal, Write};
 
@@ -16,9 +16,9 @@ pub enum Failure {
     Program(Error),
     /// An error in the command line.
     Usage(String),
-    /// The result cannot be written.
+    /// A file cannot be read, or the result cannot be written.
     Io(String),
-    /// The command's check failed, and the output reports it.
+    /// The check of the command failed, and its output already reports that.
     Told,
 }
 

@@ -1,5 +1,5 @@
-//! `tilewright run script.py` and `tilewright sim report script.py`: start Python, which runs the
-//! script.
+//! `tilewright run`, `sim report`, `profile` and `bench`: start Python, which runs the same command
+//! of the Python package.
 
 use std::ffi::OsString;
 use std::process::Command;
@@ -18,7 +18,7 @@ pub struct Arguments {
 /// Commands for the simulator of a GPU
 #[derive(clap::Subcommand)]
 pub enum Simulation {
-    /// Run a Triton program on the simulator of a GPU, and print its counters of each kernel
+    /// Run a Triton program on the simulator of a GPU, and print the counters of each kernel
     ///
     /// The same as `tilewright run --device sim:sm_90 --report`; another device may be given.
     Report(Arguments),
@@ -43,7 +43,8 @@ pub fn python(command_words: &[&str], arguments: &Arguments) -> Result<(), Failu
     replace_process(command).map_err(message)
 }
 
-/// Replaces this process by the command, which then has its signals, terminal and exit code.
+/// Replaces this process by the command, which inherits the terminal, the signals and the exit
+/// code.
 #[cfg(unix)]
 fn replace_process(mut command: Command) -> std::io::Result<()> {
     use std::os::unix::process::CommandExt;

@@ -265,7 +265,7 @@ impl Driver {
     }
 
     /// # Safety
-    /// `from` stays as it is until the stream has passed the copy.
+    /// `from` must be alive and unchanged until the stream has completed the copy.
     pub(crate) unsafe fn copy_to_device_async(
         &self,
         address: u64,
@@ -277,7 +277,7 @@ impl Driver {
     }
 
     /// # Safety
-    /// `to` is not accessed until the stream has passed the copy, and it lives as long.
+    /// `to` must be alive, and must not be accessed, until the stream has completed the copy.
     pub(crate) unsafe fn copy_to_host_async(
         &self,
         to: &mut [u8],

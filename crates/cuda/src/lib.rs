@@ -30,8 +30,7 @@
 //! ```
 //!
 //! - `sys` is the C interface; `calls` has a safe method for each of its functions. `unsafe` is in
-//!   these two, in `cupti`, and
-//!   in the functions whose conditions only the caller can check.
+//!   these two, in `cupti`, and in the functions whose conditions only the caller can check.
 //! - `driver`, `device`, `context`: the driver, its devices, and the device that a thread works on.
 //! - `memory`, `stream`: buffers, streams, events.
 //! - `image`, `assemble`, `module`, `launch`, `tensor_map`: from device code to a running kernel.

@@ -63,10 +63,10 @@ impl DeviceBuffer {
     /// As [`Self::write`], on a stream and without waiting.
     ///
     /// # Safety
-    /// `from` lives and stays as it is until the stream has passed the copy.
+    /// `from` must be alive and unchanged until the stream has completed the copy.
     #[expect(unsafe_code, reason = "the driver reads the slice after this has returned")]
     pub unsafe fn write_async(&mut self, from: &[u8], stream: StreamRef<'_>) -> Result<(), Error> {
-        // SAFETY: the caller says the same.
+        // SAFETY: the caller ensures the same.
         let copy =
             || unsafe { self.context.driver().copy_to_device_async(self.address, from, stream.handle()) };
         self.copy(from.len(), copy)
@@ -75,11 +75,11 @@ impl DeviceBuffer {
     /// As [`Self::read`], on a stream and without waiting.
     ///
     /// # Safety
-    /// `to` lives and is not accessed until the stream has passed the copy.
+    /// `to` must be alive, and must not be accessed, until the stream has completed the copy.
     #[expect(unsafe_code, reason = "the driver writes the slice after this has returned")]
     pub unsafe fn read_async(&self, to: &mut [u8], stream: StreamRef<'_>) -> Result<(), Error> {
         let bytes = to.len();
-        // SAFETY: the caller says the same.
+        // SAFETY: the caller ensures the same.
         let copy = || unsafe { self.context.driver().copy_to_host_async(to, self.address, stream.handle()) };
         self.copy(bytes, copy)
     }

@@ -8,16 +8,12 @@
 //! | `*fp32`, `*i64`, `*bf16` | a tensor |
 //! | `*kfp32` | a tensor that is only read |
 //! | `i32`, `u8`, `fp32`, `u1` | a number at run time; for a `tl.constexpr` parameter, the dtype itself |
-//! | `*fp32:16`, `i32:16` | a tensor whose address is a multiple of 16, a number that is a multiple
-//! of 16 |
+//! | `*fp32:16`, `i32:16` | a tensor whose address is a multiple of 16, a number that is a multiple of 16 |
 //! | `i32:1` | the int 1, which is part of the code |
 //! | `1024`, `-1.5`, `'text'`, `True`, `None` | a compile-time value |
 //! | `(*fp32, i32)`, `(x=*fp32, n=i32)` | a tuple of these, a `NamedTuple` with these fields |
-//! | `tensordesc<fp16[64, 32]>`, `tensordesc<fp16[64, 32], nan>` | a tensor descriptor with blocks
-//! of this element type and shape; with `nan`, elements outside of the tensor are NaN instead of 0
-//! |
-//! | `name=…` | the argument of the parameter `name`; arguments without a name come first and bind
-//! by position |
+//! | `tensordesc<fp16[64, 32]>`, `tensordesc<fp16[64, 32], nan>` | a tensor descriptor with blocks of this element type and shape; with `nan`, elements outside of the tensor are NaN instead of 0 |
+//! | `name=…` | the argument of the parameter `name`; arguments without a name come first and bind by position |
 
 use tilewright_base::{Code, Diagnostic};
 use tilewright_frontend::{Argument, Constant, DescriptorForm, DescriptorKind, HostValue, Padding, Tuple};

@@ -7,14 +7,10 @@
 //! | `TILEWRIGHT_NUM_THREADS`, `OMP_NUM_THREADS` | threads that run programs on the CPU (the first one that is set) |
 //! | `TILEWRIGHT_DEBUG`, `TRITON_DEBUG` | `1`: assertions in kernels are checked, whatever a kernel or launch says |
 //! | `TILEWRIGHT_SANITIZE=race,init` | launches are checked: `bounds`, `race`, `init`, `alignment`, `overflow`, `nan`; `1` for all |
-//! | `TILEWRIGHT_DUMP=ir,opt` | these stages of each compiled kernel are written to stderr; `all`
-//! for every stage |
-//! | `TILEWRIGHT_DUMP=folder` | every stage is written to files in this folder, if the value has no
-//! name of a stage in it |
-//! | `TILEWRIGHT_DUMP_DIR` | the stages are written to files in this folder instead:
-//! `<folder>/<kernel>-<number>.<stage>` |
-//! | `TRITON_KERNEL_DUMP=1`, `TRITON_DUMP_DIR` | every stage is written to files in this folder (by
-//! default `~/.triton/dump`) |
+//! | `TILEWRIGHT_DUMP=ir,opt` | these stages of each compiled kernel are written to stderr; `all` for every stage |
+//! | `TILEWRIGHT_DUMP=folder` | every stage is written to files in this folder, if the value has no name of a stage in it |
+//! | `TILEWRIGHT_DUMP_DIR` | the stages are written to files in this folder instead: `<folder>/<kernel>-<number>.<stage>` |
+//! | `TRITON_KERNEL_DUMP=1`, `TRITON_DUMP_DIR` | every stage is written to files in this folder (by default `~/.triton/dump`) |
 //! | `TRITON_ALLOW_NON_CONSTEXPR_GLOBALS=1` | kernels may read globals that are not `tl.constexpr` |
 //! | `TRITON_DEFAULT_FP_FUSION=0` | GPUs round multiplications and additions separately, unless a launch says otherwise |
 //! | `TRITON_FORCE_DISABLE_FP_FUSION=1` | GPUs round them separately, whatever a launch says |

@@ -19,7 +19,7 @@ pub struct Case {
     pub code: String,
     /// The signature for which it is compiled if it is not run.
     pub signature: Option<String>,
-    /// Its arguments and options, by name.
+    /// The arguments, the options and the grid, by name.
     pub inputs: Vec<(String, Input)>,
     /// The expected results: a tensor, its tolerance (`None`: exact), the value.
     pub expect: Vec<(String, Option<f64>, Expression)>,
@@ -32,18 +32,18 @@ pub enum Input {
     Tensor(Dtype, Vec<usize>, Expression),
     /// A typed number.
     Number(Dtype, Expression),
-    /// Any value of an argument description: `1024`, `'text'`, `(2, 1)`.
+    /// A compile-time value, or the grid: `1024`, `'text'`, `(2, 1)`.
     Constant(Constant),
 }
 
 /// The outcome of a case.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Outcome {
-    /// As expected, if no diagnostics are expected.
+    /// There are no diagnostics, and the results are the expected ones.
     Right,
-    /// Results other than the expected ones.
+    /// The results differ from the expected ones; the text shows the first difference.
     Wrong(String),
-    /// Diagnostics.
+    /// The kernel does not compile, or its launch fails, with these diagnostics.
     Diagnostics(String),
 }
 
@@ -88,7 +88,8 @@ impl Case {
         self.run_in_modes(&[Mode::Optimized, Mode::Unoptimized, Mode::Dense], &mut None)
     }
 
-    /// Like [`run`](Self::run), on a device with or without memory separate from the host's.
+    /// Like [`run`](Self::run), but once on a device. `memory` is the memory of the device, if it
+    /// is separate from the host's.
     pub fn run_on(
         &self,
         device: Device,

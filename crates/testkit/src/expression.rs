@@ -16,7 +16,7 @@ pub struct Expression {
     text: String,
 }
 
-/// The values of names.
+/// The inputs and the variables that names refer to.
 struct Scope<'a> {
     arrays: &'a [(String, Array)],
     variables: Vec<(String, f64)>,
@@ -31,7 +31,7 @@ impl Expression {
         Ok(Self { tree: *parsed.into_syntax().body, text: text.to_owned() })
     }
 
-    /// Returns its value at an element.
+    /// Returns the value for the element with these indices.
     pub fn evaluate(&self, indices: &[usize], arrays: &[(String, Array)]) -> Number64 {
         let names = ["i", "j", "k", "l"];
         let variables = names.iter().zip(indices).map(|(name, &index)| ((*name).to_owned(), index as f64));
@@ -119,7 +119,9 @@ impl Scope<'_> {
         for (index, &extent) in indices.iter().zip(&array.shape) {
             let index = self.evaluate(index)?;
             if index < 0.0 || index >= extent as f64 {
-                return Err(format!("index {index} of {name} is outside of 0 to {extent}"));
+                return Err(format!(
+                    "index {index} is out of range: {name} has {extent} elements along this axis"
+                ));
             }
             flat = flat * extent + index as usize;
         }

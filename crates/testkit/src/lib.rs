@@ -15,16 +15,18 @@
 //! …
 //! ```
 //!
-//! ```inputs                                       if it is run: an argument a line, and the grid
-//! x: fp32[4, 8] = i * 8 + j                       a tensor: the indices are i, j, k, l out:
-//! fp32[32] = 0 n: i64 = 32                                     a number of a type BLOCK = 16
-//! a number, bool, string, None or dtype; options too grid = (2, 1)
+//! ```inputs                                       if it is run: one argument or option on each line
+//! x: fp32[4, 8] = i * 8 + j                       a tensor: elements by their indices i, j, k, l
+//! out: fp32[32] = 0
+//! n: i64 = 32                                     a number of a type
+//! BLOCK = 16                                      a number, bool, string, None, dtype or tuple
+//! grid = (2, 1)                                   the grid
 //! ```
 //!
-//! ```expect                                       what is in a tensor afterwards
-//! out = 2 * x[i // 8, i % 8]                      exactly, after rounding to its dtype out ~
-//! sum(k, 32, x[0, k])                       within 1e-5, relative to the larger of 1 and the
-//! value; `~1e-3` says else
+//! ```expect                                       the elements of tensors after the launch
+//! out = 2 * x[i // 8, i % 8]                      exact, after rounding to the dtype
+//! out ~ sum(k, 8, x[0, k])                        within 1e-5 * max(1, |value|)
+//! out ~1e-3 sum(k, 8, x[0, k])                    within 1e-3 * max(1, |value|)
 //! ```
 //!
 //! ```text                                         or the diagnostics, as the terminal shows them
@@ -32,9 +34,9 @@
 //! ```
 //! ````
 //! A case without `expect` and `text` must compile, and run if it has `inputs`. Expected values are
-//! computed from the inputs as they were before the launch. Each case with inputs runs before and
-//! after optimization, and with symbolic tiles turned off; those of `tests/kernels` also run on
-//! simulated GPUs and on the machine's GPU.
+//! computed from the inputs as they were before the launch. A case with inputs runs three times on
+//! the CPU: with optimized IR, with the IR before optimization, and with symbolic tiles turned off.
+//! The cases of `tests/kernels` also run on simulated GPUs and on the machine's GPU.
 //!
 //! `TILEWRIGHT_BLESS=1` updates the snapshots and the `text` blocks.
 

@@ -126,7 +126,8 @@ pub fn fences(page: &str) -> Vec<Fence> {
     found
 }
 
-/// Text for a fenced block: without trailing spaces on its lines, with a newline at the end.
+/// Converts text to the content of a fenced block: without trailing spaces on its lines, with a
+/// newline at the end.
 fn with_newline(text: &str) -> String {
     text.lines().map(str::trim_end).collect::<Vec<_>>().join("\n") + "\n"
 }

@@ -1,5 +1,5 @@
-//! Runs NVIDIA's assembler: whether it accepts a PTX module, the resources of its kernels, and
-//! their machine code.
+//! Runs NVIDIA's assembler, which validates a PTX module, and returns the resources and the SASS of
+//! its kernels.
 //!
 //! It is a test dependency that `make test` installs into `.venv` from NVIDIA's package. Tests that
 //! need it are reported as skipped if it is missing.
@@ -39,7 +39,7 @@ pub struct Assembled {
 /// The resource usage of a kernel.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Usage {
-    /// Its name.
+    /// The name of the kernel.
     pub name: String,
     /// Registers per thread.
     pub registers: u32,
@@ -132,7 +132,7 @@ impl Assembled {
         self.usage.iter().find(|usage| usage.name == kernel)
     }
 
-    /// Returns the machine code: the `.text` sections by name.
+    /// Returns the machine code: the name and the content of each `.text` section, sorted by name.
     pub fn code(&self) -> Vec<(String, Vec<u8>)> {
         let mut code = sections(&self.cubin).expect("ptxas writes 64-bit ELF");
         code.retain(|(name, _)| name.starts_with(".text"));

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use crate::markdown::project_root;
 use crate::snapshot::is_blessing;
 
-/// Maps the steps of a case and its input to the output; `Err` means the case itself is malformed.
+/// Maps the steps of a case and its input to the output; fails if the case itself is malformed.
 type Run<'a> = &'a dyn Fn(&[&str], &str) -> Result<String, String>;
 
 /// A case: prose, steps, input and expected output.

@@ -1,4 +1,4 @@
-//! Arguments and grids, from Rust's types.
+//! Converts values of Rust's types to arguments and grids.
 
 use half::{bf16, f16};
 use tilewright_base::{Code, Diagnostic};
@@ -6,7 +6,7 @@ use tilewright_frontend::{Constant, HostValue};
 use tilewright_ir::Dtype;
 use tilewright_runtime::{Device, Error, Grid, Pointer, Region, Value};
 
-/// The arguments of a launch; made by [`args!`](crate::args).
+/// The arguments of a launch, which [`args!`](crate::args) makes.
 #[derive(Clone, Debug, Default)]
 pub struct Arguments<'m> {
     /// The positional arguments.
@@ -44,9 +44,9 @@ macro_rules! args {
     ($($rest:tt)*) => { $crate::args!(@add $crate::Arguments::default(), $($rest)*) };
 }
 
-/// A type of the elements of a tensor.
+/// A type that the elements of a tensor can have.
 pub trait Element: bytemuck::Pod {
-    /// Its type in a kernel.
+    /// The dtype of the elements in a kernel.
     const DTYPE: Dtype;
 }
 
@@ -62,9 +62,9 @@ elements! {
     i8 => I8, i16 => I16, i32 => I32, i64 => I64, u8 => U8, u16 => U16, u32 => U32, u64 => U64,
 }
 
-/// A type of arguments.
+/// A type whose values can be arguments of a kernel.
 pub trait IntoArgument<'m> {
-    /// Converts it for the launcher.
+    /// Converts the value to an argument of a launch.
     fn into_argument(self) -> Value<'m>;
 }
 
@@ -76,7 +76,7 @@ impl<'m, T: Element> IntoArgument<'m> for &'m mut [T] {
     }
 }
 
-/// A tensor that is only read: a store to it is an error.
+/// A read-only tensor: a store to it is an error.
 impl<'m, T: Element> IntoArgument<'m> for &'m [T] {
     fn into_argument(self) -> Value<'m> {
         let region = Region::read_only(bytemuck::cast_slice(self));
@@ -120,14 +120,14 @@ macro_rules! plain_arguments {
 }
 plain_arguments!(i8 i16 i32 i64 i128 u8 u16 u32 u64 usize f32 f64 bool);
 
-/// A string, for a parameter that is a `tl.constexpr`.
+/// A string, for a `tl.constexpr` parameter.
 impl<'m> IntoArgument<'m> for &str {
     fn into_argument(self) -> Value<'m> {
         constant(Constant::Str(self.into()))
     }
 }
 
-/// A dtype, for a parameter that is a `tl.constexpr`.
+/// A dtype, for a `tl.constexpr` parameter.
 impl<'m> IntoArgument<'m> for Dtype {
     fn into_argument(self) -> Value<'m> {
         constant(Constant::dtype(self))
@@ -141,7 +141,7 @@ impl<'m, T: IntoArgument<'m>> IntoArgument<'m> for Option<T> {
     }
 }
 
-/// A list becomes a tuple.
+/// A vector of arguments becomes a tuple.
 impl<'m, T: IntoArgument<'m>> IntoArgument<'m> for Vec<T> {
     fn into_argument(self) -> Value<'m> {
         Value::Tuple(self.into_iter().map(T::into_argument).collect())
@@ -177,7 +177,8 @@ fn constant<'m>(constant: Constant) -> Value<'m> {
     Value::Constant { value: HostValue::Constant(constant), is_explicit: false }
 }
 
-/// A type of grids: a number of programs, or an array or tuple of one to three.
+/// A type of grids: a number of programs, an array of one to three numbers, or a tuple of two or
+/// three.
 pub trait IntoGrid {
     /// Returns the checked grid.
     fn into_grid(self) -> Result<Grid, Error>;
@@ -215,7 +216,8 @@ macro_rules! grids {
 }
 grids!(i32 i64 u32 u64 usize);
 
-/// Returns the compile-time value of an argument, for an option.
+/// Returns the compile-time value of an argument, for the option `name`. Fails if it has none, such
+/// as a tensor.
 pub(crate) fn to_constant(name: &str, value: &Value<'_>) -> Result<Constant, Error> {
     if let Some(HostValue::Constant(constant)) = value.to_host_value() {
         return Ok(constant);

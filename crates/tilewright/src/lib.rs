@@ -27,11 +27,11 @@
 //! # Ok(())
 //! # }
 //! ```
-//! Arguments are those of `kernel[grid](...)` in Python: slices for tensors, numbers, `bool`s, and
-//! for parameters that are `tl.constexpr` also strings; positional ones first, then named ones,
-//! including options such as `num_warps = 8`. Memory is safe: a kernel that accesses memory outside
-//! of its slices, or stores to one that is not `&mut`, ends in an [`Error`] that names the line,
-//! the program and the argument.
+//! The arguments are those of `kernel[grid](...)` in Python: slices for tensors, numbers, `bool`s,
+//! and for `tl.constexpr` parameters also strings and dtypes. Positional arguments come first, then
+//! named ones, including options such as `num_warps = 8`. Memory is safe: a kernel that accesses
+//! memory outside of its slices, or stores to a slice that is not `&mut`, ends with an [`Error`]
+//! that names the line, the program and the argument.
 //!
 //! For the lower layers see [`runtime`] (values, options, handles), [`compiler`] (the stages) and
 //! [`ir`].
@@ -50,7 +50,7 @@ pub use tilewright_runtime::{
     Device, Error, Grid, Handle, Knobs, Options, Stage, Target, num_threads, set_num_threads,
 };
 
-/// The path of a kernel, and its stages as text.
+/// The compilation of a kernel, and its stages as text.
 pub use tilewright_compiler as compiler;
 /// From source to IR: hosts and compile-time values.
 pub use tilewright_frontend as frontend;

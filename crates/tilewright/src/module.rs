@@ -1,4 +1,4 @@
-//! A Python source file with kernels, and one kernel of it.
+//! A Python source file with kernels, and a kernel of such a file.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,8 +17,8 @@ use crate::arguments::to_constant;
 use crate::{Arguments, IntoGrid};
 
 /// The text of a Python module that defines kernels. Its imports of `triton` or `tilewright`, its
-/// constants and its `@jit` functions are evaluated without executing it. Imported modules that are
-/// files in its folder, or in its package, are read too.
+/// constants and its `@jit` functions are evaluated without running Python. Imported modules that
+/// are files in the same folder or package are read too.
 #[derive(Clone, Debug)]
 pub struct Module {
     shared: Arc<Shared>,
@@ -50,7 +50,8 @@ impl Module {
         Self::new(SourceFile::new(path.display().to_string(), text), Some(path))
     }
 
-    /// Makes a module of a text; messages show the name. Imports of other files are not resolved.
+    /// Makes a module from a text. Messages show `name` as its file. Imports of other files are not
+    /// resolved.
     pub fn from_source(name: impl Into<String>, text: impl Into<String>) -> Result<Self, Error> {
         Self::new(SourceFile::new(name, text), None)
     }
@@ -68,7 +69,8 @@ impl Module {
         self.kernels().map(|function| function.name.as_str()).collect()
     }
 
-    /// Returns the syntax tree of a kernel as text, a line for each node. Nothing is compiled.
+    /// Returns the syntax tree of a kernel as text, one line for each node, without compiling the
+    /// kernel.
     pub fn syntax_tree(&self, name: &str) -> Result<String, Error> {
         let kernel = self.kernel(name)?;
         Ok(syntax_tree(kernel.signature().source.as_ref()))
@@ -92,7 +94,7 @@ impl Module {
     }
 
     fn make_kernel(&self, name: &str) -> Result<runtime::Kernel, Error> {
-        // The last definition of a name counts, as in Python.
+        // If several kernels have this name, the last one counts, as in Python.
         let syntax = self.kernels().filter(|function| function.name == name).last();
         let syntax = syntax.ok_or_else(|| self.no_such_kernel(name))?;
         let mut host = self.shared.host.lock().unwrap_or_else(PoisonError::into_inner);
@@ -150,7 +152,7 @@ impl Kernel {
         self.kernel.signature()
     }
 
-    /// Returns the same kernel on another device than that of `TILEWRIGHT_DEVICE`, or the CPU.
+    /// Returns the same kernel for launches on `device`, whatever device is selected.
     #[must_use]
     pub fn on(&self, device: Device) -> Self {
         Self { kernel: Arc::new(self.kernel.on(device)), module: self.module.clone() }
@@ -176,8 +178,8 @@ impl Kernel {
         self.compile_for_launches(signature, options, false)
     }
 
-    /// Compiles as [`compile`](Self::compile). With `tensor_maps`, code for a GPU may take tensor
-    /// maps after its arguments, which only launches of the handle make.
+    /// As [`compile`](Self::compile). With `tensor_maps`, code for a GPU may take tensor maps after
+    /// its arguments; only the launches of a [`Handle`] make them.
     pub fn compile_for_launches(
         &self,
         signature: &str,
@@ -199,7 +201,7 @@ impl Kernel {
         self.kernel.specialize(values, options, &mut *host)
     }
 
-    /// Returns one value for each parameter, and the options.
+    /// Binds the arguments of a call. Returns one value for each parameter, and the options.
     fn bind<'m>(&self, arguments: Arguments<'m>) -> Result<(Vec<Value<'m>>, Options), Error> {
         let Arguments { mut positional, keywords } = arguments;
         if let Some(first) = self.signature().variadic().filter(|first| *first < positional.len()) {
@@ -229,8 +231,8 @@ fn unreadable(path: &Path, why: &str) -> Error {
     Diagnostic::new(Code::KernelNotFound, message).into()
 }
 
-/// Returns whether a decorator is `jit`, by whatever path, with or without arguments. Decorators
-/// around it (`autotune`, `heuristics`) are for Python's launcher.
+/// Returns whether a function has the decorator `jit`, by any path, with or without arguments.
+/// Other decorators (`autotune`, `heuristics`) only matter to Python's launcher.
 fn is_jit(function: &FunctionSyntax) -> bool {
     function.decorators.iter().any(|decorator| {
         let callee = decorator.split('(').next().unwrap_or("").trim();
@@ -238,7 +240,7 @@ fn is_jit(function: &FunctionSyntax) -> bool {
     })
 }
 
-/// Converts a default to an argument. Numbers are the same as if they were passed.
+/// Converts a default to the argument that a caller would pass.
 fn to_value(value: HostValue) -> Value<'static> {
     match value {
         HostValue::Constant(Constant::None) => Value::None,

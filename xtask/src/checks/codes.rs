@@ -1,4 +1,4 @@
-//! Every diagnostic code has a page in docs/diagnostics, and every page has a code.
+//! Checks that every diagnostic code has a page in docs/diagnostics, and every page a code.
 
 use std::collections::BTreeMap;
 
@@ -37,7 +37,7 @@ pub fn pages(tree: &Tree) -> Vec<Finding> {
             path,
             1,
             RULE,
-            format!("{page} is no code of {TABLE}.rs: remove the page, or add the code"),
+            format!("{page} is not a code of {TABLE}.rs: remove the page, or add the code"),
         )
     });
     without_page.chain(without_code).collect()

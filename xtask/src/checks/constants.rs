@@ -9,7 +9,7 @@ use syn::{Attribute, Expr, ExprLit, Item, Lit, Meta, Type};
 
 use crate::tree::{File, Finding, Tree};
 
-/// The rows, relative to the root.
+/// The table of constants that are not thresholds, relative to the root.
 const TABLE: &str = "xtask/constants.txt";
 /// The tuning tables: of GPUs, and of CPUs.
 const TABLES: [&str; 2] = ["crates/gpu-ir/src/tuning.rs", "crates/cpu/src/tuning.rs"];

@@ -1,5 +1,5 @@
-//! The largest cycle in the module graph of each crate may not grow: a reader who wants to
-//! understand one file of a cycle has to read them all.
+//! Checks that the largest cycle in the module graph of each crate does not grow: a reader who
+//! wants to understand one file of a cycle has to read all of them.
 //!
 //! `cargo xtask cycles` prints the cycles and the paths that close them.
 

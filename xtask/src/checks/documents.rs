@@ -1,5 +1,5 @@
 //! Rules for the documents that explain the code: the files and headings that they name exist,
-//! decisions have their four parts, pages stay short, and lines fit.
+//! decisions have their four parts, and pages and lines do not exceed their maximum length.
 
 use std::path::Path;
 
@@ -17,14 +17,15 @@ const MAX_COLUMNS: usize = 100;
 /// The parts of a decision, in order.
 const PARTS: [&str; 4] = ["**Context.**", "**Decision.**", "**Consequence.**", "**Evidence.**"];
 
-/// Endings of the files whose paths are looked up.
+/// The extensions of the files whose paths are checked.
 const SOURCES: [&str; 6] = ["rs", "py", "md", "txt", "toml", "js"];
 
 fn is_design(file: &File) -> bool {
     file.path.starts_with("docs/design/") && file.has_extension("md")
 }
 
-/// Checks that each file that `ARCHITECTURE.md` and `docs/design` name in code exists.
+/// Checks that each file or folder exists whose path is in a code span of `ARCHITECTURE.md` or
+/// `docs/design`.
 pub fn named_files(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for file in tree.files.iter().filter(|file| file.path == ARCHITECTURE || is_design(file)) {
@@ -36,7 +37,7 @@ pub fn named_files(tree: &Tree) -> Vec<Finding> {
                     tree.files.iter().any(|file| file.path == path || file.path.starts_with(&folder))
                 };
                 if !["", "crates/"].into_iter().any(is_here) {
-                    let message = format!("`{code}` does not exist: name the file that has it now");
+                    let message = format!("`{code}` does not exist: write its present path");
                     findings.push(Finding::new(&file.path, line, "named-files", message));
                 }
             }
@@ -45,8 +46,8 @@ pub fn named_files(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// Returns whether a text is a path: with a folder, and the name of a source file or, ending in
-/// `/`, of a folder.
+/// Returns whether a text is a relative path with a `/` to a source file, or to a folder if it ends
+/// in `/`.
 fn is_path(code: &str) -> bool {
     let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '/' | '_' | '-' | '.');
     let extension = Path::new(code).extension().and_then(|extension| extension.to_str());
@@ -77,7 +78,7 @@ pub fn links(tree: &Tree) -> Vec<Finding> {
                 let (path, anchor) = target.split_once('#').unwrap_or((target, ""));
                 let path = if path.is_empty() { file.path.clone() } else { resolve(folder, path) };
                 if !has_target(tree, &path, anchor) {
-                    let message = format!("`{target}` is no file or heading: correct the link");
+                    let message = format!("`{target}` is neither a file nor a heading: correct the link");
                     findings.push(Finding::new(&file.path, line, "links", message));
                 }
             }
@@ -86,7 +87,7 @@ pub fn links(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// Resolves a relative path from a folder, without `..`.
+/// Resolves a path relative to a folder; the result has no `..`.
 fn resolve(folder: &str, path: &str) -> String {
     let mut parts: Vec<&str> = folder.split('/').filter(|part| !part.is_empty()).collect();
     for part in path.split('/').filter(|part| !part.is_empty()) {
@@ -148,7 +149,7 @@ pub fn decisions(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// Checks that pages which a newcomer reads completely are short.
+/// Checks the length of the pages that a newcomer reads completely.
 pub fn sizes(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for file in &tree.files {

@@ -1,19 +1,19 @@
-//! The direction of dependencies between the crates: the path of a kernel, downwards only.
+//! Checks the direction of dependencies between the crates: a crate depends only on crates that
+//! come before it in `ALLOWED`.
 
 use crate::metadata::{Dependency, Package};
 use crate::tree::Finding;
 
-/// The project's crates that each crate may depend on: the tree in ARCHITECTURE.md as data. Every
-/// crate may have dependencies for development only (for tests that compare two stages, say),
-/// except `cli` and `python`.
+/// The project's crates that each crate may depend on: the tree in ARCHITECTURE.md as data. For its
+/// tests, a crate may depend on every crate except `cli`, `python` and `xtask`.
 const ALLOWED: &[(&str, &[&str])] = &[
     ("base", &[]),
     ("ir", &["base"]),
     ("frontend", &["base", "ir"]),
     ("opt", &["base", "ir"]),
-    // The record of a launch, as a file, without the IR.
+    // The file format of a recorded launch, which does not need the IR.
     ("trace", &[]),
-    // The shadow memory of sanitized launches: the executor and the simulator share it.
+    // The shadow memory of sanitized launches, which the executor and the simulator share.
     ("sanitize", &[]),
     ("cpu", &["base", "ir", "trace", "sanitize"]),
     ("layout", &["base"]),
@@ -75,7 +75,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
 
 const RULE: &str = "layering";
 
-/// Finds dependencies between the crates that are not in the table; only tests depend on `testkit`.
+/// Finds dependencies between the crates that the table does not allow. Only tests may depend on
+/// `testkit`.
 pub fn check(packages: &[Package]) -> Vec<Finding> {
     let ours = packages.iter().filter(|package| package.source.is_none());
     ours.filter_map(|package| Some((package, own_crate(&package.name)?))).flat_map(check_package).collect()

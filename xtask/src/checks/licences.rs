@@ -11,8 +11,8 @@ pub fn accepted(config: &str) -> Result<Vec<&str>, String> {
     Ok(list.split('"').skip(1).step_by(2).collect())
 }
 
-/// Finds packages whose license cannot be met by accepted ones, and those from a repository, which
-/// may change or go away.
+/// Finds packages whose license expression is not satisfied by accepted licenses, and packages that
+/// do not come from the registry, because they may change or disappear.
 pub fn check(packages: &[Package], accepted: &[&str]) -> Vec<Finding> {
     let name = |package: &Package| format!("{} {}", package.name, package.version);
     let licence = |package: &Package| {

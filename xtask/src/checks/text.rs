@@ -1,14 +1,15 @@
-//! Rules for text of any language: headers, lengths, marks of unfinished work, paths of one
-//! machine.
+//! Rules for text of any language: headers, lengths, marks of unfinished work, absolute paths of a
+//! developer's machine.
 
 use crate::tree::{File, Finding, Tree};
 
 const MAX_FILE_LINES: usize = 800;
 
-/// Extensions of the files that are searched for marks of unfinished work and paths of one machine.
+/// The extensions of the files that are searched for marks of unfinished work and for paths of a
+/// developer's machine.
 const TEXT: [&str; 8] = ["rs", "py", "md", "toml", "txt", "yml", "sh", "ir"];
 
-/// Checks that every source file begins with a description.
+/// Checks that every source file begins with a description of its job.
 pub fn headers(tree: &Tree) -> Vec<Finding> {
     let rust = tree.rust().filter(|file| !has_rust_header(&file.text)).map(|file| {
         Finding::new(&file.path, 1, "header", "begin the file with `//!` and a line that says its job")
@@ -58,7 +59,7 @@ fn contains_word(line: &str, word: &str) -> bool {
     })
 }
 
-/// Checks that there is no absolute path of one machine.
+/// Checks that there is no absolute path of a developer's machine.
 pub fn machine_paths(tree: &Tree) -> Vec<Finding> {
     let roots = [concat!("/ho", "me/"), concat!("/Us", "ers/"), concat!("/ro", "ot/"), concat!("/wo", "rk/")];
     let windows = concat!("C:\\Us", "ers");

@@ -1,11 +1,11 @@
-//! Words of the Rust language that only some files may use. The check searches tokens, so comments
-//! and strings do not count, but the bodies of macros do.
+//! Identifiers and keywords that only some files may use, such as `unsafe`. The check searches
+//! tokens, so comments and strings do not count, but the bodies of macros do.
 
 use proc_macro2::{TokenStream, TokenTree};
 
 use crate::tree::{File, Finding, Tree};
 
-/// A word, the prefixes of the paths that may use it, and the reason why no other may.
+/// A word, the prefixes of the paths of files that may use it, and the message for other files.
 struct Confined {
     word: &'static str,
     /// True if the word counts only as the name of a macro, before `!`.

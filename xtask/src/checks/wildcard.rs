@@ -1,10 +1,12 @@
-//! No catch-all arm in a `match` on the enums of the op tables: an author of a new op must meet
-//! every `match` that has to know it. If a catch-all is right, the comment above the arm, or after
-//! it, says why: `// tidy: wildcard because ...`.
+//! Finds catch-all arms in a `match` on the enums of the op tables. Without them, the compiler
+//! leads the author of a new op to every `match` that has to handle it. If a catch-all is correct,
+//! the comment above the arm, or after it on the same line, gives the reason: `// tidy: wildcard
+//! because ...`.
 //!
-//! The enums are known by name, whatever a file calls them (`use tilewright_ir::ElementwiseFn as
-//! F`), and so are variants that a file imports. An arm such as `Family::Math(_)` is a catch-all
-//! too where another one names a function in there.
+//! The check knows the enums by name, also if a file renames them (`use
+//! tilewright_ir::ElementwiseFn as F`), and the variants that a file imports. An arm such as
+//! `Family::Math(_)` is a catch-all too if another arm of the `match` names a function of that
+//! family, as `Family::Math(MathFn::Exp)` does.
 
 use std::collections::BTreeSet;
 
@@ -13,19 +15,19 @@ use syn::{ExprMatch, ItemImpl, Pat, Path, Type, UseTree};
 
 use crate::tree::{File, Finding, Tree};
 
-/// The enums that the op tables make; those of the families of functions are named `MathFn` and so
-/// on.
+/// The enums that the op tables define. Each enum whose name ends in `Fn`, such as `MathFn`, counts
+/// too: it is a family of functions.
 const OP_ENUMS: &[&str] = &["Op", "OpFamily", "ElementwiseFamily", "ShapeOp"];
 
 const EXCUSE: &str = "// tidy: wildcard because ";
 
-/// Every `match` whose patterns name variants of an op enum lists them all.
+/// Checks that every `match` whose patterns name variants of an op enum lists all of them.
 pub fn on_op_enums(tree: &Tree) -> Vec<Finding> {
     tree.rust().flat_map(check_file).collect()
 }
 
 fn check_file(file: &File) -> Vec<Finding> {
-    // A file that does not parse is a finding of the check of tokens, or the compiler's.
+    // The check of tokens, or the compiler, reports a file that does not parse.
     let Ok(syntax) = syn::parse_file(&file.text) else { return Vec::new() };
     let mut names = Names::default();
     names.visit_file(&syntax);
@@ -37,11 +39,11 @@ fn check_file(file: &File) -> Vec<Finding> {
 /// The names of the op enums and their variants in a file.
 #[derive(Default)]
 struct Names {
-    /// The names that stand for an op enum.
+    /// The names under which the file imports an op enum.
     aliases: BTreeSet<String>,
     /// The variants that are imported.
     variants: BTreeSet<String>,
-    /// Inside `impl Op`, where `Self::Dot` is a variant.
+    /// True inside the `impl` of an op enum: there `Self::Dot` is a variant.
     self_is_op: bool,
 }
 
@@ -52,7 +54,8 @@ impl<'ast> Visit<'ast> for Names {
 }
 
 impl Names {
-    /// Takes note of the names that an import makes; `of_op` says whether it is from an op enum.
+    /// Records the names that an import defines. `of_op` is true if `tree` is below an op enum, as
+    /// in `use Op::{Dot, Load}`.
     fn import(&mut self, tree: &UseTree, of_op: bool) {
         match tree {
             UseTree::Path(path) => self.import(&path.tree, is_op_enum(&path.ident)),
@@ -104,7 +107,8 @@ impl Names {
         }
     }
 
-    /// The variants around others, such as `Family::Math(MathFn::Exp)`, each as its path.
+    /// Adds to `found` the path of each variant that contains another one: `Family::Math` of
+    /// `Family::Math(MathFn::Exp)`.
     fn nests(&self, pattern: &Pat, found: &mut BTreeSet<String>) {
         each_nested(pattern, &mut |path, inner| {
             if self.is_variant(path) && self.in_pattern(inner) {
@@ -114,7 +118,8 @@ impl Names {
     }
 }
 
-/// Calls back with the path and the content of each variant of one field at the top of a pattern.
+/// Calls `each` with the path and the content of each variant with one field at the top of a
+/// pattern.
 fn each_nested<'a>(pattern: &'a Pat, each: &mut dyn FnMut(&'a Path, &'a Pat)) {
     match pattern {
         Pat::TupleStruct(pattern) if pattern.elems.len() == 1 => each(&pattern.path, &pattern.elems[0]),
@@ -177,7 +182,7 @@ impl<'ast> Visit<'ast> for Visitor<'_> {
 }
 
 impl Visitor<'_> {
-    /// Returns whether the line, or the comment directly above it, says why the catch-all is right.
+    /// Returns whether the line, or the comment directly above it, excuses the catch-all.
     fn is_excused(&self, line: usize) -> bool {
         let text = |line: usize| self.lines.get(line.wrapping_sub(1)).copied().unwrap_or_default();
         let comment_above = (1..line).rev().map(text).take_while(|text| text.trim_start().starts_with("//"));
@@ -185,7 +190,8 @@ impl Visitor<'_> {
     }
 }
 
-/// The line of the pattern if it matches everything: `_`, a bare name, or a tuple of such.
+/// Returns the line of a pattern that matches everything: `_`, a variable, or a tuple of such
+/// patterns.
 fn catch_all_line(pattern: &Pat) -> Option<usize> {
     match pattern {
         Pat::Wild(pattern) => Some(pattern.underscore_token.span.start().line),
@@ -202,7 +208,8 @@ fn catch_all_line(pattern: &Pat) -> Option<usize> {
     }
 }
 
-/// A lower-case name binds; an upper-case one is a constant or an imported variant.
+/// Returns whether a name in a pattern is a variable. A name with an upper-case letter is a
+/// constant or an imported variant.
 fn is_variable(ident: &syn::Ident) -> bool {
     ident.to_string().starts_with(|first: char| first.is_lowercase() || first == '_')
 }

@@ -1,21 +1,21 @@
-//! The ratchet on words: `STYLE.md` names words that hide an actor or a term, and
-//! `xtask/words.txt` says how often each area of the project still has them. The numbers may only
-//! fall; `cargo xtask tidy --bless` lowers them.
+//! The ratchet on words. `STYLE.md` lists words that hide an actor or a term, and `xtask/words.txt`
+//! has the maximum number of their uses in each area of the project. The numbers may only fall;
+//! `cargo xtask tidy --bless` lowers them.
 //!
-//! Code in Markdown does not count, so that a page may quote a word. An area that the table does
-//! not name has none.
+//! Code in Markdown does not count, so that a page may quote a word. The maximum of an area without
+//! a row is 0.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use crate::tree::{File, Finding, Tree};
 
-/// The table, relative to the root.
+/// The path of the table, relative to the root.
 pub const TABLE: &str = "xtask/words.txt";
-/// This file names the words.
+/// This file, which contains the words themselves.
 const SELF: &str = "xtask/src/checks/words.rs";
 
-/// The words of a column, in lower case, and what to write instead.
+/// A column: its phrases in lower case, and the text to write instead.
 struct Listed {
     name: &'static str,
     phrases: &'static [&'static [&'static str]],
@@ -35,12 +35,12 @@ const LISTED: [Listed; 7] = [
     Listed { name: "alone", phrases: &[&["alone"]], instead: "only" },
     Listed { name: "of_which", phrases: &[&["of", "which"]], instead: "a second sentence" },
 ];
-/// The last column: sentences that begin with a clause in place of a noun.
+/// The name of the last column: sentences that begin with a clause in place of a noun.
 const CLAUSE: &str = "clause";
 const CLAUSE_WORDS: [&str; 4] = ["What", "Who", "Where", "Whether"];
 const COLUMNS: usize = LISTED.len() + 1;
 
-/// How often each column occurs.
+/// The number of uses in each column.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Row([usize; COLUMNS]);
 
@@ -48,7 +48,7 @@ struct Row([usize; COLUMNS]);
 type Place = (String, String);
 type Counts = BTreeMap<Place, Row>;
 
-/// No area has a listed word more often than the table says.
+/// Checks that no area has a listed word more often than the table allows.
 pub fn ratchet(tree: &Tree) -> Vec<Finding> {
     let maxima = match maxima(tree) {
         Ok(maxima) => maxima,
@@ -161,7 +161,7 @@ struct Word<'a> {
     gap: &'a str,
 }
 
-/// Every listed word of a file: its column and line.
+/// Returns the column and the line of every listed word of a file.
 fn uses(file: &File) -> Vec<(usize, usize)> {
     let prose = if file.has_extension("md") { without_code(&file.text) } else { file.text.clone() };
     let words = words(&prose);
@@ -186,7 +186,8 @@ fn uses(file: &File) -> Vec<(usize, usize)> {
     uses
 }
 
-/// Whether the words go on in small letters and end as no question does.
+/// Returns whether a sentence that begins with these words has a lower-case second word and is not
+/// a question.
 fn begins_clause(words: &[Word<'_>]) -> bool {
     let Some(next) = words.get(1) else { return false };
     if !is_within_sentence(words[0].gap) || !next.text.starts_with(char::is_lowercase) {
@@ -196,7 +197,7 @@ fn begins_clause(words: &[Word<'_>]) -> bool {
     !end.is_some_and(|gap| gap.trim_start_matches(['`', ')', '*', '\'']).starts_with('?'))
 }
 
-/// Whether only a space, or the line break of a comment, is between two words.
+/// Returns whether the text between two words is only a space or the line break of a comment.
 fn is_within_sentence(gap: &str) -> bool {
     !gap.is_empty() && gap.chars().all(|c| c.is_whitespace() || matches!(c, '/' | '!' | '#' | '>' | '\\'))
 }
@@ -221,7 +222,7 @@ fn words(text: &str) -> Vec<Word<'_>> {
     }
 }
 
-/// Markdown with its fences and code spans blanked out, line by line.
+/// Returns Markdown with its fences and code spans blanked out; the lines keep their numbers.
 fn without_code(text: &str) -> String {
     let mut prose = String::with_capacity(text.len());
     let (mut in_fence, mut in_span) = (false, false);

@@ -1,7 +1,7 @@
 //! Strongly connected components.
 
-/// Returns the strongly connected components of a graph, given the targets of each node, by
-/// Tarjan's algorithm.
+/// Returns the strongly connected components of a graph, by Tarjan's algorithm. `targets` has the
+/// successors of each node.
 pub fn components(targets: &[Vec<usize>]) -> Vec<Vec<usize>> {
     let mut search = TarjanState {
         targets,
@@ -22,9 +22,9 @@ pub fn components(targets: &[Vec<usize>]) -> Vec<Vec<usize>> {
 
 struct TarjanState<'a> {
     targets: &'a [Vec<usize>],
-    /// The order in which each node was first visited.
+    /// The number of nodes that were visited before each node; `None` if it was not visited yet.
     index: Vec<Option<usize>>,
-    /// The earliest open node that is reached from each node.
+    /// The smallest index of an open node that each node reaches.
     low: Vec<usize>,
     is_open: Vec<bool>,
     /// The nodes that belong to no component yet.

@@ -1,4 +1,5 @@
-//! The definitions, imports and names of each file, and the file that a path leads to.
+//! Reads the definitions, the imports and the used names of each file, and resolves paths to the
+//! file that defines their target.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +9,8 @@ use syn::{Attribute, Item, UseTree, Visibility};
 
 use crate::tree::File;
 
-/// The maximum number of re-exports of a path: it ends a search in a cycle.
+/// The maximum number of steps through modules and re-exports to resolve a path. It ends a search
+/// in a cycle of re-exports.
 const MAX_STEPS: usize = 16;
 
 /// One file of a crate.
@@ -20,20 +22,20 @@ pub struct Module {
     pub path: Vec<String>,
     /// The names that the file defines itself.
     defined: BTreeSet<String>,
-    /// The imported names, and the path of each.
+    /// The path of each imported name.
     imported: BTreeMap<String, Vec<String>>,
-    /// The modules of its glob imports.
+    /// The paths of the modules that it imports with `*`.
     globs: Vec<Vec<String>>,
-    /// The paths that its code names, imports among them.
+    /// The paths that its code uses, including imports.
     named: BTreeSet<Vec<String>>,
-    /// Its children that are compiled for tests only.
+    /// The names of its child modules that are compiled only for tests.
     test_children: Vec<String>,
 }
 
 impl Module {
     /// Reads a file; `inner` is its path below the folder of sources.
     pub fn parse(file: &File, inner: &str) -> Option<Self> {
-        // A file that does not parse is an error of the token check, or of the compiler.
+        // The check of tokens, or the compiler, reports a file that does not parse.
         let syntax = syn::parse_file(&file.text).ok()?;
         let mut path: Vec<_> = inner.strip_suffix(".rs")?.split('/').map(str::to_owned).collect();
         if path.len() == 1 && (path[0] == "lib" || path[0] == "main")
@@ -98,7 +100,8 @@ impl Resolver<'_> {
         }
     }
 
-    /// Returns the module of a path that begins with a name of the module `at`.
+    /// Returns the module that defines the target of a path, which begins with a name in the module
+    /// `at`.
     fn descend(&self, at: usize, path: &[String], steps: usize) -> Option<usize> {
         match path.split_first() {
             Some((first, rest)) => self.member(at, first, rest, steps),
@@ -138,9 +141,10 @@ struct Reader {
 }
 
 impl Reader {
-    /// Records a path, which may begin in an inline module.
+    /// Records a used path. Rewrites a path in an inline module so that it begins at the file's
+    /// module.
     fn name(&mut self, mut path: Vec<String>) {
-        // In the tokens of a macro, a lone `super` is a visibility.
+        // In the tokens of a macro, `super` without a path is a visibility.
         if let [only] = &path[..]
             && ["crate", "self", "super"].contains(&only.as_str())
         {
@@ -158,8 +162,8 @@ impl Reader {
         self.module.named.insert(path);
     }
 
-    /// Records an import. A re-export by itself names nothing: the file that defines a name
-    /// may list its children.
+    /// Records an import. A re-export does not count as a use, so that a file may re-export the
+    /// names of its children.
     fn import(&mut self, tree: &UseTree, prefix: &[String], is_export: bool) {
         let with = |ident: &syn::Ident| [prefix, &[ident.to_string()]].concat();
         match tree {
@@ -179,7 +183,7 @@ impl Reader {
     }
 
     fn import_as(&mut self, name: String, path: Vec<String>, is_export: bool) {
-        // `use a;` imports a crate or a name of the prelude.
+        // A path of one name, as in `use a;`, imports a crate.
         if self.depth == 0 && path.len() > 1 {
             self.module.imported.insert(name, path.clone());
         }
@@ -260,7 +264,7 @@ impl<'ast> Visit<'ast> for Reader {
         self.import(&item.tree, &[], !matches!(item.vis, Visibility::Inherited));
     }
 
-    /// `pub(super)` names no module that it depends on.
+    /// Ignores `pub(super)` and `pub(in path)`: they are not dependencies.
     fn visit_vis_restricted(&mut self, _: &'ast syn::VisRestricted) {}
 
     fn visit_path(&mut self, path: &'ast syn::Path) {
