@@ -31,7 +31,7 @@ pub use launcher::Launcher;
 pub use passes::{PARTS, PASSES, Pass, least_shared_bytes};
 pub use tile::cluster::{Refusal, divide};
 
-/// Assigns a layout to each value of a kernel and returns the dialect before its passes.
+/// Assigns a layout to each value of a kernel and returns the program before the passes over it.
 ///
 /// `num_warps` is a power of two up to [`MAX_WARPS`](tilewright_gpu_ir::MAX_WARPS).
 ///
@@ -66,7 +66,7 @@ pub fn assign_layouts_for(
     Ok(program)
 }
 
-/// Compiles a kernel for a target, with a launcher that has no abilities.
+/// Compiles a kernel for a target, with a launcher that neither makes tensor maps nor adds warps.
 ///
 /// `num_warps` is a power of two up to [`MAX_WARPS`](tilewright_gpu_ir::MAX_WARPS). `num_stages` is
 /// the depth of the pipeline of each loop without a depth of its own.
@@ -104,7 +104,8 @@ pub fn compile_for(
 /// Runs the passes over a program. A pass that already ran on it changes nothing.
 ///
 /// # Errors
-/// The program needs more shared memory than the target has.
+/// A pass cannot lower an op, a ring or a schedule of the program, or the program needs more shared
+/// memory than the target has.
 pub fn run_passes(program: &mut Module) -> Result<(), Box<Diagnostic>> {
     ir::run_passes(PASSES, program, |name, program| verify(program, name))
 }

@@ -17,7 +17,7 @@ pub struct Preparation<'a> {
     pub target: GpuTarget,
     /// The warps of a block.
     pub num_warps: u32,
-    /// The blocks of a program.
+    /// The number of blocks that run a program together, in one cluster.
     pub cluster: u32,
     /// The abilities of the launcher.
     pub launcher: Launcher<'a>,

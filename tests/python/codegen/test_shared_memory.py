@@ -291,7 +291,7 @@ def test_what_does_not_fit_takes_operands_from_registers(name, constants, target
         len(re.findall(r"\[register_operands\] missed: .*: [AB] is read from \d+ registers", said))
         == operands
     )
-    assert f"bytes of shared memory would be needed, and there are {limit}" in said
+    assert f"bytes of shared memory would be needed, but the target has {limit}" in said
 
 
 def test_operands_from_registers(device):

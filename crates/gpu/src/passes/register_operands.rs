@@ -46,7 +46,8 @@ pub fn take_from_registers(module: &mut Module) {
         let subject = || remarks::subject(function, product, tile.as_ref());
         remarks::about("register_operands", function, product, subject, || {
             let operand = ["A", "B"][place];
-            let reason = format!("{needed} bytes of shared memory would be needed, but the target has {limit}");
+            let reason =
+                format!("{needed} bytes of shared memory would be needed, but the target has {limit}");
             RemarkReason::missed(format!("{operand} is read from {} registers", found.registers), reason)
         });
     }

@@ -18,7 +18,8 @@ use tilewright_gpu_ir::layout_rules::{MAX_PARTIAL_RESULTS, line_layout, partial_
 use tilewright_gpu_ir::{GpuOp, LayoutId, Op, Scope, Type};
 
 impl Pass<'_> {
-    /// Lowers a scan: in parts if warps hold parts of the axis, and there are few.
+    /// Lowers a scan. If warps hold parts of the axis, it is lowered in parts, or in whole lines if
+    /// there are too many parts.
     pub(super) fn scan(&mut self, inst: Inst, block: Block) {
         let Op::Gpu(GpuOp::Scan { axis, reverse, scope: Scope::Block }) = self.cursor.function.insts[inst].op
         else {
@@ -55,7 +56,8 @@ impl Pass<'_> {
         let loaded: Vec<Type> = operands.iter().map(|value| part_type(value, to, self)).collect();
         let scan = self.cursor.emit_with_regions(op, &operands, smallvec![region], types);
         let results = self.cursor.function.insts[scan].results.clone();
-        // In the order in which they are combined, so that few are in registers at a time.
+        // Store the totals in the order in which they are combined, so that few are in registers at
+        // a time.
         let memory = rows(&shape);
         let totals = self.through_memory(&results[count..], |_| memory.clone(), loaded.clone());
         let region = self.cursor.function.clone_region(self.cursor.function.insts[inst].regions[0]);
@@ -87,7 +89,7 @@ impl Pass<'_> {
             self.cursor.location,
         );
         self.scan(scan, block);
-        // Users read the results of the conversions back.
+        // Convert the results back to the layout that their users read.
         for (from, result) in self.cursor.function.insts[scan].results.clone().into_iter().zip(data.results) {
             self.convert_to(from, result, block);
         }

@@ -33,9 +33,10 @@ use tilewright_gpu_ir::{Buffer, Deferred, Function, GpuOp, Header, Module, Op, T
 pub fn schedule_instructions(module: &mut Module) {
     let Module { header, functions, entry, .. } = module;
     let function = &mut functions[*entry];
-    // Barriers of the block keep several warpgroups in step, and all of them would compute at the
-    // same time. One warpgroup leaves the tensor cores to other blocks; its accumulators would take
-    // the registers of those for longer.
+    // Barriers of the block keep several warpgroups in step: without early dots, all of them would
+    // compute at the same time, and the tensor cores would idle. In a block of one warpgroup, early
+    // dots would keep accumulators in registers for longer, which other blocks need; these use the
+    // tensor cores meanwhile.
     let issues_early = header.num_warps > WARPGROUP_WARPS;
     let mut blocks = vec![function.entry];
     while let Some(block) = blocks.pop() {
@@ -78,7 +79,8 @@ struct Scheduler<'a> {
     function: &'a Function,
     insts: &'a [Inst],
     priorities: Vec<Priority>,
-    /// The indices of the ops before each op that it depends on; empty if all ops keep their order.
+    /// For each op, the indices of the earlier ops that it depends on; empty if all ops keep their
+    /// order.
     needs: Vec<Vec<usize>>,
     issues_early: bool,
     is_issued: Vec<bool>,
@@ -90,7 +92,7 @@ impl<'a> Scheduler<'a> {
         let slots = released_last(function, insts);
         let priorities = insts.iter().map(|inst| match &function.insts[*inst].op {
             Op::Gpu(GpuOp::Wgmma { .. }) if issues_early => Priority::Early,
-            // Shared memory answers slowly while dots read their operands.
+            // Loads from shared memory take longer while dots read their operands there.
             Op::Gpu(GpuOp::LocalLoad { .. }) if is_vector_read(function, *inst) => Priority::Early,
             Op::Gpu(GpuOp::WgmmaWait { .. }) => Priority::Late,
             Op::Gpu(GpuOp::Release {}) if slots.contains(&function.insts[*inst].operands[0]) => {
@@ -112,7 +114,8 @@ impl<'a> Scheduler<'a> {
         for index in 0..end {
             match self.priorities[index] {
                 Priority::Early | Priority::InOrder => self.issue(index),
-                // The registers that a dot reads are free when its slots are.
+                // Wait for the dots that read the slot: this also frees the registers that they
+                // read.
                 Priority::Last if !self.issues_early => self.issue_needs(index),
                 Priority::Late | Priority::Last => {}
             }
@@ -177,9 +180,9 @@ impl<'a> Scheduler<'a> {
 
 /// Returns the slots that a block releases together, at its end.
 ///
-/// Rings whose slots are taken and released together have one barrier ([`super::rings`]). These are
-/// rings of the block's owner whose slots the block takes with no dot between, if it waits for dots
-/// after it could release the first of them.
+/// Rings whose slots are taken and released together share barriers ([`super::rings`]). The slots
+/// are those of rings that are allocated outside of the block, if the block takes them with no dot
+/// between the takes, and if it waits for a dot after the first release.
 fn released_last(function: &Function, insts: &[Inst]) -> Vec<Value> {
     let is_own = |ring: Value| function.defining_inst(ring).is_some_and(|alloc| insts.contains(&alloc));
     let takes = |inst: &Inst| {
@@ -197,7 +200,8 @@ fn released_last(function: &Function, insts: &[Inst]) -> Vec<Value> {
     if first.is_some() && last_wait > first && are_taken_together { slots } else { Vec::new() }
 }
 
-/// Returns the indices of the ops before each op of a block that it follows in any schedule.
+/// Returns, for each op of a block, the indices of the earlier ops that it must follow in any
+/// schedule.
 fn dependences(function: &Function, insts: &[Inst]) -> Vec<Vec<usize>> {
     let mut definitions = FxHashMap::default();
     for (index, inst) in insts.iter().enumerate() {
@@ -223,14 +227,15 @@ fn dependences(function: &Function, insts: &[Inst]) -> Vec<Vec<usize>> {
 #[derive(Clone, Copy)]
 #[expect(clippy::struct_excessive_bools, reason = "independent properties of an op")]
 struct MemoryOrder {
-    /// A dot or a wait for dots.
+    /// Whether the op is a dot or a wait for dots.
     is_async: bool,
     is_wait: bool,
     is_release: bool,
     is_vector_read: bool,
-    /// Dots and waits may pass it.
+    /// Whether dots and waits may pass the op.
     is_free: bool,
-    /// Reads of vectors pass it: it fills or releases a slot, or computes no tile.
+    /// Whether reads of vectors may pass the op: it is a dot or a wait, fills or releases a slot,
+    /// or is pure and computes no tile.
     is_passed_by_vector_reads: bool,
 }
 
@@ -240,7 +245,8 @@ impl MemoryOrder {
         let is_async = is_wait || is_dot(function, inst);
         let data = &function.insts[inst];
         let effect = data.op.info().effect;
-        // A thread does not hold the vector beside a tile that it computes before.
+        // Reads of vectors stay after the computation of a tile, so that a thread does not hold the
+        // vector in registers during it.
         let is_tile = |result: &Value| is_computed(function, *result);
         let is_scalar = effect == Effect::Pure && !data.results.iter().any(is_tile);
         Self {
@@ -253,8 +259,8 @@ impl MemoryOrder {
         }
     }
 
-    /// Returns whether the op issues after one that is before it in the text, besides those that
-    /// compute its operands.
+    /// Returns whether the op must issue after the op `before`, which is earlier in the text, even
+    /// if it uses no result of that op.
     fn must_follow(self, before: Self) -> bool {
         if self.is_release {
             return before.is_wait;
@@ -286,9 +292,9 @@ fn is_release(function: &Function, inst: Inst) -> bool {
     matches!(function.insts[inst].op, Op::Gpu(GpuOp::Release {}))
 }
 
-/// Lets each wait follow a tile that the threads compute between its dot and the wait: the
-/// assembler would move the wait up to the dot otherwise. A wait may have such an operand from the
-/// schedule of its loop.
+/// Adds an operand to each wait: a tile that the threads compute between its dot and the wait.
+/// Otherwise the assembler would move the wait up to the dot. A wait that has such an operand from
+/// the schedule of its loop stays.
 fn wait_after_computation(function: &mut Function, insts: &[Inst]) {
     for (index, wait) in insts.iter().enumerate() {
         if !is_wait(function, *wait) || function.insts[*wait].operands.len() > 1 {

@@ -8,8 +8,9 @@
 //! %b = alloc ; local_store %b, %x                     %b = take %r
 //! … ; dealloc %b                                      … ; release %b
 //! ```
-//! A ring of one slot replaces the buffer. It lives as long as the buffer, or around the loops if that is
-//! cheap ([`ring_lifetimes`]). A tensor copy also fills slots that copies of threads filled:
+//! A ring of one slot replaces the buffer. It lives as long as the buffer, or around the loops if
+//! that is cheap ([`ring_lifetimes`]). Tensor copies also replace copies of threads to the slots of
+//! a ring:
 //!
 //! ```text
 //! copy_async %e, %p, %m and splat %c           ──>    tensor_fill %e, %map, %i if %c else -2^31, %j
@@ -166,7 +167,7 @@ impl Pass<'_> {
                 && let Op::Gpu(GpuOp::Acquire {}) = self.function.insts[acquire].op
                 && let ring = self.function.insts[acquire].operands[0]
                 && let Some(alloc) = self.function.defining_inst(ring)
-                // The barriers of a ring are made once.
+                // The barriers of a ring are initialized once, so its alloc must be in the entry.
                 && self.parents.block(alloc) == Some(self.function.entry)
             {
                 rings.entry(ring).or_default().push(copy);
@@ -255,7 +256,7 @@ impl Pass<'_> {
         fits.then(|| (Boxed { mark, axes, shape: slot.shape.clone(), boxes, is_written: false }, condition))
     }
 
-    /// Returns the scalar condition in a mask, besides the mask of the load.
+    /// Returns the scalar condition that a mask has in addition to the mask of the load.
     fn condition(&self, mask: Value) -> Option<Value> {
         let function = &*self.function;
         let data = &function.insts[function.defining_inst(mask)?];
@@ -355,8 +356,8 @@ impl Pass<'_> {
 
     /// Returns the first instruction of the block that uses a slot, or has a region that does.
     ///
-    /// The wait for the slot is there, so that earlier instructions, such as the copies before a loop,
-    /// run during the copy.
+    /// The pass inserts the wait for the slot before this instruction, so that earlier
+    /// instructions, such as the copies before a loop, run during the copy.
     fn first_use(&self, found: &FoundLoad, slot: Value) -> Inst {
         let function = &*self.function;
         let insts = &function.blocks[found.block].insts;
@@ -407,7 +408,7 @@ fn remove_needless_fences(function: &mut Function) {
     }
     let is_there = |op: &Op| matches!(op, Op::Gpu(GpuOp::MbarrierInit { .. } | GpuOp::TensorLoad {}));
     if function.insts.values().any(|data| is_there(&data.op)) {
-        // They may be for barriers.
+        // The fences may be for barriers.
         return;
     }
     let Function { blocks, insts, .. } = function;
@@ -416,7 +417,8 @@ fn remove_needless_fences(function: &mut Function) {
     }
 }
 
-/// Replaces marked pointers by their operands, and removes the marks.
+/// Replaces the results of marks (`tensor_box`) by the pointers that they mark, and removes the
+/// marks.
 fn erase_marks(function: &mut Function) {
     let mut marks = SecondaryMap::new();
     let mut any = false;

@@ -4,7 +4,7 @@
 //! between a tensor copy and the store of the threads, which all threads take together:
 //!
 //! ```text
-//!                                          %fits = rows end with a chunk, nothing that the loop loads lies where it stores
+//!                                          %fits = rows end with a chunk, loads and stores of the loop do not overlap
 //! while … {                                while … {
 //!   …                                        …
 //!   store %p, %x, %mask             ──>      if %fits and the box begins inside { … tensor_store %s, %map, %i, %j }
@@ -191,7 +191,8 @@ pub(super) fn store_where_it_fits(
     cursor.take_next();
 }
 
-/// Takes the instructions out of a list whose results only `users` need, and returns them in order.
+/// Removes the pure instructions whose results only `users` need from a list, and returns them in
+/// order.
 fn sink(function: &Function, insts: &mut Vec<Inst>, users: &[Inst]) -> Vec<Inst> {
     let mut needed_by: BTreeSet<Inst> = users.iter().copied().collect();
     let mut readers: BTreeMap<Value, Vec<Inst>> = BTreeMap::new();

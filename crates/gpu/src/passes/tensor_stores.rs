@@ -75,13 +75,13 @@ pub fn use_tensor_stores(module: &mut Module) {
         let fits = bytes <= limit;
         for store in &found {
             say(&original, store.inst, || match (fits, lives_on) {
-                (true, true) => RemarkReason::done("by a tensor copy", "what follows runs beside it"),
+                (true, true) => RemarkReason::done("by a tensor copy", "the next ops run during the copy"),
                 (true, false) => {
                     RemarkReason::done("by a tensor copy, waited for at once", "shared memory is full")
                 }
                 (false, _) => RemarkReason::missed(
-                    if lives_on { "no tensor copy beside what follows" } else { "no tensor copy" },
-                    format!("{bytes} bytes of shared memory would be needed, and there are {limit}"),
+                    if lives_on { "no tensor copy during the next ops" } else { "no tensor copy" },
+                    format!("{bytes} bytes of shared memory would be needed, but the target has {limit}"),
                 ),
             });
         }
@@ -113,9 +113,10 @@ struct FoundStore {
     memory: Layout,
     /// The operation that combines elements with memory, if the store is an atomic operation.
     reduction: Option<AtomicKind>,
-    /// True if the copy has to wait for earlier copies.
+    /// Whether the copy has to wait for earlier copies.
     waits: bool,
-    /// True if earlier copies must have written the tensor then, not only read their buffers.
+    /// Whether the wait is for earlier copies to have written the tensor, not only to have read
+    /// their buffers.
     complete: bool,
     /// The scope of the tensor map, if the kernel makes it.
     around: Option<Around>,
@@ -153,7 +154,7 @@ fn find(module: &Module) -> Vec<FoundStore> {
         }
         reason.is_none()
     };
-    // A store that stays one may keep other stores from being copies.
+    // A store that does not become a copy may prevent other stores from becoming copies.
     loop {
         let kept: Vec<bool> = found.iter().map(|store| can_be_copy(store, &found)).collect();
         if kept.iter().all(|kept| *kept) {
@@ -239,7 +240,7 @@ impl StoreAnalysis<'_> {
         let (value, conversion) = self.converted(stored, block);
         if reduction.is_some() && !self.is_reduction(inst) {
             return Some(Err(
-                "an atomic operation that returns a result, has an order or is not one of tensor copies",
+                "the atomic operation returns a result, orders accesses, or has no tensor copy",
             ));
         }
         if reduction.is_none()
@@ -247,7 +248,7 @@ impl StoreAnalysis<'_> {
             && conversion.is_empty()
             && width as usize * tile.element.bytes() >= ACCESS_BYTES as usize
         {
-            return Some(Err("threads store 16 bytes at a time as it is"));
+            return Some(Err("threads already store 16 bytes at a time"));
         }
         let bits = element_bits(tile);
         let rank = tile.rank();
@@ -258,7 +259,7 @@ impl StoreAnalysis<'_> {
         };
         let axis = plan.contiguous_axis()?.checked_sub(plan.strides.len() - rank)?;
         let Some((memory, layout)) = staging(&tile.shape, axis, bits) else {
-            return Some(Err("no layout of shared memory that tensor copies know"));
+            return Some(Err("no layout of shared memory that tensor copies support"));
         };
         let shape = tile.shape.clone();
         let boxed = Boxed { mark, axes: (0..rank).collect(), shape, boxes: layout, is_written: true };
@@ -329,7 +330,8 @@ impl StoreAnalysis<'_> {
         self.function.blocks[self.function.entry].parameters.get(plan.base as usize).copied()
     }
 
-    /// Returns the reason in the rest of the kernel why a store cannot be a tensor copy.
+    /// Returns the reason why other instructions of the kernel prevent a store from being a tensor
+    /// copy.
     fn obstacle(
         &self,
         global: &GlobalAccesses<'_>,
@@ -357,7 +359,9 @@ impl StoreAnalysis<'_> {
                         None => may_meet(1),
                     },
                     op if op.info().family == OpFamily::Atomic => {
-                        reason = Some("the kernel has atomic operations, which may say that it is written");
+                        reason = Some(
+                            "the kernel has atomic operations, which may signal that the tensor is written",
+                        );
                         false
                     }
                     // tidy: wildcard because the others touch no global memory
@@ -373,7 +377,7 @@ impl StoreAnalysis<'_> {
                 }
             };
             if meets {
-                reason = Some("the kernel accesses the same argument otherwise");
+                reason = Some("other instructions of the kernel access the same argument");
             }
         });
         reason

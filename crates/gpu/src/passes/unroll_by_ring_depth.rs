@@ -9,14 +9,14 @@
 //!                                              }
 //!                                              for %i = %middle to %high by s { … }
 //! ```
-//! It runs before rings are lowered. If a loop goes around its rings a whole number of times in
-//! each iteration, that pass knows the slot of each `take` and `acquire` and carries only the
+//! The pass runs before rings are lowered. If a loop goes around its rings a whole number of times
+//! in each iteration, the lowering knows the slot of each `take` and `acquire` and carries only the
 //! phases ([`super::rings`]). No select computes the next slot, and loop-carried values move once
 //! for all copies.
 //!
-//! It pays if the threads need more time to issue their instructions than the tensor cores need for
-//! the dots, in loops whose threads compute an operand of one dot from another one. The assembler
-//! interleaves the copies, which takes registers. If
+//! Unrolling pays if the threads need more time to issue their instructions than the tensor cores
+//! need for the dots, in loops whose threads compute an operand of one dot from another one. The
+//! assembler interleaves the copies, which takes registers. If
 //! [`Tuning::states_blocks`](tilewright_gpu_ir::Tuning::states_blocks) is set, the kernel states
 //! how many blocks a multiprocessor should hold, by the estimate for one copy.
 
@@ -51,7 +51,7 @@ pub fn unroll_by_ring_depth(module: &mut Module) {
                 format!("unrolled {factor} times"),
                 "each copy names its slots by constants",
             ),
-            Err(reason) => RemarkReason::note("not unrolled, the index of a slot is computed", *reason),
+            Err(reason) => RemarkReason::note("not unrolled, slot indices are computed at run time", *reason),
         };
         remarks::about("unroll_by_ring_depth", function, inst, || "loop".into(), because);
         let Ok(plan) = plan else { continue };
@@ -66,7 +66,7 @@ pub fn unroll_by_ring_depth(module: &mut Module) {
     }
 }
 
-/// How a loop is unrolled.
+/// The parameters of an unrolled loop.
 struct Plan {
     factor: u32,
     step: i64,
@@ -177,7 +177,7 @@ fn plan(header: &Header, function: &Function, inst: Inst, rings: &[RingStep]) ->
         has_addresses |= matches!(function.insts[inner].op, Op::Gpu(GpuOp::CopyAsync { .. }));
     });
     if options.unroll_factor == 1 {
-        return Err("the program requests one iteration");
+        return Err("the program requests an unroll factor of 1");
     }
     if !is_innermost {
         return Err("it has a loop inside");
@@ -189,7 +189,7 @@ fn plan(header: &Header, function: &Function, inst: Inst, rings: &[RingStep]) ->
         return Err("its threads compute no operand of a dot from another dot");
     }
     if !cost_model::is_issue_bound(arithmetic, dots.len() as u32, header.target.tuning) {
-        return Err("its threads compute less than its dots take time");
+        return Err("its dots take longer than the computation of its threads");
     }
     let factor = rings.iter().map(RingStep::period).max().unwrap_or(1);
     if rings.iter().any(|ring| factor % ring.period() != 0)

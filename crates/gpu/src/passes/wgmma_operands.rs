@@ -22,7 +22,8 @@ use tilewright_gpu_ir::{Function, GpuOp, Header, MmaShape, Op};
 
 /// The fewest bytes of an efficient access to shared memory.
 const MIN_ACCESS_BYTES: u32 = 4;
-/// The bits of elements whose M or N axis may be contiguous: others have a contiguous K axis.
+/// The width in bits of elements whose M or N axis may be contiguous in shared memory. Operands
+/// with other widths need a contiguous K axis.
 const TRANSPOSABLE_BITS: u32 = 16;
 /// The fewest bytes of a row with a swizzle.
 const MIN_ROW_BYTES: u32 = 32;

@@ -1,11 +1,11 @@
 //! Splits tiles of pointers into a scalar pointer plus tiles of offsets, each as narrow as in the
 //! program.
 //!
-//! A tile of pointers takes 64 bits an element, and moving it takes 64-bit additions. Most are a
-//! pointer that is the same for every element, the base, plus offsets of 32 bits. The pass
-//! separates them: an offset that is the same for all elements moves the base, also in loops, where
-//! the other offsets are often invariant. Each access adds base and offsets, by a multiplication
-//! and an addition that are one instruction.
+//! A tile of pointers takes 64 bits an element, and moving it takes 64-bit additions. Most tiles
+//! are the sum of a pointer that is the same for every element, the base, and offsets of 32 bits.
+//! The pass separates the two: an offset that is the same for all elements moves the base, also in
+//! loops, where the other offsets are often invariant. Each access adds base and offsets, by a
+//! multiplication and an addition that are one instruction.
 //!
 //! ```text
 //! p = broadcast(splat x + rows * w) + broadcast(cols)        p = splat x + broadcast(cols) + broadcast(rows * w)
@@ -102,7 +102,7 @@ struct Address {
 struct SplitOffset {
     scalar: Value,
     tiles: SmallVec<[Value; 2]>,
-    /// A product was distributed over the sum.
+    /// Whether a product was distributed over the sum.
     is_distributed: bool,
 }
 
@@ -233,7 +233,7 @@ impl Split<'_> {
         self.value(op.clone(), &[tile], ty)
     }
 
-    /// Returns the result of a new instruction, which is in as many loops as its operands.
+    /// Returns the result of a new instruction, whose level is the highest level of its operands.
     fn value(&mut self, op: Op, operands: &[Value], ty: Type) -> Value {
         let level = operands.iter().map(|&operand| self.levels[operand]).max().unwrap_or(0);
         let result = self.cursor.value(op, operands, ty);
@@ -329,7 +329,8 @@ impl Split<'_> {
         })
     }
 
-    /// Rewrites a loop, which carries only the base of pointers that it moves alike.
+    /// Rewrites a loop. It carries only the base of a tile of pointers whose elements it moves by
+    /// the same offset.
     fn repeat(&mut self, inst: Inst) {
         let bounds = if matches!(self.cursor.function.insts[inst].op, Op::For { .. }) { 3 } else { 0 };
         let mut moved = Vec::new();

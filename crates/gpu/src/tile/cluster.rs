@@ -108,23 +108,23 @@ fn roots(kernel: &Function) -> Found<Roots> {
                     return refuse(inst, "other programs may wait for it");
                 }
                 OpFamily::Atomic if matches!(data.op, Op::AtomicRmw { scope: MemoryScope::Cta, .. }) => {
-                    return refuse(inst, "other blocks do not see it");
+                    return refuse(inst, "other blocks do not see its effect");
                 }
                 OpFamily::Atomic if data.results.iter().any(|result| used.contains(result)) => {
                     return refuse(inst, "its result depends on the order of the blocks");
                 }
                 OpFamily::Store | OpFamily::Atomic => roots.stores.push(inst),
                 OpFamily::Load if is_volatile(&data.op) => {
-                    return refuse(inst, "blocks may find different values");
+                    return refuse(inst, "the blocks may load different values");
                 }
                 OpFamily::Scalar if matches!(data.op, Op::Machine { .. }) => {
-                    return refuse(inst, "blocks find different values");
+                    return refuse(inst, "its result differs between blocks");
                 }
                 OpFamily::Pointwise if matches!(data.op, Op::InlineAsm { .. } | Op::VolatileAsm { .. }) => {
-                    return refuse(inst, "assembly may ask which block it runs in");
+                    return refuse(inst, "assembly may depend on the block that runs it");
                 }
                 OpFamily::Barrier | OpFamily::Check => {
-                    return refuse(inst, "it is about the whole program");
+                    return refuse(inst, "it concerns the whole program");
                 }
                 OpFamily::Call | OpFamily::Partitions | OpFamily::Memory => {
                     return refuse(inst, "its effects are unknown");
@@ -161,7 +161,7 @@ fn is_volatile(op: &Op) -> bool {
     matches!(op, Op::Load { volatile, cache, .. } if *volatile || *cache == CacheModifier::Volatile)
 }
 
-/// Returns the dot with the most work, if each loop runs 16 iterations.
+/// Returns the dot with the most work, assuming that each loop runs 16 iterations.
 fn main_product(kernel: &Function) -> Option<Inst> {
     let mut best: Option<(Inst, u64)> = None;
     let mut look = |inst: Inst, weight: u64| {
@@ -210,7 +210,7 @@ struct Demand<'f> {
     kernel: &'f Function,
     blocks: u32,
     forms: Forms,
-    /// The form in which each store and atomic operation is done.
+    /// The form in which a block executes each store and atomic operation.
     roots: FxHashMap<Inst, Form>,
     parents: Parents,
 }
@@ -356,7 +356,8 @@ fn part_of(kernel: &Function, value: Value, axis: usize) -> Form {
     if kernel.ty(value).is_scalar() { Form::Whole } else { Form::Part(axis) }
 }
 
-/// Returns the axis of a shape whose equal parts have the elements of those along an axis of another.
+/// Returns the axis of the shape `from` whose equal parts have the same elements as equal parts
+/// along `axis` of the shape `to`.
 fn same_axis(from: &[u32], to: &[u32], axis: usize) -> Option<usize> {
     let before = |shape: &[u32], axis: usize| shape[..axis].iter().product::<u32>();
     (0..from.len()).rev().find(|other| before(from, *other) == before(to, axis))
@@ -384,12 +385,12 @@ impl Written {
             let op = &kernel.insts[one.inst].op;
             let orders = |sem: &MemorySemantics| sem.acquires() || sem.releases();
             if matches!(op, Op::AtomicRmw { sem, .. } if orders(sem)) && self.accesses.len() > 1 {
-                return refuse(one.inst, "it comes before or after what other blocks do");
+                return refuse(one.inst, "it is ordered with accesses of other blocks");
             }
             for other in &self.accesses[..number] {
                 let meet = one.parameters.iter().any(|parameter| other.parameters.contains(parameter));
                 if meet && (one.writes || other.writes) && !is_own(demand, one.inst, other.inst) {
-                    return refuse(one.inst, "it may be of memory that another block writes");
+                    return refuse(one.inst, "it may access memory that another block writes");
                 }
             }
         }
@@ -399,7 +400,8 @@ impl Written {
 
 /// Returns whether no other block accesses the elements of two accesses of a block.
 ///
-/// That holds if both go through the same pointers, in the same part.
+/// That holds if both use the same pointers, which are computed outside of loops, and the same
+/// part.
 fn is_own(demand: &Demand<'_>, one: Inst, other: Inst) -> bool {
     let kernel = demand.kernel;
     let [pointer, same] = [one, other].map(|inst| kernel.insts[inst].operands[0]);

@@ -53,7 +53,7 @@ impl<'f> Writer<'f> {
             self.cursor.use_location_of(inst);
             match self.cursor.function.insts[inst].op.family() {
                 OpFamily::Loop | OpFamily::Branch => self.control(inst),
-                // Those of regions are written with them.
+                // Terminators of regions are written with their regions.
                 OpFamily::Terminator if !is_entry => {}
                 OpFamily::Store | OpFamily::Atomic => self.store(inst),
                 OpFamily::Terminator | OpFamily::Promise => self.root(inst),
@@ -72,7 +72,7 @@ impl<'f> Writer<'f> {
         values.iter().map(|value| self.value(*value, form)).collect()
     }
 
-    /// The forms in which a value is needed, in order.
+    /// Returns the forms in which a value is needed, in order.
     fn forms(&self, value: Value) -> SmallVec<[Form; 1]> {
         let mut forms = self.forms.get(&value).cloned().unwrap_or_default();
         forms.sort_unstable();

@@ -16,7 +16,7 @@ pub fn request_inlining(module: &mut Module) -> bool {
     has_calls
 }
 
-/// Refuses kernels without a layout for each of their tiles.
+/// Refuses kernels that the GPU path does not support, such as those with a tile that is too large.
 pub fn check(kernel: &Function, num_warps: u32) -> Result<(), Box<Diagnostic>> {
     if !num_warps.is_power_of_two() || num_warps > MAX_WARPS {
         let message = format!("num_warps must be a power of two up to {MAX_WARPS}, found {num_warps}");
@@ -70,13 +70,13 @@ fn refusal(kernel: &Function, inst: Inst) -> Option<Diagnostic> {
         let message = format!("`{}` on a GPU takes tiles whose extents are powers of two", data.op.name());
         return Some(
             at(kernel, inst, Code::NotOnThisDevice, message)
-                .hint("make the tile larger, and fill what is too much"),
+                .hint("make the tile larger, and fill the additional elements"),
         );
     }
     let large =
         values.map(|value| kernel.ty(*value)).find(|ty| padded(&ty.shape).elements() > MAX_TILE_ELEMENTS)?;
     let message = format!(
-        "`{}` on a tile of type {large}: on a GPU each axis takes the next power of two of registers",
+        "`{}` on a tile of type {large}: on a GPU each axis is padded to the next power of two",
         data.op.name()
     );
     let found = padded(&large.shape).elements();

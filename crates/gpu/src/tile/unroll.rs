@@ -7,8 +7,9 @@
 //! }                                            } : %u
 //!                                              for %i = %middle to %high by 1 carry %x = %u { %y = … %i, %x }
 //! ```
-//! The loop over the remaining iterations is not pipelined. A loop stays as it is if its step is not a
-//! positive constant, or if its counter has 64 bits, so that the difference of the bounds may overflow.
+//! The loop over the remaining iterations is not pipelined. A loop stays as it is if its step is
+//! not a positive constant, if it would be too long, or if its counter is no int32: the difference
+//! of 64-bit bounds may overflow.
 
 use tilewright_ir::{
     Block, Cursor, Dtype, Element, ElementwiseFn, Function, Inst, Op, Rounding, Type, Unrolling, Value,
@@ -37,7 +38,7 @@ pub fn unroll(function: &mut Function) {
         let plan = plan(function, inst);
         let because = || match &plan {
             Ok(plan) => {
-                RemarkReason::done(format!("unrolled {} times", plan.factor), "the program asks for it")
+                RemarkReason::done(format!("unrolled {} times", plan.factor), "the program requests it")
             }
             Err(reason) => RemarkReason::missed("not unrolled", *reason),
         };
@@ -72,7 +73,7 @@ fn plan(function: &Function, inst: Inst) -> Result<Plan, &'static str> {
 }
 
 struct Rewriter<'f> {
-    /// Before the loop, where its new bounds are computed.
+    /// A cursor before the loop, where its new bounds are computed.
     cursor: Cursor<'f>,
 }
 

@@ -1,4 +1,4 @@
-//! More warps than requested, for kernels whose dots need more registers than a thread has.
+//! Gives kernels more warps than requested, if their dots need more registers than a thread has.
 //!
 //! A thread has at most 255 registers. Twice the warps hold half as much each. Liveness of tiles in
 //! tile IR ([`peak_words`]) estimates the registers of a thread:
@@ -6,9 +6,9 @@
 //! - If the accumulators of a kernel, and the tiles that its threads compute from them, take more
 //!   together than a thread has, the loop would spill in each iteration: two accumulators of 128x128
 //!   that a loop carries take 256 registers in four warps.
-//! - If a dot takes what threads compute from another one, and registers do not hold two iterations,
-//!   the tensor cores idle while the threads compute. Another warpgroup uses them meanwhile, if a
-//!   multiprocessor holds as many blocks of twice the warps.
+//! - If threads compute an operand of a dot from another dot, and registers do not hold two
+//!   iterations, the tensor cores idle while the threads compute. A second warpgroup can use them
+//!   meanwhile. The pass doubles the warps if a multiprocessor still holds as many blocks.
 //!
 //! If a launch requests a cluster of blocks for a program that cannot be divided between them, one
 //! block runs the program, with the warps of all blocks.
@@ -23,7 +23,7 @@ use crate::remarks::{self, RemarkReason};
 use tilewright_gpu_ir::layout_rules::LANES;
 use tilewright_gpu_ir::target::{Feature, GpuTarget, REGISTER_FILE, THREAD_REGISTERS, WARPGROUP_WARPS};
 
-/// The largest cluster that every device with clusters supports.
+/// The size in blocks of the largest cluster that every device with clusters supports.
 const MAX_BLOCKS: u32 = 8;
 
 /// Gives a kernel more warps, as described above, if its launcher allows it.
@@ -103,9 +103,9 @@ fn max_warps() -> u32 {
 
 /// Divides a program between the blocks of its cluster, if possible; returns whether it did.
 ///
-/// Each block of a divided program has the requested warps. Otherwise one block runs the program with
-/// the warps of all blocks, but at most [`max_warps`]. The
-/// results of the program are the same.
+/// Each block of a divided program has the requested warps. Otherwise one block runs the program
+/// with the warps of all blocks, but at most [`max_warps`], if the launcher adds warps. The results
+/// of the program are the same.
 pub fn divide_for_cluster(preparation: &mut Preparation<'_>) -> bool {
     let Preparation { module, target, num_warps, launcher, .. } = preparation;
     let blocks = launcher.cluster.max(1);

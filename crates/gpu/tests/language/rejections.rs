@@ -56,7 +56,7 @@ fn a_tile_that_is_too_large_with_its_padding() {
         "sm_80",
         4,
         &expect![[r"
-        TW0022: `splat` on a tile of type *int8[600, 1100]: on a GPU each axis takes the next power of two of registers
+        TW0022: `splat` on a tile of type *int8[600, 1100]: on a GPU each axis is padded to the next power of two
         found 2097152 elements with the padding, expected at most 1048576
         make the tile smaller, or its extents powers of two
     "]],

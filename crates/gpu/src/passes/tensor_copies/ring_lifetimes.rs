@@ -53,7 +53,7 @@ pub(super) fn choose(header: &Header, function: &mut Function, rings: &[(Inst, I
         let tile = function.ty(function.insts[*alloc].results[0]).as_memory().map(Buffer::tile);
         let subject = || remarks::subject(function, *alloc, tile.as_ref());
         remarks::about("tensor_copies", function, *alloc, subject, || {
-            let reason = format!("{around} bytes would be needed for memory of its own, and {bytes} are");
+            let reason = format!("with memory of its own, the kernel would need {around} bytes, not {bytes}");
             RemarkReason::done("its memory serves other tiles in the same iteration", reason)
         });
     }
@@ -64,7 +64,8 @@ pub(super) fn choose(header: &Header, function: &mut Function, rings: &[(Inst, I
 
 /// Fills a ring after the last `dealloc` before its first use, if that saves memory.
 ///
-/// It does so only if that costs little, or if the kernel needs more memory than there is.
+/// It does so only if the kernel needs more than `cheap_shared_bytes`. If the target has the memory
+/// that the kernel needs, too little computation must hide the copy anyway.
 fn fill_late(header: &Header, function: &mut Function, parents: &Parents, alloc: Inst) {
     let limit = u64::from(header.target.max_shared_bytes);
     let before = least_bytes(&header.layouts, function);
@@ -95,7 +96,8 @@ fn fill_late(header: &Header, function: &mut Function, parents: &Parents, alloc:
     }
 }
 
-/// Returns the index at which a block makes and fills a ring, and the number of these instructions.
+/// Returns the index of the first instruction by which a block makes and fills a ring, and the
+/// number of these instructions.
 fn fill_of(function: &Function, block: Block, ring: Value) -> Option<(usize, usize)> {
     let insts = &function.blocks[block].insts;
     let first = insts.iter().position(|inst| function.insts[*inst].results.first() == Some(&ring))?;

@@ -45,7 +45,8 @@ pub(super) fn load_rows(header: &mut Header, function: &mut Function) -> Vec<(In
             let (parents, uses) = (Parents::new(function), Uses::new(function));
             let (header, function) = (&mut *header, &mut *function);
             let mut pass = Pass { header, function, parents, uses, made: Vec::new() };
-            let found = pass.find(store).ok_or("it is in a role of warps, or in the condition of a loop")?;
+            let found =
+                pass.find(store).ok_or("it is in a partition of warps, or in the condition of a loop")?;
             let map = map_for(pass.header, pass.function, &found.boxed).ok_or(NO_LAYOUT)?;
             pass.replace(&found, map);
             let rings = pass.made;
@@ -71,7 +72,7 @@ pub(super) fn load_rows(header: &mut Header, function: &mut Function) -> Vec<(In
     made
 }
 
-const NO_LAYOUT: &str = "no layout of shared memory that tensor copies know";
+const NO_LAYOUT: &str = "no layout of shared memory that tensor copies support";
 
 /// Sends a load through a buffer that tensor copies can fill; returns the store to the buffer.
 fn stage(header: &mut Header, function: &mut Function, load: Inst) -> Result<Inst, &'static str> {

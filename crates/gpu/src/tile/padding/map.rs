@@ -1,5 +1,5 @@
-//! Functions of single elements in padded tiles: one with control flow runs on the elements of the program alone, since of
-//! anything else it may not end.
+//! Pads `map` ops: a function with control flow runs only on the elements of the program, since it
+//! may not terminate on the padding.
 
 use smallvec::{SmallVec, smallvec};
 use tilewright_ir::{
@@ -25,7 +25,8 @@ impl Pad<'_> {
         self.cursor.insert(inst);
     }
 
-    /// Returns whether running a region for no element may be noticed: it has control flow, or checks or reads something.
+    /// Returns whether a region must not run on the padding: it has control flow, or ops that are
+    /// not pure, such as checks.
     pub(super) fn has_control(&self, region: Block) -> bool {
         let mut found = false;
         self.cursor.function.walk(region, &mut |inst| {
@@ -36,7 +37,8 @@ impl Pad<'_> {
         found
     }
 
-    /// Lets the function of a `map` run where one of the flags holds, and take an element that is there for each that is not.
+    /// Runs the function of a `map` only if one of its flags is true. An element whose flag is
+    /// false is replaced by an element of the pack whose flag is true.
     fn run_where(&mut self, region: Block, flags: &[Value], pack: usize) {
         let outer = self.cursor.enter(region);
         let mut insts = self.cursor.take_rest();
@@ -64,7 +66,8 @@ impl Pad<'_> {
         self.cursor.go_to(outer);
     }
 
-    /// Instructions that run where a condition holds, and give these values; elsewhere it is the others.
+    /// Emits a branch that runs `insts` and yields `yielded` if a condition is true, and else
+    /// yields `others`. Returns its results.
     pub(super) fn if_there(
         &mut self,
         condition: Value,

@@ -10,7 +10,7 @@
 //! %x = load %p                   ──>   %x = load %p, %in
 //! %s = reduce %x by add                %s = reduce (select %in, %x, -0.0) by add
 //! ```
-//! Slices are lowered here too: to slices of registers where they are aligned, and to gathers.
+//! Slices are lowered here too: to slices of registers where they are aligned, else to gathers.
 
 mod map;
 mod movement;
@@ -25,7 +25,7 @@ use tilewright_ir::{
 
 use tilewright_gpu_ir::tuning::Tuning;
 
-/// Pads the tiles of a kernel without calls; true if it changed something.
+/// Pads the tiles of a kernel without calls; returns whether it changed something.
 pub fn pad(function: &mut Function, tuning: &Tuning) -> bool {
     if !is_needed(function) {
         return false;
@@ -52,7 +52,8 @@ fn is_needed(function: &Function) -> bool {
     found
 }
 
-/// Which operand of an access or a check is its mask, if it can have one. Of others the padding is refused.
+/// Returns the index of the mask operand of an access or a check, or `None` if it cannot have a
+/// mask. Padded operands of ops without a mask are refused ([`super::legality`]).
 pub fn mask_place(op: &Op) -> Option<usize> {
     match op {
         Op::Load { .. } | Op::Assert { .. } | Op::AtomicLoad { .. } | Op::Histogram { .. } => Some(1),
@@ -67,7 +68,7 @@ fn is_padded(shape: &[u32]) -> bool {
     shape.iter().all(|extent| extent.is_power_of_two())
 }
 
-/// The shape with powers of two.
+/// Returns the shape with each extent rounded up to a power of two.
 pub fn padded(shape: &[u32]) -> Shape {
     shape.iter().map(|extent| extent.next_power_of_two()).collect()
 }
@@ -75,11 +76,11 @@ pub fn padded(shape: &[u32]) -> Shape {
 struct Pad<'f> {
     tuning: &'f Tuning,
     cursor: Cursor<'f>,
-    /// Of values that are padded, the shape that the program knows.
+    /// For each padded value, its shape in the program.
     shapes: SecondaryMap<Value, Option<Shape>>,
-    /// Padded tiles that are 0 outside of that shape.
+    /// The padded tiles whose padding is 0.
     zeros: EntitySet<Value>,
-    /// Of tiles of one axis that hold all elements of another tile, in its order: that tile.
+    /// For each tile with one axis that has all elements of another tile in order, this other tile.
     flattened: FxHashMap<Value, Value>,
 }
 
@@ -125,7 +126,7 @@ impl Pad<'_> {
             OpFamily::Scan => self.scan(inst),
             OpFamily::Dot => self.dot(inst),
             OpFamily::Promise => {
-                // It would be one about the padding as well.
+                // A promise about a padded tile would include the padding.
                 if operands.iter().all(|operand| self.shapes[*operand].is_none()) {
                     self.cursor.insert(inst);
                 }
@@ -176,7 +177,7 @@ impl Pad<'_> {
         }
     }
 
-    /// The shape of a value that the program knows.
+    /// Returns the shape of a value in the program.
     fn shape(&self, value: Value) -> Shape {
         self.shapes[value].clone().unwrap_or_else(|| self.cursor.function.ty(value).shape.clone())
     }
@@ -212,7 +213,7 @@ impl Pad<'_> {
         self.cursor.insert(inst);
     }
 
-    /// Printing leaves the padding out.
+    /// Restricts a print to the elements of the program.
     fn print(&mut self, inst: Inst) {
         let value = self.cursor.function.insts[inst].operands.first().copied();
         let shape = value.and_then(|value| self.shapes[value].clone());
@@ -224,7 +225,7 @@ impl Pad<'_> {
         self.cursor.insert(inst);
     }
 
-    /// A product whose K is padded: with zeros.
+    /// Pads the K axis of the operands of a dot with zeros.
     fn dot(&mut self, inst: Inst) {
         for place in 0..2 {
             let operand = self.cursor.function.insts[inst].operands[place];
@@ -239,11 +240,11 @@ impl Pad<'_> {
         self.cursor.insert(inst);
     }
 
-    /// A tile of zeros like another one.
+    /// Emits a tile of zeros with the type of another tile.
     fn zero(&mut self, like: Value) -> Value {
         let ty = self.cursor.function.ty(like).clone();
         let scalar = ty.with_shape(Shape::scalar());
-        let dtype = ty.dtype().expect("products are of numbers");
+        let dtype = ty.dtype().expect("operands of dots are numbers");
         let zero = Literal::float(dtype, 0.0).unwrap_or_else(|| Literal::int(Dtype::I8, 0));
         let zero = if dtype.is_float() { zero } else { Literal::int(dtype, 0) };
         let mut value = self.cursor.constant(zero);
@@ -273,7 +274,7 @@ impl Pad<'_> {
         self.along(valid, axis, &padded(shape))
     }
 
-    /// A tile of one axis as one of this shape, which is the same along all other axes.
+    /// Broadcasts a tile with one axis, `axis` of `shape`, along all other axes.
     fn along(&mut self, line: Value, axis: usize, shape: &Shape) -> Value {
         let mut ones = Shape(SmallVec::from_elem(1, shape.len()));
         ones.0[axis] = shape[axis];
@@ -297,7 +298,7 @@ impl Pad<'_> {
         self.cursor.value(Op::Arange { start: 0, end: extent.into() }, &[], Type::tile(Dtype::I32, [extent]))
     }
 
-    /// A tile of an int32.
+    /// Emits a tile whose elements all are one int32.
     fn splat_int(&mut self, value: i64, shape: &Shape) -> Value {
         let scalar = self.cursor.int(Dtype::I32, value);
         let ty = Type::tile(Dtype::I32, shape.clone());

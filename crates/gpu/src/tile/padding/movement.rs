@@ -1,4 +1,4 @@
-//! Ops that count elements: reshapes, slices and gathers of padded tiles.
+//! Pads ops that count elements: reshapes, slices and gathers.
 
 use smallvec::{SmallVec, smallvec};
 use tilewright_ir::{Dtype, ElementwiseFn, Inst, IntList, Op, Shape, Type, Value};
@@ -7,7 +7,8 @@ use super::{Pad, padded};
 use tilewright_gpu_ir::layout_rules::renames_registers;
 
 impl Pad<'_> {
-    /// Where only outermost axes are padded, the padding lies behind all elements before and after.
+    /// Pads a reshape. If only outermost axes are padded, the padding is after all elements in both
+    /// shapes, and the op stays a reshape. Else a gather moves the elements.
     pub(super) fn reshape(&mut self, inst: Inst, to: &Shape) {
         let data = &self.cursor.function.insts[inst];
         let (tile, result) = (data.operands[0], data.results[0]);
@@ -30,8 +31,9 @@ impl Pad<'_> {
         self.define_as(result, taken, shape);
     }
 
-    /// Of each element of a tile with shape `to`, the place of the element with the same number in a padded tile of
-    /// shape `from`.
+    /// Computes, for each element of a tile of shape `to`, the row-major index of the same element
+    /// in the padded tile of shape `from`. Its row-major index without the padding is equal in both
+    /// shapes.
     fn place_in(&mut self, from: &Shape, to: &Shape) -> Value {
         let shape = padded(to);
         let mut number = self.splat_int(0, &shape);
@@ -70,14 +72,15 @@ impl Pad<'_> {
         self.cursor.value(Op::Gather { axis }, &[tile, index], ty)
     }
 
-    /// Lets a result be another value, under its own shape.
+    /// Redefines a result as another value, reshaped to `shape`.
     fn define_as(&mut self, result: Value, value: Value, shape: Shape) {
         let ty = self.cursor.function.ty(value).with_shape(shape.clone());
         let inst = self.cursor.emit(Op::Reshape { shape }, &[value], [ty]);
         self.cursor.function.redefine(result, inst, 0);
     }
 
-    /// Along each axis either registers, if the slice is aligned and little is left out, or a gather.
+    /// Lowers a slice: along each axis to a slice of registers, if the slice is aligned and leaves
+    /// out few elements, else to a gather.
     pub(super) fn slice(&mut self, inst: Inst, starts: &IntList, steps: &IntList, shape: &Shape) {
         let data = &self.cursor.function.insts[inst];
         let (mut tile, result) = (data.operands[0], data.results[0]);
@@ -115,7 +118,8 @@ impl Pad<'_> {
         self.define_as(result, tile, padded(shape));
     }
 
-    /// The index counts modulo the extent that the program knows.
+    /// Pads a gather: an index counts modulo the extent in the program, not modulo the padded
+    /// extent.
     pub(super) fn gather(&mut self, inst: Inst) {
         let data = &self.cursor.function.insts[inst];
         let Op::Gather { axis } = data.op else { return self.cursor.insert(inst) };
@@ -134,8 +138,9 @@ impl Pad<'_> {
     }
 }
 
-/// Whether elements that stand in the same order under two shapes stand in the same order in the padded ones too: whether the
-/// shapes are products of the same parts, of each of which only the outermost axis is padded.
+/// Returns whether a reshape between two shapes is also a reshape between the padded shapes. This
+/// holds if the shapes split into groups of axes with equal products, in each of which only the
+/// outermost axis is padded.
 fn keeps_padding_behind(from: &[u32], to: &[u32]) -> bool {
     let wide = |shape: &[u32]| -> SmallVec<[u64; 8]> {
         shape.iter().filter(|extent| **extent != 1).map(|extent| u64::from(*extent)).collect()
@@ -162,7 +167,7 @@ fn keeps_padding_behind(from: &[u32], to: &[u32]) -> bool {
     true
 }
 
-/// The type of the mask of a tile.
+/// Returns the type of the mask of a tile.
 pub(super) fn mask_of(ty: &Type) -> Type {
     ty.with_dtype(Dtype::I1)
 }

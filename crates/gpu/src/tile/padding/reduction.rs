@@ -1,7 +1,8 @@
-//! Reductions and scans along padded axes: the padding is neutral.
+//! Pads reductions and scans, so that the padding does not change their results.
 //!
-//! Of a sum and the like it is replaced by the neutral element. Any other combination is told which elements are there:
-//! a flag is reduced along with the tiles, and what is not there gives way to what is.
+//! If the function has a neutral element, as a sum has, this element replaces the padding. With any
+//! other function, a flag is reduced along with the tiles. It is true for elements of the program;
+//! an element combined with padding is the element.
 
 use smallvec::{SmallVec, smallvec};
 use tilewright_ir::{
@@ -29,8 +30,8 @@ impl Pad<'_> {
         }
     }
 
-    /// Towards the end, the padding comes last and is nobody's business, unless the function may not end of it; in reverse it
-    /// comes first.
+    /// Pads a scan. A forward scan reaches the padding after all elements and needs no change,
+    /// unless its function must not run on the padding. A reverse scan reaches the padding first.
     pub(super) fn scan(&mut self, inst: Inst) {
         let data = self.cursor.function.insts[inst].clone();
         let shape = self.shape(data.operands[0]);
@@ -43,7 +44,7 @@ impl Pad<'_> {
                 let valid = self.valid_along(&shape, axis as usize);
                 self.without_padding(inst, &data, data.operands.clone(), valid);
             }
-            // tidy: wildcard because the padding is refused of what is no scan
+            // tidy: wildcard because forward scans stay, and padding of other ops is refused
             _ => self.cursor.insert(inst),
         }
     }
@@ -62,14 +63,16 @@ impl Pad<'_> {
         self.with_flag(data, operands, valid);
     }
 
-    /// What is reduced, with the padding in it, and where the program's elements are; none if there is no padding in it.
+    /// Returns the tiles to reduce, and the mask of the program's elements. Returns `None` if the
+    /// reduction reads no padding.
     fn reduced_tiles(&mut self, data: &InstData, axis: usize) -> Option<(SmallVec<[Value; 4]>, Value)> {
         let sources: Option<SmallVec<[Value; 4]>> =
             data.operands.iter().map(|tile| self.flattened.get(tile).copied()).collect();
         if let Some(sources) = sources
             && sources.iter().all(|source| self.shape(*source) == self.shape(sources[0]))
         {
-            // All elements of tiles: the padding may lie between them.
+            // The op reduces all elements of these tiles, and the padding may be between the
+            // elements.
             let shape = self.shape(sources[0]);
             let line = Shape::from([padded(&shape).elements() as u32]);
             let valid = self.valid(&shape);
@@ -79,7 +82,7 @@ impl Pad<'_> {
         }
         let shape = self.shape(data.operands[0]);
         if !is_padded(&shape) && self.has_control(data.regions[0]) {
-            // Of padding on another axis it may not end either.
+            // The function must not run on padding along another axis either.
             return Some((data.operands.clone(), self.valid(&shape)));
         }
         (!shape[axis].is_power_of_two()).then(|| {
@@ -88,7 +91,8 @@ impl Pad<'_> {
         })
     }
 
-    /// The neutral element of a combination that is a function of the table.
+    /// Returns the neutral element of a region that combines its parameters by one elementwise
+    /// function.
     fn neutral(&self, region: Block, tile: Value) -> Option<Literal> {
         use ElementwiseFn as F;
         let insts = &self.cursor.function.blocks[region].insts;
@@ -126,7 +130,7 @@ impl Pad<'_> {
         Some(Literal::int(dtype, number))
     }
 
-    /// The reduction with a flag that says which elements are there.
+    /// Emits the reduction or scan with a flag that is true for the elements of the program.
     fn with_flag(&mut self, data: &InstData, mut operands: SmallVec<[Value; 4]>, valid: Value) {
         let region = data.regions[0];
         self.combine_flagged(region, operands.len());
@@ -141,7 +145,7 @@ impl Pad<'_> {
         }
     }
 
-    /// Adds the flags to a region that combines `count` elements with as many.
+    /// Adds the flags of both sides to a region that combines `count` elements with `count` others.
     fn combine_flagged(&mut self, region: Block, count: usize) {
         let flag = Type::scalar(Dtype::I1);
         let [left, right] = [(); 2].map(|()| self.cursor.function.add_parameter(region, flag.clone(), None));
