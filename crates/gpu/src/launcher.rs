@@ -5,12 +5,12 @@ use tilewright_gpu_ir::TensorAccess;
 /// The abilities of the code that launches a kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Launcher<'a> {
-    /// Whether the launcher makes the tensor maps of [`Header`](tilewright_gpu_ir::Header) from the
+    /// True if the launcher makes the tensor maps of [`Header`](tilewright_gpu_ir::Header) from the
     /// arguments, and passes the maps after the arguments.
     pub makes_tensor_maps: bool,
     /// Accesses whose tensor maps the launcher cannot make.
     pub without: &'a [TensorAccess],
-    /// Whether the launcher launches the number of warps in the header, which may exceed the
+    /// True if the launcher launches the number of warps in the header, which may exceed the
     /// requested one.
     pub adds_warps: bool,
     /// The number of blocks of a cluster that the options request for a program; 0 means 1. The

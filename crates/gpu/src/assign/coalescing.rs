@@ -1,4 +1,5 @@
-//! Accesses to global memory: the contiguous axis, the width of an access, and its cost in a layout.
+//! Accesses to global memory: the contiguous axis, the width of an access, and its cost in a
+//! layout.
 
 use cranelift_entity::SecondaryMap;
 use smallvec::SmallVec;
@@ -87,11 +88,13 @@ impl AccessShape {
     ///
     /// A thread has a vector of the access width along the fastest axis, but a narrower one if
     /// threads would be idle. Lanes, then warps, are consecutive along the fastest axis, then along
-    /// the next. With `reduced`, warps are along that axis last, so that each warp may have all of it.
+    /// the next. With `reduced`, warps are along that axis last, so that each warp may have all of
+    /// it.
     ///
     /// If a thread has many elements, accesses fewer than 4 bytes at a time and has offsets of two
     /// registers, lanes cover only one sector along the fastest axis and the thread has the next
-    /// elements along it: their offsets differ by constants, while each row has an offset of its own.
+    /// elements along it: their offsets differ by constants, while each row has an offset of its
+    /// own.
     pub fn layout(&self, shape: &[u32], num_warps: u32, reduced: Option<usize>) -> Layout {
         let elements: u32 = shape.iter().product();
         let per_thread = (elements / (LANES * num_warps)).max(self.min_elements);
@@ -125,15 +128,15 @@ impl AccessShape {
         blocked(shape, &widths, &lanes, &warps, &self.order)
     }
 
-    /// Returns the layout without copies of elements, if [`layout`](Self::layout) has copies only so
-    /// that loads can be asynchronous; else `None`.
+    /// Returns the layout without copies of elements, if [`layout`](Self::layout) has copies only
+    /// so that loads can be asynchronous; else `None`.
     pub fn without_copies(&self, shape: &[u32], num_warps: u32) -> Option<Layout> {
         let has_copies = shape.iter().product::<u32>() / (LANES * num_warps) < self.min_elements;
         has_copies.then(|| Self { min_elements: 1, ..self.clone() }.layout(shape, num_warps, None))
     }
 
-    /// Returns the axis of the vector accesses of a thread and their width in elements, for pointers
-    /// in a layout.
+    /// Returns the axis of the vector accesses of a thread and their width in elements, for
+    /// pointers in a layout.
     pub fn vector_axis_and_width(&self, layout: &Layout) -> (u32, u32) {
         let (axis, vector) = self.vector(layout);
         (axis as u32, vector.width())
@@ -185,7 +188,8 @@ impl AccessShape {
         vectors.max_by_key(|(_, vector)| vector.width()).expect("a tile has an axis")
     }
 
-    /// Estimates the cost of the access for a warp: its instructions and the sectors that they touch.
+    /// Estimates the cost of the access for a warp: its instructions and the sectors that they
+    /// touch.
     pub fn cost(&self, layout: &Layout) -> u32 {
         let (axis, vector) = self.vector(layout);
         let shift = layout.output().shift(axis);

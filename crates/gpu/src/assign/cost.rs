@@ -140,8 +140,8 @@ impl LayoutCosts {
         cost
     }
 
-    /// Estimates the cost of a conversion for a warp, in wavefronts of shared memory, each a word of
-    /// each lane.
+    /// Estimates the cost of a conversion for a warp, in wavefronts of shared memory, each a word
+    /// of each lane.
     ///
     /// The estimate only ranks layouts; `passes/conversions.rs` plans the conversions.
     pub fn conversion_cost(&mut self, from: LayoutId, to: LayoutId, element_bits: u32) -> u32 {

@@ -69,7 +69,8 @@ pub fn decompose_dots(function: &mut Function, target: GpuTarget, num_warps: u32
         DotDecomposition { cursor: Cursor::before(function, block, inst) }.decompose(inst, part, count);
         found = true;
     }
-    // `optimize` deduplicates the parts of an operand of several dots, and hoists them out of loops.
+    // `optimize` deduplicates the parts of an operand of several dots, and hoists them out of
+    // loops.
     found
 }
 

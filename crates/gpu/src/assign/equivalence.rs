@@ -39,7 +39,7 @@ pub struct Class {
     pub arithmetic: u64,
     /// The indices of the edges that start or end at this class.
     pub edges: Vec<usize>,
-    /// Whether a value of this class is an operand of a dot whose batch is divided among warps.
+    /// True if a value of this class is an operand of a dot whose batch is divided among warps.
     pub feeds_batched_dot: bool,
 }
 
@@ -49,10 +49,10 @@ pub struct Accesses {
     pub insts: Vec<Inst>,
     /// The contiguity, alignment and masks of the accesses.
     pub shape: AccessShape,
-    /// Whether all operands but the stored value are rematerializable, so that the accesses can
+    /// True if all operands but the stored value are rematerializable, so that the accesses can
     /// have another layout than the class.
     pub are_free: bool,
-    /// Whether the accesses are stores.
+    /// True if the accesses are stores.
     pub is_store: bool,
     /// The relative execution count.
     pub weight: u64,

@@ -54,8 +54,8 @@ pub struct DotPlan {
     /// The layouts of A and B in registers. `None` if the dot reads the operand from shared memory,
     /// to which any layout can be stored.
     pub operands: [Option<LayoutId>; 2],
-    /// Whether A and B each stay in registers: false only for an operand that does not fit beside
-    /// the accumulator and that shared memory can hold. Each instruction of the dot then loads its
+    /// For A and B each: true if the operand stays in registers, false if it does not fit beside
+    /// the accumulator and shared memory can hold it. Each instruction of the dot then loads its
     /// part of the operand from shared memory.
     pub fits: [bool; 2],
     /// The layout of the accumulator and of the result.
@@ -126,8 +126,8 @@ impl DotPlans {
     }
 }
 
-/// Converts operands of types without an instruction to a type that has one, and 16-bit accumulators
-/// to fp32 if tensor cores do not accumulate in 16 bits.
+/// Converts operands of types without an instruction to a type that has one, and 16-bit
+/// accumulators to fp32 if tensor cores do not accumulate in 16 bits.
 pub fn convert_operands(function: &mut Function, target: GpuTarget, num_warps: u32) {
     for (block, inst) in collect_dots(function) {
         let types = DotTypes::of(function, inst);

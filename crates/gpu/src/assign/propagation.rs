@@ -222,7 +222,8 @@ impl DemandWalk<'_, '_> {
         }
     }
 
-    /// Demands the operands of an instruction, unless it is rematerialized for its users or removed.
+    /// Demands the operands of an instruction, unless it is rematerialized for its users or
+    /// removed.
     fn straight(&mut self, inst: Inst) {
         let (function, context) = (self.context.function, self.context);
         let data = &function.insts[inst];

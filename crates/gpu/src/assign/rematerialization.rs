@@ -5,9 +5,9 @@
 //! never needs a conversion. Loops do not prevent this: a tile of pointers that a loop advances is
 //! carried once for each layout.
 //!
-//! In kernels with dots, a vector of integers that is loaded outside of loops is rematerialized too,
-//! such as the indices of gathered rows. Each thread loads the indices that it needs, and the tile of
-//! pointers that is computed from them needs no layout of its own either.
+//! In kernels with dots, a vector of integers that is loaded outside of loops is rematerialized
+//! too, such as the indices of gathered rows. Each thread loads the indices that it needs, and the
+//! tile of pointers that is computed from them needs no layout of its own either.
 
 use cranelift_entity::{EntitySet, SecondaryMap};
 use tilewright_ir::{Block, Carried, Function, Inst, Op, OpFamily, Value};
@@ -16,8 +16,8 @@ use tilewright_gpu_ir::tuning::Tuning;
 
 /// The values that are rematerialized.
 pub struct Rematerializable {
-    /// The number of ops that compute a value. `None` if the value needs conversions; 0 for scalars,
-    /// which every thread has.
+    /// The number of ops that compute a value. `None` if the value needs conversions; 0 for
+    /// scalars, which every thread has.
     ops: SecondaryMap<Value, Option<u32>>,
 }
 

@@ -68,7 +68,7 @@ struct Rewrite<'a, 'f> {
     costs: &'a mut LayoutCosts,
     new: Function,
     header: Header,
-    /// The layout ids of the module, by those of [`LayoutCosts`].
+    /// The layout id of the module for each layout id of [`LayoutCosts`].
     ids: FxHashMap<LayoutId, LayoutId>,
     /// The new value of an old value in a layout; scalars have no layout.
     versions: FxHashMap<(Value, Option<LayoutId>), Value>,
@@ -146,8 +146,8 @@ impl Rewrite<'_, '_> {
         self.new.insts[inst].results[0]
     }
 
-    /// Returns an operand of an FMA dot, converted: it goes through shared memory from any layout, even
-    /// from the same layout.
+    /// Returns an operand of an FMA dot, converted: it goes through shared memory from any layout,
+    /// even from the same layout.
     fn staged(&mut self, old: Value, from: Value, layout: LayoutId) -> Value {
         if let Some(new) = self.staged.get(&(from, layout)) {
             return *new;
@@ -214,7 +214,8 @@ impl Rewrite<'_, '_> {
         }
     }
 
-    /// Waits for an asynchronous dot right after it starts. A later pass schedules ops between them.
+    /// Waits for an asynchronous dot right after it starts. A later pass schedules ops between
+    /// them.
     fn wait_for_dot(&mut self, dot: Inst, block: Block) -> Inst {
         let (pending, location) = (self.new.insts[dot].results[0], self.new.insts[dot].location);
         let ty = self.new.ty(pending).clone();

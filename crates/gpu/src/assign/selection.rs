@@ -1,9 +1,9 @@
 //! Layout selection: selects one layout for each equivalence class.
 //!
-//! The candidates are the coalesced layouts of the accesses of the class, the fragments of its dots,
-//! and the layouts of its neighbors. The cheapest wins, by the estimated cost of accesses,
-//! reductions and conversions on the edges. As the best layout of a class depends on its neighbors,
-//! the selection is iterated.
+//! The candidates are the coalesced layouts of the accesses of the class, the fragments of its
+//! dots, and the layouts of its neighbors. The pass selects the candidate with the lowest estimated
+//! cost of accesses, reductions and conversions on the edges. As the best layout of a class depends
+//! on its neighbors, the selection is iterated.
 
 use cranelift_entity::{EntityRef, SecondaryMap};
 use smallvec::SmallVec;
@@ -93,9 +93,9 @@ struct LayoutSelection<'a> {
     layouts: &'a mut LayoutCosts,
     num_warps: u32,
     chosen: Vec<Option<LayoutId>>,
-    /// Whether an unconstrained class waits for the layout of a neighbor.
+    /// True if an unconstrained class waits for the layout of a neighbor.
     waits: bool,
-    /// Whether an unconstrained class has got its default layout.
+    /// True if an unconstrained class has got its default layout.
     has_guessed: bool,
 }
 
@@ -210,15 +210,17 @@ impl LayoutSelection<'_> {
         }
     }
 
-    /// Returns the layouts of a class in which lanes share the elements of a broadcast: each lane
-    /// has a part of the elements of which the operand has copies in lanes.
+    /// Returns the layouts of a class in which lanes share the elements of a broadcast: the operand
+    /// has copies of its elements in several lanes, and each of these lanes gets a part of the
+    /// elements.
     fn shared(&mut self, class: usize) -> SmallVec<[LayoutId; 2]> {
         let classes = self.classes;
         let edges = classes.list[class].edges.iter();
         edges.filter_map(|edge| self.shared_across(class, &classes.edges[*edge])).collect()
     }
 
-    /// Returns the cost of the pointwise ops of a class in a layout. It grows with copies of elements.
+    /// Returns the cost of the pointwise ops of a class in a layout. It grows with copies of
+    /// elements.
     fn arithmetic(&self, class: usize, layout: LayoutId) -> u64 {
         let registers = u64::from(self.layouts.get(layout).registers());
         registers * self.classes.list[class].arithmetic / u64::from(self.layouts.tuning.instructions_per_pass)
@@ -256,7 +258,8 @@ impl LayoutSelection<'_> {
         cost
     }
 
-    /// Returns the cost of a class in a layout. An edge to a neighbor without a layout costs nothing.
+    /// Returns the cost of a class in a layout. An edge to a neighbor without a layout costs
+    /// nothing.
     fn cost(&mut self, class: usize, layout: LayoutId) -> u64 {
         let classes = self.classes;
         let mut cost = self.own_cost(class, layout);
@@ -315,8 +318,8 @@ impl LayoutSelection<'_> {
 
     /// Returns the layout of accesses in a class with layout `class`, and the cost of one access.
     ///
-    /// The layout is that of the class, or the own layout of the accesses after a conversion. A store
-    /// may also divide the registers of a thread among lanes with copies.
+    /// The layout is that of the class, or the own layout of the accesses after a conversion. A
+    /// store may also divide the registers of a thread among lanes with copies.
     fn access_layout(&mut self, access: &Accesses, shape: &[u32], class: LayoutId) -> (LayoutId, u32) {
         let direct = access.shape.cost(self.layouts.get(class));
         let own = self.own_layout(access, shape);

@@ -131,8 +131,8 @@ fn is_zero(function: &Function, value: Value) -> bool {
     constant_of(function, value).is_some_and(|value| Some(value) == Literal::float(Dtype::F32, 0.0))
 }
 
-/// Returns whether an operand is computed elementwise from loads of this block, and the largest load
-/// is contiguous along the last axis and has integers or fewer bytes than the operand.
+/// Returns whether an operand is computed elementwise from loads of this block, and the largest
+/// load is contiguous along the last axis and has integers or fewer bytes than the operand.
 ///
 /// Other operands move no more bytes through shared memory than they load. This costs fewer
 /// registers and instructions than an accumulator in each warp.

@@ -298,7 +298,8 @@ fn pair(a: Inst, b: Inst) -> (Inst, Inst) {
     if a < b { (a, b) } else { (b, a) }
 }
 
-/// Returns the pairs of buffers in which one may be stored to while accesses to the other are in flight.
+/// Returns the pairs of buffers in which one may be stored to while accesses to the other are in
+/// flight.
 fn in_sequence(function: &Function) -> BTreeSet<(Inst, Inst)> {
     let mut pairs = BTreeSet::new();
     let analysis = SlotAnalysis::new(function, false);

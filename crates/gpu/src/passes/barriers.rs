@@ -1,6 +1,6 @@
-//! Inserts a barrier of the block before each access to memory that conflicts with an access of another
-//! warp that may still be in flight. Two accesses conflict if they may touch the same bytes and one of
-//! them is a store.
+//! Inserts a barrier of the block before each access to memory that conflicts with an access of
+//! another warp that may still be in flight. Two accesses conflict if they may touch the same bytes
+//! and one of them is a store.
 //!
 //! Barriers also order a releasing atomic operation after all earlier accesses of all threads to
 //! global memory, and an acquiring one before all later accesses.

@@ -25,13 +25,13 @@ pub(super) struct Boxed {
     pub shape: ir::Shape,
     /// The layout of the box in the buffer.
     pub boxes: BoxLayout,
-    /// Whether a copy writes the box to the tensor.
+    /// True if a copy writes the box to the tensor.
     pub is_written: bool,
 }
 
 impl Boxed {
-    /// Returns the box of a load if tensor copies can fill slots of a ring with its result, or with a
-    /// transpose of it.
+    /// Returns the box of a load if tensor copies can fill slots of a ring with its result, or with
+    /// a transpose of it.
     pub fn of_load(
         header: &Header,
         function: &Function,

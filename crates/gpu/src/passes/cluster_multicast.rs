@@ -23,8 +23,8 @@
 //! if all strides are known to be whole sectors, or if its rings do not share one pair of full and
 //! empty `mbarrier`s.
 //!
-//! The blocks of a divided program are a cluster of two or more at every launch. A value that does not
-//! depend on the rank of a block is the same in all blocks of a cluster, so the kernel compares
+//! The blocks of a divided program are a cluster of two or more at every launch. A value that does
+//! not depend on the rank of a block is the same in all blocks of a cluster, so the kernel compares
 //! nothing: each block copies its part of such a tile to all.
 
 use std::cell::RefCell;
@@ -307,8 +307,8 @@ impl Barriers {
                 }
                 // tidy: wildcard because no other op is about barriers
                 op => {
-                    // Programs that branch on values of other programs may not reach the same copies.
-                    // The blocks of one program do.
+                    // Programs that branch on values of other programs may not reach the same
+                    // copies. The blocks of one program do.
                     is_plain &= is_divided || !observes_others(op);
                     return;
                 }
@@ -519,7 +519,8 @@ impl Trace<'_> {
         (is_function && data.results.iter().chain(&data.operands).all(is_integer)).then_some(&data.operands)
     }
 
-    /// Returns whether an instruction of the entry depends on the rank of the block; `None` if unknown.
+    /// Returns whether an instruction of the entry depends on the rank of the block; `None` if
+    /// unknown.
     fn depends(&self, inst: Inst) -> Option<bool> {
         if let Some(known) = self.depends.borrow().get(&inst) {
             return *known;

@@ -98,7 +98,7 @@ pub(super) struct Pass<'m> {
     moved: SecondaryMap<Value, PackedOption<Value>>,
     /// The operands of asynchronous dots in shared memory.
     pub(super) staged: Staged,
-    /// Whether the current block is in a partition of the warps.
+    /// True if the current block is in a partition of the warps.
     in_partition: bool,
     /// The first instruction that cannot be lowered in its partition.
     refused: Option<(Inst, &'static str)>,

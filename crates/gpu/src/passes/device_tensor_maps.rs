@@ -57,7 +57,7 @@ pub(super) fn map_for(
     Some(function.insts[another].results[0])
 }
 
-/// Removes the maps without copies, and the template buffers of which all maps are removed.
+/// Removes the maps without copies, and template buffers that no remaining map uses.
 pub(super) fn remove_unused(header: &mut Header, function: &mut Function) {
     if header.made_maps.is_empty() {
         return;

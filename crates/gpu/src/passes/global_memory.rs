@@ -90,8 +90,8 @@ impl<'a> GlobalAccesses<'a> {
 
     /// Returns whether an access has to wait for an earlier one.
     ///
-    /// If `is_stale`, the earlier access may be of an earlier iteration, in which its pointers may have
-    /// had other values.
+    /// If `is_stale`, the earlier access may be of an earlier iteration, in which its pointers may
+    /// have had other values.
     pub fn meet(&self, later: Inst, earlier: Inst, is_stale: bool) -> bool {
         let [a, b] = [later, earlier].map(|inst| self.function.insts[inst].operands[0]);
         let are_stores = [later, earlier].map(|inst| is_store(&self.function.insts[inst].op));

@@ -58,7 +58,8 @@ fn slot(analysis: &SlotAnalysis<'_>, memory: Value) -> Slot {
     analysis.slot(memory).unwrap_or_else(|| Slot { root: root(), index: SlotIndex::Lost })
 }
 
-/// Returns whether two slots of one buffer may be the same: not if their indices differ by a constant.
+/// Returns whether two slots of one buffer may be the same: not if their indices differ by a
+/// constant.
 pub fn may_share_base(a: Slot, b: Slot) -> bool {
     match (a.index, b.index) {
         (SlotIndex::At(a), SlotIndex::At(b)) => a.base != b.base || a.offset == b.offset,
@@ -169,15 +170,16 @@ pub struct Open {
     pub writes: BTreeSet<MemoryLocation>,
     /// The memory whose accesses may be of an earlier iteration of a loop.
     pub stale: BTreeSet<MemoryLocation>,
-    /// The memory that unfinished asynchronous dots may read, whatever barriers there were, with the
-    /// number of dots that started later.
+    /// The memory that unfinished asynchronous dots may read, whatever barriers there were, with
+    /// the number of dots that started later.
     dots: BTreeMap<MemoryLocation, u32>,
     /// The memory that warps read before they arrived at mbarriers, with these mbarriers.
     ///
     /// A wait for any of these mbarriers completes the reads. The set has only the mbarriers that
     /// are common to all paths, and may be empty.
     released: BTreeMap<MemoryLocation, BTreeSet<Slot>>,
-    /// The memory that threads wrote, that the asynchronous proxy reads, and that no fence covers yet.
+    /// The memory that threads wrote, that the asynchronous proxy reads, and that no fence covers
+    /// yet.
     unfenced: BTreeSet<MemoryLocation>,
 }
 
@@ -190,7 +192,8 @@ impl Open {
         self.released.clear();
     }
 
-    /// Releases the reads before an arrival at an mbarrier, or completes the reads that a wait covers.
+    /// Releases the reads before an arrival at an mbarrier, or completes the reads that a wait
+    /// covers.
     ///
     /// An arrival covers the slot with the index of the mbarrier in each ring with as many slots as
     /// there are mbarriers.
@@ -245,7 +248,8 @@ impl Open {
         })
     }
 
-    /// Returns whether accesses to global memory may be in flight, or another thread's acquire is open.
+    /// Returns whether accesses to global memory may be in flight, or another thread's acquire is
+    /// open.
     pub fn has_global(&self) -> bool {
         let is_global =
             |place: &MemoryLocation| matches!(place, MemoryLocation::Global(_) | MemoryLocation::Acquired);
@@ -269,8 +273,9 @@ impl Open {
 
     /// Adds the effects of asynchronous dots, of their waits and of fences.
     ///
-    /// A dot reads its operands until it is finished: barriers before its wait do not cover these reads.
-    /// Nor does a barrier between a store and its fence make the store visible to the asynchronous proxy.
+    /// A dot reads its operands until it is finished: barriers before its wait do not cover these
+    /// reads. Nor does a barrier between a store and its fence make the store visible to the
+    /// asynchronous proxy.
     pub fn carry_out_asynchronously(&mut self, op: &Op, effects: &[Effect], read: &BTreeSet<MemoryLocation>) {
         match op {
             Op::Gpu(GpuOp::Wgmma { .. }) => {

@@ -61,8 +61,8 @@ fn is_volatile(op: &Op) -> bool {
 
 /// The live values.
 ///
-/// The operand, the parameters, the yielded value and the result of a loop-carried value are all live,
-/// or none of them is.
+/// The operand, the parameters, the yielded value and the result of a loop-carried value are all
+/// live, or none of them is.
 struct Liveness<'f> {
     function: &'f Function,
     /// The instruction that has each block as a region.

@@ -1,15 +1,15 @@
-//! Moves operands of dots from shared memory to registers, if a kernel needs more shared memory than its
-//! target has. A dot can read each operand from registers, except for B of `wgmma`.
+//! Moves operands of dots from shared memory to registers, if a kernel needs more shared memory
+//! than its target has. A dot can read each operand from registers, except for B of `wgmma`.
 //!
 //! ```text
 //! %b = alloc ; local_store %b, %x                %b = alloc ; local_store %b, %x ; %r = local_load %b ; dealloc %b
 //! for %k … { … mma_sync %b, … }           ──>    for %k … { … mma_sync %r, … }
 //! dealloc %b
 //! ```
-//! The buffer then only converts the tile between layouts, and tiles of the loop can reuse its memory.
-//! That costs registers: the pass moves the one operand with the fewest registers that makes the kernel
-//! fit, else several, the largest first. If the kernel still does not fit, it stays as it is, and
-//! allocation refuses it.
+//! The buffer then only converts the tile between layouts, and tiles of the loop can reuse its
+//! memory. That costs registers: the pass moves the one operand with the fewest registers that
+//! makes the kernel fit, else several, the largest first. If the kernel still does not fit, it
+//! stays as it is, and allocation refuses it.
 
 use smallvec::smallvec;
 use tilewright_ir::{Block, Inst, Value};

@@ -1,7 +1,8 @@
 //! Lowers scans that cross warps, for [`super::conversions`].
 //!
-//! Each warp scans its own runs of elements, the parts. The totals of the parts go through shared memory,
-//! and every warp scans them. Then every thread combines the total before its part with its elements.
+//! Each warp scans its own runs of elements, the parts. The totals of the parts go through shared
+//! memory, and every warp scans them. Then every thread combines the total before its part with its
+//! elements.
 //!
 //! ```text
 //! %s = scan %x {scope = block}    %p, %t = scan %x {scope = warp} ; %b = alloc ; local_store %b, %t

@@ -227,14 +227,14 @@ fn dependences(function: &Function, insts: &[Inst]) -> Vec<Vec<usize>> {
 #[derive(Clone, Copy)]
 #[expect(clippy::struct_excessive_bools, reason = "independent properties of an op")]
 struct MemoryOrder {
-    /// Whether the op is a dot or a wait for dots.
+    /// True for a dot or a wait for dots.
     is_async: bool,
     is_wait: bool,
     is_release: bool,
     is_vector_read: bool,
-    /// Whether dots and waits may pass the op.
+    /// True if dots and waits may pass the op.
     is_free: bool,
-    /// Whether reads of vectors may pass the op: it is a dot or a wait, fills or releases a slot,
+    /// True if reads of vectors may pass the op: it is a dot or a wait, fills or releases a slot,
     /// or is pure and computes no tile.
     is_passed_by_vector_reads: bool,
 }

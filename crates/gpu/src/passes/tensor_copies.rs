@@ -1,5 +1,5 @@
-//! Turns loads of boxes of tensors (`tensor_box`) into tensor copies to shared memory, if the tile goes
-//! to a buffer in a layout that the tensor memory accelerator can write.
+//! Turns loads of boxes of tensors (`tensor_box`) into tensor copies to shared memory, if the tile
+//! goes to a buffer in a layout that the tensor memory accelerator can write.
 //!
 //! ```text
 //! %p = tensor_box %q, %map, %i, %j                    %e = acquire %r
@@ -15,10 +15,10 @@
 //! ```text
 //! copy_async %e, %p, %m and splat %c           ──>    tensor_fill %e, %map, %i if %c else -2^31, %j
 //! ```
-//! If the condition is false, the box is outside of the tensor, and the copy fills the slot with zeros.
-//! The pass drains the ring of slots that were filled but not taken. The box and the swizzle of a tensor
-//! map are those of the buffers; maps without copies are not passed to the kernel. After this pass, no
-//! `tensor_box` is left.
+//! If the condition is false, the box is outside of the tensor, and the copy fills the slot with
+//! zeros. The pass drains the ring of slots that were filled but not taken. The box and the swizzle
+//! of a tensor map are those of the buffers; maps without copies are not passed to the kernel.
+//! After this pass, no `tensor_box` is left.
 
 mod ring_lifetimes;
 mod row_loads;

@@ -1,7 +1,7 @@
 //! Writes both variants of stores by tensor maps that the kernel makes.
 //!
-//! Only the running kernel knows whether such a map can express a store. So each store becomes a branch
-//! between a tensor copy and the store of the threads, which all threads take together:
+//! Only the running kernel knows whether such a map can express a store. So each store becomes a
+//! branch between a tensor copy and the store of the threads, which all threads take together:
 //!
 //! ```text
 //!                                          %fits = rows end with a chunk, loads and stores of the loop do not overlap
@@ -11,14 +11,14 @@
 //! }                                          else { tensor_store_wait ; barrier ; store %p, %x, %mask }
 //!                                          } ; tensor_store_wait ; barrier
 //! ```
-//! **Chunks.** The accelerator writes whole chunks of 16 bytes: if a row of the tensor ends within a
-//! chunk, it would write past the row. **Before the start** of the tensor, a copy traps, while a mask
-//! leaves such elements out. **An empty tensor** has no map.
+//! **Chunks.** The accelerator writes whole chunks of 16 bytes: if a row of the tensor ends within
+//! a chunk, it would write past the row. **Before the start** of the tensor, a copy traps, while a
+//! mask leaves such elements out. **An empty tensor** has no map.
 //!
-//! **Order.** Pointers that a kernel loads may point to any memory. If a loop accesses global memory only
-//! by maps of the kernel, the kernel compares the ranges of its loads and its stores before the loop. If
-//! they do not overlap, only the next copy and the end of the loop wait for a copy. In any other loop,
-//! the thread waits for each copy at once.
+//! **Order.** Pointers that a kernel loads may point to any memory. If a loop accesses global
+//! memory only by maps of the kernel, the kernel compares the ranges of its loads and its stores
+//! before the loop. If they do not overlap, only the next copy and the end of the loop wait for a
+//! copy. In any other loop, the thread waits for each copy at once.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -44,8 +44,8 @@ pub(super) struct Around {
     pub inst: Inst,
     /// The instruction that makes the map.
     made: Inst,
-    /// If `inst` is a loop that accesses global memory only by maps of the kernel: the instructions that
-    /// make the maps of its loads.
+    /// If `inst` is a loop that accesses global memory only by maps of the kernel: the instructions
+    /// that make the maps of its loads.
     loaded: Option<Vec<Inst>>,
 }
 
@@ -134,8 +134,8 @@ fn is_bounded(plan: &TensorMapPlan) -> bool {
     !plan.extents.contains(&LaunchInteger::constant(UNBOUNDED))
 }
 
-/// Replaces a store by a branch: a copy of the box if the map can express it and the box begins inside
-/// of the tensor, else the store of the threads.
+/// Replaces a store by a branch: a copy of the box if the map can express it and the box begins
+/// inside of the tensor, else the store of the threads.
 ///
 /// Values that only the store needs are computed in its branch.
 pub(super) fn store_where_it_fits(
@@ -277,7 +277,8 @@ impl Scalars<'_> {
 
     /// Writes the condition that copies by a map store the same elements as threads would.
     ///
-    /// It is the part of the condition that all boxes have in common; `None` if that is always true.
+    /// It is the part of the condition that all boxes have in common; `None` if that is always
+    /// true.
     fn fits(&mut self, header: &Header, around: &Around, runs_beside: bool) -> Option<Value> {
         let plan = plan_of(header, self.cursor.function, around.made).expect("it makes a map").clone();
         let parts = self.cursor.function.insts[around.made].operands[1..].to_vec();

@@ -10,29 +10,30 @@
 //! }                                                    tensor_store_wait ; dealloc %s
 //! ```
 //! One thread starts the copy. It waits for the copy only before its buffer is written again, an
-//! iteration later, or at the end of the kernel. So a persistent kernel loads and multiplies the next
-//! tile during the copy. The tile is stored to the buffer in the layout that it has in registers,
-//! mostly that of accumulators, without a conversion to a coalesced layout.
+//! iteration later, or at the end of the kernel. So a persistent kernel loads and multiplies the
+//! next tile during the copy. The tile is stored to the buffer in the layout that it has in
+//! registers, mostly that of accumulators, without a conversion to a coalesced layout.
 //!
-//! **Candidates** are stores that would go through shared memory anyway, or that write fewer than 16
-//! bytes at a time. Stores of gathered rows always are, if the target has copies of such rows.
+//! **Candidates** are stores that would go through shared memory anyway, or that write fewer than
+//! 16 bytes at a time. Stores of gathered rows always are, if the target has copies of such rows.
 //!
-//! **Atomic operations** on a box are candidates (`tensor_reduce`) if their results are unused and they
-//! do not order other accesses, whatever their width: memory combines a whole box. If all tensor stores
-//! of a kernel combine by the same operation, they wait only for their buffers, not for each other to
-//! be complete.
+//! **Atomic operations** on a box are candidates (`tensor_reduce`) if their results are unused and
+//! they do not order other accesses, whatever their width: memory combines a whole box. If all
+//! tensor stores of a kernel combine by the same operation, they wait only for their buffers, not
+//! for each other to be complete.
 //!
-//! **Order.** No barrier orders the writes of the asynchronous proxy. So only such stores may access the
-//! argument that they store to. The kernel must not have other atomic operations, or assembly with
-//! effects, which could tell other programs that the memory is written. Such stores wait for each other
-//! by a `tensor_store_wait` that is `complete`, unless they are of one iteration and go to different
-//! elements.
+//! **Order.** No barrier orders the writes of the asynchronous proxy. So only such stores may
+//! access the argument that they store to. The kernel must not have other atomic operations, or
+//! assembly with effects, which could tell other programs that the memory is written. Such stores
+//! wait for each other by a `tensor_store_wait` that is `complete`, unless they are of one
+//! iteration and go to different elements.
 //!
 //! **Maps that the kernel makes** may be of any memory, and may not be able to express a store: see
 //! [`super::tensor_store_fallback`].
 //!
-//! **If shared memory is too small** for a buffer that lives through the whole loop, the buffer lives as
-//! long as that of a conversion, and the thread waits for the copy at once.
+//! **If shared memory is too small** for a buffer that lives through the whole loop, the buffer
+//! lives only around the store, as the buffer of a conversion does, and the thread waits for the
+//! copy at once.
 
 use smallvec::{SmallVec, smallvec};
 use tilewright_ir as ir;
@@ -113,10 +114,10 @@ struct FoundStore {
     memory: Layout,
     /// The operation that combines elements with memory, if the store is an atomic operation.
     reduction: Option<AtomicKind>,
-    /// Whether the copy has to wait for earlier copies.
+    /// True if the copy has to wait for earlier copies.
     waits: bool,
-    /// Whether the wait is for earlier copies to have written the tensor, not only to have read
-    /// their buffers.
+    /// True if the copy waits until earlier copies have written the tensor, not only read their
+    /// buffers.
     complete: bool,
     /// The scope of the tensor map, if the kernel makes it.
     around: Option<Around>,
@@ -219,7 +220,8 @@ impl StoreAnalysis<'_> {
         }
     }
 
-    /// Returns the store that a tensor copy can replace, or the reason why not; `None` without a box.
+    /// Returns the store that a tensor copy can replace, or the reason why not; `None` without a
+    /// box.
     fn store(
         &self,
         inst: Inst,
@@ -290,7 +292,8 @@ impl StoreAnalysis<'_> {
             && tile.and_then(ir::Type::dtype).is_some_and(|dtype| is_tensor_reduction(kind, dtype))
     }
 
-    /// Returns a value before its conversion through shared memory, and the instructions of the conversion.
+    /// Returns a value before its conversion through shared memory, and the instructions of the
+    /// conversion.
     fn converted(&self, value: Value, block: Block) -> (Value, SmallVec<[Inst; 4]>) {
         let function = self.function;
         let is_in_block = |inst: &Inst| function.blocks[block].insts.contains(inst);
@@ -406,7 +409,8 @@ impl StoreAnalysis<'_> {
     }
 }
 
-/// Returns the layout in shared memory of a tile that a tensor copy stores: the widest swizzle that fits.
+/// Returns the layout in shared memory of a tile that a tensor copy stores: the widest swizzle that
+/// fits.
 pub(super) fn staging(shape: &[u32], axis: usize, bits: u32) -> Option<(Layout, BoxLayout)> {
     let order: SmallVec<[usize; 5]> =
         [axis].into_iter().chain((0..shape.len()).rev().filter(|other| *other != axis)).collect();

@@ -1,12 +1,13 @@
-//! Stores operands of `wgmma` from registers to shared memory, in a layout that a matrix descriptor can
-//! express.
+//! Stores operands of `wgmma` from registers to shared memory, in a layout that a matrix descriptor
+//! can express.
 //!
 //! An operand is stored before the first dot that reads it, once for all dots that read it or its
 //! transpose: a descriptor states the order of rows and columns.
 //!
 //! An A in the fragment layout of the instruction stays in registers. If threads hold an operand
 //! contiguous along another axis than the memory, it is converted first: each thread gets a block,
-//! which it transposes in its registers, so that it stores 16 bytes at a time and not single elements.
+//! which it transposes in its registers, so that it stores 16 bytes at a time and not single
+//! elements.
 
 use cranelift_entity::SecondaryMap;
 use smallvec::{SmallVec, smallvec};
@@ -48,7 +49,8 @@ impl Operand {
         all.iter().any(|(_, _, other)| is_other(other)).then_some(root)
     }
 
-    /// Returns whether the operand is the transpose of one in memory, contiguous along the same axis.
+    /// Returns whether the operand is the transpose of one in memory, contiguous along the same
+    /// axis.
     ///
     /// `None` if it is neither the transpose nor the same.
     fn is_transpose_of(&self, function: &Function, memory: &Self) -> Option<bool> {
@@ -127,8 +129,8 @@ fn operand(
         return None;
     }
     let (k_axis, mn_axis) = (1 - place, place);
-    // The axis along which threads hold the widest vectors; if they hold single elements, the axis along
-    // which lanes are neighbors.
+    // The axis along which threads hold the widest vectors; if they hold single elements, the axis
+    // along which lanes are neighbors.
     let is_mn_contiguous = match contiguous_axis(header, function, value) {
         Some(axis) => axis == mn_axis,
         None => match [mn_axis, k_axis].map(|axis| layout.vector_along(axis).width()) {
@@ -157,7 +159,8 @@ fn beside(analysis: &SlotAnalysis<'_>, value: Value, user: Inst) -> Inst {
 }
 
 impl Pass<'_> {
-    /// Stores the operands that are first read in an instruction or its regions; returns the new buffers.
+    /// Stores the operands that are first read in an instruction or its regions; returns the new
+    /// buffers.
     pub(super) fn stage_operands(&mut self, inst: Inst, block: Block) -> SmallVec<[Value; 2]> {
         let mut made = smallvec![];
         for operand in std::mem::take(&mut self.staged.before[inst]) {
@@ -188,15 +191,15 @@ impl Pass<'_> {
         made
     }
 
-    /// Returns the layout in which threads transpose an operand, if they would store less than a word at
-    /// a time.
+    /// Returns the layout in which threads transpose an operand, if they would store less than a
+    /// word at a time.
     ///
-    /// A thread has a block of 16 bytes along the axis of the memory and a word along the other. Lanes
-    /// that store together go to different banks: the swizzle separates as many rows as it has chunks of
-    /// 16 bytes, and neighboring lanes along the other axis are a word of rows apart.
+    /// A thread has a block of 16 bytes along the axis of the memory and a word along the other.
+    /// Lanes that store together go to different banks: the swizzle separates as many rows as it
+    /// has chunks of 16 bytes, and neighboring lanes along the other axis are a word of rows apart.
     ///
-    /// A box that is contiguous in global memory along the same axis needs no such layout: a tensor copy
-    /// brings it, not threads.
+    /// A box that is contiguous in global memory along the same axis needs no such layout: a tensor
+    /// copy brings it, not threads.
     fn transposing_layout(&self, Operand { value, axis, .. }: Operand) -> Option<Layout> {
         if contiguous_axis(self.header, self.cursor.function, value) == Some(axis) {
             return None;

@@ -102,7 +102,7 @@ struct Address {
 struct SplitOffset {
     scalar: Value,
     tiles: SmallVec<[Value; 2]>,
-    /// Whether a product was distributed over the sum.
+    /// True if a product was distributed over the sum.
     is_distributed: bool,
 }
 

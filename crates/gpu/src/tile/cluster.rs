@@ -15,9 +15,9 @@
 //!
 //! A program is divided only if no block depends on what another block does. So the pass refuses
 //! programs that wait, that print, or that other programs observe in an order. It also refuses two
-//! accesses to memory that the program writes, unless each block accesses only its own part. Pointers
-//! of different arguments are assumed to point to different memory, as everywhere. A refusal has a
-//! reason.
+//! accesses to memory that the program writes, unless each block accesses only its own part.
+//! Pointers of different arguments are assumed to point to different memory, as everywhere. A
+//! refusal has a reason.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::{SmallVec, smallvec};

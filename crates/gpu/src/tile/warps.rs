@@ -4,8 +4,8 @@
 //! tile IR ([`peak_words`]) estimates the registers of a thread:
 //!
 //! - If the accumulators of a kernel, and the tiles that its threads compute from them, take more
-//!   together than a thread has, the loop would spill in each iteration: two accumulators of 128x128
-//!   that a loop carries take 256 registers in four warps.
+//!   together than a thread has, the loop would spill in each iteration: two accumulators of
+//!   128x128 that a loop carries take 256 registers in four warps.
 //! - If threads compute an operand of a dot from another dot, and registers do not hold two
 //!   iterations, the tensor cores idle while the threads compute. A second warpgroup can use them
 //!   meanwhile. The pass doubles the warps if a multiprocessor still holds as many blocks.
@@ -67,8 +67,9 @@ fn warps_of_dots(kernel: &Function, target: GpuTarget, num_warps: u32) -> u32 {
     warps
 }
 
-/// Returns whether a loop has dots that depend on other dots and would run alongside another iteration
-/// only with more registers than a thread has, while twice the warps have whole warpgroups of rows.
+/// Returns whether a loop has dots that depend on other dots and would run alongside another
+/// iteration only with more registers than a thread has, while twice the warps have whole
+/// warpgroups of rows.
 fn has_waiting_dots(kernel: &Function, block: Block, (target, warps): (GpuTarget, u32)) -> bool {
     let rows = 2 * warps / WARPGROUP_WARPS * WARPGROUP_ROWS;
     let mut of_dots: FxHashSet<Value> = FxHashSet::default();
@@ -247,8 +248,8 @@ fn words(ty: &Type) -> usize {
 mod tests {
     use super::*;
 
-    /// Returns the warps of a loop that carries 128 registers of a thread in four warps, and computes
-    /// an operand of `columns` columns from `dots` dots that are live together.
+    /// Returns the warps of a loop that carries 128 registers of a thread in four warps, and
+    /// computes an operand of `columns` columns from `dots` dots that are live together.
     fn warps_of(columns: u32, dots: u32) -> u32 {
         let second = if dots == 1 {
             "%q = mul %p, %p".to_owned()

@@ -238,7 +238,7 @@ struct Axis {
     bound: Option<Form>,
     /// The coordinate of the first element of the box.
     coordinate: Form,
-    /// Whether the mask excludes negative coordinates.
+    /// True if the mask excludes negative coordinates.
     is_checked_below: bool,
 }
 

@@ -1,5 +1,5 @@
-//! Marks accesses that tensor copies may execute: tensor maps become parameters of the kernel, and a
-//! `tensor_box` of the pointers has the coordinates of the box.
+//! Marks accesses that tensor copies may execute: tensor maps become parameters of the kernel, and
+//! a `tensor_box` of the pointers has the coordinates of the box.
 
 use smallvec::{SmallVec, smallvec};
 use tilewright_ir as ir;
@@ -16,7 +16,7 @@ use tilewright_gpu_ir::{Buffer, Deferred, Gpu, GpuOp, TENSOR_MAP_BYTES, Type};
 /// The alignment of a tensor map in bytes.
 const MAP_BYTES: u32 = 64;
 
-/// Declares a parameter for each tensor map, after those of the kernel.
+/// Declares a parameter for each tensor map, after the parameters of the kernel.
 pub(super) fn declare(rewrite: &mut Rewrite<'_, '_>) {
     let maps = rewrite.context.boxes.maps.clone();
     let entry = rewrite.new.entry;
@@ -36,7 +36,8 @@ pub(super) fn declare(rewrite: &mut Rewrite<'_, '_>) {
 
 /// Returns the address of a tensor map that the kernel makes; emits its creation at the first use.
 ///
-/// The map is made in the block of the last value that it depends on, before the loops of that block.
+/// The map is made in the block of the last value that it depends on, before the loops of that
+/// block.
 fn device_map(rewrite: &mut Rewrite<'_, '_>, inst: Inst, index: usize) -> Value {
     if let Some(address) = rewrite.made_maps[index] {
         return address;

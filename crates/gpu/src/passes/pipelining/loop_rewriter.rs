@@ -26,7 +26,7 @@ pub(super) struct NextLoop {
     pub copies: FxHashMap<Value, Value>,
     /// The lower bound of its counter.
     pub lower: Value,
-    /// The distance that its counter covers; none if the successor has an iteration for each slot
+    /// The distance that its counter covers; `None` if the successor has an iteration for each slot
     /// that is filled ahead.
     pub length: Option<Value>,
 }

@@ -20,9 +20,9 @@ const MAX_COUNT: u32 = 64;
 /// The results of the analysis. Groups and dots are minima over all paths.
 #[derive(Default)]
 pub struct InFlightCounts {
-    /// For a `take`: the commit groups after the one that it needs.
+    /// For a `take`: the number of commit groups after the group that it needs.
     pub pending_groups: FxHashMap<Inst, u32>,
-    /// For a `wgmma_wait`: the dots that started after the one that it needs.
+    /// For a `wgmma_wait`: the number of dots that started after the dot that it needs.
     pub pending_dots: FxHashMap<Inst, u32>,
     /// The `acquire`s of slots that other threads may still read.
     pub acquires_with_barrier: FxHashSet<Inst>,

@@ -11,7 +11,8 @@ use tilewright_ir::{Block, Inst, Operation, Value};
 use tilewright_gpu_ir::analysis::slots::SlotAnalysis;
 use tilewright_gpu_ir::{GpuOp, Op};
 
-/// Returns, by instruction with regions and ring, the slots held there if the index can be shared.
+/// Finds the instructions with regions, and the rings, for which both sides can share the index.
+/// Returns the number of held slots for each.
 ///
 /// A held slot is acquired but not taken. The count is 0 except at fused loops.
 pub fn find_mergeable(

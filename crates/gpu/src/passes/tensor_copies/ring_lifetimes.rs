@@ -1,7 +1,7 @@
 //! Chooses the lifetimes of rings of one slot that replaced buffers in loops.
 //!
-//! Such a ring lives as long as its buffer, so that later buffers of an iteration can reuse the memory, or
-//! around the outermost loop.
+//! Such a ring lives as long as its buffer, so that later buffers of an iteration can reuse the
+//! memory, or around the outermost loop.
 //!
 //! ```text
 //! for %k … {                                        %r = alloc : ring<1, …>
@@ -11,14 +11,15 @@
 //!   dealloc %r                                      }
 //! }                                                 dealloc %r
 //! ```
-//! Each reuse of memory in an iteration takes a barrier of the block. So a ring lives around the loops if
-//! that costs no memory, or little. If those loops prefetch into other rings, or share copies between
-//! blocks, a barrier would stall these copies: then the ring lives around the loops as long as memory is
-//! left.
+//! Each reuse of memory in an iteration takes a barrier of the block. So a ring lives around the
+//! loops if that costs no memory, or little. If those loops prefetch into other rings, or share
+//! copies between blocks, a barrier would stall these copies: then the ring lives around the loops
+//! as long as memory is left.
 //!
-//! A ring that lives as long as the buffer is filled where the program loads. The pass moves the fill
-//! after the uses of other buffers before the first use of the ring, if these can share memory then. It
-//! does so if little computation would hide the copy, or if the kernel needs more memory than there is.
+//! A ring that lives as long as the buffer is filled where the program loads. The pass moves the
+//! fill after the uses of other buffers before the first use of the ring, if these can share memory
+//! then. It does so if the ops between compute too little to hide the copy, or if the kernel needs
+//! more memory than the target has.
 
 use tilewright_ir as ir;
 use tilewright_ir::{OpFamily, Operation, Parents, Value};
@@ -64,8 +65,8 @@ pub(super) fn choose(header: &Header, function: &mut Function, rings: &[(Inst, I
 
 /// Fills a ring after the last `dealloc` before its first use, if that saves memory.
 ///
-/// It does so only if the kernel needs more than `cheap_shared_bytes`. If the target has the memory
-/// that the kernel needs, too little computation must hide the copy anyway.
+/// It does so only if the kernel needs more than `cheap_shared_bytes`, and if the kernel does not
+/// fit otherwise or the ops that the fill passes compute too little to hide the copy anyway.
 fn fill_late(header: &Header, function: &mut Function, parents: &Parents, alloc: Inst) {
     let limit = u64::from(header.target.max_shared_bytes);
     let before = least_bytes(&header.layouts, function);

@@ -1,9 +1,9 @@
 //! Supports extents of any size: pads each axis to the next power of two, which layouts need.
 //!
-//! The elements of the padding are unspecified. So memory accesses and checks are masked to the program's
-//! elements, reductions and dots along a padded axis leave the padding out, and ops that count elements,
-//! such as a reshape, gather them. All other ops compute on the padding as on any element, and their
-//! results there are unused.
+//! The elements of the padding are unspecified. So memory accesses and checks are masked to the
+//! program's elements, reductions and dots along a padded axis leave the padding out, and ops that
+//! count elements, such as a reshape, gather them. All other ops compute on the padding as on any
+//! element, and their results there are unused.
 //!
 //! ```text
 //! %i = arange 0..100                   %i = arange 0..128 ; %in = %i < 100

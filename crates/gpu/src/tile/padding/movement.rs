@@ -139,8 +139,8 @@ impl Pad<'_> {
 }
 
 /// Returns whether a reshape between two shapes is also a reshape between the padded shapes. This
-/// holds if the shapes split into groups of axes with equal products, in each of which only the
-/// outermost axis is padded.
+/// holds if the shapes split into groups of axes with equal products, and if each group pads only
+/// its outermost axis.
 fn keeps_padding_behind(from: &[u32], to: &[u32]) -> bool {
     let wide = |shape: &[u32]| -> SmallVec<[u64; 8]> {
         shape.iter().filter(|extent| **extent != 1).map(|extent| u64::from(*extent)).collect()

@@ -92,7 +92,8 @@ impl LoopRewriter<'_> {
         self.out.pop().expect("it was copied")
     }
 
-    /// Emits the ops that fill slots in the steps before the loop, those of one distance together.
+    /// Emits the ops that fill slots in the steps before the loop, ops with the same distance
+    /// together.
     pub(super) fn first_fills(&mut self, pipeline: &Pipeline, bounds: &Bounds, steps: &mut Steps) {
         let plan = self.plan;
         let mut groups: Vec<u32> = pipeline.fills.values().copied().collect();

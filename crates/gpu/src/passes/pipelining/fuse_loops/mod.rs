@@ -14,8 +14,9 @@
 //! expander knows only this type: it moves the coordinates of an iteration out of range to those of
 //! the successor (`select_current_or_next_loop`).
 //!
-//! If a coordinate grows by the same distance in both loops, that of the successor is that of the
-//! loop plus a constant of the loop; otherwise the body computes it once more.
+//! If a coordinate grows by the same distance in both loops, the coordinate of the successor is the
+//! coordinate of this loop plus a loop-invariant distance; otherwise the body also computes the
+//! coordinate of the successor.
 
 mod boxes;
 mod nested;

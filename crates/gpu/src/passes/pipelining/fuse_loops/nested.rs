@@ -19,8 +19,8 @@
 //! the slots beyond its iterations, which are zeros. After any other loop, another loop takes them
 //! ([`LoopRewriter::take_rest`]).
 //!
-//! **Obstacles**, besides those of pipelining: stores of the loop around that may touch what is
-//! copied, boxes that depend on more than the counters, copies by `cp.async`.
+//! **Obstacles**, besides those of pipelining: stores of the loop around that may write memory that
+//! is copied, boxes that depend on more than the counters, copies by `cp.async`.
 
 use rustc_hash::FxHashMap;
 use smallvec::smallvec;
@@ -40,7 +40,7 @@ use tilewright_gpu_ir::{Function, GpuOp, Module, Type};
 /// The maximum distance by which copies move a 32-bit counter.
 const MAX_DISTANCE: i128 = 1 << 30;
 
-/// Fuses the pipelined loops whose loop around requests it.
+/// Fuses each pipelined loop if the loop around it requests fusion.
 pub(super) fn fuse(module: &Module, global: &GlobalAccesses<'_>, plans: &mut [LoopPlan]) {
     let function = module.kernel();
     let mut loops = Vec::new();
@@ -228,8 +228,8 @@ impl LoopRewriter<'_> {
         self.fill_next(fusion, next, offset);
     }
 
-    /// After a loop with fewer iterations than are filled ahead, takes the rest of the slots of
-    /// this tile and fills them for the next tile.
+    /// Takes the rest of the slots of this tile and fills them for the next tile, after a loop with
+    /// fewer iterations than are filled ahead.
     pub(in super::super) fn take_rest(&mut self, fusion: &Fusion) {
         let Some(continued) = self.continued.take().filter(|_| self.plan.outer().is_some()) else { return };
         let from = self.length(fusion.bounds, 0, Some(self.distance));

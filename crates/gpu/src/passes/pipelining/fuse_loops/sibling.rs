@@ -9,7 +9,7 @@ use crate::passes::global_memory::GlobalAccesses;
 use crate::passes::pipelining::loop_plan::{Fusion, LateDots, LoopPlan, RingLoad, Successor};
 use tilewright_gpu_ir::{Function, Module};
 
-/// Fuses the loops whose next loop of the block takes the same slots.
+/// Fuses each loop with the next loop of its block, if that loop takes the same slots.
 pub(super) fn fuse(module: &Module, global: &GlobalAccesses<'_>, plans: &mut [LoopPlan]) {
     for index in 1..plans.len() {
         let (before, after) = plans.split_at_mut(index);
