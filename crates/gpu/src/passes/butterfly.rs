@@ -27,7 +27,7 @@ fn bits_of(op: &ir::Op) -> (usize, Vec<u32>) {
             (*axis as usize, (0..u32::BITS).filter(|bit| mask >> bit & 1 == 1).collect())
         }
         // tidy: wildcard because no other op exchanges elements along an axis
-        _ => unreachable!("an exchange along an axis"),
+        _ => unreachable!("the op does not exchange elements along an axis"),
     }
 }
 
@@ -42,7 +42,7 @@ fn restricted(op: &ir::Op, bits: &[u32]) -> ir::Op {
             ir::Op::Butterfly { axis, mask: bits.iter().fold(0, |mask, bit| mask | 1 << bit) }
         }
         // tidy: wildcard because no other op exchanges elements along an axis
-        _ => unreachable!("an exchange along an axis"),
+        _ => unreachable!("the op does not exchange elements along an axis"),
     }
 }
 

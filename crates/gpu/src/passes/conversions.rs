@@ -356,12 +356,13 @@ impl Pass<'_> {
             self.reduce_in_lines(inst, axis, &layout, block);
             return;
         }
-        let widest = operands.iter().map(|value| self.bits(*value) / 8).max().expect("it has operands");
+        let widest =
+            operands.iter().map(|value| self.bits(*value) / 8).max().expect("a reduction has operands");
         let gathered = spread_over_lanes(&gathered, ACCESS_BYTES / widest).unwrap_or(gathered);
         let shape: tilewright_ir::Shape = partials.output().shape().into_iter().collect();
         let [from, to] = [&partials, &gathered].map(|layout| self.header.layouts.add(layout.clone()));
         let tile = |value: &Value| {
-            let tile = self.cursor.function.ty(*value).as_registers().expect("a tile");
+            let tile = self.cursor.function.ty(*value).as_registers().expect("a reduction has tiles");
             tile.with_shape(shape.clone())
         };
         let tiles: Vec<tilewright_ir::Type> = operands.iter().map(tile).collect();
@@ -397,7 +398,7 @@ impl Pass<'_> {
             .results
             .iter()
             .map(|value| {
-                let tile = self.cursor.function.ty(*value).as_registers().expect("a tile");
+                let tile = self.cursor.function.ty(*value).as_registers().expect("a reduction has tiles");
                 Type::registers(tile.clone(), Some(reduced))
             })
             .collect();

@@ -175,18 +175,18 @@ impl SumRewriter<'_> {
     }
 
     fn layout(&self, value: Value) -> Layout {
-        let id = self.function.ty(value).layout().expect("it is a tile");
+        let id = self.function.ty(value).layout().expect("the value is a tile");
         self.header.layouts.get(id).clone()
     }
 
     fn shape(&self, value: Value) -> SmallVec<[u32; 4]> {
-        self.function.ty(value).as_registers().expect("it is a tile").shape.iter().copied().collect()
+        self.function.ty(value).as_registers().expect("the value is a tile").shape.iter().copied().collect()
     }
 
     /// Rewrites the loop and adds the reduction after it.
     fn rewrite(&mut self, found: &CarriedSum) {
         let Op::Gpu(GpuOp::Reduce { axis, .. }) = self.function.insts[found.reduction].op else {
-            unreachable!("it was found to be a reduction")
+            unreachable!("`find` returns a reduction")
         };
         let body = self.function.insts[found.owner].regions[0];
         self.inst = found.reduction;
@@ -224,7 +224,7 @@ impl SumRewriter<'_> {
         let number = Type::scalar(ir::Type::scalar(Dtype::F32));
         let constant = self.create(ir::Op::Constant { value: part }, &[], smallvec![], number);
         let number = self.result(constant);
-        let splat = ir::Op::Splat { shape: whole.as_registers().expect("it is a tile").shape.clone() };
+        let splat = ir::Op::Splat { shape: whole.as_registers().expect("the value is a tile").shape.clone() };
         let splat = self.create(splat, &[number], smallvec![], whole.clone());
         let part = self.result(splat);
         let op = GpuOp::Elementwise { function: ElementwiseFn::Mul, equal_registers: 0 };
@@ -262,7 +262,7 @@ impl SumRewriter<'_> {
         let op = ir::Op::Reshape { shape: shape.iter().copied().collect::<ir::Shape>() };
         let mut new = vec![self.create(op, &[value], smallvec![], ty)];
         for axis in [axis + 2, axis] {
-            let value = self.result(*new.last().expect("the last one"));
+            let value = self.result(*new.last().expect("the list has an instruction"));
             layout = reduced_layout(&layout, axis as u32);
             shape.remove(axis);
             let ty = self.tile(&shape, layout.clone());
@@ -286,24 +286,24 @@ impl SumRewriter<'_> {
         one[axis as usize] = 1;
         let broadcast = ir::Op::Broadcast { shape: shape.iter().copied().collect::<ir::Shape>() };
         let from = ir::Type::tile(Dtype::F32, one.iter().copied().collect::<ir::Shape>());
-        let inner = operand_layout(&broadcast, &from, layout).expect("it is a tile");
+        let inner = operand_layout(&broadcast, &from, layout).expect("the value is a tile");
         let ty = self.tile(&one, inner);
         new.push(self.create(ir::Op::ExpandDims { axis }, &[value], smallvec![], ty));
-        let expanded = self.result(*new.last().expect("the last one"));
+        let expanded = self.result(*new.last().expect("the list has an instruction"));
         let ty = self.tile(shape, layout.clone());
         new.push(self.create(broadcast, &[expanded], smallvec![], ty));
-        self.result(*new.last().expect("the last one"))
+        self.result(*new.last().expect("the list has an instruction"))
     }
 
     /// Returns the block that contains an instruction.
     fn block_of(&self, inst: Inst) -> Block {
-        Parents::new(self.function).block(inst).expect("it is in a block")
+        Parents::new(self.function).block(inst).expect("an instruction is in a block")
     }
 
     /// Replaces an instruction by others.
     fn replace(&mut self, block: Block, old: Inst, new: &[Inst]) {
         let insts = &mut self.function.blocks[block].insts;
-        let index = insts.iter().position(|inst| *inst == old).expect("it is in this block");
+        let index = insts.iter().position(|inst| *inst == old).expect("the instruction is in this block");
         insts.splice(index..=index, new.iter().copied());
     }
 }

@@ -25,7 +25,7 @@ pub fn select_instructions(module: &mut Module) {
                     let subject = || remarks::subject(function, inst, tile.as_ref());
                     remarks::about("instruction_selection", function, inst, subject, || {
                         if redux {
-                            RemarkReason::done("redux.sync", "an integer function that the instruction has")
+                            RemarkReason::done("redux.sync", "redux.sync computes this integer function")
                         } else {
                             let reason = "redux.sync is for integers of 32 bits, on sm_80 and newer";
                             RemarkReason::note("shuffles between lanes", reason)

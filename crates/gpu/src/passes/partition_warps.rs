@@ -172,7 +172,9 @@ fn specialized(module: &Module, is_requested: bool) -> Result<Specialized, &'sta
     check(module)?;
     let plan = pipelining::plan_producer(module)?;
     if !is_requested && !should_specialize_warps(plan.gathered, plan.stages, module.header.target.tuning) {
-        return Err("no loop requests them, and threads gather little, or far enough ahead");
+        return Err(
+            "no loop requests partitions, and threads gather few elements, or gather far enough ahead",
+        );
     }
     let partitions = Partitions::of(&module.header, plan.by_threads, largest_accumulator(module))?;
     let synchronizes =
@@ -222,9 +224,9 @@ fn check_that_it_pays(module: &Module, synchronizes: bool) -> Result<(), &'stati
         depends |= function.insts[inst].regions.iter().any(|region| has_dependent_dots(function, *region));
     });
     if depends {
-        Err("no loop requests them, and a dot depends on another one")
+        Err("no loop requests partitions, and a dot depends on another dot")
     } else if synchronizes {
-        Err("no loop requests them, and they would synchronize at its stores")
+        Err("no loop requests partitions, which would synchronize at the stores of the kernel")
     } else {
         Ok(())
     }
@@ -280,7 +282,11 @@ fn check(module: &Module) -> Result<(), &'static str> {
     checked?;
     let global = GlobalAccesses::new(module);
     let is_stored = |base: &Value| stored.iter().any(|pointers| global.may_derive_from(*pointers, *base));
-    if loaded.iter().any(is_stored) { Err("the kernel stores to what tensor copies load") } else { Ok(()) }
+    if loaded.iter().any(is_stored) {
+        Err("the kernel stores to memory that tensor copies load")
+    } else {
+        Ok(())
+    }
 }
 
 /// Divides the ops of a kernel between two partitions.
@@ -442,7 +448,7 @@ fn check_producer(function: &Function, producer: Block, by_threads: bool) -> Res
     };
     let has_fills = inside.iter().any(|inst| is_fill(&function.insts[*inst].op));
     if !has_fills {
-        Err("the producer has no copy")
+        Err("the producer would have no copies")
     } else if inside.iter().all(is_independent) {
         Ok(())
     } else if by_threads {

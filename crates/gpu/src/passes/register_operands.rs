@@ -182,7 +182,8 @@ impl Operand {
         }
         let insts = &mut function.blocks[self.block].insts;
         insts.retain(|inst| *inst != self.dealloc);
-        let place = insts.iter().position(|inst| *inst == self.first).expect("it is in the block");
+        let place =
+            insts.iter().position(|inst| *inst == self.first).expect("the first reader is in the block");
         insts.splice(place..place, [load, self.dealloc]);
     }
 }

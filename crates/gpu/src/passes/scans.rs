@@ -45,7 +45,7 @@ impl Pass<'_> {
         let [from, to] = [parts.partials.clone(), partial_results_layout(parts)]
             .map(|layout| self.header.layouts.add(layout));
         let part_type = |value: &Value, layout: LayoutId, this: &Self| {
-            let tile = this.cursor.function.ty(*value).as_registers().expect("a tile");
+            let tile = this.cursor.function.ty(*value).as_registers().expect("a scan has tiles");
             Type::registers(tile.with_shape(shape.clone()), Some(layout))
         };
         let mut types: Vec<Type> =

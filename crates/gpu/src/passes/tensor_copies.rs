@@ -153,7 +153,7 @@ impl Pass<'_> {
             if value == first {
                 return true;
             }
-            let inst = self.function.defining_inst(value).expect("it is a transpose");
+            let inst = self.function.defining_inst(value).expect("the tile is a transpose");
             value = self.function.insts[inst].operands[0];
         }
     }
@@ -283,7 +283,7 @@ impl Pass<'_> {
         }
         let operands = [slot, map].into_iter().chain(coordinates).collect();
         new.push(self.create(GpuOp::TensorFill {}, operands, None, copy));
-        let block = self.parents.block(copy).expect("it is in a block");
+        let block = self.parents.block(copy).expect("an instruction is in a block");
         self.exchange(block, copy, &new);
     }
 
@@ -342,7 +342,7 @@ impl Pass<'_> {
         let mut value = self.function.insts[found.store].operands[1];
         while let Some(inst) = self.function.defining_inst(value).filter(|inst| *inst != found.load) {
             value = self.function.insts[inst].operands[0];
-            let block = self.parents.block(inst).expect("it is in a block");
+            let block = self.parents.block(inst).expect("an instruction is in a block");
             self.exchange(block, inst, &[]);
         }
         self.exchange(found.block, found.load, &[alloc, acquire, fill, publish]);
@@ -377,7 +377,7 @@ impl Pass<'_> {
     /// Replaces an instruction by others.
     fn exchange(&mut self, block: Block, old: Inst, new: &[Inst]) {
         let insts = &mut self.function.blocks[block].insts;
-        let index = insts.iter().position(|inst| *inst == old).expect("it is in this block");
+        let index = insts.iter().position(|inst| *inst == old).expect("the instruction is in this block");
         insts.splice(index..=index, new.iter().copied());
         for inst in new {
             self.parents.set_block(*inst, block);

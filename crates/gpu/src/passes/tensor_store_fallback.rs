@@ -280,7 +280,8 @@ impl Scalars<'_> {
     /// It is the part of the condition that all boxes have in common; `None` if that is always
     /// true.
     fn fits(&mut self, header: &Header, around: &Around, runs_beside: bool) -> Option<Value> {
-        let plan = plan_of(header, self.cursor.function, around.made).expect("it makes a map").clone();
+        let plan =
+            plan_of(header, self.cursor.function, around.made).expect("the instruction makes a map").clone();
         let parts = self.cursor.function.insts[around.made].operands[1..].to_vec();
         let mut fits = None;
         for extent in &plan.extents {
@@ -302,10 +303,11 @@ impl Scalars<'_> {
         let loaded = around.loaded.as_deref().filter(|_| runs_beside).unwrap_or_default();
         let stored = (!loaded.is_empty()).then(|| self.range(&plan, &parts));
         for made in loaded {
-            let plan = plan_of(header, self.cursor.function, *made).expect("it makes a map").clone();
+            let plan =
+                plan_of(header, self.cursor.function, *made).expect("the instruction makes a map").clone();
             let parts = self.cursor.function.insts[*made].operands[1..].to_vec();
             let [start, end] = self.range(&plan, &parts);
-            let [from, to] = stored.expect("it is computed if the loop has loads");
+            let [from, to] = stored.expect("the range is computed if the loop has loads");
             let is_before = self.binary(ElementwiseFn::Le, end, from, Dtype::I1);
             let is_after = self.binary(ElementwiseFn::Le, to, start, Dtype::I1);
             let are_apart = self.binary(ElementwiseFn::Or, is_before, is_after, Dtype::I1);

@@ -448,7 +448,7 @@ impl Writer<'_> {
 
     fn store(&mut self, found: &FoundStore) {
         let Some(map) = map_for(self.header, self.function, &found.boxed) else { return };
-        let tile = self.function.ty(found.value).as_registers().expect("what is stored is in registers");
+        let tile = self.function.ty(found.value).as_registers().expect("a stored tile is in registers");
         let (element, shape) = (tile.element, tile.shape.clone());
         let layout = self.header.layouts.add(found.memory.clone());
         let ty = Type::Buffer(Buffer { slots: 1, element, shape, layout });
@@ -539,7 +539,7 @@ impl Writer<'_> {
     /// Replaces an instruction by others.
     fn exchange(&mut self, block: Block, old: Inst, new: &[Inst]) {
         let insts = &mut self.function.blocks[block].insts;
-        let index = insts.iter().position(|inst| *inst == old).expect("it is in this block");
+        let index = insts.iter().position(|inst| *inst == old).expect("the instruction is in this block");
         insts.splice(index..=index, new.iter().copied());
     }
 }

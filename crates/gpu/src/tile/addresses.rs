@@ -97,8 +97,8 @@ struct Address {
 
 /// An integer tile as a loop-variant scalar plus tiles.
 ///
-/// Not a form of `tilewright_ir`: it lists values that the pass emits, of their own widths, and an
-/// addition of two offsets would not be exact.
+/// This is no `Form` of scalar evolution: the pass emits these values, each in its own width, and
+/// an addition of two of them could overflow.
 struct SplitOffset {
     scalar: Value,
     tiles: SmallVec<[Value; 2]>,

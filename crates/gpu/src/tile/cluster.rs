@@ -16,8 +16,8 @@
 //! A program is divided only if no block depends on what another block does. So the pass refuses
 //! programs that wait, that print, or that other programs observe in an order. It also refuses two
 //! accesses to memory that the program writes, unless each block accesses only its own part.
-//! Pointers of different arguments are assumed to point to different memory, as everywhere. A
-//! refusal has a reason.
+//! Pointers of different arguments are assumed to point to different memory, as in all passes. A
+//! [`Refusal`] states the reason.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::{SmallVec, smallvec};
@@ -37,7 +37,7 @@ pub(super) const WARPGROUP_ROWS: u32 = 64;
 /// The elements of a value that a block has.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Form {
-    /// All elements, as every block.
+    /// All elements: every block has them.
     Whole,
     /// An equal part along this axis, in the order of the blocks.
     Part(usize),

@@ -103,7 +103,7 @@ impl<'f> Writer<'f> {
                 mask = self.push(Op::Splat { shape }, &[mask], &[ty])[0];
             }
             if operands.len() > op.info().operands.len() {
-                let own = operands.pop().expect("it has a mask");
+                let own = operands.pop().expect("the op has a mask");
                 mask = self.binary(ElementwiseFn::And, own, mask);
             }
             operands.push(mask);
@@ -129,7 +129,9 @@ impl<'f> Writer<'f> {
     fn compute_as(&mut self, inst: Inst, form: Form) -> SmallVec<[Value; 1]> {
         let InstData { mut op, operands, results, regions, .. } = self.cursor.function.insts[inst].clone();
         match op {
-            Op::ProgramId { axis: 0 } => return smallvec![self.program.expect("it is made first")],
+            Op::ProgramId { axis: 0 } => {
+                return smallvec![self.program.expect("`write` computes this value first")];
+            }
             Op::NumPrograms { axis: 0 } => {
                 let count = self.scalar(op, &[]);
                 let blocks = self.number(self.blocks);
@@ -254,7 +256,7 @@ impl<'f> Writer<'f> {
     }
 
     fn rank(&self) -> Value {
-        self.rank.expect("it is made first")
+        self.rank.expect("`write` computes this value first")
     }
 
     fn number(&mut self, number: u32) -> Value {

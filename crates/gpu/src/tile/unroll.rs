@@ -67,7 +67,7 @@ fn plan(function: &Function, inst: Inst) -> Result<Plan, &'static str> {
     let mut insts = 0;
     function.walk(data.regions[0], &mut |_| insts += 1);
     if insts * factor as usize > MAX_INSTS || i32::try_from(step * i64::from(factor)).is_err() {
-        return Err("it would be too long");
+        return Err("the unrolled loop would be too long");
     }
     Ok(Plan { factor, step, dtype })
 }

@@ -281,7 +281,7 @@ mod tests {
              }}"
         );
         let module = tilewright_ir::parse(&text).expect("the text is tile IR");
-        let target = GpuTarget::named("sm_80").expect("it is a target");
+        let target = GpuTarget::named("sm_80").expect("sm_80 is a target");
         warps_of_dots(module.kernel(), target, 4)
     }
 

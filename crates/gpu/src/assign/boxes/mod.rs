@@ -265,7 +265,7 @@ impl Search<'_> {
         let element = ty.element.pointee().ok_or("the operand is not a tile of pointers")?;
         let bytes = element.bytes() as u64;
         if ty.is_scalar() || ty.rank() > MAX_AXES || ty.shape.iter().any(|extent| !extent.is_power_of_two()) {
-            return Err("a scalar, more than five axes, or an extent that is no power of two");
+            return Err("the access has no axis, more than five axes, or an extent that is no power of two");
         }
         let (mask, other) = if is_written {
             (data.operands.get(2), None)

@@ -117,7 +117,7 @@ impl Search<'_> {
         for (axis, along) in axes.iter().enumerate() {
             let Some(Term::Element(own, tile)) = index_along(axis, offset) else { continue };
             if found.replace((axis, Term::Element(own, tile))).is_some() {
-                return Err("both indices are tiles of any integers");
+                return Err("both indices are tiles of arbitrary integers");
             }
             if along.bound.is_none() || !along.coordinate.is_zero() {
                 return Err("the mask does not bound the row indices by an extent of the tensor");

@@ -91,7 +91,7 @@ pub fn may_synchronize(module: &Module, pointers: &[Value]) -> Result<bool, &'st
         }
     });
     if is_atomic {
-        return Err("an atomic operation may write what is copied, or what copies depend on");
+        return Err("an atomic operation may write memory that copies read or depend on");
     }
     Ok(is_stored)
 }

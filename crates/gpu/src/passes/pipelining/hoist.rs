@@ -55,7 +55,7 @@ pub fn hoist_rings(function: &mut Function, plans: &[LoopPlan], all: bool) {
             matches!(data.op, Op::Gpu(GpuOp::Dealloc {})) && rings.contains(&data.operands[0])
         });
         let insts = &mut function.blocks[entry].insts;
-        let index = insts.iter().position(|inst| *inst == outermost).expect("it is in the entry");
+        let index = insts.iter().position(|inst| *inst == outermost).expect("the loop is in the entry");
         insts.splice(index..=index, allocs.into_iter().chain([outermost]).chain(deallocs));
     }
 }

@@ -157,7 +157,12 @@ impl LoopRewriter<'_> {
         let data = self.function.insts[shape_op].clone();
         let result = self.function.ty(data.results[0]).clone();
         let shape = result.as_registers().expect("shape ops are on registers").shape.clone();
-        let tile = self.function.ty(value).as_registers().expect("it is in registers").with_shape(shape);
+        let tile = self
+            .function
+            .ty(value)
+            .as_registers()
+            .expect("pointers and masks are in registers")
+            .with_shape(shape);
         self.value(data.op, &[value], Type::registers(tile, result.layout()))
     }
 

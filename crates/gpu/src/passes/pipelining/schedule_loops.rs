@@ -156,7 +156,7 @@ impl LoopRewriter<'_> {
     /// Inserts waits for the dots of the previous step after the dots of a step.
     fn wait_for_earlier_dots(&mut self) {
         let in_flight = self.plan.in_flight.as_ref().expect("the loop has dots in flight");
-        let last = *in_flight.dots.last().expect("it has dots");
+        let last = *in_flight.dots.last().expect("a loop with dots in flight has dots");
         let pending = in_flight.dots.len() as u32;
         for wait in &in_flight.waits {
             let dot = self.function.insts[*wait].operands[0];
@@ -167,7 +167,7 @@ impl LoopRewriter<'_> {
         let earlier_waits = std::mem::take(&mut self.out);
         let insts = &mut self.function.blocks[self.body].insts;
         insts.retain(|inst| !in_flight.waits.contains(inst));
-        let index = insts.iter().position(|inst| *inst == last).expect("it is in the body") + 1;
+        let index = insts.iter().position(|inst| *inst == last).expect("the dot is in the body") + 1;
         insts.splice(index..index, earlier_waits.into_iter().chain(in_flight.waits.iter().copied()));
         dots::release_after_waits(self.function, self.body);
     }

@@ -37,10 +37,11 @@ pub fn sink_layout_into_local_load(header: &mut Header, function: &mut Function)
         let mut types: SmallVec<[Type; 2]> = SmallVec::new();
         let is_known = chain.iter().all(|inst| {
             let data = &function.insts[*inst];
-            let tile = function.ty(data.results[0]).as_registers().expect("it is in registers").clone();
+            let tile =
+                function.ty(data.results[0]).as_registers().expect("the vector is in registers").clone();
             types.push(Type::registers(tile, Some(layout)));
             let Some(shape @ ir::Op::ExpandDims { .. }) = data.op.as_tile() else { return true };
-            let operand = function.ty(data.operands[0]).as_registers().expect("it is in registers");
+            let operand = function.ty(data.operands[0]).as_registers().expect("the vector is in registers");
             let needed = operand_layout(shape, operand, header.layouts.get(layout));
             needed.map(|needed| layout = header.layouts.add(needed)).is_some()
         });

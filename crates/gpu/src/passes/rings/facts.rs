@@ -133,7 +133,7 @@ fn outermost(analysis: &SlotAnalysis<'_>, value: Value) -> Inst {
 /// Returns whether threads store to shared memory up to and including an instruction of the entry.
 fn has_stores_up_to(function: &Function, last: Inst) -> bool {
     let entry = &function.blocks[function.entry].insts;
-    let position = entry.iter().position(|inst| *inst == last).expect("it is in the entry");
+    let position = entry.iter().position(|inst| *inst == last).expect("the instruction is in the entry");
     let mut found = false;
     for inst in &entry[..=position] {
         found |= is_shared_store(&function.insts[*inst].op);

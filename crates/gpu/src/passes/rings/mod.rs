@@ -82,7 +82,7 @@ fn check_ends_in_regions(
     });
     let mut inner = plans.iter().filter(|(_, plan)| plan.has_outer_barriers());
     let Some((root, _)) = inner.find(|(root, _)| !ended.contains(*root)) else { return Ok(()) };
-    let inst = function.defining_inst(*root).expect("an alloc makes it");
+    let inst = function.defining_inst(*root).expect("an alloc defines the ring");
     let message = format!(
         "cannot lower the ring {}: it needs an mbarrier, but the region of its alloc does not take all slots and \
          deallocate it",

@@ -133,10 +133,10 @@ fn copies_ahead(function: &Function, inst: Inst) -> bool {
 /// Moves the `alloc` and the `dealloc` of a ring around an instruction of the entry.
 fn hoist(function: &mut Function, parents: &Parents, (alloc, end): (Inst, Inst), outermost: Inst) {
     for inst in [alloc, end] {
-        let block = parents.block(inst).expect("it is in a block");
+        let block = parents.block(inst).expect("an instruction is in a block");
         function.blocks[block].insts.retain(|other| *other != inst);
     }
     let insts = &mut function.blocks[function.entry].insts;
-    let place = insts.iter().position(|inst| *inst == outermost).expect("it is in the entry");
+    let place = insts.iter().position(|inst| *inst == outermost).expect("the outermost loop is in the entry");
     insts.splice(place..=place, [alloc, outermost, end]);
 }

@@ -15,7 +15,7 @@ impl Pad<'_> {
         let Some(shape) = self.shapes[data.operands[0]].clone().filter(|_| self.has_control(region)) else {
             return self.cursor.insert(inst);
         };
-        let Op::Map { pack } = data.op else { unreachable!("only a map is mapped") };
+        let Op::Map { pack } = data.op else { unreachable!("`map` is called only for a map op") };
         let valid = self.valid(&shape);
         self.cursor.function.insts[inst].operands.push(valid);
         let flags: SmallVec<[Value; 4]> = (0..pack)
@@ -111,7 +111,7 @@ impl Pad<'_> {
     fn zero_like(&mut self, value: Value) -> Value {
         let ty = self.cursor.function.ty(value).clone();
         let number = ty.with_dtype(ty.dtype().unwrap_or(Dtype::I64));
-        let dtype = number.dtype().expect("it has one now");
+        let dtype = number.dtype().expect("the type has been given a dtype");
         let literal =
             if dtype.is_float() { Literal::float(dtype, 0.0) } else { Some(Literal::int(dtype, 0)) };
         let literal = literal.expect("every type has a zero");

@@ -238,7 +238,7 @@ impl LoopRewriter<'_> {
         let mut tail = Vec::new();
         for inst in ops {
             self.copy(*inst, &mut copies);
-            tail.push((pipeline.order(*inst), self.out.pop().expect("it was copied")));
+            tail.push((pipeline.order(*inst), self.out.pop().expect("`copy` emits an instruction")));
         }
         self.out = own;
         let yielded = self.function.yielded(self.body).to_vec();

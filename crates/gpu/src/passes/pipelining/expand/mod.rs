@@ -161,7 +161,8 @@ impl LoopRewriter<'_> {
                 if let Some(continued) = self.continued.clone() {
                     let ring = self.function.defining_inst(data.operands[0]).expect("a slot is acquired");
                     let ring = self.function.insts[ring].operands[0];
-                    let load = self.rings.iter().position(|other| *other == ring).expect("it is of the loop");
+                    let load =
+                        self.rings.iter().position(|other| *other == ring).expect("the loop fills the ring");
                     let iteration = (counter, in_range);
                     self.select_current_or_next_loop(&mut coordinates, load, &continued, iteration);
                 } else {

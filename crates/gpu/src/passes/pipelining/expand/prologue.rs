@@ -89,7 +89,7 @@ impl LoopRewriter<'_> {
         for result in self.function.insts[inst].results.clone() {
             steps[step as usize].insert(result, copies[&result]);
         }
-        self.out.pop().expect("it was copied")
+        self.out.pop().expect("`copy` emits an instruction")
     }
 
     /// Emits the ops that fill slots in the steps before the loop, ops with the same distance

@@ -115,7 +115,8 @@ impl Siblings<'_> {
     /// Returns the instructions between the loops.
     fn between(&self) -> &[Inst] {
         let insts = &self.function.blocks[self.plan.block].insts;
-        let index = |inst: Inst| insts.iter().position(|other| *other == inst).expect("it is in the block");
+        let index =
+            |inst: Inst| insts.iter().position(|other| *other == inst).expect("the loop is in the block");
         &insts[index(self.plan.inst) + 1..index(self.next.inst)]
     }
 
