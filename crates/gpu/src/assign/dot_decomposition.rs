@@ -37,7 +37,7 @@ const TF32_LIMIT: u32 = 0x7f7f_f000;
 /// The bits of the smallest fp32 that rounds up to an infinite bf16.
 const BF16_LIMIT: u32 = 0x7f7f_8000;
 
-/// Decomposes the dots of a kernel that request it; returns whether there is one.
+/// Decomposes the dots of a kernel that request it; returns whether it changed one.
 pub fn decompose_dots(function: &mut Function, target: GpuTarget, num_warps: u32) -> bool {
     let mut found = false;
     for (block, inst) in collect_dots(function) {

@@ -393,7 +393,7 @@ impl ClassCollector<'_> {
     fn edge(&mut self, value: Value, to: EdgeEnd, weight: u32) {
         if let Some(from) = self.classes.of_value(value) {
             let element_bits = element_bits(self.function.ty(value));
-            // A value that is defined outside of the loop is converted there.
+            // A value that is defined outside of the loop is converted outside of it.
             let weight = self.weights[value].map_or(weight, |defined| weight.min(defined));
             self.push(Edge { from, to, element_bits, weight });
         }

@@ -100,7 +100,7 @@ impl Boxed {
 
 /// Returns the axis along which a tile is contiguous in global memory.
 ///
-/// The tile is a box of a tensor, or a transpose of one; else there is no such axis.
+/// Returns `None` unless the tile is a box of a tensor, or a transpose of a box.
 pub(super) fn contiguous_axis(header: &Header, function: &Function, value: Value) -> Option<usize> {
     let (loaded, axes) = transposed(function, value)?;
     let load = function.defining_inst(loaded)?;

@@ -92,7 +92,7 @@ impl<'a> Scheduler<'a> {
         let slots = released_last(function, insts);
         let priorities = insts.iter().map(|inst| match &function.insts[*inst].op {
             Op::Gpu(GpuOp::Wgmma { .. }) if issues_early => Priority::Early,
-            // Loads from shared memory take longer while dots read their operands there.
+            // Loads from shared memory take longer while dots read their operands from it.
             Op::Gpu(GpuOp::LocalLoad { .. }) if is_vector_read(function, *inst) => Priority::Early,
             Op::Gpu(GpuOp::WgmmaWait { .. }) => Priority::Late,
             Op::Gpu(GpuOp::Release {}) if slots.contains(&function.insts[*inst].operands[0]) => {

@@ -171,7 +171,7 @@ fn find(kernel: &Function, is_it: impl Fn(&Op) -> bool) -> Option<Inst> {
 /// The values that an estimate of registers counts.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Counted {
-    /// Accumulators: results of dots, and what loops with dots carry.
+    /// Accumulators: results of dots, and the values that loops with dots carry.
     Accumulators,
     /// Accumulators, and the tiles that threads compute from them.
     Tiles,
@@ -193,7 +193,7 @@ fn peak_words(kernel: &Function, block: Block, counted: Counted, of_dots: &mut F
         }
     }
     let words_of = |values: &[Value]| values.iter().map(|value| words(kernel.ty(*value))).sum::<usize>();
-    // A loop keeps the registers of what it carries, and dots add to them.
+    // A loop keeps the registers of its carried values, and dots accumulate in them.
     let mut carried: FxHashSet<Value> = kernel.blocks[block].parameters.iter().copied().collect();
     carried.retain(|value| of_dots.contains(value));
     let kept = words_of(&carried.iter().copied().collect::<Vec<_>>());

@@ -73,7 +73,8 @@ fn mark_block(function: &mut Function, block: Block, threads: u32, found: &mut V
     function.blocks[block].insts = insts;
 }
 
-/// Returns whether a store of the kernel may write what the producer loads through `pointers`.
+/// Returns whether a store of the kernel may write memory that the producer loads through
+/// `pointers`.
 ///
 /// # Errors
 /// An atomic op may write such memory: other programs may also do so, between the loads of the two

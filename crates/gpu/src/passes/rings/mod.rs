@@ -20,8 +20,8 @@
 //! ring is empty at a region, [`merge_ring_indices`] lets both sides share these values.
 //!
 //! Proxy fences: writers by ordinary accesses fence at `publish` if the asynchronous proxy
-//! (`wgmma`, tensor stores) reads the slot. Readers fence what `cp.async` wrote: `take` waits until
-//! all copies are complete, and each reading thread fences after that wait.
+//! (`wgmma`, tensor stores) reads the slot. Readers fence the slots that `cp.async` wrote: `take`
+//! waits until all copies are complete, and each reading thread fences after that wait.
 //!
 //! Rings that copies fill and that are always acquired, taken and released together
 //! ([`ring_groups`]) share barriers, commit groups, fences and the index of the next slot.

@@ -120,7 +120,7 @@ impl Siblings<'_> {
         &insts[index(self.plan.inst) + 1..index(self.next.inst)]
     }
 
-    /// Returns whether no op before the next loop may write what that loop loads.
+    /// Returns whether no op before the next loop may write memory that the next loop loads.
     fn may_copy_early(&self) -> bool {
         let function = self.function;
         let mut may = true;
