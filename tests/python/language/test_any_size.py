@@ -126,6 +126,21 @@ def test_extremes_of_every_type(dtype, device):
         assert_same(to_host(out), np.array([x.max(), x.min()], x.dtype), dtype)
 
 
+@pytest.mark.parametrize("count", [5, 7, 100])
+@pytest.mark.parametrize("end", [2**31 - 1, 2**31 - 100])
+def test_a_range_ends_next_to_the_largest_int32(count, end, device):
+    """The range with its padding exceeds int32."""
+
+    @triton.jit
+    def kernel(out_ptr, START: tl.constexpr, END: tl.constexpr):
+        numbers = tl.arange(START, END)
+        tl.store(out_ptr + (numbers - START), numbers)
+
+    out = empty((count,), "int32", device)
+    kernel[(1,)](out, START=end - count, END=end)
+    assert_same(to_host(out), np.arange(end - count, end, dtype=np.int32), "int32")
+
+
 def test_nan_and_infinity_at_the_end(device):
     @triton.jit
     def kernel(x_ptr, out_ptr, N: tl.constexpr):

@@ -18,7 +18,7 @@ mod reduction;
 
 use cranelift_entity::{EntitySet, SecondaryMap};
 use rustc_hash::FxHashMap;
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 use tilewright_ir::{
     Block, Cursor, Dtype, ElementwiseFn, Function, Inst, InstData, Literal, Op, OpFamily, Shape, Type, Value,
 };
@@ -156,8 +156,9 @@ impl Pad<'_> {
         let op = match op {
             Op::Arange { start, end } => {
                 let count = i64::from(((end - start) as u32).next_power_of_two());
-                // Padding before the program's range is as good as padding after it.
-                let start = start.min(i64::from(i32::MAX) - count);
+                if start + count > i64::from(i32::MAX) {
+                    return self.wrapping_arange(inst, start, count);
+                }
                 Op::Arange { start, end: start + count }
             }
             Op::Splat { shape } => Op::Splat { shape: padded(&shape) },
@@ -165,6 +166,18 @@ impl Pad<'_> {
             other => other,
         };
         self.cursor.function.insts[inst].op = op;
+    }
+
+    /// Makes a range whose padding exceeds int32 from one that starts at 0, by an addition that
+    /// wraps.
+    fn wrapping_arange(&mut self, inst: Inst, start: i64, count: i64) {
+        let ty = self.cursor.function.ty(self.cursor.function.insts[inst].results[0]).clone();
+        let from_zero = self.cursor.value(Op::Arange { start: 0, end: count }, &[], ty.clone());
+        let first = self.cursor.int(Dtype::I32, start);
+        let first = self.cursor.value(Op::Splat { shape: ty.shape.clone() }, &[first], ty);
+        let data = &mut self.cursor.function.insts[inst];
+        data.op = Op::Elementwise { function: ElementwiseFn::Add };
+        data.operands = smallvec![from_zero, first];
     }
 
     /// Gives a value the padded type.
