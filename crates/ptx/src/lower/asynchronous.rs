@@ -15,10 +15,10 @@ use crate::isa::{
     self, Comparison, CopyCache, Destination, DestinationPair, Predicate, ProxyKind, Source, StateSpace,
 };
 
-/// The most bytes that one copy moves; only copies of this size may bypass L1.
+/// The largest copy of one instruction, in bytes. Only copies of this size may bypass L1.
 const WIDEST_COPY: u32 = 16;
 
-/// The bytes of an `mbarrier`.
+/// The size of an `mbarrier`, in bytes.
 pub(super) const MBARRIER_BYTES: u32 = 8;
 
 impl Lowering<'_> {
@@ -38,7 +38,8 @@ impl Lowering<'_> {
         self.set(self.kernel.insts[inst].results[0], [address]);
     }
 
-    /// Returns the address of a slot or a barrier by its index.
+    /// Returns the address of a slot or a barrier by its index. `bytes` is the distance between
+    /// two.
     pub(super) fn indexed(&mut self, memory: Value, index: Value, bytes: u32) -> Scalar {
         let (start, index) = (self.scalar(memory), self.scalar(index));
         let offset = self.builder.mul(Width::B32, index, Scalar::constant(bytes.into()));
@@ -50,8 +51,8 @@ impl Lowering<'_> {
         self.kernel.ty(value).as_memory().expect("the verifier checks what is in shared memory")
     }
 
-    /// Returns the predicate of one thread of those that run this code, always the same. All of
-    /// them must reach it.
+    /// Returns a predicate that is true in exactly one of the threads that run this code, each time
+    /// in the same thread. All these threads must execute the election.
     pub(super) fn elected(&mut self) -> Predicate {
         let place = (self.builder.labels, self.warps.first);
         if let Some((labels, first, leader)) = self.leader
@@ -60,8 +61,8 @@ impl Lowering<'_> {
             return leader;
         }
         let leader = self.builder.fresh(Width::Pred);
-        // `elect.sync`, unlike a comparison of thread ids, tells the assembler that one lane
-        // remains.
+        // `elect.sync`, unlike a comparison of thread ids, tells the assembler that only one lane
+        // is active.
         self.builder.emit(isa::Elect {
             d: DestinationPair { first: Destination::Sink, second: Some(Destination::Register(leader)) },
             mask: (-1).into(),
@@ -77,8 +78,8 @@ impl Lowering<'_> {
         leader
     }
 
-    /// Emits `cp.async`, one for each vector of pointers. It reads no bytes where the mask does not
-    /// hold.
+    /// Emits one `cp.async` for each vector of pointers. A copy whose mask is false reads no bytes,
+    /// and fills its destination with zeros.
     pub(super) fn lower_copy_async(
         &mut self,
         inst: Inst,
@@ -94,7 +95,7 @@ impl Lowering<'_> {
         let is_wide = size == WIDEST_COPY;
         let cache = match cache {
             CacheModifier::All => CopyCache::All,
-            // Threads read the data from shared memory, so L1 would hold it in vain.
+            // Threads read the data from shared memory, so a copy of it in L1 would be unused.
             _ if is_wide => CopyCache::Global,
             _ => CopyCache::All,
         };
@@ -162,7 +163,8 @@ impl Lowering<'_> {
         self.builder.emit(isa::BarrierSync { aligned: true, barrier, threads: Some(threads) });
     }
 
-    /// Emits the barrier of the block, which threads of different partitions cannot use.
+    /// Emits the barrier of all threads of the block. Fails in a partition, whose code the other
+    /// threads do not execute.
     pub(super) fn lower_barrier(&mut self, inst: Inst) -> Result<(), Box<Diagnostic>> {
         if self.warps.count != self.program.header.num_warps {
             return Err(self.unsupported(inst, "a barrier of the block in a partition"));

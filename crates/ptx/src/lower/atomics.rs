@@ -1,10 +1,10 @@
-//! Atomic operations on global memory. Of threads that hold copies of an element, the first does
-//! the operation.
+//! Atomic operations on global memory. If several threads hold copies of an element, only the first
+//! one executes the operation.
 //!
-//! A single instruction carries its own memory order. Several instructions of a thread are relaxed,
-//! between fences, which together cost as much as the order of one instruction. An operation
-//! without users is a `red`, which cannot acquire: a thread that ignores the result has nothing to
-//! order after it.
+//! A single instruction carries its own memory order. If a thread executes several instructions,
+//! they are relaxed and between two fences, which together cost as much as the order of one
+//! instruction. An operation without users is a `red`, unless it is an exchange. A `red` cannot
+//! acquire: a thread that ignores the result has nothing to order after it.
 //!
 //! Operations without an instruction, mostly on 16-bit numbers, are compare-and-swap loops.
 
@@ -30,7 +30,7 @@ const VECTORS_SINCE: (u32, u32) = (8, 1);
 struct Order {
     sem: MemorySemantics,
     scope: MemoryScope,
-    /// A fence follows the instructions.
+    /// Whether a fence follows the instructions.
     is_fenced: bool,
 }
 
@@ -38,10 +38,10 @@ struct Order {
 #[derive(Clone)]
 struct AtomicAccess {
     address: Address,
-    /// The condition of the access, which is not a constant false.
+    /// The condition of the access; none if it is always true. It is never a constant false.
     guard: Option<Predicate>,
     order: Order,
-    /// The old value has users.
+    /// Whether the old value has users.
     is_used: bool,
 }
 
@@ -49,8 +49,8 @@ struct AtomicAccess {
 #[derive(Clone, Copy)]
 enum AtomicVariant {
     Instruction(AtomicOperation, ScalarType),
-    /// Minimum or maximum of floats by integer instructions on their bits: signed for a positive
-    /// operand, and the opposite unsigned one for a negative operand.
+    /// The minimum or maximum of floats by integer instructions on their bits: the signed operation
+    /// for a positive operand, the opposite unsigned operation for a negative one.
     Extremum(AtomicOperation, AtomicOperation),
     /// A compare-and-swap loop on 16 bits.
     Loop,
@@ -180,7 +180,7 @@ impl Lowering<'_> {
         self.lower_store([pointer, value], mask, [0, 1], Policy::atomic(order.sem, order.scope));
     }
 
-    /// Polls by one thread until the value is the expected one, or time is over.
+    /// Polls in one thread until the value equals `expected`, or until the timeout has passed.
     pub(super) fn lower_atomic_poll(
         &mut self,
         inst: Inst,
@@ -230,8 +230,8 @@ impl Lowering<'_> {
         time.into()
     }
 
-    /// Returns where this thread accesses each register of a layout: the mask holds, and no earlier
-    /// thread holds a copy.
+    /// Returns for each register whether this thread accesses it: the mask is true, and no earlier
+    /// thread holds a copy of the element.
     fn first_copies(&mut self, mask: Option<Value>, layout: Option<&Layout>) -> Vec<Scalar> {
         let count = layout.map_or(1, |layout| layout.registers() as usize);
         let masks = mask.map(|mask| self.get_in(mask, layout));
@@ -251,8 +251,8 @@ impl Lowering<'_> {
         (holds != Scalar::TRUE).then(|| self.builder.predicate(holds))
     }
 
-    /// Returns the memory order of the instructions of an operation. Fences before and after order
-    /// several instructions.
+    /// Returns the memory order of the instructions of an operation. Several instructions are
+    /// relaxed, between fences; the fence before them is emitted here.
     fn begin_order(
         &mut self,
         (sem, scope): (MemorySemantics, MemoryScope),
@@ -320,7 +320,7 @@ impl Lowering<'_> {
         AtomicVariant::Instruction(operation, ty)
     }
 
-    /// Returns new registers, which are zero where the guard does not hold.
+    /// Returns new registers for the results of an access, which are zero if its guard is false.
     fn zeros(&mut self, width: Width, count: usize, place: &AtomicAccess) -> SmallVec<[RegisterId; 8]> {
         let registers: SmallVec<[RegisterId; 8]> = (0..count).map(|_| self.builder.fresh(width)).collect();
         if place.guard.is_some() {
@@ -406,7 +406,8 @@ impl Lowering<'_> {
         self.builder.emit_if(guard, red);
     }
 
-    /// Emits a minimum or maximum of floats, by the sign of the operand.
+    /// Emits the two integer instructions of a minimum or maximum of floats, guarded by the sign of
+    /// the operand.
     fn atomic_extremum(
         &mut self,
         operations: [AtomicOperation; 2],
@@ -422,7 +423,7 @@ impl Lowering<'_> {
         let is_negative = self.builder.compare(width, true, Comparison::Lt, value, Scalar::constant(0));
         let b = self.builder.register(width, value);
         let old = if place.is_used {
-            // One of the two instructions sets it, unless the mask does not hold.
+            // One of the two instructions sets it, unless the mask is false.
             self.zeros(width, 1, place)
         } else {
             SmallVec::new()
@@ -490,7 +491,7 @@ impl Lowering<'_> {
         next.map(|_| self.element_of(element, old))
     }
 
-    /// Returns the value that an operation stores.
+    /// Returns the value that an operation stores, or `None` if the target lacks the function.
     fn combined(
         &mut self,
         kind: AtomicKind,
@@ -534,7 +535,7 @@ impl Lowering<'_> {
         self.atom(operation, &[old], (expected.into(), Some(value.into())), None, place);
     }
 
-    /// Returns an element in a register of its own width.
+    /// Moves an element to a register of the width that atomic instructions need.
     fn word(&mut self, element: Element, scalar: Scalar) -> RegisterId {
         let scalar = match (word_width(element), width_of(element)) {
             (Width::B16, Width::B32) => self.join_words(Width::B16, &[scalar]),
@@ -543,7 +544,7 @@ impl Lowering<'_> {
         self.builder.register(word_width(element), scalar)
     }
 
-    /// Returns the element that a register of its own width holds.
+    /// Converts a register of an atomic instruction to the element that it holds.
     fn element_of(&mut self, element: Element, word: RegisterId) -> Scalar {
         match (word_width(element), width_of(element)) {
             (Width::B16, Width::B32) => {
@@ -555,7 +556,7 @@ impl Lowering<'_> {
     }
 }
 
-/// Returns the width of an element in memory.
+/// Returns the width of the registers of atomic instructions on an element.
 fn word_width(element: Element) -> Width {
     match memory_bits(element) {
         16 => Width::B16,

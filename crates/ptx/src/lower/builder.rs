@@ -4,8 +4,9 @@
 //! An integer is a register plus a constant ([`Scalar`]), so additions of constants need no
 //! instruction until the result is used.
 //!
-//! A register is assigned once, except those that carry values around a loop or out of a branch,
-//! and those that a guarded load leaves unchanged.
+//! A register is assigned once, with these exceptions: a register that carries a value around a
+//! loop or out of a branch; the result of a guarded load, which first gets the value for a false
+//! guard; the accumulator of `wgmma`.
 
 use cranelift_entity::EntityRef;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -21,18 +22,18 @@ use crate::isa::{
 };
 use crate::passes::{Line, LineKind, Listing, words_of};
 
-/// The number of latest pure instructions that the builder reuses: registers of a tile often need
-/// the same instruction in a row.
+/// The number of latest pure instructions that the builder compares with a new one, to reuse their
+/// results: the registers of a tile often need the same instruction one after the other.
 const REPEATED: usize = 4;
 
-/// A thread's view of one element: a register plus a constant, wrapping at its width. For a
-/// predicate, the constant 1 negates. Other types than integers have a register or a constant,
-/// never both.
+/// A thread's view of one element: a register plus a constant, wrapping at its width. A predicate
+/// with the constant 1 is negated. A floating-point number has a register or a constant, never
+/// both.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Scalar {
     /// The register; none for a constant.
     pub base: Option<RegisterId>,
-    /// The bits that are added, cut to the width.
+    /// The constant that is added, cut to the width.
     pub offset: u64,
 }
 
@@ -43,7 +44,8 @@ pub(super) enum Width {
     Pred,
     /// 16 bits: binary16 and bfloat16.
     B16,
-    /// 32 bits; narrower integers are in such registers, extended by their sign.
+    /// 32 bits. Such registers also hold fp8 and narrower integers, extended by their sign or by
+    /// zeros.
     B32,
     /// 64 bits.
     B64,
@@ -52,28 +54,28 @@ pub(super) enum Width {
 /// Builds the body of a kernel.
 #[derive(Debug)]
 pub(super) struct Builder {
-    /// The kernel; its registers and labels.
+    /// The kernel with its registers and labels; `finish` returns its statements.
     pub function: Function,
     /// The source location of the next statements.
     pub location: Option<ir::Location>,
     /// The statements of each open scope.
     scopes: Vec<Vec<Line>>,
-    /// The number of latest statements that are pure.
+    /// The number of pure statements at the end of the innermost scope, at most [`REPEATED`].
     pure: usize,
-    /// The words that elements were unpacked from.
+    /// The word that each list of elements was unpacked from.
     pub packed: FxHashMap<SmallVec<[Scalar; 4]>, Scalar>,
-    /// The word that a byte was taken from, and the index of the byte.
+    /// The word that each byte was extracted from, and the index of the byte in it.
     pub bytes: FxHashMap<Scalar, (Scalar, u32)>,
-    /// Words of four bytes whose high bits are known to be 0.
+    /// Words of four bytes, each of whose high bits are known to be 0.
     pub small_bytes: FxHashSet<Scalar>,
     /// Numbers that were converted from bytes.
     pub shifted: FxHashMap<Scalar, Shifted>,
-    /// The number of labels placed and of deferred scopes opened or closed: code without a change
-    /// of it is straight-line.
+    /// Counts the placed labels and the opened and closed scopes. Code during which this count does
+    /// not change is straight-line.
     pub labels: u32,
-    /// The number of lowest bits that are known to be zero, by register.
+    /// The number of low bits that are known to be zero, by register.
     pub zeros: FxHashMap<RegisterId, u32>,
-    /// The largest value of registers that are known not to be negative.
+    /// The largest possible value of each register that is known not to be negative.
     pub bounds: FxHashMap<RegisterId, u64>,
 }
 
@@ -112,7 +114,7 @@ impl Width {
         self.ty().bits()
     }
 
-    /// Returns the untyped type of the width.
+    /// Returns the untyped PTX type (`.b32`, …) of this width.
     pub fn ty(self) -> ScalarType {
         match self {
             Self::Pred => ScalarType::Pred,
@@ -127,7 +129,7 @@ impl Width {
         bits & (u64::MAX >> (64 - self.bits()))
     }
 
-    /// Returns bits as a signed integer.
+    /// Interprets the low bits as a signed integer.
     pub fn signed(self, bits: u64) -> i64 {
         let unused = 64 - self.bits();
         (bits << unused) as i64 >> unused
@@ -135,7 +137,7 @@ impl Width {
 }
 
 impl Builder {
-    /// Returns an empty body.
+    /// Returns a builder of a kernel with an empty body.
     pub fn new(function: Function) -> Self {
         Self {
             function,
@@ -152,7 +154,7 @@ impl Builder {
         }
     }
 
-    /// Returns a new register, which gets its name at the end.
+    /// Returns a new register. `epilogue` names it.
     pub fn fresh(&mut self, width: Width) -> RegisterId {
         self.function.registers.push(Register { name: Box::default(), ty: width.ty() })
     }
@@ -168,7 +170,7 @@ impl Builder {
         self.emit_if(None, instruction);
     }
 
-    /// Emits an instruction that executes where the guard holds.
+    /// Emits an instruction that executes in the threads for which the guard is true.
     pub fn emit_if(&mut self, guard: Option<Predicate>, instruction: impl Into<Instruction>) {
         self.push(LineKind::Instruction(guard, instruction.into()));
     }
@@ -218,7 +220,8 @@ impl Builder {
         registers
     }
 
-    /// Returns the results of one of the latest instructions, if it equals this one.
+    /// Returns the results of one of the latest pure instructions, if that instruction equals this
+    /// one.
     fn repeated<const N: usize>(
         &mut self,
         instruction: &mut Instruction,
@@ -246,7 +249,7 @@ impl Builder {
         None
     }
 
-    /// Opens a scope, whose statements are placed later.
+    /// Opens a scope. [`Self::close`] returns its statements, which [`Self::append`] places.
     pub fn open(&mut self) {
         self.pure = 0;
         self.labels += 1;
@@ -265,7 +268,7 @@ impl Builder {
         self.scopes.last_mut().expect("the kernel's scope is never closed")
     }
 
-    /// Places the statements of a scope.
+    /// Places the statements of a closed scope.
     pub fn append(&mut self, mut lines: Vec<Line>) {
         self.pure = 0;
         self.scope().append(&mut lines);
@@ -307,7 +310,7 @@ impl Builder {
         }
     }
 
-    /// Returns a predicate that is not a constant, as a guard or a condition.
+    /// Returns a predicate as a guard or a condition; a constant is moved to a register.
     pub fn predicate(&mut self, scalar: Scalar) -> Predicate {
         match scalar.base {
             Some(register) => Predicate { register, negated: scalar.offset & 1 == 1 },
@@ -345,7 +348,7 @@ impl Builder {
                 self.emit(move_to(width, to, from));
                 continue;
             }
-            // A cycle: an extra register keeps the value that the first move overwrites.
+            // The remaining moves form cycles: save the value that the first move overwrites.
             let (width, to, _) = sources[0];
             let aside = self.fresh(width);
             self.emit(move_to(width, aside, to.into()));
@@ -389,7 +392,7 @@ pub(super) fn sources(registers: &[RegisterId]) -> Sources {
     registers.iter().copied().collect()
 }
 
-/// Returns a result without a second one.
+/// Returns the destination of an instruction without its optional second result.
 pub(super) fn only(register: RegisterId) -> isa::DestinationPair {
     isa::DestinationPair { first: Destination::Register(register), second: None }
 }

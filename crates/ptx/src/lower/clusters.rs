@@ -13,11 +13,11 @@ use super::tensor_copy::load_of_box;
 use super::{LANES, Lowered, Lowering};
 use crate::isa::{self, Comparison, Destination, ScalarType, Source, SpecialRegister, StateSpace};
 
-/// The buffers that blocks fill together, with the conditions.
+/// The buffers that the blocks of a cluster fill by multicast, each with the condition for it.
 #[derive(Default)]
 pub(super) struct ClusterBuffers {
     buffers: FxHashMap<Value, Value>,
-    /// The barriers that signal empty slots.
+    /// The barriers that signal empty slots, each with the conditions of its buffers.
     empty: FxHashMap<Value, Vec<Value>>,
 }
 
@@ -34,14 +34,14 @@ impl ClusterBuffers {
         cluster_buffers
     }
 
-    /// Returns whether arrivals at a barrier count in every block.
+    /// Returns whether arrivals at a barrier count in every block of the cluster.
     pub(super) fn are_shared(&self, barriers: Value) -> bool {
         self.empty.contains_key(&barriers)
     }
 }
 
 impl Lowering<'_> {
-    /// Ends blocks that only complete the last pair and have no program.
+    /// Ends the block that only completes the last pair and has no program.
     pub(super) fn end_without_program(&mut self) {
         if !self.program.header.paired {
             return;
@@ -68,7 +68,8 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// Returns the condition under which both blocks fill a slot.
+    /// Returns the condition under which the blocks of a cluster fill a slot together; `None` if
+    /// they never do.
     pub(super) fn shared_condition(&self, slot: Value) -> Option<Scalar> {
         let root = match self.kernel.defining_inst(slot) {
             Some(inst) if matches!(self.kernel.insts[inst].op, Op::Gpu(GpuOp::Slot {})) => {
@@ -79,13 +80,14 @@ impl Lowering<'_> {
         self.cluster_buffers.buffers.get(&root).map(|condition| self.scalar(*condition))
     }
 
-    /// Returns the number of blocks in which an arrival at a barrier counts.
+    /// Returns the number of blocks whose threads arrive at a barrier.
     pub(super) fn arrivals(&self, barriers: Value) -> u32 {
         if self.cluster_buffers.are_shared(barriers) { self.program.header.sharing_blocks() } else { 1 }
     }
 
-    /// Arrives with as many lanes of a warp as there are blocks: each in another block, or all in
-    /// their own.
+    /// Arrives with one lane for each block of the cluster. If the blocks share a slot, each lane
+    /// arrives at the barrier of a different block; else all arrive at the barrier of their own
+    /// block.
     pub(super) fn arrive_in_cluster(&mut self, [barriers, slot]: [Value; 2]) {
         let conditions = self.cluster_buffers.empty[&barriers].clone();
         let any = conditions.iter().fold(Scalar::constant(0), |any, condition| {
@@ -111,8 +113,9 @@ impl Lowering<'_> {
         let arrival = isa::MbarrierArrive {
             expect_tx: false,
             no_complete: false,
-            // The asynchronous proxy read the released slot. A cluster-scope order would be a
-            // device-wide fence in every iteration, which halved the speed of dots.
+            // The default order suffices, since the asynchronous proxy read the released slot.
+            // Cluster scope would add a device-wide fence to every iteration, which halved the
+            // speed of dots.
             semantics: None,
             scope: None,
             space: Some(StateSpace::SharedCluster),
@@ -124,8 +127,9 @@ impl Lowering<'_> {
         self.builder.emit_if(Some(guard), arrival);
     }
 
-    /// Emits the copies of each block: its part of the boxes, or of the one box, to all blocks
-    /// where the condition holds; else all boxes to its own.
+    /// Emits the copies of each block. If the condition holds, a block copies its share of the
+    /// boxes, or its slice of the only box, to all blocks of the cluster. Else it copies all boxes
+    /// to itself.
     pub(super) fn multicast_load(
         &mut self,
         condition: Scalar,
@@ -135,7 +139,8 @@ impl Lowering<'_> {
         coordinates: &[Value],
     ) {
         let blocks = self.program.header.sharing_blocks();
-        // The axis along which parts follow each other, their number, and the distance between two.
+        // The axis along which parts follow each other, the number of parts, and the distance
+        // between two parts in elements and in bytes.
         let (along, count, step, bytes) = if boxes.count.is_multiple_of(blocks) {
             (0, boxes.count, boxes.row, boxes.bytes)
         } else {

@@ -1,7 +1,7 @@
-//! Loops and branches: labels, and registers that carry values around and out.
+//! Loops and branches: labels, and registers that carry values around a loop and out of a branch.
 //!
 //! If the body moves all elements of an integer or pointer tile by the same amount, registers that
-//! differ by constants are carried as one. Narrow elements that were packed into words before a
+//! differ by constants are carried as one. Narrow elements that were unpacked from words before a
 //! loop are carried as words.
 
 use tilewright_base::Diagnostic;
@@ -22,9 +22,9 @@ struct Carried {
     value: usize,
     width: Width,
     register: RegisterId,
-    /// The registers of the value that it represents, each with its difference.
+    /// The registers of the value that `register` represents, each with its difference from it.
     members: Vec<(usize, u64)>,
-    /// It is a word whose narrow elements are the members.
+    /// Whether `register` is a word, whose narrow elements are the members.
     is_word: bool,
 }
 
@@ -51,7 +51,7 @@ enum Ending {
     NextIndex,
     /// A register counts the remaining iterations.
     Countdown(RegisterId),
-    /// The remaining distance exceeds the step.
+    /// The loop continues while the distance to the bound exceeds the step.
     Distance,
 }
 
@@ -142,7 +142,7 @@ impl Lowering<'_> {
         if size == 0 || self.has_dot(body) {
             return Ending::Distance;
         }
-        // If the loop is not entered, the result is arbitrary.
+        // If the loop is not entered, the trip count is arbitrary and unused.
         let (far, near) = if is_down { (lower, upper) } else { (upper, lower) };
         let distance = self.builder.sub(width, far, near);
         let before = self.builder.sub(width, distance, Scalar::constant(1));
@@ -162,7 +162,8 @@ impl Lowering<'_> {
         })
     }
 
-    /// Returns whether there is another iteration, and advances the countdown besides the index.
+    /// Returns whether there is another iteration. Adds the move that decrements the countdown, if
+    /// there is one.
     fn goes_on(&mut self, counter: &Counter, moves: &mut Vec<Move>) -> Scalar {
         let Counter { width, signed, register, bounds: [_, upper, step], ending } = *counter;
         let own = Scalar::from(register);
@@ -223,7 +224,7 @@ impl Lowering<'_> {
         let mut moves = Vec::new();
         let kernel = self.kernel;
         for (value, (carried, &parameter)) in kernel.carried(inst).zip(parameters).enumerate() {
-            let first = carried.initial.expect("a loop begins with what it carries");
+            let first = carried.initial.expect("a loop has an initial value of each carried value");
             let is_joint = self.is_sum(first) && self.is_moved_alike(carried.yielded[0], &carried.parameters);
             // The registers of a dot in flight must not be touched, and have no other readers.
             let keeps =
@@ -276,9 +277,9 @@ impl Lowering<'_> {
         groups
     }
 
-    /// Returns whether a tile is a result of the previous loop that only this loop reads: it stays
-    /// in its registers. The assembler might keep both copies of accumulators, in registers of
-    /// their own.
+    /// Returns whether a tile is a result of an earlier loop of the same block that only this loop
+    /// reads. This loop then carries the tile in the same registers. With other registers, the
+    /// assembler might keep two copies of an accumulator.
     fn stays_in_registers(&self, inst: Inst, first: Value) -> bool {
         let kernel = self.kernel;
         let Some(before) = kernel.defining_inst(first) else { return false };
@@ -293,7 +294,7 @@ impl Lowering<'_> {
             && is_in_a_row()
     }
 
-    /// Returns how many elements of a tile were packed into each word, if all were.
+    /// Returns how many elements of a tile a word holds, if all elements were unpacked from words.
     fn elements_in_words(&self, tile: Value, scalars: &[Scalar]) -> Option<usize> {
         let element = self.layout_of(tile).map(|_| self.element(tile))?;
         let count = 32 / memory_bits(element) as usize;
@@ -301,7 +302,7 @@ impl Lowering<'_> {
         (count > 1 && scalars.chunks(count).all(is_packed)).then_some(count)
     }
 
-    /// Returns the elements of the words that a loop carries, for the code that is lowered next.
+    /// Unpacks the words that a loop carries, by the index of the carried value.
     fn elements_of_words(&mut self, groups: &[Carried], values: &[Value]) -> Vec<(usize, Vec<Scalar>)> {
         let mut found: Vec<(usize, Vec<Scalar>)> = Vec::new();
         for group in groups.iter().filter(|group| group.is_word) {
@@ -339,14 +340,15 @@ impl Lowering<'_> {
             };
             let first = base(&group.members[0]);
             let is_kept = group.members.iter().all(|member| base(member) == first);
-            assert!(is_kept, "what moves all elements alike keeps their differences");
+            assert!(is_kept, "adding one amount to all elements keeps their differences");
             (group.width, group.register, first)
         };
         groups.iter().map(next).collect()
     }
 
-    /// Returns whether a loop yields one of its parameters with all elements moved by the same
-    /// amount, in arithmetic that wraps at the width of a register.
+    /// Returns whether a value is one of these parameters with the same amount added to all
+    /// elements, in arithmetic that wraps at the width of a register. This always holds for a
+    /// scalar.
     fn is_moved_alike(&self, value: Value, parameters: &[Value]) -> bool {
         if parameters.contains(&value) || self.layout_of(value).is_none() {
             return true;
@@ -367,7 +369,7 @@ impl Lowering<'_> {
                 is_whole_register && moved(0, 1)
             }
             Op::Tile(ir::Op::For { .. } | ir::Op::While {} | ir::Op::If {}) => {
-                let inner = kernel.carried_by(inst, value).expect("it is its result");
+                let inner = kernel.carried_by(inst, value).expect("the op defines the value");
                 let mut yielded = inner.yielded.iter();
                 match inner.initial {
                     Some(initial) => {
@@ -382,8 +384,8 @@ impl Lowering<'_> {
         }
     }
 
-    /// Returns whether all elements of a tile are one scalar. Passes have reduced such tiles to
-    /// these forms.
+    /// Returns whether all elements of a tile are one scalar. Passes have reduced such tiles to a
+    /// `splat`, perhaps with changes of its shape.
     fn is_uniform(&self, value: Value) -> bool {
         let Some(inst) = self.kernel.defining_inst(value) else { return false };
         let data = &self.kernel.insts[inst];
@@ -395,7 +397,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// Sets the results of a loop to the carrying registers at its end.
+    /// Sets the results of a loop to the registers that carry the values, after the loop.
     fn end(&mut self, inst: Inst, groups: &[Carried], parameters: &[Value]) {
         self.unpack_words(groups, parameters);
         for (&result, &parameter) in self.kernel.insts[inst].results.iter().zip(parameters) {
@@ -464,7 +466,8 @@ impl Lowering<'_> {
         for (index, &result) in self.kernel.insts[inst].results.iter().enumerate() {
             let width = self.width(result);
             let is_sum = self.is_sum(result);
-            // The pairs of values that one register merges, less the constant that its user adds.
+            // The pairs of values that one register merges. A common constant is subtracted from
+            // both, and added to the register at its uses.
             let mut known: Vec<([Scalar; 2], RegisterId)> = Vec::new();
             let mut scalars = Vec::with_capacity(first[index].len());
             for (&a, &b) in first[index].iter().zip(&second[index]) {
@@ -494,7 +497,7 @@ impl Lowering<'_> {
         moves
     }
 
-    /// Returns whether registers of a value may be a register plus a constant.
+    /// Returns whether a scalar of this value may be a register plus a constant.
     fn is_sum(&self, value: Value) -> bool {
         match self.kernel.ty(value) {
             Type::Registers { tile, .. } => match tile.element {
@@ -507,7 +510,8 @@ impl Lowering<'_> {
     }
 }
 
-/// Returns whether the first index at or past a bound, less than a step past it, fits its width.
+/// Returns whether the last index that a loop computes fits its width: the first index at or past
+/// the bound `end`, which is less than a step past it.
 fn fits(width: Width, signed: bool, end: u64, step: u64) -> bool {
     let most = i128::from(width.cut(u64::MAX));
     let (end, step, range) = if signed {

@@ -1,4 +1,4 @@
-//! Conversions of layouts within warps, which rename registers or shuffle lanes.
+//! Conversions of layouts within warps, which permute the registers of a thread or shuffle lanes.
 
 use std::collections::BTreeMap;
 
@@ -19,13 +19,13 @@ impl Lowering<'_> {
         let scalars: Vec<Scalar> = if let Some(registers) = to.registers_from(from) {
             registers.iter().map(|&register| own[register as usize]).collect()
         } else {
-            let plan = shuffle_plan(from, to).expect("what leaves its warp goes through shared memory");
+            let plan = shuffle_plan(from, to).expect("a conversion between warps goes through shared memory");
             self.shuffled(self.element(tile), &plan, &own)
         };
         self.set(result, scalars);
     }
 
-    /// Returns the elements from other lanes of the warp. Narrow elements from one lane travel in
+    /// Returns the elements from other lanes of the warp. Narrow elements from one lane are sent in
     /// one word.
     fn shuffled(&mut self, element: Element, plan: &ShufflePlan, own: &[Scalar]) -> Vec<Scalar> {
         let together = plan.elements_per_word(memory_bits(element)) as usize;
@@ -62,7 +62,8 @@ impl Lowering<'_> {
         }
         let results: Vec<Scalar> = plan.results.iter().map(|&round| taken[round as usize]).collect();
         if memory_bits(element) == 8 && results.len().is_multiple_of(4) {
-            // Readers take whole words, and take a word apart only to select its bytes.
+            // Packs and unpacks the results, so that the builder knows their words: users read
+            // whole words where they can.
             return results
                 .chunks(4)
                 .flat_map(|bytes| {
@@ -74,7 +75,7 @@ impl Lowering<'_> {
         results
     }
 
-    /// Returns the words that a thread sends, one for each `together` steps.
+    /// Returns the words that a thread sends, one for each `together` rounds of the plan.
     fn given(
         &mut self,
         element: Element,
@@ -88,7 +89,8 @@ impl Lowering<'_> {
             plan.rounds[..together].iter().map(|round| round.register ^ first).collect();
         let wanted: SmallVec<[u32; 16]> =
             plan.rounds.iter().step_by(together).map(|round| round.register).collect();
-        // Words by the register of their first element, including the inputs of the selects.
+        // The words that are needed before each select, by the register of their first element:
+        // those before the first select are last, the results of the last select are first.
         let mut chosen_from = vec![wanted.clone()];
         for select in plan.give.iter().rev() {
             let next = &chosen_from[chosen_from.len() - 1];
@@ -135,7 +137,7 @@ impl Lowering<'_> {
         elements.into_iter().map(|scalar| self.register_form(element, scalar)).collect()
     }
 
-    /// Returns the registers in the order that the selects yield in this thread.
+    /// Applies selects, whose conditions depend on the thread, to the registers.
     fn selected(&mut self, width: Width, selects: &[Select], registers: &[Scalar]) -> Vec<Scalar> {
         let mut current = registers.to_vec();
         for select in selects {

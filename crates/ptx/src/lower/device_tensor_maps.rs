@@ -7,15 +7,14 @@
 //! bar.warp.sync
 //! tensormap.cp_fenceproxy.global.shared::cta …           copies it to the memory of the block
 //! fence.proxy.tensormap::generic.acquire.gpu …           makes it visible to the copies of this warp
-//! ```
-//! **Map memory.** A map in use is in global memory. The module has an array with an entry for each
-//! block that can be on the device at a time; bits mark the used entries. A block claims a free
-//! entry when it begins, of its multiprocessor if possible, and releases it when it ends. The
-//! launcher passes nothing, and need not know of it in graphs and streams. There are more entries
-//! than concurrent blocks, so no block waits for another.
+//! ``` **Map memory.** A map in use is in global memory. The module has an array with an entry for
+//! each block that can be on the device at a time; bits mark the used entries. A block claims a
+//! free entry when it begins, if possible one of its multiprocessor, and releases the entry when it
+//! ends. The launcher allocates and passes nothing, even in graphs and with several streams. There
+//! are at least as many entries as concurrent blocks, so no block waits for another.
 //!
-//! **Empty tensors** have no valid map: their map describes one element, which is 0, in memory of
-//! the module that no thread writes.
+//! **Empty tensors** cannot be described by a map. Their map describes one element instead, which
+//! is 0, in memory of the module that no thread writes.
 
 use tilewright_gpu_ir::Feature;
 use tilewright_gpu_ir::{LaunchInteger, SwizzleMode, TENSOR_MAP_BYTES, TensorMapPlan};
@@ -31,15 +30,17 @@ use crate::isa::{
     Scope, Semantics, Source, SpecialRegister, StateSpace, Symbol, TensormapField, Variable,
 };
 
-/// The names of the module's variables.
+/// The names of the module's variables: the maps, the bits of used entries, and the element of an
+/// empty tensor.
 const MAP_MEMORY: &str = "tensor_maps_made";
 const TAKEN: &str = "tensor_maps_taken";
 const EMPTY: &str = "tensor_of_nothing";
-/// The words with the bits of used entries, one for each multiprocessor: no device has more.
+/// The number of words with the bits of used entries: one for each multiprocessor of the largest
+/// device.
 const WORDS: u64 = 256;
-/// The threads of a multiprocessor.
+/// The largest number of threads of a multiprocessor.
 const MAX_THREADS: u32 = 2048;
-/// The first PTX version with the instructions.
+/// The first PTX version with these instructions.
 const SINCE: (u32, u32) = (8, 3);
 /// The largest extent: coordinates have 31 bits.
 const MAX_EXTENT: u64 = i32::MAX as u64;
@@ -47,7 +48,7 @@ const MAX_EXTENT: u64 = i32::MAX as u64;
 /// The map memory of a block.
 #[derive(Clone, Copy)]
 pub(super) struct MapMemory {
-    /// The index of its entry.
+    /// The index of the entry that the block has claimed.
     place: RegisterId,
 }
 
@@ -77,19 +78,20 @@ impl Field {
     }
 }
 
-/// A map that is made together with those that follow it.
+/// A map that [`Lowering::make_maps`] makes together with the other pending maps.
 pub(super) struct PendingMap {
-    /// The address of its template, and the word of it that each lane clears.
+    /// The address of the template in shared memory, and of the word in it that this lane clears.
     template: Address,
     word: Address,
-    /// Its address in global memory, also as a generic address.
+    /// The address of the map in global memory; `map` is the same as a generic address.
     map_memory: Address,
     map: Address,
     fields: Vec<Field>,
 }
 
 impl Lowering<'_> {
-    /// Returns the most blocks of a multiprocessor, as a power of two: each has a bit of a word.
+    /// Returns the number of entries of a word: the largest number of blocks on a multiprocessor,
+    /// rounded up to a power of two.
     fn places_of_word(&self) -> u32 {
         let threads = self.program.header.num_warps * LANES;
         (MAX_THREADS / threads).next_power_of_two().clamp(1, u32::BITS)
@@ -109,7 +111,7 @@ impl Lowering<'_> {
         self.builder.pure(Width::B64, |d| move_to(Width::B64, d, symbol))
     }
 
-    /// Returns the address of the word with the bit of an entry.
+    /// Returns the address of the word with this index among the words of used bits.
     fn word_of(&mut self, number: Scalar) -> Address {
         let variable = self.variable(TAKEN, WORDS * 4, 16);
         let start = self.address_of(variable);
@@ -141,7 +143,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// Claims an entry for the maps of this block: the first warp knows its index.
+    /// Claims an entry for the maps of this block. The lanes of the first warp get its index.
     pub(super) fn claim_map_memory(&mut self) {
         if self.program.header.made_maps.is_empty() {
             return;
@@ -173,7 +175,8 @@ impl Lowering<'_> {
         self.map_memory = Some(MapMemory { place });
     }
 
-    /// Searches for a free bit from a word on, by one lane.
+    /// Claims the lowest free bit of a word, or of the next word that is not full, in one lane.
+    /// Sets `place` to the index of the entry.
     fn claim_bit(&mut self, word: RegisterId, found: RegisterId, place: RegisterId) {
         let places = self.places_of_word();
         let [again, full] = ["take", "full"].map(|name| self.builder.label(name));
@@ -233,7 +236,7 @@ impl Lowering<'_> {
         self.builder.place(done);
     }
 
-    /// Releases the entry: no copy is in flight any more.
+    /// Releases the entry when the block ends: no copy that uses its maps is in flight any more.
     pub(super) fn release_map_memory(&mut self) {
         let Some(MapMemory { place }) = self.map_memory else { return };
         let places = self.places_of_word();
@@ -267,7 +270,7 @@ impl Lowering<'_> {
         self.builder.emit_if(Some(elected), red);
     }
 
-    /// Records a map to be made in the memory of the block.
+    /// Records a map, which [`Self::make_maps`] makes in the memory of the block.
     pub(super) fn lower_make_tensor_map(
         &mut self,
         inst: Inst,
@@ -285,7 +288,7 @@ impl Lowering<'_> {
         let places = WORDS * u64::from(self.places_of_word());
         let map_memory = self.variable(MAP_MEMORY, places * bytes, TENSOR_MAP_BYTES);
         let start = self.address_of(map_memory);
-        let place = self.map_memory.expect("a kernel that makes maps has room for them").place;
+        let place = self.map_memory.expect("a kernel that makes maps claims an entry first").place;
         let place = self.wide(place.into(), false);
         let distance = self.builder.mul(Width::B64, place, Scalar::constant(bytes));
         let own = self.builder.add(Width::B64, start, distance);
@@ -312,7 +315,7 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// Makes the recorded maps together, so that their latencies overlap. The first warp does it.
+    /// Makes the recorded maps together in the first warp, so that their latencies overlap.
     pub(super) fn make_maps(&mut self) {
         let maps = std::mem::take(&mut self.pending_maps);
         if maps.is_empty() {
@@ -329,8 +332,8 @@ impl Lowering<'_> {
             });
         }
         self.builder.emit(isa::BarWarpSync { mask: (-1).into() });
-        // Fields share words, and each replacement reads its word: the replacements of different
-        // maps alternate.
+        // Fields share words, so a replacement waits for the previous one of the same map.
+        // Alternate between the maps.
         let longest = maps.iter().map(|map| map.fields.len()).max().unwrap_or(0);
         for place in 0..longest {
             for map in &maps {
@@ -365,8 +368,8 @@ impl Lowering<'_> {
         self.builder.place(end);
     }
 
-    /// Returns the fields of a map with their dimension, the contiguous one first, and their
-    /// values; `None` if no pass has set its box.
+    /// Returns the fields of a map; dimension 0 is the contiguous one. Returns `None` if no pass
+    /// has set the box.
     fn fields(&mut self, plan: &TensorMapPlan, parts: &[Value]) -> Option<Vec<Field>> {
         use TensormapField as F;
         let copied = plan.copied.as_ref()?;
@@ -420,7 +423,7 @@ impl Lowering<'_> {
         Some(fields.into_iter().map(|(name, dimension, value)| Field { name, dimension, value }).collect())
     }
 
-    /// Returns a sum of products of the scalars of a map, in 64 bits.
+    /// Evaluates a sum of products of the operands `parts` in 64 bits.
     fn launch_integer(&mut self, sum: &LaunchInteger, parts: &[Value]) -> Scalar {
         let mut so_far = Scalar::constant(0);
         for product in &sum.0 {
@@ -444,7 +447,8 @@ impl Lowering<'_> {
 /// Returns the code of an element type for `tensormap.replace`.
 fn element_number(element: Dtype) -> i64 {
     match element {
-        // Reductions compare signed numbers.
+        // The minimum and maximum of tensor reductions depend on the sign, so signed integers have
+        // codes of their own.
         Dtype::I32 => 3,
         Dtype::I64 => 5,
         Dtype::F16 => 6,

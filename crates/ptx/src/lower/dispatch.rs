@@ -150,7 +150,7 @@ impl GpuVisitor for Lowering<'_> {
         self.lower_scan_carry(inst, operands, *axis as usize, *reverse)
     }
 
-    // A pass has chosen the instruction by the precision.
+    // The input precision is unused: an earlier pass has chosen the instruction by it.
     fn mma_sync(
         &mut self,
         inst: Inst,
@@ -272,7 +272,7 @@ impl GpuVisitor for Lowering<'_> {
     }
 
     fn multicast_loads(&mut self, _: Inst, _: Value, _: Value, _: Value, _: Value) -> Lowered {
-        // The copies and the barriers of the buffer look it up.
+        // `clusters.rs` finds this op when it lowers the copies and barriers of the buffer.
         Ok(())
     }
 
@@ -363,7 +363,7 @@ impl GpuVisitor for Lowering<'_> {
         self.lower_warp_specialize(inst, warps, registers)
     }
 
-    // An earlier pass lowers rings.
+    // An earlier pass has replaced the ops on rings.
 
     fn acquire(&mut self, inst: Inst, _: Value) -> Lowered {
         Err(self.no_op(inst))

@@ -19,7 +19,7 @@ use crate::isa::{self, MultiplyMode};
 pub(super) enum DotOperand {
     /// Registers that hold the operand.
     Registers(Rc<[Scalar]>),
-    /// Shared memory, from where registers are loaded on request.
+    /// Shared memory, from which registers are loaded when an instruction needs them.
     Shared(Box<SharedTile>),
 }
 
@@ -39,7 +39,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// Returns a register of an operand.
+    /// Returns a register of an operand, and loads it if necessary.
     pub(super) fn fetch(&mut self, operand: &mut DotOperand, register: u32) -> Scalar {
         match operand {
             DotOperand::Registers(registers) => registers[register as usize],
@@ -122,12 +122,12 @@ impl Lowering<'_> {
     pub(super) fn dtype(&self, value: Value) -> Dtype {
         match self.element(value) {
             Element::Value(dtype) => dtype,
-            Element::Pointer(_) => panic!("a product is of numbers"),
+            Element::Pointer(_) => panic!("the operands of a dot are numbers"),
         }
     }
 }
 
-/// Returns the register of each element, in the first thread.
+/// Maps each element that the first thread holds to its register.
 fn registers_by_element(layout: &Layout) -> FxHashMap<u32, u32> {
     (0..layout.registers()).map(|register| (layout.at(&[(Input::Register, register)]), register)).collect()
 }

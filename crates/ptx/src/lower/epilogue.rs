@@ -1,4 +1,4 @@
-//! From the listing to the module: runs the passes, names registers in order of appearance, and
+//! Turns the listing into the module: runs the passes, names registers in order of appearance, and
 //! adds the source as comments.
 
 use std::fmt::Write as _;
@@ -15,11 +15,11 @@ use crate::isa::{
 };
 use crate::passes::{self, Line, LineKind};
 
-/// The alignment of shared memory: the widest swizzle of tensor copies.
+/// The alignment of shared memory in bytes, as the widest swizzle of tensor copies requires.
 const SHARED_ALIGNMENT: u32 = 1024;
 
 impl Lowering<'_> {
-    /// Returns the shared memory of the block, a variable of the module.
+    /// Returns the variable of the module that is the shared memory of a block.
     pub(super) fn shared_symbol(&mut self) -> GlobalId {
         *self.shared.get_or_insert_with(|| {
             let mut variable = Variable::scalar(SHARED_MEMORY, StateSpace::Shared, ScalarType::B8);
@@ -35,8 +35,8 @@ impl Lowering<'_> {
         let Self { mut module, builder, kernel, program, .. } = self;
         let (mut function, mut listing) = builder.finish(program.header.target.tuning);
         if passes::run(&mut listing) {
-            // Otherwise the assembler limits registers to make room for more blocks, down to 32 a
-            // thread, and spills.
+            // Without this directive, the assembler limits registers to make room for more blocks,
+            // down to 32 per thread, and spills.
             function.directives.min_blocks = Some(1);
         }
         if program.header.min_blocks > 0 {
@@ -89,13 +89,13 @@ fn rename(lines: &mut [Line], old: &PrimaryMap<RegisterId, Register>) -> Primary
     named
 }
 
-/// The source beside the code.
+/// The state of the source lines that are inserted as comments.
 struct Source<'a> {
     kernel: &'a gpu::Function,
     sources: &'a tilewright_base::SourceMap,
     files: FxHashMap<String, u32>,
     last: Option<(FileId, u32)>,
-    /// The last location: most lines have that of the previous line.
+    /// The location of the previous line, which most lines share.
     seen: Option<ir::Location>,
 }
 

@@ -1,9 +1,10 @@
 //! Exchanges of elements along an axis within a warp: between registers of a thread, which is free,
 //! and between lanes by shuffles. Also histograms in shared memory.
 //!
-//! In a bitonic merge, a bit of the coordinate gives the direction of a block. Registers have it at
-//! compile time. If it depends on the thread, the elements of descending blocks are complemented
-//! before and after, so that all comparisons have one direction.
+//! In a bitonic merge, a bit of the coordinate gives the direction of a block. If the bit depends
+//! only on the register, the direction is known at compile time. If it depends on the thread and
+//! enough steps compare registers (`Tuning::complemented_bits`), the elements of descending blocks
+//! are complemented before and after the merge, so that all comparisons have one direction.
 
 use tilewright_ir::{Inst, Value};
 use tilewright_layout::{Input, Layout, Scan, ScanStep};
@@ -43,7 +44,7 @@ impl Lowering<'_> {
         thread.plus(Width::Pred, u64::from(parity.of_register(register)))
     }
 
-    /// Returns the elements of the partners of a step.
+    /// Returns the partner of each register: the element at the position that differs by `place`.
     fn partners(
         &mut self,
         inst: Inst,
@@ -145,7 +146,8 @@ impl Lowering<'_> {
         self.builder.select(width, is_larger, larger, smaller)
     }
 
-    /// Adds 1 at the index in a buffer that each element is.
+    /// Increments the bin in a buffer whose index is the value of each element. Elements outside of
+    /// the bins count nowhere.
     pub(super) fn lower_local_histogram(&mut self, buffer: Value, tile: Value, mask: Option<Value>) {
         let layout = self.layout(tile);
         let width = self.width(tile);

@@ -16,16 +16,16 @@
 
 use tilewright_layout::{Layout, SwizzleMode};
 
-/// The bytes of a chunk, which a swizzle moves as a whole.
+/// The size of a chunk in bytes. A swizzle moves chunks as a whole.
 const CHUNK: u32 = 16;
-/// The bytes of an operand along k.
+/// The extent along k of the operand of one instruction, in bytes.
 pub(super) const DEPTH_BYTES: u32 = 32;
 
 /// The fields of a matrix descriptor, except the address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct MatrixForm {
     pub swizzle: SwizzleMode,
-    /// m or n is the contiguous dimension.
+    /// Whether m or n is the contiguous dimension.
     pub is_mn_major: bool,
     /// The leading dimension byte offset.
     pub leading: u32,
@@ -37,14 +37,15 @@ pub(super) struct MatrixForm {
 struct Images {
     mn: Vec<u32>,
     k: Vec<u32>,
-    /// The number of bits of each that are within one instruction.
+    /// The number of bits of `mn` and of `k` that are within one instruction.
     inner: [usize; 2],
     element_bytes: u32,
 }
 
 impl MatrixForm {
-    /// Returns the form of a matrix with two axes; `mn_axis` is the one that is not reduced, and an
-    /// instruction reads `extent` along it.
+    /// Returns the form of a matrix with two axes; `mn_axis` is the axis that is not reduced, and
+    /// an instruction reads `extent` elements along it. Returns `None` if no descriptor describes
+    /// the layout.
     pub fn of(memory: &Layout, mn_axis: usize, extent: u32, bits: u32) -> Option<Self> {
         let placement = memory.inverse()?;
         let tile = memory.output();
@@ -78,7 +79,7 @@ impl MatrixForm {
     }
 }
 
-/// Returns the bytes of a line.
+/// Returns the length of a line, in bytes.
 fn line_bytes(swizzle: SwizzleMode) -> u32 {
     swizzle.row_bytes().unwrap_or(CHUNK)
 }
@@ -89,7 +90,8 @@ fn swizzled(swizzle: SwizzleMode, address: u32) -> u32 {
     address ^ (address >> 7 & chunks) << 4
 }
 
-/// Returns the first of offsets that double from one to the next, or any value if there are none.
+/// Returns the first of the offsets, if each is twice the previous one, fits a descriptor and is
+/// unchanged by the swizzle. Returns an arbitrary valid offset if there are none.
 fn doubling(swizzle: SwizzleMode, images: &[u32]) -> Option<u32> {
     let Some(&first) = images.first() else { return Some(CHUNK) };
     // The offsets of a descriptor are multiples of 16 with 14 bits.
@@ -110,12 +112,12 @@ impl Images {
         &self.k[..self.inner[1]]
     }
 
-    /// Returns whether offsets are those of consecutive elements.
+    /// Returns whether these are the offsets of consecutive elements.
     fn is_contiguous(&self, images: &[u32]) -> bool {
         images.iter().enumerate().all(|(bit, &image)| image == self.element_bytes << bit)
     }
 
-    /// Returns whether the first three offsets are those of lines.
+    /// Returns whether the first three offsets are those of the eight lines of a group.
     fn are_lines(swizzle: SwizzleMode, images: &[u32]) -> bool {
         let line = |bit: usize| swizzled(swizzle, line_bytes(swizzle) << bit);
         images.len() >= 3 && (0..3).all(|bit| images[bit] == line(bit))

@@ -18,13 +18,13 @@ const SPACE: Option<StateSpace> = Some(StateSpace::SharedCta);
 const TYPE: ScalarType = ScalarType::B64;
 
 impl Lowering<'_> {
-    /// Returns the address of one of several barriers.
+    /// Returns the address of the barrier of a slot.
     pub(super) fn mbarrier(&mut self, barriers: Value, slot: Value) -> Address {
         let address = self.indexed(barriers, slot, MBARRIER_BYTES);
         self.builder.address(Width::B32, address)
     }
 
-    /// Returns the addresses of all of several barriers.
+    /// Returns the addresses of the barriers of all slots.
     fn mbarriers(&mut self, barriers: Value) -> Vec<Address> {
         let Type::Mbarrier { slots } = *self.kernel.ty(barriers) else {
             unreachable!("the verifier checks what is a barrier")
@@ -66,7 +66,7 @@ impl Lowering<'_> {
 
     pub(super) fn lower_mbarrier_arrive(&mut self, inst: Inst, barrier: [Value; 2]) -> Lowered {
         self.require(inst, Feature::Tma)?;
-        // The accesses of the other lanes happen before this lane's arrival.
+        // Orders the accesses of the other lanes before the arrival of the first lane.
         self.builder.emit(isa::BarWarpSync { mask: (-1).into() });
         if self.arrivals(barrier[0]) > 1 {
             self.arrive_in_cluster(barrier);
@@ -78,7 +78,8 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// Arrives, with bytes to wait for.
+    /// Emits an arrival at a barrier. With `bytes`, the phase also waits until copies have written
+    /// this number of bytes.
     fn arrive(&mut self, guard: Option<Predicate>, [barriers, slot]: [Value; 2], bytes: Option<u32>) {
         let address = self.mbarrier(barriers, slot);
         let arrival = isa::MbarrierArrive {

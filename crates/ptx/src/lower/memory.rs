@@ -23,7 +23,7 @@ pub(super) struct Policy {
     cache: CacheModifier,
     eviction: EvictionPolicy,
     volatile: bool,
-    /// The order and scope of an atomic access.
+    /// The memory order and the scope of an atomic access.
     atomic: Option<(MemorySemantics, MemoryScope)>,
 }
 
@@ -78,7 +78,8 @@ impl Policy {
         }
     }
 
-    /// Returns the eviction priority in either cache. It is a hint: other modifiers may exclude it.
+    /// Returns the eviction priorities in L1 and L2. They are hints, which are dropped for a
+    /// volatile access and for one with a cache modifier.
     fn eviction(self) -> Option<(L1Eviction, PolicyPriority)> {
         if self.volatile || self.cache != CacheModifier::Default {
             return None;
@@ -95,11 +96,11 @@ impl Policy {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Words {
     element: Element,
-    /// The bits of a word.
+    /// The size of a word, in bits.
     bits: u32,
     /// The number of words.
     count: usize,
-    /// The elements of a word.
+    /// The number of elements in a word.
     elements: usize,
 }
 
@@ -112,7 +113,8 @@ impl Words {
         Self { element, bits, count: elements / per_word, elements: per_word }
     }
 
-    /// Returns the type of a word in the access. A load extends a single narrow integer.
+    /// Returns the type of a word in the access. A word with one narrow integer has the type of the
+    /// integer, so that a load extends it.
     fn ty(self) -> ScalarType {
         let signed = self.element.value().is_some_and(Dtype::is_signed) && self.elements == 1;
         match (self.bits, signed) {
@@ -126,7 +128,7 @@ impl Words {
         }
     }
 
-    /// Returns the width of the register of a word.
+    /// Returns the width of the register that holds a word.
     pub fn width(self) -> Width {
         match (self.bits, self.elements) {
             (64, _) => Width::B64,
@@ -140,7 +142,7 @@ impl Words {
         self.count
     }
 
-    /// Returns the vector modifier of several words.
+    /// Returns the vector modifier of the access; a single word has none.
     pub fn vector(self) -> Option<VectorWidth> {
         match self.count {
             2 => Some(VectorWidth::V2),
@@ -190,13 +192,13 @@ pub(super) fn plain_store(address: Address, b: Sources, ty: ScalarType) -> St {
 }
 
 impl Builder {
-    /// Returns the memory at an address, which is in a register: only local memory has constant
+    /// Returns an address as an operand. It is always in a register: only local memory has constant
     /// addresses.
     pub fn address(&mut self, width: Width, address: Scalar) -> Address {
         self.register(width, address).into()
     }
 
-    /// Returns the elements of a word.
+    /// Unpacks the elements of a word.
     pub fn unpack(&mut self, words: Words, word: Scalar) -> SmallVec<[Scalar; 16]> {
         if words.elements == 1 {
             return std::iter::once(word).collect();
@@ -248,7 +250,7 @@ impl Builder {
         self.pure(Width::B32, |d| isa::Bfe { ty, d, a, b, c })
     }
 
-    /// Returns the word of elements; bits above the elements are arbitrary.
+    /// Packs elements into a word; the bits above the elements are arbitrary.
     pub fn pack(&mut self, words: Words, elements: &[Scalar]) -> Scalar {
         let bits = memory_bits(words.element);
         if elements.len() == 1 {
@@ -286,7 +288,7 @@ impl Builder {
         parts[0]
     }
 
-    /// Selects bytes of the eight of a and b.
+    /// Selects four of the eight bytes of `a` and `b`.
     pub fn permute(&mut self, a: Scalar, b: Scalar, selector: u32) -> Scalar {
         let (a, b) = (self.source(Width::B32, a), self.source(Width::B32, b));
         let c = i64::from(selector).into();
@@ -295,8 +297,8 @@ impl Builder {
 }
 
 impl Lowering<'_> {
-    /// Returns the eviction priority of an access in L1, and the register with the policy for L2.
-    /// The passes leave one register for each policy, before all loops.
+    /// Returns the eviction priority of an access in L1, and the register with its cache policy in
+    /// L2. The passes merge equal policies and hoist them out of all loops.
     fn eviction(&mut self, policy: Policy) -> Option<(L1Eviction, CachePolicy)> {
         let (first, primary) = policy.eviction().filter(|_| self.has(Feature::CachePolicy))?;
         let second = self.builder.pure(Width::B64, |d| isa::CreatepolicyFractional {
@@ -309,7 +311,7 @@ impl Lowering<'_> {
         Some((first, CachePolicy(self.builder.source(Width::B64, second))))
     }
 
-    /// Returns an element after a load: booleans become predicates.
+    /// Converts a loaded element to its form in a register: a boolean becomes a predicate.
     pub(super) fn register_form(&mut self, element: Element, loaded: Scalar) -> Scalar {
         if element == Element::Value(Dtype::I1) {
             self.builder.compare(Width::B32, true, Comparison::Ne, loaded, Scalar::constant(0))
@@ -318,7 +320,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// Returns an element for a store: predicates become 0 or 1.
+    /// Converts an element to its form in memory: a predicate becomes 0 or 1.
     pub(super) fn memory_form(&mut self, element: Element, scalar: Scalar) -> Scalar {
         if element == Element::Value(Dtype::I1) {
             self.builder.select(Width::B32, scalar, Scalar::constant(1), Scalar::constant(0))
@@ -327,8 +329,8 @@ impl Lowering<'_> {
         }
     }
 
-    /// Returns the registers of each access of an op on pointers with this layout, `width` elements
-    /// along an axis.
+    /// Returns the registers of each access of an op on pointers with this layout. An access has at
+    /// most `width` elements along `axis`.
     pub(super) fn accesses(layout: Option<&Layout>, [axis, width]: [u32; 2]) -> Vec<SmallVec<[u32; 16]>> {
         let Some(layout) = layout else { return vec![SmallVec::from_slice(&[0])] };
         let vector = layout.vector_along(axis as usize).at_most(width);
@@ -373,7 +375,7 @@ impl Lowering<'_> {
         self.set(result, scalars);
     }
 
-    /// Emits one access. Returns its elements, or `others` where the mask does not hold.
+    /// Emits one access. Returns its elements, or `others` if the mask is false.
     pub(super) fn load_elements(
         &mut self,
         element: Element,
@@ -432,7 +434,7 @@ impl Lowering<'_> {
         let layout = self.layout_of(pointer);
         let (pointers, values) = (self.get(pointer), self.get_in(value, layout));
         let masks = mask.map(|mask| self.get_in(mask, layout));
-        // Every thread holds a scalar.
+        // Every thread holds a scalar: all lanes and warps but the first are redundant.
         let [lanes, warps] = layout.map_or([LANES - 1, self.warps.count.next_power_of_two() - 1], |layout| {
             [Input::Lane, Input::Warp].map(|input| layout.free_bits(input))
         });
@@ -469,7 +471,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// Returns the words of elements as operands of a store.
+    /// Packs elements into words, the operands of a store.
     pub(super) fn words(&mut self, words: Words, elements: &[Scalar]) -> Sources {
         let mut packed = SmallVec::new();
         for elements in elements.chunks(words.elements) {
@@ -526,7 +528,7 @@ impl Lowering<'_> {
         elements
     }
 
-    /// Returns the address at this offset of shared memory, in bytes, as a 32-bit number.
+    /// Returns the 32-bit address at this offset in shared memory, in bytes.
     pub(super) fn shared_address(&mut self, offset: u32) -> Scalar {
         let symbol = self.shared_symbol();
         let base = self
@@ -567,7 +569,7 @@ fn store_type(words: Words) -> ScalarType {
     }
 }
 
-/// Copies the loaded registers to those that hold copies.
+/// Fills each register that no access loaded with the loaded register that holds the same element.
 pub(super) fn spread(loaded: &[Option<Scalar>], layout: Option<&Layout>) -> Vec<Scalar> {
     let held = |register: usize| layout.map_or(0, |layout| layout.at(&[(Input::Register, register as u32)]));
     let find = |register: usize| {

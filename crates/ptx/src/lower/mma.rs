@@ -1,5 +1,5 @@
-//! Dots by `mma.sync`: fragments of operands as 32-bit words, and one instruction for each part of
-//! the tile.
+//! Dots by `mma.sync`: fragments of operands as 32-bit words, and one instruction for each step
+//! along K of each part of the tile.
 
 use smallvec::SmallVec;
 use tilewright_gpu_ir::MmaShape;
@@ -14,7 +14,7 @@ use super::shared_memory::Loads;
 use super::{Lowered, Lowering, memory_bits};
 use crate::isa::{self, MatrixLayout, MatrixShape, RegisterId, Rounding, ScalarType, Source, Sources};
 
-/// The repetitions of an instruction along M, N and K, in each of the leading axes.
+/// The number of repetitions of an instruction by one warp, along the batch axes, M, N and K.
 struct Repetitions {
     batches: u32,
     m: u32,
@@ -22,7 +22,7 @@ struct Repetitions {
     k: u32,
 }
 
-/// Returns the elements of a fragment that a thread holds.
+/// Returns how many of the elements of a fragment a thread holds.
 fn held(elements: u32) -> u32 {
     elements / super::LANES
 }
@@ -69,7 +69,7 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// Returns the types of D, A and B of the instruction.
+    /// Returns the types of D, A and B of the instruction; `None` if the tensor cores lack one.
     pub(super) fn mma_types(&self, [a, b, acc]: [Value; 3]) -> Option<[ScalarType; 3]> {
         let operand = |value: Value| match self.dtype(value) {
             Dtype::F16 => Some(ScalarType::F16),
@@ -94,7 +94,7 @@ impl Lowering<'_> {
         Some([sum, operand(a)?, operand(b)?])
     }
 
-    /// Returns the words of a fragment of an operand.
+    /// Returns the words of the fragment `number` of an operand.
     pub(super) fn fragment(
         &mut self,
         operand: &mut DotOperand,
@@ -123,7 +123,7 @@ impl Lowering<'_> {
         self.builder.float_convert(to, from, Some(Rounding::Rna), x)
     }
 
-    /// Emits one instruction, and returns its accumulator.
+    /// Emits one instruction, and returns its result D.
     fn multiply_matrices(
         &mut self,
         mma: Mma,

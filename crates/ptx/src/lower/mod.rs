@@ -1,30 +1,30 @@
-//! Lowers the GPU dialect to PTX for each thread of a block: one file an op family.
+//! Lowers the GPU dialect to PTX for each thread of a block: one file per op family.
 //!
 //! ```text
 //! gpu::Module ── ops, through the builder ──> a listing ── passes/ ──> a listing ── epilogue: names, source ──> isa::Module
-//! ```
-//! A tile is a list of [`Scalar`]s by the register index of its layout; every thread computes the
-//! scalars of the program. All code is emitted through `builder.rs`, one op after the other. No
-//! decision is made here: the program contains them all, and `passes` removes duplicates, dead code
-//! and loop-invariant code. `thread.rs` applies linear layouts to the thread id.
+//! ``` A tile is a list of [`Scalar`]s by the register index of its layout; every thread computes
+//! the scalars, which are uniform, itself. All code is emitted through `builder.rs`, one op after
+//! the other. The lowering optimizes nothing: the ops state every choice of layout, access width
+//! and instruction, and `passes` removes duplicates and dead code and hoists loop-invariant code.
+//! `thread.rs` applies linear layouts to the thread id.
 //!
 //! # Decisions
 //!
 //! - Registers have no type but their width. Booleans are predicates, fp16 and bf16 have 16-bit
-//!   registers, narrower integers and fp8 are in 32-bit registers, extended by their sign or by
-//!   zeros.
+//!   registers, fp8 and integers narrower than 32 bits are in 32-bit registers, extended by their
+//!   sign or by zeros.
 //! - `add` and `mul` of floating-point numbers have no rounding modifier, so the assembler may
 //!   contract them to `fma`, as in Triton's code, unless the program forbids it. If the result of
 //!   an op depends on each rounding, its instructions have `.rn`.
-//! - An offset of 32 bits is signed arithmetic that does not overflow. A pointer moved by a sum
-//!   with a constant is thus the moved pointer plus a constant: all registers of a tile share the
-//!   extension, and the constant is in the address.
-//! - One lane of the first warp of those that run the code, which `elect.sync` selects, does the
-//!   work of a single thread: tensor copies, barriers in shared memory. In a partition, the thread
-//!   id counts from the first warp of the partition.
-//! - `wgmma` accumulates in place, against the rule that registers are assigned once. No op names
-//!   these registers before the dot has finished; for the passes, the wait for the dot writes them,
-//!   too.
+//! - Arithmetic on signed 32-bit offsets is assumed not to overflow. The 64-bit extension of
+//!   `offset + constant` is thus the extension of `offset`, plus the constant: all registers of a
+//!   tile share one extension, and the constants are in the addresses.
+//! - `elect.sync` selects one lane of the first warp that runs the code. This lane does the work of
+//!   a single thread: tensor copies, barriers in shared memory. In a partition, the thread id
+//!   counts from the first warp of the partition.
+//! - `wgmma` accumulates in place, against the rule that registers are assigned once. No op reads
+//!   these registers before the dot has finished; the passes treat the wait for the dot as another
+//!   write of them.
 
 mod arithmetic;
 mod assertion;
@@ -91,10 +91,10 @@ use crate::isa::{
 };
 use builder::{Builder, Scalar, Width};
 
-/// Lanes of a warp.
+/// The number of lanes of a warp.
 const LANES: u32 = 32;
 
-/// The name of the shared memory of a block; the launch gives its size.
+/// The name of the dynamic shared memory of a block; the launch sets its size.
 const SHARED_MEMORY: &str = "shared_memory";
 
 /// Success, or the reason why an op cannot be lowered.
@@ -103,8 +103,9 @@ type Lowered = Result<(), Box<Diagnostic>>;
 /// One element of each operand of an op on several tiles.
 type Elements = SmallVec<[Scalar; 2]>;
 
-/// Returns the name of a kernel in PTX. A letter that PTX identifiers lack but Python has becomes
-/// its code point; a name that begins with a digit, or has only underscores, gets a prefix.
+/// Returns the name of a kernel in PTX. A name that is no plain PTX identifier gets the prefix
+/// `k_`: either it has non-ASCII letters, which become their code points (`_u3b1_`), or no ASCII
+/// letter follows its leading underscores.
 pub fn entry_name(kernel: &str) -> Cow<'_, str> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let begins = kernel.trim_start_matches('_').starts_with(|c: char| c.is_ascii_alphabetic());
@@ -115,8 +116,8 @@ pub fn entry_name(kernel: &str) -> Cow<'_, str> {
     std::iter::once("k_".to_owned()).chain(escaped).collect::<String>().into()
 }
 
-/// Lowers a kernel. A feature that is unsupported or that the target lacks is a diagnostic that
-/// names it.
+/// Lowers a kernel. If it needs a feature that is unsupported or that the target lacks, returns a
+/// diagnostic that names the feature.
 pub fn lower(program: &gpu::Module) -> Result<isa::Module, Box<Diagnostic>> {
     let mut lowering = Lowering::new(program);
     lowering.parameters();
@@ -141,23 +142,24 @@ struct Lowering<'p> {
     reads: UseCounts,
     /// The pointers that are computed between asynchronous dots.
     between_dots: EntitySet<Value>,
-    /// The elected thread in straight-line code: the label count and the first warp for which it
-    /// was elected, and its predicate.
+    /// The thread that was elected last: the label count and the first warp at its election, and
+    /// its predicate. It is reused while both are unchanged, that is, in straight-line code.
     leader: Option<(u32, u32, isa::Predicate)>,
-    /// The program ids, if they are not those of the block.
+    /// The program ids, if `program_id_remap` changed them; else the program ids are the block ids.
     program_ids: Option<[Scalar; 3]>,
     /// The memory of the tensor maps that the kernel makes.
     map_memory: Option<device_tensor_maps::MapMemory>,
-    /// The maps to be made before the next instruction.
+    /// The tensor maps that are emitted before the next op that is no map, allocation or
+    /// deallocation.
     pending_maps: Vec<device_tensor_maps::PendingMap>,
-    /// The buffers that the blocks of a cluster fill together.
+    /// The buffers that the blocks of a cluster fill by multicast.
     cluster_buffers: clusters::ClusterBuffers,
 }
 
 /// Consecutive warps of a block, which run code together.
 #[derive(Clone, Copy, Debug)]
 struct Warps {
-    /// The index of the first in the block.
+    /// The index of the first of these warps in the block.
     first: u32,
     count: u32,
 }
@@ -175,7 +177,7 @@ fn width_of(element: Element) -> Width {
     }
 }
 
-/// Returns the bits of an element in memory.
+/// Returns the size of an element in memory, in bits.
 fn memory_bits(element: Element) -> u32 {
     element.bytes() as u32 * 8
 }
@@ -235,7 +237,8 @@ impl<'p> Lowering<'p> {
         }
     }
 
-    /// Returns the parameters that are tensor maps: the last ones, before the number of programs.
+    /// Returns the range of parameters that are tensor maps. They are the last ones; only the
+    /// number of programs of a paired kernel follows them.
     fn tensor_map_parameters(&self) -> std::ops::Range<usize> {
         let header = &self.program.header;
         let count = self.kernel.blocks[self.kernel.entry].parameters.len();
@@ -254,7 +257,7 @@ impl<'p> Lowering<'p> {
         self.register_form(element, loaded)
     }
 
-    /// Emits the instructions of a block, without its terminator.
+    /// Lowers the ops of a block.
     fn block(&mut self, block: Block) -> Lowered {
         let kernel = self.kernel;
         for &inst in &kernel.blocks[block].insts {
@@ -321,8 +324,8 @@ impl<'p> Lowering<'p> {
         self.layout_of(value).map_or(1, |layout| layout.registers() as usize)
     }
 
-    /// Returns the registers of a value in a layout that differs from its own only by the numbering
-    /// of registers.
+    /// Returns the registers of a value in the order of `layout`, which may differ from the layout
+    /// of the value only in the numbering of registers.
     fn get_in(&self, value: Value, layout: Option<&Layout>) -> Rc<[Scalar]> {
         let own = self.get(value);
         match (self.layout_of(value), layout) {
@@ -369,7 +372,8 @@ impl<'p> Lowering<'p> {
         self.unsupported(inst, &format!("`{}`", ir::Operation::name(&self.kernel.insts[inst].op)))
     }
 
-    /// Returns the diagnostic for an op that the dialect replaces: the verifier refuses it.
+    /// Returns the diagnostic for an op that the GPU dialect replaces. The verifier rejects such an
+    /// op before it gets here.
     fn only_in_tile_ir(&self, inst: Inst) -> Box<Diagnostic> {
         self.unsupported(inst, &format!("`{}` of tile IR", ir::Operation::name(&self.kernel.insts[inst].op)))
     }
@@ -390,9 +394,10 @@ impl<'p> Lowering<'p> {
     }
 }
 
-/// Returns the source pointers of copies in a block with an asynchronous dot, and the pointers
-/// there that they are computed from. 64-bit multiplications between the instructions of a dot take
-/// several times as long as additions (H200: 8 % of a grouped matmul).
+/// Returns the source pointers of the copies in each block with an asynchronous dot, and the
+/// pointers in this block from which they are computed. [`Lowering::lower_ptr_add`] avoids 64-bit
+/// multiplications for them, which take several times as long as additions between the instructions
+/// of a dot (H200: 8 % of a grouped matmul).
 fn between_dots(kernel: &gpu::Function) -> EntitySet<Value> {
     let mut found = EntitySet::new();
     for block in kernel.blocks.values() {
@@ -550,7 +555,6 @@ impl OpVisitor for Lowering<'_> {
         Ok(())
     }
 
-    // A pass has chosen the instruction by the precision.
     fn barrier(&mut self, inst: Inst) -> Lowered {
         self.lower_barrier(inst)
     }
@@ -583,7 +587,7 @@ impl OpVisitor for Lowering<'_> {
             MachineQuantity::GlobalTimer => (Width::B64, SpecialRegister::GlobalTimer),
             MachineQuantity::Multiprocessor => (Width::B32, SpecialRegister::SmId),
         };
-        // Each read returns a new value.
+        // Not pure: each read may return another value.
         let d = self.builder.fresh(width);
         self.builder.emit(isa::Mov { ty: width.ty(), d: d.into(), a: register.into() });
         self.set_result(inst, [Scalar::from(d)]);
@@ -591,7 +595,7 @@ impl OpVisitor for Lowering<'_> {
     }
 
     fn dependency(&mut self, _inst: Inst, action: &GridDependency) -> Lowered {
-        // Before, grids do not overlap.
+        // Before sm_90, dependent grids do not overlap.
         if self.target().capability < 90 {
             return Ok(());
         }

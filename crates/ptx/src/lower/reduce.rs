@@ -2,7 +2,7 @@
 //! combine the lanes.
 //!
 //! A commutative function combines all registers of a thread first, then its lanes. Any other
-//! function keeps the order of the axis, by the levels of a scan.
+//! function needs the elements in the order of the axis, so it is reduced by the levels of a scan.
 
 use smallvec::SmallVec;
 use tilewright_base::Diagnostic;
@@ -16,14 +16,15 @@ use super::scan::{AxisScan, Wanted};
 use super::{Elements, LANES, Lowered, Lowering};
 use crate::isa::{self, ScalarType, ShuffleMode, WarpReduction};
 
-/// A step that joins registers: `partner` has bit `pivot`, and no pivot of earlier steps.
+/// A step that has combined pairs of registers, whose indices differ by `partner`. Bit `pivot` is
+/// the highest of `partner`; the register without this bit represents the pair.
 #[derive(Clone, Copy)]
 struct Joined {
     pivot: u32,
     partner: u32,
 }
 
-/// Returns the register that represents another one after the steps so far.
+/// Returns the register that holds the combination with `register` after these steps.
 fn canonical(joined: &[Joined], register: u32) -> u32 {
     joined.iter().fold(register, |register, step| {
         if register >> step.pivot & 1 == 1 { register ^ step.partner } else { register }
@@ -147,12 +148,12 @@ impl Lowering<'_> {
         Ok(next)
     }
 
-    /// Returns the elements of the lane whose id differs by this mask.
+    /// Returns the elements of the lane whose id differs by the mask `lane`.
     pub(super) fn shuffle_elements(&mut self, tiles: &[Value], own: &[Scalar], lane: u32) -> Elements {
         self.shuffle_elements_from(tiles, own, ShuffleMode::Butterfly, Scalar::constant(lane.into()))
     }
 
-    /// Returns the values of another lane.
+    /// Returns the elements of another lane, which `mode` and `lane` select.
     pub(super) fn shuffle_elements_from(
         &mut self,
         tiles: &[Value],
@@ -180,12 +181,12 @@ impl Lowering<'_> {
         Ok(self.kernel.yielded(region).iter().map(|&value| self.scalar(value)).collect())
     }
 
-    /// Returns the value of the lane whose id differs by this mask.
+    /// Returns the value of the lane whose id differs by the mask `lane`.
     pub(super) fn shuffle(&mut self, width: Width, own: Scalar, lane: u32) -> Scalar {
         self.shuffle_from(width, own, ShuffleMode::Butterfly, Scalar::constant(lane.into()))
     }
 
-    /// Returns the value of another lane.
+    /// Returns the value of another lane, which `mode` and `lane` select.
     pub(super) fn shuffle_from(
         &mut self,
         width: Width,

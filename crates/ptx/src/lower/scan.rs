@@ -1,5 +1,5 @@
-//! Scans, and reductions that keep the order: each thread combines its registers, then shuffles
-//! combine the lanes of a warp level by level. Also the last step of a scan between warps.
+//! Scans, and reductions by functions that do not commute: each thread combines its registers, then
+//! shuffles combine the lanes of a warp level by level. Also the last step of a scan between warps.
 //!
 //! Each level joins two neighboring blocks of elements. A thread knows the total of its own block,
 //! and the carry, which is the total of the preceding blocks so far. In the end it combines its
@@ -9,11 +9,11 @@
 //!     other = the total of the partner's block
 //!     if own block is later: carry = combine(other, carry), own = combine(other, own)
 //!     else:                  own = combine(own, other)
-//! ```
-//! The lowest levels, those of neighboring registers, are one loop over the registers. If only
-//! prefixes are needed, the levels above them that are lanes in ascending order combine every lane
-//! with the lane at a distance before it (Hillis and Steele, Data parallel algorithms, 1986). This
-//! takes half as many combinations, as it keeps no totals.
+//! ``` The lowest levels join neighboring registers, a run; one loop over the run computes them. If
+//! prefixes are needed, and enough of the next levels join lanes in ascending order
+//! (`Tuning::ordered_scan_levels`), each of these levels combines every lane with the lane at a
+//! distance before it (Hillis and Steele, Data parallel algorithms, 1986). This takes half as many
+//! combinations, as it keeps no totals.
 
 use tilewright_base::Diagnostic;
 use tilewright_gpu_ir::Scope;
@@ -68,8 +68,8 @@ impl Scanned {
     }
 }
 
-/// Returns the number of levels, from the first, between neighboring lanes, then between pairs of
-/// lanes and so on.
+/// Returns how many of the first levels join neighboring lanes, then pairs of lanes, then groups of
+/// four, and so on.
 fn lanes_in_order(layout: &Layout, levels: &[ScanStep]) -> usize {
     let is_next = |(number, level): &(usize, &ScanStep)| {
         let lane = layout.input().place(&[(Input::Lane, level.step.lane)]);
@@ -81,17 +81,18 @@ fn lanes_in_order(layout: &Layout, levels: &[ScanStep]) -> usize {
     levels.iter().enumerate().take_while(is_next).count()
 }
 
-/// The scan of the partial results of a tile's lines, and the part of each thread.
+/// The operands of the last step of a scan between warps. A line of the tile along the axis is
+/// divided into parts, which warps have scanned by themselves; `parts` is the scan of their totals.
 struct Carries<'a> {
     tiles: &'a [Value],
     parts: &'a [Value],
-    /// The layout of the partial results: those of a line are in registers, or in lanes by index.
+    /// The layout of `parts`: those of a line are in registers, or in lanes by index.
     layout: &'a Layout,
     /// The number of parts of a line.
     count: u32,
     reverse: bool,
-    /// The contribution of a thread's lane and warp to the index of its part, and the bits that it
-    /// has.
+    /// The contribution of the lane and the warp of this thread to the index of its part; `reached`
+    /// are the bits that it may have.
     own: Scalar,
     reached: u32,
 }
@@ -283,7 +284,7 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// Combines two elements if both exist, else returns another one.
+    /// Combines two elements if `has_both`, else returns `otherwise`.
     fn combine_if(
         &mut self,
         (inst, tiles): (Inst, &[Value]),
@@ -298,7 +299,7 @@ impl Lowering<'_> {
         Ok(self.select_elements(tiles, has_both, &joined, otherwise))
     }
 
-    /// Selects the first elements where a condition holds, else the second.
+    /// Selects the elements `a` if the condition is true, else `b`.
     fn select_elements(
         &mut self,
         tiles: &[Value],
@@ -310,7 +311,8 @@ impl Lowering<'_> {
         pairs.map(|((a, b), &tile)| self.builder.select(self.width(tile), condition, *a, *b)).collect()
     }
 
-    /// Lowers the scan between warps, of per-warp scans and of the scan of all partial results.
+    /// Lowers the last step of a scan between warps: combines the prefixes within each part with
+    /// the scan of the totals of the parts.
     pub(super) fn lower_scan_carry(
         &mut self,
         inst: Inst,
@@ -399,7 +401,7 @@ impl Lowering<'_> {
         )
     }
 
-    /// Returns the element whose index is the fixed one, XOR the thread's bits.
+    /// Returns the element whose index is `fixed` XOR the bits `reached` of `own`.
     fn choose(
         &mut self,
         tiles: &[Value],

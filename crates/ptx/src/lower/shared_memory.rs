@@ -1,4 +1,4 @@
-//! Buffers in shared memory: stores of tiles, and loads on request.
+//! Stores tiles to buffers in shared memory, and loads their registers when an op needs them.
 
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -12,7 +12,7 @@ use super::memory::Words;
 use super::{Lowering, memory_bits};
 use crate::isa::{self, LdmatrixShape, MatrixCount, RegisterId, ScalarType, StateSpace};
 
-/// The most bytes that one access of a thread moves.
+/// The largest access of a thread, in bytes.
 const MAX_ACCESS_BYTES: u32 = 16;
 
 /// The instructions that load a tile.
@@ -25,13 +25,13 @@ pub(super) enum Loads {
 }
 
 impl Loads {
-    /// Returns the instructions for the attribute of an op.
+    /// Returns the kind of loads that the attribute `matrix` of an op selects.
     pub fn by_matrix(is_by_matrix: bool) -> Self {
         if is_by_matrix { Self::Matrices } else { Self::Vectors }
     }
 }
 
-/// A tile in shared memory, read on request.
+/// A tile in shared memory whose registers are loaded when they are first read.
 pub(super) struct SharedTile {
     element: Element,
     /// The address of the buffer.
@@ -39,7 +39,7 @@ pub(super) struct SharedTile {
     access: TileAccess,
     /// The position of the thread, after the first read.
     thread: Option<ThreadPosition>,
-    /// The access that reads each register.
+    /// The index of the access that reads each register.
     accesses: FxHashMap<u32, u32>,
     read: FxHashMap<u32, Scalar>,
 }
@@ -48,15 +48,15 @@ pub(super) struct SharedTile {
 pub(super) struct ThreadPosition {
     /// The address of the buffer.
     start: Scalar,
-    /// The offset of each bit of the thread id, in bytes.
+    /// The offset that each bit of the thread id contributes, in bytes.
     images: Vec<u32>,
-    /// The sum of these offsets over F2.
+    /// The offset of this thread: the sum over F2 (xor) of the offsets of the bits that are set.
     own: Scalar,
 }
 
-/// The accesses of a tile.
+/// The accesses that load a tile.
 enum TileAccess {
-    /// The registers of each access, and the offset of each element.
+    /// By `ld.shared`: the registers of each access, and the offset of each element.
     Vectors(Vector, Transfer),
     /// By `ldmatrix`.
     Matrices(MatrixAccess),
@@ -71,7 +71,7 @@ impl TileAccess {
     }
 }
 
-/// Returns the widest accesses of a tile to a buffer.
+/// Returns the widest accesses that move a tile to or from a buffer.
 fn vector_in(layout: &Layout, memory: &Layout, element: Element) -> Vector {
     layout.vector_in(memory).at_most((MAX_ACCESS_BYTES * 8 / memory_bits(element)).max(1))
 }
@@ -86,7 +86,7 @@ fn count_of(matrix: &MatrixAccess) -> MatrixCount {
 }
 
 impl Lowering<'_> {
-    /// Returns a tile in a buffer, to be read in a layout; it emits no load.
+    /// Returns the tile of a buffer, which [`Self::read`] loads in this layout. Emits no load.
     pub(super) fn shared_tile(
         &self,
         buffer: Value,
@@ -119,7 +119,8 @@ impl Lowering<'_> {
         }
     }
 
-    /// Returns the position of this thread after `start` by a linear map, in bytes.
+    /// Returns the position of this thread relative to `start`. `images` is the linear map from the
+    /// bits of the thread id to bytes.
     pub(super) fn thread_position(&mut self, images: Vec<u32>, start: Scalar) -> ThreadPosition {
         let own = self.linear(&images);
         ThreadPosition { start, images, own }
@@ -159,8 +160,8 @@ impl Lowering<'_> {
         }
     }
 
-    /// Returns the matrices by which `stmatrix` stores a tile, if it stores more at once than a
-    /// thread.
+    /// Returns the matrices by which `stmatrix` stores a tile. Returns none if the target or the
+    /// layout lacks them, or if a plain store of a thread moves as many bytes per instruction.
     fn stored_matrices(
         &self,
         element: Element,
@@ -173,7 +174,7 @@ impl Lowering<'_> {
         (vector.width() * bits < 32 * matrix.matrices).then_some(matrix)
     }
 
-    /// Emits `stmatrix` for the elements of each matrix in turn.
+    /// Emits one `stmatrix` per access; each stores up to four matrices.
     fn store_matrices(&mut self, element: Element, matrix: &MatrixAccess, start: Scalar, own: &[Scalar]) {
         let bytes = element.bytes() as u32;
         let images: Vec<u32> =
@@ -211,7 +212,7 @@ impl Lowering<'_> {
         self.set(result, scalars);
     }
 
-    /// Returns a register of a tile in shared memory.
+    /// Returns a register of a tile. Emits the access that loads it if no earlier read did.
     pub(super) fn read(&mut self, shared: &mut SharedTile, register: u32) -> Scalar {
         if let Some(&scalar) = shared.read.get(&register) {
             return scalar;
@@ -236,7 +237,7 @@ impl Lowering<'_> {
         shared.read[&register]
     }
 
-    /// Emits `ldmatrix` for the elements of each matrix in turn.
+    /// Emits one `ldmatrix`. Returns the elements of its matrices, one matrix after the other.
     fn load_matrices(
         &mut self,
         element: Element,

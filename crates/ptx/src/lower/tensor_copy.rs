@@ -1,8 +1,8 @@
 //! Copies of boxes of tensors by the tensor memory accelerator: PTX ISA, "Data Movement and
 //! Conversion Instructions: Tensor copy, `cp.async.bulk.tensor`".
 //!
-//! A buffer whose rows are longer than a row of its swizzle is several boxes, one after the other;
-//! one copy moves each.
+//! A buffer whose rows are longer than a row of its swizzle consists of several boxes, one after
+//! the other in memory. Each box is one copy.
 
 use smallvec::SmallVec;
 use tilewright_gpu_ir::{BoxLayout, Feature, GATHERED_ROWS_PER_COPY};
@@ -15,7 +15,7 @@ use crate::isa::{
     RegisterId, ScalarType, Source, StateSpace, Symbol, TensorAddress, TensorDimension, TensorMode, Variable,
 };
 
-/// The bytes and the alignment of a tensor map.
+/// The size and the alignment of a tensor map, in bytes.
 const MAP_BYTES: u64 = 128;
 const MAP_ALIGNMENT: u32 = 64;
 
@@ -39,8 +39,8 @@ impl Lowering<'_> {
         self.set(value, [address]);
     }
 
-    /// Prefetches the tensor maps of the launch, by one thread, before all else: the first copy
-    /// through each map would wait for it.
+    /// Prefetches the tensor maps of the launch, by one thread, at the start of the kernel.
+    /// Otherwise the first copy through each map waits until the map is fetched.
     pub(super) fn prefetch_tensor_maps(&mut self) {
         let parameters = &self.kernel.blocks[self.kernel.entry].parameters;
         let maps = parameters[self.tensor_map_parameters()].to_vec();
@@ -56,7 +56,8 @@ impl Lowering<'_> {
         }
     }
 
-    /// Returns the boxes of a slot that a tensor copy moves.
+    /// Returns the boxes of a buffer. Fails if tensor copies cannot move its layout, or if the
+    /// tensor has fewer axes than the buffer or more than five.
     fn tensor_boxes(
         &self,
         inst: Inst,
@@ -74,7 +75,7 @@ impl Lowering<'_> {
         Ok(boxes)
     }
 
-    /// Returns the address of a box in shared memory, and its coordinates in the tensor.
+    /// Returns the shared-memory address of the box `number`, and its coordinates in the tensor.
     fn tensor_box(
         &mut self,
         buffer: Value,
@@ -87,8 +88,9 @@ impl Lowering<'_> {
         self.tensor_part(buffer, boxes, place, (0, skipped), tensor)
     }
 
-    /// Returns the position of a part of a tile: `bytes` after the start in shared memory, and
-    /// `elements` along one of the axes in the tensor, counted from the axis of the rows.
+    /// Returns the position of a part of a tile: in shared memory, `bytes` after the start of the
+    /// buffer; in the tensor, `skipped` elements after the start of the tile along the axis
+    /// `along`. Axes are counted in the order of PTX: 0 is the contiguous one.
     pub(super) fn tensor_part(
         &mut self,
         buffer: Value,
@@ -102,8 +104,8 @@ impl Lowering<'_> {
         let place = self.builder.address(Width::B32, place);
         let map = self.scalar(map);
         let map = self.builder.address(Width::B64, map);
-        // The axes of the tile come after those that it does not have. The first axis in PTX is the
-        // contiguous one, along which the boxes follow each other.
+        // A tensor may have more axes than the tile; the tile spans the last ones. PTX names the
+        // contiguous axis first; the boxes follow each other along this axis.
         let own = coordinates.len() - boxes.order.len();
         let order = boxes.order.iter().map(|axis| own + axis).chain((0..own).rev());
         let registers: SmallVec<[RegisterId; 5]> = order
@@ -206,16 +208,16 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// Returns the coordinate that is a tile of row indices.
+    /// Returns the index of the coordinate that is a tile of row indices; none if all are scalars.
     fn gathered_row_indices(&self, coordinates: &[Value]) -> Option<usize> {
         coordinates.iter().position(|value| self.layout_of(*value).is_some())
     }
 
-    /// Returns the gathering copies of four rows each: the lanes that start them, and the positions
-    /// in shared memory and in the tensor.
+    /// Returns the copies of four gathered or scattered rows each: the guard of the lanes that
+    /// start the copy, and its positions in shared memory and in the tensor.
     ///
-    /// The first lanes hold the indices of four consecutive rows each, and of more if a warp has
-    /// too few lanes.
+    /// Each of the first lanes of the first warp copies the four consecutive rows whose indices it
+    /// holds. A tile with more than 4 * 32 rows continues at the first lane.
     fn gather_copies(
         &mut self,
         buffer: Value,
@@ -263,8 +265,8 @@ impl Lowering<'_> {
         copies
     }
 
-    /// Returns the index of a row to write, or one outside of the tensor: a copy to the tensor may
-    /// exceed its end, but not its start.
+    /// Replaces a negative row index by `i32::MAX`, which is past the end of every tensor. The
+    /// hardware skips rows past the end, but a store must not start before the tensor.
     fn row_to_write(&mut self, row: Scalar) -> Scalar {
         let most = Scalar::constant(i32::MAX as u64);
         self.builder.extremum(Width::B32, false, false, row, most)
@@ -272,13 +274,13 @@ impl Lowering<'_> {
 
     pub(super) fn lower_tensor_store_wait(&mut self, inst: Inst, pending: u32, complete: bool) -> Lowered {
         self.require(inst, Feature::Tma)?;
-        // Threads without groups do not wait.
+        // All threads execute the wait; a thread that committed no bulk group continues at once.
         self.builder.emit(isa::CpAsyncBulkWaitGroup { read: !complete, n: i64::from(pending).into() });
         Ok(())
     }
 }
 
-/// Returns the copy of a box, to one block or to those of a mask.
+/// Returns the load of a box to this block, or to the blocks in `cta_mask`.
 pub(super) fn load_of_box(
     (destination, source): (Address, TensorAddress),
     mbarrier: Address,
@@ -302,7 +304,7 @@ pub(super) fn load_of_box(
     }
 }
 
-/// Returns the copy of a box, or of its rows, to a tensor.
+/// Returns the store of a box, or of four of its rows, to a tensor.
 fn store_of_box(
     dimension: TensorDimension,
     mode: TensorMode,

@@ -80,13 +80,13 @@ impl Lowering<'_> {
         if reached & constant == 0 {
             return thread_part.plus(Width::B32, constant.into());
         }
-        // Bits that no thread sets are added.
+        // Bits that no thread sets are added: an addition can become part of an address.
         let xor = Scalar::constant((constant & reached).into());
         let part = self.builder.bitwise(Bitwise::Xor, Width::B32, thread_part, xor);
         part.plus(Width::B32, (constant & !reached).into())
     }
 
-    /// Returns the images of the bits of the thread id of a map.
+    /// Returns the image under a map of each bit of the thread id.
     pub(super) fn thread_images(map: &Transfer) -> Vec<u32> {
         [map.bases(Input::Lane), map.bases(Input::Warp)].concat()
     }

@@ -1,9 +1,9 @@
 //! Warp specialization: branches on the warp id, and registers that move between partitions. PTX
 //! ISA, "Miscellaneous Instructions: `setmaxnreg`".
 //!
-//! The kernel starts with the average number of registers of the partitions for each thread, by
-//! `.maxnreg`, so the registers that one partition releases are those that another takes. Before
-//! code that follows, every partition returns to that number.
+//! By `.maxnreg`, each thread of the kernel starts with the average of the register counts of the
+//! partitions, so the partitions with fewer registers release as many as the others take. If code
+//! follows the partitions, every partition returns to the average first.
 
 use tilewright_gpu_ir::Feature;
 use tilewright_gpu_ir::{GpuOp, Op};
@@ -17,15 +17,15 @@ use crate::isa::{self, Comparison, LabelId, RegisterCountChange, ScalarType};
 /// The granularity of register counts.
 const STEP: u32 = 8;
 
-/// A partition: its warps, and the registers of a thread, or 0 if they do not change.
+/// A partition: its warps, and the number of registers of a thread, or 0 if it does not change.
 #[derive(Clone, Copy)]
 struct Partition {
     warps: Warps,
     registers: u32,
 }
 
-/// Returns the registers of a thread before and after the partitions; `None` if no partition
-/// changes them.
+/// Returns the number of registers of a thread before and after the partitions, which is their
+/// average; `None` if no partition changes it.
 fn common_registers(partitions: &[Partition]) -> Option<u32> {
     let changing = partitions.iter().filter(|partition| partition.registers != 0);
     let (sum, warps) = changing.fold((0, 0), |(sum, warps), partition| {
@@ -51,7 +51,7 @@ impl Lowering<'_> {
             partitions.iter().find(|partition| partition.registers != 0 && !is_group(partition.warps))
         {
             let Warps { first, count } = *warps;
-            let what = format!("a change of the registers of {count} warps from {first} on, no warpgroups,");
+            let what = format!("a change of the register count of {count} warps from warp {first} on, which are no whole warpgroups,");
             return Err(self.unsupported(inst, &what));
         }
         let common = common_registers(&partitions);
@@ -80,7 +80,7 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// Emits code for each partition.
+    /// Emits the code of each partition, with branches by the warp id.
     fn emit_partitions(
         &mut self,
         partitions: &[Partition],
@@ -102,7 +102,7 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// Branches for the warps after those of a partition.
+    /// Jumps to `next` in the warps after those of a partition.
     fn leave_partition(&mut self, partition: Partition, next: LabelId) {
         let after = (partition.warps.first + partition.warps.count) * LANES;
         let thread = self.thread();
@@ -120,7 +120,7 @@ impl Lowering<'_> {
         self.builder.emit(isa::Setmaxnreg { change, ty: ScalarType::U32, count: i64::from(to).into() });
     }
 
-    /// Returns whether code follows that may need as many registers as before.
+    /// Returns whether code follows that may need registers: any op but `dealloc` and `return`.
     fn has_code_after(&self, inst: Inst) -> bool {
         let holds = |block: &&ir::BlockData| block.insts.contains(&inst);
         let block = self.kernel.blocks.values().find(holds).expect("an instruction is in a block");

@@ -4,8 +4,8 @@
 //!
 //! The accumulator is in registers that the instruction reads and writes, and that no other
 //! instruction may touch before the wait. A dot therefore starts with registers of its own, to
-//! which the accumulator is copied. Dots that follow it without a wait (their accumulator is
-//! `pending`) use the same registers.
+//! which the initial accumulator is copied. The next dots before a wait (the type of their
+//! accumulator is `pending`) use the same registers.
 
 use std::ops::Range;
 
@@ -26,9 +26,9 @@ use super::memory::Words;
 use super::{LANES, Lowered, Lowering, memory_bits};
 use crate::isa::{self, Accumulators, Comparison, MatrixShape, RegisterId, ScalarType, Source, Sources};
 
-/// The rows of A, which the instruction fixes.
+/// The number of rows of A that every instruction has.
 const ROWS: u32 = 64;
-/// The warps of a warpgroup.
+/// The number of warps of a warpgroup.
 const GROUP_WARPS: u32 = 4;
 const GROUP_THREADS: u32 = GROUP_WARPS * LANES;
 /// The unit of addresses in descriptors, in bytes.
@@ -47,12 +47,12 @@ struct SharedMatrix {
 
 /// The source of A.
 enum Left {
-    /// Registers: the words of each part, k fastest.
+    /// Registers: the words of each part of A. Parts along K are adjacent.
     Words(Vec<Sources>),
     Shared(SharedMatrix),
 }
 
-/// The common fields of the instructions of one dot.
+/// The operands that the instructions of one dot share.
 struct WgmmaDot {
     shape: MmaShape,
     types: [ScalarType; 3],
@@ -60,21 +60,22 @@ struct WgmmaDot {
     right: SharedMatrix,
 }
 
-/// The division of the tile into the instructions of one dot.
+/// The division of the accumulator into parts. An instruction adds one step along K to one part.
 #[derive(Clone, Copy)]
 struct Parts<'a> {
-    /// The accumulator.
+    /// The layout of the accumulator.
     layout: &'a Layout,
-    /// The elements of the accumulator that a thread holds of each part.
+    /// The number of elements of each part that a thread holds.
     held: u32,
-    /// The parts of a thread along N.
+    /// The number of parts of a thread along N.
     columns: u32,
-    /// Instructions along K.
+    /// The number of steps along K.
     depth: u32,
 }
 
 impl SharedMatrix {
-    /// Returns the descriptor of the part at these coordinates, relative to the warpgroup.
+    /// Returns the descriptor of the part at these coordinates, which are relative to the first
+    /// part of the warpgroup.
     fn at(&self, coordinates: [u32; 2]) -> Scalar {
         let offset = self.placement.apply(self.placement.input().index(&coordinates)) * self.bytes;
         self.descriptor.plus(Width::B64, u64::from(offset / DESCRIPTOR_UNIT))
@@ -117,8 +118,8 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// Emits the instructions for all parts of the tile, for some of the steps along K. The first
-    /// one of each part adds to its registers, or overwrites them.
+    /// Emits the instructions of all parts for a range of steps along K. The first instruction of
+    /// each part adds to the registers if `accumulates`, else it overwrites them.
     fn multiply_parts(
         &mut self,
         dot: &WgmmaDot,
@@ -129,7 +130,7 @@ impl Lowering<'_> {
         let Parts { layout, held, columns, depth } = *parts;
         let shape = dot.shape;
         let count = layout.registers() / held;
-        // Writes to registers happen before the dot reads or writes them.
+        // Orders earlier writes of the registers before the accesses of the dot.
         self.builder.emit(isa::WgmmaFence {});
         for (part, sums) in (0..count).zip(sums.chunks(sums.len() / count as usize)) {
             let place = layout.coordinates(&[(Input::Register, part * held)]);
@@ -145,7 +146,8 @@ impl Lowering<'_> {
         }
     }
 
-    /// Computes some steps along K in registers of their own, and adds them to the accumulator.
+    /// Computes a range of steps along K in separate registers, waits, and adds the result to the
+    /// accumulator.
     fn multiply_apart(&mut self, dot: &WgmmaDot, parts: &Parts<'_>, sums: &[RegisterId], steps: Range<u32>) {
         let own: Vec<RegisterId> = sums.iter().map(|_| self.builder.fresh(Width::B32)).collect();
         self.multiply_parts(dot, parts, &own, (steps, false));
@@ -157,7 +159,8 @@ impl Lowering<'_> {
         }
     }
 
-    /// Returns the types of D, A and B, if `wgmma` has them here.
+    /// Returns the types of D, A and B. Fails if `wgmma` lacks these types or this shape, or if the
+    /// warps do not begin at a warpgroup.
     fn wgmma_types(
         &self,
         inst: Inst,
@@ -179,7 +182,7 @@ impl Lowering<'_> {
         Ok(types)
     }
 
-    /// Returns whether an accumulator is a tile of zeros, which the instruction can omit.
+    /// Returns whether an accumulator is a tile of zeros, which the instruction need not read.
     fn is_zero(&self, acc: Value) -> bool {
         ir::constant_of(self.kernel, acc).is_some_and(|value| value.bits == 0)
     }
@@ -194,7 +197,7 @@ impl Lowering<'_> {
     fn accumulators(&mut self, inst: Inst, acc: Value, layout: &Layout) -> Vec<RegisterId> {
         if let Type::Pending { .. } = self.kernel.ty(acc) {
             let own = self.get(acc);
-            own.iter().map(|scalar| scalar.base.expect("a product under way is in registers")).collect()
+            own.iter().map(|scalar| scalar.base.expect("a dot in flight is in registers")).collect()
         } else {
             let own = self.get_in(acc, Some(layout));
             if let Some(carried) = self.carried_for(inst, acc, &own) {
@@ -212,9 +215,9 @@ impl Lowering<'_> {
         }
     }
 
-    /// Returns the registers in which a loop carries an accumulator, if only the dot of the body
-    /// reads it, and thus may accumulate in them. The assembler finds this by itself for a single
-    /// dot, but copies for several.
+    /// Returns the registers in which a loop carries an accumulator, if the dot may accumulate in
+    /// them: it is the only reader, in the body of the loop. Returns none for the only dot of a
+    /// body: the assembler avoids the copies of a single dot by itself, but not those of several.
     fn carried_for(&self, dot: Inst, acc: Value, scalars: &[Scalar]) -> Option<Vec<RegisterId>> {
         let Definition::Parameter(body, _) = self.kernel.values[acc].definition else { return None };
         let insts = &self.kernel.blocks[body].insts;
@@ -231,7 +234,7 @@ impl Lowering<'_> {
         (distinct.len() == own.len()).then_some(own)
     }
 
-    /// Returns the words of A in registers, part after part.
+    /// Returns the words of A in registers, one item per part.
     fn left_words(
         &mut self,
         a: Value,
@@ -247,9 +250,9 @@ impl Lowering<'_> {
         parts.map(|part| self.fragment(&mut operand, types[1], a, part, held)).collect()
     }
 
-    /// Returns an operand in shared memory, or the transpose of the buffer. Each instruction reads
-    /// `extent` along the axis that is not reduced. `sums` is the layout of the accumulator, which
-    /// positions each warpgroup.
+    /// Returns an operand in shared memory: the buffer, or its transpose. Each instruction reads
+    /// `extent` elements along `mn_axis`, the axis that is not reduced. `sums` is the layout of the
+    /// accumulator, from which the position of each warpgroup follows.
     fn shared_matrix(
         &mut self,
         inst: Inst,
@@ -268,7 +271,7 @@ impl Lowering<'_> {
         })?;
         let placement = memory.inverse().expect("the verifier checks that a buffer holds each element once");
         let bytes = bits / 8;
-        // The lanes, and the warps of a warpgroup, address one matrix.
+        // All lanes and warps of a warpgroup address the same matrix: their bits add no offset.
         let own = LANES.ilog2() + GROUP_WARPS.ilog2();
         let mut images = vec![0; own as usize];
         for &image in &sums.bases(Input::Warp)[GROUP_WARPS.ilog2() as usize..] {
@@ -365,16 +368,18 @@ impl Lowering<'_> {
 impl Lowering<'_> {
     /// Keeps the following code after the computation of a value.
     ///
-    /// The assembler sees no dependence of a wait for a dot, and hoists the wait up to the previous
-    /// one, but not across a profiler event. The event is guarded: it happens only if an element of
-    /// the value has bits that no computation produces.
+    /// For the assembler, a wait for a dot depends on no value: it hoists the wait up to the
+    /// previous wait, but not across a profiler event. The event is guarded: it happens only if an
+    /// element of the value has bits that no computation produces.
     fn keep_after(&mut self, value: Value) {
         let last = self.get(value).last().copied().expect("a tile has elements");
         self.keep_after_bits(last);
     }
 
-    /// Keeps the following code after the computation of all elements of a value, by bits that
-    /// depend on each element. If they ever equal the impossible bits, a profiler counts an event.
+    /// Keeps the following code after the computation of all elements of a value. As in
+    /// `keep_after`, the guard of a profiler event depends on the value: here, on the xor of all
+    /// elements. If the xor equals [`NO_RESULT`] by chance, a profiler counts one event; no result
+    /// changes.
     pub(super) fn keep_after_all(&mut self, value: Value) {
         let elements: Vec<Scalar> = self.get(value).to_vec();
         let all = elements.into_iter().reduce(|a, b| self.builder.bitwise(Bitwise::Xor, Width::B32, a, b));
@@ -389,8 +394,9 @@ impl Lowering<'_> {
     }
 }
 
-/// Returns the number of instructions after which accumulators of 8-bit floats are added in full
-/// precision: the tensor cores keep few of their bits.
+/// Returns the number of steps along K after which a dot of 8-bit floats is added to the
+/// accumulator in full precision; none if it never is. The tensor cores themselves accumulate with
+/// fewer bits.
 fn exact_steps([d, a, _]: [ScalarType; 3], shape: MmaShape, max_imprecise_acc: u32) -> Option<u32> {
     let is_imprecise = d == ScalarType::F32 && matches!(a, ScalarType::E4m3 | ScalarType::E5m2);
     (is_imprecise && max_imprecise_acc > 0).then(|| (max_imprecise_acc / shape.k).max(1))
@@ -402,7 +408,7 @@ fn is_supported([d, a, b]: [ScalarType; 3]) -> bool {
     match (a, b) {
         (F16, F16) | (E4m3 | E5m2, E4m3 | E5m2) => matches!(d, F16 | F32),
         (Bf16, Bf16) | (Tf32, Tf32) => d == F32,
-        // Operands of different signs need a later version of PTX.
+        // A signed and an unsigned operand need a later version of PTX.
         (S8, S8) | (U8, U8) => d == S32,
         // tidy: wildcard because the instruction has no others.
         _ => false,

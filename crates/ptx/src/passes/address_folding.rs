@@ -1,5 +1,5 @@
-//! Address folding: replaces the base of an address by the register that it is the sum of, and adds
-//! the constant to the offset.
+//! Address folding: if the base of an address is the sum of another register and a constant,
+//! replaces the base by that register and adds the constant to the offset.
 
 use rustc_hash::FxHashMap;
 
@@ -9,13 +9,14 @@ use crate::isa::{AddressBase, Immediate, Instruction, RegisterId, ScalarType, So
 
 /// A register plus a constant.
 ///
-/// Not a form of `tilewright_ir`: a register may be written again, so a sum holds only until the
-/// next write of its base, and the constant is added by an address, not by arithmetic modulo a type.
+/// This is not the linear form of `tilewright_ir`: a register may be written again, so a sum holds
+/// only until the next write of its base, and the constant is added by an address, not by
+/// arithmetic modulo a type.
 #[derive(Clone, Copy)]
 struct RegisterOffset {
     base: RegisterId,
     offset: i64,
-    /// The line that computed it.
+    /// The index of the line that computed the sum.
     time: u32,
 }
 
@@ -44,7 +45,7 @@ pub(super) fn run(listing: &mut Listing) {
                     let AddressBase::Register(register) = address.base else { return };
                     let Some(sum) = sums.get(&register) else { return };
                     let offset = address.offset.checked_add(sum.offset);
-                    // The offset has 32 bits.
+                    // The offset of a PTX address has 32 bits.
                     let offset = offset.filter(|offset| i32::try_from(*offset).is_ok());
                     if let Some(offset) = offset
                         && changes.is_since(sum.base, sum.time)
@@ -58,7 +59,7 @@ pub(super) fn run(listing: &mut Listing) {
     }
 }
 
-/// Returns result, register and constant of an integer addition.
+/// Returns the result, the register and the constant of an integer addition.
 fn sum(instruction: &Instruction) -> Option<(RegisterId, RegisterId, i64)> {
     let Instruction::Add(add) = instruction else { return None };
     let is_integer = matches!(add.ty, ScalarType::S32 | ScalarType::U32 | ScalarType::S64 | ScalarType::U64);

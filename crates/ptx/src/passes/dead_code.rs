@@ -10,11 +10,11 @@ use crate::isa::{Access, RegisterId};
 /// The end of a list.
 const NONE: u32 = u32::MAX;
 
-/// The lines that write each register.
+/// The lines that write each register, as linked lists.
 struct Writers {
-    /// The last line of a register in `links`.
+    /// The index in `links` of the last line that writes each register.
     last: Vec<u32>,
-    /// A line, and the previous link.
+    /// A line, and the index of the previous link of the same register.
     links: Vec<(u32, u32)>,
 }
 

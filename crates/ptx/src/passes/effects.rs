@@ -173,7 +173,8 @@ pub(super) fn is_pure(instruction: &Instruction) -> bool {
     effect(instruction) == Effect::Pure
 }
 
-/// Additions that pass a carry to the next instruction stay before it.
+/// Returns the effect of an addition. One that passes a carry to the next instruction must stay
+/// before it.
 fn carry(is_left: bool) -> Effect {
     if is_left { Effect::Other } else { Effect::Pure }
 }

@@ -3,7 +3,7 @@
 //!
 //! With a guard for each instruction, the assembler computes their uniform operands in the
 //! registers of all threads, and moves them one by one. The same holds for prefetches of tensor
-//! maps, and the jump keeps them before all that follows.
+//! maps; here, the jump also keeps the prefetches before the code that follows.
 //!
 //! The guarded instructions of a run write no registers; pure instructions between them move before
 //! the jump.
@@ -49,7 +49,8 @@ pub(super) fn run(listing: &mut Listing) {
     listing.lines = lines;
 }
 
-/// Returns the guard of an instruction that may be in a run: it writes no register.
+/// Returns the guard of an instruction that may be in a run: a load of a box, a prefetch or an
+/// arrival at a barrier that writes no register.
 fn guard(line: &Line) -> Option<Predicate> {
     let LineKind::Instruction(Some(guard), instruction) = &line.kind else { return None };
     let is_of_copy = is_copy(instruction) || matches!(instruction, Instruction::MbarrierArrive(_));
@@ -62,7 +63,7 @@ fn is_copy(instruction: &Instruction) -> bool {
     matches!(instruction, Instruction::CpAsyncBulkTensorLoad(_) | Instruction::Prefetch(_))
 }
 
-/// Lines that have one common guard or are pure.
+/// Consecutive lines that have one common guard or are pure.
 struct Run {
     guard: Predicate,
     count: usize,

@@ -1,14 +1,14 @@
 //! Loop-invariant code motion: moves a pure instruction whose operands are defined outside of a
 //! loop before the loop and its entry test. Code in a branch inside of the loop stays.
 //!
-//! The step from the descriptor of an operand in shared memory to that of its next part stays. The
-//! assembler finds that it is invariant, and keeps as many descriptors as there are uniform
-//! registers. Descriptors from before the loop would be in the registers of threads, 16 for each
+//! The addition that computes the descriptor of the next part of a dot's operand in shared memory
+//! stays in the loop. The assembler itself hoists as many descriptors as there are uniform
+//! registers. Descriptors that are hoisted here would be in registers of the threads, 16 for each
 //! operand, which accumulators need.
 //!
 //! The sign extension of an offset that is only added to variant values stays, too: the adder takes
 //! the sign of the lower word for the upper one, so an extension in the loop takes no instruction,
-//! and one before the loop a register.
+//! while one before the loop occupies a register.
 
 use cranelift_entity::EntityRef;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -20,9 +20,9 @@ use crate::isa::{Access, Destination, Immediate, Instruction, RegisterId, Scalar
 /// The position of the only write of a register.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Home {
-    /// Further down.
+    /// After the current line.
     Below,
-    /// In a region, or outside of all.
+    /// In this region, or outside of all regions (`None`).
     In(Option<u32>),
 }
 
@@ -218,7 +218,7 @@ pub(super) fn run(listing: &mut Listing) {
     }
 }
 
-/// Returns the order of the lines in which some are moved before loops.
+/// Returns the order of the lines after the lines `moved` are placed before their loops.
 fn order(lines: usize, regions: &Regions, moved: &FxHashMap<u32, Vec<u32>>) -> Vec<u32> {
     let mut order = Vec::with_capacity(lines);
     let mut is_moved = vec![false; lines];

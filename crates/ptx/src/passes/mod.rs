@@ -1,5 +1,5 @@
 //! Optimizations of the code of one thread: passes from a listing to a listing, one file each.
-//! `PASSES` is the order.
+//! `PASSES` lists them in order.
 //!
 //! `lower` emits code for each op independently. The passes find duplicates, loop-invariant code,
 //! offsets of addresses and unused results. `regions.rs` finds loops and branches, `effects.rs`
@@ -38,7 +38,7 @@ pub(crate) struct Line {
     pub kind: LineKind,
     /// The source location.
     pub location: Option<ir::Location>,
-    /// Executing it speculatively, or once for two equal statements, is allowed.
+    /// Whether the statement may be executed speculatively, or once for two equal statements.
     pub is_pure: bool,
 }
 
@@ -59,12 +59,13 @@ pub(crate) enum LineKind {
 pub(crate) struct Listing {
     /// The statements, in order.
     pub lines: Vec<Line>,
-    /// The 32-bit words of each register; a pass may have made more registers than the function
-    /// has.
+    /// The size of each register in 32-bit words. A pass may have made more registers than the
+    /// function has.
     pub words: Vec<u8>,
-    /// The number of labels: a pass may have made more than the function has.
+    /// The number of labels. A pass may have made more labels than the function has.
     pub labels: usize,
-    /// The most words live at once, if computed after the last pass.
+    /// The largest number of 32-bit words that are live at once, if it was computed since the last
+    /// pass.
     alive: OnceCell<u32>,
     /// The thresholds of the target.
     tuning: &'static Tuning,
@@ -77,14 +78,14 @@ impl Listing {
         Self { lines, words, labels, alive: OnceCell::new(), tuning }
     }
 
-    /// Returns the most 32-bit words that are live at once.
+    /// Returns the largest number of 32-bit words that are live at once.
     fn alive(&self) -> u32 {
         *self.alive.get_or_init(|| pressure::words(self))
     }
 
-    /// Reorders the lines by a permutation.
+    /// Reorders the lines. `order` has the old index of each line in the new order.
     fn reorder(&mut self, order: &[u32]) {
-        // Each line moves to its position, and the line there to its own.
+        // Swaps the line at each index to its new position, until the right line is at the index.
         let mut places = vec![0; order.len()];
         for (place, line) in order.iter().enumerate() {
             places[*line as usize] = place as u32;
@@ -105,7 +106,8 @@ impl Listing {
         register
     }
 
-    /// Inserts lines before others, in order, and removes some.
+    /// Inserts each new line before the line at its index, and removes the lines `left_out`. The
+    /// new lines are in ascending order of these indices.
     fn insert(&mut self, new: Vec<(u32, Line)>, left_out: &FxHashSet<u32>) {
         let mut new = new.into_iter().peekable();
         let before = std::mem::take(&mut self.lines);
@@ -149,7 +151,8 @@ pub(crate) fn run(listing: &mut Listing) -> bool {
     listing.alive() > listing.tuning.max_live_registers
 }
 
-/// Returns the 32-bit words of the registers of a function. Predicates have registers of their own.
+/// Returns the size of each register of a function in 32-bit words. Predicates have size 0: they
+/// are in separate registers.
 pub(crate) fn words_of(function: &Function) -> Vec<u8> {
     let words = |ty: ScalarType| match ty {
         ScalarType::Pred => 0,
@@ -186,7 +189,7 @@ pub(crate) fn declare(function: &mut Function, listing: &Listing) {
 }
 
 impl Line {
-    /// Returns the line of a parsed statement, or `None` if it is no code.
+    /// Returns the line of a parsed statement, or `None` for a comment or directive.
     fn of_text(kind: StatementKind) -> Option<Self> {
         let kind = match kind {
             StatementKind::Label(label) => LineKind::Label(label),
@@ -202,7 +205,7 @@ impl Line {
         Some(Self { kind, location: None, is_pure })
     }
 
-    /// Returns the instruction, unless it is a label or text.
+    /// Returns the instruction; none for a label or inline assembly.
     fn instruction(&self) -> Option<&Instruction> {
         match &self.kind {
             LineKind::Instruction(_, instruction) => Some(instruction),
@@ -210,7 +213,7 @@ impl Line {
         }
     }
 
-    /// Returns the instruction to change it.
+    /// Returns the instruction to be changed; none for a label or inline assembly.
     fn instruction_mut(&mut self) -> Option<&mut Instruction> {
         match &mut self.kind {
             LineKind::Instruction(_, instruction) => Some(instruction),
