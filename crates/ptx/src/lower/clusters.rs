@@ -48,7 +48,8 @@ impl Lowering<'_> {
         }
         let programs = *self.kernel.blocks[self.kernel.entry].parameters.last().expect("it has one");
         let own = self.special(SpecialRegister::CtaidX);
-        // Without pairs, every block has a program.
+        // A launch without pairs passes 0 programs: the limit wraps, so that every block has a
+        // program.
         let last = self.scalar(programs).plus(Width::B32, u64::MAX);
         let is_behind = self.builder.compare(Width::B32, false, Comparison::Gt, own, last);
         let guard = self.builder.predicate(is_behind);

@@ -6,12 +6,14 @@ use cranelift_entity::EntityRef;
 use super::regions::{RegionKind, Regions};
 use super::{Line, Listing};
 
-/// Returns the most 32-bit words that are live between two lines, or 0 if jumps cross each other.
+/// Returns the largest number of 32-bit words that are live between two lines, or 0 if the jumps do
+/// not form nested regions.
 pub(super) fn words(listing: &Listing) -> u32 {
     words_of_lines(listing.lines.iter(), &listing.words)
 }
 
-/// Returns the same for lines in any order, given the words of each register.
+/// Returns the same as [`words`] for lines in a new order. `words` is the size of each register in
+/// 32-bit words.
 pub(super) fn words_of_lines<'a>(lines: impl Iterator<Item = &'a Line> + Clone, words: &[u8]) -> u32 {
     let Some(Regions(regions)) = Regions::of_lines(lines.clone()) else { return 0 };
     let loops: Vec<_> = regions.iter().rev().filter(|region| region.kind == RegionKind::Loop).collect();

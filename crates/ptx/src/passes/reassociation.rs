@@ -5,10 +5,9 @@
 //! $loop:                              add.s64 %s, %v, %w;
 //!   add.s64 %t, %changes, %v;    =>   $loop:
 //!   add.s64 %x, %t, %w;                 add.s64 %x, %changes, %s;
-//! ```
-//! The address of a copy then takes one addition that does not wait for others: each iteration
-//! overwrites `%t`, and would have to wait for the copies of the previous iteration to read the
-//! addresses derived from it.
+//! ``` The address of a copy then takes one addition. Without the pass, each iteration overwrites
+//! `%t`, and has to wait until the copies of the previous iteration have read the addresses derived
+//! from `%t`.
 //!
 //! The loop has no more live registers than before, since nothing else reads `%w` in it.
 
@@ -19,9 +18,10 @@ use super::regions::{Region, RegionKind, Regions, Writes, readers};
 use super::{Line, LineKind, Listing};
 use crate::isa::{Access, Instruction, RegisterId, ScalarType, Source};
 
-/// A sum of two 64-bit registers, by the line that computes it.
+/// A sum of two 64-bit registers, with the line that computes it.
 ///
-/// Not a form of `tilewright_ir`: the pass moves whole instructions, and never adds up terms.
+/// This is not the linear form of `tilewright_ir`: the pass moves whole instructions, and never
+/// adds up terms.
 #[derive(Clone, Copy)]
 struct RegisterSum {
     line: u32,
@@ -48,7 +48,7 @@ struct Search<'a> {
     sums: FxHashMap<u32, RegisterSum>,
     /// The line that writes each register that is written once.
     written: Vec<u32>,
-    /// The lines that read the terms of sums.
+    /// The lines that read each register that is a term of a sum.
     readers: FxHashMap<RegisterId, Vec<u32>>,
 }
 
@@ -109,7 +109,7 @@ impl Search<'_> {
         self.writes.again_in(region).iter().any(|(other, _)| *other == register)
     }
 
-    /// Returns the variant and the invariant term of a sum.
+    /// Returns the variant and the invariant term of a sum; `None` if it has not one of each.
     fn split(&self, [a, b]: [RegisterId; 2], around: Region) -> Option<(RegisterId, RegisterId)> {
         match [a, b].map(|term| self.is_written_in(term, around)) {
             [true, false] => Some((a, b)),

@@ -1,11 +1,11 @@
-//! Recomputation: recomputes sums of a register and a constant that are computed before a loop and
-//! read after it, before their first reader there.
+//! Recomputation: if a sum of a register and a constant is computed before a loop and read after
+//! it, but not in it, computes the sum again after the loop, before its first reader there.
 //!
-//! It applies to sums of two words, in listings whose live registers nearly fill those of a thread,
-//! or exceed them. For example, the row addresses of an epilogue use the same indices as those of
-//! the loop before it. The register of the sum is live after the loop for other readers, or for
-//! several of these sums. Registers are not renamed, so some are written twice, with the same
-//! value.
+//! It applies to 64-bit sums, if there are enough of them (`Tuning::recomputed_sums`), in listings
+//! whose live registers nearly fill those of a thread, or exceed them. For example, the row
+//! addresses of an epilogue use the same indices as those of the loop before it. The register
+//! operand must be read after the loop in any case, or be the operand of several of these sums.
+//! Registers are not renamed, so some are written twice, with the same value.
 
 use std::ops::Range;
 
@@ -17,15 +17,15 @@ use crate::isa::{Instruction, RegisterId, ScalarType, Source};
 
 /// A sum that is read after a loop, and perhaps before it.
 ///
-/// Not a form of `tilewright_ir`: the pass copies the line, whatever its constant.
+/// This is not the linear form of `tilewright_ir`: the pass copies the line, whatever its constant.
 struct RecomputedSum {
-    /// Its line.
+    /// The line that computes the sum.
     line: u32,
-    /// Its register operand.
+    /// The register operand of the sum.
     of: RegisterId,
-    /// The line before which it is recomputed.
+    /// The line before which the sum is recomputed.
     place: u32,
-    /// Something reads it before the loop.
+    /// Whether a line before the loop reads the sum. Else its first computation is removed.
     stays: bool,
 }
 
@@ -79,8 +79,8 @@ fn wide_sum(line: &Line, writes: &Writes) -> Option<(RegisterId, RegisterId)> {
 /// Returns where a line must be recomputed: before its first reader after a loop, or before the
 /// region around that reader.
 ///
-/// The line precedes the loop, and nothing in the loop reads its result. Also returns whether
-/// something reads it before the loop.
+/// Returns `None` unless the line precedes the loop and nothing in the loop reads its result. Also
+/// returns whether a line before the loop reads the result.
 fn across_a_loop(line: u32, readers: &[u32], outermost: &[(RegionKind, Range<u32>)]) -> Option<(u32, bool)> {
     let around = |line: u32| outermost.iter().find(|(_, region)| region.contains(&line));
     let is_crossed = |(kind, region): &&(RegionKind, Range<u32>)| {

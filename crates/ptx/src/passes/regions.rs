@@ -15,7 +15,7 @@ use crate::isa::{Access, Instruction, LabelId, RegisterId};
 /// The kind of a region.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum RegionKind {
-    /// It may run again.
+    /// Its lines may run again.
     Loop,
     /// A jump may skip it.
     Branch,
@@ -27,11 +27,11 @@ pub(super) struct Region {
     pub kind: RegionKind,
     pub start: u32,
     pub end: u32,
-    /// The innermost region around it.
+    /// The index of the innermost region around this one.
     pub parent: Option<u32>,
 }
 
-/// The regions of a listing; each follows its parents.
+/// The regions of a listing; each is after its parents.
 #[derive(Debug, Default)]
 pub(super) struct Regions(pub Vec<Region>);
 
@@ -42,12 +42,12 @@ impl Region {
 }
 
 impl Regions {
-    /// Returns the regions, or `None` if jumps cross each other.
+    /// Returns the regions, or `None` if jumps cross each other or the target of a jump is unknown.
     pub fn of(listing: &Listing) -> Option<Self> {
         Self::of_lines(listing.lines.iter())
     }
 
-    /// Returns the regions of lines in any order.
+    /// Returns the regions of lines in a new order.
     pub fn of_lines<'a>(lines: impl Iterator<Item = &'a Line>) -> Option<Self> {
         let mut labels: Vec<(LabelId, u32)> = Vec::new();
         let mut jumps: Vec<(u32, LabelId)> = Vec::new();
@@ -156,7 +156,8 @@ impl RegionWalk<'_> {
 /// The lines that write registers.
 #[derive(Debug)]
 pub(super) struct Writes {
-    /// The number of writes of each register: 0, 1, or 2 for more.
+    /// The number of writes of each register: 0, 1, or 2 for more. Accumulators of asynchronous
+    /// dots have 2.
     counts: Vec<u8>,
     /// The lines that write registers with several writes, in order.
     again: Vec<(RegisterId, u32)>,
@@ -183,7 +184,7 @@ impl Writes {
     }
 
     fn find_again(&mut self, listing: &Listing) {
-        // The accumulators of asynchronous dots are written by the wait.
+        // Waits write the accumulators of asynchronous dots.
         let mut sums: Vec<RegisterId> = Vec::new();
         for line in &listing.lines {
             if let Some(Instruction::Wgmma(product)) = line.instruction() {

@@ -4,9 +4,9 @@
 //! A function of many instructions is emitted instruction by instruction for all elements; sinking
 //! orders it element by element if that lowers the pressure enough. Lines with effects, and lines
 //! that write a register that others write, too, keep their position. A listing with dots of
-//! warpgroups stays as it is: their register operands must be written before their fence. So does
-//! one with dots of warps unless the pressure is far too high: their operands are computed together
-//! with others.
+//! warpgroups stays as it is: their register operands must be written before their fence. So does a
+//! listing with dots of warps (`mma.sync`), unless the pressure is far too high: their operands are
+//! computed together with others.
 
 use cranelift_entity::EntityRef;
 
@@ -97,7 +97,7 @@ fn block(
                     stack.push((maker as usize, false));
                 }
             });
-            // The first operand first.
+            // The line of the first operand is placed first.
             stack[first..].reverse();
         }
     }

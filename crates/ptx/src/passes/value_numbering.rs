@@ -1,6 +1,6 @@
 //! Value numbering: replaces a pure instruction by an equal one that ran before it, in the same
-//! region or in one around it. Loads of global memory count if nothing between them may change or
-//! order memory.
+//! region or in one around it. Loads of global memory are merged, too, if nothing between them may
+//! change or order memory.
 
 use std::hash::{Hash, Hasher};
 
@@ -16,23 +16,24 @@ use crate::isa::{Access, Instruction, LoadCache, RegisterId, StateSpace};
 /// Registers that an instruction writes.
 type Results = SmallVec<[RegisterId; 4]>;
 
-/// An instruction that ran.
+/// An instruction that has run, whose results equal instructions can reuse.
 struct KnownInstruction {
     hash: u64,
     line: u32,
-    /// Its index among the remaining lines.
+    /// The index of its line among the remaining lines.
     kept: u32,
-    /// For a load, the number of accesses and barriers before it.
+    /// For a load, the epoch in which it ran.
     epoch: Option<u32>,
     results: Results,
-    /// The previous one with the same hash.
+    /// The index of the previous known instruction with the same hash.
     before: Option<u32>,
 }
 
-/// A register that a line reads in place of another one.
+/// A replacement of a register that a line reads.
 struct Replaced {
     line: u32,
-    /// The index of the register in the line, in the order of the text, the guard first.
+    /// The index of the operand among the registers of the line, in the order of the text, the
+    /// guard first.
     ordinal: u32,
     before: RegisterId,
 }
@@ -40,20 +41,21 @@ struct Replaced {
 struct Numbering<'a> {
     writes: &'a Writes,
     changes: Changes<'a>,
-    /// The register that has the value of each.
+    /// The register that is read in place of each register; initially itself.
     same: Vec<RegisterId>,
     known: Vec<KnownInstruction>,
-    /// The last known instruction with a hash.
+    /// The index of the last known instruction with each hash.
     last: FxHashMap<u64, u32>,
     /// The number of known instructions at the start of each open region.
     open: Vec<usize>,
-    /// The lines that remain so far, and their number.
+    /// Whether each line so far remains; `kept` is the number of lines that do.
     stays: Vec<bool>,
     kept: u32,
     replaced: Vec<Replaced>,
-    /// The number of lines so far that have an effect or are jump targets.
+    /// The number of lines so far that may change or order memory: those with an effect, labels and
+    /// inline assembly. Equal loads are merged only within one epoch.
     epoch: u32,
-    /// The most lines between two equal instructions that are merged.
+    /// The largest distance of two equal instructions that are merged, in remaining lines.
     distance: u32,
 }
 
@@ -108,7 +110,7 @@ fn number(
     (numbering.stays, numbering.replaced)
 }
 
-/// Restores the registers that lines read.
+/// Undoes the replacements of registers that lines read.
 fn restore(listing: &mut Listing, replaced: &[Replaced]) {
     for Replaced { line, ordinal, before } in replaced {
         let mut next = 0;
@@ -139,7 +141,8 @@ impl Numbering<'_> {
         }
     }
 
-    /// Returns whether a line remains, given the preceding lines.
+    /// Returns whether a line remains. Replaces the registers that it reads. `before` are the
+    /// preceding lines.
     fn line(&mut self, line: &mut Line, before: &[Line]) -> bool {
         let index = before.len() as u32;
         let is_load = is_plain_load(line);
@@ -160,7 +163,7 @@ impl Numbering<'_> {
                 Access::Write if is_value => {
                     is_once &= writes.is_once(*register);
                     results.push(*register);
-                    // The key has no results.
+                    // The hash must not depend on the results.
                     *register = RegisterId::new(0);
                 }
                 Access::Write => {}
@@ -198,7 +201,7 @@ impl Numbering<'_> {
         true
     }
 
-    /// Returns an equal instruction that ran; the argument has no results.
+    /// Returns the index of a known instruction that is equal except for its results.
     fn find(
         &self,
         hash: u64,
@@ -225,7 +228,8 @@ impl Numbering<'_> {
         None
     }
 
-    /// Returns whether the operands of an instruction have the values that they had.
+    /// Returns whether the operands of an instruction still have the values that they had at the
+    /// line `time`.
     fn is_unchanged(&self, instruction: &Instruction, time: u32) -> bool {
         let mut is_unchanged = true;
         instruction.visit_registers(|register, access| {
@@ -235,8 +239,8 @@ impl Numbering<'_> {
     }
 }
 
-/// Returns whether a line is an unguarded load from global memory that the program assumes not to
-/// change.
+/// Returns whether a line is an unguarded load from global memory that is neither volatile nor
+/// atomic.
 fn is_plain_load(line: &Line) -> bool {
     let LineKind::Instruction(None, instruction @ Instruction::Ld(load)) = &line.kind else { return false };
     let is_weak = effects::effect(instruction) == Effect::Value;

@@ -2,9 +2,9 @@
 //! its operands and the target and version that it needs. [`super::pattern`] describes the notation
 //! of a row.
 //!
-//! The sections are those of the PTX ISA 9.0, chapter 9.7.
+//! The section numbers are those of the PTX ISA 9.0.
 
-/// Sets of words that rows name by `$`.
+/// Named sets of modifiers or types. A row refers to the set `name` as `$name`.
 pub(super) const SETS: &[(&str, &str)] = &[
     ("round", ".rn|.rz|.rm|.rp"),
     ("toint", ".rni|.rzi|.rmi|.rpi"),
@@ -579,13 +579,13 @@ const WARPGROUPS: &[&str] = &[
     "wgmma.wait_group.sync.aligned : imm @ 90a 8.0",
 ];
 
-/// The rows.
+/// All rows, by section.
 pub(super) const FORMS: &[&[&str]] = &[
     INTEGERS, FLOATS, BITS, MOVES, MEMORY, ATOMICS, COPIES, BARRIERS, WARPS, MATRICES, FRAGMENTS, WARPGROUPS,
 ];
 
-/// Requirements of single words of an opcode: the instructions (none: all), the word, and the
-/// target and version.
+/// Requirements of single words of an opcode. An item has the beginning of the names of its
+/// instructions (empty: all), the word, and the minimum target and PTX version.
 pub(super) const WORDS: &[(&str, &str, &str)] = &[
     ("", ".L2::cache_hint", "80 7.4"),
     ("ld", ".L1::evict_normal", "70 7.4"),
@@ -620,7 +620,8 @@ pub(super) const WORDS: &[(&str, &str, &str)] = &[
     ("barrier.cluster", ".acquire", "90 8.0"),
 ];
 
-/// Requirements of special registers: the beginning of their names, and the target and version.
+/// Requirements of special registers. An item has the beginning of their names, and the minimum
+/// target and PTX version.
 pub(super) const SPECIALS: &[(&str, &str)] = &[
     ("%is_explicit_cluster", "90 7.8"),
     ("%cluster", "90 7.8"),
