@@ -140,10 +140,10 @@ def _field_value(cls: Any, name: str, value: Any) -> Any:
 
     kind = next(kind for field, kind, _ in cls._tilewright_fields if field == name)
     if kind == "constexpr" and is_of_run_time(value):
-        what = "a compile-time value, as its annotation `tl.constexpr` says"
+        what = "a compile-time value, as its annotation `tl.constexpr` requires"
         hint = f"annotate the field `{name}: tl.tensor` if its value is known at run time only"
     elif kind == "tensor" and isinstance(value, tuple):
-        what, hint = "a tensor, as its annotation `tl.tensor` says", None
+        what, hint = "a tensor, as its annotation `tl.tensor` requires", None
     elif kind == "constexpr":
         is_number = isinstance(value, _native.tensor)
         return constexpr(_native.interpret_known(value)) if is_number else value

@@ -1,5 +1,5 @@
-//! Advice on replacements: for names of other libraries, for Python's builtins and statements, for
-//! functions that return nothing.
+//! Advice on replacements: for names of other libraries, for Python's builtins, and for functions
+//! that return nothing.
 
 use ruff_python_ast::visitor::{self, Visitor};
 use ruff_python_ast::{Expr, Stmt};
@@ -79,7 +79,7 @@ pub(super) fn instead_of_keyword(keyword: &str) -> Option<&'static str> {
     }
 }
 
-/// Returns advice on an undefined name that the language has.
+/// Returns advice on an undefined name that exists in `triton.language`.
 pub(super) fn forgotten_module(name: &str) -> Option<String> {
     match semantic::language(name)? {
         LanguageItem::Builtin(_)
@@ -114,7 +114,7 @@ pub(super) fn instead_of_builtin(name: &str) -> &'static str {
     }
 }
 
-/// Returns advice on a function of Python's numbers, which is called with a run-time value.
+/// Returns advice on a builtin of Python that is called with a run-time value.
 pub(super) fn of_run_time_number(name: &str, argument: &str) -> Option<String> {
     let tensor = if argument.chars().all(|c| c.is_alphanumeric() || "_.()".contains(c)) {
         argument.to_owned()
@@ -137,7 +137,7 @@ pub(super) fn of_run_time_number(name: &str, argument: &str) -> Option<String> {
     }
 }
 
-/// Returns advice on a method of lists, which change in place; tuples do not.
+/// Returns advice on a method that changes a list in place: in a kernel, lists do not change.
 pub(super) fn list_method(name: &str) -> Option<&'static str> {
     match name {
         "append" | "extend" | "insert" => Some(
@@ -152,7 +152,8 @@ pub(super) fn list_method(name: &str) -> Option<&'static str> {
 }
 
 impl<'a> Lowerer<'a, '_, '_> {
-    /// Adds a note to an error about `None` that comes from a function without a result.
+    /// Adds a label to an error about `None` if the value comes from a function without a result,
+    /// or from an argument.
     pub(super) fn explain_none(
         &mut self,
         mut diagnostic: Diagnostic,
@@ -180,7 +181,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         diagnostic
     }
 
-    /// Returns the value that is assigned to a name in this function.
+    /// Returns the last expression that is assigned to a name in this function.
     fn assigned_from(&self, name: &str) -> Option<&'a Expr> {
         let mut found = AssignedFrom { name, value: None };
         let body = self.body();
@@ -188,7 +189,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         found.value
     }
 
-    /// The function that an expression calls, if it has no `return` with a value.
+    /// Returns the function that an expression calls, if it has no `return` with a value.
     fn returns_nothing(&mut self, expression: &Expr) -> Option<(String, Span)> {
         let Expr::Call(call) = expression else { return None };
         let name = call.func.as_name_expr()?.id.as_str();
@@ -205,7 +206,7 @@ impl<'a> Lowerer<'a, '_, '_> {
     }
 }
 
-/// The last value that a name is assigned.
+/// Finds the last value that is assigned to a name.
 struct AssignedFrom<'a, 'n> {
     name: &'n str,
     value: Option<&'a Expr>,

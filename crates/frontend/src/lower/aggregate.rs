@@ -1,7 +1,7 @@
 //! Instances of users' classes (`triton.aggregate`): construction, fields, methods and operators.
 //!
-//! An instance is a value, a tuple with a class: it does not change. Only its `__init__` sets
-//! fields, and returns the instance; elsewhere `tl.aggregate_replace` makes a copy.
+//! An instance is a tuple with a class, and immutable. Only `__init__` sets fields, and the lowered
+//! `__init__` returns the instance; elsewhere, `tl.aggregate_replace` makes a copy.
 
 use ruff_python_ast::{Expr, ExprAttribute, ExprSubscript};
 use tilewright_base::{Code, Diagnostic, Span};
@@ -20,7 +20,7 @@ use crate::tuple::Tuple;
 use crate::value::{Constant, Operand};
 
 impl<'a> Lowerer<'a, '_, '_> {
-    /// Calls a class: makes an instance.
+    /// Calls a class, which makes an instance.
     pub(crate) fn construct(
         &mut self,
         class: ObjectRef,
@@ -55,8 +55,8 @@ impl<'a> Lowerer<'a, '_, '_> {
         Ok(instance(class, aggregate, values))
     }
 
-    /// Makes an instance of a class without an `__init__` of its own: its fields are the
-    /// parameters.
+    /// Makes an instance of a class without an `__init__` of its own. The parameters of the call
+    /// are the fields.
     fn construct_by_fields(
         &mut self,
         class: ObjectRef,
@@ -74,7 +74,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         Ok(instance(class, aggregate, values))
     }
 
-    /// Gives a field of the instance under construction its value.
+    /// Sets a field of the instance under construction.
     pub(crate) fn set_field(
         &mut self,
         attribute: &'a ExprAttribute,
@@ -122,7 +122,8 @@ impl<'a> Lowerer<'a, '_, '_> {
         Ok(())
     }
 
-    /// Returns the value that a field holds after an assignment.
+    /// Converts a value to the value that a field holds after an assignment, by the kind of the
+    /// field.
     fn field_value(
         &mut self,
         class: &str,
@@ -140,14 +141,14 @@ impl<'a> Lowerer<'a, '_, '_> {
                 if let Some(constant) = self.as_constant(value) {
                     return Ok(Operand::Constant(constant));
                 }
-                "a compile-time value, as its annotation `tl.constexpr` says"
+                "a compile-time value, as its annotation `tl.constexpr` requires"
             }
             FieldKind::Tensor => {
                 if let Operand::Tensor(_) | Operand::Constant(_) = value {
                     let result = semantic::to_tensor(self, value).map(Operand::Tensor);
                     return result.map_err(|error| self.semantic_error(error, at, &[]));
                 }
-                "a tensor, as its annotation `tl.tensor` says"
+                "a tensor, as its annotation `tl.tensor` requires"
             }
             FieldKind::Aggregate(expected) => {
                 let is_one = template::class_of(value).is_some_and(|class| {
@@ -171,13 +172,13 @@ impl<'a> Lowerer<'a, '_, '_> {
         }))
     }
 
-    /// Returns the parameter that holds the instance under construction.
+    /// Returns the name of the parameter that holds the instance under construction.
     fn own_name(&self) -> Option<&'a str> {
         let definition = self.definition;
         super::function::parameters(definition).next().map(|parameter| parameter.name.as_str())
     }
 
-    /// The instance under construction, in an `__init__`.
+    /// Returns the instance under construction; `None` outside of an `__init__`.
     pub(crate) fn constructed(&mut self) -> Lower<Option<IrOperand>> {
         if self.callee.constructs().is_none() {
             return Ok(None);
@@ -188,7 +189,8 @@ impl<'a> Lowerer<'a, '_, '_> {
         }
     }
 
-    /// `super().__init__(…)` and `Base.__init__(self, …)` as a statement of an `__init__`.
+    /// Calls the constructor of a base: `super().__init__(…)` or `Base.__init__(self, …)` as a
+    /// statement of an `__init__`. Returns `None` for other statements.
     pub(crate) fn base_constructor(&mut self, expression: &'a Expr) -> Option<Lower<()>> {
         let class = self.callee.constructs()?;
         let call = expression.as_call_expr()?;
@@ -224,7 +226,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         Ok(())
     }
 
-    /// `super()`: the first parameter, seen from the class that contains the function.
+    /// Evaluates `super()`: the first parameter, with the class that contains the function.
     pub(crate) fn super_object(&mut self, span: Span) -> Lower<IrOperand> {
         let lexical = self.callee.user().and_then(|function| self.session.host.name(function, "__class__"));
         let object = self.own_name().and_then(|name| self.scope.get(name)).map(|binding| &binding.state);
@@ -236,8 +238,8 @@ impl<'a> Lowerer<'a, '_, '_> {
         Err(self.error(Code::UndefinedName, span, "'super()' outside of a method of a class"))
     }
 
-    /// Returns a member of an instance of a class, of `super()` or of the class itself; nothing for
-    /// any other operand.
+    /// Returns a member of an instance of a class, of `super()` or of the class itself; `None` for
+    /// other operands and other names.
     pub(crate) fn member_of(
         &mut self,
         value: &IrOperand,
@@ -289,7 +291,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         self.call_function(Callee::User(member.function), arguments, span)
     }
 
-    /// `tl.aggregate_replace(obj, field=value, …)`: a copy with other fields.
+    /// Evaluates `tl.aggregate_replace(obj, field=value, …)`: makes a copy with other fields.
     pub(crate) fn aggregate_replace(&mut self, arguments: &Arguments<'a>, span: Span) -> Lower<IrOperand> {
         let object = match &arguments.positional[..] {
             [(object, _)] => object.clone(),
@@ -321,7 +323,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         Ok(instance(class, &aggregate, values))
     }
 
-    /// `name[index] = value` of a tuple: from here on the name is the tuple with that item.
+    /// Lowers `name[index] = value` for a tuple: rebinds the name to a tuple with this item.
     pub(crate) fn set_item(&mut self, subscript: &'a ExprSubscript, value: IrOperand, at: Span) -> Lower<()> {
         let Expr::Name(name) = &*subscript.value else { return Err(self.bad_target(&subscript.value)) };
         let tuple = self.name(name)?;
@@ -343,7 +345,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         Ok(())
     }
 
-    /// The method of an operator, called; nothing if the object has none.
+    /// Calls the method of an operator; `None` if the object does not have the method.
     pub(crate) fn call_operator(
         &mut self,
         object: &IrOperand,
@@ -360,7 +362,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         Some(self.call_operand(&member, Arguments { positional, keywords: Vec::new() }, span, span))
     }
 
-    /// Returns whether an aggregate is of a class.
+    /// Returns whether a value is an instance of a class of the host.
     pub(crate) fn is_of_class(&mut self, value: &IrOperand, class: ObjectRef) -> bool {
         let value = match template::class_of(value) {
             Some(own) if self.session.host.aggregate(class).is_some() => crate::HostValue::Object(own),
@@ -373,7 +375,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         self.session.host.is_instance(&value, class)
     }
 
-    /// The `__call__` of an object.
+    /// Returns the `__call__` of an object; `None` if there is none.
     pub(crate) fn callable_object(&mut self, callee: &IrOperand, span: Span) -> Lower<Option<IrOperand>> {
         match template::class_of(callee) {
             Some(_) => self.member_of(callee, "__call__", span),
@@ -382,7 +384,7 @@ impl<'a> Lowerer<'a, '_, '_> {
     }
 }
 
-/// An instance of a class whose fields have these values, in the order of the class.
+/// Makes an instance of a class from the values of its fields, in the order of the class.
 fn instance(class: ObjectRef, aggregate: &Aggregate, values: Vec<IrOperand>) -> IrOperand {
     let names: Vec<_> = aggregate.fields.iter().map(|(name, _)| name.clone()).collect();
     template::whole(Tuple::instance(values, names.into(), class))

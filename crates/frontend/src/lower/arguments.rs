@@ -1,4 +1,4 @@
-//! The arguments of a call, evaluated.
+//! The evaluated arguments of a call.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use tilewright_base::Span;
 
 use super::template::IrOperand;
 
-/// An argument, with its expression if the source has one.
+/// An argument, with its expression in the source, if there is one.
 pub(crate) type Passed<'a> = (IrOperand, Option<&'a Expr>);
 
 /// The arguments of a call.
@@ -18,7 +18,7 @@ pub(crate) struct Arguments<'a> {
 }
 
 impl Arguments<'_> {
-    /// The values, in order.
+    /// Returns the values: the positional arguments, then the keyword arguments.
     pub(crate) fn values(&self) -> impl Iterator<Item = &IrOperand> {
         let keywords = self.keywords.iter().map(|(_, (value, _), _)| value);
         self.positional.iter().map(|(value, _)| value).chain(keywords)

@@ -1,6 +1,6 @@
-//! The limits of one compilation: steps of evaluation, so that it ends and can be interrupted, and
-//! instructions and nesting of the code that it makes, counted as if every call were inlined
-//! already.
+//! The limits of one compilation. Evaluation steps are limited, so that the compilation ends and
+//! can be interrupted. The instructions and the nesting of its code are limited, too; they are
+//! counted as if every call were inlined.
 
 use tilewright_base::{Code, Diagnostic, Span};
 use tilewright_ir::{FuncId, Value};
@@ -11,8 +11,8 @@ use crate::value::Operand;
 /// The maximum number of statements and expressions that are evaluated while a kernel is compiled.
 const MAX_STEPS: u64 = 1 << 22;
 
-/// The steps between two queries of the host whether to go on: often enough for a human, and too
-/// seldom to cost anything.
+/// The number of steps between two polls of the host for an interrupt: often enough for a human,
+/// and too seldom to cost anything.
 const STEPS_BETWEEN_POLLS: u64 = 1 << 12;
 
 /// The maximum number of instructions of a kernel with all calls inlined.
@@ -25,19 +25,19 @@ const MAX_INSTRUCTIONS_OF_ALL: usize = 1 << 20;
 const MAX_NESTING: usize = 256;
 
 impl Budget {
-    /// Returns the reason why nothing is lowered any more, if there is one.
+    /// Returns the code of the diagnostic that stopped the compilation, if one did.
     pub fn stopped(&self) -> Option<Code> {
         self.stopped
     }
 }
 
 impl Lowerer<'_, '_, '_> {
-    /// Counts a step; an error at the limit.
+    /// Counts a step; reports an error if the limit is exceeded.
     pub(crate) fn step(&mut self, span: Span) -> Lower<()> {
         self.steps(1, span)
     }
 
-    /// Counts the cost of a compile-time value: its size.
+    /// Counts a compile-time value, with a cost that is proportional to its size.
     pub(crate) fn pay_for(&mut self, value: &Operand<Value>, span: Span) -> Lower<()> {
         let size = value.size();
         if size < 4 {
@@ -74,7 +74,7 @@ impl Lowerer<'_, '_, '_> {
         Err(self.report(Diagnostic::at(Code::Interrupted, span, message)))
     }
 
-    /// Returns whether the function, with all its calls, has become larger than a kernel may be.
+    /// Returns whether the function with all its calls, or the whole compilation, exceeds a limit.
     pub(crate) fn is_too_large(&self) -> bool {
         let own = self.builder.function.insts.len() + self.inlined.instructions;
         own > MAX_INSTRUCTIONS || own + self.session.budget.instructions > MAX_INSTRUCTIONS_OF_ALL
@@ -88,7 +88,7 @@ impl Lowerer<'_, '_, '_> {
         )
     }
 
-    /// Counts the code of a call, which will be inlined; an error at the limit.
+    /// Counts the code of a call, which will be inlined; reports an error if a limit is exceeded.
     pub(crate) fn count_call(&mut self, callee: FuncId, name: &str, span: Span) -> Lower<()> {
         let Extent { instructions, nesting } = self.session.budget.extents[callee];
         let nesting = self.region_depth + nesting;
@@ -113,7 +113,7 @@ impl Lowerer<'_, '_, '_> {
         Err(self.report(diagnostic))
     }
 
-    /// Returns the extent of the lowered function.
+    /// Returns the extent of the function.
     pub(crate) fn extent(&self) -> Extent {
         Extent {
             instructions: self.builder.function.insts.len() + self.inlined.instructions,
@@ -121,7 +121,7 @@ impl Lowerer<'_, '_, '_> {
         }
     }
 
-    /// Opens a region; [`end_region`](Self::end_region) goes back to the block before.
+    /// Opens a region. Returns its block, and the outer block for [`end_region`](Self::end_region).
     pub(crate) fn begin_region(
         &mut self,
         parameters: impl IntoIterator<Item = tilewright_ir::Type>,
@@ -131,7 +131,7 @@ impl Lowerer<'_, '_, '_> {
         self.builder.begin_region(parameters)
     }
 
-    /// Goes back to the block outside of a region.
+    /// Ends a region: returns to the outer block.
     pub(crate) fn end_region(&mut self, outer: tilewright_ir::Block) {
         self.region_depth -= 1;
         self.builder.switch_to(outer);
@@ -139,7 +139,7 @@ impl Lowerer<'_, '_, '_> {
 }
 
 impl Budget {
-    /// Counts a function that is done.
+    /// Counts a function that has been lowered.
     pub fn count_function(&mut self, function: FuncId, extent: Extent) {
         self.instructions = self.instructions.saturating_add(extent.instructions);
         self.extents[function] = extent;

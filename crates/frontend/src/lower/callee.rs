@@ -1,4 +1,4 @@
-//! The functions that a compilation calls: their sources, and their specializations.
+//! The functions that a compilation calls: their sources and specializations.
 
 use std::sync::Arc;
 
@@ -14,19 +14,20 @@ use crate::parse::{Tree, find_function};
 use crate::reference::{FunctionRef, ObjectRef};
 use crate::semantic::LibraryFunction;
 
-/// A function of the kernel language: a user's or the library's.
+/// A function of the kernel language, of the user or of the library.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Callee {
     User(FunctionRef),
-    /// The `__init__` of a user's class, for an instance of this class.
+    /// The `__init__` of a user's class, called to make an instance of a class, which may derive
+    /// from it.
     Constructor(FunctionRef, ObjectRef),
     Library(LibraryFunction),
-    /// An operation of interpret mode, and nothing else.
+    /// An operation of interpret mode; it is never called.
     Operation,
 }
 
 impl Callee {
-    /// Returns its identity, without the text of a whole library file.
+    /// Returns the identity of the function, without the text of a whole library file.
     fn key(&self) -> (Option<FunctionRef>, Option<ObjectRef>, &'static str, &'static str) {
         match self {
             Callee::User(function) => (Some(*function), None, "", ""),
@@ -36,7 +37,7 @@ impl Callee {
         }
     }
 
-    /// The user's function.
+    /// Returns the user's function, if it is one.
     pub(super) fn user(self) -> Option<FunctionRef> {
         match self {
             Callee::User(function) | Callee::Constructor(function, _) => Some(function),
@@ -44,7 +45,7 @@ impl Callee {
         }
     }
 
-    /// The class whose instance it makes.
+    /// Returns the class, if the function is a constructor.
     pub(super) fn constructs(self) -> Option<ObjectRef> {
         match self {
             Callee::Constructor(_, class) => Some(class),
@@ -67,7 +68,8 @@ impl std::hash::Hash for Callee {
     }
 }
 
-/// The indices of values that come from a read-only parameter, and its name.
+/// The indices of values that derive from a read-only parameter, each with the name of the
+/// parameter.
 pub(crate) type ReadOnly = SmallVec<[(usize, Arc<str>); 1]>;
 
 /// A parsed file.
@@ -101,8 +103,8 @@ impl Loaded {
 /// A function lowered for certain arguments.
 struct Specialization {
     arguments: Vec<Template>,
-    /// The run-time values of the arguments that point to memory that is only read, and the
-    /// parameters that say so.
+    /// The run-time values of the arguments that point to read-only memory, each with the parameter
+    /// that declares it.
     read_only: ReadOnly,
     state: SpecializationState,
 }
@@ -115,8 +117,8 @@ pub(crate) struct Specializations(FxHashMap<(Callee, u64), Vec<Specialization>>)
 pub(super) type SpecializationIndex = ((Callee, u64), usize);
 
 impl Specializations {
-    /// Returns the state of the specialization for these arguments, if it has been begun; otherwise
-    /// its new index.
+    /// Returns the state of the specialization for these arguments. If there is none yet, adds it
+    /// as open and returns its index as the error.
     pub(super) fn find_or_open(
         &mut self,
         callee: Callee,
@@ -148,7 +150,7 @@ impl Specializations {
 
 #[derive(Clone)]
 pub(super) enum SpecializationState {
-    /// It is being lowered: a call of it now is recursion.
+    /// The function is being lowered, so a call of this specialization is recursion.
     Open,
     Failed,
     Done(Option<FuncId>, Template, ReadOnly),

@@ -1,4 +1,4 @@
-//! Operators by the names of their methods, as Python has them: `x.__add__(y)` is `x + y`,
+//! Calls operators by the names of their methods, as Python does: `x.__add__(y)` is `x + y`,
 //! `x.__getitem__(i)` is `x[i]`.
 
 use std::sync::Arc;
@@ -14,10 +14,10 @@ use crate::semantic::{self, BinaryOperator, Index};
 use crate::types::LanguageType;
 use crate::value::{Constant, Operand, to_str};
 
-/// The prefix of the paths of methods that are operators.
+/// The prefix of the paths of operator methods.
 pub(crate) const OPERATORS: &str = "operator.";
 
-/// The operation of a method.
+/// The operation of an operator method.
 #[derive(Clone, Copy)]
 enum Method {
     Binary(BinaryOperator),
@@ -33,7 +33,7 @@ enum Method {
     Call,
 }
 
-/// Returns the operation of a method, and whether the operands are exchanged.
+/// Returns the operation of an operator method, and whether its operands are exchanged.
 fn method(name: &str) -> Option<(Method, bool)> {
     use BinaryOperator as B;
     let name = name.strip_prefix("__")?.strip_suffix("__")?;
@@ -84,7 +84,8 @@ fn method(name: &str) -> Option<(Method, bool)> {
 }
 
 impl<'a> Lowerer<'a, '_, '_> {
-    /// `value.__add__` and the like.
+    /// Returns an operator method of a value, such as `value.__add__`; `None` if it does not have
+    /// it.
     pub(crate) fn operator_method(value: &IrOperand, name: &str) -> Option<IrOperand> {
         let (method, _) = method(name)?;
         let has = match value {
@@ -94,7 +95,7 @@ impl<'a> Lowerer<'a, '_, '_> {
                 template::class_of(value).is_none() && !matches!(method, Method::Call)
             }
             Operand::Function(_) => matches!(method, Method::Call | Method::Hash),
-            // tidy: wildcard because the others are no operands
+            // tidy: wildcard because the others have no operators
             _ => false,
         };
         has.then(|| Operand::Method(Box::new(value.clone()), Arc::from(format!("{OPERATORS}{name}"))))
@@ -154,7 +155,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         }
     }
 
-    /// `str` and `repr` of a value.
+    /// Returns `str` or `repr` of a value.
     fn text_of(&mut self, value: &IrOperand, name: &str) -> String {
         match (value, self.as_constant(value)) {
             (Operand::Tensor(value), _) => type_str(self.builder.function.ty(*value), true),
@@ -164,7 +165,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         }
     }
 
-    /// `value[index]` of an index that is a value.
+    /// Evaluates `value[index]` for an index that is evaluated already.
     fn item(
         &mut self,
         value: &IrOperand,
@@ -180,14 +181,14 @@ impl<'a> Lowerer<'a, '_, '_> {
         self.tuple_item(value, index, at.unwrap_or(span), span)
     }
 
-    /// `value.type` of a value with several parts.
+    /// Evaluates `value.type` for a tuple or an instance of a user's class.
     pub(crate) fn type_of_parts(&self, value: &IrOperand, name: &str) -> Option<IrOperand> {
         let parts = template::parts(value).filter(|_| name == "type")?;
         let types: Option<Vec<Constant>> = parts.iter().map(|part| self.type_of(part)).collect();
         Some(LanguageType::Tuple(parts.with_items(types?)).into_constant().into())
     }
 
-    /// Returns the value of `value.type`.
+    /// Returns the `type` of a value.
     fn type_of(&self, value: &IrOperand) -> Option<Constant> {
         if let Some(Operand::Constant(ty)) = self.type_of_parts(value, "type") {
             return Some(ty);
@@ -206,7 +207,7 @@ impl<'a> Lowerer<'a, '_, '_> {
     }
 }
 
-/// Returns the indices that a value in brackets means.
+/// Converts the value in the brackets of a subscript to indices.
 pub(crate) fn indices_of<V: Clone>(index: &Operand<V>) -> Vec<Index<V>> {
     let of_one = |index: &Operand<V>| match (index, semantic::slice_parts(index)) {
         (Operand::Constant(Constant::None), _) => Index::NewAxis,

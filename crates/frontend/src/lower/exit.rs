@@ -1,4 +1,5 @@
-//! Early returns: the flag that a path through a function has returned, and its result.
+//! The state of early returns: the flag that a path through a function has returned, and the
+//! result.
 
 use tilewright_base::Span;
 
@@ -10,14 +11,14 @@ use crate::value::{Constant, Operand};
 pub(crate) struct Returned {
     pub value: IrOperand,
     pub span: Span,
-    /// True if there is a `return`, not just the end of the function.
+    /// True if the function returns by a `return`, not by reaching its end.
     pub is_explicit: bool,
 }
 
-/// The flag that a path through a function has returned, and its result.
+/// The exit of a path through a function: the flag that the path has returned, and the result.
 #[derive(Clone)]
 pub(crate) struct Exit {
-    /// A compile-time bool, or an int1.
+    /// True if the path has returned: a compile-time bool, or an int1.
     pub done: IrOperand,
     /// The returned value; a placeholder on paths that have not returned.
     pub result: Option<Returned>,
@@ -34,7 +35,7 @@ impl Exit {
         Self { done: Operand::Constant(Constant::Bool(true)), result: Some(result) }
     }
 
-    /// Returns whether it certainly has or has not returned.
+    /// Returns whether the path has returned; `None` if that is only known at run time.
     pub fn is_done(&self) -> Option<bool> {
         constant_truth(&self.done)
     }

@@ -1,5 +1,5 @@
-//! Calls of `extern_elementwise`: the dict of types and symbols, which no other call takes, as a
-//! tuple of pairs.
+//! Evaluates the arguments of `extern_elementwise`. It is the only function that takes a dict (of
+//! types and symbols), which becomes a tuple of pairs.
 
 use ruff_python_ast::{Expr, ExprCall, ExprDict};
 
@@ -9,15 +9,15 @@ use super::template::{self, IrOperand, from_host};
 use crate::host::HostValue;
 use crate::value::{Constant, Operand};
 
-/// The function that takes such a dict.
+/// The function that takes a dict.
 pub(super) const EXTERNAL: &str = "extern_elementwise";
 
-/// The internal parameters that functions for Triton's own compiler pass on, and that this one does
-/// not use.
+/// Internal parameters that functions written for Triton's own compiler pass on. This compiler does
+/// not use them.
 const INTERNAL: &[&str] = &["_semantic", "_builder", "_generator"];
 
 impl Arguments<'_> {
-    /// Drops internal arguments: `_semantic=_semantic`, whose value is `None` here.
+    /// Drops internal arguments, such as `_semantic=_semantic`, whose value is `None` here.
     pub(super) fn drop_internal(&mut self) {
         let is_none = |value: &IrOperand| matches!(value, Operand::Constant(Constant::None));
         self.keywords.retain(|(name, (value, _), _)| !(INTERNAL.contains(&&**name) && is_none(value)));
@@ -25,7 +25,7 @@ impl Arguments<'_> {
 }
 
 impl<'a> Lowerer<'a, '_, '_> {
-    /// The arguments of a call, with dicts as tuples of pairs.
+    /// Evaluates the arguments of a call; dicts become tuples of pairs.
     pub(super) fn external_arguments(&mut self, call: &'a ExprCall) -> Lower<Arguments<'a>> {
         let mut arguments = self.arguments_with(call, |lowerer, expression| match expression {
             Expr::Dict(dict) => lowerer.pairs(dict),
@@ -40,7 +40,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         Ok(arguments)
     }
 
-    /// A dict of the kernel's text.
+    /// Converts a dict in the source of the kernel to a tuple of pairs.
     fn pairs(&mut self, dict: &'a ExprDict) -> Lower<IrOperand> {
         let mut pairs = Vec::with_capacity(dict.items.len());
         for item in &dict.items {
@@ -54,7 +54,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         Ok(template::tuple(pairs))
     }
 
-    /// A dict of the host; nothing of any other object.
+    /// Converts a dict of the host to a tuple of pairs; `None` for other operands.
     fn pairs_of_object(&mut self, value: &IrOperand) -> Option<IrOperand> {
         let (Operand::Object(object) | Operand::Constant(Constant::Object(object))) = value else {
             return None;

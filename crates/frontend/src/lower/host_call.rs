@@ -1,5 +1,5 @@
-//! Calls of the host's functions while a kernel is compiled. A function that is decorated as one of
-//! compile time is also given run-time values, and sees their type and shape.
+//! Calls functions of the host while a kernel is compiled. A function that is decorated with
+//! `constexpr_function` may also take run-time values; it reads their type and shape.
 
 use std::sync::Arc;
 
@@ -15,13 +15,13 @@ use crate::reference::ObjectRef;
 use crate::semantic;
 use crate::value::Operand;
 
-/// The attributes of a tensor or pointer that a compile-time function sees.
+/// The attributes of a tensor or pointer that a compile-time function can read.
 const OF_TENSORS: &[&str] = &["dtype", "type", "shape", "numel"];
 
-/// The attributes of a tensor descriptor that it sees.
+/// The attributes of a tensor descriptor that a compile-time function can read.
 const OF_DESCRIPTORS: &[&str] = &["dtype", "type", "block_type", "block_shape", "shape", "strides", "base"];
 
-/// The attributes of a block pointer that it sees.
+/// The attributes of a block pointer that a compile-time function can read.
 const OF_BLOCK_POINTERS: &[&str] = &["dtype", "type"];
 
 impl<'a> Lowerer<'a, '_, '_> {
@@ -74,8 +74,8 @@ impl<'a> Lowerer<'a, '_, '_> {
         }
     }
 
-    /// Reports the exception of a compile-time function; `run_time` is its first argument that is
-    /// known at run time only.
+    /// Reports the exception of a compile-time function. `first` is its first argument that is only
+    /// known at run time.
     fn report_call(
         &mut self,
         what: &str,
@@ -93,13 +93,14 @@ impl<'a> Lowerer<'a, '_, '_> {
         let diagnostic = Diagnostic::new(Code::NotConstexpr, says)
             .primary(place, format!("this is {found}, known at run time only"))
             .note(message)
-            .note("of a value at run time, such a function sees the type and the shape");
+            .note("of a run-time value, a compile-time function only knows the type and the shape");
         let blamed: Vec<&Expr> = at.into_iter().collect();
         let diagnostic = self.explain_run_time(diagnostic, &blamed);
         self.report(diagnostic)
     }
 
-    /// Converts an argument of a compile-time function, and appends its run-time parts to a list.
+    /// Converts an argument for a compile-time function, and appends its run-time parts to
+    /// `run_time`.
     fn argument_of_host(&mut self, operand: &IrOperand, run_time: &mut Vec<IrOperand>) -> Option<HostValue> {
         let (is_descriptor, names) = match operand {
             Operand::Tensor(value) => {
@@ -131,7 +132,8 @@ impl<'a> Lowerer<'a, '_, '_> {
     }
 }
 
-/// Converts the result of a host function: arguments in it are the same operands again.
+/// Converts the result of a host function to an operand. A run-time value that the function
+/// received and returns is again the operand that was passed.
 fn given(value: HostValue, run_time: &[IrOperand]) -> IrOperand {
     match value {
         HostValue::RunTime(found) => match run_time.get(found.number as usize) {

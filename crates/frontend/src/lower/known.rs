@@ -1,6 +1,7 @@
 //! Predicts conditions from names that are compile-time values already, without lowering anything.
-//! This only keeps names out of the values that a loop carries, so "unknown" is always a right
-//! answer.
+//!
+//! The predictions keep names out of the values that a loop carries, and select how an `if` with a
+//! `return` is lowered. Unknown is always a valid answer.
 
 use ruff_python_ast::{BoolOp, CmpOp, Expr, UnaryOp};
 
@@ -19,10 +20,10 @@ enum KnownValue {
 }
 
 impl Lowerer<'_, '_, '_> {
-    /// The names that may be assigned in the statements, where conditions on compile-time values
-    /// leave branches out.
+    /// Returns the names that statements may assign, except in branches that conditions on
+    /// compile-time values exclude.
     pub(crate) fn assigned<'b>(&self, body: &'b [ruff_python_ast::Stmt]) -> Vec<&'b str> {
-        // A name that the body itself assigns may be anything when a condition reads it.
+        // A name that the body itself assigns may have any value when a condition reads it.
         let any = super::scope::assigned(body, &|_| None);
         super::scope::assigned(body, &|test| match self.foresee(test, &any, 0)? {
             KnownValue::Constant(constant) => Some(constant.is_true()),
@@ -30,7 +31,7 @@ impl Lowerer<'_, '_, '_> {
         })
     }
 
-    /// Returns the value of a condition that is about to be evaluated, if it is known.
+    /// Returns the value of a condition that is evaluated next, if it is known.
     pub(crate) fn foreseen(&self, test: &Expr) -> Option<bool> {
         match self.foresee(test, &[], 0)? {
             KnownValue::Constant(constant) => Some(constant.is_true()),
@@ -102,7 +103,7 @@ fn compare_known(operator: CmpOp, left: &KnownValue, right: &KnownValue) -> Opti
     compare_constants(operator, left, right)
 }
 
-/// `left op right` of compile-time values, where that is defined.
+/// Computes `left op right` of compile-time values; `None` if Python raises an error.
 pub(crate) fn compare_constants(operator: CmpOp, left: &Constant, right: &Constant) -> Option<bool> {
     let ordered = |operator| match constexpr::compare(operator, left, right).ok()? {
         Constant::Bool(holds) => Some(holds),

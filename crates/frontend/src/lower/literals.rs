@@ -1,4 +1,4 @@
-//! Literals: numbers, strings, and f-strings of compile-time values.
+//! Evaluates literals: numbers, and f-strings of compile-time values.
 
 use ruff_python_ast::{
     ConversionFlag, ExprFString, ExprNumberLiteral, FStringPart, InterpolatedElement,
@@ -11,7 +11,7 @@ use super::template::IrOperand;
 use crate::format;
 use crate::value::{Constant, Operand, to_str};
 
-/// The value of a number, or what is wrong with it.
+/// Returns the value of a number, or the reason why it is an error.
 pub(crate) fn number(number: &Number) -> Result<Constant, &'static str> {
     match number {
         Number::Int(value) => {

@@ -1,4 +1,4 @@
-//! The meaning of names and attributes: local names, then the host's or the library's, then
+//! Resolves names and attributes: first local names, then names of the host or the library, then
 //! Python's builtins.
 
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::suggest::suggest;
 use crate::value::{BUILTINS, Constant, Operand, language_name};
 
 impl<'a> Lowerer<'a, '_, '_> {
-    /// Lowers a name.
+    /// Evaluates a name.
     pub(crate) fn name(&mut self, name: &'a ExprName) -> Lower<IrOperand> {
         let id = name.id.as_str();
         if let Some(binding) = self.scope.get(id) {
@@ -80,7 +80,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         self.report(diagnostic)
     }
 
-    /// Lowers a name that the host resolves.
+    /// Converts the value that the host has for a global name to an operand.
     fn global(&mut self, name: &ExprName, value: HostValue) -> Lower<IrOperand> {
         let allowed = self.session.options.allow_plain_globals;
         match value {
@@ -111,8 +111,8 @@ impl<'a> Lowerer<'a, '_, '_> {
         }
     }
 
-    /// Returns the meaning of a path of `triton.language`. A path with a colon is a function of a
-    /// library file.
+    /// Returns the meaning of a path of `triton.language`. `file:name` is a function of a library
+    /// file.
     pub(crate) fn language(&self, path: &str) -> Option<LanguageItem> {
         if let Some((file, name)) = path.split_once(':') {
             let Callee::Library(current) = self.callee else { return library_function(file, name) };
@@ -124,7 +124,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         semantic::language(path)
     }
 
-    /// `value.name`.
+    /// Evaluates `value.name`.
     pub(crate) fn attribute(&mut self, attribute: &'a ExprAttribute) -> Lower<IrOperand> {
         let value = self.expression(&attribute.value)?;
         let name = attribute.attr.as_str();
@@ -142,7 +142,7 @@ impl<'a> Lowerer<'a, '_, '_> {
             Operand::Language(path) => self.language_attribute(path, attribute),
             Operand::Object(object) | Operand::Constant(Constant::Object(object)) => {
                 if let Some(found) = self.session.host.attribute(*object, name) {
-                    // An attribute of a module is as fixed as the module.
+                    // The attributes of a module count as constants, like the module itself.
                     return Ok(match found {
                         HostValue::PlainGlobal(constant) => Operand::Constant(constant),
                         other => from_host(other),
@@ -153,7 +153,8 @@ impl<'a> Lowerer<'a, '_, '_> {
                 Err(self.error(Code::UnknownAttribute, at, format!("{what} has no attribute '{name}'")))
             }
             Operand::Constant(Constant::LanguageType(_)) => self.semantic_attribute(&value, attribute),
-            // Types have it too: an argument that is a type is a `tl.constexpr` that holds it.
+            // Types have the attribute `value`, too: an argument that is a type is a `tl.constexpr`
+            // with the type as its value.
             Operand::Constant(_) if name == "value" => Ok(value.clone()),
             Operand::Constant(
                 constant @ (Constant::Int(_) | Constant::Float(_) | Constant::Bool(_) | Constant::Str(_)),
@@ -162,8 +163,8 @@ impl<'a> Lowerer<'a, '_, '_> {
                 None if matches!(constant, Constant::Str(_)) => {
                     Err(self.unknown_attribute(&value, attribute))
                 }
-                // An argument of 1 is a compile-time value, and still has the attributes of
-                // run-time numbers.
+                // An argument that is specialized to 1 still has the attributes of run-time
+                // numbers.
                 None => self.semantic_attribute(&value, attribute),
             },
             Operand::Tensor(_) | Operand::Descriptor(_) | Operand::Constant(Constant::Type(_)) => {
@@ -173,7 +174,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         }
     }
 
-    /// Lowers an attribute that the language itself defines for a value.
+    /// Evaluates an attribute that the language itself defines for a value.
     fn semantic_attribute(&mut self, value: &IrOperand, attribute: &'a ExprAttribute) -> Lower<IrOperand> {
         self.at(self.span_of(attribute));
         let result = semantic::attribute(self, value, attribute.attr.as_str());
@@ -229,7 +230,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         }
     }
 
-    /// Returns the noun for an operand in a message.
+    /// Returns a noun for an operand in messages.
     pub(crate) fn describe(&mut self, operand: &IrOperand) -> String {
         match operand {
             Operand::Object(object) | Operand::Callable(object) | Operand::ConstexprFunction(object) => {
@@ -248,7 +249,7 @@ fn is_name(target: &Expr, id: &str) -> bool {
     target.as_name_expr().is_some_and(|name| name.id.as_str() == id)
 }
 
-/// A name of a library file: its own functions and constants, and the language.
+/// Resolves a name in a library file: `tl` and its modules, or a function or constant of the file.
 fn library_name(function: LibraryFunction, id: &str) -> Option<IrOperand> {
     match id {
         "tl" | "core" => return Some(Operand::Language(Arc::from(""))),
@@ -279,7 +280,7 @@ fn library_function(file: &str, name: &str) -> Option<LanguageItem> {
     function_of_file(any, name)
 }
 
-/// The function of this name in the file of another library function.
+/// Returns the function with this name in the file of another library function.
 fn function_of_file(sibling: LibraryFunction, name: &str) -> Option<LanguageItem> {
     let tree = super::function::library_tree(sibling)?;
     tree.module.body.iter().find_map(|statement| match statement {

@@ -1,5 +1,5 @@
-//! Operators with an object as an operand: methods of an instance of a user's class, or operators
-//! of a host's object (a dict, an enum, a dataclass), which the host applies while the kernel is
+//! Operators of objects. An operator of an instance of a user's class calls a method. An operator
+//! of a host's object (a dict, an enum, a dataclass) is applied by the host while the kernel is
 //! compiled.
 
 use ruff_python_ast::Expr;
@@ -11,7 +11,7 @@ use crate::host::HostValue;
 use crate::semantic::{BinaryOperator, CompareOperator, UnaryOperator};
 use crate::value::{Constant, Operand};
 
-/// Returns Python's name of an operator, in module `operator` and in methods.
+/// Returns Python's name of an operator, in the module `operator` and in method names.
 fn binary_name(operator: BinaryOperator) -> &'static str {
     match operator {
         BinaryOperator::Add => "add",
@@ -30,7 +30,7 @@ fn binary_name(operator: BinaryOperator) -> &'static str {
     }
 }
 
-/// Returns Python's name of a comparison, and the name with exchanged operands.
+/// Returns Python's name of a comparison, and the name of the comparison with exchanged operands.
 fn compare_names(operator: CompareOperator) -> (&'static str, &'static str) {
     match operator {
         CompareOperator::Eq => ("eq", "eq"),
@@ -47,7 +47,7 @@ fn is_object(operand: &IrOperand) -> bool {
 }
 
 impl<'a> Lowerer<'a, '_, '_> {
-    /// An operand as a value of the host, if it is known at compile time.
+    /// Converts an operand to a value of the host, if it is known at compile time.
     pub(crate) fn host_value(&self, operand: &IrOperand) -> Option<HostValue> {
         Some(match operand {
             Operand::Function(function) => HostValue::Function(*function),
@@ -68,7 +68,8 @@ impl<'a> Lowerer<'a, '_, '_> {
         })
     }
 
-    /// Applies Python's own operator; nothing if no operand is an object of the host.
+    /// Applies an operator of Python on the host. Returns `None` if no operand is an object of the
+    /// host, an operand is not known at compile time, or the host has no Python.
     pub(crate) fn operate(
         &mut self,
         operator: &str,
@@ -84,7 +85,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         Some(result.map(from_host).map_err(|message| self.error(Code::ConstexprError, span, message)))
     }
 
-    /// `left op right` where one is an object.
+    /// Evaluates `left op right` if one operand is an object; otherwise returns `None`.
     pub(crate) fn object_binary(
         &mut self,
         operator: BinaryOperator,
@@ -99,7 +100,7 @@ impl<'a> Lowerer<'a, '_, '_> {
             .or_else(|| self.operate(name, &[left, right], span))
     }
 
-    /// A comparison where one operand is an object.
+    /// Evaluates a comparison if one operand is an object; otherwise returns `None`.
     pub(crate) fn object_compare(
         &mut self,
         operator: CompareOperator,
@@ -113,7 +114,7 @@ impl<'a> Lowerer<'a, '_, '_> {
             .or_else(|| self.operate(name, &[left, right], span))
     }
 
-    /// `op value` of an object.
+    /// Evaluates `op value` if the operand is an object; otherwise returns `None`.
     pub(crate) fn object_unary(
         &mut self,
         operator: UnaryOperator,
@@ -129,7 +130,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         self.call_operator(value, method, Vec::new(), span).or_else(|| self.operate(name, &[value], span))
     }
 
-    /// `value[index]` of an object.
+    /// Evaluates `value[index]` if the value is an object; otherwise returns `None`.
     pub(crate) fn object_subscript(
         &mut self,
         value: &IrOperand,
@@ -148,7 +149,7 @@ impl<'a> Lowerer<'a, '_, '_> {
             .or_else(|| Some(Err(self.no_items(value, span))))
     }
 
-    /// `item in container` where the container is an object.
+    /// Evaluates `item in container` if the container is an object; otherwise returns `None`.
     pub(crate) fn object_contains(
         &mut self,
         item: &IrOperand,

@@ -1,9 +1,9 @@
-//! One operation of interpret mode: an expression whose operands are given, as a function with
-//! results.
+//! Lowers one operation of interpret mode: an expression of given operands becomes a function that
+//! returns its result.
 //!
-//! Python runs the body of the kernel. Its operations of the language, such as `tl.load(p, mask=m)`
-//! or `x + y`, are lowered here by itself, with the same walk as a whole kernel: a small function
-//! whose parameters are the operands.
+//! In interpret mode, Python runs the body of the kernel. Each operation of the language, such as
+//! `tl.load(p, mask=m)` or `x + y`, is lowered here by the code that also lowers whole kernels. The
+//! result is a small function whose parameters are the operands.
 
 use std::sync::Arc;
 
@@ -23,37 +23,37 @@ use crate::parse::{bytes, parse};
 use crate::value::Operand;
 use crate::{Failure, Options};
 
-/// An operation.
+/// An operation to lower.
 pub struct Operation<'a> {
-    /// `def operation(a0, a1): return a0 + a1`: a function that returns an expression of its
-    /// parameters.
+    /// A function that returns an expression of its parameters, such as `def operation(a0, a1):
+    /// return a0 + a1`.
     pub text: &'a str,
     /// Each argument: the type of a run-time value, or a compile-time value.
     pub arguments: &'a [Template],
-    /// The indices, among all run-time values in the arguments, of scalars that the code of a
-    /// compiled kernel has as a constant.
+    /// The scalars that are constants in the code of a compiled kernel: the index of each among all
+    /// run-time values in the arguments, and its value.
     pub known: &'a [(usize, Literal)],
-    /// The indices of the run-time values that point to memory that is only read, and the parameter
-    /// of the kernel that declares so.
+    /// The indices of the run-time values that point to read-only memory, each with the parameter
+    /// of the kernel that declares it.
     pub read_only: &'a [(usize, Arc<str>)],
 }
 
 /// An operation after lowering.
 #[derive(Debug)]
 pub struct LoweredOperation {
-    /// A module whose entry takes the run-time values in the arguments and returns those in the
-    /// result.
+    /// A module whose entry takes the run-time values in the arguments, and returns the run-time
+    /// values in the result.
     pub module: Module,
     /// The result.
     pub result: Template,
-    /// The indices of the run-time values in the result that are constants of the code.
+    /// The indices of the run-time values in the result that are constants in the code.
     pub known: Vec<usize>,
-    /// The indices of those that point to memory that is only read, and the parameter of the kernel
-    /// that declares so.
+    /// The indices of the run-time values in the result that point to read-only memory, each with
+    /// the parameter of the kernel that declares it.
     pub read_only: ReadOnly,
 }
 
-/// Lowers an operation. Its text is the first of the sources.
+/// Lowers an operation. Its text is the first file of the sources.
 pub fn lower_operation(
     operation: &Operation<'_>,
     options: &Options,
@@ -75,7 +75,7 @@ pub fn lower_operation(
     }
 }
 
-/// The expression that the function of an operation returns.
+/// Returns the expression that the function of an operation returns.
 pub(super) fn returned(definition: &StmtFunctionDef) -> Option<&Expr> {
     match definition.body.last() {
         Some(Stmt::Return(statement)) => statement.value.as_deref(),
@@ -106,7 +106,7 @@ impl Session<'_> {
             region_depth: 0,
             inlined: Extent::default(),
             exit: Exit::default(),
-            // Compile-time values are returned as such.
+            // Compile-time values are returned as compile-time values.
             keeps_constants: true,
             read_only: FxHashMap::default(),
         };
@@ -116,7 +116,7 @@ impl Session<'_> {
         let mut result = lowerer.expression(expression)?;
         lowerer.at(span);
         if let Operand::Range(range) = &mut result {
-            // Nothing compiles the loop.
+            // Python runs the loop, so its options have no effect.
             range.options = tilewright_ir::LoopOptions::default();
         }
         let values = template::values(&result);
@@ -132,8 +132,7 @@ impl Session<'_> {
 }
 
 impl Lowerer<'_, '_, '_> {
-    /// Makes constants of the values that are known, and marks those that point to memory that is
-    /// only read.
+    /// Replaces the known values by constants, and marks the pointers to read-only memory.
     fn mark_parameters(&mut self, operation: &Operation<'_>) -> Lower<()> {
         let mut next = 0;
         for parameter in super::function::parameters(self.definition) {

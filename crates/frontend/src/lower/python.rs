@@ -1,4 +1,4 @@
-//! The builtins of Python that kernels may call.
+//! Calls the builtins of Python that kernels support.
 
 use tilewright_base::{Code, Diagnostic, Span};
 
@@ -10,7 +10,7 @@ use crate::descriptor::DescriptorKind;
 use crate::semantic::{self, BinaryOperator, CompareOperator, UnaryOperator};
 use crate::value::{BUILTINS, Constant, Operand, to_str};
 
-/// Every builtin that a kernel may name.
+/// The builtins that a kernel may call.
 pub(crate) const BUILTIN_NAMES: &[&str] = &[
     "abs",
     "bool",
@@ -38,7 +38,7 @@ pub(crate) const BUILTIN_NAMES: &[&str] = &[
     "zip",
 ];
 
-/// Builtins of Python that kernels cannot call, with an error of their own.
+/// The builtins that kernels cannot call. A call of one is an error with advice.
 const OTHER_BUILTINS: &[&str] = &[
     "all",
     "any",
@@ -153,7 +153,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         }
     }
 
-    /// `min` and `max` of values that are known at run time.
+    /// Evaluates `min` or `max` if an argument is a run-time value.
     fn extreme(
         &mut self,
         function: &str,
@@ -331,7 +331,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         }
     }
 
-    /// Evaluates a builtin whose arguments are all compile-time values.
+    /// Evaluates a builtin whose arguments must all be compile-time values.
     fn constant_builtin(&mut self, name: &str, arguments: &Arguments<'a>, span: Span) -> Lower<IrOperand> {
         let mut constants = Vec::with_capacity(arguments.positional.len());
         for (value, at) in &arguments.positional {
@@ -364,7 +364,7 @@ impl<'a> Lowerer<'a, '_, '_> {
     }
 }
 
-/// The value of a builtin on compile-time values.
+/// Returns the value of a builtin for compile-time arguments.
 pub(crate) fn evaluate(name: &str, arguments: &[Constant]) -> Evaluated {
     match (name, arguments) {
         ("bool", []) => Ok(Constant::Bool(false)),

@@ -1,9 +1,9 @@
-//! Parameters that are declared `tl.const`: pointers to memory that is only read, and values
-//! derived from them.
+//! Tracks pointers to read-only memory: parameters that are declared `tl.const`, and pointers that
+//! derive from them.
 //!
-//! The IR does not know of them. A pointer is followed to its origin within its function. A
-//! function is lowered for the set of its read-only arguments, and returns the set of its read-only
-//! results.
+//! The IR has no such pointers. Within a function, a pointer is followed to its origin. Across
+//! calls, the read-only arguments are a part of the key of a specialization, and the read-only
+//! results are a part of what it returns.
 
 use std::sync::Arc;
 
@@ -14,10 +14,10 @@ use super::callee::ReadOnly;
 use super::lowerer::Lowerer;
 use super::template::{self, IrOperand};
 
-/// The maximum number of definitions that are followed.
+/// The maximum number of definitions that are followed from a pointer to its origin.
 const MAX_STEPS: usize = 256;
 
-/// Returns whether an annotation declares memory that is only read: `tl.const`, `"const *fp32"`.
+/// Returns whether an annotation declares read-only memory: `tl.const`, `"const *fp32"`.
 fn is_const(annotation: Option<&Expr>) -> bool {
     match annotation {
         Some(Expr::Name(name)) => name.id.as_str() == "const",
@@ -32,7 +32,7 @@ fn is_const(annotation: Option<&Expr>) -> bool {
 }
 
 impl Lowerer<'_, '_, '_> {
-    /// Returns the values that are such pointers.
+    /// Returns the indices of the values that point to read-only memory, each with its parameter.
     pub(super) fn read_only_among(&self, values: &[Value]) -> ReadOnly {
         if self.read_only.is_empty() {
             return ReadOnly::new();
@@ -41,7 +41,7 @@ impl Lowerer<'_, '_, '_> {
         roots.filter_map(|(place, &value)| Some((place, self.read_only_root(value)?))).collect()
     }
 
-    /// Notes the annotation of a parameter.
+    /// Marks the pointers of a parameter whose annotation declares read-only memory.
     pub(super) fn declare_read_only(&mut self, annotation: Option<&Expr>, name: &str, value: &IrOperand) {
         if is_const(annotation) {
             let name: Arc<str> = name.into();
@@ -49,7 +49,8 @@ impl Lowerer<'_, '_, '_> {
         }
     }
 
-    /// Marks the results of a loop or branch as read-only if the values that it carries are.
+    /// Marks each value of `to` as read-only if the value of `from` at its index is: a loop or a
+    /// branch carries the one to the other.
     pub(super) fn pass_on_read_only(&mut self, from: impl Iterator<Item = Value>, to: &[Value]) {
         if self.read_only.is_empty() {
             return;
@@ -61,14 +62,14 @@ impl Lowerer<'_, '_, '_> {
         }
     }
 
-    /// Notes that a pointer was cast to a type which says whether its memory is only read: its
-    /// origin does not matter any more.
+    /// Records that a pointer is the result of a cast to a pointer type, which may be const. The
+    /// origin of the pointer no longer matters.
     pub(super) fn mark_cast(&mut self, pointer: Value, is_const: bool) {
         self.read_only.insert(pointer, is_const.then(|| "".into()));
     }
 
-    /// Returns the parameter that a pointer comes from, if it is declared so; an empty name if the
-    /// program has cast it.
+    /// Returns the `tl.const` parameter that a pointer derives from; an empty name if the kernel
+    /// cast the pointer to a const type; `None` if the kernel may write through it.
     pub(super) fn read_only_root(&self, pointer: Value) -> Option<Arc<str>> {
         if self.read_only.is_empty() {
             return None;
@@ -90,12 +91,13 @@ impl Lowerer<'_, '_, '_> {
                 | Op::Cast { .. }
                 | Op::Bitcast { .. }
                 | Op::Hint { .. } => value = *data.operands.first()?,
-                // If one of two pointers is read-only, the result is.
+                // The result is read-only if one of the two pointers is.
                 Op::Elementwise { function: ElementwiseFn::Select } => {
                     let [_, first, second] = data.operands[..] else { return None };
                     return self.read_only_root(first).or_else(|| self.read_only_root(second));
                 }
-                // tidy: wildcard because the results of other ops are other pointers
+                // tidy: wildcard because the results of other ops do not derive from a pointer
+                // operand
                 _ => return None,
             }
         }

@@ -1,8 +1,8 @@
-//! Moves findings about an operation of interpret mode to the position of the operation in the
+//! Moves diagnostics about an operation of interpret mode to the position of the operation in the
 //! user's source.
 //!
-//! Both texts are parsed, and the same positions in the two expressions belong together: the first
-//! argument of `a0(a1, a2)` is the first argument of `tl.load(p + i, mask)`.
+//! Both the text of the operation and the user's text are parsed, and corresponding nodes are
+//! paired: the first argument of `a0(a1, a2)` is the first argument of `tl.load(p + i, mask)`.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -18,16 +18,17 @@ use crate::parse::{bytes, parse};
 /// A range of the user's source.
 #[derive(Clone, Debug)]
 pub struct Site {
-    /// The source.
+    /// The source file.
     pub file: Arc<SourceFile>,
-    /// The bytes in it.
+    /// The range of bytes in the text of the file.
     pub range: Range<u32>,
 }
 
-/// Moves findings about an operation to its position: `sites` has that, and then the calls that led
-/// there. Without one, the positions are left out.
+/// Moves the diagnostics about an operation to its position. `sites` are the position of the
+/// operation, then the calls that lead to it. If `sites` is empty, labels in the operation are
+/// removed.
 pub fn relocate(failure: &mut Failure, sites: &[Site]) {
-    // An error beside any operation, as in the head of a loop, has no source yet.
+    // An error outside of an operation, such as in the head of a loop, has no source yet.
     let operation = failure.sources.files().next();
     let pairs = match (&operation, sites.first()) {
         (Some((_, source)), Some(site)) => pairs(&source.text, site),
@@ -55,7 +56,7 @@ pub fn relocate(failure: &mut Failure, sites: &[Site]) {
     failure.sources = sources;
 }
 
-/// Moves a label to its position in the user's source; nothing if it has none there.
+/// Moves a label from the operation to the user's source; `None` if it has no counterpart there.
 fn moved(label: &Label, operation: Option<FileId>, pairs: &[Pair], places: &[Span]) -> Option<Label> {
     let Span { file, start, end } = label.span;
     if Some(file) != operation {
@@ -77,7 +78,7 @@ fn pairs(operation: &str, site: &Site) -> Vec<Pair> {
     let Some(expression) = returned(definition) else { return pairs };
     let mut matched =
         Matched { operation, text: text.to_owned(), offset: site.range.start, pairs: &mut pairs };
-    // In brackets, an expression may have line breaks.
+    // In brackets, an expression may contain line breaks.
     let bracketed = format!("({text}\n)");
     if let Ok(user) = parse(&bracketed)
         && let [Stmt::Expr(statement)] = &user.body[..]
@@ -100,7 +101,7 @@ fn pairs(operation: &str, site: &Site) -> Vec<Pair> {
 
 struct Matched<'a> {
     operation: &'a str,
-    /// The user's text, which begins at `offset` of the file.
+    /// The user's text, which begins at `offset` in the file.
     text: String,
     offset: u32,
     pairs: &'a mut Vec<Pair>,
@@ -116,7 +117,7 @@ impl Matched<'_> {
         self.pairs.push(pair);
     }
 
-    /// Two operands, and the operator between them.
+    /// Pairs two operands, and the operator between them.
     fn between(&mut self, operation: (&Expr, &Expr), user: (&Expr, &Expr), symbol: &str) {
         self.same(operation.0, user.0);
         self.same(operation.1, user.1);

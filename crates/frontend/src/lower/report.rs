@@ -1,4 +1,4 @@
-//! Words findings: their position, the calls that led there, and the labels of arguments.
+//! Completes and collects diagnostics: adds the calls that lead to an error, and labels arguments.
 
 use ruff_python_ast::Expr;
 use ruff_python_ast::visitor::{self, Visitor};
@@ -17,7 +17,8 @@ use crate::value::Operand;
 pub(crate) struct OperationSpan {
     /// The whole expression.
     pub whole: Span,
-    /// The label of errors about several operands: the operator, or the name of the callee.
+    /// The part that errors about several operands underline: the operator, or the name of the
+    /// callee.
     pub focus: Span,
 }
 
@@ -28,7 +29,8 @@ impl From<Span> for OperationSpan {
 }
 
 impl Session<'_> {
-    /// Adds a finding in the function which the innermost frame calls.
+    /// Reports a diagnostic about the function that is being lowered, with the calls that lead to
+    /// it. A repetition is dropped, and so is everything above [`MAX_FINDINGS`].
     pub(crate) fn report(&mut self, diagnostic: Diagnostic) -> Reported {
         let diagnostic = self.with_calls(diagnostic);
         let place = |diagnostic: &Diagnostic| diagnostic.primary.as_ref().map(|label| label.span);
@@ -43,7 +45,7 @@ impl Session<'_> {
         Reported
     }
 
-    /// Warns once for each position in a function of the user.
+    /// Warns about code of the user, once for each position.
     pub(crate) fn warn(&mut self, diagnostic: Diagnostic) {
         if self.frames.iter().any(|frame| frame.is_library) {
             return;
@@ -56,8 +58,8 @@ impl Session<'_> {
         }
     }
 
-    /// Adds the calls that led to a position, innermost first. A position in the library becomes
-    /// the user's call of it.
+    /// Adds the calls that lead to the position of a diagnostic, innermost first. If the position
+    /// is in the library, the user's call of the library takes its place.
     fn with_calls(&self, mut diagnostic: Diagnostic) -> Diagnostic {
         let outermost_library = self.frames.iter().rposition(|frame| !frame.is_library);
         let user_frames = outermost_library.map_or(0, |index| index + 1);
@@ -70,8 +72,8 @@ impl Session<'_> {
         diagnostic
     }
 
-    /// Moves a finding in the library to the call of the library. A label in the call already, on
-    /// an argument, stays.
+    /// Moves a diagnostic from the library to the user's call of it. A label that is already in the
+    /// user's file, on an argument, is not moved.
     fn blame_call(&self, diagnostic: &mut Diagnostic, frame: &Frame) {
         let is_inside = |label: &Label| label.span.file != frame.call.file;
         if diagnostic.primary.as_ref().is_some_and(|primary| !is_inside(primary)) {
@@ -111,7 +113,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         self.session.report(diagnostic)
     }
 
-    /// Reports Python that kernels do not have.
+    /// Reports a construct of Python that kernels do not support.
     pub(crate) fn unsupported(&mut self, span: Span, construct: &str, hint: &str) -> Reported {
         let diagnostic = Diagnostic::at(Code::UnsupportedConstruct, span, format!("{construct} in a kernel"));
         self.report(if hint.is_empty() { diagnostic } else { diagnostic.hint(hint) })
@@ -119,7 +121,7 @@ impl<'a> Lowerer<'a, '_, '_> {
 
     pub(crate) fn too_deep(&mut self, span: Span) -> Reported {
         let message = "expressions, statements or calls nest too deep";
-        // The parts of a construct that is too deep are too deep as well.
+        // The parts of a construct that is too deep are too deep as well: report only the first.
         if self.session.diagnostics.last().is_some_and(|last| last.message == message) {
             return Reported;
         }
@@ -127,7 +129,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         self.report(diagnostic.hint("give parts of it names, or move them into helper functions"))
     }
 
-    /// Reports an error of the IR's rules, which the semantic rules should have reported before.
+    /// Reports an error of the IR's rules, which no semantic rule has found before.
     pub(crate) fn rule_error(&mut self, span: Span, error: RuleError) -> Reported {
         self.error(Code::TypeMismatch, span, error.message)
     }
@@ -185,8 +187,8 @@ impl<'a> Lowerer<'a, '_, '_> {
         self.report(diagnostic)
     }
 
-    /// Returns the position to report for an expression: for a parameter of a library function, the
-    /// argument of the user's call.
+    /// Returns the position to report for an expression. For a parameter of a library function,
+    /// this is the argument of the user's call.
     pub(crate) fn blamed_span(&self, expression: &Expr) -> Span {
         self.passed_span(expression).unwrap_or_else(|| self.span_of(expression))
     }
@@ -202,8 +204,8 @@ impl<'a> Lowerer<'a, '_, '_> {
         passed.get(index).copied().flatten()
     }
 
-    /// Rewords the message about an argument that a function of the library passes on: it names the
-    /// user's callee.
+    /// Rewords a message about an argument that a library function passes on, so that the message
+    /// names the function that the user calls.
     fn name_the_call(&self, message: String, argument: &Expr, callee: Span) -> String {
         if self.passed_span(argument).is_none() {
             return message;
@@ -218,8 +220,8 @@ impl<'a> Lowerer<'a, '_, '_> {
         )
     }
 
-    /// Labels the cause of a run-time value that a function of the library wants at compile time.
-    /// `known` findings existed before the call.
+    /// Labels the cause of a run-time value where a library function needs a compile-time value.
+    /// `known` is the number of diagnostics before the call.
     pub(crate) fn explain_passed(&mut self, known: usize, arguments: &[Option<&Expr>]) {
         for index in known..self.session.diagnostics.len() {
             let found = &self.session.diagnostics[index];
@@ -232,7 +234,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         }
     }
 
-    /// Labels the parameter that makes an expression a run-time value.
+    /// Labels the parameter or variable that makes an expression a run-time value.
     pub(crate) fn explain_run_time(&self, mut diagnostic: Diagnostic, expressions: &[&Expr]) -> Diagnostic {
         let mut names = Names(Vec::new());
         for expression in expressions {
@@ -242,7 +244,7 @@ impl<'a> Lowerer<'a, '_, '_> {
             let Some(binding) = self.scope.get(name) else { continue };
             let NameState::Value(Operand::Tensor(value)) = binding.state else { continue };
             if self.builder.function.ty(value).element.pointee().is_some() {
-                // The pointee is only known at run time, whatever the parameter is.
+                // A loaded value is only known at run time, even if the pointer were a constexpr.
                 continue;
             }
             if binding.is_parameter {
@@ -268,7 +270,7 @@ impl<'a> Lowerer<'a, '_, '_> {
 }
 
 impl Lowerer<'_, '_, '_> {
-    /// Returns the position of an operator between its operands.
+    /// Returns the position of an operation whose focus is the operator between the operands.
     pub(crate) fn operator_place(
         &self,
         whole: Span,

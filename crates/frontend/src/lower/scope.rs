@@ -8,28 +8,28 @@ use tilewright_base::Span;
 use super::template::IrOperand;
 use crate::parse::{blocks_of, with_stack};
 
-/// The names of a function at a point.
+/// The bindings of the names of a function at a point.
 pub(crate) type Scope<'a> = FxHashMap<&'a str, Binding>;
 
-/// The meaning of a name.
+/// The meaning of a name at a point.
 #[derive(Clone, Debug)]
 pub(crate) struct Binding {
     pub state: NameState,
     /// The position of the assignment.
     pub span: Span,
-    /// True if it is a parameter that has not been assigned since.
+    /// True if the name is a parameter that has not been assigned since.
     pub is_parameter: bool,
 }
 
 /// The value of a name, or the reason why it has none.
 #[derive(Clone, Debug)]
 pub(crate) enum NameState {
-    /// Its value.
+    /// The name has this value.
     Value(IrOperand),
-    /// Its value is an error that has been reported.
+    /// The value of the name is an error that has been reported.
     Poisoned,
-    /// It was assigned at the binding's span, but not on all paths that lead here; the text says
-    /// so.
+    /// The name was assigned at the binding's span, but not on all paths that lead here. The text
+    /// is the label of that assignment in the error.
     Lost(&'static str),
 }
 
@@ -47,17 +47,18 @@ impl Binding {
     }
 }
 
-/// Returns the value of a condition, if it is known before the code is lowered.
+/// A function that returns the value of a condition, if it is known before lowering.
 pub(crate) type Decide<'f> = dyn Fn(&Expr) -> Option<bool> + 'f;
 
-/// The names that statements may assign, each once, in order.
+/// Returns the names that statements may assign, each once, in order. Skips branches that `decide`
+/// excludes.
 pub(crate) fn assigned<'a>(body: &'a [Stmt], decide: &Decide<'_>) -> Vec<&'a str> {
     let mut collector = Assigned { names: Vec::new(), decide };
     with_stack(|| collector.visit_body(body));
     collector.names
 }
 
-/// The names that an expression assigns (`:=`), or that a target stores to.
+/// Returns the names that an expression assigns (`:=`), or that a target stores to.
 pub(crate) fn assigned_in(expression: &Expr) -> Vec<&str> {
     let mut collector = Assigned { names: Vec::new(), decide: &|_| None };
     with_stack(|| collector.visit_expr(expression));
@@ -103,7 +104,7 @@ impl<'a> Visitor<'a> for Assigned<'a, '_> {
                     self.names.push(name.id.as_str());
                 }
             }
-            // `x[0] = …` and `self.x = …` give the name a new value.
+            // `x[0] = …` and `self.x = …` bind `x` and `self` to new values.
             Expr::Attribute(_) | Expr::Subscript(_) if stores(expression) => {
                 if let Some(name) = stored_name(expression)
                     && !self.names.contains(&name)
@@ -132,7 +133,7 @@ fn stores(expression: &Expr) -> bool {
     }
 }
 
-/// The name of `x` in `x[0]` and `x.y`.
+/// Returns the name `x` of `x[0]` or `x.y`.
 fn stored_name(expression: &Expr) -> Option<&str> {
     let value = match expression {
         Expr::Attribute(attribute) => &attribute.value,
@@ -142,8 +143,8 @@ fn stored_name(expression: &Expr) -> Option<&str> {
     value.as_name_expr().map(|name| name.id.as_str())
 }
 
-/// Returns on how many paths statements end without a `return`; an `if` without a return counts as
-/// one path.
+/// Returns the number of paths on which statements end without a `return`. An `if` without a
+/// `return` counts as one path.
 pub(crate) fn open_paths(body: &[Stmt], decide: &Decide<'_>) -> usize {
     let mut paths = 1_usize;
     for statement in body {

@@ -1,4 +1,5 @@
-//! Operands without their run-time values: the key of a specialization, and the result of a call.
+//! Operands with types in place of run-time values ([`Template`]): the key of a specialization, and
+//! the result of a call.
 
 use std::hash::{Hash, Hasher};
 
@@ -12,13 +13,13 @@ use crate::semantic::{self, LanguageItem};
 use crate::tuple::{Fields, Tuple};
 use crate::value::{Constant, Operand, Range, language_name};
 
-/// The operand that an expression evaluates to here.
+/// An operand whose run-time values are values of the IR.
 pub(crate) type IrOperand = Operand<Value>;
 
 /// An operand with types in place of run-time values.
 pub(crate) type Template = Operand<Type>;
 
-/// Replaces each run-time value.
+/// Replaces each run-time value of an operand.
 pub fn map<V, W>(operand: &Operand<V>, each: &mut impl FnMut(&V) -> W) -> Operand<W> {
     match operand {
         Operand::Tensor(value) => Operand::Tensor(each(value)),
@@ -45,12 +46,12 @@ pub fn map<V, W>(operand: &Operand<V>, each: &mut impl FnMut(&V) -> W) -> Operan
     }
 }
 
-/// The operand with the types of its values.
+/// Returns the template of an operand.
 pub(crate) fn of(operand: &IrOperand, function: &Function) -> Template {
     map(operand, &mut |&value| function.ty(value).clone())
 }
 
-/// The run-time values, in order.
+/// Returns the run-time values of an operand, in order.
 pub(crate) fn values<V: Clone>(operand: &Operand<V>) -> Vec<V> {
     let mut values = Vec::new();
     map(operand, &mut |value| values.push(value.clone()));
@@ -89,7 +90,7 @@ pub fn name_parts<V>(operand: &Operand<V>, name: &str, names: &mut Vec<String>) 
     }
 }
 
-/// Fills a template with the next of `values`.
+/// Replaces the types in a template by the next values; `None` if there are too few values.
 pub(crate) fn fill(template: &Template, values: &mut impl Iterator<Item = Value>) -> Option<IrOperand> {
     let mut complete = true;
     let filled = map(template, &mut |_| {
@@ -101,7 +102,7 @@ pub(crate) fn fill(template: &Template, values: &mut impl Iterator<Item = Value>
     complete.then_some(filled)
 }
 
-/// Returns whether two operands are the same; `tensors` compares run-time values.
+/// Returns whether two operands are the same. `tensors` compares two run-time values.
 pub fn same<V, W>(left: &Operand<V>, right: &Operand<W>, tensors: &impl Fn(&V, &W) -> bool) -> bool {
     match (left, right) {
         (Operand::Tensor(left), Operand::Tensor(right)) => tensors(left, right),
@@ -140,7 +141,7 @@ pub(crate) fn hash(arguments: &[Template]) -> u64 {
     hasher.finish()
 }
 
-/// Adds an operand to a hash, where `tensors` adds a run-time value.
+/// Adds an operand to a hash. `tensors` adds a run-time value.
 pub fn hash_with<V>(operand: &Operand<V>, hasher: &mut FxHasher, tensors: &impl Fn(&V, &mut FxHasher)) {
     std::mem::discriminant(operand).hash(hasher);
     match operand {
@@ -171,7 +172,7 @@ pub fn hash_with<V>(operand: &Operand<V>, hasher: &mut FxHasher, tensors: &impl 
         Operand::ConstexprFunction(object) | Operand::Object(object) | Operand::Callable(object) => {
             object.hash(hasher);
         }
-        // Ranges are never the same.
+        // `same` is never true for ranges, so they need no hash.
         Operand::Range(_) => {}
     }
 }
@@ -191,12 +192,12 @@ fn hash_constant(constant: &Constant, hasher: &mut FxHasher) {
     }
 }
 
-/// A plain tuple; a constant one if all items are.
+/// Makes a plain tuple. It is a compile-time value if all items are.
 pub(crate) fn tuple<V>(items: Vec<Operand<V>>) -> Operand<V> {
     whole(items.into())
 }
 
-/// A tuple as an operand: a constant one if all items are.
+/// Converts a tuple to an operand. It is a compile-time value if all items are.
 pub fn whole<V>(items: Tuple<Operand<V>>) -> Operand<V> {
     if items.iter().all(|item| item.constant().is_some()) {
         let constants = items.iter().filter_map(|item| item.constant().cloned()).collect();
@@ -205,12 +206,12 @@ pub fn whole<V>(items: Tuple<Operand<V>>) -> Operand<V> {
     Operand::Tuple(items)
 }
 
-/// The items of a tuple. An instance of a user's class has parts, and no items.
+/// Returns the items of a tuple. An instance of a user's class has parts, but no items.
 pub(crate) fn items<V: Clone>(operand: &Operand<V>) -> Option<Tuple<Operand<V>>> {
     parts(operand).filter(|items| items.class().is_none())
 }
 
-/// The class of an instance of a user's class.
+/// Returns the class, if the operand is an instance of a user's class.
 pub(crate) fn class_of<V>(operand: &Operand<V>) -> Option<ObjectRef> {
     match operand {
         Operand::Tuple(items) => items.class(),
@@ -219,7 +220,7 @@ pub(crate) fn class_of<V>(operand: &Operand<V>) -> Option<ObjectRef> {
     }
 }
 
-/// The items of a tuple, or the fields of an instance of a user's class.
+/// Returns the items of a tuple, or the fields of an instance of a user's class.
 pub(crate) fn parts<V: Clone>(operand: &Operand<V>) -> Option<Tuple<Operand<V>>> {
     match operand {
         Operand::Tuple(items) => Some(items.clone()),
@@ -228,7 +229,7 @@ pub(crate) fn parts<V: Clone>(operand: &Operand<V>) -> Option<Tuple<Operand<V>>>
     }
 }
 
-/// Returns the noun for a type or compile-time value in a message.
+/// Returns a noun for a type or a compile-time value in messages.
 pub(crate) fn describe(template: &Template) -> String {
     match template {
         Operand::Tensor(ty) => ty.to_string(),
@@ -260,18 +261,18 @@ pub(crate) fn describe(template: &Template) -> String {
     }
 }
 
-/// An instance of a user's class, where its name is not known.
+/// Describes an instance of a user's class without the name of the class.
 fn instance(fields: Option<&Fields>) -> String {
     format!("an object with the fields {}", fields.map_or(String::new(), |fields| fields.join(", ")))
 }
 
-/// Returns advice on two values that should have one type.
+/// Returns advice on two values that should have the same type.
 pub(crate) fn how_to_unify(expected: &Template, found: &Template) -> String {
     match (expected, found) {
         (Operand::Tensor(expected), Operand::Tensor(found)) if expected.element != found.element => {
             match expected.dtype() {
                 Some(dtype) => format!("convert one of them, for example with `.to(tl.{})`", tl_name(dtype)),
-                None => "use the same pointers on both ways".into(),
+                None => "use pointers to the same type on both paths".into(),
             }
         }
         (Operand::Tensor(_), Operand::Tensor(_)) => {
@@ -281,7 +282,7 @@ pub(crate) fn how_to_unify(expected: &Template, found: &Template) -> String {
     }
 }
 
-/// Returns the name in `triton.language` of the elements of a type that is no pointer.
+/// Returns the name of the element type in `triton.language`; `None` for pointers.
 pub(crate) fn tl_name_of(ty: &Type) -> Option<String> {
     ty.dtype().map(tl_name)
 }
@@ -295,7 +296,7 @@ fn tl_name(dtype: Dtype) -> String {
     }
 }
 
-/// Python's truth of an operand that is not a run-time value.
+/// Returns Python's truth value of an operand; `None` for a run-time value.
 pub(crate) fn constant_truth(operand: &IrOperand) -> Option<bool> {
     match operand {
         Operand::Tensor(_) => None,
@@ -318,7 +319,8 @@ pub fn from_host<V: Clone>(value: HostValue) -> Operand<V> {
         HostValue::ConstexprFunction(object) => Operand::ConstexprFunction(object),
         HostValue::Callable(object) => Operand::Callable(object),
         HostValue::Object(object) => Operand::Object(object),
-        // A value of another call, which no host returns: every use of it is reported.
+        // A run-time value of another call, which no host returns. Every use of this operand is an
+        // error.
         HostValue::RunTime(_) => Operand::Language("(a value at run time)".into()),
     }
 }

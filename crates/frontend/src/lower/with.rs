@@ -1,4 +1,4 @@
-//! `with`: an object of a class that has `__enter__` and `__exit__`, around statements.
+//! Lowers `with` statements of objects whose class has `__enter__` and `__exit__`.
 
 use ruff_python_ast::{Stmt, StmtWith};
 use tilewright_base::Span;
@@ -10,8 +10,8 @@ use crate::parse::blocks_of;
 use crate::value::{Constant, Operand};
 
 impl<'a> Lowerer<'a, '_, '_> {
-    /// Calls `__enter__` of each object, executes the body, and calls `__exit__` of each, the last
-    /// one first. There are no exceptions, so `__exit__` gets None for its arguments.
+    /// Calls `__enter__` of each object, executes the body, and calls `__exit__` of each object in
+    /// reverse order. Kernels have no exceptions, so the arguments of `__exit__` are None.
     pub(crate) fn with_statement(&mut self, with: &'a StmtWith, span: Span) -> Lower<()> {
         let mut keyword = span;
         keyword.end = keyword.end.min(keyword.start + 4);
@@ -54,7 +54,7 @@ impl<'a> Lowerer<'a, '_, '_> {
     }
 }
 
-/// The first `return` in statements, at whatever depth.
+/// Returns the first `return` in statements, at any depth.
 fn first_return(body: &[Stmt]) -> Option<&Stmt> {
     body.iter().find_map(|statement| match statement {
         Stmt::Return(_) => Some(statement),

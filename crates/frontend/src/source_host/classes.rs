@@ -1,5 +1,5 @@
-//! The classes of a module that kernels can use: those that `triton.aggregate` decorates, with
-//! their fields, methods and bases.
+//! The classes of a module that kernels can use. They are decorated with `triton.aggregate`, and
+//! have fields, methods and bases.
 
 use std::sync::Arc;
 
@@ -14,11 +14,11 @@ use crate::reference::{MemberFunction, ObjectRef};
 /// A class of a module.
 pub(super) struct Class {
     name: String,
-    /// True if the class itself is decorated, not only a base.
+    /// True if the class itself is decorated; false if only a base is.
     is_aggregate: bool,
-    /// The method resolution order: the class and its bases.
+    /// The method resolution order: the class, then its bases.
     order: Vec<ObjectRef>,
-    /// The names that the class itself annotates.
+    /// The fields that the class itself annotates.
     fields: Vec<(Arc<str>, FieldKind)>,
     members: FxHashMap<String, Member>,
 }
@@ -33,7 +33,7 @@ impl SourceHost {
             matches!(path, Some("aggregate" | "core.aggregate" | "core._aggregate"))
         });
         let object = if is_aggregate {
-            // A class that is defined again is a new object.
+            // A class that is defined again is another object.
             let path = format!("{name}.{}", self.objects.len());
             self.object(path)
         } else {
@@ -66,7 +66,8 @@ impl SourceHost {
         }
     }
 
-    /// Returns the C3 linearization: a class before its bases, each list in its own order.
+    /// Returns the C3 linearization: a class precedes its bases, and the order of each list of
+    /// bases is preserved.
     fn resolution_order(&self, class: ObjectRef, bases: &[ObjectRef]) -> Vec<ObjectRef> {
         let of_base =
             |base: &ObjectRef| self.classes.get(base).map_or(Vec::new(), |class| class.order.clone());
@@ -77,7 +78,7 @@ impl SourceHost {
             lists.retain(|list| !list.is_empty());
             let mut heads = lists.iter().map(|list| list[0]);
             let is_free = |head: &ObjectRef| lists.iter().all(|list| !list[1..].contains(head));
-            // Without a consistent order Python refuses the class, so any order will do.
+            // Python rejects a class without a consistent order, so any order is valid here.
             let Some(next) = heads.clone().find(is_free).or_else(|| heads.next()) else { return order };
             order.push(next);
             for list in &mut lists {
@@ -120,14 +121,14 @@ impl SourceHost {
         }
     }
 
-    /// Returns a function of a class as a member, by its decorators.
+    /// Converts a function in a class to a member, as its decorators require.
     fn method_of(&mut self, class: ObjectRef, function: &StmtFunctionDef) -> Member {
         let expressions = || function.decorator_list.iter().map(|decorator| &decorator.expression);
         let is_named = |name: &str| {
             expressions()
                 .any(|expression| matches!(expression, Expr::Name(found) if found.id.as_str() == name))
         };
-        // Without a decorator, a method is one of kernels.
+        // A method of an aggregate needs no decorator to be a function of the kernel language.
         let decorators: Vec<Decorator> = expressions()
             .filter_map(|expression| self.decorator(expression))
             .chain([Decorator::Method])
@@ -181,7 +182,7 @@ impl SourceHost {
         self.classes.get(&class).is_some_and(|class| class.is_aggregate)
     }
 
-    /// Returns the fields of a decorated class, those of its bases first.
+    /// Returns the fields of a decorated class, fields of its bases first.
     pub(super) fn fields_of(&self, class: ObjectRef) -> Option<Aggregate> {
         let known = self.classes.get(&class).filter(|class| class.is_aggregate)?;
         let mut fields: Vec<(Arc<str>, FieldKind)> = Vec::new();
@@ -208,7 +209,8 @@ impl SourceHost {
         Some(Aggregate { name: known.name.clone(), fields, defaults })
     }
 
-    /// Returns the meaning of a name in a class, or in the classes after one of its bases.
+    /// Returns the meaning of a name in a class. With `after`, searches only the classes after
+    /// `after` in the method resolution order.
     pub(super) fn member_of(&self, class: ObjectRef, after: Option<ObjectRef>, name: &str) -> Option<Member> {
         let order = &self.classes.get(&class)?.order;
         let first = match after {
@@ -219,7 +221,7 @@ impl SourceHost {
         order[first..].iter().find_map(|class| self.classes.get(class)?.members.get(name).cloned())
     }
 
-    /// Returns whether a class is `base` or derived from it.
+    /// Returns whether a class is `base` or derives from it.
     pub(super) fn is_derived(&self, class: ObjectRef, base: ObjectRef) -> bool {
         self.classes.get(&class).is_some_and(|class| class.order.contains(&base))
     }

@@ -1,4 +1,4 @@
-//! The expressions of a module that are known without Python: constants, imported names,
+//! Evaluates the expressions of a module that need no Python: constants, imported names,
 //! decorators.
 
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::semantic::UnaryOperator;
 use crate::value::Constant;
 
 impl SourceHost {
-    /// Returns the effect of a decorator, with or without arguments, on a function.
+    /// Returns the effect of a decorator, with or without arguments.
     pub(super) fn decorator(&self, expression: &Expr) -> Option<Decorator> {
         let (callee, call) = match expression {
             Expr::Call(call) => (&*call.func, Some(call)),
@@ -37,7 +37,7 @@ impl SourceHost {
         }
     }
 
-    /// `triton.jit(function)` and `triton.autotune(…)(kernel)`.
+    /// Evaluates `triton.jit(function)` and `triton.autotune(…)(kernel)`.
     pub(super) fn decorated_by_call(&mut self, call: &ExprCall, depth: usize) -> Option<HostValue> {
         let decorator = self.decorator(&call.func)?;
         let [argument] = &call.arguments.args[..] else { return None };
@@ -59,7 +59,8 @@ impl SourceHost {
         }
     }
 
-    /// Returns the path of a decorator or callee: `triton.jit`, whatever its imported name is.
+    /// Returns the path of a decorator or callee, such as `triton.jit`, whatever name it is
+    /// imported as.
     pub(super) fn dotted(&self, expression: &Expr) -> Option<String> {
         match expression {
             Expr::Name(name) => match self.current.names.get(name.id.as_str())? {
@@ -77,7 +78,8 @@ impl SourceHost {
         }
     }
 
-    /// Returns the value of `@2.name.more`, in the module with the index 2.
+    /// Returns the value of a path such as `@2.name.more`, which begins in the module with the
+    /// index 2.
     fn value_in_module(&mut self, path: &str) -> Option<HostValue> {
         let mut parts = path.strip_prefix('@')?.split('.');
         let index = parts.next()?.parse().ok()?;
@@ -124,7 +126,7 @@ impl SourceHost {
         HostValue::Object(self.object(path))
     }
 
-    /// Returns the value of a constant expression of the module.
+    /// Evaluates a constant expression of the module; `None` if it needs Python.
     pub(super) fn evaluate(&mut self, expression: &Expr, depth: usize) -> Option<HostValue> {
         if depth > MAX_DEPTH {
             return None;

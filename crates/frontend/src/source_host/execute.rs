@@ -1,6 +1,6 @@
-//! The statements of a module that define names. A name that may have one of several values,
-//! because it is assigned under a condition or in a loop, is opaque: a kernel that reads it gets an
-//! error, instead of one of the values.
+//! Executes the statements of a module that define names. A name that may have one of several
+//! values, because it is assigned under a condition or in a loop, is opaque: for a kernel that
+//! reads it, an error is better than an arbitrary one of the values.
 
 use ruff_python_ast::{Expr, Stmt, StmtAugAssign, StmtIf, StmtTry};
 use rustc_hash::FxHashMap;
@@ -17,7 +17,7 @@ impl SourceHost {
     /// Defines the names that a module's statements assign.
     pub(super) fn execute_module(&mut self, body: &[Stmt]) {
         self.execute(body, 0);
-        // A function may give them other values before a kernel is launched.
+        // A function may assign a global before a kernel is launched.
         let mut blocks = vec![body];
         while let Some(block) = blocks.pop() {
             for statement in block {
@@ -52,7 +52,7 @@ impl SourceHost {
             }
             Stmt::AnnAssign(assign) => {
                 let Some(value) = &assign.value else { return };
-                // As in Triton, a number with the annotation `tl.constexpr` stays a plain number.
+                // As in Triton, a number with the annotation `tl.constexpr` remains a plain number.
                 let value = self.evaluate(value, 0);
                 self.assign(&assign.target, value.as_ref());
             }
@@ -109,7 +109,7 @@ impl SourceHost {
         }
     }
 
-    /// `name op= value`.
+    /// Executes `name op= value`.
     fn augmented(&mut self, assign: &StmtAugAssign) {
         let Expr::Name(target) = &*assign.target else { return };
         let name = target.id.as_str();
@@ -140,14 +140,14 @@ impl SourceHost {
         self.current.names.insert(name.to_owned(), HostValue::Object(object));
     }
 
-    /// Makes every name opaque that statements assign.
+    /// Makes every name that statements assign opaque.
     fn make_all_opaque(&mut self, body: &[Stmt]) {
         for name in scope::assigned(body, &|_| None) {
             self.make_opaque(name);
         }
     }
 
-    /// Returns whether a condition holds, if that is known.
+    /// Returns whether a condition holds; `None` if that is not known.
     fn truth(&mut self, test: &Expr) -> Option<bool> {
         if is_main_guard(test) || self.dotted(test).as_deref() == Some("typing.TYPE_CHECKING") {
             return Some(false);
@@ -182,14 +182,14 @@ impl SourceHost {
 
     /// Executes the body of a loop.
     fn repeated(&mut self, whole: &Stmt, body: &[Stmt], depth: usize) {
-        // A body runs any number of times, each time with the names of its previous iteration.
+        // The body runs any number of times, each time with the names of the previous iteration.
         self.make_all_opaque(std::slice::from_ref(whole));
         self.one_of(&[vec![body]], true, depth);
         self.make_all_opaque(std::slice::from_ref(whole));
     }
 
     fn attempt(&mut self, attempt: &StmtTry, depth: usize) {
-        // Imports of tilewright and of Python's own modules do not fail.
+        // Imports of tilewright and of these modules of Python do not fail.
         let cannot_fail = attempt.body.iter().all(|statement| match statement {
             Stmt::Import(import) => import.names.iter().all(|alias| is_at_hand(alias.name.as_str())),
             Stmt::ImportFrom(import) => {
@@ -214,8 +214,8 @@ impl SourceHost {
         self.execute(&attempt.finalbody, depth + 1);
     }
 
-    /// Executes one of several blocks, or none. A name that does not have the same value on every
-    /// path becomes opaque.
+    /// Executes the blocks of several paths, one of which the program takes (or none, with
+    /// `or_none`). A name with different values at the ends of the paths becomes opaque.
     fn one_of(&mut self, ways: &[Vec<&[Stmt]>], or_none: bool, depth: usize) {
         if let ([way], false) = (ways, or_none) {
             return way.iter().for_each(|block| self.execute(block, depth + 1));
@@ -243,8 +243,8 @@ impl SourceHost {
         for name in known {
             let mut values = ends.iter().filter_map(|end| end.get(name));
             let Some(value) = values.next() else { continue };
-            // A function or module that only some paths define is the value of the name: without
-            // it, the name would be undefined.
+            // A function or module that only some paths define is the value of the name, because on
+            // the other paths the name would be undefined.
             let is_everywhere = ends.iter().all(|end| end.contains_key(name));
             let is_constant = matches!(value, HostValue::PlainGlobal(_) | HostValue::Constant(_));
             if values.all(|other| other == value) && (is_everywhere || !is_constant) {

@@ -1,4 +1,4 @@
-//! Imports of other modules of the program: files in the folder of the importing one, and those of
+//! Imports other modules of the program: files in the folder of the importing module, and files of
 //! its package.
 
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use crate::parse::with_stack;
 use crate::parse::{Tree, parse};
 use crate::reference::ObjectRef;
 
-/// The maximum number of modules that are read, since imports are transitive.
+/// The maximum number of modules that are read; imports are transitive.
 const MAX_MODULES: usize = 1000;
 
 /// A module, and the values of its names.
@@ -22,9 +22,9 @@ pub(super) struct Scope {
     pub(super) file: Arc<SourceFile>,
     pub(super) module: Arc<Tree>,
     pub(super) names: FxHashMap<String, HostValue>,
-    /// The path of the file; `None` for a text.
+    /// The path of the file; `None` for a module that is only text.
     pub(super) path: Option<PathBuf>,
-    /// Its index among the modules of the host.
+    /// The index of the module among the modules of the host.
     pub(super) index: usize,
 }
 
@@ -34,7 +34,7 @@ impl SourceHost {
         if self.current.index == index { &self.current } else { &self.others[index] }
     }
 
-    /// Calls a function while a module is the current one.
+    /// Calls a function while a module is current.
     pub(super) fn within<R>(&mut self, index: usize, function: impl FnOnce(&mut Self) -> R) -> R {
         let before = self.current.index;
         self.make_current(index);
@@ -43,7 +43,7 @@ impl SourceHost {
         result
     }
 
-    /// Makes a module the current one. Its place in `others` takes the module that is current now.
+    /// Makes a module current, and moves the previous one to its element of `others`.
     fn make_current(&mut self, index: usize) {
         let old = self.current.index;
         if old != index {
@@ -52,7 +52,7 @@ impl SourceHost {
         }
     }
 
-    /// `import a.b as c`.
+    /// Executes `import a.b as c`.
     pub(super) fn execute_import(&mut self, import: &StmtImport) {
         for alias in &import.names {
             let path = alias.name.as_str();
@@ -66,7 +66,7 @@ impl SourceHost {
         }
     }
 
-    /// `from a.b import c`.
+    /// Executes `from a.b import c`.
     pub(super) fn execute_import_from(&mut self, import: &StmtImportFrom) {
         let module = import.module.as_ref().map_or("", |module| module.as_str());
         let found = self.find_module(import.level, module);
@@ -91,8 +91,8 @@ impl SourceHost {
         }
     }
 
-    /// Returns the value of a module's name: one that it defines, or a module of the package that
-    /// it is.
+    /// Returns the value of a name in a module: a name that the module defines, or, if the module
+    /// is a package, a module in it.
     pub(super) fn member(&mut self, index: usize, name: &str) -> Option<HostValue> {
         if let Some(value) = self.scope(index).names.get(name) {
             return Some(value.clone());
@@ -103,13 +103,13 @@ impl SourceHost {
         Some(HostValue::Object(self.module_object(found)))
     }
 
-    /// Returns the object of a module.
+    /// Returns the object that represents a module.
     fn module_object(&mut self, index: usize) -> ObjectRef {
         self.object(format!("@{index}"))
     }
 
-    /// Returns the module that an import in the current one finds; `None` if it is not one of the
-    /// program's files.
+    /// Returns the module that an import in the current module finds; `None` if it is not a file of
+    /// the program.
     fn find_module(&mut self, level: u32, dotted: &str) -> Option<usize> {
         let folder = self.current.path.as_ref()?.parent()?.to_owned();
         let below = dotted.split('.').filter(|part| !part.is_empty()).collect::<PathBuf>();
@@ -125,7 +125,7 @@ impl SourceHost {
         if above == folder { None } else { self.load(&above.join(below)) }
     }
 
-    /// Reads `path.py`, or the package `path`, once.
+    /// Reads the module `path.py` or the package `path`, once.
     fn load(&mut self, path: &Path) -> Option<usize> {
         let file = [path.with_extension("py"), path.join("__init__.py")];
         let path = file.into_iter().find(|file| file.is_file())?;
@@ -138,7 +138,7 @@ impl SourceHost {
         }
         let text = std::fs::read_to_string(&path).ok()?;
         let file = Arc::new(SourceFile::new(path.display().to_string(), text));
-        // A file that is not Python cannot be imported; a kernel that uses it gets an error.
+        // A file that is not Python cannot be imported: a kernel that uses it gets an error.
         let module = Arc::new(parse(&file.text).ok()?);
         let index = self.others.len();
         let names = FxHashMap::default();

@@ -1,4 +1,4 @@
-//! Python's `math` on compile-time values: the functions that need no Python.
+//! Python's `math` on compile-time values: the functions that are available without Python.
 
 use crate::constexpr;
 use crate::semantic::BinaryOperator;

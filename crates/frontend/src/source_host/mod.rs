@@ -1,4 +1,4 @@
-//! The host without Python: a module's source, and the modules in its folder that it imports. It
+//! The host without Python: the source of a module, and of the modules that it imports. The host
 //! knows triton and tilewright, constants, `math`, and the functions and classes of these modules;
 //! everything else is opaque.
 
@@ -29,19 +29,20 @@ use classes::Class;
 use imports::Scope;
 use math::{call_math, math_constant, math_function};
 
-/// The maximum nesting of a constant's expression.
+/// The maximum nesting of an expression that is evaluated.
 const MAX_DEPTH: usize = 100;
 
 /// A module's source as a host.
 pub struct SourceHost {
-    /// The module whose statements are executed; afterwards the requested one, which has the index
-    /// 0.
+    /// The module whose statements are being executed; afterwards, the requested module, which has
+    /// the index 0.
     current: Scope,
-    /// All modules by their index; the element of the current one is unused.
+    /// All modules by their indices; the element of the current module is unused.
     others: Vec<Scope>,
     functions: Vec<ModuleFunction>,
     classes: FxHashMap<ObjectRef, Class>,
-    /// Dotted paths (`torch.nn`), names of modules (`'scale'@2`), or the indices of modules (`@2`).
+    /// The path of each object: a dotted path (`torch.nn`), an opaque name and its module
+    /// (`'scale'@2`), or a module (`@2`).
     objects: Vec<String>,
 }
 
@@ -52,9 +53,9 @@ enum Decorator {
         noinline: bool,
     },
     Constexpr,
-    /// It chooses arguments of a kernel, as `autotune` does.
+    /// A decorator that chooses arguments of a kernel, as `autotune` does.
     Wrapper,
-    /// None: the function is in a class.
+    /// No decorator: the function is a method of a class.
     Method,
 }
 
@@ -64,22 +65,22 @@ struct ModuleFunction {
     module: usize,
     name: String,
     offset: u32,
-    /// True if it is decorated with `jit`, not with `constexpr_function`.
+    /// True if the function is decorated with `jit`, false if with `constexpr_function`.
     is_kernel: bool,
     noinline: bool,
-    /// The class that contains it.
+    /// The class that contains the function.
     class: Option<ObjectRef>,
-    /// The defaults of its parameters, as they were when it was defined.
+    /// The defaults of the parameters, evaluated at the definition of the function.
     defaults: FxHashMap<String, HostValue>,
 }
 
 impl SourceHost {
-    /// Reads a module: its path, for messages, and its text.
+    /// Reads a module from its text; messages show `path`.
     pub fn new(path: impl Into<String>, text: impl Into<String>) -> Result<Self, Box<Failure>> {
         Self::from_file(&Arc::new(SourceFile::new(path, text)), None)
     }
 
-    /// Reads a module. If it is in a file, those beside it that it imports are read too.
+    /// Reads a module. With the path of its file, also reads the modules that it imports.
     pub fn from_file(file: &Arc<SourceFile>, path: Option<&Path>) -> Result<Self, Box<Failure>> {
         let module = parse(&file.text).map_err(|failure| {
             let mut sources = SourceMap::default();
@@ -151,7 +152,7 @@ impl SourceHost {
         self.functions.get(function.0 as usize).map_or(0, |function| function.module)
     }
 
-    /// Returns an opaque object for a name of the current module whose value is not known.
+    /// Returns an opaque object for a name of the current module.
     fn opaque(&mut self, name: &str) -> ObjectRef {
         self.object(format!("'{name}'@{}", self.current.index))
     }
@@ -174,7 +175,7 @@ impl SourceHost {
         self.current.names.insert(function.name.as_str().to_owned(), value);
     }
 
-    /// Returns a decorated function, if a decorator makes it one of the kernel language.
+    /// Returns a function of the kernel language, if a decorator makes the function one.
     fn decorated(&mut self, function: &StmtFunctionDef, decorators: &[Decorator]) -> Option<HostValue> {
         let noinline = decorators.iter().find_map(|decorator| match decorator {
             Decorator::Jit { noinline } => Some(*noinline),
@@ -211,7 +212,7 @@ impl SourceHost {
 }
 
 impl SourceHost {
-    /// Returns a class of the current module that makes tuples with named fields.
+    /// Returns the fields of a class of the current module, if it derives from `NamedTuple`.
     fn named_tuple_of_current(&mut self, name: String) -> Option<NamedTuple> {
         let module = self.current.module.clone();
         let is_it = |class: &&StmtClassDef| class.name.as_str() == name;
