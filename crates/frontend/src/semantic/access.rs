@@ -1,4 +1,4 @@
-//! Pointers, masks and values to store, of loads, stores and atomic operations.
+//! The operands of memory accesses: the pointers, the masks and the values to store.
 
 use tilewright_base::Code;
 use tilewright_ir::{Builder, Dtype, Literal, Shape, Type};
@@ -8,7 +8,7 @@ use super::convert::{broadcast_to, cast, common_shape, describe, literal, tensor
 use super::{Caller, Semantic, SemanticError, ValueOf};
 use crate::value::{Constant, Operand};
 
-/// Reports a store through a pointer that is declared `tl.const`.
+/// Reports a store through a read-only pointer.
 pub(super) fn check_writable<C: Caller + ?Sized>(c: &mut C, pointer: &ValueOf<C>) -> Semantic<()> {
     let Some(name) = c.read_only(pointer) else { return Ok(()) };
     if name.is_empty() {
@@ -22,7 +22,7 @@ pub(super) fn check_writable<C: Caller + ?Sized>(c: &mut C, pointer: &ValueOf<C>
         .hint(format!("remove the annotation of `{name}`, or store elsewhere")))
 }
 
-/// The pointer that is argument 0.
+/// Returns the pointer in argument 0, its type and its pointee.
 pub(super) fn pointer<C: Caller + ?Sized>(
     c: &mut C,
     a: &Arguments<'_, C>,
@@ -52,7 +52,7 @@ pub(super) fn pointer<C: Caller + ?Sized>(
         .hint(hint))
 }
 
-/// Returns the mask, a boolean scalar or tile.
+/// Returns the mask, a boolean scalar or tile, and its type; `None` if there is no mask.
 pub(super) fn mask<C: Caller + ?Sized>(
     c: &mut C,
     a: &Arguments<'_, C>,
@@ -106,7 +106,7 @@ pub(super) fn mask_shape<C: Caller + ?Sized>(
     })
 }
 
-/// Returns a mask that fits the shape of the pointers.
+/// Returns a mask that is broadcast to the shape of the pointers.
 pub(super) fn fitting_mask<C: Caller + ?Sized>(
     c: &mut C,
     a: &Arguments<'_, C>,
@@ -120,7 +120,7 @@ pub(super) fn fitting_mask<C: Caller + ?Sized>(
     }
 }
 
-/// Returns the value to store, the argument with this index, in the type and shape of the memory.
+/// Returns the value to store, the argument `index`, in the type and shape of the memory.
 pub(super) fn stored<C: Caller + ?Sized>(
     c: &mut C,
     a: &Arguments<'_, C>,

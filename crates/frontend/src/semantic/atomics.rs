@@ -1,4 +1,4 @@
-//! Atomic operations: `atomic_add` and its kind, also on blocks of tensor descriptors,
+//! The rules of atomic operations: `atomic_add` and the like, also on blocks of tensor descriptors,
 //! `atomic_cas`, `atomic_load`, `atomic_store`, `atomic_poll`.
 
 use smallvec::smallvec;
@@ -20,7 +20,7 @@ pub(super) const SEMANTICS: &[(&str, MemorySemantics)] = &[
     ("relaxed", MemorySemantics::Relaxed),
 ];
 
-/// The memory orders of loads; the first is the default.
+/// The memory orders of loads. The first one is the default.
 pub(super) const LOAD_SEMANTICS: &[(&str, MemorySemantics)] =
     &[("acquire", MemorySemantics::Acquire), ("relaxed", MemorySemantics::Relaxed)];
 
@@ -30,7 +30,7 @@ pub(super) const STORE_SEMANTICS: &[(&str, MemorySemantics)] =
 pub(super) const SCOPES: &[(&str, MemoryScope)] =
     &[("gpu", MemoryScope::Gpu), ("cta", MemoryScope::Cta), ("sys", MemoryScope::System)];
 
-/// Returns the memory order and scope, by the arguments `sem` and `scope` at these indices.
+/// Returns the memory order and the scope: `sem` is the argument `index`, and `scope` the next one.
 fn order<C: Caller + ?Sized>(
     c: &mut C,
     a: &Arguments<'_, C>,
@@ -57,8 +57,8 @@ pub(super) fn read_modify_write<C: Caller + ?Sized>(
     Ok(Operand::Tensor(c.builder().emit_one(Op::AtomicRmw { kind, sem, scope }, operands)?))
 }
 
-/// `desc.atomic_<kind>(offsets, value)`: each element of a block on its own, in no order with other
-/// accesses; there is no result.
+/// `desc.atomic_<kind>(offsets, value)`: updates each element of a block atomically, without an
+/// order among accesses. It has no result.
 pub(super) fn reduce_into_block<C: Caller + ?Sized>(
     c: &mut C,
     a: &Arguments<'_, C>,
@@ -75,7 +75,7 @@ pub(super) fn reduce_into_block<C: Caller + ?Sized>(
     Ok(Operand::Constant(Constant::None))
 }
 
-/// Returns whether an operation exists for a type.
+/// Checks that an atomic operation exists for a type.
 fn check_kind<C: Caller + ?Sized>(
     a: &Arguments<'_, C>,
     kind: AtomicKind,
@@ -94,8 +94,7 @@ fn check_kind<C: Caller + ?Sized>(
         .hint("bits of floats are those of integers: `ptr.to(tl.pointer_type(tl.int32))`"))
 }
 
-/// `atomic_cas(pointer, cmp, val, sem, scope)`: the result has the type of `val` if only the signs
-/// differ.
+/// `atomic_cas(pointer, cmp, val, sem, scope)`: the result has the signedness of `val`.
 pub(super) fn compare_and_swap<C: Caller + ?Sized>(
     c: &mut C,
     a: &Arguments<'_, C>,
@@ -108,7 +107,7 @@ pub(super) fn compare_and_swap<C: Caller + ?Sized>(
     let value = stored(c, a, 2, &ty, dtype)?;
     let op = Op::AtomicCas { sem, scope };
     let before = c.builder().emit_one(op, smallvec![pointer, expected, value])?;
-    // The old integer is read as `val` is: signed or unsigned.
+    // The old value has the signedness of `val`.
     let own = match a.at(2)? {
         Operand::Tensor(value) => c.builder().type_of(value).dtype(),
         Operand::Constant(constant) => natural_dtype(constant),
@@ -176,13 +175,13 @@ pub(super) fn poll<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Seman
     Ok(Operand::Tensor(c.builder().emit_one(Op::AtomicPoll { sem, scope }, operands)?))
 }
 
-/// Booleans are bytes in memory.
+/// Returns the pointer as one to memory, where booleans are bytes.
 fn as_bytes<C: Caller + ?Sized>(c: &mut C, pointer: ValueOf<C>, dtype: Dtype) -> Semantic<ValueOf<C>> {
     let element = if dtype.is_bool() { Dtype::I8 } else { dtype };
     cast_element(c, pointer, Element::Pointer(element), Rounding::default())
 }
 
-/// Checks that an atomic operation's type has 16, 32 or 64 bits.
+/// Checks that the type of an atomic operation has 16, 32 or 64 bits.
 fn check_width<C: Caller + ?Sized>(a: &Arguments<'_, C>, ty: &Type, dtype: Dtype) -> Semantic<()> {
     if (16..=64).contains(&dtype.bits()) {
         return Ok(());

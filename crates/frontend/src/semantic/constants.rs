@@ -1,5 +1,5 @@
-//! The named compile-time values of the language: element types, and the common attributes of
-//! types.
+//! The named compile-time values of the language: the element types, and the attributes that all
+//! types share.
 
 use tilewright_ir::{Dtype, Type};
 
@@ -33,7 +33,7 @@ pub(super) fn dtype_name(dtype: Dtype) -> &'static str {
     DTYPES.iter().find(|(_, known)| *known == dtype).map_or("float32", |(name, _)| name)
 }
 
-/// A compile-time value of the language by its name.
+/// Returns a compile-time value of the language by its name.
 pub(super) fn named_constant(name: &str) -> Option<Constant> {
     if let Some((_, dtype)) = DTYPES.iter().find(|(known, _)| *known == name) {
         return Some(Constant::dtype(*dtype));
@@ -49,7 +49,8 @@ pub(super) fn named_constant(name: &str) -> Option<Constant> {
     }
 }
 
-/// The attributes that all types share: numbers of kinds, names of types.
+/// Returns the attributes that all types share: the values of `KIND` and `SIGNEDNESS`, and lists of
+/// names of types.
 pub(super) fn type_constants() -> Vec<(&'static str, Constant)> {
     let names = |has: fn(Dtype) -> bool| {
         let all = Dtype::ALL.iter().copied().filter(|dtype| has(*dtype));

@@ -1,4 +1,4 @@
-//! From operands to values: constants, casts, broadcasts.
+//! Converts operands to values, and values to other types and shapes.
 
 use tilewright_base::Code;
 use tilewright_ir::{Builder, Dtype, Element, Literal, MAX_RANK, MAX_TILE_ELEMENTS, Rounding, Shape, Type};
@@ -7,12 +7,13 @@ use super::promote::natural_dtype;
 use super::{Caller, Op, Semantic, SemanticError, ValueOf};
 use crate::value::{Constant, Operand, language_name};
 
-/// The value of a number or tensor; a number takes its natural type.
+/// Converts a number or tensor to a value; a number gets its natural type.
 pub fn to_tensor<C: Caller + ?Sized>(c: &mut C, x: &Op<C>) -> Semantic<ValueOf<C>> {
     tensor(c, x, 0)
 }
 
-/// Like [`to_tensor`], for the argument with a number.
+/// Converts a number or tensor to a value, like [`to_tensor`]. Errors point at the argument
+/// `index`.
 pub(crate) fn tensor<C: Caller + ?Sized>(c: &mut C, x: &Op<C>, index: usize) -> Semantic<ValueOf<C>> {
     match x {
         Operand::Tensor(value) => Ok(value.clone()),
@@ -24,7 +25,7 @@ pub(crate) fn tensor<C: Caller + ?Sized>(c: &mut C, x: &Op<C>, index: usize) -> 
     }
 }
 
-/// The natural type of a compile-time number.
+/// Returns the natural type of a compile-time number.
 pub(crate) fn number_dtype(constant: &Constant, index: usize) -> Semantic<Dtype> {
     match (natural_dtype(constant), constant) {
         (Some(dtype), _) => Ok(dtype),
@@ -38,7 +39,7 @@ pub(crate) fn number_dtype(constant: &Constant, index: usize) -> Semantic<Dtype>
     }
 }
 
-/// Returns a noun for an operand that is no value.
+/// Returns a noun for an operand.
 pub(crate) fn kind_of<V>(x: &Operand<V>) -> String {
     match x {
         Operand::Tensor(_) => "a tensor".into(),
@@ -61,7 +62,7 @@ pub(crate) fn kind_of<V>(x: &Operand<V>) -> String {
     }
 }
 
-/// Like [`kind_of`], with the type of a tensor.
+/// Returns a noun for an operand; for a tensor, its type.
 pub(crate) fn describe<C: Caller + ?Sized>(c: &mut C, x: &Op<C>) -> String {
     match x {
         Operand::Tensor(value) => c.builder().type_of(value).to_string(),
@@ -90,8 +91,7 @@ fn not_a_number<V>(x: &Operand<V>, index: usize) -> SemanticError {
     }
 }
 
-/// A scalar of this type with the value of a compile-time number. A float for an integer type is
-/// truncated.
+/// Makes a scalar of this type from a compile-time number. A float is truncated to an integer type.
 pub(crate) fn literal<C: Caller + ?Sized>(
     c: &mut C,
     constant: &Constant,
@@ -126,12 +126,12 @@ fn as_f64(constant: &Constant) -> f64 {
     }
 }
 
-/// Converts to another number type; the shape stays.
+/// Converts a value to another number type, and keeps the shape.
 pub(crate) fn cast<C: Caller + ?Sized>(c: &mut C, value: ValueOf<C>, dtype: Dtype) -> Semantic<ValueOf<C>> {
     cast_element(c, value, Element::Value(dtype), Rounding::default())
 }
 
-/// Converts to another element type; the shape stays.
+/// Converts a value to another element type, and keeps the shape.
 pub(crate) fn cast_element<C: Caller + ?Sized>(
     c: &mut C,
     value: ValueOf<C>,
@@ -161,12 +161,12 @@ fn cast_error(from: &Type, to: Element) -> SemanticError {
     }
 }
 
-/// An integer or boolean, or a comparison with zero of anything else.
+/// Converts a value to int1: true if it is not 0.
 pub(crate) fn to_bool<C: Caller + ?Sized>(c: &mut C, value: ValueOf<C>) -> Semantic<ValueOf<C>> {
     cast(c, value, Dtype::I1)
 }
 
-/// Returns whether a tile of this shape may exist.
+/// Checks that a tile of this shape may exist.
 pub(crate) fn check_size(shape: &Shape) -> Semantic<()> {
     let error = |message: String| Err(SemanticError::new(Code::TooLarge, message));
     if shape.len() > MAX_RANK {
@@ -183,8 +183,9 @@ pub(crate) fn check_size(shape: &Shape) -> Semantic<()> {
     }
 }
 
-/// The shape that two shapes broadcast to: the shorter one gets leading axes of extent 1, and an
-/// extent of 1 gives way. An error is an axis of the result where they differ.
+/// Returns the shape to which two shapes broadcast. The shorter shape gets leading axes of extent
+/// 1, and an extent of 1 is repeated. The error is the first axis of the result with two different
+/// extents.
 pub(crate) fn common_shape(lhs: &Shape, rhs: &Shape) -> Result<Shape, usize> {
     let rank = lhs.len().max(rhs.len());
     let extent = |shape: &Shape, axis: usize| {
@@ -199,7 +200,7 @@ pub(crate) fn common_shape(lhs: &Shape, rhs: &Shape) -> Result<Shape, usize> {
         .collect()
 }
 
-/// Broadcasts to a shape that it is known to broadcast to.
+/// Broadcasts a value to a shape. The caller has checked that this is possible.
 pub(crate) fn broadcast_to<C: Caller + ?Sized>(
     c: &mut C,
     value: ValueOf<C>,
@@ -223,7 +224,8 @@ pub(crate) fn broadcast_to<C: Caller + ?Sized>(
     Ok(c.builder().broadcast(value, shape.clone())?)
 }
 
-/// Broadcasts two values, arguments 0 and 1 of what `what` names, to their common shape.
+/// Broadcasts two values to their common shape. Errors name them as the arguments 0 and 1 of
+/// `what`.
 pub(crate) fn broadcast_pair<C: Caller + ?Sized>(
     c: &mut C,
     what: &str,
@@ -239,7 +241,7 @@ pub(crate) fn broadcast_pair<C: Caller + ?Sized>(
     Ok((broadcast_to(c, lhs, &shape)?, broadcast_to(c, rhs, &shape)?))
 }
 
-/// The error that two shapes do not broadcast.
+/// Returns the error that two shapes do not broadcast.
 pub(crate) fn shape_mismatch(
     what: &str,
     (left, lhs): (usize, &Shape),

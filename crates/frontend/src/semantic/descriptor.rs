@@ -1,5 +1,5 @@
-//! Block pointers and tensor descriptors: construction, attributes, and the tile of pointers with
-//! the mask of an access through one.
+//! Block pointers and tensor descriptors: their construction and attributes, and the tile of
+//! pointers and the mask of an access.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::descriptor::{Descriptor, DescriptorForm, DescriptorKind, Padding};
 use crate::types::LanguageType;
 use crate::value::{Constant, Operand};
 
-/// A block pointer or descriptor of a caller.
+/// A block pointer or descriptor whose parts are operands of a caller.
 pub(super) type DescriptorOf<C> = Descriptor<Op<C>>;
 
 /// `make_block_ptr(base, shape, strides, offsets, block_shape, order)`.
@@ -96,9 +96,9 @@ pub(super) fn make_tensor_descriptor<C: Caller + ?Sized>(c: &mut C, a: &Argument
     Ok(assemble(form, base, [shape, strides].concat()))
 }
 
-/// Notes the alignment that the copies of a GPU need: a tensor's base and rows begin at multiples
-/// of 16 bytes. A GPU relies on it if a kernel loads base or stride from memory, since nothing else
-/// says so then; a sanitizer checks it.
+/// Adds hints that the base and the outer strides of a tensor are multiples of 16 bytes, as tensor
+/// copies of a GPU require. GPU code relies on the hints if a kernel loads the base or a stride
+/// from memory: the launch then says nothing about their alignment. A sanitizer checks the hints.
 fn describe_alignment<C: Caller + ?Sized>(
     c: &mut C,
     base: ValueOf<C>,
@@ -136,7 +136,7 @@ fn assemble<V>(form: DescriptorForm, base: V, integers: Vec<Operand<V>>) -> Oper
 pub(super) const PADDING: &[(&str, Option<Padding>)] =
     &[("", None), ("zero", Some(Padding::Zero)), ("nan", Some(Padding::Nan))];
 
-/// Returns the pointer that is argument 0, and its pointee.
+/// Returns the pointer in argument 0, and its pointee.
 fn scalar_pointer<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<(ValueOf<C>, Dtype)> {
     let operand = a.at(0)?;
     if let Operand::Tensor(value) = operand {
@@ -154,7 +154,7 @@ fn scalar_pointer<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semant
         ))
 }
 
-/// The block pointer or descriptor that is argument 0.
+/// Returns the block pointer or descriptor in argument 0.
 fn of_kind<C: Caller + ?Sized>(
     c: &mut C,
     a: &Arguments<'_, C>,
@@ -177,10 +177,10 @@ fn of_kind<C: Caller + ?Sized>(
         .hint(format!("`{maker}` makes one")))
 }
 
-/// A tuple of integers: compile-time ones, and scalars as int64.
+/// Returns the integers of a tuple: compile-time integers are unchanged, scalars become int64.
 fn integers<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>, index: usize) -> Semantic<Vec<Op<C>>> {
     let mut items = flatten(a.at(index)?);
-    // A tuple of one tuple, `(offsets,)`, is that tuple.
+    // A tuple whose only item is a tuple, `(offsets,)`, stands for that item.
     while let [Operand::Tuple(_) | Operand::Constant(Constant::Tuple(_))] = &items[..] {
         items = flatten(&items[0]);
     }
@@ -217,7 +217,7 @@ fn integer<C: Caller + ?Sized>(
         .note(format!("found {found}, expected scalars of an integer type")))
 }
 
-/// Checks that two arguments have the same number of axes.
+/// Checks that an argument has one item for each axis, like the argument `first`.
 fn same_rank<C: Caller + ?Sized>(
     a: &Arguments<'_, C>,
     first: usize,
@@ -237,8 +237,8 @@ fn same_rank<C: Caller + ?Sized>(
         .note("expected one item for each axis (shape, strides and the block have the same length)"))
 }
 
-/// Checks the order of the axes in memory, the fastest first: a hint that is not used, since the
-/// strides are exact.
+/// Checks the order of the axes in memory, the fastest axis first. This hint is otherwise unused,
+/// because the strides are exact.
 fn check_order<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>, rank: usize) -> Semantic<()> {
     let order = a.ints(c, 5)?;
     let mut sorted = order.clone();
@@ -251,7 +251,7 @@ fn check_order<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>, rank: usize)
         Code::InvalidValue,
         "Expected a permutation of (0, 1, ..., len(order)-1) in order",
     )
-    .argument(5, "this is none")
+    .argument(5, "this is not a permutation")
     .note(format!("found {order:?}, expected each axis from 0 to {} once", rank - 1))
     .hint(format!("for a tensor in rows write `order=({})`", all.join(", "))))
 }
@@ -272,7 +272,7 @@ fn check_last_stride<C: Caller + ?Sized>(c: &mut C, last: Option<&Op<C>>) -> Sem
         .hint("write the last stride as `1`; for a tensor in columns describe its transpose and `tl.trans` the block"))
 }
 
-/// Checks that blocks have rows of at least 16 bytes.
+/// Checks that the rows of a block have at least 16 bytes.
 fn check_width(block_shape: &Shape, dtype: Dtype, index: usize) -> Semantic<()> {
     let (columns, bytes) = (block_shape.last().copied().unwrap_or(1), dtype.bytes());
     let width = columns as usize * bytes;
@@ -302,7 +302,7 @@ fn check_padding(padding: Padding, dtype: Dtype, index: usize) -> Semantic<()> {
     .hint("use \"zero\""))
 }
 
-/// The pointer of a block pointer or descriptor.
+/// Returns the base of a block pointer or descriptor.
 fn pointer_of<V: Clone>(descriptor: &Descriptor<Operand<V>>) -> Semantic<V> {
     match descriptor.base() {
         Operand::Tensor(value) => Ok(value.clone()),
@@ -310,7 +310,7 @@ fn pointer_of<V: Clone>(descriptor: &Descriptor<Operand<V>>) -> Semantic<V> {
     }
 }
 
-/// An integer part as an int64.
+/// Converts an integer part to an int64.
 fn int64<C: Caller + ?Sized>(c: &mut C, part: &Op<C>) -> Semantic<ValueOf<C>> {
     match part {
         Operand::Tensor(value) => cast(c, value.clone(), Dtype::I64),
@@ -326,7 +326,7 @@ fn constant_int<V>(part: &Operand<V>) -> Option<i128> {
     }
 }
 
-/// The sum or product of two integers, at compile time where both are known.
+/// Computes the sum or product of two integers, at compile time if the operands allow that.
 fn combine<C: Caller + ?Sized>(c: &mut C, function: F, x: &Op<C>, y: &Op<C>) -> Semantic<Op<C>> {
     match (function, constant_int(x), constant_int(y)) {
         (F::Mul, Some(0), _) | (F::Mul, _, Some(0)) => Ok(Operand::Constant(Constant::Int(0))),
@@ -336,7 +336,7 @@ fn combine<C: Caller + ?Sized>(c: &mut C, function: F, x: &Op<C>, y: &Op<C>) -> 
         (F::Mul, Some(x), Some(y)) => {
             Ok(Operand::Constant(Constant::Int(i128::from(x.wrapping_mul(y) as i64))))
         }
-        // tidy: wildcard because callers only combine by sums and products
+        // tidy: wildcard because callers only compute sums and products
         _ => {
             let (x, y) = (int64(c, x)?, int64(c, y)?);
             Ok(Operand::Tensor(c.builder().binary(function, x, y)?))
@@ -344,7 +344,7 @@ fn combine<C: Caller + ?Sized>(c: &mut C, function: F, x: &Op<C>, y: &Op<C>) -> 
     }
 }
 
-/// Returns a pointer that is moved by `by` elements along each axis.
+/// Moves a pointer by `by` elements along each axis.
 fn move_pointer<C: Caller + ?Sized>(
     c: &mut C,
     mut pointer: ValueOf<C>,
@@ -361,9 +361,9 @@ fn move_pointer<C: Caller + ?Sized>(
     Ok(pointer)
 }
 
-/// Converts a descriptor that a path of the control flow yields: each part to a value, the integers
-/// to int64. The last stride of a tensor descriptor is 1, and stays known at compile time: a
-/// descriptor that is made of it needs that.
+/// Converts a descriptor as an assignment does: each part becomes a value, and the integers become
+/// int64. The last stride of a tensor descriptor is 1 and remains a compile-time value, because a
+/// descriptor that is made from it must have such a stride.
 pub fn decay_descriptor<C: Caller + ?Sized>(c: &mut C, descriptor: &DescriptorOf<C>) -> Semantic<Op<C>> {
     let is_tensor = descriptor.form.kind == DescriptorKind::Tensor;
     let fixed = is_tensor.then_some(descriptor.parts().len() - 1);
@@ -376,15 +376,15 @@ pub fn decay_descriptor<C: Caller + ?Sized>(c: &mut C, descriptor: &DescriptorOf
     Ok(Operand::Descriptor(Box::new(decayed)))
 }
 
-/// A tile of pointers to the elements of a block, and the mask of those within the tensor.
+/// A tile of pointers to the elements of a block, and the mask of the elements within the tensor.
 pub(super) struct Block<V> {
-    /// The pointers.
+    /// The tile of pointers.
     pub pointers: V,
-    /// The mask of the checks; `None` if nothing is checked.
+    /// The mask; `None` if no axis is checked.
     pub mask: Option<V>,
 }
 
-/// A tile that varies along one axis of a block, for the whole block.
+/// Broadcasts a 1-D tile to a block; the tile varies along `axis`.
 fn along<C: Caller + ?Sized>(
     c: &mut C,
     mut tile: ValueOf<C>,
@@ -397,7 +397,8 @@ fn along<C: Caller + ?Sized>(
     broadcast_to(c, tile, shape)
 }
 
-/// Returns the elements of the block at `pointer`, at `offsets` of the tensor.
+/// Returns the elements of a block. `pointer` points to its first element, and `offsets` is the
+/// position of this element in the tensor.
 fn elements<C: Caller + ?Sized>(
     c: &mut C,
     descriptor: &DescriptorOf<C>,
@@ -428,8 +429,8 @@ fn elements<C: Caller + ?Sized>(
     Ok(Block { pointers, mask })
 }
 
-/// Returns the indices of a block along an axis that are within the tensor. The bounds are computed
-/// for the whole block in 64 bits, which leaves comparisons of 32 bits for the elements.
+/// Returns the mask of the indices of a block along an axis that are within the tensor. The bounds
+/// are computed once for the block in 64 bits; the elements only need 32-bit comparisons.
 fn within<C: Caller + ?Sized>(
     c: &mut C,
     places: ValueOf<C>,
@@ -449,7 +450,7 @@ fn within<C: Caller + ?Sized>(
     Ok(c.builder().binary(F::And, from, until)?)
 }
 
-/// An int64 as an int32 from 0 to `most`.
+/// Clamps an int64 to the range from 0 to `most`, as an int32.
 fn clamp<C: Caller + ?Sized>(c: &mut C, value: ValueOf<C>, most: u32) -> Semantic<ValueOf<C>> {
     let zero = c.builder().constant(Literal::int(Dtype::I64, 0))?;
     let most = c.builder().constant(Literal::int(Dtype::I64, i128::from(most)))?;
@@ -458,8 +459,8 @@ fn clamp<C: Caller + ?Sized>(c: &mut C, value: ValueOf<C>, most: u32) -> Semanti
     cast(c, value, Dtype::I32)
 }
 
-/// Returns the block that an access through a block pointer touches; `boundary_check` is the
-/// argument with this index.
+/// Returns the block that an access through a block pointer reads or writes. `boundary_check` is
+/// the index of that argument.
 pub(super) fn block_of_pointer<C: Caller + ?Sized>(
     c: &mut C,
     a: &Arguments<'_, C>,
@@ -480,7 +481,7 @@ pub(super) fn block_of_pointer<C: Caller + ?Sized>(
     elements(c, pointer, base, pointer.offsets(), &checked)
 }
 
-/// Returns the base as a pointer to memory: booleans are bytes there.
+/// Returns the base as a pointer to memory, where booleans are bytes.
 fn memory_pointer<C: Caller + ?Sized>(c: &mut C, descriptor: &DescriptorOf<C>) -> Semantic<ValueOf<C>> {
     let base = pointer_of(descriptor)?;
     let pointee = element_type(c, descriptor)?;
@@ -488,14 +489,14 @@ fn memory_pointer<C: Caller + ?Sized>(c: &mut C, descriptor: &DescriptorOf<C>) -
     cast_element(c, base, Element::Pointer(element), Rounding::default())
 }
 
-/// The type of the elements.
+/// Returns the type of the elements.
 pub(super) fn element_type<C: Caller + ?Sized>(c: &mut C, descriptor: &DescriptorOf<C>) -> Semantic<Dtype> {
     let base = pointer_of(descriptor)?;
     let pointee = c.builder().type_of(&base).element.pointee();
     pointee.ok_or_else(|| SemanticError::new(Code::TypeMismatch, "the base is no pointer"))
 }
 
-/// Returns the value of a load where the mask is false: `None` for 0.
+/// Returns the value of a load where the mask is false; `None` for 0.
 pub(super) fn padding_value<C: Caller + ?Sized>(
     c: &mut C,
     padding: Padding,
@@ -511,7 +512,7 @@ pub(super) fn padding_value<C: Caller + ?Sized>(
     }
 }
 
-/// The argument `padding_option` of a load through a block pointer.
+/// Returns the argument `padding_option` of a load through a block pointer.
 pub(super) fn padding_option<C: Caller + ?Sized>(
     c: &mut C,
     a: &Arguments<'_, C>,
@@ -523,7 +524,8 @@ pub(super) fn padding_option<C: Caller + ?Sized>(
     Ok(padding)
 }
 
-/// `value.name` of a block pointer or descriptor, if the attribute is a value.
+/// Evaluates `value.name` of a block pointer or descriptor; `None` if the name is not an attribute
+/// with a value.
 pub(super) fn descriptor_attribute<C: Caller + ?Sized>(
     c: &mut C,
     descriptor: &DescriptorOf<C>,
@@ -557,7 +559,7 @@ pub(super) fn descriptor_attribute<C: Caller + ?Sized>(
     }
 }
 
-/// The names of [`descriptor_attribute`] and of the methods, for "did you mean".
+/// Returns the names of [`descriptor_attribute`] and of the methods, for suggestions.
 pub(super) fn descriptor_names(kind: DescriptorKind) -> &'static [&'static str] {
     match kind {
         DescriptorKind::BlockPointer => &["dtype", "type", "advance", "store"],
@@ -586,7 +588,7 @@ pub(super) fn descriptor_names(kind: DescriptorKind) -> &'static [&'static str] 
     }
 }
 
-/// Returns integers as a tuple, the run-time ones in this type.
+/// Returns integers as a tuple; run-time integers are converted to `dtype`.
 fn items<C: Caller + ?Sized>(c: &mut C, parts: &[Op<C>], dtype: Dtype) -> Semantic<Op<C>> {
     if let Some(constants) = parts.iter().map(|part| part.constant().cloned()).collect::<Option<Vec<_>>>() {
         return Ok(Operand::Constant(Constant::Tuple(constants.into())));
@@ -601,7 +603,8 @@ fn items<C: Caller + ?Sized>(c: &mut C, parts: &[Op<C>], dtype: Dtype) -> Semant
     Ok(Operand::Tuple(items.into()))
 }
 
-/// `desc.load(offsets)`; further arguments repeat properties of the descriptor.
+/// `desc.load(offsets)`. Older functions have further arguments, which repeat the block's shape and
+/// type.
 pub(super) fn load<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
     let descriptor = of_kind(c, a, DescriptorKind::Tensor)?;
     let dtype = element_type(c, &descriptor)?;
@@ -612,7 +615,7 @@ pub(super) fn load<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Seman
     read(c, block, &descriptor.form, dtype)
 }
 
-/// `desc.store(offsets, value)`, with the arguments at these indices.
+/// `desc.store(offsets, value)`; `offsets` and `value` are the indices of the arguments.
 pub(super) fn store<C: Caller + ?Sized>(
     c: &mut C,
     a: &Arguments<'_, C>,
@@ -625,8 +628,8 @@ pub(super) fn store<C: Caller + ?Sized>(
     write(c, a, block, value, dtype)
 }
 
-/// The block of the descriptor that is argument 0, at the offsets that are argument 1, and the type
-/// of its elements.
+/// Returns the block of the descriptor in argument 0 that begins at the offsets in argument 1, and
+/// the type of its elements.
 pub(super) fn block_at_offsets<C: Caller + ?Sized>(
     c: &mut C,
     a: &Arguments<'_, C>,
@@ -680,7 +683,7 @@ fn write<C: Caller + ?Sized>(
     Ok(Operand::Constant(Constant::None))
 }
 
-/// Returns the block that begins at the offsets in the argument with this index.
+/// Returns the block that begins at the offsets in the argument `index`.
 fn block_at<C: Caller + ?Sized>(
     c: &mut C,
     a: &Arguments<'_, C>,
@@ -701,8 +704,8 @@ fn block_at<C: Caller + ?Sized>(
     elements(c, descriptor, base, &offsets, &vec![true; rank])
 }
 
-/// Returns the rows of a matrix whose indices are the argument `x_offsets`, with this index, from
-/// the column in the next one on.
+/// Returns rows of a matrix, from a column on. The argument `index` has the indices of the rows,
+/// and the next one the column.
 fn rows_at<C: Caller + ?Sized>(
     c: &mut C,
     a: &Arguments<'_, C>,
@@ -726,7 +729,7 @@ fn rows_at<C: Caller + ?Sized>(
     let column = integer(c, a, index + 1, a.at(index + 1)?)?;
     let shape = Shape::from([ty.shape[0], columns]);
     super::convert::check_size(&shape).map_err(|error| error.argument(index, format!("this is {ty}")))?;
-    // Within a row the columns are those of a block.
+    // Within a row, the columns are those of a block.
     let zero = Operand::Constant(Constant::Int(0));
     let base = memory_pointer(c, descriptor)?;
     let base = move_pointer(c, base, std::slice::from_ref(&column), &descriptor.strides()[1..])?;
@@ -752,7 +755,7 @@ fn rows_at<C: Caller + ?Sized>(
     Ok(Block { pointers, mask: Some(mask_of_all) })
 }
 
-/// Returns whether the arguments `shape` and `dtype` of an older function are those of the
+/// Checks that the arguments `shape` and `dtype` of an older function equal those of the
 /// descriptor.
 fn same_block<C: Caller + ?Sized>(
     c: &mut C,

@@ -1,4 +1,4 @@
-//! Calls of builtins: by the rows of the table, to the rules that implement them.
+//! Calls builtins: maps each row of the table to the rule that implements it.
 
 use tilewright_ir::{AtomicKind, ElementwiseFn as F, GridDependency, HintKind, MachineQuantity};
 
@@ -25,8 +25,8 @@ macro_rules! dispatch {
 
 builtins!(dispatch);
 
-/// Calls a builtin with one argument for each of its parameters, in their order; a variadic one is
-/// a tuple. Arguments in an error are numbered so too.
+/// Calls a builtin with one argument for each of its parameters, in order; the argument of a
+/// variadic parameter is a tuple. Errors refer to arguments by these indices.
 pub fn call_builtin<C: Caller + ?Sized>(
     c: &mut C,
     spec: &'static BuiltinSpec,

@@ -1,4 +1,4 @@
-//! Every name of the language as plain data: for stubs and documentation.
+//! The names of the language as plain data, for stubs and documentation.
 
 use super::library::LIBRARY;
 use super::names::{LanguageItem, NAMES, methods};
@@ -16,22 +16,22 @@ pub enum EntryKind {
     Module,
 }
 
-/// A name of the language, as plain data: for stubs and documentation.
+/// A name of the language as plain data.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LanguageEntry {
-    /// The dotted path.
+    /// The dotted path of the name, after `triton.language.`.
     pub path: &'static str,
-    /// Its kind.
+    /// The kind of the name.
     pub kind: EntryKind,
-    /// For a function, its name and parameters.
+    /// The name and the parameters of a function; empty for other kinds.
     pub signature: String,
-    /// Its documentation.
+    /// The documentation of a function, or the value of a constant; empty for other kinds.
     pub doc: String,
-    /// True if tensors have it as a method.
+    /// True if tensors have the function as a method.
     pub is_method: bool,
 }
 
-/// Every name of the language.
+/// Returns every name of the language.
 pub fn language_entries() -> impl Iterator<Item = LanguageEntry> {
     NAMES.iter().map(|(path, item)| {
         let is_method = methods().any(|(_, method)| method == path);

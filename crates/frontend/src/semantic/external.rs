@@ -1,5 +1,5 @@
-//! `extern_elementwise`: a function of a device library by its symbol. The functions of libdevice
-//! are this language's own, on every device; no other library is linked.
+//! The rule of `extern_elementwise`, which calls a function of a device library by its symbol. On
+//! every device, the functions of libdevice are those of this language; no library is linked.
 
 use tilewright_base::Code;
 use tilewright_ir::{Builder, Dtype, Element, Rounding, Shape};
@@ -13,19 +13,19 @@ use super::{Caller, LanguageItem, Op, Semantic, SemanticError, ValueOf, language
 use crate::suggest::suggest;
 use crate::value::{Constant, Operand};
 
-/// Functions of libdevice for fp64, and with an `f` after the name for fp32.
+/// Functions of libdevice for fp64. With an `f` after the name, they are for fp32.
 const OF_FLOATS: &str = "acos acosh asin asinh atan atan2 atanh cbrt ceil copysign cos cosh cospi cyl_bessel_i0 \
     cyl_bessel_i1 erf erfc erfcinv erfcx erfinv exp exp10 exp2 expm1 fdim floor fma fmod hypot ilogb j0 j1 jn ldexp \
     lgamma llrint llround log log10 log1p log2 logb nearbyint nextafter norm3d norm4d normcdf normcdfinv pow rcbrt \
     remainder rhypot rint rnorm3d rnorm4d round rsqrt scalbn sin sinh sinpi sqrt tan tanh tgamma trunc y0 y1 yn";
 
-/// Approximations for fp32, whose symbols are the names of the language.
+/// Approximations for fp32 whose symbols equal their names in the language.
 const FAST: &str = "fast_cosf fast_exp10f fast_expf fast_log10f fast_log2f fast_logf fast_powf fast_sinf fast_tanf saturatef";
 
-/// Operations with a direction of rounding: `__nv_fadd_rz`, `__nv_dadd_rz`.
+/// Operations whose symbol has a rounding direction: `__nv_fadd_rz`, `__nv_dadd_rz`.
 const ROUNDED: &str = "add div mul rcp sqrt sub";
 
-/// The others whose symbol is not the name: the symbol, the name, the type of the computation.
+/// Other functions whose symbol is not their name: the symbol, the name, the type of the arguments.
 const OTHERS: &[(&str, &str, Dtype)] = &[
     ("abs", "abs", Dtype::I32),
     ("llabs", "abs", Dtype::I64),
@@ -68,7 +68,7 @@ const OTHERS: &[(&str, &str, Dtype)] = &[
     ("usad", "sad", Dtype::U32),
 ];
 
-/// Extrema, which the language has outside of libdevice.
+/// Extrema, whose functions in the language are not in libdevice.
 const EXTREMA: &[(&str, &str, Dtype)] = &[
     ("fmax", "maximum", Dtype::F64),
     ("fmaxf", "maximum", Dtype::F32),
@@ -84,7 +84,7 @@ const EXTREMA: &[(&str, &str, Dtype)] = &[
     ("umin", "minimum", Dtype::U32),
 ];
 
-/// The type that a conversion takes, by the prefix of its name.
+/// The argument type of a conversion, by the prefix of its name.
 const CONVERTED: &[(&str, Dtype)] = &[
     ("double", Dtype::F64),
     ("float", Dtype::F32),
@@ -98,13 +98,13 @@ const CONVERTED: &[(&str, Dtype)] = &[
 /// A function of libdevice.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct External {
-    /// Its path in the language.
+    /// The path of the function in the language.
     path: String,
-    /// The type of its arguments; a float's exponents and orders are int32.
+    /// The type of the arguments. The integer exponent or order of a function of floats is int32.
     dtype: Dtype,
 }
 
-/// The function of libdevice with a symbol.
+/// Returns the function of libdevice with this symbol.
 fn find(symbol: &str) -> Option<External> {
     let name = symbol.strip_prefix("__nv_")?;
     let has = |list: &str, name: &str| list.split_whitespace().any(|known| known == name);
@@ -153,7 +153,7 @@ fn nearest(symbol: &str) -> Option<String> {
     suggest(name, known.iter().map(String::as_str)).map(|near| format!("__nv_{near}"))
 }
 
-/// A row of the table in a call: the types of the arguments, the symbol, the type of the result.
+/// A row of the table that a call passes: the types of the arguments, the symbol, the result type.
 struct Row {
     types: Vec<Element>,
     symbol: String,
@@ -195,12 +195,12 @@ pub(super) fn extern_elementwise<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_
     converted(c, result, row)
 }
 
-/// Reads the table of a call. The caller has made a tuple of pairs of the dict.
+/// Reads the table of a call. The caller has converted the dict to a tuple of pairs.
 fn table<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Vec<Row>> {
     let wrong = || {
         let message = "`arg_type_symbol_dict` of `extern_elementwise` must be a dict of types and symbols";
         SemanticError::new(Code::InvalidValue, message)
-            .argument(3, "this is none")
+            .argument(3, "this is not such a dict")
             .hint("write `{(tl.core.dtype(\"fp32\"),): (\"__nv_sqrtf\", tl.core.dtype(\"fp32\"))}`")
     };
     let Constant::Tuple(pairs) = constant_of(c, a.at(3)?).ok_or_else(wrong)? else { return Err(wrong()) };
@@ -219,7 +219,7 @@ fn table<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Vec<Ro
     pairs.iter().map(row).collect::<Option<_>>().ok_or_else(wrong)
 }
 
-/// The arguments in their common shape, each of its own type.
+/// Returns the arguments, broadcast to their common shape; each keeps its type.
 fn arguments<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Vec<ValueOf<C>>> {
     let mut values = Vec::new();
     let mut shape = Shape::scalar();
@@ -234,8 +234,8 @@ fn arguments<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Ve
     values.into_iter().map(|value| broadcast_to(c, value, &shape)).collect()
 }
 
-/// Returns the values and their types: unchanged if the table has these, else all in their common
-/// type.
+/// Returns the values and their types: unchanged if a row of the table has these types, otherwise
+/// converted to their common type.
 fn matching<C: Caller + ?Sized>(
     c: &mut C,
     values: Vec<ValueOf<C>>,
@@ -282,7 +282,7 @@ fn unknown<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>, symbol: &str) ->
     }
 }
 
-/// Returns whether a row of the table is a declaration of the function.
+/// Checks that a row of the table declares the function with the right types.
 fn check(row: &Row, external: &External) -> Semantic<()> {
     let Row { types, symbol, .. } = row;
     let wrong =
@@ -320,7 +320,7 @@ fn check(row: &Row, external: &External) -> Semantic<()> {
     Ok(())
 }
 
-/// Calls the function; the symbol decides whether integers are signed.
+/// Calls the function. Integers are converted to the signedness of its symbol.
 fn apply<C: Caller + ?Sized>(
     c: &mut C,
     external: &External,
@@ -357,7 +357,7 @@ fn converted<C: Caller + ?Sized>(c: &mut C, result: ValueOf<C>, row: &Row) -> Se
 mod tests {
     use super::*;
 
-    /// Symbols of libdevice as its guide lists them, those left out that take pointers.
+    /// Symbols of libdevice, as its guide lists them, without those that take pointers.
     const SYMBOLS: &str = "abs acos acosf asinh atan2f brev brevll byte_perm ceilf clz clzll copysign cosf cospif dadd_rd \
         ddiv_rn dmul_ru double2float_rz double2hiint double2int_rn double2ll_rz double2loint double2uint_ru \
         double2ull_rd double_as_longlong drcp_rn dsqrt_rz erf erff exp10f expf fabs fabsf fadd_rn fast_cosf \

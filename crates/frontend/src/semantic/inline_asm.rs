@@ -1,5 +1,5 @@
-//! `inline_asm_elementwise`: checks the text and the constraints against the types of the arguments
-//! and results.
+//! The rule of `inline_asm_elementwise`, which checks the text and the constraints against the
+//! types of the arguments and results.
 
 use tilewright_base::Code;
 use tilewright_ir::{AsmError, AsmTemplate, Builder, Dtype, DtypeList, Element, Op as IrOp, Shape};
@@ -9,7 +9,7 @@ use super::convert::{broadcast_to, check_size, common_shape, shape_mismatch, ten
 use super::{Caller, Op, Semantic, SemanticError, ValueOf};
 use crate::value::{Constant, Operand};
 
-/// The maximum number of elements of one run.
+/// The maximum number of elements that one run of the text processes.
 const MAX_PACK: i128 = 64;
 
 /// `inline_asm_elementwise(asm, constraints, args, dtype, is_pure, pack)`.
@@ -57,7 +57,7 @@ fn counted(number: usize, what: &str) -> String {
     super::arguments::count(number, what, &format!("{what}s"))
 }
 
-/// Returns a text argument that must not be None.
+/// Returns a string argument that must not be None.
 fn required<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>, index: usize) -> Semantic<String> {
     a.string(c, index)?.ok_or_else(|| {
         let message = format!("`{}` of `inline_asm_elementwise` cannot be None", a.name(index));
@@ -65,7 +65,7 @@ fn required<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>, index: usize) -
     })
 }
 
-/// The arguments in their common shape, each of its own type.
+/// Returns the operands, broadcast to their common shape; each keeps its type.
 fn arguments<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Vec<ValueOf<C>>> {
     let mut values = Vec::new();
     let mut shape = Shape::scalar();

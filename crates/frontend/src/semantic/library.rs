@@ -1,23 +1,23 @@
 //! The library: the functions of `triton.language` that are written in the kernel language, in
 //! `stdlib/*.py`.
 //!
-//! Every function of a file whose name does not begin with `_` is a name of the language; a new one
-//! needs no other change.
+//! A function of such a file is a name of the language unless its name begins with `_`. A new
+//! function needs no other change.
 
 use std::sync::LazyLock;
 
 /// A function of a library file.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct LibraryFunction {
-    /// The name of the file, `standard.py`.
+    /// The name of the file, such as `standard.py`.
     pub file: &'static str,
-    /// The whole file.
+    /// The text of the whole file.
     pub text: &'static str,
-    /// The function's name.
+    /// The name of the function.
     pub function: &'static str,
 }
 
-/// A file, and the modules that have its functions.
+/// A file, with the prefix of the paths of its functions.
 struct LibraryFile {
     name: &'static str,
     text: &'static str,
@@ -49,25 +49,25 @@ static FILES: [LibraryFile; 10] = [
     },
 ];
 
-/// The description of a function before it is compiled.
+/// The properties of a function that are known without parsing its file.
 #[derive(Clone, Debug)]
 pub(super) struct Scanned {
     /// The function.
     pub function: LibraryFunction,
-    /// Its path in the language.
+    /// The path of the function in the language.
     pub path: String,
-    /// Its name and parameters, as in the file.
+    /// The name and the parameters, as in the file.
     pub signature: &'static str,
-    /// The first string of its body.
+    /// The docstring.
     pub doc: String,
-    /// True if tensors have it as a method.
+    /// True if tensors have the function as a method.
     pub is_method: bool,
 }
 
 /// Every public function of the library.
 pub(super) static LIBRARY: LazyLock<Vec<Scanned>> = LazyLock::new(|| FILES.iter().flat_map(scan).collect());
 
-/// A function of a library file, to reach the file's other functions from.
+/// Returns a nameless function of a library file, through which the other functions are found.
 pub fn library_file(file: &str) -> Option<LibraryFunction> {
     FILES.iter().find(|known| known.name == file).map(|known| LibraryFunction {
         file: known.name,
@@ -76,8 +76,8 @@ pub fn library_file(file: &str) -> Option<LibraryFunction> {
     })
 }
 
-/// The functions of `standard.py` that reductions combine with. Programs pass them by these names of the module
-/// `standard`; they are no names of the language.
+/// The combine functions of reductions in `standard.py`. Programs pass them by their names in the
+/// module `triton.language.standard`; they are not names of the language.
 const COMBINING: [&str; 12] = [
     "_sum_combine",
     "_prod_combine",
@@ -93,13 +93,13 @@ const COMBINING: [&str; 12] = [
     "_argmin_combine_tie_break_fast",
 ];
 
-/// A function that reductions combine with, by its name in the module `standard`.
+/// Returns a combine function of reductions by its name in the module `standard`.
 pub(super) fn combining(name: &str) -> Option<LibraryFunction> {
     let function = COMBINING.iter().find(|known| **known == name)?;
     library_file("standard.py").map(|file| LibraryFunction { function, ..file })
 }
 
-/// The signatures of the functions that reductions combine with: the name, and the parameters in parentheses.
+/// Returns the signatures of the combine functions: each name, and its parameters in parentheses.
 pub fn combining_signatures() -> Vec<(&'static str, &'static str)> {
     let Some(file) = library_file("standard.py") else { return Vec::new() };
     let signature = |name: &&'static str| {
@@ -110,8 +110,8 @@ pub fn combining_signatures() -> Vec<(&'static str, &'static str)> {
     };
     COMBINING.iter().filter_map(signature).collect()
 }
-/// Reads the public functions of a file off its lines: a file is parsed when one of its functions
-/// is called. A test compares this with the parser's result.
+/// Finds the public functions of a file in its lines, because a file is only parsed when one of its
+/// functions is called. A test compares the result with the parser's.
 fn scan(file: &'static LibraryFile) -> Vec<Scanned> {
     let starts = file.text.match_indices("\ndef ").map(|(at, mark)| at + mark.len());
     starts.filter_map(|start| describe(file, start)).collect()
@@ -143,7 +143,7 @@ mod tests {
 
     use super::*;
 
-    /// Parses the functions of a file: name, signature, doc, and whether each is a method.
+    /// Parses the functions of a file: name, signature, doc, and whether the function is a method.
     fn parsed(file: &LibraryFile) -> Vec<(String, String, String, bool)> {
         let parsed = ruff_python_parser::parse_module(file.text).expect("the file parses");
         let functions = parsed.syntax().body.iter().filter_map(|statement| match statement {

@@ -1,4 +1,4 @@
-//! The machine that a kernel runs on: its clock, its numbers, and the compilation's target.
+//! The machine that runs a kernel: its clock, its multiprocessors and warps, and the target.
 #![expect(clippy::unnecessary_wraps, reason = "every rule has one signature")]
 
 use tilewright_ir::{Builder, GridDependency, MachineQuantity};
@@ -17,7 +17,7 @@ pub(super) fn quantity<C: Caller + ?Sized>(
     Ok(Operand::Tensor(c.builder().machine(quantity)?))
 }
 
-/// `num_warps()`, `num_threads()`: `each` for each warp.
+/// `num_warps()`, `num_threads()`: the number of warps times `each`.
 pub(super) fn warps<C: Caller + ?Sized>(c: &mut C, _: &Arguments<'_, C>, each: u32) -> Semantic<Op<C>> {
     let warps = match c.num_warps() {
         0 => 4,
@@ -59,7 +59,7 @@ pub(super) fn capability_geq<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>
     Ok(Operand::Constant(Constant::Bool(capability > 0 && capability >= wanted)))
 }
 
-/// A property that no target has.
+/// Returns False, for a property that no target has.
 pub(super) fn never<C: Caller + ?Sized>(_: &mut C, _: &Arguments<'_, C>) -> Semantic<Op<C>> {
     Ok(Operand::Constant(Constant::Bool(false)))
 }

@@ -1,4 +1,4 @@
-//! `map_elementwise`: a function of scalars on each element.
+//! The rule of `map_elementwise`, which calls a function of scalars for each element.
 
 use smallvec::SmallVec;
 use tilewright_base::Code;
@@ -10,7 +10,7 @@ use super::{Caller, Op, Semantic, SemanticError, ValueOf};
 use crate::tuple::Tuple;
 use crate::value::{Constant, Operand};
 
-/// The maximum number of elements of one call.
+/// The maximum number of elements that one call of the function processes.
 const MAX_PACK: i128 = 64;
 
 /// `map_elementwise(scalar_fn, *args, pack)`.
@@ -74,7 +74,7 @@ pub(super) fn map_elementwise<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C
     replaced(&result, &mut || made.next())
 }
 
-/// The tensors in their common shape.
+/// Returns the tensors, broadcast to their common shape, and this shape.
 fn values<C: Caller + ?Sized>(
     c: &mut C,
     a: &Arguments<'_, C>,
@@ -95,7 +95,7 @@ fn values<C: Caller + ?Sized>(
     Ok((all, shape))
 }
 
-/// Checks that every result is a scalar.
+/// Checks that every result of the function is a scalar.
 fn check_results<C: Caller + ?Sized>(c: &mut C, result: &Op<C>, shape: &Shape) -> Semantic<()> {
     for item in flatten(result) {
         let value = tensor(c, &item, 0)?;
@@ -110,7 +110,7 @@ fn check_results<C: Caller + ?Sized>(c: &mut C, result: &Op<C>, shape: &Shape) -
     Ok(())
 }
 
-/// Converts numbers in a result of scalars to tensors.
+/// Converts numbers in a result to tensors.
 fn mapped<C: Caller + ?Sized>(c: &mut C, result: &Op<C>) -> Semantic<Op<C>> {
     let items: Option<Tuple<Op<C>>> = match result {
         Operand::Tuple(items) => Some(items.clone()),
@@ -124,7 +124,7 @@ fn mapped<C: Caller + ?Sized>(c: &mut C, result: &Op<C>) -> Semantic<Op<C>> {
     Ok(Operand::Tensor(tensor(c, result, 0)?))
 }
 
-/// Returns the first of each `pack` results: only one, or a tuple.
+/// Returns the first of every `pack` results, as a tuple if there are several.
 fn grouped<C: Caller + ?Sized>(c: &mut C, items: &[Op<C>], pack: usize) -> Semantic<Op<C>> {
     let first: Semantic<Vec<Op<C>>> = items.iter().step_by(pack).map(|item| mapped(c, item)).collect();
     let mut first = first?;
@@ -137,7 +137,7 @@ fn grouped<C: Caller + ?Sized>(c: &mut C, items: &[Op<C>], pack: usize) -> Seman
     })
 }
 
-/// Replaces the scalars in the result of the function by tiles.
+/// Replaces the scalars in the result of the function by the next tiles.
 fn replaced<V: Clone>(result: &Operand<V>, next: &mut impl FnMut() -> Option<V>) -> Semantic<Operand<V>> {
     match result {
         Operand::Tuple(items) => {
@@ -145,7 +145,7 @@ fn replaced<V: Clone>(result: &Operand<V>, next: &mut impl FnMut() -> Option<V>)
             Ok(Operand::Tuple(items.with_items(all?)))
         }
         Operand::Tensor(_) => Ok(Operand::Tensor(next().expect("there are as many results as values"))),
-        // tidy: wildcard because other operands are no results of elements
+        // tidy: wildcard because a function of elements returns numbers
         _ => Err(SemanticError::new(
             Code::ReturnMismatch,
             "the function of `map_elementwise` returns no numbers",

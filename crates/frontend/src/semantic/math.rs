@@ -1,4 +1,4 @@
-//! Elementwise functions, and conversions.
+//! Rules of elementwise functions and conversions.
 
 use tilewright_base::Code;
 use tilewright_ir::{Builder, Dtype, Element, ElementwiseFn, Rounding, Shape, Type};
@@ -13,7 +13,7 @@ use super::{BinaryOperator, BooleanOperator, Caller, Op, Semantic, SemanticError
 use crate::types::LanguageType;
 use crate::value::{Constant, Operand};
 
-/// A function of one float.
+/// Applies a function of one float.
 pub(super) fn float<C: Caller + ?Sized>(
     c: &mut C,
     a: &Arguments<'_, C>,
@@ -24,7 +24,7 @@ pub(super) fn float<C: Caller + ?Sized>(
     Ok(Operand::Tensor(c.builder().unary(function, value)?))
 }
 
-/// The float type of an argument.
+/// Returns the float type of an argument, or reports another type.
 fn float_dtype<C: Caller + ?Sized>(a: &Arguments<'_, C>, ty: &Type, index: usize) -> Semantic<Dtype> {
     if let Some(dtype) = ty.dtype().filter(|dtype| dtype.is_float()) {
         return Ok(dtype);
@@ -49,7 +49,7 @@ pub(super) fn abs<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semant
     }
 }
 
-/// `div_rn(x, y)`: in the common type of two floats.
+/// `div_rn(x, y)`: divides in the common type if it is a float, else in fp32.
 pub(super) fn div_rn<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
     for index in 0..2 {
         if let Operand::Tensor(value) = a.at(index)? {
@@ -63,8 +63,8 @@ pub(super) fn div_rn<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Sem
     Ok(Operand::Tensor(c.builder().binary(ElementwiseFn::DivRn, x, y)?))
 }
 
-/// `fdiv(x, y, ieee_rounding, approx)`: in fp32 for narrower floats, as `/`; one of the two may be
-/// an integer.
+/// `fdiv(x, y, ieee_rounding, approx)`: divides in fp32 if the floats are narrower, like `/`. One
+/// of the operands may be an integer.
 pub(super) fn fdiv<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
     let function = if a.flag(c, 2)? { ElementwiseFn::DivRn } else { ElementwiseFn::Div };
     let (x, y, dtype) = common_pair(c, a.spec.name, a.at(0)?, a.at(1)?, Rule::DIVIDE)?;
@@ -82,7 +82,7 @@ pub(super) fn fdiv<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Seman
     Ok(Operand::Tensor(c.builder().binary(function, x, y)?))
 }
 
-/// `umulhi(x, y)`: reads the bits as unsigned numbers, whatever the type.
+/// `umulhi(x, y)`: treats the operands as unsigned, whatever their type is.
 pub(super) fn unsigned_mul_high<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
     let (x, y, dtype) = wide_integers(c, a)?;
     let unsigned = if dtype.bits() == 64 { Dtype::U64 } else { Dtype::U32 };
@@ -91,13 +91,13 @@ pub(super) fn unsigned_mul_high<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_,
     Ok(Operand::Tensor(cast(c, product, dtype)?))
 }
 
-/// `libdevice.mulhi(x, y)`: signed or unsigned, as the type is.
+/// `libdevice.mulhi(x, y)`: is signed or unsigned, depending on the common type.
 pub(super) fn mul_high<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
     let (x, y, _) = wide_integers(c, a)?;
     Ok(Operand::Tensor(c.builder().binary(ElementwiseFn::MulHigh, x, y)?))
 }
 
-/// Two integers of 32 or 64 bits in their common type.
+/// Returns two 32- or 64-bit integers in their common type.
 fn wide_integers<C: Caller + ?Sized>(
     c: &mut C,
     a: &Arguments<'_, C>,
@@ -113,8 +113,8 @@ fn wide_integers<C: Caller + ?Sized>(
         .hint("convert the operands: `x.to(tl.uint32)`"))
 }
 
-/// Returns the first arguments as tensors of one type and shape. Compile-time numbers take the
-/// common type of the tensors, as with operators.
+/// Returns the first `count` arguments as tensors of one type and shape. Compile-time numbers get
+/// the common type of the tensors, as with operators.
 fn common<C: Caller + ?Sized>(
     c: &mut C,
     a: &Arguments<'_, C>,
@@ -171,7 +171,7 @@ pub(super) fn fma<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semant
     }
 }
 
-/// Returns whether NaN propagates: `tl.PropagateNan.ALL`.
+/// Returns whether the argument `index` requests that NaN propagates: `tl.PropagateNan.ALL`.
 fn propagates_nan<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>, index: usize) -> Semantic<bool> {
     match a.constant(c, index)? {
         Constant::Str(text) => Ok(text.eq_ignore_ascii_case("all")),
@@ -232,7 +232,7 @@ pub(super) fn logical<C: Caller + ?Sized>(
 ) -> Semantic<Op<C>> {
     let (left, right) = (a.at(0)?, a.at(1)?);
     if let (Operand::Constant(one), Operand::Constant(other)) = (left, right) {
-        // On compile-time values it is Python's operator.
+        // For compile-time values, it is Python's operator.
         let takes_other = one.is_true() == matches!(op, BooleanOperator::And);
         return Ok(Operand::Constant(if takes_other { other } else { one }.clone()));
     }
@@ -268,7 +268,7 @@ pub(super) fn convert<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Se
     Ok(Operand::Tensor(cast_element(c, value, element, rounding)?))
 }
 
-/// Casts to a pointer whose type says whether its memory is only read.
+/// Casts to a pointer type, which states whether the memory is read-only.
 fn cast_to_pointer<C: Caller + ?Sized>(
     c: &mut C,
     a: &Arguments<'_, C>,

@@ -1,4 +1,4 @@
-//! `load` and `store`.
+//! The rules of `load` and `store`.
 
 use tilewright_base::Code;
 use tilewright_ir::{Builder, CacheModifier, Dtype, Element, EvictionPolicy, Rounding, Shape};
@@ -58,7 +58,7 @@ pub(super) fn load<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Seman
         }
         None => ty.shape.clone(),
     };
-    // Booleans are bytes in memory; every value other than 0 is true.
+    // Booleans are bytes in memory: every byte other than 0 is true.
     let element = if dtype.is_bool() { Dtype::I8 } else { dtype };
     let other = if a.is_none(2) { None } else { Some(other(c, a, &shape, element)?) };
     let pointer = cast_element(c, pointer, Element::Pointer(element), Rounding::default())?;
@@ -99,7 +99,7 @@ fn block_pointer<C: Caller + ?Sized>(a: &Arguments<'_, C>) -> Option<DescriptorO
     }
 }
 
-/// A load through a block pointer.
+/// Loads through a block pointer.
 fn load_block<C: Caller + ?Sized>(
     c: &mut C,
     a: &Arguments<'_, C>,
@@ -120,7 +120,7 @@ fn load_block<C: Caller + ?Sized>(
     Ok(Operand::Tensor(cast(c, value, dtype)?))
 }
 
-/// A store through a block pointer.
+/// Stores through a block pointer.
 fn store_block<C: Caller + ?Sized>(
     c: &mut C,
     a: &Arguments<'_, C>,
@@ -137,7 +137,7 @@ fn store_block<C: Caller + ?Sized>(
     Ok(Operand::Constant(Constant::None))
 }
 
-/// Refuses masks of block pointers, which have boundary checks instead.
+/// Reports a mask for a block pointer, which has boundary checks instead.
 fn no_mask<C: Caller + ?Sized>(a: &Arguments<'_, C>, indices: &[usize]) -> Semantic<()> {
     let Some(&index) = indices.iter().find(|&&index| !a.is_none(index)) else { return Ok(()) };
     let what = if a.spec.name == "load" { "loading" } else { "storing" };

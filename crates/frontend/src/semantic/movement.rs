@@ -1,4 +1,4 @@
-//! Joining tiles, and taking parts of them.
+//! Rules that join tiles, take parts of them, and gather elements.
 
 use smallvec::smallvec;
 use tilewright_base::Code;
@@ -11,7 +11,7 @@ use super::shape::{expand, reshape_to};
 use super::{BinaryOperator, Caller, CompareOperator, Op, Semantic, SemanticError, ValueOf, select};
 use crate::value::{Constant, Operand};
 
-/// `join(a, b)`: a new last axis of extent 2.
+/// `join(a, b)`: stacks the tiles along a new last axis of extent 2.
 pub(super) fn join<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
     let (x, y) = (a.tensor(c, 0)?, a.tensor(c, 1)?);
     let (x, y) = broadcast_pair(c, "`join`", x, y)?;
@@ -19,8 +19,8 @@ pub(super) fn join<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Seman
     joined(c, x, y)
 }
 
-/// Converts the second of two values that are joined: an integer of the same width keeps its bits,
-/// and gets the first one's type.
+/// Converts the second of two values that are joined. An integer with the width of the first one
+/// gets its type, and keeps its bits.
 fn with_sign_of<C: Caller + ?Sized>(
     c: &mut C,
     first: &ValueOf<C>,
@@ -34,8 +34,8 @@ fn with_sign_of<C: Caller + ?Sized>(
     Ok(second)
 }
 
-/// Selects between two values of one shape by the index along the new axis. If the layout has this
-/// axis in registers, neither the condition nor the select needs an instruction.
+/// Selects between two values of one shape by the index along the new axis. If each thread has this
+/// axis in its registers, neither the condition nor the select needs an instruction.
 fn joined<C: Caller + ?Sized>(c: &mut C, x: ValueOf<C>, y: ValueOf<C>) -> Semantic<Op<C>> {
     let mut shape = c.builder().type_of(&x).shape;
     let rank = shape.len();
@@ -74,7 +74,8 @@ pub(super) fn split<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Sema
     Ok(Operand::Tuple(parts.into()))
 }
 
-/// `cat(input, other, can_reorder, dim)`: concatenation. The order is always kept.
+/// `cat(input, other, can_reorder, dim)`: concatenates the tiles. The elements always keep their
+/// order.
 pub(super) fn cat<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
     let ((x, left), (y, right)) = (a.typed(c, 0)?, a.typed(c, 1)?);
     let y = with_sign_of(c, &x, y)?;
@@ -111,7 +112,7 @@ pub(super) fn cat<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semant
     let place = Operand::Tensor(place);
     let is_first = compare(c, CompareOperator::Lt, &place, &constant(extents[0]))?;
     let from_second = binary(c, BinaryOperator::Sub, &place, &constant(extents[0]))?;
-    // Each element is from one of the tiles; the index into the other is 0.
+    // Each element comes from one of the tiles; the index into the other tile is 0.
     let first = select(c, &is_first, &place, &constant(0))?;
     let second = select(c, &is_first, &constant(0), &from_second)?;
     let mut parts = Vec::with_capacity(2);
@@ -122,7 +123,7 @@ pub(super) fn cat<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semant
     select(c, &is_first, &parts[0], &parts[1])
 }
 
-/// Broadcasts a tile of one axis to a shape along all other axes.
+/// Broadcasts a 1-D tile to a shape; the tile varies along `axis`.
 fn along<C: Caller + ?Sized>(
     c: &mut C,
     line: ValueOf<C>,
@@ -164,7 +165,7 @@ pub(super) fn gather<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Sem
             .hint("give the index the shape of the result, with `tl.broadcast_to`"));
     }
     let options = c.options();
-    // The executor of the CPU checks its index, which has 32 bits.
+    // The CPU's executor checks the int32 index itself, so only wider indices need a check here.
     let is_wide = index_ty.dtype().is_some_and(|dtype| dtype.bits() > 32);
     if if options.capability == 0 { is_wide } else { options.debug || options.check_indices } {
         check_index(c, &index, &index_ty, ty.shape[axis])?;
@@ -173,7 +174,7 @@ pub(super) fn gather<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Sem
     Ok(Operand::Tensor(c.builder().gather(tile, index, axis as u32)?))
 }
 
-/// Asserts that an index is in bounds.
+/// Emits an assertion that an index is in bounds.
 fn check_index<C: Caller + ?Sized>(c: &mut C, index: &ValueOf<C>, ty: &Type, extent: u32) -> Semantic<()> {
     let place = Operand::Tensor(index.clone());
     let constant = |value: u32| Operand::Constant(Constant::Int(value.into()));
@@ -193,7 +194,7 @@ fn check_index<C: Caller + ?Sized>(c: &mut C, index: &ValueOf<C>, ty: &Type, ext
     Ok(())
 }
 
-/// A part of a tile: along each axis a start, a step and an extent.
+/// A part of a tile: a start, a step and an extent along each axis.
 pub(super) struct Slice {
     starts: IntList,
     steps: IntList,
@@ -216,7 +217,7 @@ impl Slice {
         self.shape.0[axis] = count;
     }
 
-    /// Takes this part of a tile.
+    /// Returns this part of a tile.
     pub(super) fn of<C: Caller + ?Sized>(self, c: &mut C, tile: ValueOf<C>) -> Semantic<ValueOf<C>> {
         if self.is_whole {
             return Ok(tile);

@@ -4,12 +4,12 @@ use tilewright_ir::Dtype;
 
 use crate::value::Constant;
 
-/// The requirements of an operator on the types of its operands, besides having a common one.
+/// The requirements of an operator on the types of its operands, in addition to a common type.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Rule {
-    /// fp16, bf16 and fp8 are computed, and returned, in fp32.
+    /// fp16, bf16 and fp8 are converted to fp32, which is also the type of the result.
     pub upcast_narrow: bool,
-    /// Integers must agree in signedness.
+    /// Two integers must both be signed or both be unsigned.
     pub same_sign: bool,
 }
 
@@ -31,17 +31,17 @@ pub(crate) enum NoCommonType {
     MixedSign,
 }
 
-/// An operand's element type. That of a compile-time number is weak: it yields to a tensor's type
-/// of its own or a higher kind.
+/// The element type of an operand. The type of a compile-time number is weak: a tensor of the same
+/// or a higher kind determines the common type.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Side {
     /// The type.
     pub dtype: Dtype,
-    /// True if it belongs to a compile-time number.
+    /// True if the operand is a compile-time number.
     pub is_weak: bool,
 }
 
-/// bool < integer < float.
+/// Returns the kind of a type, as a number: bool < integer < float.
 fn kind(dtype: Dtype) -> u8 {
     if dtype.is_bool() {
         0
@@ -52,7 +52,7 @@ fn kind(dtype: Dtype) -> u8 {
     }
 }
 
-/// Returns the type that both operands are converted to.
+/// Returns the type to which both operands are converted.
 pub(crate) fn common_dtype(lhs: Side, rhs: Side, rule: Rule) -> Result<Dtype, NoCommonType> {
     let narrow = |dtype: Dtype| if rule.upcast_narrow { Dtype::F32 } else { dtype };
     if lhs.is_weak != rhs.is_weak {
@@ -89,7 +89,8 @@ pub(crate) fn common_dtype(lhs: Side, rhs: Side, rule: Rule) -> Result<Dtype, No
     Ok(common_integer(a, b))
 }
 
-/// Returns the wider type; of two types of one width the unsigned one; `int1` counts as unsigned.
+/// Returns the wider integer type; of two types of one width, the unsigned one. `int1` counts as
+/// unsigned.
 pub(crate) fn common_integer(a: Dtype, b: Dtype) -> Dtype {
     match (a.is_signed(), b.is_signed()) {
         (true, true) | (false, false) => {
@@ -116,9 +117,10 @@ pub(crate) fn common_integer(a: Dtype, b: Dtype) -> Dtype {
     }
 }
 
-/// Returns the type that a compile-time number has as a tensor: `int1`, the narrowest of int32,
-/// uint32, int64 and uint64 that holds it, or fp32, or fp64 if it is too large or too small for a
-/// normal fp32. Returns `None` for a value that is not a number.
+/// Returns the type that a compile-time number gets as a tensor. A boolean is `int1`. An integer is
+/// the first of int32, uint32, int64 and uint64 that can represent it; `None` if none can. A float
+/// is fp32, or fp64 if its magnitude is out of the range of normal fp32 numbers. Other values have
+/// no such type: `None`.
 pub fn natural_dtype(constant: &Constant) -> Option<Dtype> {
     match constant {
         Constant::Bool(_) => Some(Dtype::I1),
@@ -140,7 +142,7 @@ pub fn natural_dtype(constant: &Constant) -> Option<Dtype> {
     }
 }
 
-/// Returns whether an integer type holds a value; floating-point types hold every value.
+/// Returns whether an integer type can represent a value; true for other types.
 pub(crate) fn holds(dtype: Dtype, value: i128) -> bool {
     dtype.int_range().is_none_or(|(low, high)| (low..=high).contains(&value))
 }

@@ -1,4 +1,4 @@
-//! `reduce` and `dot`, and the code that scans and reductions share.
+//! The rules of `reduce` and `dot`, and the code that scans share with reductions.
 
 use smallvec::SmallVec;
 use tilewright_base::Code;
@@ -10,11 +10,11 @@ use super::shape::{expand, reshape_to};
 use super::{Caller, Op, RegionOf, Semantic, SemanticError, ValueOf};
 use crate::value::{Constant, Operand};
 
-/// The tiles that a function combines.
+/// The tiles that a combine function reduces or scans.
 pub(super) struct Combined<C: Caller + ?Sized> {
     pub tiles: SmallVec<[ValueOf<C>; 4]>,
     pub types: Vec<Type>,
-    /// True if they are passed, and the results returned, as a tuple.
+    /// True if the tiles are passed, and the results are returned, as a tuple.
     pub is_tuple: bool,
 }
 
@@ -57,7 +57,7 @@ impl<C: Caller + ?Sized> Combined<C> {
         c.region(a.at(2)?, &types)
     }
 
-    /// Returns the results as the argument was passed: as a tuple or as one value.
+    /// Returns the results in the form of the argument: as a tuple or as one value.
     pub fn results(is_tuple: bool, mut results: Vec<Op<C>>) -> Op<C> {
         match results.pop() {
             Some(single) if results.is_empty() && !is_tuple => single,
@@ -153,7 +153,7 @@ pub(super) fn dot<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semant
     Ok(Operand::Tensor(dot))
 }
 
-/// Merges the batch axes of a stack of matrices into one.
+/// Merges the batch axes of a stack of matrices into one batch axis.
 fn one_batch_axis<C: Caller + ?Sized>(c: &mut C, tile: ValueOf<C>, shape: &Shape) -> Semantic<ValueOf<C>> {
     let parts = shape.split_last_chunk::<2>().filter(|(batch, _)| batch.len() > 1);
     let Some((batch, &[rows, columns])) = parts else { return Ok(tile) };
@@ -169,8 +169,8 @@ fn precision<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<In
         (false, false) => {
             let message = "`dot` takes either `input_precision` or `allow_tf32`";
             Err(SemanticError::new(Code::InvalidValue, message)
-                .argument(3, "this says the precision")
-                .argument(4, "this says it too")
+                .argument(3, "this sets the precision")
+                .argument(4, "this sets it, too")
                 .hint("`allow_tf32=False` is `input_precision=\"ieee\"`"))
         }
     }
@@ -185,7 +185,7 @@ fn imprecise<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>, left: &Type) -
     }
     let value = a.int(c, 5)?;
     match u32::try_from(value) {
-        // For fp8 an explicit 0 becomes 1, since 0 in the IR means no request.
+        // An explicit 0 becomes 1 for fp8, because 0 in the IR means that no count is requested.
         Ok(count) if !is_fp8 || count <= depth => Ok(if is_fp8 { count.max(1) } else { count }),
         _ => {
             Err(SemanticError::new(Code::InvalidValue, format!("`max_num_imprecise_acc` cannot be {value}"))
@@ -235,7 +235,7 @@ fn dot_shape(left: &Type, right: &Type) -> Semantic<Shape> {
     Ok(batch.iter().copied().chain([m, n]).collect())
 }
 
-/// Returns the element type of the operands.
+/// Returns the element type of the operands, or reports that they do not fit.
 fn dot_operand(left: &Type, right: &Type) -> Semantic<Dtype> {
     let allowed = |dtype: &Dtype| {
         use Dtype as D;
@@ -261,8 +261,8 @@ fn python_name(dtype: Dtype) -> &'static str {
     super::constants::dtype_name(dtype)
 }
 
-/// Returns the element type of the result. The accumulator's type is fixed for operands other than
-/// fp8 and fp16: an `out_dtype` has no effect for them.
+/// Returns the element type of the result. Only fp8 and fp16 operands have a choice; for other
+/// operands, `wanted` has no effect.
 fn dot_result<C: Caller + ?Sized>(
     a: &Arguments<'_, C>,
     operand: Dtype,
@@ -289,7 +289,7 @@ fn check_acc<V>(acc: V, found: &Type, expected: &Type) -> Semantic<V> {
     if found == expected {
         return Ok(acc);
     }
-    let error = SemanticError::new(Code::DotMismatch, "the accumulator does not fit the product")
+    let error = SemanticError::new(Code::DotMismatch, "the accumulator does not have the type of the result")
         .argument(2, format!("this is {found}"))
         .note(format!("found {found}, expected {expected}"));
     Err(if found.shape == expected.shape {

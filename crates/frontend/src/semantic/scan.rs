@@ -1,4 +1,4 @@
-//! Scans, exchanges of elements along an axis, and `histogram`.
+//! The rules of scans, of exchanges of elements along an axis, and of `histogram`.
 
 use smallvec::{SmallVec, smallvec};
 use tilewright_base::Code;
@@ -54,7 +54,7 @@ pub(super) fn histogram<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> 
     Ok(Operand::Tensor(c.builder().emit_one(ir::Op::Histogram { bins: count }, operands)?))
 }
 
-/// Reads a tile, its type, and one of its axes.
+/// Returns the tile in argument 0, its type, and the axis in argument 1.
 fn line<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<(ValueOf<C>, Type, u32)> {
     let (tile, ty) = a.typed(c, 0)?;
     let axis = a.axis(c, 1, ty.rank())?;

@@ -1,4 +1,4 @@
-//! Making tiles, and changing their shape.
+//! Rules that make tiles and change their shape.
 
 use tilewright_base::Code;
 use tilewright_ir::{Builder, IntList, Shape, Type};
@@ -49,8 +49,8 @@ pub(super) fn full<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Seman
     Ok(Operand::Tensor(broadcast_to(c, scalar, &shape)?))
 }
 
-/// Refuses a compile-time float that is not a value of the integer type. An integer wraps, as in a
-/// conversion.
+/// Reports a compile-time float that the integer type cannot represent. An integer wraps, as in a
+/// conversion, if it fits in 64 bits.
 fn check_literal(constant: &Constant, dtype: tilewright_ir::Dtype, index: usize) -> Semantic<()> {
     let Some((low, high)) = dtype.int_range().filter(|_| !dtype.is_bool()) else { return Ok(()) };
     let fits = match constant {
@@ -66,7 +66,7 @@ fn check_literal(constant: &Constant, dtype: tilewright_ir::Dtype, index: usize)
         .note(format!("found {constant}, expected an integer from {low} to {high}")))
 }
 
-/// Returns the only element of a value.
+/// Returns the only element of a value as a scalar.
 fn scalar<C: Caller + ?Sized>(c: &mut C, value: ValueOf<C>, ty: &Type, index: usize) -> Semantic<ValueOf<C>> {
     if ty.is_scalar() {
         return Ok(value);
@@ -79,13 +79,13 @@ fn scalar<C: Caller + ?Sized>(c: &mut C, value: ValueOf<C>, ty: &Type, index: us
         .note(format!("found {ty}, expected one element")))
 }
 
-/// `tensor.item()`: the only element.
+/// `tensor.item()`: the only element as a scalar.
 pub(super) fn item<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
     let (value, ty) = a.typed(c, 0)?;
     Ok(Operand::Tensor(scalar(c, value, &ty, 0)?))
 }
 
-/// `expand_dims(input, axis)`; axes are those of the result.
+/// `expand_dims(input, axis)`: the axes are counted in the result.
 pub(super) fn expand_dims<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
     let (mut value, ty) = a.typed(c, 0)?;
     let given = a.ints(c, 1)?;
@@ -106,7 +106,7 @@ pub(super) fn expand_dims<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -
     Ok(Operand::Tensor(value))
 }
 
-/// Adds an axis of extent 1; a scalar becomes a tile.
+/// Inserts an axis of extent 1; a scalar becomes a tile with one axis.
 pub(super) fn expand<C: Caller + ?Sized>(c: &mut C, value: ValueOf<C>, axis: usize) -> Semantic<ValueOf<C>> {
     let ty = c.builder().type_of(&value);
     if ty.is_scalar() {
@@ -118,7 +118,7 @@ pub(super) fn expand<C: Caller + ?Sized>(c: &mut C, value: ValueOf<C>, axis: usi
     Ok(c.builder().expand_dims(value, axis as u32)?)
 }
 
-/// `broadcast(input, other)`: both, with their common shape.
+/// `broadcast(input, other)`: both operands, broadcast to their common shape.
 pub(super) fn broadcast<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
     let (x, y) = (a.tensor(c, 0)?, a.tensor(c, 1)?);
     let (x, y) = broadcast_pair(c, "`broadcast`", x, y)?;

@@ -1,17 +1,17 @@
-//! Signatures of the names of `triton.language`, written as Python writes them.
+//! Parses the signatures of names of `triton.language`, which are written as in Python.
 
 use std::sync::Arc;
 
 use crate::value::Constant;
 
-/// The kinds of parameters.
+/// The ways to pass an argument to a parameter.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum ParameterKind {
-    /// By position or by name.
+    /// By position or by keyword.
     Positional,
-    /// By name.
+    /// By keyword.
     KeywordOnly,
-    /// All further positional arguments, as one tuple.
+    /// By position: the tuple of all further positional arguments.
     Variadic,
 }
 
@@ -20,14 +20,14 @@ pub enum ParameterKind {
 pub struct BuiltinParameter {
     /// The name.
     pub name: &'static str,
-    /// Its kind.
+    /// The way to pass the argument.
     pub kind: ParameterKind,
-    /// Its value if the call passes none.
+    /// The value if a call passes no argument; `None` if the argument is required.
     pub default: Option<Constant>,
 }
 
-/// A signature such as `load(pointer, mask=None, *, volatile=False)`: the name and the parameters.
-/// Returns `None` if the text is malformed.
+/// Parses a signature such as `load(pointer, mask=None, *, volatile=False)` into the name and the
+/// parameters; `None` if the text is malformed.
 pub(crate) fn parse_signature(text: &'static str) -> Option<(&'static str, Vec<BuiltinParameter>)> {
     let open = text.find('(')?;
     let inner = text[open + 1..].strip_suffix(')')?;

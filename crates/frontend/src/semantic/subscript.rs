@@ -1,4 +1,4 @@
-//! Subscripts of tensors: new axes, and parts of a tile that compile-time numbers select.
+//! Subscripts of tensors: new axes, and parts of a tile that compile-time indices select.
 
 use tilewright_base::Code;
 use tilewright_ir::{Builder, Dtype, Shape, Type};
@@ -11,7 +11,8 @@ use super::{Caller, Index, Op, Semantic, SemanticError, ValueOf};
 use crate::constexpr;
 use crate::value::{Constant, Operand};
 
-/// `value[indices]`: argument 0 is the value, then come the indices.
+/// Evaluates `value[indices]`. Errors point at the value as argument 0, and at the indices as 1, 2,
+/// …
 pub fn subscript<C: Caller + ?Sized>(
     c: &mut C,
     value: &Op<C>,
@@ -19,7 +20,7 @@ pub fn subscript<C: Caller + ?Sized>(
 ) -> Semantic<Op<C>> {
     let mut tile = tensor(c, value, 0)?;
     let ty = c.builder().type_of(&tile);
-    // Triton ignores `:` of a scalar, so `n[:, None]` of a scalar is a tile of one element.
+    // Triton ignores `:` on a scalar, so `n[:, None]` of a scalar `n` is a tile of one element.
     let takes_axis = |index: &Index<_>| match index {
         Index::All => !ty.is_scalar(),
         Index::Value(_) | Index::Slice { .. } => true,
@@ -43,7 +44,7 @@ pub fn subscript<C: Caller + ?Sized>(
         .hint("each `:` keeps one axis, each `None` adds one"));
     }
     let mut slice = Slice::whole(&ty.shape);
-    // The axes that stay, and those that are new.
+    // The axes that remain, and the axes that are new.
     let mut kept: Vec<usize> = Vec::new();
     let mut new: Vec<usize> = Vec::new();
     let (mut axis, mut place) = (0, 0);
@@ -144,7 +145,7 @@ fn slice_indices<C: Caller + ?Sized>(
         return Err(invalid("a slice of a tile must have elements, and this one has none".into())
             .note(format!("found 0 elements, expected at least 1 of the places 0 to {}", extent - 1)));
     };
-    // The step of a single index is 1.
+    // A slice of one element has no second index to derive the step from.
     let step = places.get(1).map_or(1, |second| *second as i64 - from as i64);
     Ok((from as u32, step, length))
 }

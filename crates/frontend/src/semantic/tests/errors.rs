@@ -575,7 +575,7 @@ fn products() {
         &["fp32[16, 16]", "fp32[16, 16]", "fp16[16, 16]"],
         &[],
         &expect![[r#"
-        TW0019: the accumulator does not fit the product
+        TW0019: the accumulator does not have the type of the result
           2: this is fp16[16, 16]
           note: found fp16[16, 16], expected fp32[16, 16]
           hint: accumulate in fp32: `tl.zeros(…, dtype=tl.float32)`
