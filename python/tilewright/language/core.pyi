@@ -1135,9 +1135,9 @@ class tensor(base_value):
             y = tl.load(x_ptr + tl.arange(0, 4))  # [7.0, 7.0, 2.0, 3.0]
         """
     def sum(self, axis: _Int | None = None, keep_dims: _Flag = False, dtype: _Dtype | None = None) -> tensor:
-        """The sum along an axis, or of all elements. Integers of less than 32 bits, and booleans, are added as
-        int32 or uint32, fp16, bf16 and fp8 in fp32; the result has the type of the input, or int32 or
-        uint32, or `dtype`.
+        """The sum along an axis, or of all elements. Booleans and integers of less than 32 bits are added as
+        int32 or uint32, which the result has as well; fp16, bf16 and fp8 are added in fp32, and rounded
+        once. `dtype` is another result type.
 
         Parameters:
             axis: An axis.
@@ -2379,8 +2379,8 @@ def dot(input: tensor, other: tensor, acc: tensor | None = None, input_precision
         y = tl.sum(tl.sum(tl.dot(ones, ones), 0), 0)  # 4096.0
     """
 def dot_scaled(lhs: tensor, lhs_scale: tensor | None, lhs_format: _Format | constexpr, rhs: tensor, rhs_scale: tensor | None, rhs_format: _Format | constexpr, acc: tensor | None = None, fast_math: _Flag = False, lhs_k_pack: _Flag = True, rhs_k_pack: _Flag = True, out_dtype: _Dtype = float32) -> tensor:
-    """acc + lhs @ rhs of microscaled matrices (or stacks of them): groups of 32 elements along K have a
-    scale in common. A format is "e2m1" (uint8, two numbers a byte, along K or, without `lhs_k_pack` or
+    """acc + lhs @ rhs of microscaled matrices (or stacks of them): groups of 32 elements along K share a
+    scale. A format is "e2m1" (uint8, two numbers a byte, along K or, without `lhs_k_pack` or
     `rhs_k_pack`, along M or N), "e4m3", "e5m2", "bf16" or "fp16". Scales are uint8, the exponent of a
     power of two plus 127, [M, K / 32] and [N, K / 32], or float8e4nv, or None; 255 is NaN, if not
     `fast_math`. Products are exact, sums are in fp32.
@@ -2467,8 +2467,8 @@ def expand_dims(input: tensor, axis: _Int | _Ints) -> tensor:
         y = tl.expand_dims(x, 0)  # [[1.0, 2.0, 3.0, 4.0]]
     """
 def expect_zero(x: _Value, mask: tensor | constexpr | bool) -> tensor:
-    """x, which the program expects to be zero where the mask is true, such as values that underflow. With
-    `debug=True` a launch stops at any other value.
+    """Returns x, which the program expects to be zero where the mask is true, such as values that
+    underflow. With `debug=True`, another value stops the launch.
 
     Parameters:
         x: A tile or a scalar.
@@ -3672,9 +3672,9 @@ def sub(x: _Value, y: _Value, sanitize_overflow: _Flag = True) -> tensor:
         y = tl.sub(x, 1)  # [0.0, 1.0, 2.0, 3.0]
     """
 def sum(input: tensor, axis: _Int | None = None, keep_dims: _Flag = False, dtype: _Dtype | None = None) -> tensor:
-    """The sum along an axis, or of all elements. Integers of less than 32 bits, and booleans, are added as
-    int32 or uint32, fp16, bf16 and fp8 in fp32; the result has the type of the input, or int32 or
-    uint32, or `dtype`.
+    """The sum along an axis, or of all elements. Booleans and integers of less than 32 bits are added as
+    int32 or uint32, which the result has as well; fp16, bf16 and fp8 are added in fp32, and rounded
+    once. `dtype` is another result type.
 
     Parameters:
         input: A tile.

@@ -346,8 +346,8 @@ macro_rules! builtins {
         /// `num_warps()`.
         NumThreads "num_threads()" [Cuda] => machine::warps, 32;
         /// Returns the warps of a program that the launch requests (`num_warps=`), which are known
-        /// at compile time. As in Triton, warps that a compiler adds do not count: of other blocks
-        /// of a cluster (`num_ctas=`), or for copies.
+        /// at compile time. As in Triton, warps that a compiler adds do not count, such as those of
+        /// other blocks of a cluster (`num_ctas=`) or for copies.
         NumWarps "num_warps()" [Cuda] => machine::warps, 1;
         /// Waits for the grids before this one, if it was launched with `launch_pdl=True`: their
         /// writes are visible only after it.

@@ -114,7 +114,7 @@ def nextafter(arg0, arg1):
     x, y = tl.broadcast(arg0, arg1)
     word: tl.constexpr = tl.get_int_dtype(x.dtype.primitive_bitwidth, True)
     bits = x.to(word, bitcast=True)
-    # Encodings grow away from zero.
+    # The encodings of floats grow with the distance from zero.
     away = (x < y) == (x > 0.0)
     moved = tl.where(away, bits + 1, bits - 1).to(x.dtype, bitcast=True)
     smallest = tl.where(y > 0.0, bits * 0 + 1, bits * 0 + _sign_and_one(word)).to(x.dtype, bitcast=True)

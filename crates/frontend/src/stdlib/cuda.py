@@ -1,5 +1,5 @@
-"""The functions of `triton.language.extra.cuda` that are written in the kernel language: conversions of float8e4b15 by their
-names there. Every cast supports the type."""
+"""The functions of `triton.language.extra.cuda` that are written in the kernel language: the named
+conversions of float8e4b15. `cast` supports the type as well."""
 
 import triton
 import triton.language as tl

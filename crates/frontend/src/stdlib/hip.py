@@ -1,5 +1,5 @@
-"""`triton.language.extra.hip`: the queries of kernels written for AMD's GPUs, with the results of the machine that runs
-them."""
+"""`triton.language.extra.hip`: the queries of kernels written for AMD's GPUs. They return the properties of the
+machine that runs the kernel."""
 
 import triton
 import triton.language as tl

@@ -1,6 +1,6 @@
 """`triton.language.extra.libdevice`: the functions that are written in the kernel language.
 
-Those of the elementwise table (exp2, tanh, fma, …) are builtins.
+The functions of the elementwise table (exp2, tanh, fma, …) are builtins.
 """
 
 import triton
@@ -154,7 +154,7 @@ def sinh(arg0):
     """Hyperbolic sine; 8 ulp."""
     size = tl.abs(arg0)
     e = expm1(size)
-    # The square of the half's exponential does not overflow before the result does.
+    # The square of exp(x / 2) overflows only if the result does.
     half = tl.extra.libdevice.exp(0.5 * size)
     return copysign(tl.where(size > 20.0, (0.5 * half) * half, 0.5 * (e + e / (e + 1.0))), arg0)
 

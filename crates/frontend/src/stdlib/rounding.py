@@ -1,6 +1,6 @@
 """`triton.language.extra.libdevice`: arithmetic and conversions with directed rounding, exact for every input.
 
-A result is first rounded to nearest. The direction of the exact result from it is known exactly: for fp32 from fp64, which
+A result is first rounded to nearest. The sign of the error is known exactly: for fp32 from fp64, which
 holds sums and products of fp32 without loss, or with a loss that a second number holds; for fp64 from error-free
 transformations (Dekker; Knuth, TAOCP 4.2.2), on operands scaled by powers of two if an error could be lost to underflow.
 """
@@ -16,7 +16,7 @@ def _int_of(dtype):
 
 @triton.jit
 def _next_up(x):
-    """The next larger number; infinity and NaN stay."""
+    """Returns the next larger number; infinity and NaN are unchanged."""
     bits = x.to(_int_of(x.dtype), bitcast=True)
     # The encodings of negative numbers count downwards.
     moved = tl.where(x == 0.0, bits * 0 + 1, tl.where(bits >= 0, bits + 1, bits - 1))
@@ -25,13 +25,13 @@ def _next_up(x):
 
 @triton.jit
 def _next_down(x):
-    """The next smaller number; minus infinity and NaN stay."""
+    """Returns the next smaller number; minus infinity and NaN are unchanged."""
     return -_next_up(-x)
 
 
 @triton.jit
 def _towards(nearest, below, above, direction: tl.constexpr):
-    """The neighbor in a direction of a number rounded to nearest, if the exact result is below or above it."""
+    """Moves a number that is rounded to nearest in a direction, if the exact result is below or above it."""
     if direction == "down":
         result = tl.where(below, _next_down(nearest), nearest)
     elif direction == "up":
@@ -44,7 +44,7 @@ def _towards(nearest, below, above, direction: tl.constexpr):
 
 @triton.jit
 def _narrowed(wide, rest, dtype: tl.constexpr, direction: tl.constexpr):
-    """wide + rest as a narrower type; rest is less than half of the last place of wide."""
+    """Rounds wide + rest to a narrower type in a direction; rest is less than half of the last place of wide."""
     nearest = wide.to(dtype)
     back = nearest.to(wide.dtype)
     below = (wide < back) | ((wide == back) & (rest < 0.0))
@@ -67,7 +67,7 @@ def _is_negative(x):
 
 @triton.jit
 def _zero_of_sum(result, x, y, direction: tl.constexpr):
-    """An exact sum that is zero, of operands of both signs: -0 when rounding down."""
+    """Replaces an exact sum of zero, of operands with different signs, by -0 when rounding down."""
     if direction == "down":
         result = tl.where((result == 0.0) & (x == -y) & (_is_negative(x) != _is_negative(y)), -0.0, result)
     return result
@@ -78,7 +78,7 @@ def _add(x, y, direction: tl.constexpr):
     x, y = tl.broadcast(x, y)
     if x.dtype == tl.float64:
         total, rest = _two_sum(x, y)
-        # An overflow of finite operands is above, or below, every number.
+        # If finite operands overflow, infinity is above the exact result, and minus infinity below it.
         finite = (tl.abs(x) < float("inf")) & (tl.abs(y) < float("inf"))
         below = (rest < 0.0) | ((total == float("inf")) & finite)
         above = (rest > 0.0) | ((total == float("-inf")) & finite)
@@ -91,7 +91,7 @@ def _add(x, y, direction: tl.constexpr):
 
 @triton.jit
 def _scale(x, exponent: tl.constexpr):
-    """x times a power of two that is a number itself."""
+    """Returns x times a power of two that is representable."""
     return x * (2.0**exponent)
 
 
@@ -101,14 +101,14 @@ def _mul(x, y, direction: tl.constexpr):
     if x.dtype == tl.float64:
         product = x * y
         tiny = tl.abs(product) < 2.0**-960
-        # Neither factor overflows: the other would be zero, the error then NaN, and zero is exact.
+        # A factor overflows only if the other is zero. The error is then NaN, which counts as 0: the product is exact.
         a = tl.where(tiny, _scale(x, 600), x)
         b = tl.where(tiny, _scale(y, 500), y)
         error = tl.fma(a, b, -tl.where(tiny, _scale(_scale(product, 600), 500), product))
         finite = (tl.abs(x) < float("inf")) & (tl.abs(y) < float("inf"))
         below = (error < 0.0) | ((product == float("inf")) & finite)
         above = (error > 0.0) | ((product == float("-inf")) & finite)
-        # A product that is rounded to zero is on one side of it.
+        # The sign of the error is also right for a product that is rounded to zero.
         result = _towards(product, below, above, direction)
     else:
         product = x.to(tl.float64) * y.to(tl.float64)
@@ -174,7 +174,7 @@ def _fma(x, y, z, direction: tl.constexpr):
 @triton.jit
 def _fma_fp64(x, y, z, direction: tl.constexpr):
     nearest = tl.fma(x, y, z)
-    # The smaller factor is scaled up, or the larger one down, so that it neither overflows nor underflows.
+    # Scale the smaller factor up, or the larger one down, so that the scaled factor neither overflows nor underflows.
     size = tl.maximum(tl.abs(x) * tl.abs(y), tl.abs(z))
     tiny = size < 2.0**-600
     huge = size > 2.0**900
@@ -186,13 +186,13 @@ def _fma_fp64(x, y, z, direction: tl.constexpr):
     factor = tl.where(tiny, 2.0**600, tl.where(huge, 2.0**-300, 1.0))
     product = large * little
     error = tl.fma(large, little, -product)
-    # Of a term that underflows only the sign counts: a small number of that sign that does not underflow replaces it.
+    # Only the sign of a term that underflows matters: replace it by a small number of this sign that does not underflow.
     lost = (tl.abs(product) < 2.0**-960) & (x != 0.0) & (y != 0.0)
     product = tl.where(lost, tl.where(_is_negative(x) == _is_negative(y), 2.0**-960, -(2.0**-960)), product)
     error = tl.where(lost, 0.0, error)
     z_lost = huge & (tl.abs(z) < 2.0**-500) & (z != 0.0)
     term = tl.where(z_lost, tl.where(z < 0.0, -(2.0**-500), 2.0**-500), z * factor)
-    # The four numbers add up to the exact result less the nearest one; each pass brings them closer to one number.
+    # The four numbers add up to the exact result minus `nearest`; each pass moves more of the sum to the first number.
     a, b = _two_sum(product, term)
     s = -nearest * factor
     a, s = _two_sum(a, s)
@@ -215,7 +215,7 @@ def _fma_fp64(x, y, z, direction: tl.constexpr):
 @triton.jit
 def _from_integer(x, dtype: tl.constexpr, direction: tl.constexpr):
     nearest = x.to(dtype)
-    # Only a number rounded up to the power of two above the largest integer is beyond the integers.
+    # `nearest` is out of range only if it is rounded up to the power of two above the largest integer.
     top: tl.constexpr = 2.0 ** (x.dtype.primitive_bitwidth - x.dtype.is_int_signed())
     beyond = nearest >= top
     back = tl.where(beyond, 0.0, nearest).to(x.dtype)

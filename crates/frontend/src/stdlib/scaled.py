@@ -1,4 +1,4 @@
-"""`dot_scaled`: products of microscaled matrices (OCP MX), written in the kernel language.
+"""`dot_scaled`: dots of microscaled matrices (OCP MX), written in the kernel language.
 
 Elements times their scale are exact in bf16, or in tf32 if a matrix holds fp16: every target has dots of these types.
 """
@@ -20,7 +20,7 @@ def _element_type(format):
 
 @triton.jit
 def _nibbles(x, axis: tl.constexpr):
-    """The two numbers of 4 bits of each byte, the low one first, along an axis of twice the extent."""
+    """Unpacks the two 4-bit numbers of each byte, the low one first, along an axis, whose extent doubles."""
     rank: tl.constexpr = len(x.shape)
     shifts = tl.reshape(4 * tl.arange(0, 2), (1,) * (axis + 1) + (2,) + (1,) * (rank - axis - 1))
     pairs = (tl.expand_dims(x, axis + 1) >> shifts.to(tl.uint8)) & 15
@@ -31,16 +31,16 @@ def _nibbles(x, axis: tl.constexpr):
 
 @triton.jit
 def _from_e2m1(x):
-    """Numbers of a sign, two bits of exponent and one of mantissa as fp32."""
+    """Converts e2m1 numbers (a sign, two bits of exponent, one bit of mantissa) to fp32."""
     sign = (x & 8).to(tl.uint32) << 28
     magnitude = (x & 7).to(tl.uint32) << 22
-    # The bits are in their positions; only the bias of the exponent is missing.
+    # The bits are in the positions of fp32; the factor corrects the bias of the exponent.
     return (sign | magnitude).to(tl.float32, bitcast=True) * 2.0**126
 
 
 @triton.jit
 def _elements(x, format: tl.constexpr, packed_axis: tl.constexpr):
-    """The elements of a matrix as fp32."""
+    """Converts the elements of a matrix to fp32."""
     tl.static_assert(
         format == "e2m1" or format == "e4m3" or format == "e5m2" or format == "bf16" or format == "fp16",
         "dot_scaled takes the formats e2m1, e4m3, e5m2, bf16 and fp16",
@@ -62,7 +62,7 @@ def _elements(x, format: tl.constexpr, packed_axis: tl.constexpr):
 
 @triton.jit
 def _factors(scale, fast_math: tl.constexpr):
-    """Scales as fp32. A byte is the power of two of its value less 127, and 255 is NaN."""
+    """Converts scales to fp32. A byte b is 2**(b - 127), and 255 is NaN."""
     if scale.dtype.is_floating():
         return scale.to(tl.float32)
     else:
@@ -77,7 +77,7 @@ def _factors(scale, fast_math: tl.constexpr):
 
 @triton.jit
 def _scaled(x, scale, axis: tl.constexpr, fast_math: tl.constexpr):
-    """A matrix times its scales, each for a group of elements along an axis. The last axis of the scales has one
+    """Multiplies a matrix by its scales, each for a group of elements along an axis. The last axis of the scales has one
     element per group."""
     if scale is None:
         return x
@@ -105,7 +105,7 @@ def dot_scaled(
     fast_math: tl.constexpr = False, lhs_k_pack: tl.constexpr = True, rhs_k_pack: tl.constexpr = True,
     out_dtype: tl.constexpr = tl.float32,
 ):
-    """acc + lhs @ rhs of microscaled matrices (or stacks of them): groups of 32 elements along K have a scale in common.
+    """acc + lhs @ rhs of microscaled matrices (or stacks of them): groups of 32 elements along K share a scale.
 
     A format is "e2m1" (uint8, two numbers a byte, along K or, without `lhs_k_pack` or `rhs_k_pack`, along M or N), "e4m3",
     "e5m2", "bf16" or "fp16". Scales are uint8, the exponent of a power of two plus 127, [M, K / 32] and [N, K / 32], or

@@ -1,4 +1,4 @@
-"""Sorting, in the kernel language: bitonic networks on integer keys with the order of the elements.
+"""Sorting, in the kernel language: bitonic networks on integer keys that have the order of the elements.
 
 Every function whose name does not begin with `_` is a name of the language.
 """
@@ -36,13 +36,13 @@ def _check_line(x, axis: tl.constexpr):
 
 @triton.jit
 def _order(bits, width: tl.constexpr):
-    # Floats compare as integers of sign and magnitude; this makes them two's complement, and is its own inverse.
+    # Converts the sign and magnitude of floats to two's complement, which compares like the floats; it is its own inverse.
     return bits ^ ((bits >> (width - 1)) & ((1 << (width - 1)) - 1))
 
 
 @triton.jit
 def _to_keys(x):
-    # Integers of 32 or 64 bits in the order of the elements; NaN without its sign is above all numbers.
+    # Returns integers of 32 or 64 bits with the order of the elements. NaN loses its sign, so it is above all numbers.
     if x.dtype.is_floating():
         if x.dtype.primitive_bitwidth == 64:
             wide = x
@@ -72,7 +72,7 @@ def _from_keys(keys, dtype: tl.constexpr):
 
 @triton.constexpr_function
 def _bound(dtype, highest):
-    # The greatest key of the type, or the least.
+    # Returns the greatest key of the type, or the least.
     if dtype.is_int_unsigned():
         return 2**dtype.primitive_bitwidth - 1 if highest else 0
     width = dtype.primitive_bitwidth
@@ -81,7 +81,7 @@ def _bound(dtype, highest):
 
 @triton.constexpr_function
 def _swapped(axis, rank):
-    # The axes, with this one and the last swapped.
+    # Returns the order of the axes in which `axis` and the last one are swapped.
     return [rank - 1 if k == axis else axis if k == rank - 1 else k for k in range(rank)]
 
 
@@ -152,8 +152,8 @@ def _chosen_dtype(dtype, k, extent):
 
 @triton.jit
 def _topk(x, k: tl.constexpr, descending: tl.constexpr):
-    # Along the last axis. Sorts blocks of k, up and down in turn. Of two adjacent blocks, the better element at each
-    # position is one of the k best of both; they are a bitonic sequence.
+    # Sorts blocks of `block` elements along the last axis, in alternating directions. The better elements at each position
+    # of two adjacent blocks are the best of both, and a bitonic sequence, which one merge sorts.
     axis: tl.constexpr = len(x.shape) - 1
     block: tl.constexpr = _power_of_two_above(k)
     stages: tl.constexpr = tl._log2(block)

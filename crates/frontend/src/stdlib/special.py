@@ -11,7 +11,7 @@ import triton.language as tl
 
 @triton.jit
 def _horner(x, coefficients: tl.constexpr):
-    """The polynomial with these coefficients, that of the highest power first."""
+    """Evaluates the polynomial with these coefficients, the one of the highest power first."""
     result = x * coefficients[0] + coefficients[1]
     for index in tl.static_range(2, len(coefficients)):
         result = result * x + coefficients[index]
@@ -28,7 +28,7 @@ def _atan(x):
     """The arc tangent of an fp64 that is not negative."""
     inverted = x > 1.0
     u = tl.where(inverted, 1.0 / x, x)
-    # Beyond tan(pi / 8) the angle less pi / 4 is the smaller one.
+    # Above tan(pi / 8), compute the angle minus pi / 4, which is smaller.
     turned = u > 0.41421356237309503
     v = tl.where(turned, (u - 1.0) / (u + 1.0), u)
     s = v * v
@@ -134,7 +134,7 @@ def atanh(arg0):
 
 @triton.jit
 def _quarter_turns(x):
-    """Sine and cosine of the rest of pi * x after quarter turns, and their number, for an fp64 that is not negative."""
+    """Sine and cosine of pi * x minus the nearest quarter turn, and the quarter turns modulo 4, for an fp64 of at least 0."""
     rest = x % 2.0
     turns = tl.floor(2.0 * rest + 0.5)
     angle = (rest - 0.5 * turns) * 3.141592653589793
@@ -232,8 +232,8 @@ def normcdf(arg0):
 def _erfcinv_below_half(z):
     """The inverse of erfc for an fp64 from 0 to 1/2.
 
-    Newton's method on the logarithm of erfc, which is concave: it starts above the root, where exp(-x * x) is z, and
-    decreases to it.
+    Newton's method on the logarithm of erfc, which is concave: it starts above the root, at exp(-x * x) = z, and the
+    iterates decrease to the root.
     """
     log_z = tl.log(z)
     x = tl.sqrt_rn(-log_z)
@@ -331,7 +331,7 @@ def _power_of_positive(x, y):
     product = y * high
     lost = tl.fma(y, high, -product) + y * low
     result = tl.exp(product)
-    # The error of an infinite result would make it NaN.
+    # Correcting an infinite result by its error would make it NaN.
     is_finite = (tl.abs(product) < 800.0) & (result < float("inf"))
     return tl.where(is_finite, tl.fma(result, lost, result), result)
 
@@ -601,8 +601,8 @@ def _largest(x):
 def jn(arg0, arg1):
     """The Bessel function of the first kind of an integer order; an error of 1e-14 for fp64.
 
-    Upwards from orders 0 and 1 if the order is below the number, else downwards from an order that is high enough, and
-    divided by the sum that must be 1 (Miller; Numerical Recipes 6.5).
+    Recurs upwards from the orders 0 and 1 if the order is below the number; else downwards from a sufficiently high order,
+    and then divides by the sum that must be 1 (Miller; Numerical Recipes 6.5).
     """
     order, number = tl.broadcast(tl.to_tensor(arg0), tl.to_tensor(arg1))
     x = tl.abs(number.to(tl.float64))
@@ -631,7 +631,7 @@ def jn(arg0, arg1):
         preceding = current * (2.0 * k) / bounded - after
         after = current
         current = preceding
-        # A large value is scaled down, and with it all that came before.
+        # Scale a large value down, and all earlier values with it.
         shrink = tl.where(tl.abs(current) > 1e200, 1e-250, 1.0)
         current = current * shrink
         after = after * shrink
@@ -657,7 +657,7 @@ def yn(arg0, arg1):
     result = tl.where(n == 0, before, current)
     for k in range(1, _largest(n)):
         following = current * (2.0 * k) / x - before
-        # Minus infinity stays.
+        # Minus infinity remains: the recurrence would make it NaN.
         following = tl.where(current == float("-inf"), current, following)
         before = current
         current = following
@@ -668,7 +668,7 @@ def yn(arg0, arg1):
 
 @triton.jit
 def _exp_scaled(x, scaled):
-    """exp(x) times a number, whose product does not overflow if the exponential does."""
+    """Returns exp(x) times a number, without overflow if only exp(x) overflows."""
     half = tl.exp(0.5 * x)
     return (scaled * half) * half
 

@@ -78,8 +78,8 @@ def swizzle2d(i, j, size_i, size_j, size_g):
 
 @triton.jit
 def expect_zero(x, mask):
-    """x, which the program expects to be zero where the mask is true, such as values that underflow.
-    With `debug=True` a launch stops at any other value."""
+    """Returns x, which the program expects to be zero where the mask is true, such as values that underflow.
+    With `debug=True`, another value stops the launch."""
     tl.device_assert(x == 0, "expected zero", mask)
     return x
 
@@ -119,8 +119,8 @@ def _accumulator(dtype):
 @tl.core._tensor_member_fn
 @triton.jit
 def sum(input, axis: tl.constexpr = None, keep_dims: tl.constexpr = False, dtype: tl.constexpr = None):
-    """The sum along an axis, or of all elements. Integers of less than 32 bits, and booleans, are added as int32 or
-    uint32, fp16, bf16 and fp8 in fp32; the result has the type of the input, or int32 or uint32, or `dtype`."""
+    """The sum along an axis, or of all elements. Booleans and integers of less than 32 bits are added as int32 or uint32,
+    which the result has as well; fp16, bf16 and fp8 are added in fp32, and rounded once. `dtype` is another result type."""
     result: tl.constexpr = _sum_dtype(input.dtype, dtype)
     wide: tl.constexpr = _accumulator(result)
     return tl.reduce(input.to(result).to(wide), axis, _sum_combine, keep_dims=keep_dims).to(result)
@@ -166,7 +166,7 @@ def _wrap(axis, rank):
 
 @triton.jit
 def _positions(input, axis: tl.constexpr):
-    # The position of each element along the axis; of all elements in row-major order for None.
+    # Returns the position of each element along the axis; for None, among all elements in row-major order.
     if axis is None:
         return tl.reshape(tl.arange(0, input.numel), input.shape)
     else:
@@ -187,7 +187,7 @@ def _with_positions(input, axis: tl.constexpr, combine: tl.constexpr, keep_dims:
 @triton.jit
 def _extremum(input, axis: tl.constexpr, return_indices: tl.constexpr, tie_break_left: tl.constexpr,
               keep_dims: tl.constexpr, combine: tl.constexpr, first: tl.constexpr, last: tl.constexpr):
-    # `combine` takes two elements, `first` and `last` take them with their positions: of equal ones, the first or the last.
+    # `combine` takes two elements. `first` and `last` also take their positions: they prefer the first or last of equal ones.
     if return_indices:
         return _with_positions(input, axis, first if tie_break_left else last, keep_dims)
     else:
@@ -196,7 +196,7 @@ def _extremum(input, axis: tl.constexpr, return_indices: tl.constexpr, tie_break
 
 @triton.jit
 def _choose(better, a, i, b, j, first: tl.constexpr):
-    # The better element; of equal ones, and of two NaN, the first or the last; of NaN and a number, the number.
+    # Returns the better element: of two equal ones or two NaN, the first or the last; of NaN and a number, the number.
     before = i < j if first else i > j
     left = better | ((a == b) & before)
     if a.dtype.is_floating():
