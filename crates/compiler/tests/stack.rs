@@ -1,4 +1,5 @@
-//! The deepest code that is accepted compiles, prints and goes away on a thread with little stack.
+//! The deepest nesting that is accepted compiles, prints and is dropped on a thread with little
+//! stack.
 
 use std::fmt::Write;
 
@@ -33,7 +34,7 @@ fn deep_kernels_need_little_stack() {
         |text, i| text + &format!("    elif n == {i}:\n        n = {i} + n\n"),
     );
     let chain = chain + "    tl.store(x_ptr, n)\n";
-    // The deepest that calls may nest: four functions of 62 levels.
+    // The deepest nesting that calls may reach: four functions of 62 levels.
     let mut calls = HEADER.to_owned();
     for i in 0..4 {
         let _ = write!(calls, "@triton.jit\ndef f{i}(x):\n");

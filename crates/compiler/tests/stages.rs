@@ -1,4 +1,4 @@
-//! The stages of both paths: the hook sees them in order, and each can be had as text afterwards.
+//! The stages of both paths: the hook receives them in order, and each is available as text later.
 
 use tilewright_compiler::{
     CodegenOptions, CompiledKernel, DumpHook, Job, MachineCode, Stage, Target, compile,

@@ -1,5 +1,5 @@
-//! Classes that `triton.aggregate` decorates, of a module that no Python has run. `UPDATE_EXPECT=1
-//! cargo test` rewrites what is expected.
+//! Classes that `triton.aggregate` decorates, in a module that Python has not executed.
+//! `UPDATE_EXPECT=1 cargo test` rewrites the expected texts.
 
 mod common;
 

@@ -1,4 +1,4 @@
-//! `emit ast`.
+//! Tests of `--emit ast`.
 
 #![allow(clippy::needless_raw_string_hashes, reason = "expect-test writes them")]
 

@@ -15,12 +15,12 @@ use tilewright_frontend::{
 };
 use tilewright_ir::Dtype;
 
-/// A module's source, with something else in the place of some answers.
+/// A host that reads a module's source, but gives other answers to some requests.
 struct Altered {
     host: SourceHost,
-    /// The user interrupts after this many polls; 0 for never.
+    /// The number of polls after which the user interrupts; 0 for never.
     patience: usize,
-    /// The source of every function.
+    /// The source that the host returns for every function.
     source: Option<FunctionSource>,
 }
 
@@ -62,7 +62,7 @@ impl Host for Altered {
 
 #[test]
 fn lowering_can_be_interrupted() {
-    // With findings before, so that it is seen that only one is left.
+    // There are diagnostics before, which the interrupt must remove.
     let mistakes = (0..60).fold(String::new(), |text, i| text + &format!("    x = unknown{i}\n"));
     let text = format!(
         "{HEADER}@triton.jit\ndef k(x_ptr):\n{mistakes}    for i in tl.static_range(60000):\n        for j in tl.static_range(60000):\n            pass\n"

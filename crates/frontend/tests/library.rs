@@ -1,14 +1,15 @@
-//! The library functions, called from kernels: the types that they give, and what they lower to.
+//! Library functions that kernels call: the types of their results, and their IR.
 
 mod common;
 
 use common::{HEADER, module};
 use tilewright_frontend::Options;
 
-/// The type of an expression of `x`, a tile of a type and shape; or the code of the finding.
+/// Returns the type of an expression of `x`, a tile with a type and a shape, or the code of the
+/// error.
 fn type_of(expression: &str, dtype: &str, shape: &str) -> String {
-    // The pointer is only there to make the tile; the type is what `static_print` would say, read
-    // off the store.
+    // The pointer only serves to make the tile. The type is what `static_print` would print; it is
+    // read from the store.
     let text = format!(
         "{HEADER}from triton.language.extra import libdevice\n\n@triton.jit\ndef helper(x):\n    return {expression}\n\n\
          @triton.jit\ndef k(p):\n    x = tl.full({shape}, 0, tl.float32).to(p.dtype.element_ty)\n    y = helper(x)\n\

@@ -1,4 +1,4 @@
-//! The limits of a compilation: it comes to an end, in bounded memory.
+//! The limits of a compilation, which must end and take bounded memory.
 
 #![allow(clippy::needless_raw_string_hashes, reason = "expect-test writes them")]
 
@@ -89,7 +89,7 @@ def k(n):
         let found = lowered(&text, "int32");
         assert!(found.contains("error[TW0020]") || found.contains("error[TW0008]"), "{statement}\n{found}");
     }
-    // Doubling over and over is stopped where it becomes too large.
+    // Repeated doubling is an error when the value becomes too large.
     let doubling = "    t: tl.constexpr = t + t\n".repeat(60);
     let found = lowered(&format!("\n@triton.jit\ndef k():\n    t: tl.constexpr = (1,)\n{doubling}"), "");
     assert!(found.contains("error[TW0020]: a compile-time value has at most 65536 items or 2097152 letters, and this one has more"), "{found}");
@@ -122,7 +122,7 @@ fn nesting_through_calls() {
         let inner = if i == 0 { "y += 1".to_owned() } else { format!("y += f{}(x)", i - 1) };
         let _ = write!(text, "\n@triton.jit\ndef f{i}(x):\n    y = x\n{}    return y\n", nest(60, &inner));
     }
-    // Each is lowered on its own first, so that none nests deeply while it is lowered.
+    // Each function is lowered on its own first, so that none nests deeply while it is lowered.
     text += "\n@triton.jit\ndef k(x_ptr):\n    x = tl.load(x_ptr)\n";
     for i in 0..8 {
         let _ = writeln!(text, "    tl.store(x_ptr, f{i}(x))");

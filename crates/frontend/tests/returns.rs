@@ -1,6 +1,5 @@
-//! Early returns, the result of a kernel, and tuples: what the code becomes. `UPDATE_EXPECT=1 cargo
-//! test` rewrites what is expected. (`tests/kernels/control_flow.md` tests the results of the
-//! code.)
+//! Early returns, the result of a kernel, and tuples: their IR. `UPDATE_EXPECT=1 cargo test`
+//! rewrites the expected IR. (`tests/kernels/control_flow.md` tests the results of the code.)
 
 #![allow(clippy::needless_raw_string_hashes, reason = "expect-test writes them")]
 

@@ -21,12 +21,13 @@ fn tokens(text: &str) -> Vec<String> {
     tokens
 }
 
-/// Lowers every kernel of a text and renders what is found; gives how many lowered.
+/// Lowers every kernel of a text and renders the diagnostics; returns the number of kernels that
+/// lower without errors.
 fn lower_all(text: &str, pointee: Dtype) -> usize {
     let render = |failure: &tilewright_frontend::Failure| {
         assert!(!failure.diagnostics.is_empty(), "a failure says why:\n{text}");
         for diagnostic in &failure.diagnostics {
-            // Shown by the harness where the test fails.
+            // The test harness shows this text if the test fails.
             println!("{}", diagnostic.render(&failure.sources, Color::Never));
         }
     };
@@ -65,7 +66,7 @@ fn lower_all(text: &str, pointee: Dtype) -> usize {
     lowered
 }
 
-/// Programs of the project, and those of users where they are at hand.
+/// Returns programs of the project, and programs of users if they are available.
 fn programs() -> Vec<String> {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut paths = vec![root.join("tests/programs/constructs.py"), root.join("../../benches/kernels.py")];

@@ -1,5 +1,5 @@
-//! The kernels of users' programs lower to valid IR. The programs stand beside the project, where
-//! they are at hand.
+//! The kernels of users' programs lower to valid IR. The programs are in a folder beside the
+//! project, if they are available.
 
 mod common;
 

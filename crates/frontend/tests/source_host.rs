@@ -38,7 +38,7 @@ fn constants_of_the_module() {
     let three = Some(HostValue::Constant(Constant::Int(3)));
     assert_eq!(constexpr("x = tl.constexpr(3)"), three);
     assert_eq!(constexpr("x: tl.constexpr = tl.constexpr(3)"), three);
-    // An annotation leaves a number what it is.
+    // An annotation does not change a plain number.
     let plain_three = Some(HostValue::PlainGlobal(Constant::Int(3)));
     assert_eq!(constexpr("x: tl.constexpr = 3"), plain_three);
     assert_eq!(constexpr("x: 'tl.constexpr' = 1 + 2"), plain_three);
@@ -141,7 +141,7 @@ fn names_with_several_possible_values_are_opaque() {
     // `del`, and annotations without a value.
     assert_eq!(name("N = 1\ndel N\n", "N"), None);
     plain("N = 1\nN: int\n", 1);
-    // Functions and modules stay what they are.
+    // Functions and modules are not made opaque.
     let host = host("import triton\nif here():\n    @triton.jit\n    def f(): pass\n");
     assert!(host.function("f").is_some());
 }

@@ -1,5 +1,5 @@
-//! Tuples as arguments of a kernel, `NamedTuple`s, and functions whose calls stay calls: what the
-//! code becomes. `UPDATE_EXPECT=1 cargo test` rewrites what is expected.
+//! Tuples as arguments of a kernel, `NamedTuple`s, and functions that are not inlined: their IR.
+//! `UPDATE_EXPECT=1 cargo test` rewrites the expected IR.
 
 mod common;
 

@@ -1,4 +1,4 @@
-//! Lowers a kernel of a module's text and gives the IR, or the findings, as text.
+//! Lowers a kernel of a module's text, and returns the IR or the diagnostics as text.
 #![allow(dead_code, reason = "each test file uses some of these")]
 
 use std::io::Write;
@@ -8,12 +8,12 @@ use tilewright_base::Color;
 use tilewright_frontend::{Argument, Constant, HostValue, Options, Request, SourceHost, Tuple, lower};
 use tilewright_ir::{Dtype, Module, Type};
 
-/// The head of the tests' modules.
+/// The first lines of the tests' modules.
 pub const HEADER: &str = "import triton\nimport triton.language as tl\n\n";
 
-/// One argument: `*fp32`, `i32`-like scalar names (`int32`), a number, `True`, `None`, `"text"`;
-/// `:16` at the end of a pointer or scalar says that it is a multiple of 16; a tuple of these is
-/// `(*fp32; int32)`, with fields `(x=*fp32; n=int32)`.
+/// Parses an argument: `*fp32`, the name of a scalar type such as `int32`, a number, `True`,
+/// `None`, or `"text"`. `:16` after a pointer or scalar states that it is a multiple of 16. A tuple
+/// is `(*fp32; int32)`, with fields `(x=*fp32; n=int32)`.
 pub fn argument(text: &str) -> Argument {
     if let Some(items) = text.strip_prefix('(').and_then(|text| text.strip_suffix(')')) {
         let items: Vec<&str> = items.split(';').map(str::trim).filter(|item| !item.is_empty()).collect();
@@ -44,7 +44,8 @@ pub fn argument(text: &str) -> Argument {
     Argument::Constexpr(HostValue::Constant(constant))
 }
 
-/// Lowers the kernel `name` for arguments written as for [`argument`], separated by commas.
+/// Lowers the kernel `name` for arguments that are written as for [`argument`], with commas between
+/// them.
 pub fn module(text: &str, name: &str, arguments: &str, options: Options) -> Result<Module, String> {
     let rendered = |failure: Box<tilewright_frontend::Failure>| {
         let mut texts: Vec<String> = Vec::new();
@@ -64,7 +65,7 @@ pub fn module(text: &str, name: &str, arguments: &str, options: Options) -> Resu
     Ok(module)
 }
 
-/// The IR of the kernel `k` of a text that [`HEADER`] is put before, or its findings.
+/// Returns the IR of the kernel `k`, or its diagnostics. [`HEADER`] is inserted before the text.
 pub fn lowered(text: &str, arguments: &str) -> String {
     let text = format!("{HEADER}{text}");
     match module(&text, "k", arguments, Options::default()) {
@@ -73,20 +74,21 @@ pub fn lowered(text: &str, arguments: &str) -> String {
     }
 }
 
-/// The folder of users' programs beside the project; where it is absent, says what is skipped.
+/// Returns the folder of users' programs beside the project. If it is absent, prints what is
+/// skipped.
 #[allow(dead_code, reason = "not every test file that shares this module uses it")]
 pub fn user_programs(test: &str) -> Option<std::path::PathBuf> {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/seed-programs");
     let found = folder.is_dir().then_some(folder);
     if found.is_none() {
         let reason = "the folder of users' programs is not beside this checkout";
-        // Straight to stderr: the harness shows what `eprintln!` writes only if the test fails.
+        // Write to stderr directly, because the harness shows `eprintln!` only if the test fails.
         writeln!(std::io::stderr(), "\nSKIPPED {test}: {reason}").expect("stderr takes it");
     }
     found
 }
 
-/// Compares that with what is expected; `UPDATE_EXPECT=1 cargo test` rewrites it.
+/// Compares a text with the expected one; `UPDATE_EXPECT=1 cargo test` rewrites it.
 #[expect(clippy::needless_pass_by_value, reason = "expectations are written at the call")]
 pub fn check(text: &str, arguments: &str, expected: Expect) {
     expected.assert_eq(&lowered(text, arguments));

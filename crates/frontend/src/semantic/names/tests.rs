@@ -1,4 +1,4 @@
-//! Tests that each row is well formed and found, and the aliases of paths.
+//! Tests that each row is well formed and can be found, and that aliases of paths resolve.
 
 use super::*;
 

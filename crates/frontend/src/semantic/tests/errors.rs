@@ -1,4 +1,4 @@
-//! The texts of errors.
+//! Tests of the texts of errors.
 #![expect(clippy::needless_raw_string_hashes, reason = "expect-test writes the strings")]
 
 use expect_test::{Expect, expect};

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::value::{Constant, Operand};
 
-/// Emits into one function; combine functions are builtins.
+/// A caller that emits into one function. Its combine functions are builtins.
 pub(super) struct Fixture {
     builder: IrBuilder,
     options: crate::Options,
@@ -79,7 +79,7 @@ impl Fixture {
         }
     }
 
-    /// A run-time value of a type such as `fp32[128]`.
+    /// Returns a run-time value of a type such as `fp32[128]`.
     pub(super) fn value(&mut self, ty: &str) -> Operand<Value> {
         let ty = Type::parse(ty).expect("the type is well formed");
         let entry = self.builder.function.entry;
@@ -125,7 +125,7 @@ impl Fixture {
         }
     }
 
-    /// The instructions emitted so far, one a line, without their values.
+    /// Returns the instructions emitted so far, one a line, without their values.
     pub(super) fn ops(&self) -> String {
         let function = &self.builder.function;
         let names = function.blocks[function.entry].insts.iter().map(|&inst| function.insts[inst].op.name());
@@ -153,7 +153,7 @@ pub(super) fn dtype(name: &str) -> Operand<Value> {
     Operand::Constant(Constant::Type(Type::parse(name).expect("the type is well formed")))
 }
 
-/// The text of an error, as a diagnostic shows it.
+/// Returns the text of an error, as a diagnostic shows it.
 pub(super) fn render(error: &SemanticError) -> String {
     let mut lines = vec![format!("{}: {}", error.code.name(), error.message)];
     lines.extend(error.arguments.iter().map(|(index, text)| format!("  {index}: {text}")));

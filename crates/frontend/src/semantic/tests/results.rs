@@ -1,4 +1,4 @@
-//! The types and ops that the rules give.
+//! Tests of the types and ops that the rules produce.
 
 use super::*;
 use crate::semantic::{
