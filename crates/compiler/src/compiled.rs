@@ -26,7 +26,8 @@ pub struct CompiledKernel {
     pub metadata: Metadata,
     /// The IR before optimization.
     pub lowered: Arc<Module>,
-    /// True if the code is the same for all options that only back ends see.
+    /// True if the code is the same for every number of warps, and for all options that only back
+    /// ends see.
     pub is_shareable: bool,
     pub(crate) source: Option<FunctionSource>,
 }
@@ -201,7 +202,7 @@ impl CompiledKernel {
     }
 
     /// Returns a kernel with the same code and other options. The code must be
-    /// [shareable](Self::is_shareable), and the options may only differ in what back ends see.
+    /// [shareable](Self::is_shareable), and may not depend on the options that differ.
     #[must_use]
     pub fn shared(&self, language: tilewright_frontend::Options, codegen: CodegenOptions) -> Self {
         Self {

@@ -5,10 +5,11 @@
 //! ```text
 //! Job ──lower──> Module ──optimize──> Module ──cpu──> Program
 //!  ast             ir                   opt           cpu
-//!                                     Module ──compile──> Module ──lower──> PTX   (the stages that can be looked at)
+//!                                     Module ──compile──> Module ──lower──> PTX
 //!                                                          gpu              ptx
 //! ```
-//! Compiling needs no Python, and this crate has no state: the runtime caches compiled kernels.
+//! [`Stage`] lists the representations that can be printed. Compiling needs no Python, and this crate
+//! has no state: the runtime caches compiled kernels.
 
 mod ast;
 mod compiled;

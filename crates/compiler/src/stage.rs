@@ -55,6 +55,6 @@ impl Stage {
     }
 }
 
-/// The function that is called with each stage. The text is only made if it calls its second
-/// argument.
+/// A function that receives each stage. Its second argument makes the text of the stage; a hook that
+/// does not need the text does not call it.
 pub type DumpHook<'a> = dyn FnMut(Stage, &dyn Fn() -> String) + 'a;

@@ -84,8 +84,8 @@ fn method(name: &str) -> Option<(Method, bool)> {
 }
 
 impl<'a> Lowerer<'a, '_, '_> {
-    /// Returns an operator method of a value, such as `value.__add__`; `None` if it does not have
-    /// it.
+    /// Returns an operator method of a value, such as `value.__add__`; `None` if the value does not
+    /// have the method.
     pub(crate) fn operator_method(value: &IrOperand, name: &str) -> Option<IrOperand> {
         let (method, _) = method(name)?;
         let has = match value {

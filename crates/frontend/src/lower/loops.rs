@@ -20,7 +20,7 @@ const IN_LOOP: &str = "only assigned inside this loop, which may run zero times"
 /// A name that a loop carries from one iteration to the next.
 struct Carried<'a> {
     name: &'a str,
-    /// The position of its first assignment.
+    /// The position of the assignment before the loop.
     span: Span,
     template: Template,
     first: Vec<Value>,

@@ -56,7 +56,7 @@ pub(crate) struct Budget {
 pub(crate) struct Frame {
     /// The position of the call, in the caller's source.
     pub call: Span,
-    /// The function that is called.
+    /// The name of the called function.
     pub name: String,
     /// True if the function belongs to the library.
     pub is_library: bool,

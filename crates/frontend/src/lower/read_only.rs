@@ -49,8 +49,8 @@ impl Lowerer<'_, '_, '_> {
         }
     }
 
-    /// Marks each value of `to` as read-only if the value of `from` at its index is: a loop or a
-    /// branch carries the one to the other.
+    /// Marks each value of `to` as read-only if the value of `from` at its index is. A loop or a
+    /// branch carries the values from one list to the other.
     pub(super) fn pass_on_read_only(&mut self, from: impl Iterator<Item = Value>, to: &[Value]) {
         if self.read_only.is_empty() {
             return;
@@ -96,8 +96,7 @@ impl Lowerer<'_, '_, '_> {
                     let [_, first, second] = data.operands[..] else { return None };
                     return self.read_only_root(first).or_else(|| self.read_only_root(second));
                 }
-                // tidy: wildcard because the results of other ops do not derive from a pointer
-                // operand
+                // tidy: wildcard because the results of other ops derive from no pointer operand
                 _ => return None,
             }
         }

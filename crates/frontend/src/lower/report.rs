@@ -30,7 +30,7 @@ impl From<Span> for OperationSpan {
 
 impl Session<'_> {
     /// Reports a diagnostic about the function that is being lowered, with the calls that lead to
-    /// it. A repetition is dropped, and so is everything above [`MAX_FINDINGS`].
+    /// it. Drops repetitions, and diagnostics after the first [`MAX_FINDINGS`].
     pub(crate) fn report(&mut self, diagnostic: Diagnostic) -> Reported {
         let diagnostic = self.with_calls(diagnostic);
         let place = |diagnostic: &Diagnostic| diagnostic.primary.as_ref().map(|label| label.span);

@@ -180,7 +180,7 @@ fn of_kind<C: Caller + ?Sized>(
 /// Returns the integers of a tuple: compile-time integers are unchanged, scalars become int64.
 fn integers<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>, index: usize) -> Semantic<Vec<Op<C>>> {
     let mut items = flatten(a.at(index)?);
-    // A tuple whose only item is a tuple, `(offsets,)`, stands for that item.
+    // A tuple whose only item is a tuple, `(offsets,)`, is replaced by that item.
     while let [Operand::Tuple(_) | Operand::Constant(Constant::Tuple(_))] = &items[..] {
         items = flatten(&items[0]);
     }

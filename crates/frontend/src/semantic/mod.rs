@@ -214,7 +214,7 @@ macro_rules! operators {
             $(#[doc = concat!("`", $symbol, "`.")] $variant,)*
         }
         impl $name {
-            /// Returns its source text.
+            /// Returns the operator as it is written in the source.
             pub fn symbol(self) -> &'static str {
                 match self { $($name::$variant => $symbol,)* }
             }

@@ -119,8 +119,8 @@ pub(crate) fn common_integer(a: Dtype, b: Dtype) -> Dtype {
 
 /// Returns the type that a compile-time number gets as a tensor. A boolean is `int1`. An integer is
 /// the first of int32, uint32, int64 and uint64 that can represent it; `None` if none can. A float
-/// is fp32, or fp64 if its magnitude is out of the range of normal fp32 numbers. Other values have
-/// no such type: `None`.
+/// is fp32, or fp64 if it is finite, not 0, and out of the range of normal fp32 numbers. Other
+/// values have no such type: `None`.
 pub fn natural_dtype(constant: &Constant) -> Option<Dtype> {
     match constant {
         Constant::Bool(_) => Some(Dtype::I1),

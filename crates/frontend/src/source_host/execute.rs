@@ -214,8 +214,8 @@ impl SourceHost {
         self.execute(&attempt.finalbody, depth + 1);
     }
 
-    /// Executes the blocks of several paths, one of which the program takes (or none, with
-    /// `or_none`). A name with different values at the ends of the paths becomes opaque.
+    /// Executes the blocks of all paths that the program may take. With `or_none`, it may also take
+    /// none. A name with different values at the ends of the paths becomes opaque.
     fn one_of(&mut self, ways: &[Vec<&[Stmt]>], or_none: bool, depth: usize) {
         if let ([way], false) = (ways, or_none) {
             return way.iter().for_each(|block| self.execute(block, depth + 1));
