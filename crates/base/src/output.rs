@@ -9,8 +9,8 @@ static THROUGH: OnceLock<fn(&str) -> bool> = OnceLock::new();
 /// Sets the function that prints the output of kernels.
 ///
 /// The function returns false if the text belongs on the standard output of the process. It then
-/// has flushed its own buffer of that output, and [`print`] writes the text. Only the first call of
-/// `print_through` has an effect.
+/// has flushed its own buffer of that output, and [`print()`] writes the text. Only the first call
+/// of `print_through` has an effect.
 pub fn print_through(take: fn(&str) -> bool) {
     // A second host in the same process is ignored.
     let _ = THROUGH.set(take);

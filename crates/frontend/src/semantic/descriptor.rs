@@ -150,7 +150,7 @@ fn scalar_pointer<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semant
         .argument(0, format!("this is {found}"))
         .note(format!("found {found}, expected a scalar pointer such as *fp32"))
         .hint(
-            "pass the pointer to the tensor's first element; `shape`, `strides` and `offsets` say the rest",
+            "pass the pointer to the tensor's first element; `shape`, `strides` and `offsets` state the rest",
         ))
 }
 

@@ -40,7 +40,7 @@ pub(super) fn map_elementwise<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C
     check_results(c, &result, &shape)?;
     if let Some(op) = c.beyond_elements(&region) {
         let message = format!(
-            "the function of `map_elementwise` has the op `{op}`, which is not one of single elements"
+            "the function of `map_elementwise` contains the op `{op}`, which does not work on single elements"
         );
         return Err(SemanticError::new(Code::InvalidValue, message)
             .argument(0, "this function")

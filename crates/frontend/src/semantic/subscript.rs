@@ -143,7 +143,7 @@ fn slice_indices<C: Caller + ?Sized>(
     let places = constexpr::slice_indices(extent as usize, first, end, step).map_err(&invalid)?;
     let (Some(&from), length) = (places.first(), places.len() as u32) else {
         return Err(invalid("a slice of a tile must have elements, and this one has none".into())
-            .note(format!("found 0 elements, expected at least 1 of the places 0 to {}", extent - 1)));
+            .note(format!("found 0 elements, expected at least 1 of the indices 0 to {}", extent - 1)));
     };
     // A slice of one element has no second index to derive the step from.
     let step = places.get(1).map_or(1, |second| *second as i64 - from as i64);

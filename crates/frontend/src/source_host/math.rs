@@ -64,6 +64,6 @@ pub(super) fn call_math(path: &str, arguments: &[Constant]) -> Result<Constant, 
             }
             Ok(Constant::Float(result))
         }
-        _ => Err("the number of arguments does not fit".into()),
+        _ => Err("the function does not take this number of arguments".into()),
     }
 }

@@ -309,11 +309,11 @@ impl Host for SourceHost {
         keywords: &[(String, HostValue)],
     ) -> Result<HostValue, CallError> {
         if !keywords.is_empty() {
-            return Err("it takes no keyword arguments".to_owned().into());
+            return Err("the function takes no keyword arguments".to_owned().into());
         }
         let constant = |argument: &HostValue| match argument {
             HostValue::Constant(constant) | HostValue::PlainGlobal(constant) => Ok(constant.clone()),
-            _ => Err("it takes numbers".to_owned()),
+            _ => Err("the function only takes numbers".to_owned()),
         };
         let arguments = &arguments.iter().map(constant).collect::<Result<Vec<_>, _>>()?;
         Ok(call_math(self.path(callee), arguments).map(HostValue::PlainGlobal)?)
