@@ -19,7 +19,7 @@ impl<C: Caller + ?Sized> Arguments<'_, C> {
     /// Returns an argument.
     pub fn at(&self, index: usize) -> Semantic<&Op<C>> {
         self.values.get(index).ok_or_else(|| {
-            SemanticError::new(Code::WrongArguments, format!("the call of `{}` lacks an argument", self.spec.name))
+            SemanticError::new(Code::WrongArguments, format!("`{}` lacks an argument", self.spec.name))
         })
     }
 
