@@ -10,25 +10,26 @@ use pyo3::types::{PyDict, PyTuple};
 use tilewright_base::{Code, Color, Diagnostic, SourceMap, Span};
 use tilewright_runtime::Error;
 
-/// The exception for an error; its class follows from the code.
+/// Returns the exception for an error; the code of the error selects the class.
 #[cold]
 pub(crate) fn to_exception(py: Python<'_>, error: &Error) -> PyErr {
     exception(py, error).unwrap_or_else(|failure| failure)
 }
 
-/// Turns an error into an exception.
+/// Converts the error of a result to an exception.
 pub(crate) fn raised<T, E: Into<Error>>(py: Python<'_>, result: Result<T, E>) -> PyResult<T> {
     result.map_err(|error| to_exception(py, &error.into()))
 }
 
-/// Gives a warning that points to the line of the program that runs at the moment. An error if the
-/// program wants warnings to be errors.
+/// Issues a warning at the line of the program that runs now.
+///
+/// Fails if the program turns warnings into errors.
 #[cold]
 pub(crate) fn warn(py: Python<'_>, warning: &Error) -> PyResult<()> {
     warn_text(py, &warning.render(Color::Never))
 }
 
-/// The same of a text.
+/// Issues a text as a warning; see [`warn`].
 #[cold]
 pub(crate) fn warn_text(py: Python<'_>, text: &str) -> PyResult<()> {
     let class = py.import(intern!(py, "tilewright.errors"))?.getattr(intern!(py, "LaunchWarning"))?;
@@ -66,7 +67,7 @@ fn exception(py: Python<'_>, error: &Error) -> PyResult<PyErr> {
     Ok(PyErr::from_value(exception))
 }
 
-/// The attributes of a finding.
+/// Returns the Python attributes of a diagnostic.
 fn attributes<'py>(
     py: Python<'py>,
     diagnostic: &Diagnostic,
@@ -100,13 +101,13 @@ fn attributes<'py>(
     Ok(attributes)
 }
 
-/// Returns colors only if a person reads the text.
+/// Returns colors only if the text goes to a terminal and `NO_COLOR` is not set.
 fn color() -> Color {
     let is_wanted = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
     if is_wanted && std::io::stderr().is_terminal() { Color::Always } else { Color::Never }
 }
 
-/// The exception for a function of the language that Python calls.
+/// Returns the exception for a function of the language that Python calls outside of a kernel.
 #[pyfunction]
 pub(crate) fn outside_kernel(py: Python<'_>, name: &str) -> Py<PyAny> {
     let diagnostic = Diagnostic::new(Code::OutsideKernel, format!("'{name}' is called outside of a kernel"))
@@ -115,8 +116,8 @@ pub(crate) fn outside_kernel(py: Python<'_>, name: &str) -> Py<PyAny> {
     to_exception(py, &diagnostic.into()).into_value(py).into_any()
 }
 
-/// The exception for a part of Triton that something else replaces: what is not there, and what to
-/// do without it.
+/// Returns the exception for a part of Triton that tilewright replaces: `message` names the missing
+/// part, `hint` what to use instead.
 #[pyfunction]
 #[pyo3(signature = (message, hint = None))]
 pub(crate) fn not_available(py: Python<'_>, message: &str, hint: Option<String>) -> Py<PyAny> {

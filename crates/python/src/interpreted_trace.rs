@@ -1,5 +1,5 @@
-//! Traces of interpreted kernels: Python says what each operation was, and all of it is written at
-//! the end.
+//! Traces of interpreted kernels: Python reports each op and each event, and `write` writes all of
+//! them at the end of the launch.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -13,10 +13,11 @@ use tilewright_trace::{
 
 use crate::trace::{TensorParts, TraceRecorder, tensor};
 
-/// A value of an event: the parameter that pointers are relative to, and the elements.
+/// A value of an event: the index of the parameter to which pointers are relative, and the bytes of
+/// the elements; each `None` if unknown.
 type Recorded = (Option<usize>, Option<Vec<u8>>);
 
-/// An operation that was done.
+/// An execution of an op by a program.
 struct Event {
     op: u32,
     values: Vec<Recorded>,
@@ -26,7 +27,7 @@ struct Event {
 #[derive(Default)]
 struct Content {
     ops: Vec<Op>,
-    /// By program.
+    /// The events, by program.
     events: BTreeMap<u64, Vec<Event>>,
     last: u64,
 }
@@ -43,8 +44,10 @@ impl InterpretedTrace {
         Self::default()
     }
 
-    /// A new op: its name, its kind, its places, and of its values role, type, bytes of an element
-    /// and extents. Pointer and mask come first. Returns its number.
+    /// Adds an op, and returns its index.
+    ///
+    /// A place is the file, line, column, end line and end column of a source range. A value is its
+    /// role, element type, bytes of an element and extents; pointer and mask come first.
     fn add_op(
         &self,
         name: String,
@@ -52,7 +55,9 @@ impl InterpretedTrace {
         places: Vec<(u32, u32, u32, u32, u32)>,
         values: Vec<(String, String, u32, Vec<u32>)>,
     ) -> PyResult<u32> {
-        let unknown = |name: &str| PyValueError::new_err(format!("there is no '{name}'"));
+        let unknown = |name: &str| {
+            PyValueError::new_err(format!("'{name}' is neither a kind of op nor a role of a value"))
+        };
         let kind = Kind::parse(kind).ok_or_else(|| unknown(kind))?;
         let place = |(file, line, column, end_line, end_column)| SourceRange {
             file,
@@ -72,7 +77,7 @@ impl InterpretedTrace {
         Ok(content.ops.len() as u32 - 1)
     }
 
-    /// A program has done an op. Pointers are bytes of addresses.
+    /// Adds an event: a program has executed an op. The bytes of pointers are their addresses.
     fn add_event(
         &self,
         program: u64,
@@ -89,7 +94,7 @@ impl InterpretedTrace {
         content.events.entry(program).or_default().push(Event { op, values, nanoseconds });
     }
 
-    /// Writes the launch.
+    /// Writes the launch with all its events to a recorder.
     #[expect(clippy::too_many_arguments, reason = "they are passed by keyword")]
     #[pyo3(signature = (recorder, *, number, kernel, grid, programs, value_bytes, all_bytes, files, parameters, tensors, constants, nanoseconds, failure))]
     fn write(
@@ -146,7 +151,9 @@ impl InterpretedTrace {
     }
 }
 
-/// Appends an event as a program with or without values has it.
+/// Appends an event to the batch of a program.
+///
+/// If the batch has no values, only accesses are recorded, with their pointers and masks.
 fn record(batch: &mut Batch<'_>, launch: &Launch, event: &Event) {
     let Some(op) = launch.ops.get(event.op as usize) else { return };
     let has_values = batch.has_values();

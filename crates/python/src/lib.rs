@@ -1,20 +1,20 @@
-//! The native module of the Python package, `tilewright._native`, in layers. Each names the layers
-//! before it, never one after it:
+//! The native module of the Python package, `tilewright._native`, in layers. A layer uses only the
+//! layers above it in the table:
 //!
 //! | layer | contents |
 //! |---|---|
-//! | `values` | Python values to arguments and compile-time values, and back |
-//! | `kernel` | `@jit` functions, their compiled forms, compilation and lookup |
+//! | `values` | conversion of Python values to arguments and compile-time values, and back |
+//! | `kernel` | `@jit` functions, their compiled variants, compilation and lookup |
 //! | `interpret` | kernels whose body Python runs |
-//! | `launch` | launches of kernels, compiled forms and wrappers |
+//! | `launch` | launches of kernels, compiled variants and wrappers |
 //! | `methods` | the Python methods of the classes that launch |
 //!
-//! `linear_layout` is the algebra of layouts for tools, `trace` records launches, `errors` makes
-//! exceptions of diagnostics, `output` shows the texts that kernels print, and `names` lists the
-//! language.
+//! `linear_layout` is the algebra of layouts for tools, `trace` records launches, `errors` converts
+//! diagnostics to exceptions, `output` shows the texts that kernels print, and `names` lists the
+//! functions and types of the language.
 //!
-//! The Python side (`python/tilewright`) holds the rest, off the path of a launch: decorators,
-//! names, the commands.
+//! The Python side (`python/tilewright`) has the code that launches do not run: decorators, names,
+//! the commands.
 
 mod errors;
 mod interpret;

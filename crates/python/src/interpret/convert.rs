@@ -100,8 +100,8 @@ pub(crate) fn interpret_merged<'py>(value: &Bound<'py, PyAny>) -> PyResult<Bound
 
 /// Returns an argument as the callee sees it.
 ///
-/// Compile-time values stay compile-time values; scalars that an assignment made of them become
-/// run-time values. A parameter that is declared `tl.constexpr` receives the number of such a
+/// Compile-time values stay compile-time values; a scalar that an assignment made of one becomes a
+/// run-time value. A parameter that is declared `tl.constexpr` receives the number of such a
 /// scalar.
 #[pyfunction]
 pub(crate) fn interpret_passed<'py>(
@@ -123,7 +123,7 @@ pub(crate) fn interpret_returned<'py>(value: &Bound<'py, PyAny>) -> PyResult<Bou
     apply(value, Transition { decays: value.is_exact_instance_of::<Structure>(), makes_dynamic: true })
 }
 
-/// Returns the value of `name: tl.constexpr = value`: the number, if compiled code has a constant.
+/// Returns the value of `name: tl.constexpr = value`: the compile-time value, if there is one.
 #[pyfunction]
 pub(crate) fn interpret_known<'py>(value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     Ok(known(value)?.unwrap_or_else(|| value.clone()))

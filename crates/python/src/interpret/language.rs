@@ -39,7 +39,7 @@ impl LanguageCall {
         evaluate(py, path, &Form::Call { positional, keywords }, &operands)
     }
 
-    /// As a method of a tensor.
+    /// Returns the function as a method of a tensor or a descriptor.
     fn __get__<'py>(
         slf: &Bound<'py, Self>,
         instance: &Bound<'py, PyAny>,
@@ -74,8 +74,8 @@ impl Method {
     }
 }
 
-/// Adds the arguments of a call to its operands: how many are passed by position, and the names of
-/// the others.
+/// Adds the arguments of a call to its operands. Returns the number of positional arguments, and
+/// the names of the others.
 fn pass(
     args: &Bound<'_, PyTuple>,
     kwargs: Option<&Bound<'_, PyDict>>,

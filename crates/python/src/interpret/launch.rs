@@ -126,7 +126,7 @@ fn parameter<'py>(
     let py = object.py();
     let is_wrapped = object.is_instance(Classes::get(py)?.constexpr.bind(py))?;
     match operand {
-        // The int 1 is a scalar with a known value.
+        // The compiler specializes for the int 1: the body gets a scalar with a known value.
         Operand::Constant(constant @ Constant::Int(_)) if !is_constexpr && !is_wrapped => {
             match natural(constant) {
                 Some(tile) => {

@@ -31,7 +31,7 @@ pub(super) struct Transition {
 #[pyclass(frozen, name = "tensor", module = "triton.language.core")]
 pub(crate) struct Tensor {
     tile: OnThread,
-    /// The compile-time number that a compiled kernel would have: an argument that is the int 1.
+    /// The compile-time number that a compiled kernel would use for an argument that is the int 1.
     pub(super) constant: Option<Constant>,
 }
 
@@ -61,7 +61,7 @@ impl Tensor {
         Self::compile_time(tile, None)
     }
 
-    /// Creates a tensor whose value a compiled kernel may know at compile time.
+    /// Creates a tensor that is the compile-time number `constant` in a compiled kernel, if any.
     pub(crate) fn compile_time(tile: Tile, constant: Option<Constant>) -> Self {
         let thread = std::thread::current().id();
         Self { tile: OnThread { thread, tile: ManuallyDrop::new(tile) }, constant }
@@ -103,7 +103,7 @@ impl Tensor {
         Ok(Some(Self::new(Tile { is_known: tile.is_known && !is_lost, ..tile.clone() })))
     }
 
-    /// Returns the compile-time number as a Python object, or `None` if there is none.
+    /// Returns the number that a compiled kernel knows at compile time as a Python object, if any.
     pub(super) fn known_number<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         let constant = match &self.constant {
             Some(constant) => constant.clone(),
@@ -113,7 +113,7 @@ impl Tensor {
         if constant == Constant::None { Ok(None) } else { to_python(py, &constant).map(Some) }
     }
 
-    /// Returns the number of a scalar.
+    /// Returns the number of a scalar, or `None` for pointers and for tiles of unequal elements.
     pub(super) fn number(&self) -> PyResult<Option<Literal>> {
         let tile = self.tile()?;
         let dtype = tile.ty.dtype().filter(|_| tile.ty.is_scalar());

@@ -30,17 +30,17 @@ pub(crate) type Operands = SmallVec<[Operand<Tile>; 4]>;
 pub(crate) struct Session {
     pub(crate) launch: Launch,
     signal: SignalCheck,
-    /// Tensors other than the arguments to whose memory pointers may lead, once a kernel needed
-    /// them.
+    /// Live tensors other than the arguments, into whose memory pointers may point; empty until an
+    /// operation needs them.
     live: RefCell<Vec<Live>>,
     /// The function to call after each operation.
     hook: Option<Py<PyAny>>,
-    /// The function to call in position of each operation; it receives one that evaluates the
-    /// operation.
+    /// The function to call in place of each operation. It receives an object that evaluates the
+    /// operation when it is called.
     around: Option<Py<PyAny>>,
     /// True during a call of `around`.
     is_around: Cell<bool>,
-    /// The code of the body, at which a walk up the stack ends.
+    /// The Python code of the body, at which the search for source locations on the stack ends.
     code: Option<Py<PyAny>>,
 }
 
@@ -51,7 +51,7 @@ thread_local! {
     static HOOKS: RefCell<Vec<Py<PyAny>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Ends a session when dropped.
+/// A guard that ends the active session when it is dropped.
 pub(crate) struct Running;
 
 impl Drop for Running {
@@ -192,7 +192,7 @@ impl Operation {
     }
 }
 
-/// Sets the index of the current program and the extents of the grid.
+/// Sets the index of the current program and the extents of the grid, as far as they are passed.
 #[pyfunction]
 #[pyo3(signature = (id=None, grid=None))]
 pub(crate) fn interpret_program_is(id: Option<[u32; 3]>, grid: Option<[u32; 3]>) -> PyResult<()> {
@@ -278,7 +278,8 @@ pub(crate) fn symbol(name: &str) -> &'static str {
     })
 }
 
-/// Evaluates `and` or `or` if the first operand does not decide the result.
+/// Evaluates `and` or `or`. A left operand that is no tensor must not decide the result: the result
+/// is then the right operand.
 #[pyfunction]
 pub(crate) fn interpret_boolean<'py>(
     py: Python<'py>,
@@ -410,7 +411,8 @@ pub(crate) fn interpret_mistake(
     label: &str,
     hint: Option<&str>,
 ) -> PyResult<Py<PyAny>> {
-    let code = Code::parse(code).ok_or_else(|| PyValueError::new_err(format!("no code is called {code}")))?;
+    let code = Code::parse(code)
+        .ok_or_else(|| PyValueError::new_err(format!("there is no diagnostic code {code}")))?;
     let diagnostic = Diagnostic::new(code, message);
     let diagnostic = match hint {
         Some(hint) => diagnostic.hint(hint),
@@ -505,7 +507,8 @@ pub(crate) fn interpreted_program() -> Option<([u32; 3], [u32; 3], String)> {
     Some((session.launch.id(), session.launch.grid(), session.launch.name.clone()))
 }
 
-/// Calls a function after each operation of interpreted kernels of this thread, inside a `with`.
+/// A context manager that calls a function after each operation of kernels that this thread
+/// interprets.
 ///
 /// The call is `hook(name, keywords, operands, result, program)`.
 #[pyclass(frozen, module = "tilewright._native")]

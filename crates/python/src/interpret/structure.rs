@@ -27,7 +27,7 @@ impl Structure {
         "tensor_descriptor"
     }
 
-    /// A method, or a part such as `desc.shape`.
+    /// Returns a method, or a part such as `desc.shape`.
     fn __getattr__<'py>(slf: &Bound<'py, Self>, name: &str) -> PyResult<Bound<'py, PyAny>> {
         if name.starts_with("__") || current().is_none() {
             let message = format!("'tensor_descriptor' object has no attribute '{name}'");
@@ -52,7 +52,7 @@ impl Structure {
             Operand::Descriptor(descriptor) => {
                 format!("<{} with blocks of shape {}>", descriptor.describe(), descriptor.form.block_shape)
             }
-            // tidy: wildcard because nothing else is one.
+            // tidy: wildcard because every structure is a descriptor or a block pointer.
             _ => "<a value of a kernel>".into(),
         }
     }

@@ -336,13 +336,13 @@ impl Tensor {
         Ok((bytes, element.to_owned(), PyTuple::new(slf.py(), tile.ty.shape.iter())?))
     }
 
-    /// True if a compiled kernel knows the value at compile time.
+    /// True for an argument that is a compile-time number in a compiled kernel.
     #[getter]
     fn _is_constexpr(slf: &Bound<'_, Self>) -> bool {
         slf.get().constant.is_some()
     }
 
-    /// The compile-time number of a compiled kernel as a Python number.
+    /// The number that a compiled kernel knows at compile time, or `None`.
     #[getter]
     fn _known_number<'py>(slf: &Bound<'py, Self>) -> PyResult<Option<Bound<'py, PyAny>>> {
         slf.get().known_number(slf.py())
@@ -357,7 +357,7 @@ impl Tensor {
     }
 }
 
-/// Returns a type of a tile; a pointer to read-only memory becomes a const pointer.
+/// Returns a type as an object of the language; a pointer to read-only memory is a const pointer.
 fn language_type(tile: &Tile, ty: Type) -> Constant {
     match ty.element.pointee().filter(|_| ty.is_scalar()) {
         Some(pointee) if tile.read_only.is_some() => LanguageType::ConstPointer(pointee).into_constant(),

@@ -13,7 +13,7 @@ use crate::values::classify::constant;
 use crate::values::function::Function;
 use crate::values::objects::object_ref;
 
-/// The fields of a class, if it is decorated.
+/// Returns the fields of a class that `triton.aggregate` decorates; `None` for other objects.
 pub(crate) fn aggregate(object: &Bound<'_, PyAny>) -> PyResult<Option<Aggregate>> {
     let Ok(class) = object.cast::<PyType>() else { return Ok(None) };
     if !is_aggregate(class) {
@@ -37,7 +37,7 @@ pub(crate) fn aggregate(object: &Bound<'_, PyAny>) -> PyResult<Option<Aggregate>
     Ok(Some(Aggregate { name: class.name()?.extract()?, fields, defaults }))
 }
 
-/// Returns the meaning of a name in a class.
+/// Resolves a name in a class. With `after`, the search begins after that base class.
 pub(crate) fn member(
     class: &Bound<'_, PyAny>,
     after: Option<&Bound<'_, PyAny>>,

@@ -16,16 +16,16 @@ use crate::values::call::Call;
 pub(crate) struct KnownBinding {
     binding: Binding,
     options: Mutex<Option<KnownOptions>>,
-    /// The number of the keyword `sanitize`, if that is an option of the call.
+    /// The index of the keyword `sanitize` among the keywords of the call, if it is one.
     pub(crate) sanitize: Option<usize>,
 }
 
 /// The options of a launch.
 #[derive(Debug)]
 struct KnownOptions {
-    /// The immutable objects that they were set to.
+    /// The immutable objects to which the call set options.
     values: SmallVec<[Py<PyAny>; 4]>,
-    /// The options in force before they were set.
+    /// The options before the call set some of them.
     before: Options,
     options: Options,
 }
@@ -49,7 +49,7 @@ impl KnownBinding {
         Ok(Self { binding, options: Mutex::default(), sanitize })
     }
 
-    /// The options that these objects set, if the latest call has set the same ones.
+    /// Returns the options that these objects set, if the latest call passed the same objects.
     #[inline]
     pub(crate) fn known_options(
         &self,
@@ -62,7 +62,7 @@ impl KnownBinding {
         (are_same && known.before == *before).then(|| known.options.clone())
     }
 
-    /// Keeps the options that these objects set, unless one of them can change.
+    /// Keeps the options that these objects set, unless one of the objects may be mutable.
     pub(crate) fn keep_options(
         &self,
         before: Options,

@@ -1,5 +1,5 @@
-//! `triton.compile`: a kernel for types that are described, without arguments and without the
-//! device that it is for.
+//! `triton.compile`: compiles a kernel for described types, without arguments and without the
+//! device for which the code is.
 
 use std::sync::Arc;
 
@@ -17,9 +17,10 @@ use crate::errors::to_exception;
 use crate::values::classify::constant;
 use crate::values::to_python::to_python;
 
-/// Compiles a kernel for a back end and the compute capability (times 10) of a GPU. Each argument
-/// is a type (`"*fp32:16"`), a compile-time value (`(value,)`), or a list of such with the fields
-/// of a `NamedTuple` or nothing (`([...], fields)`).
+/// Compiles a kernel for a back end and the compute capability (times 10) of a GPU.
+///
+/// Each argument is a type (`"*fp32:16"`), a compile-time value (`(value,)`), or a tuple: a list of
+/// arguments and the field names of a `NamedTuple` or `None` (`([...], fields)`).
 #[pyfunction]
 pub(crate) fn compile(
     kernel: &Bound<'_, JitKernel>,
@@ -52,8 +53,10 @@ pub(crate) fn compile(
 }
 
 /// Compiles a kernel from the text of its stage `ir`, which another process has made for these
-/// arguments and options. With the number of a GPU it is for launches there, which make tensor maps
-/// for it.
+/// arguments and options.
+///
+/// With `gpu`, the index of a GPU of this machine, the code is for launches on that GPU, which make
+/// its tensor maps.
 #[pyfunction]
 #[pyo3(signature = (kernel, backend, capability, arguments, options, text, gpu = None))]
 pub(crate) fn compile_ir(
@@ -79,8 +82,8 @@ pub(crate) fn compile_ir(
     Ok(CompiledKernel::new(Arc::new(handle), kernel.as_super()))
 }
 
-/// A device whose code a GPU of this compute capability runs. That is its simulator, which every
-/// machine has.
+/// Returns the simulator of a GPU of this compute capability. Every machine has it, and code for it
+/// also runs on such a GPU.
 fn device_of(capability: u32) -> Result<Device, Error> {
     Target::for_capability(capability).and_then(Device::simulating).ok_or_else(|| {
         let message = format!("no code can be made for a GPU of compute capability {capability}");
@@ -99,8 +102,7 @@ fn argument(described: &Bound<'_, PyAny>) -> PyResult<Argument> {
     let parts = described.cast::<PyTuple>()?;
     if parts.len() == 1 {
         let value = parts.get_item(0)?;
-        // A compile-time value has to be told from others, which an object without a hash cannot
-        // be.
+        // Variants are distinguished by their compile-time values, so these need a hash.
         value.hash().map_err(|_| PyTypeError::new_err(format!("{value} is no compile-time value")))?;
         return constant(&value).map(Argument::Constexpr);
     }
@@ -119,7 +121,8 @@ fn options_of(kernel: &Bound<'_, JitKernel>, given: &Bound<'_, PyDict>) -> PyRes
     Ok(options)
 }
 
-/// The options of a compilation with their defaults as the environment has them, sorted by name.
+/// Returns the options of a compilation with the defaults that the environment sets, sorted by
+/// name.
 #[pyfunction]
 pub(crate) fn compile_options(py: Python<'_>) -> PyResult<Vec<(&'static str, Bound<'_, PyAny>)>> {
     let defaults = Options::new(&Knobs::current());
@@ -127,7 +130,7 @@ pub(crate) fn compile_options(py: Python<'_>) -> PyResult<Vec<(&'static str, Bou
     rows.map(|info| Ok((info.name, to_python(py, &defaults.get(info.id))?))).collect()
 }
 
-/// The default of an option, whatever the environment says: it need not be read yet.
+/// Returns the built-in default of an option, which does not depend on the environment.
 #[pyfunction]
 pub(crate) fn default_option<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
     let option = OptionId::parse(name).ok_or_else(|| PyKeyError::new_err(name.to_owned()))?;

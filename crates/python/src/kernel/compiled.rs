@@ -9,25 +9,26 @@ use tilewright_runtime::Handle;
 use crate::values::function::Function;
 
 /// A compiled variant of a kernel.
-// It is a mapping, or Python would take it for an endless sequence because of its `[grid]`.
+// The class is a mapping: because of `[grid]`, Python would otherwise take an object for an endless
+// sequence.
 #[pyclass(frozen, mapping, dict, weakref, module = "tilewright._native")]
 pub(crate) struct CompiledKernel {
     pub(crate) handle: Arc<Handle>,
     /// The kernel.
     pub(crate) function: Py<Function>,
-    /// The same as `triton.compile` returns it, made at the first request for an attribute that
-    /// only the twin has.
+    /// The same variant as an object of the class that `triton.compile` returns. It is made at the
+    /// first access to an attribute that only that class has.
     pub(crate) twin: OnceLock<Py<PyAny>>,
-    /// Attributes that programs read at each launch: computed at the first access.
+    /// Attributes that programs read at each launch; each is computed at the first access.
     pub(crate) attributes: Attributes,
-    /// True if it was launched.
+    /// True if the variant was launched.
     is_launched: AtomicBool,
-    /// False in the zeros that an object is before it is made: Python makes its `__dict__` first,
-    /// and may collect garbage then.
+    /// False while the object is zeroed memory: Python creates its `__dict__` before the object is
+    /// initialized, and may collect garbage meanwhile.
     pub(crate) is_made: bool,
 }
 
-/// Attributes that never change, as Python's objects.
+/// Attributes that never change, as Python objects.
 #[derive(Default)]
 pub(crate) struct Attributes {
     pub(crate) metadata: OnceLock<Py<PyAny>>,
@@ -35,7 +36,7 @@ pub(crate) struct Attributes {
     pub(crate) hash: OnceLock<Py<PyAny>>,
 }
 
-/// The kept object; computed at the first access.
+/// Returns the object in a cell, and computes it at the first access.
 pub(crate) fn kept<'py>(
     cell: &OnceLock<Py<PyAny>>,
     py: Python<'py>,
@@ -61,18 +62,18 @@ impl CompiledKernel {
         }
     }
 
-    /// Notes that it was launched.
+    /// Notes that the variant was launched.
     #[inline]
     pub(crate) fn note_launch(&self) {
         self.is_launched.store(true, Ordering::Relaxed);
     }
 
-    /// Returns whether it was launched, and therefore loaded.
+    /// Returns whether the variant was launched, and therefore loaded.
     pub(crate) fn is_launched(&self) -> bool {
         self.is_launched.load(Ordering::Relaxed)
     }
 
-    /// The same as `triton.compile` returns it.
+    /// Returns the same variant as an object of the class that `triton.compile` returns.
     pub(crate) fn twin<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
         kept(&slf.get().twin, py, || {

@@ -12,12 +12,12 @@ use tilewright_runtime::is_same_value;
 
 use crate::values::classify::{Classes, classify};
 
-/// A variable or attribute that a kernel was compiled with, and its value then.
+/// A variable or attribute that a kernel read when it was compiled, and its value then.
 pub(crate) struct Variable {
     source: VariableSource,
     value: Py<PyAny>,
     meaning: HostValue,
-    /// True if the same object may have another meaning later: it is a list, or holds one.
+    /// True if the same object may have another meaning later: it is a list, or contains one.
     is_mutable: bool,
 }
 
@@ -100,21 +100,21 @@ fn is_mutable(value: &Bound<'_, PyAny>) -> bool {
     is_constexpr && value.getattr(intern!(py, "value")).is_ok_and(|inner| is_mutable(&inner))
 }
 
-/// All dependencies of one compiled variant. It belongs to the handle.
+/// All dependencies of one compiled variant. They are attached to its handle.
 pub(crate) struct Dependencies {
     /// Replaced as a whole, so that no code of the program runs while the lock is held.
     variables: Mutex<Arc<Vec<Variable>>>,
 }
 
-/// The result of comparing a program with the dependencies of a handle.
+/// The result of comparing the variables of a program with the dependencies of a handle.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Freshness {
-    /// It is the same.
+    /// All variables are the same.
     Same,
-    /// It is the same, but the comparison ran code of the program: arguments may be at other
-    /// addresses now.
+    /// All variables are the same, but the comparison may have run code of the program, and
+    /// arguments may be at other addresses now.
     SameByCode,
-    /// The handle must not be used any more.
+    /// A variable has changed: the handle must not be used any more.
     Changed,
 }
 
@@ -127,7 +127,7 @@ impl Dependencies {
         Arc::clone(&self.variables.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Looks at every variable.
+    /// Compares every variable with its value at the compilation.
     #[inline]
     pub(crate) fn freshness(&self, py: Python<'_>) -> Freshness {
         let variables = self.variables();
@@ -145,8 +145,8 @@ impl Dependencies {
         if others.is_empty() { freshness } else { self.compare(py, &variables, &others) }
     }
 
-    /// Another object may be the same to a kernel: notebooks and factories make equal ones again
-    /// and again.
+    /// Compares variables that have another object now, or a mutable one, by their meaning:
+    /// notebooks and factories repeatedly create equal objects.
     #[cold]
     fn compare(
         &self,
@@ -180,7 +180,7 @@ impl Dependencies {
         Freshness::SameByCode
     }
 
-    /// For the garbage collector.
+    /// Visits the objects of the variables for the garbage collector.
     pub(crate) fn visit(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
         let Ok(variables) = self.variables.try_lock() else { return Ok(()) };
         variables.iter().try_for_each(|variable| variable.visit(visit))

@@ -1,4 +1,4 @@
-//! Live Python objects as the host of a compilation: what the free names of a kernel mean.
+//! The host of a compilation: resolves the free names of a kernel to live Python objects.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -23,7 +23,7 @@ use crate::values::function::{Function, function};
 use crate::values::objects::object;
 use crate::values::to_python::{host_value_to_python, to_python};
 
-/// The host. The compiler runs without the GIL; each method takes it.
+/// The host. The compiler runs without the GIL; each method of the host acquires it.
 #[derive(Default)]
 pub(crate) struct PyHost {
     findings: Arc<Mutex<Findings>>,
@@ -33,9 +33,9 @@ pub(crate) struct PyHost {
 /// The results of a compilation besides the code.
 #[derive(Default)]
 pub(crate) struct Findings {
-    /// The variables that the code was made from.
+    /// The variables on which the code depends.
     pub(crate) read: Vec<Variable>,
-    /// The exception that ended the compilation and is no error of the kernel: Ctrl-C.
+    /// The exception that ended the compilation but is no error of the kernel, such as Ctrl-C.
     pub(crate) raised: Option<PyErr>,
     /// Exceptions of the program's own code, which explain a failed compilation.
     pub(crate) caught: Vec<Caught>,
@@ -43,15 +43,16 @@ pub(crate) struct Findings {
 
 /// An exception of the program's own code.
 pub(crate) struct Caught {
-    /// The requested name; nothing if a function was called.
+    /// The name that was looked up; `None` if a function was called.
     pub(crate) name: Option<String>,
     /// The attempt, and the exception that it raised.
     pub(crate) text: String,
     pub(crate) error: PyErr,
 }
 
-/// Ends a compilation. Returns the exceptions of the program's own code; fails if Ctrl-C or such
-/// ended the compilation.
+/// Ends a compilation, and returns the exceptions of the program's own code.
+///
+/// Fails if an exception such as Ctrl-C ended the compilation.
 pub(crate) fn finish(py: Python<'_>, findings: &Mutex<Findings>) -> PyResult<Vec<Caught>> {
     let Findings { raised, caught, .. } =
         std::mem::take(&mut *findings.lock().unwrap_or_else(PoisonError::into_inner));
@@ -63,7 +64,8 @@ pub(crate) fn finish(py: Python<'_>, findings: &Mutex<Findings>) -> PyResult<Vec
     Ok(caught)
 }
 
-/// The exception for a compilation that failed, with what the program's own code raised meanwhile.
+/// Returns the exception for a failed compilation, with the exceptions that the program's own code
+/// raised meanwhile.
 #[cold]
 pub(crate) fn failure(py: Python<'_>, mut error: Error, caught: Vec<Caught>) -> PyErr {
     let mut cause = None;
@@ -88,7 +90,7 @@ pub(crate) fn failure(py: Python<'_>, mut error: Error, caught: Vec<Caught>) -> 
 }
 
 impl PyHost {
-    /// Returns the findings until now, which later ones are added to.
+    /// Returns the findings, to which the compilation still adds.
     pub(crate) fn findings(&self) -> Arc<Mutex<Findings>> {
         Arc::clone(&self.findings)
     }
@@ -97,10 +99,10 @@ impl PyHost {
         self.findings.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Stops the compilation at an exception that is not meant to be caught; returns any other
-    /// error.
+    /// Stops the compilation at a signal, or at an exception that is not meant to be caught;
+    /// returns any other exception.
     fn stop(&self, py: Python<'_>, error: PyErr) -> Option<PyErr> {
-        // Before a text is made of the error, which would swallow a Ctrl-C.
+        // Signals are checked before the error is formatted, which would swallow a Ctrl-C.
         if let Err(signal) = py.check_signals() {
             self.lock().raised.get_or_insert(signal);
         }
@@ -111,7 +113,7 @@ impl PyHost {
         None
     }
 
-    /// The text of an exception that code of the program raised.
+    /// Records an exception that code of the program raised, and returns its text.
     fn raised(&self, py: Python<'_>, error: PyErr) -> String {
         let text = error.to_string();
         if let Some(error) = self.stop(py, error) {
@@ -120,8 +122,10 @@ impl PyHost {
         text
     }
 
-    /// The value of what Python found, if it found it. Properties of users' objects may raise,
-    /// which is as if they were not there; a diagnostic about the name then says so.
+    /// Returns the result of a lookup in Python; `None` if it found nothing or raised an exception.
+    ///
+    /// A property of a user's object that raises counts as absent. The exception is recorded for
+    /// the diagnostic about the name.
     fn found<T>(
         &self,
         py: Python<'_>,
@@ -139,7 +143,8 @@ impl PyHost {
         })
     }
 
-    /// The closure, then the globals. Python's builtins are the compiler's.
+    /// Looks up a name in the closure, then in the globals. The compiler itself resolves Python's
+    /// builtins.
     fn find_name(&self, python: &Bound<'_, PyAny>, name: &str) -> PyResult<Option<HostValue>> {
         let py = python.py();
         let free: Vec<String> =
@@ -175,7 +180,7 @@ impl PyHost {
             None => VariableSource::Attribute(object.clone().unbind(), name.unbind()),
         };
         self.note(source, &value, &classified);
-        // A method of a dict or such, which is known at compile time with it.
+        // A method of an object, such as a dict, is known at compile time if the object is.
         let is_namespace = object.is_instance_of::<PyModule>() || object.is_instance_of::<PyType>();
         Ok(Some(match classified {
             HostValue::Callable(number) if !is_namespace => HostValue::ConstexprFunction(number),
@@ -197,7 +202,7 @@ impl PyHost {
     }
 }
 
-/// Returns the dict that has an attribute of a module: reading it there runs no code of the
+/// Returns the dict of a module if it contains an attribute: reading the dict runs no code of the
 /// program.
 fn module_dict<'py>(object: &Bound<'py, PyAny>, name: &Bound<'py, PyString>) -> Option<Bound<'py, PyDict>> {
     let dict = object.cast::<PyModule>().ok()?.dict();
@@ -361,7 +366,7 @@ impl Host for PyHost {
     }
 }
 
-/// Writes what a kernel prints while it is compiled; the text brings its own end of line.
+/// Writes what a kernel prints while it is compiled; the text includes its end of line.
 fn write(py: Python<'_>, text: &str) -> PyResult<()> {
     let how = PyDict::new(py);
     how.set_item(intern!(py, "end"), "")?;
@@ -373,7 +378,7 @@ fn python_function(py: Python<'_>, number: FunctionRef) -> Option<Bound<'_, PyAn
     function(py, number)?.getattr(intern!(py, "fn")).ok()
 }
 
-/// Returns whether it is an array of numpy or a tensor of torch, whose elements change.
+/// Returns whether an object is an array of numpy or a tensor of torch, whose elements may change.
 fn is_array(value: &Bound<'_, PyAny>) -> PyResult<bool> {
     let class = value.get_type();
     let (module, name) = (class.module()?, class.name()?);
@@ -421,15 +426,15 @@ fn call(
     constant(&callee.call(PyTuple::new(py, arguments)?, Some(&named))?)
 }
 
-/// Returns whether an exception says that a compile-time function needs a value that is known at
-/// run time only.
+/// Returns whether an exception reports that a compile-time function needs a value that is known
+/// only at run time.
 fn is_about_value(py: Python<'_>, error: &PyErr) -> bool {
     let class = py.import(intern!(py, "tilewright.language._run_time"));
     let class = class.and_then(|module| module.getattr(intern!(py, "RunTimeValueError")));
     class.is_ok_and(|class| error.is_instance(py, &class))
 }
 
-/// Python's operator of this name, on these.
+/// Applies Python's operator of this name to the operands.
 fn operate(py: Python<'_>, operator: &str, operands: &[HostValue]) -> PyResult<HostValue> {
     let operands = operands.iter().map(|operand| host_value_to_python(py, operand));
     let operands = PyTuple::new(py, operands.collect::<PyResult<Vec<_>>>()?)?;
@@ -441,7 +446,7 @@ fn operate(py: Python<'_>, operator: &str, operands: &[HostValue]) -> PyResult<H
     constant(&function.call1(operands)?)
 }
 
-/// What Python has of a number or string by a name.
+/// Returns the public attribute of a number or string with this name, if there is one.
 fn method(py: Python<'_>, value: &Constant, name: &str) -> PyResult<Option<HostValue>> {
     let value = to_python(py, value)?;
     let is_public = !name.starts_with('_');
@@ -458,7 +463,7 @@ fn describe(object: &Bound<'_, PyAny>) -> PyResult<String> {
         return Ok(format!("module '{}'", module.name()?.to_cow()?));
     }
     let name = object.getattr_opt(intern!(py, "__qualname__"))?;
-    // That of torch or numpy, which is often given for one of the language.
+    // A dtype of torch or numpy, which programs often pass in place of a dtype of the language.
     if object.get_type().name()?.to_cow()?.to_ascii_lowercase().ends_with("dtype") {
         return Ok(object.repr()?.to_cow()?.into_owned());
     }

@@ -30,39 +30,39 @@ use crate::values::objects::object_ref;
 #[derive(Default)]
 pub(crate) struct JitKernel {
     pub(crate) state: OnceLock<State>,
-    /// The state of traced launches: variants for the CPU, whatever device is chosen.
+    /// The state of traced launches, whose variants are for the CPU, whatever device is selected.
     pub(crate) traced: OnceLock<State>,
     pub(crate) pre_run_hooks: Mutex<Option<Py<PyTuple>>>,
-    /// False in the zeros of an object before it is made: Python makes its `__dict__` first, and
-    /// may collect garbage then.
+    /// False while the object is zeroed memory: Python creates its `__dict__` before the object is
+    /// initialized, and may collect garbage meanwhile.
     pub(crate) is_made: bool,
 }
 
-/// The state that the first launch makes.
+/// The state of launches; the first launch makes it.
 pub(crate) struct State {
     pub(crate) kernel: Kernel,
     /// True if Python runs the body.
     pub(crate) is_interpreted: bool,
-    /// The defaults of the parameters as Python has them, for the dict that a grid function gets.
+    /// The default of each parameter as a Python object.
     defaults: Vec<Option<Py<PyAny>>>,
     names: Vec<Py<PyString>>,
     /// The parameter that takes all further arguments by position, as a tuple.
     pub(crate) variadic: Option<usize>,
     bindings: ByCallShape<Arc<KnownBinding>, 32>,
     handles: Mutex<FxHashMap<usize, Py<CompiledKernel>>>,
-    /// Which warnings were given, a bit each.
+    /// A bit for each kind of warning, set after the warning was issued.
     warned: AtomicU8,
-    /// The options that were warned of.
+    /// The options without effect for which a warning was issued.
     warned_options: Mutex<Vec<&'static str>>,
 }
 
 impl JitKernel {
-    /// The states that launches have made.
+    /// Returns the states that launches have made.
     pub(crate) fn states(&self) -> impl Iterator<Item = &State> {
         [&self.state, &self.traced].into_iter().filter_map(OnceLock::get)
     }
 
-    /// The functions that are called before each launch.
+    /// Returns the functions that are called before each launch.
     #[inline]
     pub(crate) fn pre_run_hooks(&self, py: Python<'_>) -> Option<Py<PyTuple>> {
         let hooks = self.pre_run_hooks.lock().unwrap_or_else(PoisonError::into_inner);
@@ -70,13 +70,13 @@ impl JitKernel {
     }
 }
 
-/// The options of a launch that says nothing about them.
+/// Returns the options of a launch that sets none.
 pub(crate) fn options(kernel: &Bound<'_, JitKernel>) -> Options {
     let options = Options::new(&Knobs::current());
     if kernel.as_super().get().is_debug() { options.with_debug() } else { options }
 }
 
-/// Sets an option to an object of Python.
+/// Sets an option to a Python object.
 pub(crate) fn set_option(options: &mut Options, option: OptionId, value: &Bound<'_, PyAny>) -> PyResult<()> {
     let constant = match constant(value)? {
         HostValue::Constant(constant) => constant,
@@ -131,7 +131,8 @@ fn make_state(kernel: &Bound<'_, JitKernel>, device: Option<Device>) -> PyResult
             continue;
         }
         if is_there {
-            // Converted at each launch: what it refers to may have moved.
+            // The default is converted at each launch: the memory to which it refers may have
+            // moved.
             signature.parameters[index].default = Some(Value::None);
         }
         defaults.push(is_there.then(|| default.unbind()));
@@ -151,35 +152,34 @@ fn make_state(kernel: &Bound<'_, JitKernel>, device: Option<Device>) -> PyResult
 }
 
 impl State {
-    /// Forgets what was compiled.
+    /// Drops all compiled variants.
     #[cold]
     pub(crate) fn forget_all(&self) {
         self.kernel.clear();
-        // They are dropped after the lock is released: dropping may run the program's code.
+        // The objects are dropped after the lock is released: dropping may run the program's code.
         let handles = std::mem::take(&mut *self.handles.lock().unwrap_or_else(PoisonError::into_inner));
         drop(handles);
     }
 
-    /// Forgets one compiled form, and those that share its code.
+    /// Drops one compiled variant, and those that share its code.
     #[cold]
     pub(crate) fn forget(&self, handle: &Handle) {
         let forgotten = self.kernel.forget(handle);
         let mut handles = self.handles.lock().unwrap_or_else(PoisonError::into_inner);
         let objects: Vec<_> =
             forgotten.iter().filter_map(|handle| handles.remove(&Arc::as_ptr(handle).addr())).collect();
-        // They are dropped after the lock is released: dropping may run the program's code.
+        // The objects are dropped after the lock is released: dropping may run the program's code.
         drop(handles);
         drop(objects);
     }
 
-    /// Returns whether this is the first time that the kernel warns of something, which it does
-    /// once.
+    /// Returns whether the kernel has not issued this warning yet, and notes that it has now.
     pub(crate) fn is_first_warning(&self, code: Code) -> bool {
         let bit = if code == Code::EmptyGrid { 1 } else { 2 };
         self.warned.fetch_or(bit, Ordering::Relaxed) & bit == 0
     }
 
-    /// Warns of the options that a compiled form does not follow, of each once.
+    /// Warns of the options that have no effect on a compiled variant, once for each option.
     pub(crate) fn warn_of_options(&self, py: Python<'_>, handle: &Handle) -> PyResult<()> {
         for option in handle.options().without_effect(handle.compiled.metadata.target) {
             let name = option.0.name;
@@ -198,7 +198,7 @@ impl State {
         if let Ok(handles) = self.handles.try_lock() {
             handles.values().try_for_each(|handle| visit.call(handle))?;
         }
-        // Handles that share their code share what it was made from, which is visited once.
+        // Handles that share their code share its dependencies, which must be visited only once.
         let mut visited = FxHashSet::default();
         for handle in self.kernel.try_handles().unwrap_or_default() {
             if let Some(reads) = handle.attachment::<Dependencies>()
@@ -210,7 +210,7 @@ impl State {
         self.defaults.iter().flatten().try_for_each(|default| visit.call(default))
     }
 
-    /// How the arguments of a call are bound to the parameters.
+    /// Returns the binding of the arguments of a call to the parameters.
     #[inline]
     pub(crate) fn bind(&self, py: Python<'_>, call: &Call<'_, '_>) -> PyResult<Arc<KnownBinding>> {
         if let Some(known) = self.bindings.get(py, call) {
@@ -221,7 +221,8 @@ impl State {
         Ok(made)
     }
 
-    /// The compiled form for values, and whether this call has made it. `explain` adds to an error.
+    /// Returns the compiled variant for values, and whether this call has compiled it. `explain`
+    /// adds to an error.
     #[cold]
     pub(crate) fn compile(
         &self,
@@ -237,7 +238,7 @@ impl State {
             is_new = true;
             let mut findings = findings.lock().unwrap_or_else(PoisonError::into_inner);
             let reads = std::mem::take(&mut findings.read);
-            // Not kept if it was made while something was meant to end the program.
+            // The variant is not kept if an exception such as Ctrl-C arrived while it was compiled.
             findings.raised.is_none().then(|| Arc::new(Dependencies::new(reads)) as Attachment)
         };
         let kernel = &self.kernel;
@@ -248,7 +249,7 @@ impl State {
         Ok((handle, is_new))
     }
 
-    /// The default of a parameter as Python has it.
+    /// Returns the default of a parameter as a Python object.
     pub(crate) fn default<'a, 'py>(
         &'a self,
         py: Python<'py>,
@@ -257,12 +258,12 @@ impl State {
         self.defaults.get(index)?.as_ref().map(|default| default.bind_borrowed(py))
     }
 
-    /// The name of a parameter.
+    /// Returns the name of a parameter.
     pub(crate) fn name<'a, 'py>(&'a self, py: Python<'py>, index: usize) -> &'a Bound<'py, PyString> {
         self.names[index].bind(py)
     }
 
-    /// The Python object for a handle, the same one each time.
+    /// Returns the Python object for a handle: the same object each time.
     #[inline]
     pub(crate) fn python_handle(
         &self,

@@ -1,12 +1,12 @@
-//! Kernels: `@jit` functions that are launched, and their compiled forms. Nothing here launches.
+//! Kernels: `@jit` functions, and their compiled variants. The module `launch` launches them.
 //!
 //! ```text
-//! jit: a kernel ── binding: arguments of a call to parameters
-//!               ── compiled: a compiled form as Python sees it
-//!               ── host: answers the compiler's questions about the free names of a kernel
-//!                   aggregate: the same about users' classes
-//!                   reads: the variables that a form was compiled from, compared at later launches
-//! compile: `triton.compile`, without arguments
+//! jit: a kernel ── binding: binds the arguments of a call to parameters
+//!               ── compiled: a compiled variant as a Python object
+//!               ── host: resolves the free names of a kernel for the compiler
+//!                   aggregate: resolves the members of users' classes
+//!                   dependencies: the variables of a variant, compared at later launches
+//! compile: `triton.compile`, for described types
 //! ```
 
 pub(crate) mod aggregate;

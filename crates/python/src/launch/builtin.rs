@@ -17,11 +17,11 @@ pub(crate) trait Builtin {
     const NAME: &'static CStr;
     const DOC: &'static CStr;
 
-    /// Answers a call of the function that was made with this target.
+    /// Runs a call of the function that was made with this target.
     fn answer(target: Borrowed<'_, '_, PyAny>, call: &Call<'_, '_>) -> PyResult<Py<PyAny>>;
 }
 
-/// Makes the function.
+/// Makes a built-in function with a target.
 pub(crate) fn make<'py, B: Builtin>(target: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let (py, definition) = (target.py(), std::ptr::from_ref(Definition::<B>::METHOD).cast_mut());
     // SAFETY: the definition is as its flags say, is only read, and lives as long as the program.
@@ -42,7 +42,7 @@ impl<B: Builtin> Definition<B> {
     };
 }
 
-/// The function in C that Python calls.
+/// Runs a call from Python; it has the signature of a C function with `METH_FASTCALL`.
 unsafe extern "C" fn call<B: Builtin>(
     target: *mut ffi::PyObject,
     arguments: *const *mut ffi::PyObject,
@@ -64,8 +64,7 @@ unsafe extern "C" fn call<B: Builtin>(
             };
             (target, Call::new(values, positional, keywords, None))
         };
-        // A panic is a bug of tilewright. It must not unwind into Python, whose exception it
-        // becomes.
+        // A panic is a bug of tilewright. It must not unwind into Python, and becomes an exception.
         let result = catch_unwind(AssertUnwindSafe(|| B::answer(target, &call)))
             .unwrap_or_else(|_| Err(PanicException::new_err(("a launch has panicked",))));
         match result {

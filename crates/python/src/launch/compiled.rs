@@ -1,4 +1,4 @@
-//! `handle[grid](...)`: the arguments of a compiled form, grid, run.
+//! `handle[grid](...)`: binds the arguments of a compiled variant, computes the grid, and launches.
 
 use pyo3::Borrowed;
 use pyo3::prelude::*;
@@ -17,7 +17,7 @@ use crate::values::call::Call;
 use crate::values::convert::{Converter, Kept, Values};
 use crate::values::to_python::to_python;
 
-/// `handle[grid](*args, **kwargs)`.
+/// Launches a compiled variant: `handle[grid](*args, **kwargs)`.
 pub(crate) fn launch(
     compiled: &Bound<'_, CompiledKernel>,
     grid: &Bound<'_, PyAny>,
@@ -27,8 +27,8 @@ pub(crate) fn launch(
     let CompiledKernel { handle, function, .. } = compiled.get();
     let state = state(function.bind(py).cast()?)?;
     let call = BoundCall::new(py, handle, state, call)?;
-    // A grid function is code of the program, so it runs before anything is read of the memory of
-    // tensors.
+    // A grid function is code of the program, which may move the memory of tensors, so it runs
+    // before the arguments are converted.
     let grid = match extents(grid)? {
         Some(grid) => grid,
         None => ask(grid, call.meta()?)?,
@@ -88,13 +88,13 @@ impl<'a, 'py> BoundCall<'a, 'py> {
         }
     }
 
-    /// The stream that the call names.
+    /// Returns the stream that the call names.
     fn stream(&self) -> PyResult<Option<u64>> {
         let number = self.keywords.iter().position(|keyword| keyword == "stream");
         number.map_or(Ok(None), |number| stream_number(&self.call.named(number)))
     }
 
-    /// The values for the code, checked to be what it was compiled for.
+    /// Returns the values for the code, after checking that the code was compiled for such values.
     fn values(&self) -> PyResult<(Vec<Value<'static>>, Kept)> {
         let converter = Converter::new(self.py, self.handle.signature(), false);
         let mut values = Values::new();
@@ -104,14 +104,14 @@ impl<'a, 'py> BoundCall<'a, 'py> {
         Ok((values, kept))
     }
 
-    /// The dict that a grid function gets.
+    /// Returns the dict that a grid function gets.
     fn meta(&self) -> PyResult<Bound<'py, PyDict>> {
         let (_, meta) = self.call.to_python(self.py)?;
         meta.update(self.arguments()?.as_mapping())?;
         Ok(meta)
     }
 
-    /// The arguments by name, those that are part of the code included.
+    /// Returns the arguments by name, including those that are constants of the code.
     fn arguments(&self) -> PyResult<Bound<'py, PyDict>> {
         let arguments = PyDict::new(self.py);
         for (index, argument) in self.handle.arguments().iter().enumerate() {

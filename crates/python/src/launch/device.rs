@@ -1,4 +1,4 @@
-//! The device that kernels run on, and what Python asks about it.
+//! The device that kernels run on, and its properties for Python.
 #![expect(unsafe_code, reason = "a stream is known by its number")]
 
 use std::ffi::OsString;
@@ -11,7 +11,7 @@ use tilewright_runtime::{Context, Device, Error, Handle, Knobs, StreamRef, Targe
 use crate::errors::raised;
 use crate::values::torch::Torch;
 
-/// The name of the active device: `cpu`, `cuda:0`, `sim:sm_90`.
+/// Returns the name of the active device, such as `cpu`, `cuda:0` or `sim:sm_90`.
 #[pyfunction]
 pub(crate) fn device(py: Python<'_>) -> PyResult<String> {
     raised(py, Device::active()).map(|device| device.to_string())
@@ -23,22 +23,23 @@ pub(crate) fn has_gpu() -> bool {
     Device::Cuda(0).target().is_ok()
 }
 
-/// Chooses the device for kernels that were not launched yet; an error if this machine does not
-/// have it.
+/// Selects the device for kernels that were not launched yet.
+///
+/// Fails if this machine does not have the device.
 #[pyfunction]
 pub(crate) fn set_device(py: Python<'_>, name: &str) -> PyResult<()> {
     raised(py, Device::parse(name).and_then(Device::select))
 }
 
-/// The back end, architecture and warp size that kernels are compiled for: `("cuda", 90, 32)`,
-/// `("cpu", "x86_64", 0)`.
+/// Returns the back end, architecture and warp size for which kernels are compiled, such as
+/// `("cuda", 90, 32)` or `("cpu", "x86_64", 0)`.
 #[pyfunction]
 pub(crate) fn current_target(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
     let target = raised(py, Device::active().and_then(Device::target))?;
     target_tuple(py, target)
 }
 
-/// What Triton's `GPUTarget` is made of.
+/// Returns the fields of Triton's `GPUTarget`: back end, architecture and warp size.
 pub(crate) fn target_tuple(py: Python<'_>, target: Target) -> PyResult<Bound<'_, PyAny>> {
     let backend = target.backend();
     match target.capability() {
@@ -47,7 +48,8 @@ pub(crate) fn target_tuple(py: Python<'_>, target: Target) -> PyResult<Bound<'_,
     }
 }
 
-/// Major and minor compute capability of a GPU, the active one by default; (0, 0) of the processor.
+/// Returns the major and minor compute capability of a GPU, by default of the active one; (0, 0)
+/// for the CPU.
 #[pyfunction]
 #[pyo3(signature = (number = None))]
 pub(crate) fn device_capability(py: Python<'_>, number: Option<u16>) -> PyResult<(u32, u32)> {
@@ -60,28 +62,28 @@ pub(crate) fn device_capability(py: Python<'_>, number: Option<u16>) -> PyResult
     Ok((capability.major, capability.minor))
 }
 
-/// The multiprocessors of the simulator's GPU with a compute capability, or with the newest one
-/// before it.
+/// Returns the number of multiprocessors of the simulated GPU with this compute capability or, if
+/// there is none, with the next lower one.
 #[pyfunction]
 pub(crate) fn multiprocessors_of(major: u32, minor: u32) -> u32 {
     tilewright_runtime::multiprocessors_of(major * 10 + minor)
 }
 
-/// Makes kernels for the processor report the compute capability of a GPU (times 10), as the
-/// program sees it.
+/// Makes kernels that are compiled for the CPU from now on answer `is_cuda()` and
+/// `cuda_capability_geq(...)` as on a GPU of this compute capability (times 10).
 #[pyfunction]
 pub(crate) fn claim_capability(capability: u32) {
     tilewright_runtime::claim_capability(capability);
 }
 
-/// Says whether loads may end in the padding that an allocator of a GPU would put after a tensor:
-/// they give 0 then.
+/// Sets whether loads may read the padding that an allocator of a GPU puts after a tensor; such
+/// reads return 0.
 #[pyfunction]
 pub(crate) fn allow_padded_reads(is_allowed: bool) {
     tilewright_runtime::allow_padded_reads(is_allowed);
 }
 
-/// The active device; of GPUs that with this number.
+/// Returns the active device; if that is a GPU and `number` is set, the GPU with this index.
 fn numbered(number: Option<u16>) -> Result<Device, Error> {
     Ok(match (Device::active()?, number) {
         (Device::Cuda(_), Some(number)) => Device::Cuda(number),
@@ -89,7 +91,7 @@ fn numbered(number: Option<u16>) -> Result<Device, Error> {
     })
 }
 
-/// The number of the GPU that this thread works on; 0 for other devices.
+/// Returns the index of the GPU that this thread uses; 0 for other devices.
 #[pyfunction]
 pub(crate) fn current_device(py: Python<'_>) -> PyResult<u32> {
     Ok(match raised(py, Device::current())? {
@@ -98,7 +100,7 @@ pub(crate) fn current_device(py: Python<'_>) -> PyResult<u32> {
     })
 }
 
-/// Has this thread work on another GPU; other devices are there once.
+/// Makes this thread use another GPU. Does nothing for other devices, which have only one index.
 #[pyfunction]
 pub(crate) fn set_current_device(py: Python<'_>, number: u16) -> PyResult<()> {
     let Device::Cuda(_) = raised(py, Device::active())? else { return Ok(()) };
@@ -115,7 +117,8 @@ pub(crate) fn is_stream_capturing(py: Python<'_>, stream: u64) -> PyResult<bool>
     raised(py, answer)
 }
 
-/// Sets the bytes that hold what kernels on the current GPU print until it is shown.
+/// Sets the size in bytes of the buffer that holds the output of kernels on the current GPU until
+/// it is shown.
 #[pyfunction]
 pub(crate) fn set_printf_fifo_size(py: Python<'_>, size: usize) -> PyResult<()> {
     let device @ Device::Cuda(_) = raised(py, Device::current())? else { return Ok(()) };
@@ -123,14 +126,15 @@ pub(crate) fn set_printf_fifo_size(py: Python<'_>, size: usize) -> PyResult<()> 
     raised(py, Context::current_or_primary(gpu).and_then(|context| context.set_printf_fifo_size(size)))
 }
 
-/// The stream of a number that the program gives.
+/// Returns the stream with a number that the program passes.
 pub(crate) fn stream_of(number: u64) -> StreamRef<'static> {
     // SAFETY: the program says that this is a stream of the driver, as
     // `torch.cuda.Stream.cuda_stream` is, and keeps it as long as it launches on it.
     unsafe { StreamRef::from_raw(number) }
 }
 
-/// The stream of a launch: what the call says, else torch's current one, else the default stream.
+/// Returns the stream of a launch: the stream that the call names, else torch's current stream,
+/// else the default stream. On devices other than GPUs it is the default stream.
 #[inline]
 pub(crate) fn stream(
     py: Python<'_>,
@@ -147,12 +151,12 @@ pub(crate) fn stream(
     }
 }
 
-/// The number that a program gives as a stream: an int, or an object of torch.
+/// Returns the number of a stream that a program passes as an int or as a stream of torch.
 pub(crate) fn stream_number(object: &Bound<'_, PyAny>) -> PyResult<Option<u64>> {
     if object.is_none() {
         return Ok(None);
     }
-    // Asking an int for an attribute costs as much as the rest of a launch's arguments.
+    // Looking up an attribute of an int takes as long as all other work on a launch's arguments.
     if object.is_exact_instance_of::<PyInt>() {
         return object.extract().map(Some);
     }
@@ -162,22 +166,25 @@ pub(crate) fn stream_number(object: &Bound<'_, PyAny>) -> PyResult<Option<u64>> 
     }
 }
 
-/// A variable of the environment, as `os.environ.get` returns it: Python writes what a program
-/// assigns to that of the process.
+/// Returns a variable of the process environment, as `os.environ.get` does: Python also writes the
+/// assignments of a program to the process environment.
 #[pyfunction]
 pub(crate) fn environment_variable(name: &str) -> Option<OsString> {
     std::env::var_os(name)
 }
 
-/// Reads the environment anew, for kernels that are launched from now on.
+/// Reads the environment again, for later launches.
 #[pyfunction]
 pub(crate) fn reload_knobs() {
     Knobs::from_environment().set();
 }
 
-/// The properties of a GPU by which programs choose a grid. A core of a processor counts as a
-/// multiprocessor; the other properties are those of a present GPU, so that occupancy formulas give
-/// at least one program for each core; a simulated GPU has the same.
+/// Returns the properties of a device by which programs choose a grid.
+///
+/// For the CPU and simulated GPUs, `multiprocessor_count` is the number of threads that run
+/// kernels, and the other properties are fixed values of a typical GPU: occupancy formulas then
+/// give at least one program for each thread. A simulated GPU has the `max_shared_mem` of its
+/// target.
 #[pyfunction]
 #[pyo3(signature = (number = None))]
 pub(crate) fn device_properties(py: Python<'_>, number: Option<u16>) -> PyResult<Bound<'_, PyDict>> {
@@ -217,20 +224,19 @@ pub(crate) fn device_properties(py: Python<'_>, number: Option<u16>) -> PyResult
     Ok(properties)
 }
 
-/// Keeps what the simulator counts from now on.
+/// Makes the simulator keep its counters for `take_reports` from now on.
 #[pyfunction]
 pub(crate) fn keep_reports() {
     tilewright_runtime::keep_reports();
 }
 
-/// Returns the counters of the simulator, as tables.
+/// Returns the counters of the simulator since `keep_reports` as tables, and stops keeping them.
 #[pyfunction]
 pub(crate) fn take_reports() -> String {
     tilewright_runtime::take_reports()
 }
 
-/// Measures launches from now on. `cupti_folders` are folders with CUPTI that the system does not
-/// know.
+/// Measures launches from now on. `cupti_folders` are further folders in which CUPTI may be.
 #[pyfunction]
 #[pyo3(signature = (cupti_folders = Vec::new()))]
 pub(crate) fn start_profile(cupti_folders: Vec<std::path::PathBuf>) {
@@ -238,14 +244,14 @@ pub(crate) fn start_profile(cupti_folders: Vec<std::path::PathBuf>) {
     tilewright_runtime::start_profile();
 }
 
-/// Measures no more; what was measured stays until it is taken.
+/// Stops measuring launches; the measurements remain until `take_profile`.
 #[pyfunction]
 pub(crate) fn stop_profile() {
     tilewright_runtime::stop_profile();
 }
 
-/// Returns the measurements since the last call, as JSON; launches on the simulator are estimated
-/// for a GPU by its name.
+/// Returns the measurements since the last call, as JSON. `gpu` names the GPU for which the times
+/// of launches on the simulator are estimated.
 #[pyfunction]
 #[pyo3(signature = (gpu = None))]
 pub(crate) fn take_profile(py: Python<'_>, gpu: Option<&str>) -> PyResult<String> {
@@ -253,19 +259,19 @@ pub(crate) fn take_profile(py: Python<'_>, gpu: Option<&str>) -> PyResult<String
     raised(py, taken)
 }
 
-/// Sets the scope of later launches of this thread; returns the one before.
+/// Sets the profile scope of later launches of this thread; returns the previous scope.
 #[pyfunction]
 pub(crate) fn set_profile_scope(scope: u64) -> u64 {
     tilewright_runtime::set_scope(scope)
 }
 
-/// Nanoseconds on the clock of profiles.
+/// Returns the time on the clock of profiles, in nanoseconds.
 #[pyfunction]
 pub(crate) fn profile_clock() -> u64 {
     tilewright_runtime::profile_clock()
 }
 
-/// The command line `tilewright ...`, without `run`; returns the exit code.
+/// Runs the command line `tilewright ...`, except `tilewright run`; returns the exit code.
 #[pyfunction]
 pub(crate) fn command_line(py: Python<'_>, arguments: Vec<OsString>) -> u8 {
     py.detach(|| tilewright_command_line::main(std::iter::once("tilewright".into()).chain(arguments)))

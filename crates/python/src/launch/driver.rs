@@ -1,6 +1,6 @@
-//! Triton's driver module: device code is loaded, and launched with Python objects for arguments
-//! (`tilewright_runtime::binary` does both). torch Inductor launches what `triton.compile` made
-//! through this, and so does `compiled.run(...)`.
+//! Triton's driver module: loads device code, and launches it with Python objects as arguments
+//! (`tilewright_runtime::binary` does both). torch Inductor launches the kernels of
+//! `triton.compile` through this module, and so does `compiled.run(...)`.
 
 use std::ffi::{CStr, CString};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -35,7 +35,7 @@ pub(crate) fn assemble<'py>(
 ) -> PyResult<Bound<'py, PyBytes>> {
     let gpu = match raised(py, Device::current())? {
         gpu @ Device::Cuda(_) => gpu,
-        // The error says why there is none.
+        // There is no GPU: the error for GPU 0 states why.
         _ => Device::Cuda(0),
     };
     let (cubin, warning) = raised(py, py.detach(|| binary::assemble(gpu, name, ptx, max_registers, block)))?;
@@ -46,8 +46,8 @@ pub(crate) fn assemble<'py>(
     Ok(PyBytes::new(py, &cubin))
 }
 
-/// Loads a cubin, a fat binary or PTX. Returns the numbers of the module and of the kernel, the
-/// registers and the spilled registers of a thread, and the most threads of a block.
+/// Loads a cubin, a fat binary or PTX. Returns the driver handles of the module and of the kernel,
+/// the registers and the spilled registers of a thread, and the most threads of a block.
 #[pyfunction]
 pub(crate) fn load_binary(
     py: Python<'_>,
@@ -82,7 +82,7 @@ pub(crate) fn max_active_clusters(py: Python<'_>, function: u64, shared: u32, cl
     raised(py, binary::max_active_clusters(function, shared, cluster))
 }
 
-/// Encodes the types of a kernel's arguments for `launch`, a byte each.
+/// Encodes the types of a kernel's arguments for `launch`, one byte for each.
 #[pyfunction]
 pub(crate) fn build_signature_metadata<'py>(types: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {
     let py = types.py();
@@ -92,7 +92,8 @@ pub(crate) fn build_signature_metadata<'py>(types: &Bound<'py, PyAny>) -> PyResu
     Ok(PyBytes::new(py, &types.try_iter()?.map(byte).collect::<PyResult<Vec<u8>>>()?))
 }
 
-/// A slot from the types of a signature: strings, `constexpr` among them, and tuples of such.
+/// Returns the slot for a type of a signature: a string, which may be `constexpr`, or a tuple of
+/// types.
 fn slot_of_type(described: &Bound<'_, PyAny>) -> PyResult<Slot> {
     if let Ok(items) = described.cast::<PyTuple>() {
         return items.iter().map(|item| slot_of_type(&item)).collect::<PyResult<_>>().map(Slot::Tuple);
@@ -100,7 +101,8 @@ fn slot_of_type(described: &Bound<'_, PyAny>) -> PyResult<Slot> {
     raised(described.py(), Slot::parse(&described.extract::<String>()?))
 }
 
-/// A slot from Triton's `PyKernelArg` objects, and the types of what is passed in order.
+/// Returns the slot for a `PyKernelArg` object of Triton. `types` has the types of all arguments
+/// that are passed, in order.
 fn slot_of_annotation(annotation: &Bound<'_, PyAny>, types: &mut impl Iterator<Item = u8>) -> PyResult<Slot> {
     let py = annotation.py();
     match annotation.getattr(intern!(py, "type"))?.extract::<u32>()? {
@@ -158,7 +160,7 @@ fn pass_one(call: &mut BinaryCall<'_>, ty: ArgumentType, object: &Bound<'_, PyAn
     }
 }
 
-/// The address that an argument is: a number, `None`, or of an object that says its address.
+/// Returns the address that an argument passes: a number, 0 for `None`, or the address of a tensor.
 #[inline]
 fn address(call: &BinaryCall<'_>, object: &Bound<'_, PyAny>) -> PyResult<u64> {
     let py = object.py();
@@ -189,7 +191,7 @@ fn unusual_address(call: &BinaryCall<'_>, object: &Bound<'_, PyAny>) -> PyResult
     Err(misfit(call, object, "a tensor or an address"))
 }
 
-/// An object as a number of a type.
+/// Converts an object to a number of a type.
 fn number(dtype: Dtype, object: &Bound<'_, PyAny>) -> Option<Value<'static>> {
     if dtype.is_bool() {
         object.is_truthy().ok().map(Value::Bool)
@@ -200,7 +202,7 @@ fn number(dtype: Dtype, object: &Bound<'_, PyAny>) -> Option<Value<'static>> {
     }
 }
 
-/// Returns whether a GPU can read the memory of what behaves like a tensor.
+/// Returns whether a GPU can read the memory of an object that behaves like a tensor.
 fn is_on_gpu(object: &Bound<'_, PyAny>) -> PyResult<bool> {
     let py = object.py();
     let is_on_cpu = match object.getattr_opt(intern!(py, "is_cpu"))? {
@@ -241,7 +243,7 @@ fn on_cpu(call: &BinaryCall<'_>, object: &Bound<'_, PyAny>) -> PyErr {
 struct Surroundings<'a, 'py> {
     grid: [i64; 3],
     stream: &'a Bound<'py, PyAny>,
-    /// Addresses for kernels that take them after their arguments.
+    /// The addresses of scratch memory, for kernels that take them after their arguments.
     scratch: [&'a Bound<'py, PyAny>; 2],
 }
 
@@ -266,8 +268,7 @@ impl Surroundings<'_, '_> {
     }
 }
 
-/// Returns whether nothing would be called by a hook of a launch: there is none, or it is a chain
-/// of none.
+/// Returns whether a launch hook calls nothing: it is `None`, or an empty chain.
 #[inline]
 fn is_idle(hook: &Bound<'_, PyAny>) -> PyResult<bool> {
     static CHAIN: PyOnceLock<Py<PyType>> = PyOnceLock::new();
@@ -287,17 +288,17 @@ pub(crate) struct CudaLauncher {
     slots: Vec<Slot>,
     is_cooperative: bool,
     is_programmatic: bool,
-    /// The kernel, if its tensor maps are made here; else launches pass its driver handle.
+    /// The kernel, if each launch makes its tensor maps; else launches pass its driver handle.
     handle: Option<Arc<Handle>>,
     /// Describes a launch for hooks, if the caller has not.
     describe: OnceLock<Py<PyAny>>,
     last: Mutex<Option<Last>>,
 }
 
-/// The kernel of the launch of before, which mostly is that of the next one as well.
+/// The kernel of the previous launch, which the next launch mostly repeats.
 struct Last {
-    /// Its number and its packed metadata: the objects, so that the same ones need not be read
-    /// again.
+    /// The objects that are its driver handle and its packed metadata: a launch that passes the
+    /// same objects does not read them again.
     function: Py<PyAny>,
     packed: Py<PyAny>,
     launch: Arc<LaunchConfiguration>,
@@ -325,8 +326,8 @@ impl CudaLauncher {
             is_programmatic: self.is_programmatic,
         };
         let launch = Arc::new(raised(function.py(), manner.configure())?);
-        // A number is another kernel's after the first was unloaded, but a `Function` keeps its
-        // kernel loaded.
+        // The driver may reuse the handle of an unloaded kernel for another one, but `launch` keeps
+        // this kernel loaded.
         let (function, packed) = (function.clone().unbind(), packed.clone().unbind());
         let before = lock().replace(Last { function, packed, launch: Arc::clone(&launch) });
         // The old code is unloaded without the lock, and Python's objects may run code when they
@@ -370,7 +371,8 @@ impl CudaLauncher {
         Ok(())
     }
 
-    /// As [`launch`](Self::launch), of a call as it lies on the stack of the interpreter.
+    /// Does the same as [`launch`](Self::launch) for a call whose arguments are on the stack of the
+    /// interpreter.
     pub(crate) fn call<'py>(slf: &Bound<'py, Self>, call: &Call<'_, 'py>) -> PyResult<()> {
         if call.keywords().is_none_or(|keywords| keywords.is_empty())
             && let Some((head, arguments)) = call.values().split_first_chunk::<HEAD>()
@@ -394,13 +396,14 @@ impl Builtin for Run {
     }
 }
 
-/// How many arguments of a launch stand before those of the kernel.
+/// The number of arguments of a launch before those of the kernel.
 const HEAD: usize = 9;
 
 #[pymethods]
 impl CudaLauncher {
-    /// For these types, one for each parameter: strings, and tuples of such. With a kernel that was
-    /// compiled for a GPU here, that one is launched, whatever the number of a launch says.
+    /// Creates a launcher for arguments of these types, one for each parameter: strings, and tuples
+    /// of types. With `kernel`, which was compiled for a GPU of this machine, launches run that
+    /// kernel, whatever driver handle they pass.
     #[new]
     #[pyo3(signature = (types, launch_cooperative_grid = false, launch_pdl = false, kernel = None))]
     fn new(
@@ -419,7 +422,8 @@ impl CudaLauncher {
         })
     }
 
-    /// The same as a built-in function, which is called at less cost than an object.
+    /// Returns the launcher as a built-in function, whose call costs less than the call of an
+    /// object.
     fn _function<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         make::<Run>(slf)
     }
@@ -464,8 +468,8 @@ impl CudaLauncher {
     }
 }
 
-/// Launches a kernel by its number, with the types as `build_signature_metadata` made them. The two
-/// addresses of scratch memory are passed to a kernel that takes them.
+/// Launches a kernel by its driver handle, with the types that `build_signature_metadata` encoded.
+/// The two addresses of scratch memory are passed to a kernel that takes them.
 #[pyfunction]
 #[expect(clippy::too_many_arguments, reason = "Triton's protocol")]
 pub(crate) fn launch_function(

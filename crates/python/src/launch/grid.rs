@@ -1,4 +1,4 @@
-//! The grid of a launch: an object, or what a function returns.
+//! The grid of a launch: an object, or the result of a function.
 
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -10,14 +10,15 @@ use tilewright_runtime::Grid;
 use crate::errors::{to_exception, warn};
 use crate::kernel::jit::State;
 
-/// A grid as it was given.
+/// A grid, and whether it was passed as a number.
 pub(crate) struct CheckedGrid {
     grid: Grid,
     is_number: bool,
 }
 
 impl CheckedGrid {
-    /// The grid. One that is legal and seldom meant is warned of, once for a kernel.
+    /// Returns the grid. Warns, once for a kernel, of an empty grid and of a grid that is a number:
+    /// both are legal, but seldom intended.
     #[inline]
     pub(crate) fn warn(self, py: Python<'_>, state: &State) -> PyResult<Grid> {
         if self.is_number || self.grid.is_empty() {
@@ -39,7 +40,7 @@ impl CheckedGrid {
     }
 }
 
-/// The grid that an object is; `None` if it is a function that has to be asked.
+/// Returns the grid that an object describes; `None` if it is a function that returns the grid.
 #[inline]
 pub(crate) fn extents(object: &Bound<'_, PyAny>) -> PyResult<Option<CheckedGrid>> {
     let py = object.py();
@@ -73,13 +74,13 @@ fn extent(object: &Bound<'_, PyAny>, grid: &Bound<'_, PyAny>) -> PyResult<i128> 
     unusual_extent(object, grid)
 }
 
-/// Anything with `__index__` counts: numpy's ints, constexprs, tensors with one int.
+/// Accepts any object with `__index__`: numpy's ints, constexprs, tensors with one int.
 #[cold]
 fn unusual_extent(object: &Bound<'_, PyAny>, grid: &Bound<'_, PyAny>) -> PyResult<i128> {
     let py = object.py();
     let index = object.getattr_opt(intern!(py, "__index__"))?;
     if let Some(Ok(index)) = index.map(|index| index.call0()) {
-        // A number that does not fit is too large by any means.
+        // A number that does not fit into 128 bits is too large for any grid.
         return Ok(index.extract().unwrap_or(i128::MAX));
     }
     let item = kind_of(object)?;
@@ -92,7 +93,7 @@ fn kind_of(object: &Bound<'_, PyAny>) -> PyResult<String> {
     Ok(if name == "NoneType" { "None".into() } else { format!("a {name}") })
 }
 
-/// What Python writes for an object, as far as it fits a line.
+/// Returns the first line of the `repr` of an object, at most 60 characters and `…`.
 fn short_text(object: &Bound<'_, PyAny>) -> PyResult<String> {
     let text = object.repr()?.to_string();
     let line = text.lines().next().unwrap_or_default();
@@ -100,7 +101,7 @@ fn short_text(object: &Bound<'_, PyAny>) -> PyResult<String> {
     Ok(if short == text { short } else { format!("{short}…") })
 }
 
-/// The grid that a function returns.
+/// Returns the grid that a function returns.
 pub(crate) fn ask<'py>(function: &Bound<'py, PyAny>, meta: Bound<'py, PyDict>) -> PyResult<CheckedGrid> {
     let py = function.py();
     let given = function.call1((meta,))?;

@@ -1,6 +1,6 @@
 //! The functions of `triton.knobs.runtime` that are called around launches and compilations. The
-//! Python side (`tilewright.runtime._hooks`) knows them; here is whether there are any, so that a
-//! launch without pays nothing.
+//! Python side (`tilewright.runtime._hooks`) has the functions; this module only notes whether
+//! there are any, so that a launch without hooks costs nothing.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -16,10 +16,10 @@ static AROUND_LAUNCHES: AtomicBool = AtomicBool::new(false);
 static AROUND_COMPILATIONS: AtomicBool = AtomicBool::new(false);
 static AROUND_LOADS: AtomicBool = AtomicBool::new(false);
 static CAPTURING: AtomicBool = AtomicBool::new(false);
-/// True if one of the two above is true: launches look at one flag.
+/// `AROUND_LOADS` or `CAPTURING`, so that launches check only one flag.
 static BEFORE_LAUNCHES: AtomicBool = AtomicBool::new(false);
 
-/// Says which hooks there are.
+/// Sets which kinds of hooks there are.
 #[pyfunction]
 pub(crate) fn set_hooks(launch: bool, compilation: bool, load: bool) {
     AROUND_LOADS.store(load, Ordering::Relaxed);
@@ -28,30 +28,30 @@ pub(crate) fn set_hooks(launch: bool, compilation: bool, load: bool) {
     AROUND_COMPILATIONS.store(compilation, Ordering::Relaxed);
 }
 
-/// Returns whether something is to be called around launches.
+/// Returns whether there are hooks around launches.
 #[inline]
 pub(crate) fn around_launches() -> bool {
     AROUND_LAUNCHES.load(Ordering::Relaxed)
 }
 
-/// Returns whether something is to be called around compilations.
+/// Returns whether there are hooks around compilations.
 pub(crate) fn around_compilations() -> bool {
     AROUND_COMPILATIONS.load(Ordering::Relaxed)
 }
 
-/// Says whether launches are noted in a graph of torch, in place of being done.
+/// Sets whether launches are recorded in a graph of torch instead of run.
 #[pyfunction]
 pub(crate) fn set_capturing(is_capturing: bool) {
     CAPTURING.store(is_capturing, Ordering::Relaxed);
     BEFORE_LAUNCHES.store(is_capturing || around_loads(), Ordering::Relaxed);
 }
 
-/// Returns whether launches are noted in a graph of torch.
+/// Returns whether launches are recorded in a graph of torch instead of run.
 pub(crate) fn is_capturing() -> bool {
     CAPTURING.load(Ordering::Relaxed)
 }
 
-/// Notes a launch in a graph of torch.
+/// Records a launch in a graph of torch.
 #[cold]
 pub(crate) fn note_launch(
     launched: &Bound<'_, PyAny>,
@@ -64,20 +64,20 @@ pub(crate) fn note_launch(
     Ok(())
 }
 
-/// Returns whether something is to be done before a launch: loading its kernel between hooks, or
-/// noting it in place of doing it.
+/// Returns whether a launch has more to do first: to load its kernel between hooks, or to be
+/// recorded instead of run.
 #[inline]
 pub(crate) fn before_launches() -> bool {
     BEFORE_LAUNCHES.load(Ordering::Relaxed)
 }
 
-/// Returns whether something is to be called around the loading of kernels.
+/// Returns whether there are hooks around the loading of kernels.
 pub(crate) fn around_loads() -> bool {
     AROUND_LOADS.load(Ordering::Relaxed)
 }
 
-/// Loads a kernel between its two hooks, unless it was launched before; whether it did, so that
-/// code of the program ran.
+/// Loads a kernel between its two hooks, unless it is already loaded. Returns whether it loaded the
+/// kernel; code of the program has then run.
 #[cold]
 pub(crate) fn load(handle: &Bound<'_, CompiledKernel>) -> PyResult<bool> {
     let twin = CompiledKernel::twin(handle)?;
@@ -88,8 +88,8 @@ pub(crate) fn load(handle: &Bound<'_, CompiledKernel>) -> PyResult<bool> {
     Ok(true)
 }
 
-/// A launch between its two hooks, which get to know of it what the kernel's `launch_metadata` says
-/// of its arguments.
+/// Runs a launch between its two hooks, which get the metadata that the kernel's `launch_metadata`
+/// returns for the arguments.
 #[cold]
 pub(crate) fn around<T>(
     handle: &Bound<'_, CompiledKernel>,
@@ -108,8 +108,8 @@ pub(crate) fn around<T>(
     Ok(started)
 }
 
-/// Calls the hook before (`before_compile`) or after (`after_compile`) a compilation; whether it
-/// says that there shall be none.
+/// Calls the hook before (`before_compile`) or after (`after_compile`) a compilation. Returns
+/// whether the hook forbids the compilation.
 #[cold]
 pub(crate) fn compilation(
     name: &str,

@@ -1,4 +1,5 @@
-//! `kernel[grid](...)`: arguments, compiled form, grid, run.
+//! `kernel[grid](...)`: binds the arguments, computes the grid, finds or compiles the variant, and
+//! launches it.
 
 use std::sync::Arc;
 
@@ -25,9 +26,10 @@ use crate::kernel::jit::{JitKernel, State, options, set_option, state, traced_st
 use crate::values::call::Call;
 use crate::values::convert::{Converter, Kept, Values};
 
-/// `kernel[grid](*args, **kwargs)`, or with `is_warmup` only its compilation. Returns nothing if a
-/// hook of the program forbids the compilation, and if the arguments are not those that an
-/// autotuner expected.
+/// Launches a kernel, `kernel[grid](*args, **kwargs)`, or with `is_warmup` only compiles it.
+///
+/// Returns `None` if the kernel is interpreted, if a hook of the program forbids the compilation,
+/// and if the arguments are not those that an autotuner expected.
 pub(crate) fn launch<'py>(
     kernel: &Bound<'py, JitKernel>,
     grid: Option<&Bound<'py, PyAny>>,
@@ -39,7 +41,8 @@ pub(crate) fn launch<'py>(
     let pre_run_hooks = kernel.get().pre_run_hooks(py);
     let rest = state.variadic.filter(|first| *first < call.positional());
     if call.expected().is_some() && (pre_run_hooks.is_some() || state.is_interpreted || rest.is_some()) {
-        // These are for a launch that takes place.
+        // An autotuner guessed the arguments. A launch that may not take place must not run hooks
+        // or the interpreter.
         return Ok(None);
     }
     call_all(py, pre_run_hooks, call)?;
@@ -49,15 +52,14 @@ pub(crate) fn launch<'py>(
     }
 }
 
-/// Calls the functions that the program wants called before each launch.
+/// Calls the functions that the program has registered for each launch of the kernel.
 fn call_all(py: Python<'_>, hooks: Option<Py<PyTuple>>, call: &Call<'_, '_>) -> PyResult<()> {
     let Some(hooks) = hooks else { return Ok(()) };
     let (args, kwargs) = call.to_python(py)?;
     hooks.bind(py).iter().try_for_each(|hook| hook.call(&args, Some(&kwargs)).map(drop))
 }
 
-/// The rest of [`launch`], of a call with one argument by position for each parameter that takes
-/// one.
+/// Does the rest of [`launch`], for a call whose variadic arguments are one tuple.
 #[inline]
 fn launch_bound<'py>(
     kernel: &Bound<'py, JitKernel>,
@@ -78,7 +80,7 @@ fn launch_bound<'py>(
     launch.start(grid)
 }
 
-/// As [`launch`], on the CPU and recorded.
+/// Launches a kernel as [`launch`] does, but on the CPU, and records a trace.
 pub(crate) fn launch_traced<'py>(
     kernel: &Bound<'py, JitKernel>,
     grid: &Bound<'py, PyAny>,
@@ -96,8 +98,7 @@ pub(crate) fn launch_traced<'py>(
     }
 }
 
-/// The rest of [`launch_traced`], of a call with one argument by position for each parameter that
-/// takes one.
+/// Does the rest of [`launch_traced`], for a call whose variadic arguments are one tuple.
 fn launch_traced_bound<'py>(
     kernel: &Bound<'py, JitKernel>,
     state: &State,
@@ -137,17 +138,17 @@ struct Prepared<'a, 'py> {
     is_warmup: bool,
 }
 
-/// How often a launch looks again at what its own preparation may have changed.
+/// The most attempts of a launch to find a variant whose dependencies the attempt did not change.
 const MAX_ATTEMPTS: usize = 16;
 
 impl<'py> Prepared<'_, 'py> {
-    /// Runs it, or compiles it.
+    /// Runs the launch or, for a warm-up, only compiles the kernel.
     #[inline]
     fn start(&self, grid: Option<&Bound<'py, PyAny>>) -> PyResult<Option<Py<CompiledKernel>>> {
         let (py, state, kernel) = (self.kernel.py(), self.state, self.kernel);
         let options = self.options()?;
-        // A grid function is code of the program, so it runs before anything is read of the memory
-        // of tensors.
+        // A grid function is code of the program, which may move the memory of tensors, so it runs
+        // before the arguments are converted.
         let grid = match grid {
             _ if self.is_warmup => None,
             Some(grid) => Some(self.grid(grid)?),
@@ -173,7 +174,7 @@ impl<'py> Prepared<'_, 'py> {
                 return Ok(Some(found));
             }
             if hooks::load(found.bind(py))? {
-                // The hook was code of the program.
+                // The hook was code of the program, which may have moved the arguments.
                 drop(kept);
                 let Some(again) = self.prepare(&options, &mut values)? else { return Ok(None) };
                 (handle, kept) = again;
@@ -190,7 +191,7 @@ impl<'py> Prepared<'_, 'py> {
         let found = state.python_handle(kernel, handle)?;
         drop(kept);
         hooks::around(found.bind(py), grid, stream, &self.arguments()?, || {
-            // The hook was code of the program too.
+            // The hook was code of the program, which may have moved the arguments.
             let Some((handle, kept)) = self.prepare(&options, &mut values)? else { return Ok(None) };
             self.run(&handle, stream, grid, &values)?;
             drop(kept);
@@ -211,7 +212,7 @@ impl<'py> Prepared<'_, 'py> {
         run(self.kernel.py(), handle, stream, grid, values, |error| self.blame_strides(error))
     }
 
-    /// The checks that the option `sanitize` asks for.
+    /// Returns the checks that the option `sanitize` requests, if any.
     #[cold]
     fn checks(&self) -> PyResult<Option<Checks>> {
         let Some(number) = self.binding.sanitize.filter(|_| !self.is_warmup) else { return Ok(None) };
@@ -219,7 +220,7 @@ impl<'py> Prepared<'_, 'py> {
         Ok(Some(checks).filter(|checks| !checks.is_empty()))
     }
 
-    /// Refuses to sanitize what cannot be.
+    /// Returns an error if the launch cannot be sanitized: it is interpreted, or on a GPU.
     #[cold]
     fn check_device(&self) -> PyResult<()> {
         let py = self.kernel.py();
@@ -235,7 +236,7 @@ impl<'py> Prepared<'_, 'py> {
         prepared.map_or(Ok(()), |(handle, _)| sanitize::check_device(py, handle.device()))
     }
 
-    /// The argument for a parameter.
+    /// Returns the argument for a parameter.
     #[inline]
     fn argument(&self, index: usize) -> Option<Borrowed<'_, 'py, PyAny>> {
         match self.binding.parameters[index] {
@@ -244,7 +245,7 @@ impl<'py> Prepared<'_, 'py> {
         }
     }
 
-    /// The argument of each parameter.
+    /// Returns the argument for each parameter.
     #[cold]
     fn objects(&self) -> Vec<Bound<'py, PyAny>> {
         let none = || self.kernel.py().None().into_bound(self.kernel.py());
@@ -252,9 +253,11 @@ impl<'py> Prepared<'_, 'py> {
         (0..self.binding.parameters.len()).map(object).collect()
     }
 
-    /// The compiled form for the arguments, and their values. Nothing of the program runs between
-    /// the values being read and the return, so that memory stays where they say it is; nothing if
-    /// a hook does not want it compiled, or the values are not what an autotuner took them to be.
+    /// Returns the compiled variant for the arguments, and writes their values to `values`.
+    ///
+    /// No code of the program runs between the conversion of the values and the return, so that the
+    /// memory of tensors stays at the addresses in the values. Returns `None` if a hook forbids the
+    /// compilation, or if the values are not those that an autotuner expected.
     #[inline]
     fn prepare(&self, options: &Options, values: &mut Values) -> PyResult<Option<(Arc<Handle>, Kept)>> {
         let py = self.kernel.py();
@@ -271,7 +274,8 @@ impl<'py> Prepared<'_, 'py> {
             let Some(handle) = found else {
                 match self.compile(values, options)? {
                     Some((handle, true)) => checked = Some(handle),
-                    // It is looked at as what was there.
+                    // Another launch compiled the variant: the next attempt checks its
+                    // dependencies.
                     Some((_, false)) => {}
                     None => return Ok(None),
                 }
@@ -291,7 +295,7 @@ impl<'py> Prepared<'_, 'py> {
         Err(PyRuntimeError::new_err(message))
     }
 
-    /// Returns whether the values are what an autotuner took them to be.
+    /// Returns whether the values are those that an autotuner expected; true without one.
     #[inline]
     fn is_as_expected(&self, values: &Values) -> bool {
         let Some(expected) = self.call.expected() else { return true };
@@ -299,8 +303,8 @@ impl<'py> Prepared<'_, 'py> {
         expected.check(numbers.zip(values).filter_map(|(number, value)| Some((number?, value))))
     }
 
-    /// The compiled form, and whether it was made here and now; nothing if a hook does not want it
-    /// compiled.
+    /// Returns the compiled variant, and whether this call compiled it; `None` if a hook forbids
+    /// the compilation.
     #[cold]
     fn compile(&self, values: &Values, options: &Options) -> PyResult<Option<(Arc<Handle>, bool)>> {
         let py = self.kernel.py();
@@ -318,8 +322,8 @@ impl<'py> Prepared<'_, 'py> {
         Ok(Some(compiled))
     }
 
-    /// Says that a tensor out of whose bounds a kernel went has fewer elements in memory than its
-    /// shape says.
+    /// Explains an access out of the bounds of a tensor whose elements share memory: the tensor has
+    /// fewer elements in memory than its shape suggests.
     #[cold]
     fn blame_strides(&self, mut error: Error) -> Error {
         let Error::Diagnostics(failure) = &mut error else { return error };
@@ -343,8 +347,8 @@ impl<'py> Prepared<'_, 'py> {
         error
     }
 
-    /// Explains that a kernel takes a list of numbers as a tuple: if the kernel uses it as a tensor
-    /// or a number, the launch is wrong.
+    /// Explains that a list of numbers is a tuple to a kernel, if an error is about a tuple: the
+    /// program probably meant a tensor or a number.
     #[cold]
     fn blame_list(&self, error: Error) -> Error {
         let Error::Diagnostics(failure) = &error else { return error };
@@ -377,7 +381,7 @@ impl<'py> Prepared<'_, 'py> {
         error
     }
 
-    /// The options that the call sets.
+    /// Returns the options of the launch, including those that the call sets.
     #[inline]
     fn options(&self) -> PyResult<Options> {
         let mut options = options(self.kernel);
@@ -397,7 +401,7 @@ impl<'py> Prepared<'_, 'py> {
         Ok(options)
     }
 
-    /// The stream of the launch.
+    /// Returns the stream of the launch.
     #[inline]
     fn stream(&self, handle: &Handle) -> PyResult<StreamRef<'static>> {
         device::stream(self.kernel.py(), handle, || {
@@ -407,7 +411,7 @@ impl<'py> Prepared<'_, 'py> {
         })
     }
 
-    /// The grid. One that is legal and seldom meant is warned of.
+    /// Returns the grid, after a warning if it is legal but seldom intended.
     #[inline]
     fn grid(&self, object: &Bound<'py, PyAny>) -> PyResult<Grid> {
         let found = match extents(object)? {
@@ -417,7 +421,7 @@ impl<'py> Prepared<'_, 'py> {
         found.warn(self.kernel.py(), self.state)
     }
 
-    /// The arguments by name, defaults included, and the options that are set.
+    /// Returns the arguments by name, defaults included, and the options that the call sets.
     #[cold]
     fn meta(&self) -> PyResult<Bound<'py, PyDict>> {
         let py = self.kernel.py();
@@ -431,7 +435,7 @@ impl<'py> Prepared<'_, 'py> {
         Ok(meta)
     }
 
-    /// The arguments by name, defaults included.
+    /// Returns the arguments by name, defaults included.
     #[cold]
     fn arguments(&self) -> PyResult<Bound<'py, PyDict>> {
         let py = self.kernel.py();
@@ -446,7 +450,7 @@ impl<'py> Prepared<'_, 'py> {
 }
 
 /// Describes a tensor whose elements share memory, as those of a gradient of `sum()` do: its shape
-/// and strides, for an error about an access out of bounds. None for any other tensor.
+/// and strides, for an error about an access out of bounds. Returns `None` for any other object.
 #[cold]
 fn shared_elements(tensor: &Bound<'_, PyAny>) -> Option<String> {
     let strides: Vec<i64> = tensor.call_method0("stride").ok()?.extract().ok()?;

@@ -1,8 +1,8 @@
 //! `object[grid]`: launches a kernel, a compiled variant, or a wrapper, which adds arguments and
 //! launches the kernel that it wraps.
 //!
-//! A wrapper is launched here, without a frame of Python's, if its choice for the arguments is
-//! known and no hook is to be called. In all other cases, the wrapper's `run` in Python launches.
+//! This module launches a wrapper without a Python frame if its choice for the arguments is known
+//! and no hook has to be called. In all other cases, the wrapper's `run` in Python launches.
 
 use std::ffi::CStr;
 
@@ -34,7 +34,7 @@ impl Builtin for Launcher {
     }
 }
 
-/// `object[grid]`: what launches the object with this grid.
+/// Returns `object[grid]`: a function that launches the object with this grid.
 pub(crate) fn launcher<'py>(
     object: &Bound<'py, PyAny>,
     grid: &Bound<'py, PyAny>,
@@ -57,14 +57,14 @@ fn start<'py>(
         return launch_wrapper(wrapper, grid, call);
     }
     match object.cast::<CompiledKernel>() {
-        // This launch does not compare the arguments with the expected ones.
+        // The launches below do not compare the arguments with the expected ones.
         _ if call.expected().is_some() => Ok(py.None()),
         Ok(compiled) => compiled::launch(compiled, grid, call).map(|()| py.None()),
         Err(_) => run(object, grid, call),
     }
 }
 
-/// `wrapper[grid](...)`.
+/// Launches a wrapper: `wrapper[grid](...)`.
 fn launch_wrapper<'py>(
     wrapper: &Bound<'py, Wrapper>,
     grid: &Bound<'py, PyAny>,
@@ -77,14 +77,13 @@ fn launch_wrapper<'py>(
     };
     match launched {
         Some(result) => Ok(result),
-        // This launch does not compare the arguments with the expected ones, so nothing is
-        // launched.
+        // `run` does not compare the arguments with the expected ones, so nothing is launched.
         None if call.expected().is_some() => Ok(wrapper.py().None()),
         None => run(wrapper.as_any(), grid, call),
     }
 }
 
-/// `object.run(..., grid=grid, warmup=False)`: launches any object that can be launched.
+/// Launches any object that has a `run`: `object.run(..., grid=grid, warmup=False)`.
 #[cold]
 fn run<'py>(
     object: &Bound<'py, PyAny>,
@@ -104,8 +103,8 @@ fn run<'py>(
     object.call_method(intern!(py, "run"), args, Some(&kwargs)).map(Bound::unbind)
 }
 
-/// Launches with the configuration that was chosen for arguments like these; nothing if there is
-/// more to do than that.
+/// Launches with the configuration that was chosen for arguments like these. Returns `None` if only
+/// the autotuner's `run` in Python can launch.
 fn launch_autotuner<'py>(
     wrapper: &Bound<'py, Wrapper>,
     grid: &Bound<'py, PyAny>,
@@ -126,7 +125,8 @@ fn launch_autotuner<'py>(
     }
     let Ok(cache) = settings.other(py, 1)?.cast::<PyDict>() else { return Ok(None) };
     let place = settings.other(py, 2)?;
-    // The key has the dtypes of all tensors, which the launch reads anyway.
+    // The key contains the dtypes of all tensors. The launch reads them anyway, so it starts with
+    // the likely key and compares the dtypes.
     if let Some(known) = shape.likely_key(call)
         && known.place.is(place)
         && !torch::is_watched()
@@ -144,7 +144,8 @@ fn launch_autotuner<'py>(
     }
 }
 
-/// Launches with a configuration; nothing if there is more to do than that.
+/// Launches with a configuration. Returns `None` if only the autotuner's `run` in Python can
+/// launch.
 #[inline]
 fn launch_config<'py>(
     wrapper: &Bound<'py, Wrapper>,
@@ -165,7 +166,8 @@ fn launch_config<'py>(
     start(kernel, grid, &call).map(Some)
 }
 
-/// Returns the choice for the values of the key's arguments, and the dtypes of all.
+/// Returns the configuration that was chosen for the values of the key's arguments and the dtypes
+/// of all arguments, if it is known.
 #[cold]
 fn choice<'py>(
     shape: &CallShape,
@@ -187,7 +189,7 @@ fn choice<'py>(
     }
     let key = PyTuple::new(py, key)?;
     match cache.get_item(&key) {
-        // A list in the key, for instance.
+        // The key cannot be hashed: it contains a list, for instance.
         Err(error) if error.is_instance_of::<PyTypeError>(py) => Ok(None),
         Ok(Some(config)) => {
             if let Some(read) = read {
@@ -202,8 +204,8 @@ fn choice<'py>(
 /// The device of the first tensor, and the items of the key.
 type Key<'py> = (Option<Bound<'py, PyAny>>, SmallVec<[Bound<'py, PyAny>; 16]>);
 
-/// Returns the key of an autotuner for a call, as Python makes it, and the device of the first
-/// tensor.
+/// Returns the device of the first tensor, and the items of the autotuner's key for a call, as the
+/// Python side computes them.
 #[cold]
 fn key<'py>(shape: &CallShape, call: &Call<'_, 'py>) -> PyResult<Option<Key<'py>>> {
     let mut key: SmallVec<[Bound<'py, PyAny>; 16]> = SmallVec::new();
@@ -227,7 +229,8 @@ fn key<'py>(shape: &CallShape, call: &Call<'_, 'py>) -> PyResult<Option<Key<'py>
     Ok(Some((place, key)))
 }
 
-/// Launches with the computed arguments.
+/// Launches with the arguments that heuristics compute. Returns `None` if only their `run` in
+/// Python can launch.
 fn launch_heuristics<'py>(
     wrapper: &Bound<'py, Wrapper>,
     grid: &Bound<'py, PyAny>,
@@ -243,15 +246,15 @@ fn launch_heuristics<'py>(
         calls.push(function);
     }
     let borrowed: SmallVec<[_; 8]> = names.iter().map(Bound::as_borrowed).collect();
-    // Heuristics run even for a name that the program passes, and replace its value: nothing is
-    // launched here then.
+    // If the program passes an argument with the name of a heuristic, the heuristic replaces it.
+    // The wrapper's `run` handles that case.
     let Some(keywords) = shape.keywords(py, call, &borrowed)? else { return Ok(None) };
     let arguments = shape.arguments(call, grid)?;
     let mut computed: SmallVec<[Bound<'py, PyAny>; 8]> = SmallVec::new();
     for (number, function) in calls.iter().enumerate() {
         let value = function.call1((&arguments,))?;
         if number + 1 < calls.len() {
-            // Each sees what those before it computed.
+            // Each function sees the results of the functions before it.
             arguments.set_item(&names[number], &value)?;
         }
         computed.push(value);

@@ -1,11 +1,11 @@
-//! Launches of kernels, of compiled forms, and of wrappers that choose arguments.
+//! Launches of kernels, of compiled variants, and of wrappers that add arguments.
 //!
 //! ```text
-//! object[grid](...) ── builtin ──> launcher ──> jit: kernels            ──> run
-//!                                     ^    ──> compiled: compiled forms ──> run
+//! object[grid](...) ── builtin ──> launcher ──> jit: kernels               ──> run
+//!                                     ^    ──> compiled: compiled variants ──> run
 //!                                     └─────── wrapper: autotuners and heuristics add arguments
 //! device, grid, sanitize, hooks: the other parts of a launch
-//! driver, tensor_map: device code by its number, as Triton's driver module launches it
+//! driver, tensor_map: launches of device code by its driver handle, as Triton's driver module
 //! ```
 
 pub(crate) mod builtin;

@@ -10,7 +10,7 @@ use crate::errors::{to_exception, warn};
 use crate::signals::SignalCheck;
 use crate::values::live::{self, Live};
 
-/// Runs a compiled kernel, without the GIL; Ctrl-C stops it. An error is explained further.
+/// Runs a compiled kernel, without the GIL; Ctrl-C stops it. `explain` adds to an error.
 pub(crate) fn run(
     py: Python<'_>,
     handle: &Handle,
@@ -27,8 +27,8 @@ pub(crate) fn run(
     )
 }
 
-/// Runs a compiled kernel by a function of the handle, the memory of pointers that it makes, and
-/// the interrupt.
+/// Runs a compiled kernel by `start`, which gets the handle, the memory into which pointers that
+/// the kernel computes may point, and the interrupt.
 #[inline]
 pub(crate) fn run_with(
     py: Python<'_>,

@@ -1,5 +1,4 @@
-//! The sanitizer for Python: which checks there are, what memory has no content yet, and what was
-//! found.
+//! The sanitizer for Python: its checks, the memory that has no content yet, and the findings.
 
 use std::sync::PoisonError;
 
@@ -11,13 +10,13 @@ use tilewright_runtime::{Check, Checks, Device, MEMORY, SanitizerReport, SourceP
 
 use crate::errors::to_exception;
 
-/// The checks of launches from now on, as a list of names.
+/// Returns the checks of launches as a list of names.
 #[pyfunction]
 pub(crate) fn sanitizer_checks() -> String {
     tilewright_runtime::sanitizer_checks().to_string()
 }
 
-/// The checks that a list names, in their order.
+/// Returns the names of the checks that a list names, in the order of the checks.
 #[pyfunction]
 pub(crate) fn sanitizer_parse(list: &str) -> PyResult<String> {
     let known = || Check::ALL.map(Check::name).join(", ");
@@ -26,25 +25,25 @@ pub(crate) fn sanitizer_parse(list: &str) -> PyResult<String> {
     Checks::parse(list).map(|checks| checks.to_string()).map_err(refuse)
 }
 
-/// Has findings printed to stderr when they come, or not.
+/// Sets whether findings are printed to stderr as they occur.
 #[pyfunction]
 pub(crate) fn sanitizer_print(is_printing: bool) {
     tilewright_runtime::print_findings(is_printing);
 }
 
-/// An allocation that begins without content.
+/// Notes an allocation that has no content yet.
 #[pyfunction]
 pub(crate) fn sanitizer_allocated(address: u64, bytes: u64) {
     MEMORY.lock().unwrap_or_else(PoisonError::into_inner).allocated(address, bytes);
 }
 
-/// Memory that is given back, or has content from its beginning.
+/// Notes memory that is freed, or that has content from its allocation on.
 #[pyfunction]
 pub(crate) fn sanitizer_freed(address: u64, bytes: u64) {
     MEMORY.lock().unwrap_or_else(PoisonError::into_inner).freed(address, bytes);
 }
 
-/// Marks memory as written.
+/// Notes that memory was written.
 #[pyfunction]
 pub(crate) fn sanitizer_written(address: u64, bytes: u64) {
     MEMORY.lock().unwrap_or_else(PoisonError::into_inner).write(address, bytes);
@@ -86,7 +85,8 @@ fn dicts(py: Python<'_>, reports: Vec<SanitizerReport>) -> PyResult<Vec<Bound<'_
     Ok(found)
 }
 
-/// The checks that the option `sanitize` of a launch asks for: all by `True`, some by their names.
+/// Returns the checks that the option `sanitize` of a launch requests: `True` requests all, names
+/// request some.
 pub(crate) fn checks_of(value: &Bound<'_, PyAny>) -> PyResult<Checks> {
     let list = if value.is_none() {
         return Ok(Checks::NONE);
@@ -114,7 +114,7 @@ fn refused(py: Python<'_>, found: &str) -> PyErr {
     to_exception(py, &diagnostic.into())
 }
 
-/// That a launch is not sanitized that asks for it.
+/// Returns the error for a launch that requests checks but cannot be sanitized.
 pub(crate) fn not_here(py: Python<'_>, where_: &str, hint: &str) -> PyErr {
     let diagnostic =
         Diagnostic::new(Code::NotOnThisDevice, format!("the launch option sanitize is set, and {where_}"))
@@ -123,14 +123,14 @@ pub(crate) fn not_here(py: Python<'_>, where_: &str, hint: &str) -> PyErr {
     to_exception(py, &diagnostic.into())
 }
 
-/// That a launch on a GPU is not sanitized.
+/// Returns an error if the device is a GPU, whose launches cannot be sanitized.
 pub(crate) fn check_device(py: Python<'_>, device: Device) -> PyResult<()> {
     let Device::Cuda(_) = device else { return Ok(()) };
     let hint = "launch it on the CPU or with `tilewright run --device sim:sm_90`";
     Err(not_here(py, &format!("the launch is on {device}"), hint))
 }
 
-/// Runs a launch with checks of its own; what they find is raised.
+/// Runs a launch with its own checks, and raises their findings as an exception.
 #[cold]
 pub(crate) fn with_checks<R>(
     py: Python<'_>,
@@ -142,7 +142,7 @@ pub(crate) fn with_checks<R>(
         return result;
     }
     if result.is_err() {
-        // The error that ended the launch goes first.
+        // The error that ended the launch is raised; the findings are kept.
         tilewright_runtime::keep_reports_of_launch(reports, dropped);
         return result;
     }

@@ -1,4 +1,4 @@
-//! Tensor maps, as Triton's driver module makes them for kernels that take descriptors.
+//! Tensor maps for kernels that take descriptors, with the interface of Triton's driver module.
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -20,11 +20,10 @@ impl TensorMap {
     }
 }
 
-/// A tensor, described by Triton's rules: extents and strides in elements, the contiguous axis
-/// last.
+/// A tensor in the terms of the driver: the contiguous axis first, strides in bytes.
 struct Tensor {
     shape: Vec<u64>,
-    /// In bytes, without that of the contiguous axis.
+    /// The strides in bytes, without the stride of the contiguous axis.
     strides: Vec<u64>,
     element: TensorMapElement,
     swizzle: TensorMapSwizzle,
@@ -33,6 +32,8 @@ struct Tensor {
 }
 
 impl Tensor {
+    /// Creates a tensor from its description in Triton: extents and strides in elements, the
+    /// contiguous axis last.
     fn new(
         address: u64,
         (swizzle, element_bytes, element, padding): (u32, u64, u32, u32),
@@ -72,29 +73,29 @@ impl Tensor {
     }
 }
 
-/// The context of the GPU that this thread works on.
+/// Returns the context of the GPU that this thread uses.
 fn context() -> Result<Context, Error> {
     match Device::current()? {
         gpu @ Device::Cuda(_) => gpu.context(),
-        // The error says why there is none.
+        // There is no GPU: the error for GPU 0 states why.
         _ => Device::Cuda(0).context(),
     }
 }
 
-/// The axes in the order of the hardware.
+/// Reverses a list with one item for each axis, to the order of the hardware.
 fn reversed<T: Copy>(list: &[T]) -> Vec<T> {
     list.iter().rev().copied().collect()
 }
 
-/// A list of a number for each axis, in the order of the hardware.
+/// Converts a Python list with one number for each axis to the order of the hardware.
 fn axes<'py, T: Copy + for<'a> FromPyObject<'a, 'py, Error = PyErr>>(
     list: &Bound<'py, PyAny>,
 ) -> PyResult<Vec<T>> {
     Ok(reversed(&list.extract::<Vec<T>>()?))
 }
 
-/// A tensor map for copies of blocks. Types and swizzles are the numbers of the driver's header; a
-/// padding of 1 is NaN.
+/// Makes a tensor map for copies of blocks. `element` and `swizzle` are the numbers in the driver's
+/// header; a `padding` of 1 is NaN, else it is zero.
 #[pyfunction]
 #[pyo3(signature = (global_address, swizzle, element_bytes, element, block, shape, strides, padding = 0))]
 #[expect(clippy::too_many_arguments, reason = "Triton's protocol")]
@@ -117,9 +118,9 @@ pub(crate) fn fill_tma_descriptor_tiled(
     raised(py, made).map(TensorMap)
 }
 
-/// A tensor map for copies of windows of a convolution's input. `block` is the pixels and the
-/// channels of a copy; the corners have an offset for each axis between the images and the
-/// channels.
+/// Makes a tensor map for copies of windows of a convolution's input (im2col). `block` is the
+/// number of pixels and of channels of a copy. `lower` and `upper`, the corners of the window, have
+/// one offset for each axis between the images and the channels.
 #[pyfunction]
 #[expect(clippy::too_many_arguments, reason = "Triton's protocol")]
 pub(crate) fn fill_tma_descriptor_im2col(

@@ -14,20 +14,20 @@ use pyo3::types::{PyDict, PyString};
 use crate::values::call::{ByCallShape, Call};
 use call_shape::CallShape;
 
-/// A kernel, or another wrapper, that is launched with more keyword arguments than the program
-/// gives.
+/// A wrapper of a kernel or of another wrapper, which it launches with more keyword arguments than
+/// the program passes.
 #[pyclass(subclass, dict, weakref, frozen, module = "tilewright._native")]
 #[derive(Default)]
 pub(crate) struct Wrapper {
-    /// Which of the constants below.
+    /// The kind: [`OWN_RUN`], [`AUTOTUNER`] or [`HEURISTICS`].
     pub(crate) kind: AtomicU8,
     /// The shapes of earlier calls.
     pub(crate) shapes: ByCallShape<CallShape, 8>,
-    /// Its `__dict__`, whose lookups cost less than those of the object.
+    /// The `__dict__` of the object: a lookup in it costs less than one in the object.
     pub(crate) attributes: OnceLock<Py<PyDict>>,
-    /// The settings of launches, until an attribute is set.
+    /// The attributes that launches need; setting an attribute of the object drops them.
     pub(crate) settings: Mutex<Option<Arc<Settings>>>,
-    /// False in the zeros of an object before it is made.
+    /// False while the object is zeroed memory; see `JitKernel`.
     pub(crate) is_made: bool,
 }
 
@@ -42,12 +42,12 @@ pub(crate) const HEURISTICS: u8 = 2;
 pub(crate) struct Settings {
     /// The wrapped kernel: `fn`.
     pub(crate) kernel: Py<PyAny>,
-    /// Of an autotuner: `configs`, `cache` and `_place`. Of heuristics: `values`.
+    /// For an autotuner `configs`, `cache` and `_place`; for heuristics `values`.
     pub(crate) others: [Option<Py<PyAny>>; 3],
 }
 
 impl Settings {
-    /// The attributes besides `fn`, by the kind of the wrapper.
+    /// Returns the names of the attributes besides `fn`, by the kind of the wrapper.
     fn names(kind: u8) -> &'static [&'static str] {
         match kind {
             AUTOTUNER => &["configs", "cache", "_place"],
@@ -55,7 +55,7 @@ impl Settings {
         }
     }
 
-    /// One of the attributes besides `fn`.
+    /// Returns one of the attributes besides `fn`.
     pub(crate) fn other<'a, 'py>(
         &'a self,
         py: Python<'py>,
@@ -68,13 +68,14 @@ impl Settings {
 }
 
 impl Wrapper {
-    /// Which of the constants above.
+    /// Returns the kind: [`OWN_RUN`], [`AUTOTUNER`] or [`HEURISTICS`].
     pub(crate) fn kind(&self) -> u8 {
         self.kind.load(Ordering::Relaxed)
     }
 }
 
-/// Returns the shape of a call, if it can be kept.
+/// Returns the shape of a call; `None` if the wrapper can keep no more shapes, or the call passes
+/// more positional arguments than the kernel names.
 pub(crate) fn shape<'a>(
     wrapper: &'a Bound<'_, Wrapper>,
     call: &Call<'_, '_>,
@@ -89,7 +90,7 @@ pub(crate) fn shape<'a>(
     Ok(CallShape::new(call, &arg_names, keys.as_ref())?.and_then(|made| shapes.keep(call, made)))
 }
 
-/// An attribute of a wrapper.
+/// Returns an attribute of a wrapper.
 #[inline]
 fn attribute<'py>(wrapper: &Bound<'py, Wrapper>, name: &Bound<'py, PyString>) -> PyResult<Bound<'py, PyAny>> {
     let (py, attributes) = (wrapper.py(), &wrapper.get().attributes);
@@ -103,12 +104,12 @@ fn attribute<'py>(wrapper: &Bound<'py, Wrapper>, name: &Bound<'py, PyString>) ->
     wrapper.getattr(name)
 }
 
-/// The attributes that a launch needs.
+/// Returns the attributes that a launch needs.
 #[inline]
 pub(crate) fn settings(wrapper: &Bound<'_, Wrapper>) -> PyResult<Arc<Settings>> {
     let known =
         wrapper.get().settings.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(Arc::clone);
-    // Programs put another kernel into the dict as well, past the attribute.
+    // Programs also replace the kernel in the `__dict__`, which does not drop the settings.
     if let Some(known) = known
         && attribute(wrapper, intern!(wrapper.py(), "fn"))?.is(&known.kernel)
     {
@@ -141,7 +142,7 @@ pub(crate) fn set_best_config<'py>(
         return Ok(());
     }
     match wrapper.get().attributes.get().map(|attributes| attributes.bind(wrapper.py())) {
-        // Past `__setattr__`, which forgets what is known of all attributes.
+        // The dict is written directly, because `__setattr__` would drop the settings.
         Some(attributes) if attributes.contains(best_config)? => attributes.set_item(best_config, config),
         _ => wrapper.setattr(best_config, config),
     }

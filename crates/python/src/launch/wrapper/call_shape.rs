@@ -1,5 +1,5 @@
-//! The memory of a wrapper about its calls: their shapes, keys of an autotuner, and added
-//! arguments.
+//! What a wrapper remembers of its calls: their shapes, the keys of an autotuner, and the arguments
+//! that it added.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -19,11 +19,11 @@ use crate::values::torch::{self, Torch};
 pub(crate) struct CallShape {
     /// The names of the arguments.
     names: Vec<Py<PyAny>>,
-    /// The arguments that the key of an autotuner has, by their number in the call.
+    /// The indices in the call of the arguments that are in the key of an autotuner.
     pub(crate) key: Vec<usize>,
-    /// The arguments that are parameters of the kernel, likewise.
+    /// The indices in the call of the arguments that are parameters of the kernel.
     pub(crate) parameters: Vec<usize>,
-    /// Of each argument, where among the former it is.
+    /// For each argument of the call, its position in `parameters`, if it is there.
     pub(crate) places: Vec<Option<usize>>,
     memo: Mutex<Memo>,
 }
@@ -33,11 +33,12 @@ pub(crate) struct CallShape {
 struct Memo {
     /// The dtypes of the parameters, and their names.
     dtypes: Vec<Option<(Py<PyAny>, Py<PyAny>)>>,
-    /// The names that were added, and all keywords with them.
+    /// The names that were added, and the keywords of the call with these names at the end.
     keywords: Option<(Vec<Py<PyAny>>, Py<PyTuple>)>,
-    /// The keys of an autotuner, by what launches read of their arguments; the latest one last.
+    /// The keys of an autotuner, with the values that launches read of their arguments; the latest
+    /// one last.
     keys: Vec<Arc<KnownKey>>,
-    /// The arguments of a heuristic by name.
+    /// The initial arguments of heuristics by name.
     arguments: Option<Arc<Template>>,
     /// The added arguments of configurations; the latest one last.
     added: Vec<Arc<Added>>,
@@ -46,7 +47,8 @@ struct Memo {
 /// The initial arguments of heuristics: a dict with all names.
 struct Template {
     dict: Py<PyDict>,
-    /// The arguments whose values it has: numbers and texts. It keeps no tensor alive.
+    /// The values of the plain arguments, which the dict contains. Other arguments are `None` in
+    /// the dict, so that it keeps no tensor alive.
     plain: Vec<Option<Py<PyAny>>>,
 }
 
@@ -59,7 +61,7 @@ pub(crate) struct Added {
     count: usize,
     names: Vec<Py<PyAny>>,
     pub(crate) values: Vec<Py<PyAny>>,
-    /// The keywords of the call, and then the names.
+    /// The keywords of the call, then the added names.
     pub(crate) keywords: Py<PyTuple>,
 }
 
@@ -124,9 +126,9 @@ impl CallShape {
         }))
     }
 
-    /// For the garbage collector.
+    /// Visits the kept objects for the garbage collector.
     pub(crate) fn visit(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
-        // Another thread may be about to change it, in which case its objects are in use.
+        // If another thread holds the lock, the objects are in use and need no visit.
         let Ok(memo) = self.memo.try_lock() else { return Ok(()) };
         for known in &memo.keys {
             visit.call(&known.place)?;
@@ -143,8 +145,8 @@ impl CallShape {
         self.memo.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the keywords of the call with more after them; nothing if one of these is among them
-    /// already.
+    /// Returns the keywords of the call, followed by added names; `None` if the call already has
+    /// one of these names.
     pub(crate) fn keywords<'py>(
         &self,
         py: Python<'py>,
@@ -172,12 +174,13 @@ impl CallShape {
         Ok(Some(keywords))
     }
 
-    /// The key that an autotuner looks up for a call that reads as one before.
+    /// Returns the key that was looked up for an earlier call with the same values.
     pub(crate) fn known_key(&self, read: &Read) -> Option<Arc<KnownKey>> {
         self.memo().keys.iter().find(|known| known.read == *read).map(Arc::clone)
     }
 
-    /// The only key with such values that was looked up so far, whatever the dtypes were.
+    /// Returns the only known key with the same values of the key's arguments, whatever the dtypes
+    /// were; `None` if there are several.
     #[inline]
     pub(crate) fn likely_key(&self, call: &Call<'_, '_>) -> Option<Arc<KnownKey>> {
         let mut values: SmallVec<[Number; 8]> = SmallVec::new();
@@ -190,7 +193,8 @@ impl CallShape {
         likely.next().is_none().then(|| Arc::clone(found))
     }
 
-    /// Remembers a key. It is kept as the cache has it, which is compared with itself at no cost.
+    /// Remembers a key. The object that the cache contains is kept, because a comparison of an
+    /// object with itself costs nothing.
     pub(crate) fn remember(
         &self,
         read: Read,
@@ -215,8 +219,8 @@ impl CallShape {
         drop(oldest);
     }
 
-    /// A dict for the functions of heuristics with the arguments of a call by name, and all names
-    /// that a launch gives besides.
+    /// Returns a dict for the functions of heuristics: the arguments of a call by name, `grid` and
+    /// `warmup`.
     pub(crate) fn arguments<'py>(
         &self,
         call: &Call<'_, 'py>,
@@ -224,7 +228,7 @@ impl CallShape {
     ) -> PyResult<Bound<'py, PyDict>> {
         let py = grid.py();
         let template = self.memo().arguments.clone();
-        // A copy of a dict with all names has its room at once, and most numbers are those of the
+        // A copy of a dict with all names need not grow, and most numbers are the same as at the
         // first launch.
         let (arguments, plain) = match &template {
             Some(template) => (template.dict.bind(py).copy()?, &*template.plain),
@@ -243,7 +247,7 @@ impl CallShape {
         Ok(arguments)
     }
 
-    /// Keeps the dict that launches of heuristics begin with.
+    /// Keeps the dict with which launches of heuristics begin.
     #[cold]
     fn keep(&self, call: &Call<'_, '_>, arguments: &Bound<'_, PyDict>) -> PyResult<()> {
         let py = arguments.py();
@@ -262,8 +266,8 @@ impl CallShape {
         Ok(())
     }
 
-    /// Returns the arguments of a configuration; nothing if it has a hook that runs before, or sets
-    /// an argument of the call.
+    /// Returns the arguments that a configuration adds; `None` if it has a hook that runs before
+    /// the launch, or sets an argument of the call.
     #[inline]
     pub(crate) fn added<'py>(
         &self,
@@ -310,7 +314,7 @@ impl CallShape {
     }
 }
 
-/// `str(dtype)`, which torch makes anew each time.
+/// Returns `str(dtype)`, which torch would create anew at each call.
 pub(crate) fn name_of<'py>(
     shape: &CallShape,
     at: usize,
@@ -336,8 +340,8 @@ pub(crate) fn name_of<'py>(
     Ok(name)
 }
 
-/// What `Config._merge` finds of a configuration, which keeps it until it is changed; nothing if it
-/// wants a function called before.
+/// Returns the result of `Config._merge`, which the configuration keeps until it changes; `None` if
+/// the configuration has a hook that runs before the launch.
 #[cold]
 fn merged_parts<'py>(
     config: &Bound<'py, PyAny>,
@@ -361,24 +365,24 @@ fn merged_parts<'py>(
     Ok(config.getattr(intern!(py, "_merged"))?.cast_into::<PyTuple>().ok())
 }
 
-/// Returns whether the items of a dict are those that two tuples begin with.
+/// Returns whether the items of a dict are the same objects as the first items of two tuples.
 fn is_beginning(kwargs: &Bound<'_, PyDict>, names: &Bound<'_, PyTuple>, values: &Bound<'_, PyTuple>) -> bool {
     let mut pairs = names.iter_borrowed().zip(values.iter_borrowed());
     kwargs.iter().all(|(name, value)| pairs.next().is_some_and(|(n, v)| n.is(&name) && v.is(&value)))
 }
 
-/// The values that the key of an autotuner depends on, read without calling Python.
+/// The values on which the key of an autotuner depends, read without calling Python code.
 #[derive(PartialEq)]
 pub(crate) struct Read {
     /// The values of the key's arguments.
     values: SmallVec<[Number; 8]>,
-    /// The dtypes of the tensors; nothing for numbers.
+    /// The dtypes of the parameters that are tensors; `None` for numbers.
     pub(crate) dtypes: SmallVec<[Option<Dtype>; 16]>,
     /// The device of the first tensor.
     pub(crate) device: Option<Device>,
 }
 
-/// The value of an argument that a key has.
+/// The value of an argument in the key.
 #[derive(PartialEq)]
 enum Number {
     None,
@@ -404,7 +408,9 @@ impl Number {
 }
 
 impl Read {
-    /// Of the arguments of a call; nothing if one is neither a number nor a plain tensor.
+    /// Reads the arguments of a call. Returns `None` if an argument in the key is no number, if
+    /// another parameter is neither plain nor a tensor of torch, or if code of the program watches
+    /// torch.
     #[inline]
     pub(crate) fn of(py: Python<'_>, shape: &CallShape, call: &Call<'_, '_>) -> Option<Self> {
         let torch = Torch::get(py).filter(|_| !torch::is_watched())?;
@@ -423,7 +429,7 @@ impl Read {
     }
 }
 
-/// Returns whether it is a number, a text or nothing, which have no dtype.
+/// Returns whether a value is a number, a string or `None`, which have no dtype.
 pub(crate) fn is_plain(value: &Bound<'_, PyAny>) -> bool {
     value.is_exact_instance_of::<PyInt>()
         || value.is_exact_instance_of::<PyFloat>()
