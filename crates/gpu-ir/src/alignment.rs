@@ -118,7 +118,7 @@ fn of_operand(layouts: &Layouts, function: &Function, inst: Inst, operand: Value
 /// Returns the bytes over which the swizzle of a matrix repeats, or 1 without a swizzle.
 ///
 /// The matrix has all rows of the pattern. The length of the pattern is therefore twice the most
-/// significant address bit that is XORed into less significant bits.
+/// significant address bit that is combined (exclusive or) with less significant bits.
 fn pattern_bytes(memory: &Layout, element_bytes: u32) -> u32 {
     let Some(offsets) = memory.inverse() else { return 1 };
     let swizzled = offsets.columns().iter().filter(|offset| offset.count_ones() > 1);

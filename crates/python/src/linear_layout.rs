@@ -1,5 +1,5 @@
-//! `LinearLayout`: the algebra of `tilewright-layout` for Python, under the names that the official
-//! package gives it (`triton._C.libtriton.linear_layout`), with dimensions of any names.
+//! `LinearLayout`: the algebra of `tilewright-layout` for Python, with the names of the official
+//! package (`triton._C.libtriton.linear_layout`). Dimensions may have any names.
 
 use std::fmt::Write;
 
@@ -9,7 +9,7 @@ use pyo3::types::PyDict;
 use smallvec::SmallVec;
 use tilewright_layout::{Input, Layout, Map, Space};
 
-/// A dimension of a [`LinearLayout`], and the logarithm of its size.
+/// A dimension of a [`LinearLayout`]: its name, and the base-2 logarithm of its size.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 struct Dimension {
     name: String,
@@ -31,12 +31,12 @@ impl Dimension {
     }
 }
 
-/// A space whose parts have names: the bits of the first are the lowest.
+/// A space of named dimensions. The first dimension has the lowest bits of a vector.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 struct Dimensions(Vec<Dimension>);
 
 impl Dimensions {
-    /// At most 32 bits in all, and no name twice.
+    /// Creates a space. Fails if a name occurs twice, or if the dimensions have more than 32 bits.
     fn new(dimensions: Vec<Dimension>) -> PyResult<Self> {
         for (number, dimension) in dimensions.iter().enumerate() {
             if dimensions[..number].iter().any(|other| other.name == dimension.name) {
@@ -58,18 +58,18 @@ impl Dimensions {
         self.0.iter().position(|dimension| dimension.name == name)
     }
 
-    /// The position of the lowest bit of a dimension.
+    /// Returns the position of the lowest bit of a dimension.
     fn shift(&self, index: usize) -> u32 {
         self.0[..index].iter().map(|dimension| dimension.bits).sum()
     }
 
-    /// The vector with these coordinates, which are in range.
+    /// Returns the vector with these coordinates, which must be in range.
     fn vector(&self, coordinates: impl IntoIterator<Item = u64>) -> u32 {
         let shifted = coordinates.into_iter().enumerate().map(|(index, value)| value << self.shift(index));
         shifted.sum::<u64>() as u32
     }
 
-    /// The dimensions of both; a dimension of both has the sizes multiplied.
+    /// Returns the dimensions of both spaces; a dimension of both gets the product of its sizes.
     fn product(&self, outer: &Self) -> PyResult<Self> {
         let mut all = self.0.clone();
         for dimension in &outer.0 {
@@ -81,8 +81,8 @@ impl Dimensions {
         Self::new(all)
     }
 
-    /// The vector of `product` for a vector of this space, which is its outer factor or its inner
-    /// one (`inner` is none).
+    /// Maps a vector of this space, a factor of `product`, to the vector of `product`. If this is
+    /// the outer factor, `inner` is the inner one.
     fn embed(&self, vector: u32, product: &Self, inner: Option<&Self>) -> u32 {
         let mut embedded = 0_u64;
         for (dimension, coordinate) in self.0.iter().zip(self.parts(vector)) {
@@ -114,8 +114,9 @@ fn refuse(message: String) -> PyErr {
     PyValueError::new_err(message)
 }
 
-/// A linear map over F2 between named spaces (arXiv 2505.23819): which element each register, lane
-/// and warp holds. Sizes are powers of two; the bases say where each bit of the input goes.
+/// A linear map over F2 between named spaces (arXiv 2505.23819), such as from registers, lanes and
+/// warps to the elements that they hold. Sizes are powers of two; the bases are the images of the
+/// bits of the input.
 #[pyclass(module = "tilewright.tools.linear_layout", eq, hash, frozen, from_py_object)]
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(crate) struct LinearLayout {
@@ -135,7 +136,7 @@ impl LinearLayout {
         self.map.output()
     }
 
-    /// One dimension to one: bit `i` goes to `image(i)`.
+    /// Creates a map from one dimension to one, which maps bit `i` to `image(i)`.
     fn one(
         (input, size): (&str, u64),
         (output, output_size): (&str, u64),
@@ -147,7 +148,7 @@ impl LinearLayout {
         Ok(Self { map: Map::new(from, to, columns) })
     }
 
-    /// The same map with the dimensions of the output in another order.
+    /// Returns the same map with the dimensions of the output in another order.
     fn with_output(&self, wanted: &Dimensions) -> PyResult<Self> {
         let is_same = wanted.0.len() == self.output().0.len()
             && wanted.0.iter().all(|dimension| self.output().0.contains(dimension));
@@ -160,7 +161,8 @@ impl LinearLayout {
         Ok(Self { map: Map::new(self.input().clone(), wanted.clone(), columns) })
     }
 
-    /// The layout as the compiler knows it, if it is one of its dimensions.
+    /// Converts the map to a layout of the compiler. Fails if it has an input dimension that is not
+    /// in `inputs`.
     fn layout(&self, inputs: &[Input]) -> PyResult<Layout> {
         let names: Vec<_> = inputs.iter().map(|input| input.name()).collect();
         if let Some(other) = self.input().0.iter().find(|known| !names.contains(&known.name.as_str())) {
@@ -180,7 +182,7 @@ impl LinearLayout {
     }
 }
 
-/// `["lane" (size 4)]`.
+/// Returns the names and sizes of dimensions as text, such as `[lane (size 4)]`.
 fn sizes(dimensions: &Dimensions) -> String {
     let size = |dimension: &Dimension| format!("{} (size {})", dimension.name, dimension.size());
     format!("[{}]", dimensions.0.iter().map(size).collect::<Vec<_>>().join(", "))
@@ -188,13 +190,13 @@ fn sizes(dimensions: &Dimensions) -> String {
 
 #[pymethods]
 impl LinearLayout {
-    /// The map without dimensions: the neutral factor of a product.
+    /// Creates the map without dimensions, the neutral factor of a product.
     #[new]
     fn new() -> Self {
         Self { map: Map::new(Dimensions::default(), Dimensions::default(), SmallVec::new()) }
     }
 
-    /// Coordinate `i` of `inDim` goes to coordinate `i` of `outDim`.
+    /// Creates the map from coordinate `i` of `inDim` to coordinate `i` of `outDim`.
     #[staticmethod]
     #[pyo3(signature = (size, inDim, outDim))]
     #[expect(non_snake_case, reason = "the names of the official parameters")]
@@ -202,8 +204,8 @@ impl LinearLayout {
         Self::one((inDim, size), (outDim, size), |bit| 1 << bit)
     }
 
-    /// Coordinate `i` of `inDim` goes to coordinate `i * stride` of `outDim`, whose size is `size *
-    /// stride`.
+    /// Creates the map from coordinate `i` of `inDim` to coordinate `i * stride` of `outDim`, whose
+    /// size is `size * stride`.
     #[staticmethod]
     #[pyo3(signature = (size, stride, inDim, outDim))]
     #[expect(non_snake_case, reason = "the names of the official parameters")]
@@ -215,7 +217,7 @@ impl LinearLayout {
         Self::one((inDim, size), (outDim, size.saturating_mul(stride)), |bit| 1 << (bit + shift))
     }
 
-    /// Every coordinate of `inDim` goes to 0.
+    /// Creates the map from every coordinate of `inDim` to 0.
     #[staticmethod]
     #[pyo3(signature = (size, inDim, outDim, outDimSize = 1))]
     #[expect(non_snake_case, reason = "the names of the official parameters")]
@@ -223,8 +225,8 @@ impl LinearLayout {
         Self::one((inDim, size), (outDim, outDimSize), |_| 0)
     }
 
-    /// The map with these bases: for each input dimension the coordinates that each of its bits
-    /// contributes. The default sizes of the output are the smallest that hold all bases.
+    /// Creates the map with these bases: for each input dimension, the coordinates of the image of
+    /// each of its bits. The default sizes of the output are the smallest that contain all images.
     #[staticmethod]
     #[pyo3(signature = (bases, out_dim_names, out_dim_sizes = None, require_surjective = true))]
     #[expect(clippy::needless_pass_by_value, reason = "Python gives values")]
@@ -284,7 +286,7 @@ impl LinearLayout {
         Ok(layout)
     }
 
-    /// For each input dimension, its name and the coordinates that each of its bits contributes.
+    /// For each input dimension, its name and the coordinates of the image of each of its bits.
     #[getter]
     fn bases(&self) -> Bases {
         let mut columns = self.map.columns().iter();
@@ -295,7 +297,7 @@ impl LinearLayout {
         self.input().0.iter().map(of).collect()
     }
 
-    /// Name and size of each output dimension.
+    /// The name and the size of each output dimension.
     #[getter]
     fn out_dims(&self) -> Vec<(String, u64)> {
         self.output().0.iter().map(|known| (known.name.clone(), known.size())).collect()
@@ -321,7 +323,7 @@ impl LinearLayout {
         self.output().names()
     }
 
-    /// The coordinates of the output for a coordinate of each input dimension.
+    /// Returns the coordinates of the output for a coordinate of each input dimension.
     fn apply<'py>(&self, py: Python<'py>, inputs: &Bound<'py, PyDict>) -> PyResult<Bound<'py, PyDict>> {
         if inputs.len() != self.num_in_dims() {
             let known = self.get_in_dim_names();
@@ -352,13 +354,13 @@ impl LinearLayout {
         Ok(result)
     }
 
-    /// This map, then `arg`, whose input dimensions are the output dimensions of this one in any
-    /// order.
+    /// Returns the map that applies this map, then `arg`, whose input dimensions are the output
+    /// dimensions of this map in any order.
     fn compose(&self, arg: &Self) -> PyResult<Self> {
         Ok(Self { map: self.with_output(arg.input())?.map.then(&arg.map) })
     }
 
-    /// The inverse map.
+    /// Returns the inverse map.
     fn invert(&self) -> PyResult<Self> {
         let inverse = self.map.inverse();
         inverse
@@ -366,8 +368,8 @@ impl LinearLayout {
             .ok_or_else(|| refuse(format!("the layout has no inverse:{}", self.__repr__())))
     }
 
-    /// The map from each coordinate of the output to one of the input with that image: the one with
-    /// the lowest bits.
+    /// Returns a map from each coordinate of the output to the coordinate of the input with that
+    /// image; of several, the one with the lowest bits.
     fn pseudoinvert(&self) -> PyResult<Self> {
         let inverse = self.map.right_inverse();
         inverse
@@ -375,7 +377,7 @@ impl LinearLayout {
             .ok_or_else(|| refuse(format!("the layout does not reach every coordinate:{}", self.__repr__())))
     }
 
-    /// The map `c` such that `c` and then `arg` is this map.
+    /// Returns the map `c` for which `c`, then `arg`, is this map.
     fn invert_and_compose(&self, arg: &Self) -> PyResult<Self> {
         let map = self.with_output(arg.output())?.map.relative_to(&arg.map);
         map.map(|map| Self { map }).ok_or_else(|| {
@@ -395,28 +397,30 @@ impl LinearLayout {
         self.map.is_surjective() && self.map.is_injective()
     }
 
-    /// The matrix over F2: a row for each bit of the output, a column for each bit of the input.
+    /// Returns the matrix over F2: a row for each bit of the output, a column for each bit of the
+    /// input.
     fn get_matrix_view(&self) -> Vec<Vec<u32>> {
         let row = |bit: u32| self.map.columns().iter().map(|column| column >> bit & 1).collect();
         (0..self.output().bits()).map(row).collect()
     }
 
-    /// A table of the tile, of a map from `register`, `lane`, `warp`, `block`: the places that hold
-    /// each element, or, from the hardware's point of view, the element that each place holds.
+    /// Returns a table of the tile, for a map from `register`, `lane`, `warp`, `block`: the
+    /// hardware indices that hold each element or, with `use_hardware_view`, the element at each
+    /// hardware index.
     fn get_distributed_view(&self, use_hardware_view: bool) -> PyResult<String> {
         let layout = self.layout(&[Input::Register, Input::Lane, Input::Warp, Input::Block])?;
         Ok(if use_hardware_view { layout.places() } else { layout.table() })
     }
 
-    /// A table of the tile, of a map from `offset`: the offset of each element, or the element at
-    /// each offset.
+    /// Returns a table of the tile, for a map from `offset` and `block`: the offset of each element
+    /// or, with `use_hardware_view`, the element at each offset.
     fn get_shared_view(&self, use_hardware_view: bool) -> PyResult<String> {
         let layout = self.layout(&[Input::Offset, Input::Block])?;
         Ok(if use_hardware_view { layout.places() } else { layout.table() })
     }
 
-    /// The product: `arg` repeats this map. In dimensions that both have, the bits of this map are
-    /// the lower ones.
+    /// Returns the product, in which `arg` repeats this map. In dimensions of both maps, this map
+    /// has the lower bits.
     fn __mul__(&self, arg: &Self) -> PyResult<Self> {
         let input = self.input().product(arg.input())?;
         let output = self.output().product(arg.output())?;

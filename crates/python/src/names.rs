@@ -1,5 +1,5 @@
-//! The names of the language, for the Python namespace `tilewright.language`; the two op tables,
-//! for their conformance tests.
+//! The names of the language, for the Python namespace `tilewright.language`, and the two op
+//! tables, for their conformance tests.
 
 use pyo3::prelude::*;
 use tilewright_frontend::semantic::{
@@ -7,8 +7,8 @@ use tilewright_frontend::semantic::{
 };
 use tilewright_ir::{Accuracy, Domain, Dtype, ElementwiseFn, OPS};
 
-/// The functions of the language: for each its path below `triton.language`, its parameters as they
-/// are written, what it does, and whether tensors have it as a method.
+/// Returns the functions of the language: for each, its path below `triton.language`, its
+/// parameters as text, its doc, and whether it is also a method of tensors.
 #[pyfunction]
 pub(crate) fn language_names() -> Vec<(&'static str, String, String, bool)> {
     let functions = language_entries().filter(|entry| match entry.kind {
@@ -24,24 +24,25 @@ pub(crate) fn language_names() -> Vec<(&'static str, String, String, bool)> {
         .collect()
 }
 
-/// The functions that the library's reductions combine with, names of the module `standard`: the
-/// name, and the parameters as they are written.
+/// Returns the functions by which the library's reductions combine elements, which are names of the
+/// module `standard`: for each, its name and its parameters as text.
 #[pyfunction]
 pub(crate) fn combining_functions() -> Vec<(&'static str, &'static str)> {
     combining_signatures()
 }
 
-/// The types of the parameters, by their names: the type and the meaning.
+/// The types of parameters: the name of the parameter, its type, and its meaning.
 type ParameterTypes = Vec<(&'static str, &'static str, &'static str)>;
 
-/// The results that are not one tensor, by the names of the functions: for each overload the
-/// parameter that the result depends on with its type, if there is one, and the type of the result.
+/// The types of results that are not one tensor: the names of functions, and their overloads. An
+/// overload is the parameter on which the result depends, with its type, and the type of the
+/// result.
 type ResultTypes = Vec<(Vec<&'static str>, Vec<(Option<(&'static str, &'static str)>, &'static str)>)>;
 
-/// The names of modes, and their values.
+/// The names of modes (types with a few values), and their values.
 type ModeTypes = Vec<(&'static str, Vec<&'static str>)>;
 
-/// The types of the language as the stubs write them.
+/// Returns the types of the language, for the stubs.
 #[pyfunction]
 pub(crate) fn language_types() -> (ParameterTypes, ResultTypes, ModeTypes) {
     let parameters = PARAMETERS.iter().map(|row| (row.name, row.ty, row.doc)).collect();
@@ -52,11 +53,11 @@ pub(crate) fn language_types() -> (ParameterTypes, ResultTypes, ModeTypes) {
     (parameters, results.collect(), modes)
 }
 
-/// A row of the elementwise table: its family, its name, its operands, its element types, its
-/// error in ulp (none if it is exact), and the additional error of fp32 for each unit of |x|.
+/// A row of the elementwise table: family, name, operands, element types, error in ulp (`None` if
+/// exact), and the additional error of fp32, in ulp, for each unit of |x|.
 type ElementwiseRow = (&'static str, &'static str, Vec<&'static str>, &'static str, Option<f32>, f32);
 
-/// The elementwise functions.
+/// Returns the rows of the elementwise table.
 #[pyfunction]
 pub(crate) fn elementwise_functions() -> Vec<ElementwiseRow> {
     let row = |function: &ElementwiseFn| {
@@ -78,7 +79,7 @@ pub(crate) fn elementwise_functions() -> Vec<ElementwiseRow> {
     ElementwiseFn::ALL.iter().map(row).collect()
 }
 
-/// The ops of the tile IR: for each its name, its family, and the names of its attributes.
+/// Returns the ops of tile IR: for each, its name, its family, and the names of its attributes.
 #[pyfunction]
 pub(crate) fn tile_ops() -> Vec<(&'static str, String, Vec<&'static str>)> {
     let row = |op: &tilewright_ir::OpInfo| {
@@ -88,7 +89,7 @@ pub(crate) fn tile_ops() -> Vec<(&'static str, String, Vec<&'static str>)> {
     OPS.iter().map(row).collect()
 }
 
-/// The element types, by the names that the IR gives them.
+/// Returns the names of the element types in the IR.
 #[pyfunction]
 pub(crate) fn element_types() -> Vec<&'static str> {
     Dtype::ALL.iter().map(|dtype| dtype.name()).collect()

@@ -1,17 +1,19 @@
-//! Sends the output of kernels to the program's `sys.stdout`, like Python's own.
+//! Sends the output of kernels to the program's `sys.stdout`, like the output of Python.
 
 use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::intern;
 use pyo3::prelude::*;
 
-/// Takes text that a kernel prints, or leaves it to the output of the process, after the text that
-/// Python still holds. Kernels run without the GIL, on threads of their own.
+/// Writes text that a kernel prints to `sys.stdout`. Returns false if the caller has to write the
+/// text to the output of the process; Python has then flushed its own text.
+///
+/// Kernels run without the GIL, on their own threads.
 pub(crate) fn print(text: &str) -> bool {
     Python::try_attach(|py| write(py, text).unwrap_or_else(|error| failed(py, &error))).unwrap_or(false)
 }
 
-/// Writes to a `sys.stdout` that is not the one of the process: a notebook has one for each cell,
-/// tests and `contextlib.redirect_stdout` put one in its place.
+/// Writes text if the program has replaced `sys.stdout`, and returns whether it has: notebooks,
+/// tests and `contextlib.redirect_stdout` do.
 fn write(py: Python<'_>, text: &str) -> PyResult<bool> {
     let sys = py.import(intern!(py, "sys"))?;
     let out = sys.getattr(intern!(py, "stdout"))?;
@@ -26,8 +28,8 @@ fn write(py: Python<'_>, text: &str) -> PyResult<bool> {
     Ok(is_other)
 }
 
-/// A program may have closed its output, which is no reason to stop a kernel. Ctrl-C is for the
-/// launch.
+/// Handles an exception of `sys.stdout`: passes Ctrl-C on to the launch, and ignores others,
+/// because a closed output is no reason to stop a kernel.
 fn failed(py: Python<'_>, error: &PyErr) -> bool {
     if error.is_instance_of::<PyKeyboardInterrupt>(py) {
         let main = py.import(intern!(py, "_thread"));

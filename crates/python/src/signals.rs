@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use pyo3::prelude::*;
 
-/// Asks Python for signals, and keeps the exception that a handler has raised.
+/// Polls Python for signals, and keeps the exception that a handler has raised.
 #[derive(Default)]
 pub(crate) struct SignalCheck {
     last: Mutex<Option<Instant>>,
@@ -13,7 +13,7 @@ pub(crate) struct SignalCheck {
 }
 
 impl SignalCheck {
-    /// Taking the GIL may mean to wait for another thread, so it is not done at each call.
+    /// The least time between two polls of Python: acquiring the GIL may wait for another thread.
     const INTERVAL: Duration = Duration::from_millis(50);
 
     pub(crate) fn poll(&self) -> bool {

@@ -1,4 +1,4 @@
-//! Traces for Python: recording launches, and asking what was recorded.
+//! Traces for Python: recording launches, and querying what was recorded.
 
 use std::path::PathBuf;
 
@@ -20,29 +20,29 @@ pub(crate) struct TraceRecorder {
     path: PathBuf,
 }
 
-/// A tensor of a launch: name, type, bytes of an element, address, extents, strides.
+/// A tensor of a launch: name, element type, bytes of an element, address, extents, strides.
 pub(crate) type TensorParts = (String, String, u32, u64, Vec<u64>, Vec<i64>);
 
 #[pymethods]
 impl TraceRecorder {
-    /// A new file.
+    /// Creates the file of a trace.
     #[new]
     fn new(path: PathBuf) -> PyResult<Self> {
         Ok(Self { recorder: Recorder::create(&path)?, path })
     }
 
-    /// The file.
+    /// The path of the file.
     #[getter]
     fn path(&self) -> PathBuf {
         self.path.clone()
     }
 
-    /// The number of the next launch.
+    /// Returns the number of the next launch.
     fn next_launch(&self) -> u32 {
         self.recorder.next_launch()
     }
 
-    /// Writes the elements of a tensor, row after row, before or after a launch.
+    /// Writes the elements of a tensor in row-major order, as they are before or after a launch.
     fn snapshot(
         &self,
         launch: u32,
@@ -54,8 +54,8 @@ impl TraceRecorder {
         self.failure()
     }
 
-    /// Launches a kernel on the CPU, and records it as the launch with this number. `checks` names
-    /// what the launch is sanitized for besides the checks of every launch: `none` is nothing.
+    /// Launches a kernel on the CPU, and records the launch with this number. `checks` names the
+    /// checks of the sanitizer for this launch, besides those of every launch; `none` adds none.
     #[expect(clippy::too_many_arguments, reason = "they are passed by keyword")]
     #[pyo3(signature = (kernel, grid, args, kwargs, *, number, programs, value_bytes, all_bytes, tensors, constants, checks))]
     fn launch(
@@ -79,7 +79,7 @@ impl TraceRecorder {
             tensors: tensors.into_iter().map(tensor).collect(),
             constants,
             checks: Checks::parse(checks)
-                .map_err(|name| PyValueError::new_err(format!("no check is called '{name}'")))?,
+                .map_err(|name| PyValueError::new_err(format!("there is no check '{name}'")))?,
         };
         let launched = Call::with(args, Some(kwargs), |call| launch_traced(kernel, grid, call, request))?;
         self.failure()?;
@@ -87,13 +87,13 @@ impl TraceRecorder {
     }
 }
 
-/// A tensor as a trace has it.
+/// Converts a tensor for a trace.
 pub(crate) fn tensor((name, dtype, size, address, shape, strides): TensorParts) -> Tensor {
     Tensor { name, dtype, size, address, shape, strides }
 }
 
 impl TraceRecorder {
-    /// Returns the error of the file.
+    /// Returns the error of writing the file, if there was one.
     pub(crate) fn failure(&self) -> PyResult<()> {
         self.recorder.take_failure().map_or(Ok(()), |error| Err(error.into()))
     }
@@ -115,22 +115,22 @@ impl TraceFile {
         })
     }
 
-    /// Each launch in a few words.
+    /// Returns a summary of each launch.
     fn list(&self) -> String {
         self.0.list()
     }
 
-    /// A launch: its tables, its programs, and what its ops have done.
+    /// Returns a launch: its tables, its programs, and the work of its ops.
     fn launch(&self, py: Python<'_>, launch: usize) -> Option<String> {
         py.detach(|| self.0.launch(launch))
     }
 
-    /// The events of a program.
+    /// Returns the events of a program.
     fn program(&self, py: Python<'_>, launch: usize, program: u64) -> Option<String> {
         py.detach(|| self.0.events_of(launch, program))
     }
 
-    /// The elements of a value of an event.
+    /// Returns the elements of a value of an event.
     fn value(
         &self,
         py: Python<'_>,
@@ -147,17 +147,19 @@ impl TraceFile {
         py.detach(|| self.0.touched(launch, program, event))
     }
 
-    /// The elements of a tensor before or after a launch.
+    /// Returns the elements of a tensor before or after a launch.
     fn elements(&self, py: Python<'_>, launch: usize, tensor: usize, is_after: bool) -> Option<String> {
         py.detach(|| self.0.elements(launch, tensor, is_after))
     }
 
-    /// How many programs read and write each element of a tensor, and which elements they race for.
+    /// Returns how many programs read and write each element of a tensor, and the elements on which
+    /// programs race.
     fn overlaps(&self, py: Python<'_>, launch: usize, tensor: usize) -> Option<String> {
         py.detach(|| self.0.overlaps(launch, tensor))
     }
 
-    /// The layouts of the kernel of a launch on a GPU of this compute capability (times 10).
+    /// Returns the layouts of the kernel of a launch on a GPU of this compute capability (times
+    /// 10).
     fn layouts(&self, py: Python<'_>, launch: usize, capability: u32) -> Option<String> {
         py.detach(|| Some(tilewright_runtime::layouts_of_launch(self.0.described(launch)?, capability)))
     }

@@ -1,17 +1,17 @@
-//! `Missing`: replaces a name of Triton that tilewright does not have. It is a class of Rust so
-//! that a traceback ends in the line of the program that uses the name.
+//! `Missing`: a placeholder for a name of Triton that tilewright does not have. The class is in
+//! Rust, so that a traceback ends at the line of the program that uses the name.
 
 use pyo3::exceptions::PyAttributeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple, PyType};
 
-/// Replaces a function or class that tilewright does not have; a call or an attribute raises an
-/// error with the replacement.
+/// A placeholder for a function or class that tilewright does not have. A call or an access to an
+/// attribute raises an error that names what to use instead.
 #[pyclass(frozen, module = "tilewright._native")]
 pub(crate) struct Missing {
-    /// Its path in Triton: `triton.autotune`.
+    /// The path in Triton, such as `triton.autotune`.
     path: String,
-    /// The advice.
+    /// The hint of the error: what to use instead.
     hint: Option<String>,
 }
 
@@ -30,7 +30,7 @@ impl Missing {
         Self { path, hint }
     }
 
-    /// Where Triton has it.
+    /// The path in Triton.
     #[getter(_path)]
     pub(crate) fn path(&self) -> &str {
         &self.path
@@ -46,7 +46,7 @@ impl Missing {
         self.name()
     }
 
-    /// It may be copied and pickled, as a function may.
+    /// Allows copying and pickling, as for a function.
     fn __reduce__<'py>(slf: &Bound<'py, Self>) -> (Bound<'py, PyType>, (String, Option<String>)) {
         let Missing { path, hint } = slf.get();
         (slf.get_type(), (path.clone(), hint.clone()))
@@ -62,20 +62,21 @@ impl Missing {
         Err(self.refuse(py))
     }
 
-    /// A class cannot be derived from it.
+    /// Raises the error for a class that is derived from the placeholder.
     fn __mro_entries__(&self, py: Python<'_>, _bases: &Bound<'_, PyAny>) -> PyResult<()> {
         Err(self.refuse(py))
     }
 
     fn __getattr__(&self, py: Python<'_>, name: &str) -> PyResult<()> {
-        // Probes for protocols (copying, signatures, doctests) get the answer of any other object.
+        // Probes for protocols (copying, signatures, doctests) fail as for any other object.
         if name.starts_with('_') {
             return Err(PyAttributeError::new_err(name.to_owned()));
         }
         Err(self.refuse(py))
     }
 
-    /// `isinstance(x, triton.runtime.Autotuner)` is a question that has an answer: no.
+    /// Returns false: `isinstance(x, triton.runtime.Autotuner)` needs no error, since nothing is
+    /// one.
     #[expect(clippy::unused_self, reason = "Python passes it")]
     fn __instancecheck__(&self, _instance: &Bound<'_, PyAny>) -> bool {
         false

@@ -20,7 +20,8 @@ use crate::launch::launcher::launcher;
 use crate::values::function::Function;
 use crate::values::to_python::{host_value_to_python, to_python};
 
-/// A finding about an access: position, description, verdict, text.
+/// A finding about an access: its source position (file, line, column), a description of the
+/// access, the verdict, and the text of a counterexample or of a reason.
 type BoundsRow = (Option<(String, u32, u32)>, String, &'static str, String);
 
 #[pymethods]
@@ -31,19 +32,19 @@ impl CompiledKernel {
         &self.handle.compiled.name
     }
 
-    /// The same for equal code, options and target.
+    /// A hash, which is the same for equal code, options and target.
     #[getter]
     fn hash<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         kept(&self.attributes.hash, py, || Ok(PyString::new(py, &self.handle.compiled.hash()).into_any()))
     }
 
-    /// Registers of a thread.
+    /// The number of registers of a thread.
     #[getter]
     fn n_regs(&self, py: Python<'_>) -> PyResult<u32> {
         raised(py, self.handle.resources()).map(|resources| resources.registers)
     }
 
-    /// Registers that are kept in memory.
+    /// The number of registers of a thread that are spilled to memory.
     #[getter]
     fn n_spills(&self, py: Python<'_>) -> PyResult<u32> {
         raised(py, self.handle.resources()).map(|resources| resources.spills)
@@ -56,8 +57,7 @@ impl CompiledKernel {
         Ok(loaded.map_or(1024, Loaded::max_threads))
     }
 
-    /// The options that it was compiled with, and what it takes of the device; its entries are
-    /// attributes.
+    /// A named tuple of the options of the compilation and of the resources that the kernel needs.
     #[getter]
     fn metadata<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         kept(&self.attributes.metadata, py, || describe_metadata(py, &self.handle))
@@ -71,8 +71,8 @@ impl CompiledKernel {
         })
     }
 
-    /// The accesses to memory in the kernel's text: the names of the parameters that the pointers
-    /// come from, and whether it reads and writes.
+    /// Returns the memory accesses of the kernel: for each, the names of the parameters from which
+    /// its pointers are derived, whether it reads, and whether it writes.
     fn _accesses(&self) -> Vec<(Vec<String>, bool, bool)> {
         let compiled = &self.handle.compiled;
         let name = |number: usize| compiled.module.kernel().parameters[number].name.to_string();
@@ -80,9 +80,8 @@ impl CompiledKernel {
         accesses.map(|a| (a.parameters.into_iter().map(name).collect(), a.reads, a.writes)).collect()
     }
 
-    /// Returns whether each access is in bounds for every grid and every size, as `tilewright
-    /// check` says it: place, what it is, verdict, and the whole text of a counterexample or of a
-    /// reason.
+    /// Checks whether each access is in bounds for every grid and every size, as `tilewright check`
+    /// does, and returns the findings.
     fn _check_bounds(
         &self,
         extents: Vec<(String, String)>,
@@ -116,20 +115,21 @@ impl CompiledKernel {
         Ok(rows.collect())
     }
 
-    /// An identity of the code among the living compiled kernels: the same for those that share it.
+    /// The identity of the code among the live compiled kernels: variants that share their code
+    /// have the same number.
     #[getter]
     fn _code_number(&self) -> usize {
         self.handle.code_number()
     }
 
-    /// The names of the stages.
+    /// Returns the names of the stages.
     fn _stages(&self) -> Vec<&'static str> {
         let texts = Stage::of(self.handle.compiled.metadata.target).iter();
         let machine_code = matches!(self.handle.device(), Device::Cuda(_)).then_some(&Stage::Cubin);
         texts.chain(machine_code).map(|stage| stage.name()).collect()
     }
 
-    /// The text of a stage, or its bytes.
+    /// Returns the text of a stage, or the bytes of a cubin; `None` if there is no such stage.
     fn _stage<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Option<Bound<'py, PyAny>>> {
         match Stage::parse(name) {
             Some(Stage::Cubin) => {
@@ -143,8 +143,8 @@ impl CompiledKernel {
         }
     }
 
-    /// The `@jit` function, and what the compiler was told of each parameter, in the form that
-    /// `compile` takes.
+    /// Returns the `@jit` function, and the described type or value of each parameter, as `compile`
+    /// takes them.
     fn _source<'py>(&self, py: Python<'py>) -> PyResult<(Py<Function>, Bound<'py, PyList>)> {
         let types = self.handle.compiled.signature.iter().map(|(_, ty)| ty);
         let arguments = self.handle.arguments().iter().zip(types);
@@ -152,32 +152,33 @@ impl CompiledKernel {
         Ok((self.function.clone_ref(py), PyList::new(py, described.collect::<PyResult<Vec<_>>>()?)?))
     }
 
-    /// Loads the code into the device. Returns the number by which a real GPU's launcher knows it.
+    /// Loads the code into the device. Returns the driver handle of the kernel if the device is a
+    /// GPU.
     fn _load(&self, py: Python<'_>) -> PyResult<Option<u64>> {
         let loaded = raised(py, self.handle.loaded())?;
         Ok(loaded.and_then(Loaded::kernel).map(binary::share))
     }
 
-    /// Returns whether it was launched, and therefore loaded.
+    /// Whether the variant was launched, and therefore loaded.
     #[getter(_is_launched)]
     fn was_launched(&self) -> bool {
         self.is_launched()
     }
 
-    /// Says that what launches it has loaded it, between the hooks for that.
+    /// Notes that a launcher has loaded the code, between the hooks for loading.
     fn _note_load(&self) {
         self.note_launch();
     }
 
-    /// Returns whether it is code of a GPU that takes tensor maps.
+    /// Returns whether this is code for a GPU with tensor maps as parameters.
     fn _takes_tensor_maps(&self) -> bool {
         self.handle.takes_tensor_maps()
     }
 
-    /// The other attributes of a kernel of `triton.compile`: `run`, `packed_metadata`, `src`,
-    /// `function`, …
+    /// Returns another attribute of the object that `triton.compile` would return: `run`,
+    /// `packed_metadata`, `src`, `function`, …
     fn __getattr__<'py>(slf: &Bound<'py, Self>, name: &Bound<'py, PyString>) -> PyResult<Bound<'py, PyAny>> {
-        // Names with an underscore are looked for by `copy`, `pickle`, notebooks and the like.
+        // `copy`, `pickle`, notebooks and other tools probe for names with an underscore.
         if name.to_cow()?.starts_with('_') {
             let message = format!("'CompiledKernel' object has no attribute '{name}'");
             return Err(PyAttributeError::new_err(message));
@@ -189,13 +190,14 @@ impl CompiledKernel {
         twin.getattr(name)
     }
 
-    /// Loads the code into the device. Other threads may run meanwhile: an autotuner has several
-    /// kernels assembled at a time.
+    /// Loads the code into the device. Other threads may run meanwhile: an autotuner assembles
+    /// several kernels at a time.
     fn _init_handles(&self, py: Python<'_>) -> PyResult<()> {
         raised(py, py.detach(|| self.handle.loaded().map(|_| ())))
     }
 
-    /// `handle[grid]`: launches this form, with or without the arguments that are part of its code.
+    /// Returns a function that launches this variant with a grid: `handle[grid]`. Its calls may
+    /// omit arguments that are constants of the code.
     fn __getitem__<'py>(slf: &Bound<'py, Self>, grid: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         launcher(slf, grid)
     }
@@ -221,7 +223,7 @@ impl CompiledKernel {
     }
 }
 
-/// The options that it was compiled with and what it takes of the device, as a named tuple.
+/// Returns the options of a variant and the resources that it needs, as a named tuple.
 fn describe_metadata<'py>(py: Python<'py>, handle: &Handle) -> PyResult<Bound<'py, PyAny>> {
     let compiled = &handle.compiled;
     let entries = PyDict::new(py);
@@ -246,8 +248,8 @@ fn describe_metadata<'py>(py: Python<'py>, handle: &Handle) -> PyResult<Bound<'p
     class.call((), Some(&entries))
 }
 
-/// A parameter as `compile` takes it: its type with what is known of it, `(value,)`, or a list of
-/// such and its fields.
+/// Describes a parameter as `compile` takes it: a type with its divisibility, `(value,)`, or a list
+/// of descriptions and the field names.
 fn describe<'py>(py: Python<'py>, argument: &Argument, ty: &ParameterType) -> PyResult<Bound<'py, PyAny>> {
     let text = |divisibility: u32| match divisibility {
         1 => ty.name(),

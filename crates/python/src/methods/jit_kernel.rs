@@ -24,8 +24,8 @@ impl JitKernel {
         PyClassInitializer::from(Function::default()).add_subclass(Self { is_made: true, ..Self::default() })
     }
 
-    /// Gives the function another text or position, and forgets its compiled variants. Callers that
-    /// were compiled before keep the old function.
+    /// Replaces the text and position of the function, and drops its compiled variants. Callers
+    /// that were compiled before keep the old function.
     #[pyo3(signature = (*, name, file, text, first_line, removed_columns))]
     fn _replace_source(
         slf: &Bound<'_, Self>,
@@ -46,12 +46,13 @@ impl JitKernel {
         *self.pre_run_hooks.lock().unwrap_or_else(PoisonError::into_inner) = hooks;
     }
 
-    /// `kernel[grid]`: what launches with this grid.
+    /// Returns `kernel[grid]`: a function that launches the kernel with this grid.
     fn __getitem__<'py>(slf: &Bound<'py, Self>, grid: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         launcher(slf, grid)
     }
 
-    /// A kernel cannot be called without a grid; a helper can, by a body that Python runs.
+    /// Calls the function inside a kernel that Python interprets. Elsewhere it raises an error,
+    /// since a kernel cannot be called without a grid.
     #[pyo3(signature = (*args, **kwargs))]
     fn __call__<'py>(
         slf: &Bound<'py, Self>,
@@ -65,7 +66,7 @@ impl JitKernel {
         Err(to_exception(slf.py(), &state.kernel.signature().no_grid()))
     }
 
-    /// Launches with a grid, or with `warmup=True` only compiles.
+    /// Launches the kernel with a grid, or with `warmup=True` only compiles it.
     #[pyo3(signature = (*args, grid = None, warmup = false, **kwargs))]
     fn run(
         slf: &Bound<'_, Self>,
@@ -77,7 +78,7 @@ impl JitKernel {
         Call::with(args, kwargs, |call| launch(slf, grid, call, warmup))
     }
 
-    /// Compiles for arguments like these, and does not run.
+    /// Compiles the kernel for arguments like these, and does not run it.
     #[pyo3(signature = (*args, grid = None, **kwargs))]
     fn warmup(
         slf: &Bound<'_, Self>,
@@ -88,7 +89,7 @@ impl JitKernel {
         Call::with(args, kwargs, |call| launch(slf, grid, call, true))
     }
 
-    /// Forgets what was compiled.
+    /// Drops all compiled variants.
     fn clear_cache(&self) {
         self.states().for_each(State::forget_all);
     }

@@ -1,4 +1,4 @@
-//! The Python methods of the classes of `kernel` and `launch`: they may name every layer.
+//! The Python methods of the classes of `kernel` and `launch`. They may use every layer.
 
 mod compiled_kernel;
 mod jit_kernel;

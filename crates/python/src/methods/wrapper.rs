@@ -18,7 +18,8 @@ impl Wrapper {
         Self { is_made: true, ..Self::default() }
     }
 
-    /// Says what it is, `"autotuner"` or `"heuristics"`, if its `run` is ours.
+    /// Sets the kind of the wrapper, `"autotuner"` or `"heuristics"`. Any other kind means that a
+    /// class of the program replaces `run`, which launches then call.
     fn _set_kind(&self, kind: &str) {
         let kind = match kind {
             "autotuner" => AUTOTUNER,
@@ -29,7 +30,7 @@ impl Wrapper {
         self.forget_settings();
     }
 
-    /// Says that an attribute is another.
+    /// Drops the kept settings, after an attribute was set.
     #[pyo3(name = "_forget_settings")]
     fn forget_settings(&self) {
         let before = self.settings.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -37,7 +38,7 @@ impl Wrapper {
         drop(before);
     }
 
-    /// `kernel[grid]`: what launches with this grid.
+    /// Returns `kernel[grid]`: a function that launches the wrapper with this grid.
     fn __getitem__<'py>(slf: &Bound<'py, Self>, grid: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         launcher(slf, grid)
     }

@@ -1,4 +1,4 @@
-//! Arrays that are not torch's: numpy, `__array_interface__`, `__cuda_array_interface__`.
+//! Arrays of libraries other than torch: numpy, `__array_interface__`, `__cuda_array_interface__`.
 #![expect(unsafe_code, reason = "numpy describes its arrays in a C structure")]
 
 use std::ffi::{c_char, c_int, c_void};
@@ -22,7 +22,7 @@ pub(crate) struct Numpy {
 }
 
 impl Numpy {
-    /// Numpy, if it has been imported.
+    /// Returns numpy, if the program has imported it.
     pub(crate) fn get(py: Python<'_>) -> Option<&'static Numpy> {
         static NUMPY: PyOnceLock<Numpy> = PyOnceLock::new();
         if let Some(numpy) = NUMPY.get(py) {
@@ -39,7 +39,7 @@ impl Numpy {
         object.is_instance(self.array.bind(object.py())).unwrap_or(false)
     }
 
-    /// Returns whether an object is an array and nothing derived from it.
+    /// Returns whether an object is an array of numpy's own class, not of a derived class.
     #[inline]
     pub(crate) fn is_exact_array(&self, object: &Bound<'_, PyAny>) -> bool {
         object.get_type_ptr().cast() == self.array.as_ptr()
@@ -51,7 +51,7 @@ impl Numpy {
     }
 }
 
-/// The number that a numpy scalar is; `None` if the language has no such type.
+/// Returns the number that a numpy scalar is; `None` if the language does not have its type.
 pub(crate) fn scalar(object: &Bound<'_, PyAny>) -> PyResult<Option<Literal>> {
     let py = object.py();
     let name: String = object.getattr(intern!(py, "dtype"))?.getattr(intern!(py, "name"))?.extract()?;
@@ -66,7 +66,7 @@ pub(crate) fn scalar(object: &Bound<'_, PyAny>) -> PyResult<Option<Literal>> {
     })
 }
 
-/// The dtype that numpy and `ml_dtypes` call so.
+/// Returns the dtype with this name in numpy or `ml_dtypes`, if the language has it.
 fn dtype_of_name(name: &str) -> Option<Dtype> {
     Some(match name {
         "bool" => Dtype::I1,
@@ -100,7 +100,7 @@ struct ArrayInterface {
 const NOT_SWAPPED: c_int = 0x200;
 const WRITEABLE: c_int = 0x400;
 
-/// Reads an array of numpy itself without running code of the program.
+/// Reads an array of numpy's own class without running code of the program.
 pub(crate) fn read_struct(array: &Bound<'_, PyAny>) -> Result<Tensor, Unfit> {
     let (description, own) = describe_struct(array)?;
     let (kind, size) = (description.typekind as u8, description.itemsize);
@@ -120,14 +120,14 @@ pub(crate) fn read_struct(array: &Bound<'_, PyAny>) -> Result<Tensor, Unfit> {
         (b'b', 1) => Some(Dtype::I1),
         _ => None,
     };
-    // Types without a letter in numpy itself (bfloat16 of ml_dtypes), and types that no kernel
-    // takes: by the name.
+    // The name identifies types that numpy itself has no letter for (bfloat16 of ml_dtypes), and
+    // types that no kernel takes.
     let Some(dtype) = dtype else { return read(array) };
     let is_read_only = description.flags & WRITEABLE == 0;
     Ok(Tensor::of_array(dtype, description.address, around(array, own)?, is_read_only))
 }
 
-/// The parts of an `ArrayInterface` that are needed after the capsule is gone.
+/// The fields of an `ArrayInterface` that are needed after the capsule is dropped.
 struct Description {
     typekind: c_char,
     itemsize: c_int,
@@ -135,7 +135,7 @@ struct Description {
     address: usize,
 }
 
-/// The description of an array of numpy itself, and the bytes that its elements take.
+/// Returns the description of an array of numpy's own class, and the address range of its elements.
 fn describe_struct(array: &Bound<'_, PyAny>) -> Result<(Description, (usize, usize)), Unfit> {
     let capsule = array.getattr(intern!(array.py(), "__array_struct__"))?;
     let capsule = capsule.cast::<PyCapsule>().map_err(PyErr::from)?;
@@ -203,14 +203,14 @@ fn bits(bytes: &str) -> usize {
     bytes.parse::<usize>().map_or(0, |bytes| bytes * 8)
 }
 
-/// The memory of the array that an array is a view of, if it contains the bytes of `own`; else
-/// `own`.
+/// Returns the address range of the array of which an array is a view, if that range contains
+/// `own`; else `own`.
 fn around(object: &Bound<'_, PyAny>, own: (usize, usize)) -> Result<(usize, usize), Unfit> {
     let owner = owner(object)?.map(|owner| describe_struct(&owner)).transpose()?.map(|(_, range)| range);
     Ok(owner.filter(|owner| owner.0 <= own.0 && own.1 <= owner.1).unwrap_or(own))
 }
 
-/// The array that an array is a view of, if it is one.
+/// Returns the array of which an array is a view, if it is a view.
 fn owner<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
     let py = object.py();
     let Some(numpy) = Numpy::get(py) else { return Ok(None) };
@@ -223,16 +223,16 @@ fn owner<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>>
     Ok(owner)
 }
 
-/// Holds the memory of an array of numpy where it is until the result is dropped: `resize` refuses
-/// an array that has a weak reference. With `refcheck=False` it regards neither exports of the
-/// buffer nor views.
+/// Keeps the memory of a numpy array at its address until the result, a weak reference, is dropped:
+/// `resize` refuses an array that has one. With `refcheck=False`, `resize` does not check for
+/// buffer exports and views.
 pub(crate) fn hold<'py>(array: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let owner = owner(array)?;
     Ok(PyWeakrefReference::new(owner.as_ref().unwrap_or(array))?.into_any())
 }
 
-/// Reads an array by its `__cuda_array_interface__`, which does not say on which GPU it is: that is
-/// the current one.
+/// Reads an array by its `__cuda_array_interface__`. The interface does not name the GPU, so it is
+/// taken to be the current GPU.
 pub(crate) fn read_cuda(object: &Bound<'_, PyAny>) -> Result<Tensor, Unfit> {
     let py = object.py();
     let interface = object.getattr(intern!(py, "__cuda_array_interface__"))?;

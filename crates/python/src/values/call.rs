@@ -13,7 +13,7 @@ use tilewright_runtime::{ArgumentSource, Device, Value};
 /// The arguments of a call.
 #[derive(Clone, Copy)]
 pub(crate) struct Call<'a, 'py> {
-    /// Those by position, then those by keyword.
+    /// The positional arguments, then the keyword arguments.
     values: &'a [Borrowed<'a, 'py, PyAny>],
     positional: usize,
     keywords: Option<Borrowed<'a, 'py, PyTuple>>,
@@ -36,7 +36,8 @@ impl<'a, 'py> Call<'a, 'py> {
         function(&Call { values: &values, positional: positional.len(), keywords, expected: None })
     }
 
-    /// Makes a call of arguments by position, and after them those by keyword.
+    /// Creates a call with `positional` positional arguments; the other values belong to
+    /// `keywords`.
     pub(crate) fn new(
         values: &'a [Borrowed<'a, 'py, PyAny>],
         positional: usize,
@@ -52,7 +53,7 @@ impl<'a, 'py> Call<'a, 'py> {
         self.expected
     }
 
-    /// The number of the argument that a parameter gets.
+    /// Returns the index of the argument that a parameter gets; `None` for its default.
     #[inline]
     pub(crate) fn number(&self, source: ArgumentSource) -> Option<usize> {
         match source {
@@ -62,23 +63,23 @@ impl<'a, 'py> Call<'a, 'py> {
         }
     }
 
-    /// All arguments, those by position first.
+    /// Returns all arguments, the positional ones first.
     pub(crate) fn values(&self) -> &'a [Borrowed<'a, 'py, PyAny>] {
         self.values
     }
 
-    /// How many are given by position.
+    /// Returns the number of positional arguments.
     pub(crate) fn positional(&self) -> usize {
         self.positional
     }
 
-    /// The keywords of the others, in order; the same object at each execution of a call that is
-    /// written with keywords.
+    /// Returns the names of the keyword arguments, in order. A call expression with keywords passes
+    /// the same tuple at each execution.
     pub(crate) fn keywords(&self) -> Option<Borrowed<'a, 'py, PyTuple>> {
         self.keywords
     }
 
-    /// The keywords as text.
+    /// Returns the names of the keyword arguments as strings.
     pub(crate) fn names(&self) -> PyResult<Vec<String>> {
         match self.keywords {
             Some(keywords) => keywords.extract(),
@@ -86,13 +87,13 @@ impl<'a, 'py> Call<'a, 'py> {
         }
     }
 
-    /// The argument of the keyword with this number.
+    /// Returns the keyword argument with this index.
     #[inline]
     pub(crate) fn named(&self, number: usize) -> Borrowed<'a, 'py, PyAny> {
         self.values[self.positional + number]
     }
 
-    /// The argument that a parameter gets; `None` if that is its default.
+    /// Returns the argument that a parameter gets; `None` for its default.
     #[inline]
     pub(crate) fn argument(&self, source: ArgumentSource) -> Option<Borrowed<'a, 'py, PyAny>> {
         match source {
@@ -102,8 +103,8 @@ impl<'a, 'py> Call<'a, 'py> {
         }
     }
 
-    /// Gives a function the same call, where the arguments by position from this one on are one
-    /// tuple.
+    /// Calls a function with the same call, in which one tuple replaces the positional arguments
+    /// from `first` on.
     pub(crate) fn with_rest<R>(
         &self,
         py: Python<'py>,
@@ -118,7 +119,7 @@ impl<'a, 'py> Call<'a, 'py> {
         function(&Call { values: &values, positional: first + 1, keywords: self.keywords, expected: None })
     }
 
-    /// The arguments as Python passes them on: `(*args, **kwargs)`.
+    /// Returns the arguments as Python passes them on: `(*args, **kwargs)`.
     pub(crate) fn to_python(self, py: Python<'py>) -> PyResult<(Bound<'py, PyTuple>, Bound<'py, PyDict>)> {
         let (positional, named) = self.values.split_at(self.positional);
         let keywords = PyDict::new(py);
@@ -129,12 +130,13 @@ impl<'a, 'py> Call<'a, 'py> {
     }
 }
 
-/// The dtypes and the device that an autotuner expects of the arguments of a call, until the launch
-/// has read them.
+/// The dtypes and the device that an autotuner expects of the arguments of a call. The launch,
+/// which reads the arguments, compares them.
 pub(crate) struct Expected<'a> {
-    /// Of each argument, where its dtype is; nothing for what is no parameter of the kernel.
+    /// For each argument, the index of its dtype in `dtypes`; `None` if it is no parameter of the
+    /// kernel.
     places: &'a [Option<usize>],
-    /// The dtypes of the tensors; nothing for what is a number.
+    /// The dtypes of the parameters that are tensors; `None` for others.
     dtypes: &'a [Option<Dtype>],
     device: Option<Device>,
     is_met: Cell<bool>,
@@ -149,8 +151,7 @@ impl<'a> Expected<'a> {
         Self { places, dtypes, device, is_met: Cell::new(false) }
     }
 
-    /// Compares with what a launch has read, which is told of each value the number of its argument
-    /// in the call.
+    /// Compares the values that a launch has read, each with the index of its argument in the call.
     #[inline]
     pub(crate) fn check<'v>(&self, mut values: impl Iterator<Item = (usize, &'v Value<'static>)>) -> bool {
         let is_met = values.all(|(number, value)| {
@@ -166,16 +167,17 @@ impl<'a> Expected<'a> {
         is_met
     }
 
-    /// The result of the latest comparison.
+    /// Returns the result of the latest comparison; false before the first one.
     pub(crate) fn is_met(&self) -> bool {
         self.is_met.get()
     }
 }
 
-/// A value for each shape of call that occurred.
+/// A value for each of the first `MAX` call shapes that occurred.
 pub(crate) struct ByCallShape<T, const MAX: usize>([OnceLock<CachedShape<T>>; MAX]);
 
-/// The shape of a call: the number of arguments by position, and the keywords of the others.
+/// The shape of a call, the number of its positional arguments and its keywords, with the value for
+/// it.
 struct CachedShape<T> {
     positional: usize,
     keywords: Option<Py<PyTuple>>,
@@ -189,7 +191,7 @@ impl<T, const MAX: usize> Default for ByCallShape<T, MAX> {
 }
 
 impl<T, const MAX: usize> ByCallShape<T, MAX> {
-    /// The value for a call, if it is kept.
+    /// Returns the value for a call, if one is kept.
     #[inline]
     pub(crate) fn get(&self, py: Python<'_>, call: &Call<'_, '_>) -> Option<&T> {
         let has_keywords = |known: &CachedShape<T>| match (&known.keywords, call.keywords) {
@@ -202,7 +204,7 @@ impl<T, const MAX: usize> ByCallShape<T, MAX> {
         Some(&found.kept)
     }
 
-    /// Keeps the value for a call, unless `MAX` are kept already.
+    /// Keeps the value for a call, and returns it; `None` if `MAX` values are kept already.
     pub(crate) fn keep(&self, call: &Call<'_, '_>, kept: T) -> Option<&T> {
         let keywords = call.keywords.map(|keywords| keywords.to_owned().unbind());
         let mut known = CachedShape { positional: call.positional, keywords, kept };
@@ -215,13 +217,14 @@ impl<T, const MAX: usize> ByCallShape<T, MAX> {
         None
     }
 
-    /// All values that are kept.
+    /// Returns all values that are kept.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
         self.0.iter().map_while(OnceLock::get).map(|known| &known.kept)
     }
 }
 
-/// Compares the objects of two tuples. The keywords of a call are the same tuple at each execution.
+/// Returns whether two tuples contain the same objects. Mostly they are the same tuple, which a
+/// call expression passes at each execution.
 #[inline]
 fn has_same_items(one: Borrowed<'_, '_, PyTuple>, other: Borrowed<'_, '_, PyTuple>) -> bool {
     let has_same_items =

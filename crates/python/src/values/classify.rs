@@ -1,5 +1,5 @@
-//! Python objects as the compiler sees them: constants, types, functions, tuples, and objects that
-//! only Python understands.
+//! Classifies Python objects for the compiler: constants, types, functions, tuples, and objects
+//! that only Python understands.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use super::function::Function;
 use super::objects::object_ref;
 use crate::unsupported::Missing;
 
-/// The classes of the Python side that mean something to the compiler.
+/// The classes of the Python side that the compiler treats specially.
 pub(crate) struct Classes {
     pub(crate) constexpr: Py<PyType>,
     dtype: Py<PyType>,
@@ -47,7 +47,7 @@ impl Classes {
     }
 }
 
-/// The value of a plain number, string or such; `None` if the object is something else.
+/// Returns the value of a number, a string or Python's `None`; no value for other objects.
 pub(crate) fn plain(object: &Bound<'_, PyAny>) -> Option<Constant> {
     if object.is_none() {
         return Some(Constant::None);
@@ -56,7 +56,7 @@ pub(crate) fn plain(object: &Bound<'_, PyAny>) -> Option<Constant> {
         return object.is_truthy().ok().map(Constant::Bool);
     }
     if object.is_instance_of::<PyInt>() {
-        // The stable interface of Python has no quick way to 128 bits.
+        // Python's stable interface has no fast conversion to 128 bits.
         let narrow = object.extract::<i64>().map(i128::from);
         return narrow.or_else(|_| object.extract()).ok().map(Constant::Int);
     }
@@ -67,7 +67,7 @@ pub(crate) fn plain(object: &Bound<'_, PyAny>) -> Option<Constant> {
     Some(Constant::Str(Arc::from(&*text.to_cow().ok()?)))
 }
 
-/// How deep tuples and lists may nest: a list may hold itself.
+/// The deepest nesting of tuples and lists. A list may contain itself.
 pub(crate) const MAX_NESTING: usize = 64;
 
 /// Classifies an object that a kernel reads as a global, from a closure, or as an attribute.
@@ -93,7 +93,7 @@ fn classify_within(object: &Bound<'_, PyAny>, depth: usize) -> PyResult<HostValu
     if is_constexpr(classes, object) {
         let held = classify_within(&object.getattr(intern!(py, "value"))?, depth + 1)?;
         return Ok(match as_constant(held) {
-            // `@tl.constexpr` above a function says that compile-time values are computed with it.
+            // `@tl.constexpr` above a function declares that it computes compile-time values.
             HostValue::Callable(number) => HostValue::ConstexprFunction(number),
             other => other,
         });
@@ -146,7 +146,7 @@ fn classify_within(object: &Bound<'_, PyAny>, depth: usize) -> PyResult<HostValu
     })
 }
 
-/// The names of the fields, if the class of a tuple is a `NamedTuple`.
+/// Returns the names of the fields, if the class of a tuple is a `NamedTuple`.
 pub(crate) fn fields(tuple: &Bound<'_, PyTuple>) -> PyResult<Option<Fields>> {
     if tuple.is_exact_instance_of::<PyTuple>() {
         return Ok(None);
@@ -161,7 +161,7 @@ fn fields_of(class: &Bound<'_, PyType>) -> PyResult<Option<Fields>> {
     Ok(names.collect::<Option<Vec<_>>>().map(Fields::from))
 }
 
-/// Describes a `NamedTuple` class for kernels that call it; nothing for any other object.
+/// Describes a `NamedTuple` class for kernels that call it; `None` for any other object.
 pub(crate) fn named_tuple(object: &Bound<'_, PyAny>) -> PyResult<Option<NamedTuple>> {
     let py = object.py();
     let Ok(class) = object.cast::<PyType>() else { return Ok(None) };
@@ -177,7 +177,8 @@ pub(crate) fn named_tuple(object: &Bound<'_, PyAny>) -> PyResult<Option<NamedTup
     Ok(Some(NamedTuple { name: class.name()?.extract()?, fields, defaults }))
 }
 
-/// A tuple or list: a plain global if something in it is plain.
+/// Classifies a tuple or list. If all items are constants, it is a constant, or a plain global if
+/// an item is a plain global.
 fn sequence(object: &Bound<'_, PyAny>, depth: usize) -> PyResult<HostValue> {
     let items = object.try_iter()?.map(|item| classify_within(&item?, depth + 1));
     let items = items.collect::<PyResult<Vec<_>>>()?;
@@ -205,7 +206,8 @@ pub(crate) fn constant(object: &Bound<'_, PyAny>) -> PyResult<HostValue> {
     Ok(as_constant(classify(object)?))
 }
 
-/// The same value, where a plain number may be read.
+/// Converts a value to a compile-time value: plain globals, which a kernel must not read as such,
+/// become constants.
 pub(crate) fn as_constant(value: HostValue) -> HostValue {
     match value {
         HostValue::PlainGlobal(constant) => HostValue::Constant(constant),
@@ -219,15 +221,16 @@ fn is_constexpr(classes: &Classes, object: &Bound<'_, PyAny>) -> bool {
     object.is_instance(classes.constexpr.bind(py)).unwrap_or(false) || is_official(object, "constexpr")
 }
 
-/// Returns whether an object is an instance of a class of the official triton's language: programs
-/// may have got one before tilewright took the name.
+/// Returns whether an object is an instance of this class of the official triton's language. A
+/// program may have created one before tilewright replaced the module `triton`.
 fn is_official(object: &Bound<'_, PyAny>, class: &str) -> bool {
     let found = object.get_type();
     found.name().is_ok_and(|name| name == class)
         && found.module().is_ok_and(|module| module == "triton.language.core")
 }
 
-/// The language's value of a member of `PropagateNan`: as an object each member would be true.
+/// Returns the language's value of a member of `PropagateNan`. As a Python object, each member
+/// would be true.
 fn member(object: &Bound<'_, PyAny>) -> Option<Constant> {
     let class = object.get_type();
     let is_ours = class.name().is_ok_and(|name| name == "PropagateNan")
@@ -245,12 +248,13 @@ fn member(object: &Bound<'_, PyAny>) -> Option<Constant> {
     }
 }
 
-/// Returns whether an object is a dtype of elements, of the language itself.
+/// Returns whether an object is exactly a `dtype` of the language, not a pointer or block type.
 pub(crate) fn is_scalar_dtype(classes: &Classes, object: &Bound<'_, PyAny>) -> bool {
     object.is_exact_instance(classes.dtype.bind(object.py()))
 }
 
-/// Returns the type of a dtype of the language.
+/// Returns the type that a dtype, pointer type or block type of the language describes; `None` for
+/// other objects.
 pub(crate) fn language_type(classes: &Classes, object: &Bound<'_, PyAny>) -> PyResult<Option<Type>> {
     let py = object.py();
     let is_type = object.is_instance(classes.dtype.bind(py))?
@@ -271,7 +275,8 @@ pub(crate) fn language_type(classes: &Classes, object: &Bound<'_, PyAny>) -> PyR
         .map(|dtype| if is_pointer { Type::pointer(dtype) } else { Type::scalar(dtype) }))
 }
 
-/// A dtype, pointer or block as a compile-time value: `void` and pointers to what is only read too.
+/// Converts a dtype, pointer type or block type to a compile-time value, including `void` and
+/// pointers to read-only memory; `None` for other objects.
 fn type_constant(classes: &Classes, object: &Bound<'_, PyAny>) -> PyResult<Option<Constant>> {
     let py = object.py();
     if let Some(ty) = language_type(classes, object)? {
@@ -288,13 +293,12 @@ fn type_constant(classes: &Classes, object: &Bound<'_, PyAny>) -> PyResult<Optio
     Ok(is_void.then(|| LanguageType::Void.into_constant()))
 }
 
-/// The path below `triton.language` of a function, class or module of the language.
+/// Returns the path below `triton.language` of a function, class or module of the language.
 fn language_path(object: &Bound<'_, PyAny>) -> PyResult<Option<Arc<str>>> {
     let py = object.py();
     let path = |text: String| Some(Arc::from(text.strip_prefix("triton.language.").unwrap_or(&text)));
     if let Ok(module) = object.cast::<PyModule>() {
-        // Not by `Display`, which would swallow a Ctrl-C that Python notices when it makes the
-        // text.
+        // `Display` would swallow a Ctrl-C that Python notices while it creates the text.
         let name: String = module.name()?.extract()?;
         let below = name.strip_prefix("tilewright.language").or_else(|| name.strip_prefix("triton.language"));
         return Ok(match below {
@@ -309,8 +313,8 @@ fn language_path(object: &Bound<'_, PyAny>) -> PyResult<Option<Arc<str>>> {
     if let Ok(missing) = object.cast::<Missing>() {
         return Ok(path(missing.get().path().to_owned()));
     }
-    // A class has it itself; its instances and the classes that users derive from it do not have
-    // it.
+    // The path is an attribute of the class itself, in its `__dict__`. Instances and derived
+    // classes of users are not part of the language.
     let own = match object.cast::<PyType>() {
         Ok(class) => class.getattr(intern!(py, "__dict__"))?,
         Err(_) => match object.getattr_opt(intern!(py, "__dict__"))? {
@@ -331,8 +335,8 @@ fn language_path(object: &Bound<'_, PyAny>) -> PyResult<Option<Arc<str>>> {
     builtin_path(object)
 }
 
-/// A function of Python itself that was found under another name, such as `from builtins import
-/// max`.
+/// Returns `builtins.name` for a builtin of Python that was found as a global, as after `from
+/// builtins import max`.
 fn builtin_path(object: &Bound<'_, PyAny>) -> PyResult<Option<Arc<str>>> {
     let py = object.py();
     let module = object.getattr_opt(intern!(py, "__module__"))?;
@@ -345,7 +349,7 @@ fn builtin_path(object: &Bound<'_, PyAny>) -> PyResult<Option<Arc<str>>> {
     Ok(found.is_some_and(|found| found.is(object)).then(|| Arc::from(format!("builtins.{name}"))))
 }
 
-/// Returns whether an object is a function that is decorated as one of compile time.
+/// Returns whether an object is a function with the decorator `constexpr_function`.
 pub(crate) fn is_constexpr_function(object: &Bound<'_, PyAny>) -> bool {
     let py = object.py();
     Classes::get(py)

@@ -1,4 +1,4 @@
-//! Arguments of a launch: Python objects to values of the runtime.
+//! Converts the arguments of a launch from Python objects to values of the runtime.
 
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -20,8 +20,8 @@ use super::torch::{self, Torch, Unwatched};
 use super::{aggregate, dlpack, live};
 use crate::errors::to_exception;
 
-/// The arguments of a launch, one for each parameter. Regions are valid while the Python objects
-/// live that they were made of, which the call holds.
+/// The arguments of a launch, one for each parameter. Their regions are valid while the Python
+/// objects live from which they were made; the caller of the launch holds these objects.
 pub(crate) type Values = SmallVec<[Value<'static>; 24]>;
 
 /// Converts the arguments of one launch.
@@ -29,23 +29,23 @@ pub(crate) struct Converter<'a, 'py> {
     py: Python<'py>,
     signature: &'a Signature,
     torch: Option<&'static Torch>,
-    /// True if nothing is run: dtypes may stand for tensors.
+    /// True if the kernel is only compiled: a dtype may then replace a tensor or a number.
     is_warmup: bool,
-    /// Lets tensors be read past a `TorchFunctionMode` of ours.
+    /// The guard that disables our `TorchFunctionMode` while tensors are read.
     unwatched: Option<Unwatched<'py>>,
-    /// The parameters that get tensors on `cuda`, while that is the processor.
+    /// The parameters that get tensors on `cuda`, while `cuda` is emulated on the CPU.
     on_cuda: SmallVec<[usize; 8]>,
-    /// Those that get others.
+    /// The parameters that get other tensors, with these tensors.
     elsewhere: SmallVec<[(usize, Bound<'py, PyAny>); 0]>,
     /// Objects that must live until the launch has ended.
     kept: SmallVec<[Py<PyAny>; 0]>,
-    /// True if an argument may have run code of the program: then those before it may be at other
-    /// addresses by now.
+    /// True if the conversion of an argument may have run code of the program: the memory of
+    /// earlier arguments may have moved.
     has_run_code: bool,
-    /// The tuples that the object is in which is converted at the moment, outermost first: their
-    /// fields, and which item it is.
+    /// The tuples around the object that is being converted, outermost first: the fields of each
+    /// tuple, and the index of the item.
     path: SmallVec<[(Option<Fields>, usize); 0]>,
-    /// The items of the lists, in the order in which they were met: another thread may change a
+    /// Copies of the items of all lists, in the order of conversion: another thread may change a
     /// list while a kernel runs.
     lists: SmallVec<[Py<PyTuple>; 0]>,
 }
@@ -74,8 +74,8 @@ impl<'a, 'py> Converter<'a, 'py> {
         }
     }
 
-    /// Converts every argument, into a list that has a place already: it is large. A parameter
-    /// without an object gets `None`.
+    /// Converts every argument, and writes the values to `values`, which is too large to return. A
+    /// parameter without an object gets `None`.
     #[inline]
     pub(crate) fn all<'b>(
         mut self,
@@ -153,8 +153,8 @@ impl<'a, 'py> Converter<'a, 'py> {
         Ok(())
     }
 
-    /// Refuses tensors of two devices: a GPU could not read what the program has put on the
-    /// processor.
+    /// Fails if the tensors are on two devices: a GPU could not read a tensor that the program has
+    /// put on the CPU.
     #[cold]
     fn check_places(&mut self) -> PyResult<()> {
         let mut on_cpu = Vec::new();
@@ -175,7 +175,7 @@ impl<'a, 'py> Converter<'a, 'py> {
         Kept { _objects: self.kept, _lists: self.lists }
     }
 
-    /// The value of the argument for a parameter.
+    /// Converts the argument for a parameter.
     #[inline]
     pub(crate) fn value(&mut self, index: usize, object: &Bound<'py, PyAny>) -> PyResult<Value<'static>> {
         if let Some(torch) = self.torch
@@ -240,7 +240,7 @@ impl<'a, 'py> Converter<'a, 'py> {
         }
     }
 
-    /// Everything that is not common.
+    /// Converts an argument of a less common class.
     #[cold]
     fn other(&mut self, index: usize, object: &Bound<'py, PyAny>) -> PyResult<Value<'static>> {
         let py = self.py;
@@ -259,8 +259,8 @@ impl<'a, 'py> Converter<'a, 'py> {
                 Err(unfit) => Err(self.unfit(index, unfit, "array")),
             };
         }
-        // A Python float by any other name, such as `np.float64(0.5)`: Triton passes all of them as
-        // fp32.
+        // An instance of a class derived from `float`, such as `np.float64(0.5)`: Triton passes all
+        // floats as fp32.
         if object.is_instance_of::<PyFloat>() {
             return Ok(Value::Float(object.extract()?));
         }
@@ -276,7 +276,7 @@ impl<'a, 'py> Converter<'a, 'py> {
             return self.items(index, &items, None);
         }
         let classes = Classes::get(py)?;
-        // Many kernels are told a dtype at each launch, which runs no code of the program.
+        // Many kernels get a dtype at each launch; its conversion runs no code of the program.
         if classify::is_scalar_dtype(classes, object)
             && let Some(value) = self.language_type(index, classes, object)?
         {
@@ -344,7 +344,7 @@ impl<'a, 'py> Converter<'a, 'py> {
         Ok(Some(Value::Constant { value, is_explicit: false }))
     }
 
-    /// The value of a tuple: those of its items.
+    /// Converts a tuple: its items, with the names of its fields.
     fn items(
         &mut self,
         index: usize,
@@ -368,8 +368,10 @@ impl<'a, 'py> Converter<'a, 'py> {
         Ok(Value::Tuple(Tuple::new(values, fields)))
     }
 
-    /// The value of a tensor descriptor that the host has made: those of its parts. It has been
-    /// checked when it was made, and may have been changed since.
+    /// Converts a tensor descriptor of the host: its base, shape and strides.
+    ///
+    /// The parts are checked again, because the program may have changed them since the descriptor
+    /// was created.
     fn descriptor(&mut self, index: usize, object: &Bound<'py, PyAny>) -> PyResult<Value<'static>> {
         let py = self.py;
         let numbers = |name: &Bound<'py, PyString>| object.getattr(name)?.extract::<Vec<i64>>();
@@ -430,7 +432,7 @@ impl<'a, 'py> Converter<'a, 'py> {
         self.path.iter().map(|(fields, index)| accessor(fields.as_ref(), *index)).collect()
     }
 
-    /// Objects of other libraries, by the protocols that they offer.
+    /// Converts an object of another library, by the protocols that it offers.
     fn foreign(&mut self, index: usize, object: &Bound<'py, PyAny>) -> PyResult<Value<'static>> {
         let py = self.py;
         if object.is_instance_of::<PyType>() {
@@ -468,7 +470,8 @@ impl<'a, 'py> Converter<'a, 'py> {
         self.opaque(index, object)
     }
 
-    /// An object that only the compile-time part of a kernel can use.
+    /// Converts an object that a kernel can use only at compile time. Fails unless the parameter is
+    /// a `tl.constexpr`.
     fn opaque(&self, index: usize, object: &Bound<'py, PyAny>) -> PyResult<Value<'static>> {
         if self.is_constexpr(index) {
             if object.hash().is_err() {
@@ -488,7 +491,7 @@ impl<'a, 'py> Converter<'a, 'py> {
         if Numpy::get(self.py).is_some_and(|numpy| numpy.is_array(object)) {
             self.kept.push(array::hold(object)?.unbind());
         } else if let Ok(export) = PyMemoryView::from(object) {
-            // While there is an export, `bytearray` and `array.array` refuse to be resized.
+            // `bytearray` and `array.array` refuse to be resized while an export exists.
             self.kept.push(export.into_any().unbind());
         }
         match array::read(object) {
@@ -497,7 +500,7 @@ impl<'a, 'py> Converter<'a, 'py> {
         }
     }
 
-    /// A wrapper around a tensor.
+    /// Converts an object that behaves like a tensor: it has `data_ptr()` and the dtype `stated`.
     fn similar(
         &mut self,
         index: usize,
@@ -601,8 +604,8 @@ impl<'a, 'py> Converter<'a, 'py> {
     }
 }
 
-/// Classes whose instances were found to be similar to tensors, after all other protocols were
-/// tried: that only depends on the class. A program has one or two.
+/// Classes whose instances behave like tensors, found after all other kinds of arguments were
+/// tried. This depends only on the class; a program has one or two such classes.
 static SIMILAR: [PyOnceLock<Py<PyType>>; 4] = [const { PyOnceLock::new() }; 4];
 
 fn is_known_similar(object: &Bound<'_, PyAny>) -> bool {
@@ -630,7 +633,7 @@ fn class_of(object: &Bound<'_, PyAny>) -> String {
     object.get_type().name().map_or_else(|_| "an object".into(), |name| format!("of class '{name}'"))
 }
 
-/// The value for memory.
+/// Converts the memory of a tensor to a pointer.
 #[inline]
 fn pointer(tensor: &Tensor) -> Value<'static> {
     Value::Pointer(Pointer {
@@ -641,7 +644,7 @@ fn pointer(tensor: &Tensor) -> Value<'static> {
     })
 }
 
-/// The type of an argument as a signature writes it: `*fp32`, `i32`, `constexpr`.
+/// Returns the type of an argument as in a signature, such as `*fp32`, `i32` or `constexpr`.
 #[pyfunction]
 pub(crate) fn describe_argument(object: &Bound<'_, PyAny>) -> PyResult<String> {
     let py = object.py();

@@ -1,5 +1,5 @@
-//! DLPack: descriptions of tensors by other libraries in C structures, from a capsule or from a
-//! table of functions.
+//! DLPack: reads the C structures by which other libraries describe tensors, from a capsule or from
+//! a table of functions.
 #![expect(unsafe_code, reason = "the structures and functions are reached by pointers")]
 
 use std::ffi::{c_int, c_void};
@@ -31,7 +31,7 @@ struct DlTensor {
 }
 
 impl DlTensor {
-    /// Returns whether no two elements lie side by side.
+    /// Returns whether no axis has stride 1; true also for a scalar, false for unknown strides.
     fn has_no_unit_stride(&self) -> bool {
         let rank = usize::try_from(self.ndim).unwrap_or(0);
         if self.strides.is_null() || rank == 0 {
@@ -42,7 +42,7 @@ impl DlTensor {
         !strides.contains(&1)
     }
 
-    /// The type of its elements, if kernels take it.
+    /// Returns the type of the elements, if kernels take it.
     fn dtype(&self) -> Option<Dtype> {
         Some(match (self.code, self.bits, self.lanes) {
             (2, 32, 1) => Dtype::F32,
@@ -66,7 +66,7 @@ impl DlTensor {
         })
     }
 
-    /// Returns the address of its first element.
+    /// Returns the address of the first element, if it is within the address space.
     fn address(&self) -> Option<usize> {
         self.data.addr().checked_add(self.byte_offset as usize)
     }
@@ -146,8 +146,8 @@ pub(crate) fn read<'py>(object: &Bound<'py, PyAny>) -> Result<(Tensor, Bound<'py
     ))
 }
 
-/// Asks for the newest form, which says whether the memory may be written; older libraries know no
-/// versions.
+/// Requests a capsule of version 1, which states whether the memory may be written. Older libraries
+/// do not take a version.
 fn capsule_of<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let py = object.py();
     let versions = PyDict::new(py);
@@ -160,7 +160,7 @@ fn capsule_of<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     }
 }
 
-/// The device of DLPack's numbers, if kernels run there.
+/// Returns the device for DLPack's numbers of a device, if kernels run on it.
 fn dl_device(kind: i32, index: i32) -> Result<Device, Unfit> {
     Err(Unfit::Device(match kind {
         DL_CPU => return Ok(Device::Cpu),
@@ -174,8 +174,8 @@ fn dl_device(kind: i32, index: i32) -> Result<Device, Unfit> {
     }))
 }
 
-/// The first fields of `DLPackExchangeAPI`, the functions in C that the class of a library's
-/// tensors offers. The others are not needed here.
+/// The first fields of `DLPackExchangeAPI`, the C functions that the tensor class of a library
+/// offers. The other fields are not needed here.
 #[repr(C)]
 struct ExchangeTable {
     major: u32,
@@ -191,21 +191,21 @@ pub(crate) struct Described {
     pub(crate) dtype: Dtype,
     /// The address of the first element.
     pub(crate) address: usize,
-    /// True if torch may negate the elements when it reads them, which DLPack does not tell: it
+    /// True if torch may negate the elements when it reads them, which DLPack does not state. Torch
     /// does so for the imaginary parts of conjugated numbers, which are not contiguous.
     pub(crate) may_be_negated: bool,
 }
 
-/// Describes a tensor; the description is valid as long as the tensor is not changed. A result
-/// other than 0 means an exception.
+/// A function that describes a tensor. The description is valid as long as the tensor is not
+/// changed; a result other than 0 means that the function raised an exception.
 type Describe = unsafe extern "C" fn(tensor: *mut ffi::PyObject, description: *mut DlTensor) -> c_int;
 
-/// The function of a class that describes its tensors, without a call of Python.
+/// The C function of a tensor class that describes its tensors, without a call of Python code.
 #[derive(Clone, Copy)]
 pub(crate) struct Exchange(Describe);
 
 impl Exchange {
-    /// That of a class, if it offers one.
+    /// Returns the function of a class, if the class offers one.
     pub(crate) fn of(class: &Bound<'_, PyType>) -> Option<Self> {
         let capsule = class.getattr_opt(intern!(class.py(), "__dlpack_c_exchange_api__")).ok()??;
         let pointer = capsule.cast::<PyCapsule>().ok()?.pointer_checked(Some(c"dlpack_exchange_api")).ok()?;
@@ -217,8 +217,8 @@ impl Exchange {
         describe.map(Self)
     }
 
-    /// Returns the device of a tensor, the type of its elements, and the address of the first;
-    /// nothing if it cannot be described, or if kernels do not take it.
+    /// Returns the device of a tensor, the type of its elements, and the address of the first
+    /// element; `None` if the tensor cannot be described, or if kernels do not take it.
     ///
     /// # Safety
     /// The object is an instance of the class that offers the function.

@@ -1,4 +1,4 @@
-//! `@jit` functions as values: the compiler knows them by their numbers, and reads their sources.
+//! `@jit` functions as values: the compiler refers to them by numbers, and reads their sources.
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
@@ -19,7 +19,7 @@ pub(crate) struct Function {
 /// The function as its decorator describes it.
 struct Definition {
     number: FunctionRef,
-    /// Test suites rewrite it.
+    /// The source, which test suites replace.
     source: RwLock<FunctionSource>,
     parameters: Vec<Parameter>,
     debug: bool,
@@ -29,9 +29,11 @@ type DefinedParameter = (String, bool, String, bool, bool, u8);
 
 #[pymethods]
 impl Function {
-    /// Says what the function is; Python's `JITFunction.__init__` calls it. Each parameter is its
-    /// name, whether it is a constexpr, its annotation, whether it is in `do_not_specialize` and
-    /// `do_not_specialize_on_alignment`, and its kind as `inspect` numbers them.
+    /// Sets the definition of the function; Python's `JITFunction.__init__` calls this method.
+    ///
+    /// A parameter is its name, whether it is a constexpr, its annotation, whether it is in
+    /// `do_not_specialize`, whether it is in `do_not_specialize_on_alignment`, and its kind as in
+    /// `inspect`.
     #[pyo3(signature = (*, name, file, text, first_line, removed_columns, noinline, debug, params))]
     #[expect(clippy::too_many_arguments, reason = "they are passed by keyword")]
     fn _define(
@@ -82,18 +84,18 @@ impl Function {
 }
 
 impl Function {
-    /// The number that the compiler knows it by.
+    /// Returns the number by which the compiler refers to the function, once it is defined.
     pub(crate) fn number(&self) -> Option<FunctionRef> {
         self.definition.get().map(|definition| definition.number)
     }
 
-    /// Its source.
+    /// Returns the source of the function, once it is defined.
     pub(crate) fn source(&self) -> Option<FunctionSource> {
         let definition = self.definition.get()?;
         Some(definition.source.read().unwrap_or_else(PoisonError::into_inner).clone())
     }
 
-    /// Gives it another text or place.
+    /// Replaces the text and position of the function.
     pub(crate) fn replace_source(&self, name: String, file: SourceFile) {
         if let Some(definition) = self.definition.get() {
             let mut source = definition.source.write().unwrap_or_else(PoisonError::into_inner);
@@ -101,21 +103,22 @@ impl Function {
         }
     }
 
-    /// Its parameters, without their defaults.
+    /// Returns the parameters of the function, without their defaults.
     pub(crate) fn parameters(&self) -> &[Parameter] {
         self.definition.get().map_or(&[], |definition| &definition.parameters)
     }
 
-    /// True if the decorator says `debug=True`.
+    /// Returns whether the decorator has `debug=True`.
     pub(crate) fn is_debug(&self) -> bool {
         self.definition.get().is_some_and(|definition| definition.debug)
     }
 }
 
-/// The functions, by their number. They live as long as the program holds them.
+/// The functions, by number. The references are weak: a function lives as long as the program holds
+/// it.
 static FUNCTIONS: Mutex<Vec<Py<PyWeakrefReference>>> = Mutex::new(Vec::new());
 
-/// A number for a function.
+/// Registers a function, and returns its number.
 fn register(function: &Bound<'_, Function>) -> PyResult<FunctionRef> {
     let reference = PyWeakrefReference::new(function)?.unbind();
     let mut functions = FUNCTIONS.lock().unwrap_or_else(PoisonError::into_inner);
@@ -123,7 +126,7 @@ fn register(function: &Bound<'_, Function>) -> PyResult<FunctionRef> {
     Ok(FunctionRef(functions.len() as u32 - 1))
 }
 
-/// The function with a number, if the program still has it.
+/// Returns the function with a number, if the program still has it.
 pub(crate) fn function(py: Python<'_>, number: FunctionRef) -> Option<Bound<'_, Function>> {
     let functions = FUNCTIONS.lock().unwrap_or_else(PoisonError::into_inner);
     let reference = functions.get(number.0 as usize)?.bind(py).clone();

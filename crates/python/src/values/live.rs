@@ -1,6 +1,7 @@
-//! The memory that a kernel may reach through addresses that it reads, as a grouped matrix product
-//! does: that of every tensor of torch in the program, and the memory for records of kernels'
-//! scopes. A GPU reaches all of its memory; here each access is checked, so it has to be known.
+//! The memory that a kernel may reach through addresses that it loads, as a grouped matmul does:
+//! the memory of every torch tensor in the program, and the memory for the records of scopes in
+//! kernels. A GPU reaches all of its memory; the CPU executor and the simulator check each access,
+//! so they need to know the memory.
 #![expect(unsafe_code, reason = "the memory for records is known by its address")]
 
 use std::sync::OnceLock;
@@ -14,18 +15,20 @@ use tilewright_runtime::{Device, Region};
 use super::memory::{Tensor, Unfit, region};
 use super::torch::{Torch, allocation, read};
 
-/// Memory, and the objects that keep it in place.
+/// Regions of memory, and the objects that keep them in place.
 #[derive(Default)]
 pub(crate) struct Live {
     pub(crate) regions: Vec<Region<'static>>,
     _tensors: Vec<Py<PyAny>>,
 }
 
-/// Memory for the records of scopes in kernels (`triton.profiler.language`), made by the first
-/// call. The first word counts records. Kernels have its address as a number.
+/// The address and bytes of the memory for the records of scopes in kernels
+/// (`triton.profiler.language`), which the first call of `record_memory` allocates. The first word
+/// counts the records. Kernels get the address as a number.
 static RECORDS: OnceLock<(usize, usize)> = OnceLock::new();
 
-/// Returns the address of the memory for records of scopes, of at least `words` words.
+/// Returns the address of the memory for records of scopes. The first call allocates `words` words
+/// of 64 bits; later calls return the same memory.
 #[pyfunction]
 pub(crate) fn record_memory(words: usize) -> usize {
     let make = || {
@@ -35,8 +38,8 @@ pub(crate) fn record_memory(words: usize) -> usize {
     RECORDS.get_or_init(make).0
 }
 
-/// Takes the records that kernels have written: the words after the first one, which is 0
-/// afterwards. No kernel runs meanwhile.
+/// Takes the records that kernels have written, each of `words_each` words: returns their number
+/// and their words, and sets the number to 0. No kernel may run meanwhile.
 #[pyfunction]
 pub(crate) fn take_records(words_each: usize) -> (u64, Vec<u64>) {
     let Some(&(address, bytes)) = RECORDS.get() else { return (0, Vec::new()) };
@@ -49,7 +52,7 @@ pub(crate) fn take_records(words_each: usize) -> (u64, Vec<u64>) {
     (count, words[1..=used].to_vec())
 }
 
-/// The tensors in main memory.
+/// Returns the memory of all tensors in main memory, and of the records.
 #[cold]
 pub(crate) fn tensors(py: Python<'_>) -> PyResult<Live> {
     let (mut regions, mut tensors) = (Vec::new(), Vec::new());
@@ -67,10 +70,10 @@ pub(crate) fn tensors(py: Python<'_>) -> PyResult<Live> {
     Ok(Live { regions, _tensors: tensors })
 }
 
-/// Memory, by its address and bytes, and what keeps it where it is.
+/// The address and bytes of memory, and the object that keeps it in place.
 type Held = ((usize, usize), Py<PyAny>);
 
-/// The memory that an address lies in.
+/// Returns the memory of the tensor that contains an address, if there is one.
 #[cold]
 fn holding(py: Python<'_>, address: usize) -> PyResult<Option<Held>> {
     let mut found = None;
@@ -83,8 +86,9 @@ fn holding(py: Python<'_>, address: usize) -> PyResult<Option<Held>> {
     Ok(found)
 }
 
-/// Reads an address whose allocation is unknown: that of a tensor of torch, or of the GPU that
-/// torch works on, if there is one. The object keeps the memory in place.
+/// Returns a tensor at an address whose allocation is unknown: in the memory of a tensor of torch
+/// on the CPU, else on the GPU that torch uses, if there is one. The returned object keeps the
+/// memory in place.
 pub(crate) fn read_address(
     py: Python<'_>,
     torch: &Torch,
@@ -102,8 +106,8 @@ pub(crate) fn read_address(
     Ok(Some((Tensor::of_torch(device, dtype, address, (0, 0)), None)))
 }
 
-/// Goes through the tensors in main memory. Python's garbage collector knows them; it does not know
-/// arrays of numpy.
+/// Visits the tensors of torch in main memory, which Python's garbage collector lists. It does not
+/// list arrays of numpy.
 fn visit(py: Python<'_>, mut each: impl FnMut(&Tensor, Bound<'_, PyAny>)) -> PyResult<()> {
     let Some(torch) = Torch::get(py) else { return Ok(()) };
     let _unwatched = torch.unwatched(py)?;
@@ -114,12 +118,13 @@ fn visit(py: Python<'_>, mut each: impl FnMut(&Tensor, Bound<'_, PyAny>)) -> PyR
         }
         let tensor = match read(torch, &object) {
             Ok(tensor) => tensor,
-            // Elements that no kernel knows, such as complex numbers, are made of others.
+            // Kernels read elements of types that they do not have, such as complex numbers, in
+            // parts.
             Err(Unfit::Dtype(_) | Unfit::Negated) => match bytes(&object) {
                 Ok(Some(tensor)) => tensor,
                 Ok(None) | Err(_) => continue,
             },
-            // One without memory, such as a sparse one, is none that an address leads to.
+            // No address points into a tensor without memory of its own, such as a sparse one.
             Err(Unfit::Device(_) | Unfit::Malformed(_) | Unfit::NoMemory | Unfit::Raised(_)) => continue,
         };
         if tensor.device == Device::Cpu && tensor.allocation.1 > 0 {
@@ -129,7 +134,7 @@ fn visit(py: Python<'_>, mut each: impl FnMut(&Tensor, Bound<'_, PyAny>)) -> PyR
     Ok(())
 }
 
-/// The memory of a tensor in main memory, whatever its elements are.
+/// Returns the memory of a tensor as bytes, whatever its elements are, if it is in main memory.
 fn bytes(object: &Bound<'_, PyAny>) -> PyResult<Option<Tensor>> {
     if !object.getattr(intern!(object.py(), "is_cpu"))?.is_truthy()? {
         return Ok(None);

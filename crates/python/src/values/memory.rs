@@ -1,28 +1,28 @@
-//! The memory of tensors and arrays, whatever library made them.
+//! The memory of tensors and arrays of any library.
 #![expect(unsafe_code, reason = "a region is made of the address and size that an argument states")]
 
 use pyo3::PyErr;
 use tilewright_ir::Dtype;
 use tilewright_runtime::{Device, Region};
 
-/// A tensor.
+/// The memory of a tensor or an array.
 pub(crate) struct Tensor {
-    /// The device that has it: the processor, or a GPU.
+    /// The device of the memory: the CPU or a GPU.
     pub(crate) device: Device,
     /// The type of its elements.
     pub(crate) dtype: Dtype,
     /// The address of the first element.
     pub(crate) address: usize,
-    /// Its allocation: address and bytes. Unknown for memory of a GPU.
+    /// The address and the bytes of the allocation; (0, 0) for memory of a GPU.
     pub(crate) allocation: (usize, usize),
-    /// True if it must not be written.
+    /// True if the memory must not be written.
     pub(crate) is_read_only: bool,
-    /// True if it is one of torch, whose allocator pads memory on a GPU.
+    /// True for a tensor of torch, whose allocator pads memory on a GPU.
     pub(crate) is_of_torch: bool,
 }
 
 impl Tensor {
-    /// An array in main memory, in an allocation between two addresses.
+    /// Returns an array in main memory, whose allocation is from `low` to `high` (exclusive).
     pub(crate) fn of_array(
         dtype: Dtype,
         address: usize,
@@ -33,25 +33,25 @@ impl Tensor {
         Self { device: Device::Cpu, dtype, address, allocation, is_read_only, is_of_torch: false }
     }
 
-    /// A tensor of torch.
+    /// Returns a tensor of torch.
     pub(crate) fn of_torch(device: Device, dtype: Dtype, address: usize, allocation: (usize, usize)) -> Self {
         Self { device, dtype, address, allocation, is_read_only: false, is_of_torch: true }
     }
 }
 
-/// Why a tensor cannot be passed.
+/// The reason that a tensor cannot be passed to a kernel.
 pub(crate) enum Unfit {
-    /// Its dtype: the name.
+    /// No kernel takes its dtype, which has this name.
     Dtype(String),
-    /// It is on another device: the name.
+    /// Its device, with this name, runs no kernels.
     Device(String),
-    /// It says something impossible of its memory: what, as in "an array whose …".
+    /// Its description is impossible; the text completes the message "an array …".
     Malformed(String),
     /// It has no memory of its own.
     NoMemory,
-    /// The elements in memory are not its own: torch negates them when it reads them.
+    /// Its elements in memory differ from its values: torch negates them when it reads them.
     Negated,
-    /// Python raised this.
+    /// Python raised this exception.
     Raised(PyErr),
 }
 
@@ -61,7 +61,7 @@ impl From<PyErr> for Unfit {
     }
 }
 
-/// The memory of a tensor, valid while the tensor lives.
+/// Returns the memory of a tensor as a region, which is valid while the tensor lives.
 #[inline]
 pub(crate) fn region(tensor: &Tensor) -> Region<'static> {
     let (address, bytes) = tensor.allocation;
@@ -82,8 +82,8 @@ pub(crate) fn region(tensor: &Tensor) -> Region<'static> {
     }
 }
 
-/// The bytes that the elements of an array take, of an address, the size of an element, and for
-/// each axis its extent and the bytes from one element to the next.
+/// Returns the address range of the elements of an array, the end exclusive. `size` is the bytes of
+/// an element; an axis is its extent and the bytes from one element to the next.
 pub(crate) fn range(
     address: usize,
     size: usize,
@@ -104,7 +104,7 @@ pub(crate) fn range(
     bounds().ok_or_else(|| Unfit::Malformed("whose shape and strides reach beyond the address space".into()))
 }
 
-/// Returns the axes of a shape and strides that another library states.
+/// Returns the axes (extent, stride) of a shape and strides from another library.
 pub(crate) fn axes<'a>(
     shape: &'a [usize],
     strides: &'a [isize],

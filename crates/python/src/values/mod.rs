@@ -1,11 +1,12 @@
-//! Python values to arguments and compile-time values, and back. Nothing here knows of kernels.
+//! Converts Python values to arguments and compile-time values, and back. This layer does not
+//! depend on kernels.
 //!
 //! ```text
 //! call: the arguments of a call ──> convert: to values of a launch ──> runtime
 //!     torch, array, dlpack ──> memory: the memory of tensors and arrays
-//!     live: the memory that addresses in memory lead to
+//!     live: the memory that kernels reach through addresses in memory
 //! classify: to compile-time values ──> compiler ──> to_python: back to objects
-//!     function, objects: numbers of `@jit` functions and of other objects
+//!     function, objects: the numbers of `@jit` functions and of other objects
 //!     aggregate: instances of users' classes
 //! ```
 

@@ -1,4 +1,4 @@
-//! Numbers for Python objects that only Python understands, by which the compiler knows them.
+//! Numbers for Python objects that only Python understands; the compiler refers to them by number.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -9,20 +9,23 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
 use tilewright_frontend::ObjectRef;
 
-/// Numbers for objects. Objects that are equal in every part have one number, so that a value of a
-/// user's class is the same compile-time value each time it is passed. An object is kept as long as
-/// code may have been compiled for it, which is until the program ends; there are as many as there
-/// are compiled forms and names that these read.
+/// The numbers of objects.
+///
+/// Objects that are equal in every part have one number, so that equal values of a user's class are
+/// the same compile-time value. An object is kept as long as code may have been compiled for it,
+/// which is until the program ends. The number of kept objects is limited by the compiled variants
+/// and the names that they read.
 struct Registry {
-    /// From `(type, object)`, or from the address of an object without a hash, to the first of its
-    /// numbers.
+    /// Maps `(type, object)`, or the address of an object without a hash, to the first number for
+    /// that key.
     numbers: Py<PyDict>,
     objects: Mutex<Vec<Numbered>>,
 }
 
 struct Numbered {
     object: Py<PyAny>,
-    /// Another object that Python calls equal, and that differs in a part, such as `2` from `2.0`.
+    /// The number of another object with the same key, which Python calls equal but which differs
+    /// in a part, such as `(2,)` and `(2.0,)`.
     next: Option<u32>,
 }
 
@@ -48,7 +51,7 @@ impl Registry {
     }
 }
 
-/// The number of an object, which is kept alive from now on.
+/// Returns the number of an object, which is kept alive from now on.
 pub(crate) fn object_ref(object: &Bound<'_, PyAny>) -> PyResult<ObjectRef> {
     let py = object.py();
     let registry = registry(py);
@@ -74,8 +77,8 @@ pub(crate) fn object_ref(object: &Bound<'_, PyAny>) -> PyResult<ObjectRef> {
         }
     }
     let added = registry.add(object);
-    // Another thread may have added one meanwhile; then an equal object may get a number of its
-    // own, which costs no more than a compilation.
+    // If another thread has added an object meanwhile, equal objects may get different numbers.
+    // That costs only another compilation.
     if let Some(last) = registry.objects().get_mut(number as usize) {
         last.next.get_or_insert(added);
     }
@@ -84,9 +87,10 @@ pub(crate) fn object_ref(object: &Bound<'_, PyAny>) -> PyResult<ObjectRef> {
 
 const MAX_NESTED: u32 = 8;
 
-/// Returns whether two objects are the same in every part: Python's `==` says so of `2` and `2.0`,
-/// which kernels compute with in different types. The parts of an object are those that Python
-/// would copy it by.
+/// Returns whether two objects are the same in every part.
+///
+/// Python's `==` is not enough: `2 == 2.0`, but kernels compute with them in different types. The
+/// parts of an object are those by which Python copies it (`__reduce_ex__`).
 fn is_same(one: &Bound<'_, PyAny>, other: &Bound<'_, PyAny>, depth: u32) -> PyResult<bool> {
     if one.is(other) {
         return Ok(true);
@@ -111,8 +115,8 @@ fn is_same(one: &Bound<'_, PyAny>, other: &Bound<'_, PyAny>, depth: u32) -> PyRe
     let one = quiet(py, one.call_method1(reduce, (2,)))?;
     let other = quiet(py, other.call_method1(reduce, (2,)))?;
     let (Some(one), Some(other)) = (one, other) else { return Ok(false) };
-    // A text is a global variable: an object that exists once. Items of lists and dicts come by
-    // iterators.
+    // If the result is a string, it names a global variable, an object that exists once. The items
+    // of a list or dict are iterators, which cannot be compared.
     let has_items = |parts: &Bound<'_, PyTuple>| parts.iter().skip(3).any(|items| !items.is_none());
     match (one.cast::<PyTuple>(), other.cast::<PyTuple>()) {
         (Ok(one), Ok(other)) if !has_items(one) && !has_items(other) => {
@@ -134,7 +138,7 @@ fn is_same_sequence(one: &Bound<'_, PyAny>, other: &Bound<'_, PyAny>, depth: u32
     Ok(true)
 }
 
-/// Returns a value, or nothing after an exception; Ctrl-C stays an error.
+/// Returns the value of a result, or `None` after an exception; Ctrl-C stays an error.
 fn quiet<T>(py: Python<'_>, result: PyResult<T>) -> PyResult<Option<T>> {
     match result {
         Ok(value) => Ok(Some(value)),
@@ -143,7 +147,7 @@ fn quiet<T>(py: Python<'_>, result: PyResult<T>) -> PyResult<Option<T>> {
     }
 }
 
-/// The object with a number.
+/// Returns the object with a number.
 pub(crate) fn object(py: Python<'_>, number: ObjectRef) -> PyResult<Bound<'_, PyAny>> {
     let found = registry(py).get(py, number.0).map(|(object, _)| object);
     found.ok_or_else(|| PyValueError::new_err("an object of another program"))

@@ -1,4 +1,4 @@
-//! Values of the compiler as Python objects.
+//! Converts values of the compiler to Python objects.
 
 use pyo3::exceptions::PyValueError;
 use pyo3::intern;
@@ -11,7 +11,7 @@ use super::classify::Classes;
 use super::function::function;
 use super::objects::object;
 
-/// The Python object for a compile-time value.
+/// Returns the Python object for a compile-time value.
 pub(crate) fn to_python<'py>(py: Python<'py>, constant: &Constant) -> PyResult<Bound<'py, PyAny>> {
     Ok(match constant {
         Constant::None => py.None().into_bound(py),
@@ -29,8 +29,8 @@ pub(crate) fn to_python<'py>(py: Python<'py>, constant: &Constant) -> PyResult<B
     })
 }
 
-/// A tuple with these values of the same class as `items`: a `NamedTuple`, or one that
-/// `triton.aggregate` decorates.
+/// Returns a tuple of the same kind as `items` with other values: a plain tuple, a named tuple, or
+/// an instance of a class that `triton.aggregate` decorates.
 pub(crate) fn tuple_to_python<'py, T>(
     py: Python<'py>,
     items: &Tuple<T>,
@@ -51,7 +51,7 @@ pub(crate) fn tuple_to_python<'py, T>(
     class.call1(PyTuple::new(py, values)?)
 }
 
-/// The Python object for what an argument or a global is to the compiler.
+/// Returns the Python object for an argument or a global of the compiler.
 pub(crate) fn host_value_to_python<'py>(py: Python<'py>, value: &HostValue) -> PyResult<Bound<'py, PyAny>> {
     match value {
         HostValue::Constant(constant) | HostValue::PlainGlobal(constant) => to_python(py, constant),

@@ -1,4 +1,5 @@
-//! Tensors of torch, which this crate never imports: if a tensor is passed, the program has.
+//! Tensors of torch. This crate never imports torch: if a program passes a tensor, it has imported
+//! torch.
 #![expect(unsafe_code, reason = "torch describes its tensors by a function in C, which only takes tensors")]
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,7 +15,8 @@ use tilewright_runtime::Device;
 use super::dlpack::{Described, Exchange};
 use super::memory::{Tensor, Unfit};
 
-/// A module, if it has been imported. Launches ask, so this raises nothing.
+/// Returns a module, if the program has imported it. Launches call this function, so it raises no
+/// exception.
 pub(crate) fn imported<'py>(py: Python<'py>, name: &Bound<'py, PyString>) -> Option<Bound<'py, PyAny>> {
     static MODULES: PyOnceLock<Py<PyDict>> = PyOnceLock::new();
     let modules = MODULES.get_or_try_init(py, || -> PyResult<_> {
@@ -24,16 +26,18 @@ pub(crate) fn imported<'py>(py: Python<'py>, name: &Bound<'py, PyString>) -> Opt
     modules.ok()?.bind(py).get_item(name).ok()?
 }
 
-/// The parts of the module that are used.
+/// The objects of the module `torch` that are used.
 pub(crate) struct Torch {
     tensor: Py<PyType>,
     parameter: Py<PyType>,
     dtype: Py<PyType>,
     dtypes: Vec<(Py<PyAny>, Dtype)>,
-    /// Describes tensors at a quarter of what their attributes cost; not in torch before 2.10.
+    /// The function that describes tensors in a quarter of the time that reading their attributes
+    /// takes; torch before 2.10 does not have it.
     exchange: Option<Exchange>,
     disable_torch_function: Py<PyAny>,
-    /// Returns the handle of the current stream of a GPU; not in builds of torch without CUDA.
+    /// The function that returns the handle of the current stream of a GPU; builds of torch without
+    /// CUDA do not have it.
     current_stream: Option<Py<PyAny>>,
 }
 
@@ -42,14 +46,16 @@ static TORCH: PyOnceLock<Torch> = PyOnceLock::new();
 /// True if a `TorchFunctionMode` of ours watches every access to a tensor.
 static IS_WATCHED: AtomicBool = AtomicBool::new(false);
 
-/// Tells for a tensor without a mark whether a GPU could not read it.
+/// The function that returns whether a tensor without a mark is on the CPU, where a GPU could not
+/// read it.
 static IS_ON_CPU: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 
-/// Says that a `TorchFunctionMode` is on, which marks the tensors that the program puts on `cuda`:
-/// launches read tensors past it, and ask `is_on_cpu` of those without a mark.
+/// Notes that our `TorchFunctionMode` is on, which marks the tensors that the program puts on
+/// `cuda`. From then on, launches disable the mode while they read tensors, and call `is_on_cpu`
+/// for tensors without a mark.
 #[pyfunction]
 pub(crate) fn set_torch_function_mode(py: Python<'_>, is_on_cpu: Py<PyAny>) {
-    // The mode is never switched off, and on once.
+    // The mode is switched on once, and never off.
     IS_ON_CPU.set(py, is_on_cpu).ok();
     IS_WATCHED.store(true, Ordering::Relaxed);
 }
@@ -60,7 +66,7 @@ pub(crate) fn is_watched() -> bool {
     IS_WATCHED.load(Ordering::Relaxed)
 }
 
-/// Returns whether the program has put a tensor on `cuda`; `None` if it is not marked.
+/// Returns whether the program has put a tensor on `cuda`; `None` if the tensor is not marked.
 #[inline]
 pub(crate) fn mark(tensor: &Bound<'_, PyAny>) -> PyResult<Option<bool>> {
     let py = tensor.py();
@@ -98,7 +104,7 @@ const DTYPES: &[(&str, Dtype)] = &[
 ];
 
 impl Torch {
-    /// Torch, if it has been imported.
+    /// Returns torch, if the program has imported it.
     #[inline]
     pub(crate) fn get(py: Python<'_>) -> Option<&'static Torch> {
         match TORCH.get(py) {
@@ -110,7 +116,7 @@ impl Torch {
     #[cold]
     fn find(py: Python<'_>) -> Option<&'static Torch> {
         let module = imported(py, intern!(py, "torch"))?;
-        // Fails while torch is still being imported.
+        // This fails while torch is still being imported.
         let torch = Self::new(&module).ok()?;
         TORCH.set(py, torch).ok();
         TORCH.get(py)
@@ -137,15 +143,16 @@ impl Torch {
         })
     }
 
-    /// Returns whether an object is a tensor and nothing derived from it, except a parameter.
+    /// Returns whether the class of an object is exactly `Tensor` or `Parameter`, not a derived
+    /// class.
     #[inline]
     pub(crate) fn is_plain_tensor(&self, object: &Bound<'_, PyAny>) -> bool {
         let class = object.get_type_ptr().cast();
         class == self.tensor.as_ptr() || class == self.parameter.as_ptr()
     }
 
-    /// Returns torch's description in C of a plain tensor; nothing for a tensor with unusual
-    /// attributes.
+    /// Returns torch's description of a plain tensor from its C function; `None` if torch does not
+    /// have the function, or if the function cannot describe the tensor.
     #[inline]
     pub(crate) fn describe(&self, tensor: &Bound<'_, PyAny>) -> Option<Described> {
         let exchange = self.exchange.filter(|_| self.is_plain_tensor(tensor))?;
@@ -158,8 +165,8 @@ impl Torch {
         object.is_instance(self.tensor.bind(object.py())).unwrap_or(false)
     }
 
-    /// Returns the dtype of a `torch.dtype`; `None` if the object is something else, or there is no
-    /// such dtype here.
+    /// Returns the dtype for a `torch.dtype`; `None` if the object is something else, or if the
+    /// language does not have that dtype.
     pub(crate) fn dtype(&self, object: &Bound<'_, PyAny>) -> Option<Dtype> {
         self.dtypes.iter().find(|(known, _)| known.is(object)).map(|(_, dtype)| *dtype)
     }
@@ -169,19 +176,19 @@ impl Torch {
         object.is_exact_instance(self.dtype.bind(object.py()))
     }
 
-    /// The number of the current stream of a GPU.
+    /// Returns the handle of the current stream of a GPU; 0 in builds of torch without CUDA.
     #[inline]
     pub(crate) fn current_stream(&self, py: Python<'_>, device: u16) -> PyResult<u64> {
         self.current_stream.as_ref().map_or(Ok(0), |function| function.bind(py).call1((device,))?.extract())
     }
 
-    /// Returns whether there is no GPU that it works on: it was built without CUDA, or `cuda` is
-    /// the processor.
+    /// Returns whether torch uses no GPU: it was built without CUDA, or `cuda` is emulated on the
+    /// CPU.
     pub(crate) fn is_without_gpu(&self) -> bool {
         self.current_stream.is_none() || is_watched()
     }
 
-    /// Lets attributes of tensors be read past our `TorchFunctionMode`, until it is dropped.
+    /// Disables our `TorchFunctionMode`, if it is on, until the result is dropped.
     pub(crate) fn unwatched<'py>(&self, py: Python<'py>) -> PyResult<Option<Unwatched<'py>>> {
         if !IS_WATCHED.load(Ordering::Relaxed) {
             return Ok(None);
@@ -192,7 +199,7 @@ impl Torch {
     }
 }
 
-/// See [`Torch::unwatched`].
+/// A guard that disables our `TorchFunctionMode`; see [`Torch::unwatched`].
 pub(crate) struct Unwatched<'py>(Bound<'py, PyAny>);
 
 impl Drop for Unwatched<'_> {
@@ -205,7 +212,7 @@ impl Drop for Unwatched<'_> {
     }
 }
 
-/// Reads what a kernel needs of a tensor.
+/// Reads the device, dtype, address and allocation of a tensor.
 #[inline]
 pub(crate) fn read(torch: &Torch, tensor: &Bound<'_, PyAny>) -> Result<Tensor, Unfit> {
     let Described { device, dtype, address, may_be_negated } = match torch.describe(tensor) {
@@ -225,7 +232,7 @@ pub(crate) fn read(torch: &Torch, tensor: &Bound<'_, PyAny>) -> Result<Tensor, U
     Ok(Tensor::of_torch(device, dtype, address, allocation))
 }
 
-/// Returns the device of a tensor, the type of its elements, and the address of the first.
+/// Describes a tensor by its Python attributes.
 fn by_attributes(torch: &Torch, tensor: &Bound<'_, PyAny>) -> Result<Described, Unfit> {
     let py = tensor.py();
     let is = |name: &Bound<'_, PyString>| tensor.getattr(name)?.is_truthy();
@@ -254,19 +261,19 @@ fn without_memory(error: PyErr) -> Unfit {
     })
 }
 
-/// The storage of a tensor: address and bytes.
+/// Returns the address and the bytes of the storage of a tensor.
 #[inline]
 pub(crate) fn allocation(tensor: &Bound<'_, PyAny>) -> PyResult<(usize, usize)> {
     extent(&tensor.call_method0(intern!(tensor.py(), "untyped_storage"))?)
 }
 
-/// The address of a storage, and its bytes.
+/// Returns the address and the bytes of a storage; (0, 0) for one without memory.
 #[inline]
 fn extent(storage: &Bound<'_, PyAny>) -> PyResult<(usize, usize)> {
     let py = storage.py();
     let address = storage.call_method0(intern!(py, "data_ptr"))?.extract()?;
     let bytes = storage.call_method0(intern!(py, "nbytes"))?.extract()?;
-    // A `FakeTensor` says a size and has no memory.
+    // A `FakeTensor` has a size but no memory.
     Ok((address, if address == 0 { 0 } else { bytes }))
 }
 
@@ -275,7 +282,7 @@ fn text(object: &Bound<'_, PyAny>) -> PyResult<String> {
 }
 
 /// Describes the memory of an object that behaves like a tensor: it has `data_ptr()` and a dtype of
-/// torch or of the language. Wrappers that take memory as of another dtype are such objects.
+/// torch or of the language. Wrappers that reinterpret memory as another dtype are such objects.
 pub(crate) fn read_similar(object: &Bound<'_, PyAny>, dtype: Dtype) -> Result<Tensor, Unfit> {
     let py = object.py();
     let address: usize = object.call_method0(intern!(py, "data_ptr"))?.extract()?;
@@ -305,8 +312,8 @@ pub(crate) fn read_similar(object: &Bound<'_, PyAny>, dtype: Dtype) -> Result<Te
     Ok(Tensor::of_torch(Device::Cpu, dtype, address, allocation))
 }
 
-/// Returns whether a device is `cuda` of the processor: wrappers repeat the device of their
-/// tensors.
+/// Returns whether a device is `cuda` while `cuda` is emulated on the CPU. Wrappers repeat the
+/// device of their tensors.
 fn is_claimed(device: &str) -> bool {
     IS_WATCHED.load(Ordering::Relaxed) && device.starts_with("cuda")
 }
