@@ -98,7 +98,8 @@ def __getattr__(name: str) -> object:
     if name == "_C":
         import importlib
 
-        # Code of this part reaches it without an import.
+        # Programs use `triton._C.libtriton` without importing the submodule, so it is imported
+        # here.
         importlib.import_module("tilewright._C.libtriton")
         return importlib.import_module("tilewright._C")
     if name == "compile":
@@ -128,10 +129,10 @@ def next_power_of_2(n: int) -> int:
 
 _environment.say_what_has_no_effect()
 
-# Kernels may call them as well; there they also take values that are known only at run time.
+# Kernels may call these functions as well, also with values that are known only at run time.
 cdiv._tilewright_path = "builtins.triton.cdiv"
 next_power_of_2._tilewright_path = "builtins.triton.next_power_of_2"
 
-# Last, so that a check finds all names defined.
+# This is last, because the sanitizer uses the names that are defined above.
 if _environment.asks_for_sanitizer():
     __getattr__("sanitizer")._begin_by_environment()  # type: ignore[attr-defined]

@@ -1,5 +1,5 @@
-"""The command ``tilewright``: ``run``, ``profile``, ``bench`` and ``sim report`` run Python programs and live here, the
-rest is in Rust."""
+"""The command ``tilewright``. ``run``, ``profile``, ``bench`` and ``sim report`` run Python programs and are in Python;
+the other commands are in Rust."""
 
 from __future__ import annotations
 
@@ -31,6 +31,6 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    # With `-i`, a prompt follows a program that ended without an error.
+    # After a program without an error, `-i` needs the interpreter to go on: it prints the prompt.
     if (code := main()) or not sys.flags.inspect:
         sys.exit(code)

@@ -1,9 +1,9 @@
 """``install_as_triton``: makes ``import triton`` import tilewright.
 
-A finder on ``sys.meta_path`` answers for ``triton`` and all below it, so the files of an official package, if there is
-one, are neither read nor touched. ``triton_viz`` is ``tilewright.viz``. ``triton.language`` *is* the module
-``tilewright.language``; only the top has a module of its own, because it reports the version of Triton that its API is
-that of.
+A finder on ``sys.meta_path`` finds ``triton`` and its submodules, so the files of an official package, if there is one,
+are neither read nor changed. ``triton_viz`` is ``tilewright.viz``. ``triton.language`` *is* the module
+``tilewright.language``; only ``triton`` itself is a separate module, because its ``__version__`` is that of the Triton
+release whose API tilewright has.
 """
 
 from __future__ import annotations
@@ -49,7 +49,8 @@ class _AliasLoader:
                 __version__=TRITON_VERSION, __file__=module.__file__, __path__=module.__path__
             )
             return top
-        # The import system is about to write the other name into the module's spec.
+        # The import system will overwrite the module's spec and loader with those of the alias:
+        # keep the original ones.
         spec.loader_state = (module.__spec__, module.__loader__)
         return module
 
@@ -100,11 +101,14 @@ class _TritonFinder:
         except ModuleNotFoundError:
             real = None
         if real is None:
-            # Later finders look in the folders of tilewright and find nothing. A finder that only goes by the name, as
-            # those of editable installations do, must not find an official package.
+            # Later finders search the folders of tilewright and find nothing. But finders of
+            # editable installations search by
+            # name only, and must not find a module of an official package.
             _refuse_others(fullname, path, target)
             return None
-        # A loader by what it does: importlib.abc would cost half of the import of tilewright.
+        # The loader is not derived from `importlib.abc.Loader`: importing that module would take
+        # half of the time of
+        # importing tilewright.
         loader: Any = _AliasLoader()
         is_package = real.submodule_search_locations is not None
         spec = ModuleSpec(fullname, loader, origin=real.origin, is_package=is_package)

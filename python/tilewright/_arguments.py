@@ -1,4 +1,4 @@
-"""The arguments of the commands that live in Python: argparse, with the help format of the other commands."""
+"""The arguments of the commands that are in Python: argparse, with the help format of the commands in Rust."""
 
 from __future__ import annotations
 
@@ -28,9 +28,10 @@ class Parser(argparse.ArgumentParser):
             prog=prog,
             usage="\n       ".join(f"{prog} [options] {form}" for form in usage),
             description=description,
-            # Help that does not depend on the width of the terminal.
+            # The format of the help does not depend on the width of the terminal.
             formatter_class=formatter,
-            # An option of the program, such as `--dev`, must not match an abbreviation.
+            # An option of the program, such as `--dev`, must not count as an abbreviation of
+            # `--device`.
             allow_abbrev=False,
             add_help=False,
         )
@@ -73,16 +74,18 @@ class ProgramParser(Parser):
         for kind in ("-m", "-c"):
             self.add_option(kind, dest=kind, nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
         self.add_argument("program", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
-        # argparse would take the program for the value of a value-less option.
+        # argparse would use the program as the value of an option whose value is optional and
+        # missing: `--report k.py`.
         whole = [f"{one}=" if one in self._optional_values else one for one in arguments]
         found, unknown = self.parse_known_args(whole)
         self._refuse(unknown)
         given = {kind: getattr(found, kind) for kind in ("-m", "-c") if getattr(found, kind) is not None}
         found.kind, named = next(iter(given.items()), ("", []))
-        # The arguments of the program are the last ones, as they were given.
+        # The program and its arguments are the last ones. Take them from `arguments`, which has no
+        # added `=`.
         found.program = list(arguments[len(arguments) - len(named) - len(found.program) :])
         if named and found.program[0] == found.kind + named[0]:
-            # As in `-mpytest`.
+            # The word was joined with its option, as in `-mpytest`: split it.
             found.program[0] = named[0]
         if not named and found.program[:1] == ["--"]:
             found.program.pop(0)

@@ -1,8 +1,8 @@
 """``tilewright bench``: the faster of two versions, and whether the difference is significant.
 
-The versions run in turn, in an order drawn anew for each pair, so that a slow phase of the machine slows both. The
-median of the ratios has a confidence interval by bootstrap; if the interval contains 1, these measurements show no
-difference.
+The versions run in pairs, in a random order within each pair, so that a slow phase of the machine slows both. The
+command computes a confidence interval of the median ratio by bootstrap. If the interval contains 1, the measurements
+show no difference.
 """
 
 from __future__ import annotations
@@ -334,7 +334,8 @@ def _measured(versions: list[Callable[[], Any]], seconds: float) -> dict[str, An
         wait()
         return (time.perf_counter() - began) / count
 
-    # Both versions have run once, so they are compiled. Their durations decide how many runs make a sample.
+    # Both versions have run once, so they are compiled. Their durations determine the number of
+    # runs in a sample.
     counts = [max(1, math.ceil(_MIN_SAMPLE_SECONDS / max(sample(version, 3), 1e-9))) for version in versions]
     draw = random.Random(1)
     times: list[list[float]] = [[], []]

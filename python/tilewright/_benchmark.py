@@ -1,12 +1,11 @@
 """Measures how long a function takes: on a GPU by events, elsewhere by the clock of the host.
 
-On a GPU the second-level cache is written over before each run, so that a run finds none of its data there, and the
-host waits for the GPU only after the last run. Elsewhere a run has ended when the function returns; caches are left as
-they are, since a program on the processor finds them like that as well. The clock of the host measures the simulator
-too: that is the time of the simulation.
+On a GPU the L2 cache is overwritten before each run, so that it contains no data of the function, and the host waits
+for the GPU only after the last run. On other devices a run has ended when the function returns, and caches are not
+cleared, as in a program on the processor. On the simulator the clock of the host measures the time of the simulation.
 
-The number of runs follows from the wall time of a few runs with all that is around them; if the function is
-short, most of that is the clearing of the cache.
+The number of runs is computed from the wall time of a few runs, including the clearing of the cache, which takes most
+of that time if the function is short.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ def quantile(samples: Sequence[float], fraction: float) -> float:
     place = fraction * (len(ordered) - 1)
     low = math.floor(place)
     high = min(low + 1, len(ordered) - 1)
-    # Equal neighbors are returned unchanged, infinities too.
+    # Equal neighbors need no interpolation, which would make infinities NaN.
     if ordered[low] == ordered[high]:
         return ordered[low]
     return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
@@ -235,7 +234,7 @@ def do_bench(
     timer.wait()
     estimate = max(timer.estimate(fn, timer.estimating_runs, before), 1e-6)
     if timer.estimating_runs == 1 and estimate < rep / 20:
-        # One run of a short function says little.
+        # The time of a single run of a short function is not reliable.
         estimate = max(timer.estimate(fn, 5, before), 1e-6)
     for _ in range(min(int(warmup / estimate), _MAX_RUNS)):
         before()
@@ -280,7 +279,7 @@ def do_bench_cudagraph(
     import torch
 
     with torch.cuda.stream(torch.cuda.Stream()):
-        # Compiling and loading are not for a graph.
+        # The first call compiles and loads kernels, which a graph cannot capture.
         fn()
         for tensor in grad_to_none or ():
             tensor.detach_()

@@ -1,4 +1,4 @@
-"""The limits of a GPU: bytes and operations a second, by its architecture and its clocks."""
+"""The limits of a GPU, in bytes and in operations per second, computed from its architecture and its clock rates."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def set_gpu_clock(ref_sm_clock: int = 1350, ref_mem_clock: int = 1215) -> Iterat
             )
         bus = _native.device_properties(0)["mem_bus_width"]
         tflops = get_max_tensorcore_tflops("float16", ref_sm_clock * 1e3, 0)
-        # In kHz, and two transfers a cycle.
+        # The memory clock in kHz, two transfers in each cycle, and the bus width in bits give GB/s.
         yield tflops, ref_mem_clock * 1e3 * bus * 2 / 1e6 / 8
     finally:
         smi("-pm", "0")

@@ -1,4 +1,4 @@
-"""Warns of variables of the environment that programs set for the official Triton and that have no effect here.
+"""Warns of environment variables that configure the official Triton but have no effect here.
 
 Other modules read the variables that have an effect: ``crates/runtime/src/knobs.rs``, ``crates/cuda/src/settings.rs``
 and ``knobs.py``.

@@ -17,7 +17,9 @@ def write_file(path: str, content: bytes | str) -> None:
         with open(path, "wb") as file:
             file.write(data)
         return
-    # A link stays a link. The temporary file is beside it, since a rename works only within a file system.
+    # A link stays a link: its target is replaced. The temporary file is in the folder of the
+    # target, because a rename
+    # works only within a file system.
     path = os.path.realpath(path)
     number, temporary = tempfile.mkstemp(prefix="tmp.", dir=os.path.dirname(path))
     try:

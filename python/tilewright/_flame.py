@@ -1,4 +1,4 @@
-"""Flame graphs: stacks with weights as an SVG, as a page, or folded for other tools."""
+"""Flame graphs: writes weighted stacks as an SVG, as an HTML page, or in the folded format of other tools."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Writes the stubs of the language and of ``triton``: ``python -m tilewright._generate_stubs [--check]``.
 
-Editors and type checkers read them. Names, signatures and types come from the compiler's table, as the functions do at
-run time. The docstrings repeat the shapes, types, errors and examples of ``docs/reference.md``, which a test makes from
-that table.
+Editors and type checkers read the stubs. Their names, signatures and types come from the compiler's table, like the
+functions at run time. The docstrings repeat the shapes, types, errors and examples of ``docs/reference.md``, which a
+test generates from that table.
 """
 
 from __future__ import annotations
@@ -228,7 +228,7 @@ def docstring(path: str, arguments: list[ast.arg], pad: str) -> str:
     for argument in arguments:
         about = f"{argument.arg}: {parameter(path, argument.arg)[1]}"
         lines += textwrap.wrap(about, 100, initial_indent="    ", subsequent_indent="        ")
-    # A new function has no entry yet; a test asks for its example.
+    # A new function has no page yet; a test fails until it has an example.
     page = PAGES.get(path, Page(""))
     if page.fields:
         lines.append("")
@@ -319,7 +319,9 @@ class Function:
             names = [argument.arg for argument, _ in self.positional]
             index = names.index(about[0].split(", ")[0]) if about else -1
             if number > 0 and index >= 0 and self.positional[index][1] is not None:
-                # Only the first overload has the default. Earlier arguments are passed as well, or this one by name.
+                # Only the first overload has the default of this argument. In another overload a
+                # caller passes the
+                # argument by position, together with the earlier ones, or by name.
                 found.append((self._signature(about, index), result))
                 if any(default is not None for _, default in self.positional[:index]):
                     found.append((self._signature(about, -1), result))
@@ -334,7 +336,8 @@ class Function:
         signatures = self._signatures()
         text = ""
         for number, (signature, result) in enumerate(signatures):
-            # A function that returns a tuple is also one that returns an object.
+            # A function that returns a tuple matches the other overload, too, whose `scalar_fn`
+            # returns any object.
             is_special = number == 0 and len(signatures) > 1 and "scalar_fn" in signature
             ignored = "  # type: ignore[overload-overlap]" if is_special else ""
             text += f"{lead}@overload\n" if len(signatures) > 1 else ""
@@ -358,10 +361,12 @@ def operators() -> str:
                 f"    def __{name}__(self, other: object, /) -> tensor: ...  # type: ignore[override]\n"
             )
         elif name in COMPARISONS:
-            # `constexpr` declares the same comparison with a tensor.
+            # The class `constexpr` declares the reflected comparison, so type checkers report an
+            # overlap.
             lines.append(f"    def __{name}__(self, other: _Value, /) -> tensor: ...  # type: ignore[misc]\n")
         elif name in names:
-            # An operator with a compile-time value on the left is one of `constexpr`.
+            # With a `constexpr` on the left, the operator of `constexpr` applies, so a reflected
+            # one only gets plain numbers.
             other = "float" if name[0] == "r" and name != "rshift" else "_Value"
             lines.append(f"    def __{name}__(self, other: {other}, /) -> tensor: ...\n")
     lines += [f"    def __{name}__(self) -> tensor: ...\n" for name in ("neg", "pos", "invert", "abs", "not")]

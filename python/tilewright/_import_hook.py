@@ -22,7 +22,7 @@ class _Loader:
         return module
 
     def exec_module(self, module: ModuleType) -> None:
-        # The module is loaded as if this hook did not exist.
+        # Restore the original loader, so that the module does not see this hook.
         module.__loader__ = self._loader
         if module.__spec__ is not None:
             module.__spec__.loader = self._loader

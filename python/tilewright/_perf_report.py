@@ -1,7 +1,7 @@
-"""``triton.testing.perf_report``: a function that is measured over a range, as a table, a plot, CSV, PNG and HTML.
+"""``triton.testing.perf_report``: measures a function over a range of arguments, and writes a table, CSV, PNG and HTML.
 
-pandas makes the data frame and matplotlib the plot. Without pandas the table and the CSV are written all the same;
-without matplotlib a warning says that there is no plot.
+pandas makes the data frame and matplotlib the plot. Without pandas there is no data frame, but the table and the CSV
+are written; without matplotlib a warning is printed in place of the plot.
 """
 
 from __future__ import annotations

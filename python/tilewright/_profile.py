@@ -1,7 +1,7 @@
 """``tilewright profile``: runs a Python program as ``tilewright run`` does, and reports the time of its kernels.
 
-On the CPU each op is measured as it runs; on the simulator the counts of events go through a simple model of a GPU; on
-a GPU kernels are timed by CUPTI if it is available, else by events before and after each launch.
+On the CPU each op is timed. On the simulator a simple model of a GPU estimates times from counters. On a GPU kernels
+are timed by CUPTI if it is available, else by events before and after each launch.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tilewright._files import write_file
 from tilewright._flame import flame_graph, folded
 
 _DESCRIPTION = """\
-Run a Triton program, and say what its kernels take
+Run a Triton program, and report the time of its kernels
 
 On the CPU: the time of each op and line. On the simulator of a GPU (--device sim:sm_90): sectors, bank conflicts,
 tensor cores, and what they would take on a GPU by a simple model. On a GPU: the time of each kernel, by CUPTI where it

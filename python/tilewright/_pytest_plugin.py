@@ -1,6 +1,6 @@
-"""Fixtures for tests of kernels: ``device``, where their tensors are; ``tilewright_sanitize`` checks launches.
+"""Fixtures for tests of kernels: ``device`` is the device of their tensors, ``tilewright_sanitize`` checks launches.
 
-The device is that of ``TILEWRIGHT_DEVICE``, so that one run of the tests is on the CPU and another on a simulated GPU.
+The device depends on ``TILEWRIGHT_DEVICE``, so that the same tests can run on the CPU and on a simulated GPU.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Names of Triton that tilewright or torch replaces by others: above all those that compile C or read LLVM.
+"""Names of Triton with another name in tilewright or torch, most of them for compiling C or reading LLVM IR.
 
-Programs can import them. A use raises ``NotAvailableError``, which names the replacement.
+Programs can import these names. Using one raises ``NotAvailableError``, which names the replacement.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def replaced_names(module: str, names: str, instead: str) -> Callable[[str], Mis
             return Missing(f"{module.replace('tilewright', 'triton', 1)}.{name}", instead)
         import sys
 
-        # With these, Python suggests a similar name.
+        # `name` and `obj` let Python suggest a similar name.
         own = sys.modules[module]
         raise AttributeError(f"module {module!r} has no attribute {name!r}", name=name, obj=own)
 

@@ -71,7 +71,7 @@ def report_parser() -> ProgramParser:
         help="the GPU: sim:sm_90 (the default), or another that `tilewright devices` lists",
     )
     made.add_option("--report", metavar="[=<file>]", default="", help="write to a file instead of stderr")
-    # Those of `run`, which are not for the report.
+    # Options of `run` that the report accepts, but that its help does not show.
     for option in ("-i", "--strict"):
         made.add_option(option, action="store_true", help=argparse.SUPPRESS)
     made.add_option("--sanitize", help=argparse.SUPPRESS)
@@ -149,7 +149,7 @@ def _prepare(device: str | None, is_strict: bool = False) -> str | None:
         announcement.once_for_children()
         use_cpu_as_cuda()
         if is_strict:
-            # Processes that the program starts read it.
+            # For the processes that the program starts.
             os.environ["TILEWRIGHT_STRICT"] = "1"
         _native.allow_padded_reads(os.environ.get("TILEWRIGHT_STRICT", "0") in ("", "0"))
     return None
@@ -184,11 +184,12 @@ def _keep_reports(path: str) -> str | None:
 
     from tilewright import _native
 
-    # The program may change the folder.
+    # The program may change the working directory.
     path = path and os.path.abspath(path)
     try:
         if path:
-            # An existing report is not lost if the program ends early.
+            # Checks that the file can be written. Appending keeps an existing report if the program
+            # is killed.
             with open(path, "a"):
                 pass
     except OSError as error:
@@ -224,7 +225,7 @@ def end_in_order() -> None:
 
     signal.signal(signal.SIGTERM, end)
     if hasattr(os, "register_at_fork"):
-        # Processes that the program makes and ends have nothing to write.
+        # A forked child must not write the files of its parent when it is terminated.
         os.register_at_fork(after_in_child=lambda: _stop_ending(end))
 
 
@@ -245,7 +246,7 @@ def _program(kind: str, argv: list[str]) -> tuple[Any, ...]:
     if kind == "-c":
         sys.argv = ["-c", *argv[1:]]
         _set_path("")
-        # Kernels are found by their source.
+        # `inspect` reads the source of kernels from `linecache`.
         import linecache
 
         linecache.cache["<string>"] = (len(path), None, path.splitlines(keepends=True), "<string>")
@@ -321,7 +322,7 @@ def _check_encoding(source: bytes, path: str) -> None:
     except UnicodeDecodeError as error:
         line, byte = source[: error.start].count(b"\n") + 1, source[error.start]
     except SyntaxError:
-        # The first two lines are not UTF-8.
+        # `detect_encoding` fails on a byte that is not UTF-8 in the first two lines: find it.
         start = next((at for at, byte in enumerate(source) if byte >= 0x80), 0)
         line, byte = source[:start].count(b"\n") + 1, source[start]
     else:
@@ -367,7 +368,7 @@ def _end(error: BaseException) -> NoReturn:
     try:
         sys.excepthook(type(error), error, error.__traceback__)
     finally:
-        # The interpreter is about to print it once more, with frames of tilewright.
+        # The interpreter would print the error again, with frames of tilewright.
         sys.excepthook = lambda *_: None
     raise error
 
@@ -385,7 +386,8 @@ def _of_program(trace: TracebackType | None) -> TracebackType | None:
         if code.co_filename not in _OWN:
             kept.append(trace)
         elif kept and kept[-1].tb_frame.f_code.co_name == "handle_torch_function":
-            # The frame of torch that called the stand-in follows.
+            # This frame of tilewright was called by torch's override mechanism: drop the two frames
+            # that led here.
             del kept[-2:]
         trace = trace.tb_next
     whole = None

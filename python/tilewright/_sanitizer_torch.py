@@ -1,8 +1,8 @@
-"""Tracks memory of torch that has no content yet.
+"""Tracks memory of torch that is not initialized.
 
-While it is watched, tensors of ``torch.empty`` and its kin count as unwritten until an operation of torch or a kernel
-writes them. Memory of other tensors counts as written. A mode of torch sees the operations that its dispatcher runs for
-the program, but not those inside of them.
+While tracking is on, tensors of ``torch.empty`` and similar functions count as unwritten until an operation of torch or
+a kernel writes to them. The memory of other tensors counts as written. A mode of torch sees the operations that the
+program calls through the dispatcher, but not those that these operations call internally.
 """
 
 from __future__ import annotations

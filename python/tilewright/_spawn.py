@@ -1,8 +1,8 @@
 """Installs tilewright in processes that a program starts under ``tilewright run``, and in Inductor's compile workers.
 
-They too have tilewright as their Triton. Each Python that starts with the environment of the program runs
-``_subprocess/sitecustomize.py`` first. Processes of multiprocessing import the program before anything else and may
-ignore the environment, so their command lines are changed as well: ``triton`` must be installed before that.
+In these processes ``import triton`` imports tilewright, too. Each Python that starts with the environment of the
+program runs ``_subprocess/sitecustomize.py`` first. Processes of multiprocessing import the program before anything
+else and may ignore the environment. Their command lines are therefore changed to install tilewright before the import.
 """
 
 from __future__ import annotations
@@ -88,7 +88,9 @@ def install(device: str | None) -> None:
         spawn.get_command_line = lambda **arguments: prepared(command_line(**arguments))  # type: ignore[attr-defined]
 
     def wrap_forkserver(forkserver: ModuleType) -> None:
-        # The server makes its command line at its start; it only uses this function of `util` there.
+        # The fork server builds its command line inside a method that passes it to
+        # `util.spawnv_passfds`, and to no other
+        # function of `util`: replace that function.
         util = forkserver.util
 
         class Util:

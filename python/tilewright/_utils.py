@@ -1,4 +1,4 @@
-"""``triton._utils``: paths within nested tuples, as the keys of ``ASTSource.attrs`` are; names and widths of types."""
+"""``triton._utils``: paths in nested tuples, such as the keys of ``ASTSource.attrs``; names and widths of types."""
 
 from __future__ import annotations
 

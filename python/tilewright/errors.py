@@ -1,7 +1,7 @@
 """The exceptions of tilewright: those that Triton users catch, and one class for each kind of diagnostic.
 
 ``str(error)`` is the rendered diagnostic: the source with carets, the found and expected values, and a hint. ``code``
-is its code (``TW0004``); ``python -m tilewright explain TW0004`` tells more about it.
+is its code (``TW0004``); ``python -m tilewright explain TW0004`` explains it.
 """
 
 from __future__ import annotations
@@ -95,7 +95,8 @@ class TensorDescriptorError(TritonError, ValueError, AssertionError):
 class LaunchKeyError(LaunchError, KeyError):
     """An option or a kernel has an unknown name."""
 
-    # KeyError prints the repr of its argument; a diagnostic has lines.
+    # `KeyError.__str__` returns the repr of the argument, which would escape the line breaks of a
+    # diagnostic.
     __str__ = Exception.__str__
 
 

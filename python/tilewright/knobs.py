@@ -4,8 +4,8 @@ A knob is read from the environment at each use, unless the program has assigned
 written to the environment as well, so that child processes see it. ``with knobs.runtime.scope():`` undoes changes.
 
 The compiler and the launcher read the environment at the first launch of each kernel, when a knob is assigned, and in
-``refresh_knobs()``; these settings then hold for all kernels, also for those that were launched before. So a
-program that changes ``os.environ`` while it runs calls ``refresh_knobs()``, or assigns the knob.
+``refresh_knobs()``. The settings then apply to later launches of all kernels. A program that changes ``os.environ``
+while it runs therefore has to call ``refresh_knobs()``, or to assign the knob instead.
 """
 
 from __future__ import annotations
@@ -280,7 +280,7 @@ class Knobs:
             try:
                 found[name] = getattr(self, name)
             except RuntimeError:
-                # The program is not installed.
+                # The knob is the path of a program that is not installed.
                 found[name] = None
         return found
 

@@ -1,8 +1,8 @@
 """The sanitizer: launches on the CPU and in the simulator are checked while they run.
 
 ``tilewright run --sanitize script.py``, the variable ``TILEWRIGHT_SANITIZE``, ``enable()`` or the fixture
-``tilewright_sanitize`` of pytest switch it on. Each finding is a ``Report`` with file and line; the kernel goes on.
-docs/sanitizers.md says what each check looks for.
+``tilewright_sanitize`` of pytest switch it on. Each finding is a ``Report`` with file and line, and does not stop the
+kernel. docs/sanitizers.md describes each check.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""``triton.testing``: timing functions, reports of benchmarks, comparing tensors, the limits of a GPU."""
+"""``triton.testing``: timing of functions, benchmark reports, comparison of tensors, and the limits of a GPU."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def assert_close(
     import numpy as np
 
     actual, expected = _array(x), _array(y)
-    # Exact types need no tolerance.
+    # Booleans and integers are compared exactly.
     exact = expected.dtype.kind in "biu"
     atol = (0 if exact else 1e-2) if atol is None else _tolerance(atol, expected.dtype)
     rtol = 0 if rtol is None else _tolerance(rtol, expected.dtype)

@@ -10,9 +10,8 @@
 //!   It has its key and a checksum, so that a damaged entry is detected and built again.
 //! - A builder of an entry holds the lock of its key's first two digits: of several processes or
 //!   threads that request the entry, one builds it, and the others wait and read it. The system
-//!   releases the lock of a
-//! process that dies. If a lock
-//!   cannot be acquired, an entry may be built twice, but is never wrong.
+//!   releases the lock of a process that dies. If a lock cannot be acquired, an entry may be built
+//!   twice, but is never wrong.
 //! - Each of the 16 folders may take a 16th of the limit. A writer removes the least recently used
 //!   entries of its folder, so that its work depends only on the size of one folder.
 //! - After an error of the disk, [`Cache::get_or_build`] still returns contents;
