@@ -1,8 +1,8 @@
 //! Tests the GPU of this machine: prints its properties, compiles a vector addition with the
 //! driver's assembler, runs it, checks every element, and times launches.
 //!
-//! `smoke` is one file that needs nothing but the driver. `smoke --launches` only times launches,
-//! which works with a stub of the driver too (`TILEWRIGHT_LIBCUDA`).
+//! `smoke` is a single executable that needs only the driver. `smoke --launches` only times
+//! launches, which also works with a stub of the driver (`TILEWRIGHT_LIBCUDA`).
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use tilewright_cuda::{
     Parameters, Stream, assemble,
 };
 
-/// `z[i] = x[i] + y[i]` for `i < n`, an element a thread.
+/// `z[i] = x[i] + y[i]` for `i < n`, one element for each thread.
 const ADD: &str = "
 .version 7.0
 .target sm_75
@@ -75,7 +75,7 @@ fn run(launches_only: bool) -> Result<bool, Error> {
     Ok(is_right)
 }
 
-/// Adds, and compares with the host's sum.
+/// Adds two vectors on the GPU, and returns whether all elements equal the sums on the host.
 fn check_add(context: Context) -> Result<bool, Error> {
     let start = Instant::now();
     let assembled = assemble(context, "add", ADD, AssembleOptions::default())?;
@@ -118,8 +118,8 @@ fn check_add(context: Context) -> Result<bool, Error> {
     Ok(wrong.is_none())
 }
 
-/// The time that a launch takes of the host: the best batch of several, each too small to fill the
-/// driver's queue.
+/// Returns the host time of a launch with `count` parameters: the average in the fastest of several
+/// batches, each too small to fill the driver's queue.
 fn time_launches(context: Context, count: usize) -> Result<Duration, Error> {
     const BATCH: u32 = 500;
     let list: Vec<String> = (0..count).map(|index| format!(".param .u64 p{index}")).collect();

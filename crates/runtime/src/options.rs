@@ -261,7 +261,7 @@ mod tests {
         Ok(options)
     }
 
-    /// A value that an option takes and that is not its default.
+    /// Returns a value that an option takes and that is not its default.
     fn another(info: &OptionInfo) -> Constant {
         match (info.kind, info.default) {
             (OptionKind::PowerOfTwo(_), DefaultValue::Int(default)) => Constant::Int(default * 2),

@@ -254,7 +254,7 @@ impl Signature {
         self.at(diagnostic, on_cpu.first().copied(), "this one is on 'cpu'")
     }
 
-    /// `TW0104`: the kernel is called like a function.
+    /// Returns `TW0104`: the kernel is called like a function.
     pub fn no_grid(&self) -> Error {
         let diagnostic =
             Diagnostic::new(Code::NoGrid, format!("kernel '{}' is called without a grid", self.name))
@@ -270,7 +270,7 @@ impl Signature {
         self.parameters.iter().filter(|parameter| is_positional(parameter.kind)).count()
     }
 
-    /// `TW0107`: a call has more positional arguments than there are parameters.
+    /// Returns `TW0107`: a call has more positional arguments than the kernel takes.
     pub(crate) fn too_many(&self, positional: usize) -> Error {
         let (expected, all) = (self.most_positional(), self.parameters.len());
         let how = if expected < all { " by position" } else { "" };
@@ -286,7 +286,7 @@ impl Signature {
         self.at(diagnostic, None, "defined here")
     }
 
-    /// `TW0112`: the grid has no programs.
+    /// Returns `TW0112`: the grid has no programs.
     pub fn empty_grid(&self, grid: Grid) -> Error {
         let [x, y, z] = grid.extents();
         let message = format!("kernel '{}' is launched with the empty grid ({x}, {y}, {z})", self.name);
@@ -296,7 +296,7 @@ impl Signature {
         self.at(diagnostic, None, "this kernel does not run")
     }
 
-    /// `TW0113`: the grid is a number.
+    /// Returns `TW0113`: the grid is a number.
     pub fn grid_not_a_tuple(&self, grid: Grid) -> Error {
         let [count, ..] = grid.extents();
         let message = format!("kernel '{}' is launched with the int {count} as its grid", self.name);
@@ -306,7 +306,8 @@ impl Signature {
         self.at(diagnostic, None, format!("it runs {count} programs").as_str())
     }
 
-    /// `TW0115`: the code does not follow an option that is set; `instead` is what happens.
+    /// Returns `TW0115`: an option is set that the code does not depend on; `instead` describes the
+    /// behavior without it.
     pub fn option_without_effect(&self, (info, value, instead): &(OptionInfo, Constant, &str)) -> Error {
         let name = info.name;
         let message = format!("the launch option {name}={value} of kernel '{}' has no effect", self.name);

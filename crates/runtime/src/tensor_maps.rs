@@ -258,7 +258,8 @@ impl Tensor {
         let address = argument(plan.base).checked_add(in_bytes(&plan.offset)?).ok_or(TOO_LARGE)?;
         // Coordinates are signed 32-bit numbers, and a map cannot describe an empty tensor.
         let extent = |axis: usize| match plan.extents[axis].value(&argument) {
-            // For gathered rows, the last row replaces indices of rows that do not exist.
+            // A store of gathered rows replaces negative row indices by 2^31 - 1, which must not be
+            // a row of the tensor.
             Some(0x8000_0000) if copied.extents[axis] == 1 => Err(TOO_LARGE),
             Some(extent @ 1..=0x8000_0000) => Ok(extent as u64),
             Some(..=0) => Err("it is empty"),

@@ -106,7 +106,7 @@ fn compile_corpus(corpus: &Path, out: &Path) -> Result<(), Failure> {
 
 fn compile_kernel(path: &Path, out: &Path) -> Result<(), Failure> {
     let text = std::fs::read_to_string(path)?;
-    let name = path.file_stem().and_then(|stem| stem.to_str()).ok_or("the name is no text")?;
+    let name = path.file_stem().and_then(|stem| stem.to_str()).ok_or("the name is not UTF-8")?;
     let options = LaunchOptions::parse(&text);
     let write = |stage: &str, text: &str| std::fs::write(out.join(format!("{name}.{stage}")), text);
     let mut module = match tilewright_ir::parse(&text) {
@@ -166,7 +166,7 @@ fn rendered(diagnostic: &Diagnostic, module: &Module) -> String {
     diagnostic.render(&module.sources, Color::Never)
 }
 
-/// Returns the output of a stage, or its error.
+/// Returns the output of a stage, or the text of its error or its panic.
 fn guarded(stage: impl FnOnce() -> Result<String, String>) -> String {
     match catch_unwind(AssertUnwindSafe(stage)) {
         Ok(Ok(text)) => text,
@@ -179,7 +179,7 @@ fn guarded(stage: impl FnOnce() -> Result<String, String>) -> String {
     }
 }
 
-/// The assembler's figures for a PTX file, assembled as a launcher does.
+/// The assembler's figures for a PTX file, assembled as for a launch.
 #[derive(Clone, Copy, Default)]
 struct Figures {
     registers: u32,
@@ -218,7 +218,7 @@ impl Figures {
     }
 }
 
-/// Returns whether both directories contain the same files.
+/// Prints the differences between the files of two directories. Returns whether there are none.
 fn compare(before: &Path, after: &Path) -> Result<bool, Failure> {
     let names = |folder: &Path| -> Result<BTreeSet<String>, std::io::Error> {
         std::fs::read_dir(folder)?

@@ -24,7 +24,7 @@ fn main() -> Result<(), Error> {
     run()
 }
 
-/// The program.
+/// Runs the example.
 pub fn run() -> Result<(), Error> {
     let softmax = Module::from_source("kernels.py", KERNELS)?.kernel("softmax")?;
     let (rows, columns) = (5, 50);

@@ -1,4 +1,4 @@
-"""Runs programs that say ``cuda`` on the processor.
+"""Runs programs that use the device ``cuda`` on the processor.
 
 ``tilewright run`` switches this on where torch finds no GPU; :func:`use_cpu_as_cuda` does the same for a program that
 is started in another way. It works by torch's own override mechanism, a ``TorchFunctionMode``, which sees every call of

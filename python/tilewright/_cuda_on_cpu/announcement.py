@@ -1,4 +1,4 @@
-"""The line on stderr that says, once, that tensors of a program on ``cuda`` are on the CPU."""
+"""Prints once, on stderr, that the tensors that a program puts on ``cuda`` are on the CPU or the simulator."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def once_for_children() -> None:
     owner = os.getpid()
 
     def remove() -> None:
-        # A fork also runs the exit handlers of its parent.
+        # A forked child also runs the exit handlers of its parent.
         if os.getpid() == owner:
             with contextlib.suppress(OSError):
                 os.remove(mark)
@@ -50,7 +50,8 @@ def announce() -> None:
         except FileExistsError:
             return
         except OSError:
-            # Two lines are better than none.
+            # Without the mark, other processes may print the line again: that is better than no
+            # line.
             pass
     from tilewright import _native
 

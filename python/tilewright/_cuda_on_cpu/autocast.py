@@ -85,7 +85,8 @@ class Autocast:
         if dtype is torch.float32:
             return self._without(func, args, kwargs)
         if name in _ONLY_ON_CPU:
-            # The CPU may not have it in another type.
+            # The CPU may not implement the function in the lower precision: convert its float32
+            # result.
             kinds = [value.dtype for value in (*args, *kwargs.values()) if self._is_cast(mark, value)]
             return self._in_type(func(*args, **kwargs), kinds[0] if kinds else torch.float32)
         return func(*args, **kwargs)
@@ -143,7 +144,7 @@ def install(torch: Any) -> Autocast:
     """Makes regions of ``cuda`` regions of the CPU as well."""
     state = Autocast(torch)
     if not hasattr(torch, "get_autocast_dtype"):
-        # Before torch 2.4: it says that it is disabled.
+        # Before torch 2.4 there is no such function: `Autocast` reports that it is disabled.
         return state
     _allow(torch)
     autocast = torch.amp.autocast_mode.autocast

@@ -43,11 +43,11 @@ class Marks:
         self.autocast = autocast
         self.cuda0 = torch.device("cuda", 0)
         self.cpu0 = torch.device("cpu")
-        # A default device (`torch.set_default_device`) holds for calls that name none.
+        # The default device (`torch.set_default_device`) applies to calls that name no device.
         self.defaults: Any = importlib.import_module("torch.utils._device")
         self.constructors: Any = self.defaults._device_constructors()
         self.stack_length: Any = importlib.import_module("torch.overrides")._len_torch_function_stack
-        # How many threads assume something: almost always none.
+        # The number of threads with an assumption about unmarked tensors: almost always 0.
         self.assumptions = 0
         self.assumption = _Assumption()
         self.lock = threading.Lock()
@@ -81,7 +81,7 @@ class Marks:
                 return False
             index = device.index
         elif isinstance(device, int) and not isinstance(device, bool):
-            # A bare number is the number of a GPU.
+            # An integer is the ordinal of a GPU.
             index = device
         else:
             return False
@@ -196,7 +196,8 @@ class Marks:
             if "pin_memory" in kwargs:
                 return self._pinned(func, args, kwargs)
         if device is None and self.defaults.CURRENT_DEVICE is not None and func in self.constructors:
-            # The default device is a mode of the thread that set it, below ours.
+            # The default device is a mode of the thread that set it, below the mode of this
+            # package.
             device = self.defaults.CURRENT_DEVICE if self.stack_length() > 0 else None
         if device is None:
             if self.overrides.table and self.any((*args, *kwargs.values())):
@@ -205,7 +206,7 @@ class Marks:
             else:
                 result = self._run(func, args, kwargs)
             if args and result is args[0]:
-                # The operation was in place, or had nothing to do.
+                # The operation was in place, or returned its argument unchanged.
                 return result
             if self.any((*args, *kwargs.values()) if kwargs else args):
                 return self.set(result, True)
@@ -343,7 +344,9 @@ class Marks:
                 return self.set(load(f, self.cpu0 if marked else map_location, *args, **kwargs), marked)
             if callable(map_location):
                 return load(f, map_location, *args, **kwargs)
-            # Tensors that were saved here carry their marks; those saved on a GPU carry its name.
+            # Files that were saved here contain the marks of tensors; files that were saved on a
+            # GPU contain the name
+            # of the device.
             on_cuda: set[int] = set()
 
             def locate(storage: Any, location: str) -> Any:

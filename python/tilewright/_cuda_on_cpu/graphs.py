@@ -114,7 +114,8 @@ def _make_mode(steps: list[Callable[[], Any]]) -> Any:
         ) -> Any:
             kwargs = kwargs or {}
             if not hasattr(func, "_schema"):
-                # A higher-order operator, such as that of `wrap_triton`, is seen as its launches.
+                # A higher-order operator, such as that of `wrap_triton`, is captured by the
+                # launches that it makes.
                 return func(*args, **kwargs)
             if func.name() == "aten::_local_scalar_dense":
                 raise RuntimeError(
@@ -131,7 +132,8 @@ def _make_mode(steps: list[Callable[[], Any]]) -> Any:
             if outputs and not is_view:
                 steps.append(lambda: _assign(outputs, tensors(func(*args, **kwargs))))
             elif func._schema.is_mutable:
-                # The capture has run the operation once more than a GPU would: its result is not its output memory.
+                # The operation changes its arguments. A capture on a GPU would not have run it, as
+                # this one has.
                 steps.append(lambda: func(*args, **kwargs))
             return result
 

@@ -227,7 +227,7 @@ def compile_past(mode: Any, mark: Marks, torch: Any) -> Any:
             return lambda function: compile(function, **options)
         compiled = real(model, **options)
         if isinstance(compiled, type):
-            # Torch has compiled the call of instances, and returns the class.
+            # Torch has compiled the calls of the instances, and returns the class itself.
             for name in ("__call__", "_call_impl"):
                 if name in vars(compiled):
                     setattr(compiled, name, past(vars(compiled)[name]))
@@ -286,7 +286,7 @@ def _compile_backward_past(torch: Any, past: Callable[[Any], Any]) -> None:
 
         return apply
 
-    # C++ calls by one of these, depending on the release and on the function.
+    # C++ calls one of these methods, depending on the release of torch and on the function.
     for name in ("apply", "apply_boxed"):
         if hasattr(node, name):
             setattr(node, name, where_compiled(getattr(node, name)))

@@ -72,7 +72,8 @@ class _Kernels:
     def choose(self, keyset: Any, *args: Any, **kwargs: Any) -> Any:
         """Runs the kernel that a machine with a GPU would run."""
         is_marked = self.mark.any((*args, *kwargs.values()))
-        # A kernel for the CPU may as well run if a program has none for the GPU: its memory is the same.
+        # Without a kernel for the GPU, a kernel for the CPU can run: both devices have the same
+        # memory here.
         for key in ("CUDA", *_ANY, "CPU") if is_marked else ("CPU", *_ANY):
             if key in self.by_key:
                 kernel, takes_keyset = self.by_key[key]

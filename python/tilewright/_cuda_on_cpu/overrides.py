@@ -94,7 +94,7 @@ class Overrides:
                 return (operator if _has_tensors(operator, args) else operator.overloadpacket)(
                     *args, **kwargs
                 )
-            # Operators that compose this one are looked up as well.
+            # The operators that this one is composed of may have registered functions as well.
             with self.active():
                 return operator._op_dk(key, *args, **kwargs)
         finally:
@@ -115,7 +115,7 @@ class Overrides:
             if has(name, "CPU") or not has(name, composed):
                 return
         except RuntimeError:
-            # The operator does not exist, or not yet.
+            # The operator does not exist (yet).
             return
         namespace, _, rest = name.partition("::")
         packet, _, overload = rest.partition(".")
@@ -148,7 +148,7 @@ class Overrides:
             has = self.torch._C._dispatch_has_kernel_for_dispatch_key
             name = operator.name()
             taken = [argument.alias_info for argument in operator._schema.arguments if argument.alias_info]
-            # Views compute nothing, and some call themselves again.
+            # Views are not decomposed: they compute nothing, and some would call themselves again.
             is_whole = has(name, "CPU") or any(not info.is_write for info in taken)
             keys = [] if is_whole else [key for key in _COMPOSED_BELOW_AUTOGRAD if has(name, key)]
             self.compositions[operator] = getattr(self.torch._C.DispatchKey, keys[0]) if keys else None

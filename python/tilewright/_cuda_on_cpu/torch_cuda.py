@@ -437,18 +437,18 @@ def install(torch: Any) -> None:
         getattr(cuda, "graphs", None),
         {"CUDAGraph": graphs.CUDAGraph, "is_current_stream_capturing": graphs.is_capturing},
     )
-    # Libraries take the handle of the stream from torch.cuda's binding.
+    # Libraries call this binding of torch.cuda directly to get the handle of the stream.
     _put(torch._C, {"_cuda_getCurrentRawStream": lambda _device=0: 0})
     _put(getattr(cuda, "random", None), random)
     _put(getattr(cuda, "memory", None), memory)
     nothing = _returning(None)
     _put(cuda.nvtx, dict.fromkeys(("range_push", "range_pop", "mark"), nothing))
     _put(getattr(cuda, "profiler", None), {"start": nothing, "stop": nothing, "init": nothing})
-    # The program need not know how pinning is done.
+    # Pinned memory is emulated, so the warning would mislead.
     warnings.filterwarnings(
         "ignore", message="'pin_memory' argument is set as true but no accelerator is found"
     )
-    # Recurrent layers query it before they choose the memory layout of their weights.
+    # Recurrent layers query this function before they choose the memory layout of their weights.
     torch.backends.cudnn.is_acceptable = lambda _tensor: False
     _install_accelerator(torch, stream, memory)
     _install_for_generated_code(torch)

@@ -31,7 +31,7 @@ def _import_next() -> None:
         if error.name != "sitecustomize":
             raise
         if own is not None:
-            # The import system looks for what it has just imported.
+            # The import system reads this entry after the import.
             sys.modules["sitecustomize"] = own
 
 

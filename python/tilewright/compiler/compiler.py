@@ -92,7 +92,7 @@ def KernelMetadata(**entries: Any) -> Any:
     fields = tuple(sorted(entries))
     if fields not in _metadata_classes:
         plain: Any = namedtuple("KernelMetadata", list(fields))  # type: ignore[misc]
-        # No module has the class, so it could not be found for pickling.
+        # The class is in no module, so pickle could not find it.
         restore = {
             "__slots__": (),
             "__reduce__": lambda metadata: (_restored_metadata, (metadata._asdict(),)),
@@ -108,7 +108,7 @@ def _restored_metadata(entries: dict[str, Any]) -> Any:
 class AsmDict(Mapping[str, "str | bytes"]):
     """The text of each stage of a compiled kernel, made at its first use; of ``cubin`` the bytes."""
 
-    # Programs use the names of the official compiler for the stages.
+    # The names of the stages in the official compiler, which programs use.
     _ALIASES = {"source": "ast", "ttir": "ir", "ttgir": "gpu"}  # noqa: RUF012
 
     def __init__(
@@ -195,7 +195,7 @@ class CompiledKernel(metaclass=_KernelClass):
     compile-time value. It is loaded at the first use of ``run``, ``n_regs`` or ``kernel[grid]``.
     """
 
-    # The native kernel is beside the dict: programs pickle the dict.
+    # The native kernel is not in `__dict__`, because programs pickle that.
     __slots__ = ("__dict__", "__weakref__", "_compiled", "_is_of_launch")
     # Because of `[grid]`, Python would take it for an endless sequence.
     __iter__ = None
@@ -308,7 +308,8 @@ class CompiledKernel(metaclass=_KernelClass):
             return launcher  # type: ignore[no-any-return]
         import weakref
 
-        # The launcher must not refer to the kernel, or the cycle would keep both alive.
+        # A strong reference from the launcher to the kernel would be a cycle, which keeps both
+        # alive.
         known = weakref.ref(self)
 
         def describe(grid: Any, stream: Any, args: tuple[Any, ...]) -> LazyDict | None:
@@ -347,7 +348,7 @@ class CompiledKernel(metaclass=_KernelClass):
     def _load_on_gpu(self) -> None:
         from tilewright.runtime.driver import driver
 
-        # Without a GPU this raises the reason.
+        # Without a GPU this raises an error with the reason.
         device = driver.active.get_current_device()
         native = self._with_tensor_maps(device)
         if native is not None and self._load_handle(native):

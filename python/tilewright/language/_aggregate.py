@@ -57,7 +57,8 @@ def _constructor(cls: Any, own: Any) -> Callable[..., None]:
             own.__get__(self, type(self))(*args, **kwargs)
             if _native.interpreted_program() is not None:
                 _return(self)
-        # The constructor of a base only sets its own fields; that of the class checks them all.
+        # The constructor of a base class sets only its own fields; that of the class itself checks
+        # all fields.
         if type(self) is cls:
             missing = [name for name in cls.__aggregate_fields__ if not hasattr(self, name)]
             if missing:
@@ -77,7 +78,8 @@ def _constructor(cls: Any, own: Any) -> Callable[..., None]:
     parameters = [parameter("self", parameter.POSITIONAL_OR_KEYWORD)]
     for name in cls.__aggregate_fields__:
         before = parameters[-1]
-        # After a field with a default, a signature shows one without as a keyword.
+        # A field without a default after one with a default is a keyword parameter of the shown
+        # signature.
         is_keyword = before.default is not parameter.empty and name not in defaults
         kind = parameter.KEYWORD_ONLY if is_keyword else before.kind
         parameters.append(parameter(name, kind, default=defaults.get(name, parameter.empty)))
@@ -232,7 +234,7 @@ def member(cls: type, after: type | None, name: str) -> tuple[str, Any, Any] | N
     if after is not None:
         mro = mro[mro.index(after) + 1 :] if after in mro else ()
     if name == "__init__":
-        # The constructor of a base only sets its own fields; Python calls ours.
+        # Returns the constructor that the program wrote, and not the wrapper that Python calls.
         inits = (
             vars(base).get("_tilewright_init", vars(base).get(name)) for base in mro if base is not object
         )

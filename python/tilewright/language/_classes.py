@@ -44,7 +44,7 @@ __all__ = [
 TRITON_MAX_TENSOR_NUMEL = 1048576
 """The maximum number of elements of a block."""
 
-# Programs write it as the default of a parameter.
+# Programs use this as the default of a parameter.
 CONSTEXPR_0 = constexpr(0)
 
 
@@ -264,7 +264,7 @@ class slice:
     _tilewright_path = "slice"
 
     def __new__(cls, start: Any, stop: Any, step: Any) -> Any:
-        # The tuples of a kernel that Python runs are Python's, and so are its slices.
+        # An interpreted kernel uses Python's tuples, which need Python's slices.
         if _native.interpreted_program() is not None:
             return builtins.slice(start, stop, step)
         return super().__new__(cls)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 for _name in _class_names:
-    # Pickles and programs find the classes by this module.
+    # Pickle and programs look up the classes in this module.
     if getattr(globals()[_name], "__module__", None) == "tilewright.language._classes":
         globals()[_name].__module__ = __name__
 
@@ -64,7 +64,7 @@ class _AggregateReplace(LanguageFunction):
         return _replace(obj, **fields)
 
 
-# The compiler's table has the classes as well: kernels call some of them like functions.
+# The compiler's table also has the classes, because kernels call some of them like functions.
 _FUNCTIONS = {name: function for name, function in functions().items() if name not in _NAMES}
 _FUNCTIONS["get_int_dtype"] = _HostFunction("get_int_dtype", *NAMES["get_int_dtype"][:2])
 _FUNCTIONS["aggregate_replace"] = _AggregateReplace("aggregate_replace", *NAMES["aggregate_replace"][:2])

@@ -1,5 +1,6 @@
-"""Records of scopes inside of kernels: a number for the scope, the program, and the time. The address of their memory
-is part of the kernel's code. ``triton.profiler.language`` writes them; a session reads them after each launch.
+"""Records of scopes inside of kernels. A record has the number of the scope, the program, and the time.
+``triton.profiler.language`` writes the records to memory whose address is part of the kernel's code; a session reads
+them after each launch.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ class Records:
         self.intervals: list[Interval] = []
         self.unmatched: set[str] = set()
         stacks: dict[int, list[_Open]] = {}
-        # The records of a program are in its order.
+        # The records of one program are in the order in which the program wrote them.
         for at in range(0, len(words) - WORDS + 1, WORDS):
             what, program, time = words[at : at + WORDS]
             if programs is None or program in programs:
@@ -69,7 +70,7 @@ class Records:
         if not is_end:
             stack.append(_Open(name, time))
             return
-        # Scopes may overlap: the one that ends is the last of its name.
+        # Scopes may overlap: an end belongs to the last open scope with its name.
         at = next((at for at in reversed(range(len(stack))) if stack[at].name == name), None)
         if at is None:
             self.unmatched.add(name)

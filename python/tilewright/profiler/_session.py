@@ -203,7 +203,7 @@ class Sessions:
         """
         with self.lock:
             taken = json.loads(_native.take_profile())
-            # Launches that were taken have ended.
+            # `take_profile` waits for the launches, so their records are complete.
             records = None if memory is None else memory.take(programs)
             if records is not None:
                 complain(records)
@@ -215,7 +215,7 @@ class Sessions:
             for launch in taken["launches"]:
                 scope = self.scopes.get(launch["scope"])
                 if scope is None:
-                    # The thread is older than the session: its launches belong to no scope.
+                    # The thread was started before the session: its launches belong to no scope.
                     active = tuple(number for number, session in self.known.items() if session.is_active)
                     scope = _Scope((), active)
                 for number in scope.sessions:
@@ -234,7 +234,7 @@ def _add(
     name = metrics.pop("name", None) or kernel["name"]
     node = node.child(name)
     kind, number = _device_of(kernel)
-    # An unknown time is left out, since 0 would be a time.
+    # An unknown time is omitted, because 0 would count as a measurement.
     time = {} if launch["ns"] is None else {"time (ns)": launch["ns"]}
     node.add({"count": 1, **time, **metrics})
     node.metrics.update(device_type=kind, device_id=str(number))

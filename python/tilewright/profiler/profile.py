@@ -105,7 +105,7 @@ def finalize(session: int | None = None, output_format: str | None = "") -> None
         try:
             Path(f"{ended.name}.{kind}").write_bytes(coded)
         except OSError as error:
-            # The others are written; this one can be finalized again, once its file can be written.
+            # Write the other sessions. This one is kept, so that the program can finalize it again.
             SESSIONS.keep(ended)
             failure = error
     if failure is not None:
@@ -161,7 +161,8 @@ def trace(session: Session) -> dict[str, Any]:
                 }
             )
         if (records := event.get("records")) is not None and records.intervals:
-            # The clock of a kernel begins with its first scope, which is taken as the start of the launch.
+            # The clock of records has another zero point than the launch: assume that the first
+            # scope begins with the launch.
             first = min(one.start for one in records.intervals)
             pid = devices[event["device"]]
             for program in sorted({one.program for one in records.intervals}):

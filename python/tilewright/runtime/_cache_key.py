@@ -25,7 +25,7 @@ def _function(function: Any, lines: list[str], seen: set[int]) -> None:
         return
     seen.add(id(function))
     fn = function.fn if hasattr(function, "fn") else function
-    if not hasattr(fn, "__code__"):  # one of the language, or of C, that was made a function of compile time
+    if not hasattr(fn, "__code__"):  # a `constexpr_function` of a function of the language or of C
         lines.append(
             f"{getattr(fn, '__module__', None)}.{getattr(fn, '__qualname__', type(fn).__qualname__)}"
         )
@@ -80,7 +80,7 @@ def _values(fn: FunctionType, names: list[str]) -> Iterator[tuple[str, Any]]:
         if name in cells:
             try:
                 yield name, cells[name].cell_contents
-            except ValueError:  # it is empty
+            except ValueError:  # the cell is empty
                 continue
         elif name in fn.__globals__:
             yield name, fn.__globals__[name]

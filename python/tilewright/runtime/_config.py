@@ -51,7 +51,7 @@ class Config:
         import sys
 
         found = self.all_kwargs()
-        # Launches compare names by identity; those of keywords in calls are interned too.
+        # Launches compare names by identity: intern them, as Python interns the names of keywords.
         names = tuple(sys.intern(name) if type(name) is str else name for name in found)
         values = tuple(found.values())
         self.__dict__["_merged"] = (names, values, self.kwargs, len(self.kwargs), self.pre_hook is not None)

@@ -205,7 +205,7 @@ def _rewritten(kernel: Any) -> Callable[..., Any] | None:
     depth = Rewriter(shadowed, local_names, fn.__globals__, constants).rewrite(definition)
     # An outer function provides the names of enclosing scopes.
     free = [*fn.__code__.co_freevars, *_SUPPORT]
-    # Its own name is usually a global of its module.
+    # The name of the function itself is usually a global of its module.
     own = [] if definition.name in free else [ast.Global([definition.name])]
     outer = ast.FunctionDef(
         name="__tilewright_scope__",
@@ -227,7 +227,7 @@ def _rewritten(kernel: Any) -> Callable[..., Any] | None:
     found = _code_within(_code_within(code, outer.name), definition.name)
     cells = dict(zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True))
     closure = tuple(cells.get(name) or types.CellType(_SUPPORT[name]) for name in found.co_freevars)
-    # Imports by native code look for `__builtins__` in the globals.
+    # Native code that imports a module looks up `__builtins__` in the globals.
     fn.__globals__.setdefault("__builtins__", builtins)
     made = types.FunctionType(found, fn.__globals__, fn.__name__, fn.__defaults__, closure)
     made.__kwdefaults__ = fn.__kwdefaults__
@@ -330,7 +330,8 @@ def sites(launched: CodeType | None = None) -> list[tuple[Any, ...]]:
     while frame is not None:
         code = frame.f_code
         if code is _around_code():
-            # The frames so far belong to the function with which the program wraps operations.
+            # The frames up to here belong to the program's function around the operation: drop
+            # them.
             found.clear()
         if not code.co_filename.startswith(_PACKAGE):
             site = _site(frame)

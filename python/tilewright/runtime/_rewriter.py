@@ -1,4 +1,4 @@
-"""The syntax tree of an interpreted body, with what means something else to Python written another way.
+"""Rewrites the syntax tree of an interpreted body where Python's meaning differs from that of a kernel.
 
 ``_interpreted_values.py`` has the functions that the rewritten body calls. Names that begin with ``__tilewright_`` are
 those functions and temporaries. Before the nodes are rewritten, ``_assigned_names.py`` finds what they assign.
@@ -280,7 +280,8 @@ class Rewriter(ast.NodeTransformer):
         for way in assigned.ways:
             nodes = [node for test, _ in way for node in ast.walk(test)]
             read = {node.id for node in nodes if isinstance(node, ast.Name)}
-            # A compiled kernel judges by its own names only.
+            # A compiled kernel evaluates a condition in advance only if it has no other names than
+            # local ones.
             if not way or read & others.keys() or not read <= self.locals:
                 return None
             conditions: list[ast.expr] = [
@@ -362,7 +363,7 @@ class Rewriter(ast.NodeTransformer):
         ]
         for way, simple in zip(ways, self.simple.get(id(node), ()), strict=False):
             for name, value in simple.items():
-                # It stays what it is.
+                # The name keeps its value.
                 if isinstance(value, ast.Name) and value.id == name:
                     way.pop(name, None)
         names = {} if known is not None and known.is_tail else merged(ways)

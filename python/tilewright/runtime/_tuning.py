@@ -1,14 +1,14 @@
 """Finds the fastest configuration of a kernel: compiles all together, then runs a race.
 
-All configurations are compiled first, in parallel on a GPU. One that cannot be compiled or run is out, with its error.
-Then they race: each runs in turn, more often from round to round, and is out as soon as the confidence interval of its
-median lies above that of the fastest. So a slow configuration is out after a few runs, and only those that are close to
-each other are measured as long as ``rep`` says. Rounds take turns, so that a clock that changes with the temperature
-changes for all alike.
+All configurations are compiled first, in parallel on a GPU. One that cannot be compiled or run is eliminated, with its
+error. Then they race in rounds: in each round every configuration runs, more often from round to round. It is eliminated
+as soon as the confidence interval of its median is above that of the fastest. A slow configuration is thus eliminated
+after a few runs, and only close competitors are measured for the time ``rep``. The rounds distribute changes of the
+clock rate, such as by the temperature, equally over all configurations.
 
 A user's own ``do_bench``, the benchmarker of another driver, and CUDA graphs time one configuration after the other
-instead. On the simulator the time is that of the simulation: it grows with the instructions that are run, and says
-nothing of the latencies of a GPU.
+instead. On the simulator the time is that of the simulation: it grows with the number of executed instructions, and
+does not depend on the latencies of a GPU.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ class Trial:
 
         together = [config for config in configs if config.pre_hook is None]
         if _native.device() == "cpu" or len(together) < 2:
-            # A kernel for the CPU is compiled faster than a thread starts.
+            # Compiling a kernel for the CPU takes less time than starting a thread.
             together = []
         if together:
             import os
@@ -141,9 +141,10 @@ class Trial:
             try:
                 grid = grid({**dict(zip(fn.arg_names, self.args, strict=False)), **kwargs})
             except Exception:
-                # The grid depends on arguments that only the launch itself has.
+                # The grid function needs arguments that only the launch has.
                 return None
-        # Kernels with one code number share their code; different numbers say nothing.
+        # Kernels with the same code number share their code. Kernels with different numbers may
+        # have equal code.
         number = kernel._code_number
         text = self.programs.get(number)
         if text is None:
@@ -174,7 +175,7 @@ class Trial:
         def make() -> Any:
             kernel = fn.warmup(*self.args, **kwargs)
             if hasattr(kernel, "_init_handles"):
-                # This makes the cubin too; assembling it takes longer than all stages before.
+                # This also assembles the cubin, which takes longer than all earlier stages.
                 kernel._init_handles()
             return kernel
 
@@ -189,7 +190,7 @@ def tune(trial: Trial, configs: Sequence[Config], known: dict[Config, list[float
     tuner = trial.tuner
     with Progress(tuner, len(configs)) as progress:
         if len(configs) + len(known) == 1:
-            # A single configuration without a known time is not measured.
+            # There is no choice: the single configuration is not measured.
             outcome.timings[configs[0]] = [float("nan")] * 3
             return outcome
         progress.say("compiles")
@@ -346,7 +347,8 @@ def _race(trial: Trial, configs: Sequence[Config], outcome: Outcome, progress: P
         finally:
             contender.spent += (time.perf_counter() - began) * 1e3
 
-    # The first run of each finds the caches cold, so it only eliminates configurations that are far slower.
+    # The caches are cold in the first run of each configuration, so it eliminates only those that
+    # are far slower.
     first: dict[Contender, float] = {}
     for contender in contenders:
         progress.step(contender.config)
@@ -355,7 +357,8 @@ def _race(trial: Trial, configs: Sequence[Config], outcome: Outcome, progress: P
     least = min(first.values(), default=0.0)
     for contender, elapsed in first.items():
         if elapsed > max(_HOPELESS * least, 1.0) and contender is contenders[0]:
-            # The first contender also found the threads and the clock of the device asleep.
+            # The first run of all also started the threads and raised the clock rate of the device:
+            # repeat it.
             elapsed = min([elapsed, *sample(contender, 1)])
         contender.spent = 0.0
         if elapsed > max(_HOPELESS * least, 1.0) and contender.config not in outcome.failures:
@@ -363,7 +366,7 @@ def _race(trial: Trial, configs: Sequence[Config], outcome: Outcome, progress: P
             contender.samples = [elapsed]
     bound = min((timing[2] for timing in outcome.timings.values()), default=float("inf"))
     standing = [contender for contender in contenders if contender.is_in]
-    # One run of a short kernel may be late because of the machine.
+    # The machine may delay a single run of a short kernel.
     count = 5 if least < 1.0 else 3 if least < 10.0 else 1
     while sampled := [contender for contender in standing if _needs_more(contender, budget)]:
         for contender in sampled:

@@ -1,8 +1,8 @@
 """Timings of autotuned kernels on disk: one file for each kernel, key and device, with a row for each configuration.
 
-So a second process measures nothing, and an added configuration is the only one that is measured. The name of
-the file is a digest of everything that the times depend on: the code of the kernel, the key, the device, and the
-settings of compilation. Configurations with a hook are not kept, since hooks cannot be compared.
+A second process therefore measures nothing, and of a kernel with a new configuration only that one is measured. The name
+of the file is a digest of everything that the times depend on: the code of the kernel, the key, the device, and the
+settings of compilation. Configurations with a hook are not stored, because hooks cannot be compared.
 """
 
 from __future__ import annotations
@@ -77,7 +77,8 @@ class Results:
                 found = json.load(file)["configs_timings"]
             for name, numbers in found.items():
                 values = [float("inf") if value is None else float(value) for value in numbers]
-                # A NaN would be the fastest of all: no comparison says that it is slower.
+                # Drop rows with a NaN: no comparison shows that it is slower, so it would count as
+                # the fastest.
                 if len(values) == 3 and all(value >= 0 for value in values):
                     rows[name] = values
         except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError):
@@ -86,7 +87,7 @@ class Results:
 
     def store(self, outcome: Any) -> None:
         """Adds the timings of a tuning, without failed runs: these are tried again, since memory may be free then."""
-        # Another process may have timed others meanwhile.
+        # Another process may have added timings meanwhile.
         self.rows = self._read() | self.rows
         for config, timing in outcome.timings.items():
             is_known = timing[0] == timing[0]

@@ -1,6 +1,7 @@
-"""The source of functions that are in no file: from ``exec``, ``python -c``, an interactive console.
+"""Finds the source of functions that are in no file: from ``exec``, ``python -c``, or an interactive console.
 
-Python does not keep such a text. Texts that still exist are searched, and taken if one compiles to the very function.
+Python does not keep such a text. This module searches the texts that still exist for one that compiles to exactly the
+function.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ def _defines(text: str, code: CodeType) -> bool:
         return False
     import __future__
 
-    # The interpreter compiles a line with the future flags of the module around it.
+    # `exec` and the console compile a text with the future flags of the code that calls them.
     flags = code.co_flags & __future__.annotations.compiler_flag
     try:
         module = compile(text, code.co_filename, "exec", flags, dont_inherit=True)

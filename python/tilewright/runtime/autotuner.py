@@ -29,7 +29,9 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> Any:
-    # Not imported with the package. A tuning reads these attributes here, since a program may replace them.
+    # These modules are imported at their first use. A tuning reads the attributes of this module,
+    # so that a program may
+    # replace them.
     if name == "driver":
         from tilewright.runtime.driver import driver
 
@@ -79,7 +81,7 @@ class _Wrapper(_native.Wrapper, KernelInterface[P, R], metaclass=_WrapperType):
     __qualname__: str
 
     if TYPE_CHECKING:
-        # The base class in Rust has it.
+        # The base class in Rust defines this method.
         def __getitem__(self, grid: Any) -> Launcher[P]: ...
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -230,7 +232,7 @@ class Autotuner(_Wrapper[P, R]):
 
         prune = prune_configs_by or {}
         self.perf_model = prune.get("perf_model")
-        # torch passes the attribute on by its own name.
+        # torch passes the value under the name of this attribute.
         self.configs_top_k = prune.get("top_k", prune.get("configs_top_k", 1.0))
         self.early_config_prune = prune.get("early_config_prune")
 
@@ -377,7 +379,8 @@ class Autotuner(_Wrapper[P, R]):
         trial = _tuning.Trial(self, nargs, args, kwargs)
         configs = self.prune_configs(kwargs)
         if self._is_to_be_interpreted():
-            # The speed of a body in Python says nothing of a configuration.
+            # The speed of a body that Python runs does not depend on the configuration in a useful
+            # way.
             self.cache[key] = configs[0]
             return configs[0]
         began = time.perf_counter()
@@ -489,7 +492,7 @@ class Heuristics(_Wrapper[P, R]):
     def _computed(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         named = {**dict(zip(self.arg_names, args, strict=False)), **kwargs}
         for name, function in self.values.items():
-            # Each function sees the results of earlier ones.
+            # Each function gets the results of the earlier ones.
             named[name] = kwargs[name] = function(named)
         return kwargs
 

@@ -106,7 +106,7 @@ class CudaUtils:
         """
         return _native.fill_tma_descriptor_tiled(*args)
 
-    # The name before there were other descriptors.
+    # The former name of this function, from before other descriptors existed.
     fill_tma_descriptor = fill_tma_descriptor_tiled
 
     @staticmethod
@@ -271,7 +271,7 @@ class Driver(GPUDriver):
         """The function that times a kernel."""
         from tilewright import _benchmark
 
-        # A program may have replaced it; a program that has not imported the module has not.
+        # A program that has imported the module may have replaced `do_bench`.
         testing = sys.modules.get("tilewright.testing")
         return _benchmark.do_bench if testing is None else testing.do_bench
 

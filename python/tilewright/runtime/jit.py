@@ -343,10 +343,11 @@ class JITFunction(_native.JitKernel, JITCallable, KernelInterface[P, R]):
         try:
             self._src, self.raw_src, first_line = _source(fn)
         except LaunchValueError:
-            # Python runs the function, and needs no source of it.
+            # An interpreted function can run without its source.
             if not self._interpret:
                 raise
-        # The function's own definition, or the first one of a text that replaces its source.
+        # The name of the function in its source; a text that replaces the source may have another
+        # one.
         self._code_name: str = fn.__code__.co_name
         self.file_name = fn.__code__.co_filename
         self.starting_line_number = first_line
@@ -356,7 +357,7 @@ class JITFunction(_native.JitKernel, JITCallable, KernelInterface[P, R]):
         self.kernel: Any = None
         self.device_caches: dict[Any, Any] = {}
         self.pre_run_hooks: list[Callable[..., Any]] = []
-        # Inductor removes these before it sends a kernel from a process that compiles.
+        # Inductor resets this attribute before it sends a kernel from a compile worker.
         self.used_global_vals: dict[Any, Any] | None = {}
         self._hash_lock = threading.RLock()
 
@@ -366,7 +367,7 @@ class JITFunction(_native.JitKernel, JITCallable, KernelInterface[P, R]):
         self.__module__ = fn.__module__
         self.__doc__ = fn.__doc__
         self.__globals__ = fn.__globals__
-        # `inspect.signature`, `inspect.getsource` and doctest look there.
+        # `inspect.signature`, `inspect.getsource` and doctest read this attribute.
         self.__wrapped__ = fn
         self._fn_name = f"{fn.__module__}.{fn.__qualname__}"
 
@@ -588,11 +589,12 @@ def _source(fn: Callable[..., Any]) -> tuple[str, list[str], int]:
             ) from error
         lines, first_line = found
     prefix = lines[0][: len(lines[0]) - len(lines[0].lstrip())]
-    # Lines that are indented less are comments, or continue a string or an expression: they stay unchanged.
+    # Lines with less indentation are comments, or continue a string or an expression: they stay
+    # unchanged.
     return "".join(line.removeprefix(prefix) for line in lines), lines, max(first_line, 1)
 
 
-# ruff only knows an `overload` that a module imports itself.
+# ruff recognizes `overload` only if the module imports the name itself.
 @overload
 def jit(fn: Callable[P, R]) -> JITFunction[P, R]: ...  # noqa: D103
 @overload
@@ -625,14 +627,15 @@ def jit(fn: Any = None, **options: Any) -> Any:  # noqa: F811
     if isinstance(fn, JITFunction):
         return fn
     if hasattr(fn, "_made_kernel"):
-        # @triton.autotune or @triton.heuristics are below.
+        # `fn` is the result of @triton.autotune or @triton.heuristics.
         return fn._made_kernel(options)
     if not hasattr(fn, "__code__"):
         raise TypeError(f"@triton.jit takes a function, not a {type(fn).__name__}")
     if hasattr(fn, "__wrapped__"):
         import inspect
 
-        # The function that `functools.wraps` wraps is the one whose source is compiled: the wrapper is never called.
+        # The kernel is the function that `functools.wraps` wraps: its source is compiled, and the
+        # wrapper is never called.
         fn = inspect.unwrap(fn)
     return JITFunction(fn, **options)
 

@@ -74,8 +74,9 @@ class TensorDescriptor:
             )
 
     def _check_block(self) -> None:
-        # A launch checks the width of a block: programs begin with a block of ones, and a hook of the autotuner
-        # sets the block that it tries.
+        # The minimum width of a block is checked at the launch, and not here: programs create
+        # descriptors with a block
+        # of ones, and a hook of the autotuner sets the block.
         for axis, extent in enumerate(self.block_shape):
             if extent <= 0 or extent & (extent - 1):
                 raise TensorDescriptorError(

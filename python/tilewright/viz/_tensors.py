@@ -43,7 +43,8 @@ class Described(NamedTuple):
                 import numpy
 
                 return numpy.ascontiguousarray(self.array).tobytes()
-            # Not by numpy: the sanitizer counts memory that becomes an array of numpy as written.
+            # This does not use numpy: the sanitizer marks memory as written if it becomes an array
+            # of numpy.
             dense = self.array.detach().contiguous()
             return ctypes.string_at(dense.data_ptr(), dense.numel() * dense.element_size())
 
@@ -73,7 +74,7 @@ def _add(name: str, value: Any, found: list[Described]) -> None:
         return
     array = value
     if not _is_array(array):
-        # A descriptor, or memory as another dtype.
+        # The value is a descriptor, or reinterprets memory as another dtype: use its base.
         array = getattr(value, "base", None)
         if not _is_array(array):
             return

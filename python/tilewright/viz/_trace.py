@@ -153,7 +153,7 @@ def _record(
             from tilewright.viz import _interpreted
 
             return _interpreted.record(kernel, grid, args, kwargs, number, tensors, constants)
-        # The launch's own option names all its checks.
+        # The option `sanitize` of a launch replaces the checks of the clients.
         is_own = kwargs.get("sanitize") is not None
         is_off = is_own or config.disable_sanitizer or not config.enable_sanitizer
         return _told(
@@ -171,7 +171,7 @@ def _record(
             checks="none" if is_off or not checks else ",".join(sorted(checks)),
         )
     finally:
-        # A failed launch is recorded too: memory has its writes.
+        # The contents after a failed launch are recorded too: they include its writes.
         for index, tensor in kept:
             recorder.snapshot(number, index, True, tensor.content())
 

@@ -73,10 +73,10 @@ pub fn ratchet(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// Returns the table with every number lowered to that of the tree.
+/// Returns the table with every maximum lowered to the present number.
 ///
-/// A new area of code may take over words that others lose, as when a crate is divided. No other
-/// number may rise.
+/// An area of code without a row gets one if the totals of its language do not rise, as when a
+/// crate is divided. No other number may rise: such rises are returned as findings.
 pub fn lowered(tree: &Tree) -> Result<String, Vec<Finding>> {
     let counts = counts(tree);
     if tree.files.iter().any(|file| file.path == TABLE) {
@@ -115,7 +115,7 @@ fn advice(column: usize) -> String {
     }
 }
 
-/// The area and the language of a file that counts.
+/// Returns the area and the language of a file; `None` if the file does not count.
 fn place_of_path(path: &str) -> Option<Place> {
     let (name, kind) = path.rsplit_once('.')?;
     if !matches!(kind, "rs" | "py" | "md") || path == SELF {
@@ -124,7 +124,7 @@ fn place_of_path(path: &str) -> Option<Place> {
     let parts: Vec<&str> = name.split('/').collect();
     let area = match parts[..] {
         ["crates", krate, ..] => format!("crates/{krate}"),
-        // Pages of their own.
+        // A page is an area of its own.
         [_] | ["docs", _] if kind == "md" => path.to_owned(),
         ["docs", folder, ..] => format!("docs/{folder}"),
         [folder, _, ..] => folder.to_owned(),

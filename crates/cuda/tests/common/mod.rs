@@ -1,5 +1,5 @@
-//! A stub of the driver for each test: a copy of its file, so that the system takes it for a
-//! library of its own.
+//! A stub of the driver for each test: a copy of the library's file, so that the system loads it as
+//! a separate library with its own state.
 #![expect(unsafe_code, reason = "the stub is a C library")]
 
 use std::ffi::{CString, c_char};
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use libloading::Library;
 use tilewright_cuda::{Context, Driver, Error, Module};
 
-/// A folder that is removed with what is in it.
+/// A temporary folder. Dropping it removes the folder and its content.
 pub struct TemporaryFolder(pub PathBuf);
 
 impl TemporaryFolder {
@@ -21,7 +21,8 @@ impl TemporaryFolder {
                 std::env::temp_dir().join(format!("tilewright-cuda-{}-{number}", std::process::id()));
             match std::fs::create_dir(&folder) {
                 Ok(()) => return Self(folder),
-                // A process of the same number, of another time or another container, has left it.
+                // An earlier process, or one in another container, had the same id and left the
+                // folder.
                 Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
                 Err(error) => panic!("{}: {error}", folder.display()),
             }
@@ -43,7 +44,7 @@ pub fn stub_file() -> PathBuf {
     folder.with_file_name(name)
 }
 
-/// A stub of one test.
+/// The stub of one test.
 pub struct Stub {
     pub file: PathBuf,
     library: Library,
@@ -51,7 +52,7 @@ pub struct Stub {
 }
 
 impl Stub {
-    /// A stub of a machine that `words` describe; see the head of `stub/src/lib.rs`.
+    /// Loads a stub of the machine that `words` describe; see the header of `stub/src/lib.rs`.
     pub fn new(words: &str) -> Self {
         let folder = TemporaryFolder::new();
         let file = folder.0.join("libcuda.so.1");
@@ -68,7 +69,8 @@ impl Stub {
         self.symbol::<extern "C" fn(*const c_char)>("tilewright_stub_configure")(words.as_ptr());
     }
 
-    /// The launches since the last call, a line each; remembered if the stub was told to `record`.
+    /// Returns the launches since the last call, one line for each, if the stub is configured to
+    /// `record` them.
     pub fn take_launches(&self) -> Vec<String> {
         let mut buffer = vec![0_u8; 1 << 16];
         let take = self.symbol::<extern "C" fn(*mut c_char, usize) -> usize>("tilewright_stub_take_launches");
@@ -76,12 +78,12 @@ impl Stub {
         String::from_utf8_lossy(&buffer[..length]).lines().map(str::to_owned).collect()
     }
 
-    /// Allocations, modules, streams and events that were not freed.
+    /// Returns the number of allocations, modules, streams and events that were not freed.
     pub fn count_live(&self) -> usize {
         self.symbol::<extern "C" fn() -> usize>("tilewright_stub_count_live")()
     }
 
-    /// Calls a function of the driver that takes a number, or memory for one, without the crate.
+    /// Calls a function of the stub directly. The function takes a number, or a pointer to one.
     pub fn call<T>(&self, function: &str, argument: T) -> i32 {
         self.symbol::<extern "system" fn(T) -> i32>(function)(argument)
     }
@@ -91,7 +93,7 @@ impl Stub {
         *unsafe { self.library.get::<T>(name) }.expect("the stub has it")
     }
 
-    /// The context that is current on this thread.
+    /// Returns the context that is current on this thread.
     pub fn current_context(&self) -> usize {
         let mut context = 0;
         assert_eq!(self.call("cuCtxGetCurrent", &raw mut context), 0);
@@ -102,7 +104,7 @@ impl Stub {
         Driver::open(Some(&self.file))
     }
 
-    /// The primary context of the first device.
+    /// Returns the primary context of the first device.
     pub fn context(&self) -> Context {
         let device = self.open().and_then(|driver| driver.device(0));
         device.and_then(Context::primary).expect("the stub has a device")
@@ -112,7 +114,7 @@ impl Stub {
 /// A kernel that no one runs.
 pub const PTX: &str = ".version 7.8\n.target sm_80\n.address_size 64\n.visible .entry scale() { ret; }\n";
 
-/// The module of [`PTX`], loaded.
+/// Loads the module of [`PTX`].
 pub fn module(context: Context) -> Module {
     Module::load(context, "scale", PTX.as_bytes()).expect("the stub takes every module")
 }

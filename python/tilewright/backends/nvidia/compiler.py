@@ -40,7 +40,7 @@ def min_dot_size(target: GPUTarget) -> Callable[[Any, Any], tuple[int, int, int]
         bits = lhs_type.scalar.primitive_bitwidth
         if bits != rhs_type.scalar.primitive_bitwidth:
             raise AssertionError("lhs and rhs bitwidth must be the same")
-        # Tensor cores pad M and N.
+        # M and N have no minimum: they are padded to the shape of the tensor cores' instructions.
         return (1, 1, {8: 32, 32: 8, 64: 4}.get(bits, 16))
 
     return smallest
@@ -69,7 +69,7 @@ def ptx_get_version(cuda_version: str) -> int:
         raise RuntimeError(f"Triton only support CUDA 10.0 or higher, but got CUDA version: {cuda_version}")
     if major >= 13:
         return 90 + (major - 13) * 10 + minor
-    # CUDA 12.6 came without a new version.
+    # CUDA 12.6 has the PTX version of CUDA 12.5.
     return {10: 63, 11: 70, 12: 80}[major] + minor - (major == 12 and minor >= 6)
 
 

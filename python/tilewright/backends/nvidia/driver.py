@@ -127,7 +127,8 @@ def _torch_has_gpu() -> bool:
     return torch is not None and not _cuda_on_cpu.is_active() and bool(torch.cuda.is_available())
 
 
-# The numbers of element types in tensor maps that a kernel makes, and those of the driver.
+# The numbers of element types in a tensor map that a kernel writes, each with the driver's number
+# of the type.
 _HOST_ELEMENT_TYPES = {8: 10, 9: 8, 10: 9}
 _TF32 = 11
 
