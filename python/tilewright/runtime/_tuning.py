@@ -1,10 +1,10 @@
 """Finds the fastest configuration of a kernel: compiles all together, then runs a race.
 
-All configurations are compiled first, in parallel on a GPU. One that cannot be compiled or run is eliminated, with its
-error. Then they race in rounds: in each round every configuration runs, more often from round to round. It is eliminated
-as soon as the confidence interval of its median is above that of the fastest. A slow configuration is thus eliminated
-after a few runs, and only close competitors are measured for the time ``rep``. The rounds distribute changes of the
-clock rate, such as by the temperature, equally over all configurations.
+All configurations are compiled first, in parallel on a GPU. One that cannot be compiled or run is eliminated, with
+its error. Then they race in rounds: in each round every configuration runs, more often from round to round. It is
+eliminated as soon as the confidence interval of its median is above that of the fastest. A slow configuration is thus
+eliminated after a few runs, and only close competitors are measured for the time ``rep``. The rounds distribute
+changes of the clock rate, such as by the temperature, equally over all configurations.
 
 A user's own ``do_bench``, the benchmarker of another driver, and CUDA graphs time one configuration after the other
 instead. On the simulator the time is that of the simulation: it grows with the number of executed instructions, and
