@@ -138,7 +138,7 @@ impl Context {
 pub(crate) struct Entered {
     driver: &'static Driver,
     is_pushed: bool,
-    /// The current context belongs to the thread, so this stays on it.
+    /// Keeps the guard on its thread, because each thread has its own current context.
     thread: PhantomData<*const ()>,
 }
 

@@ -84,7 +84,7 @@ fn loop_without_end(fault: &Fault, handle: &Handle) -> Option<Vec<Span>> {
 }
 
 /// Returns the span of the assertion that failed, and those of the calls that it was inlined
-/// through, if all assertions of this code on its line have the same.
+/// through, if all assertions of this code on its line have the same spans.
 fn check(fault: &Fault, handle: &Handle, code: Code) -> Option<Vec<Span>> {
     let FaultKind::Assertion { .. } = fault.kind else { return None };
     let is_wanted = move |op: &Op| matches!(op, Op::Assert { failure } if code_of(failure) == code);

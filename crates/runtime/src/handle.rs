@@ -37,7 +37,7 @@ pub struct Handle {
     /// The number of the compilation in the names of dumped files.
     number: u32,
     makes_pointers: bool,
-    /// The code loaded on the GPU or in the simulator, which its first use does.
+    /// The code as it is loaded on the GPU or in the simulator, at its first use.
     loaded: OnceLock<Loaded>,
     /// Variants of the code for arguments that some of its tensor maps cannot describe.
     pub(crate) variants: Variants,

@@ -18,13 +18,10 @@ use crate::{Device, Error, Grid, Interrupt, Knobs, Options, Value, dump};
 /// [`Host`] that the caller passes for a compilation may need Python.
 ///
 /// ```text
-/// bind            assigns arguments to parameters                      (errors TW0101, TW0102,
-/// TW0107)
-/// lookup          arguments and options -> handle, if it is compiled   (TW0105, TW0106); waits for
-/// no compilation
-/// specialize      the same, but compiles a missing variant, or waits for another thread that
-/// compiles it
-/// Handle::launch  runs the kernel                                      (TW02xx)
+/// bind            assigns arguments to parameters (errors TW0101, TW0102, TW0107)
+/// lookup          arguments and options -> handle, if it is compiled (errors TW0105, TW0106)
+/// specialize      the same; compiles a missing variant, or waits for a thread that does
+/// Handle::launch  runs the kernel (errors TW02xx)
 /// ```
 #[derive(Debug)]
 pub struct Kernel {
@@ -149,8 +146,8 @@ impl Kernel {
     }
 
     /// Returns the key of the arguments and of the options that the code depends on. Returns `None`
-    /// for a GPU, whose code depends on all options, and while stages are dumped, so that each
-    /// compilation is dumped.
+    /// for a GPU, real or simulated, whose code depends on all options, and while stages are
+    /// dumped, so that each compilation is dumped.
     fn shared_key(&self, arguments: &[Value<'_>], options: &Options) -> Result<Option<Key>, Error> {
         let is_for_cpu = self.device(arguments).target()? == Target::Cpu;
         if !is_for_cpu || dump::is_on(&Knobs::current()) {

@@ -204,9 +204,9 @@ impl Handle {
         outcome.map_err(|diagnostic| Error::new(*diagnostic, SourceMap::clone(sources)))
     }
 
-    /// Runs a kernel on the CPU before its launch in the simulator, for the checks that the
-    /// simulator cannot do, because they are about the ops of the kernel and not about its
-    /// instructions. Restores the memory afterwards.
+    /// Runs a kernel on the CPU before its launch in the simulator, for the checks of its ops
+    /// instead of its instructions: `init`, `alignment`, `overflow` and `nan`. Restores the memory
+    /// afterwards.
     pub(crate) fn check_meaning(
         &self,
         grid: Grid,

@@ -209,15 +209,15 @@ impl Signature {
         self.parameters.iter().position(|parameter| *parameter.name == *name)
     }
 
-    /// `TW0105`: an argument has a type that kernels do not take; `found` names it. `place` is its
-    /// path in a tuple argument (`[0].name`), or empty.
+    /// Returns `TW0105`: an argument has a type that kernels do not take, which `found` names.
+    /// `place` is the path of the value in a tuple argument (`[0].name`), or empty.
     pub fn invalid_argument(&self, index: usize, place: &str, found: &str, hint: &str) -> Error {
         let taken =
             "tensors, ints, floats, bools, None, tuples of these, and anything hashable for a tl.constexpr";
         self.misfit(index, place, found, &format!("a kernel takes {taken}"), hint)
     }
 
-    /// `TW0105`: the parameter does not take its argument; the note says what it takes.
+    /// Returns `TW0105`: the parameter does not take its argument; `note` describes what it takes.
     pub(crate) fn misfit(&self, index: usize, place: &str, found: &str, note: &str, hint: &str) -> Error {
         let name = self.parameter_name(index);
         let message = format!("argument '{name}{place}' of kernel '{}' is {found}", self.name);

@@ -1,7 +1,7 @@
 //! Finds catch-all arms in a `match` on the enums of the op tables. Without them, the compiler
 //! leads the author of a new op to every `match` that has to handle it. If a catch-all is correct,
-//! the comment above the arm, or after it on the same line, gives the reason: `// tidy: wildcard
-//! because ...`.
+//! a comment above the arm, or after it on the same line, gives the reason:
+//! `// tidy: wildcard because ...`.
 //!
 //! The check knows the enums by name, also if a file renames them (`use
 //! tilewright_ir::ElementwiseFn as F`), and the variants that a file imports. An arm such as
