@@ -15,7 +15,7 @@
 //! …
 //! ```
 //!
-//! ```inputs                                       if it is run: one argument or option on each line
+//! ```inputs                                       if it is run: one argument or option a line
 //! x: fp32[4, 8] = i * 8 + j                       a tensor: elements by their indices i, j, k, l
 //! out: fp32[32] = 0
 //! n: i64 = 32                                     a number of a type

@@ -346,8 +346,7 @@ class JITFunction(_native.JitKernel, JITCallable, KernelInterface[P, R]):
             # An interpreted function can run without its source.
             if not self._interpret:
                 raise
-        # The name of the function in its source; a text that replaces the source may have another
-        # one.
+        # The name of the function in its source; a text that replaces the source may have another one.
         self._code_name: str = fn.__code__.co_name
         self.file_name = fn.__code__.co_filename
         self.starting_line_number = first_line
@@ -589,8 +588,7 @@ def _source(fn: Callable[..., Any]) -> tuple[str, list[str], int]:
             ) from error
         lines, first_line = found
     prefix = lines[0][: len(lines[0]) - len(lines[0].lstrip())]
-    # Lines with less indentation are comments, or continue a string or an expression: they stay
-    # unchanged.
+    # Lines with less indentation are comments, or continue a string or an expression: they stay unchanged.
     return "".join(line.removeprefix(prefix) for line in lines), lines, max(first_line, 1)
 
 

@@ -1,6 +1,6 @@
-//! Numeric constants of the compiler. A threshold is an entry of the tuning table of its target, with
-//! its evidence; each other constant is a row of `xtask/constants.txt`, with the reason why it is not
-//! a threshold.
+//! Checks the numeric constants of the compiler. A threshold is an entry of the tuning table of its
+//! target, with its evidence. Each other constant is a row of `xtask/constants.txt`, with the reason
+//! why it is not a threshold.
 
 use std::collections::BTreeMap;
 
