@@ -198,12 +198,12 @@ impl Header {
             if let Some(letter) = ["T", "M"].into_iter().find(|letter| name.starts_with(letter)) {
                 let maps = if letter == "T" { &mut tensor_maps } else { &mut made_maps };
                 let map = TensorMapPlan::parse(layout).filter(TensorMapPlan::is_consistent);
-                let is_next = name == format!("{letter}{}", maps.len());
-                maps.push(
-                    map.filter(|_| is_next).ok_or_else(|| {
-                        format!("{name} is not the next tensor map, or its text is malformed")
-                    })?,
-                );
+                let map = map.ok_or_else(|| format!("{name}: expected a tensor map, found `{layout}`"))?;
+                let next = format!("{letter}{}", maps.len());
+                if name != next {
+                    return Err(format!("tensor maps are numbered in order: expected {next}, found {name}"));
+                }
+                maps.push(map);
                 continue;
             }
             let layout = layout.parse().map_err(|error| format!("{name}: {error}"))?;

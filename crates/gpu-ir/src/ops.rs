@@ -153,9 +153,8 @@ define_ops! {
     /// every element type has every `kind`.
     TensorReduce tensor_reduce (buffer, descriptor) [] *coordinates {kind: AtomicKind} regions 0 Write Memory Never ReadsShared StartsTensorStore;
     /// Returns the pointers unchanged, and states that they point to the box at these coordinates
-    /// (as for `tensor_load`) of the tensor that a tensor map of the module describes. Where the
-    /// box exceeds the tensor, a load through the pointers yields zeros or elements that are
-    /// unused.
+    /// (as for `tensor_load`) of the tensor that a tensor map of the module describes. Outside of
+    /// the tensor, a load through the pointers yields zeros or elements that are unused.
     TensorBox tensor_box (pointer, descriptor) [] *coordinates {} regions 0 Pure Identity Never None None;
     /// Makes the tensor map `M<map>` of the module from these scalars, in global memory of the
     /// block, and returns the address of the map. A buffer of 128 bytes is its staging area. The

@@ -159,7 +159,7 @@ impl CompiledKernel {
         Ok(loaded.and_then(Loaded::kernel).map(binary::share))
     }
 
-    /// Whether the variant was launched, and therefore loaded.
+    /// True if the variant was launched, and therefore loaded.
     #[getter(_is_launched)]
     fn was_launched(&self) -> bool {
         self.is_launched()

@@ -1,4 +1,4 @@
-//! What a wrapper remembers of its calls: their shapes, the keys of an autotuner, and the arguments
+//! The caches of a wrapper for its calls: their shapes, the keys of an autotuner, and the arguments
 //! that it added.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
