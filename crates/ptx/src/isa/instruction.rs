@@ -1,6 +1,7 @@
-//! The table of instructions: one row each, with its modifiers in the order of the opcode and its operands in the order
-//! of the text. From a row follow a struct with these as named fields, its variant of [`Instruction`], its method of
-//! [`InstructionVisitor`], and what printer and parser know of it.
+//! The table of instructions: one row each, with the modifiers in the order of the opcode and the
+//! operands in the order of the text. A row generates a struct with a field for each modifier and
+//! operand, its variant of [`Instruction`], its method of [`InstructionVisitor`], its printer and
+//! its parser.
 //!
 //! # To add an instruction
 //!
@@ -11,15 +12,17 @@
 //! Fma fma "fma" [rounding: Rounding, ftz = ".ftz", ty: ScalarType] (d: RegisterId, a: Source, b: Source, c: Source);
 //! ```
 //!
-//! - the name of the struct, the name of the visitor's method, the fixed beginning of the opcode;
+//! - first the name of the struct, the name of the visitor's method, and the fixed beginning of the
+//!   opcode;
 //! - in brackets the modifiers: `field = ".text"` is a `bool` that is true if the text is present,
 //!   `field: Kind` is a modifier of a kind of `modifier.rs`, `field: Option<Kind>` an optional one;
 //! - in parentheses the operands, by kind: a [`RegisterId`] is written, a [`Source`] read, and so
 //!   on; see `operand.rs`. `Option<…>` is an optional operand.
 //!
-//! Several rows may have one mnemonic; the first that fits is taken. A new kind of modifier is an enum in `modifier.rs`; a
-//! new kind of operand implements `OperandForm` in `operand_form.rs`. The compiler asks
-//! `passes/effects.rs` whether it may be moved or left out, and `tests/instructions.rs` asks for an example of each row.
+//! Several rows may have one mnemonic; the first that fits is taken. A new kind of modifier is an
+//! enum in `modifier.rs`; a new kind of operand implements `OperandForm` in `operand_form.rs`. The
+//! Rust compiler then reports the missing variant in `passes/effects.rs`, which classifies the
+//! effects of each instruction, and the tests report the missing signature in `check/forms.rs`.
 
 use super::modifier::{
     AtomicOperation, BarrierReduction, BitOperation, BooleanOperation, BoundMode, Clamp, Comparison,
@@ -150,17 +153,17 @@ macro_rules! instructions {
             /// The rows of the table: the name of the struct and the fixed beginning of the opcode.
             pub const TABLE: &[(&'static str, &'static str)] = &[$((stringify!($name), $mnemonic),)*];
 
-            /// Returns the name of its struct.
+            /// Returns the name of the instruction's struct.
             pub fn name(&self) -> &'static str {
                 match self { $(Self::$name(_) => stringify!($name),)* }
             }
 
-            /// Returns the fixed beginning of its opcode.
+            /// Returns the fixed beginning of the instruction's opcode.
             pub fn mnemonic(&self) -> &'static str {
                 match self { $(Self::$name(_) => $mnemonic,)* }
             }
 
-            /// Calls the visitor's method for it.
+            /// Calls the visitor's method for this instruction.
             pub fn accept<V: InstructionVisitor + ?Sized>(&self, visitor: &mut V) -> V::Output {
                 match self { $(Self::$name(instruction) => visitor.$method(instruction),)* }
             }
@@ -184,8 +187,8 @@ macro_rules! instructions {
 pub(crate) type RowParser = fn(&mut Opcode<'_>, &mut OperandParser<'_, '_>) -> Result<Instruction, Mismatch>;
 
 impl Instruction {
-    /// Calls back with each register that it reads or writes, in the order of the text; a register
-    /// that occurs twice is passed twice. The guard is excluded.
+    /// Calls back with each register that the instruction reads or writes, in the order of the
+    /// text; a register that occurs twice is passed twice. The guard is excluded.
     pub fn visit_registers(&self, mut each: impl FnMut(RegisterId, Access)) {
         self.form().visit_registers(&mut each);
     }
@@ -226,10 +229,12 @@ instructions! {
         (d: RegisterId, a: Source, b: Source);
     /// d = a - b - borrow.
     Subc subc "subc" [carry_out = ".cc", ty: ScalarType] (d: RegisterId, a: Source, b: Source);
-    /// d = a * b. Integers say which part; with `.wide`, d is twice as wide as `ty`.
+    /// d = a * b. For integers, the mode selects a part of the product; with `.wide`, d is twice as
+    /// wide as `ty`.
     Mul mul "mul" [mode: Option<MultiplyMode>, rounding: Option<Rounding>, ftz = ".ftz", saturate = ".sat", ty: ScalarType]
         (d: RegisterId, a: Source, b: Source);
-    /// d = a * b + c. Integers say which part; with `.wide`, c and d are twice as wide as `ty`.
+    /// d = a * b + c. For integers, the mode selects a part of the product; with `.wide`, c and d
+    /// are twice as wide as `ty`.
     Mad mad "mad" [mode: Option<MultiplyMode>, carry_out = ".cc", rounding: Option<Rounding>, ftz = ".ftz", saturate = ".sat", ty: ScalarType]
         (d: RegisterId, a: Source, b: Source, c: Source);
     /// d = a * b + c + carry.
@@ -275,15 +280,15 @@ instructions! {
     Clz clz "clz" [ty: ScalarType] (d: RegisterId, a: Source);
     /// d = the position of the highest bit of a that differs from the sign, 0xffffffff if there is none.
     Bfind bfind "bfind" [shift_amount = ".shiftamt", ty: ScalarType] (d: RegisterId, a: Source);
-    /// d = the position of the n-th one in a from b on.
+    /// d = the position of the `offset`-th one in `mask`, counted from bit `base`.
     Fns fns "fns" [ty: ScalarType] (d: RegisterId, mask: Source, base: Source, offset: Source);
     /// d = the bits of a reversed.
     Brev brev "brev" [ty: ScalarType] (d: RegisterId, a: Source);
-    /// d = c bits of a from b on, extended.
+    /// d = the c bits of a from bit b on, extended.
     Bfe bfe "bfe" [ty: ScalarType] (d: RegisterId, a: Source, b: Source, c: Source);
-    /// d = b with its length bits from position on replaced by those of a.
+    /// d = b, with its `length` bits from `position` on replaced by the low bits of a.
     Bfi bfi "bfi" [ty: ScalarType] (d: RegisterId, a: Source, b: Source, position: Source, length: Source);
-    /// d = a mask of b ones from a on.
+    /// d = a mask of b ones from bit a on.
     Bmsk bmsk "bmsk" [mode: BoundMode, ty: ScalarType] (d: RegisterId, a: Source, b: Source);
     /// d = the low b bits of a, extended.
     Szext szext "szext" [mode: BoundMode, ty: ScalarType] (d: RegisterId, a: Source, b: Source);
@@ -345,24 +350,23 @@ instructions! {
     Not not "not" [ty: ScalarType] (d: RegisterId, a: Source);
     /// d = 1 if a is 0, else 0.
     Cnot cnot "cnot" [ty: ScalarType] (d: RegisterId, a: Source);
-    /// d = the function of a, b and c that the 8-bit table defines; the second result is whether it
-    /// is not 0, combined with q.
-    /// combined with q.
+    /// d = the function of a, b and c that the 8-bit table defines; the second result is whether
+    /// the first is not 0, combined with q.
     Lop3 lop3 "lop3" [combine: Option<BooleanOperation>, ty: ScalarType]
         (d: DestinationPair, a: Source, b: Source, c: Source, table: Source, q: Option<Predicate>);
-    /// d = a part of the 64 bits with a below b, shifted by c.
+    /// d = 32 bits of the 64-bit value with the low word a and the high word b, shifted by c.
     Shf shf "shf" [direction: ShiftDirection, mode: BoundMode, ty: ScalarType]
         (d: RegisterId, a: Source, b: Source, c: Source);
     /// d = a shifted to the left; amounts from the width on give 0.
     Shl shl "shl" [ty: ScalarType] (d: RegisterId, a: Source, b: Source);
     /// d = a shifted to the right; amounts from the width on give the sign or 0.
     Shr shr "shr" [ty: ScalarType] (d: RegisterId, a: Source, b: Source);
-    /// d = bytes chosen of the eight of a and b.
+    /// d = four of the eight bytes of a and b, which c selects.
     Prmt prmt "prmt" [ty: ScalarType, mode: Option<PermuteMode>] (d: RegisterId, a: Source, b: Source, c: Source);
 
     // Moves and conversions.
 
-    /// d = a; several registers are the parts of one, the lowest first.
+    /// d = a. Several registers on one side are the parts of one value, the lowest first.
     Mov mov "mov" [ty: ScalarType] (d: Destinations, a: Sources);
     /// d = a converted; of two operands the first becomes the upper element. With `.rs` the last operand is random bits.
     Cvt cvt "cvt" [rounding: Option<Rounding>, ftz = ".ftz", saturate = ".sat", clamp: Option<Clamp>, to: ScalarType, from: ScalarType]
@@ -374,7 +378,8 @@ instructions! {
     Cvta cvta "cvta" [to = ".to", space: StateSpace, ty: ScalarType] (d: RegisterId, a: Source);
     /// d = whether the generic address a is in the space.
     Isspacep isspacep "isspacep" [space: StateSpace] (d: RegisterId, a: Source);
-    /// d = the address in the shared memory of block b of the cluster that a has in this block's.
+    /// d = the address in the shared memory of block b of the cluster that corresponds to the
+    /// address a in this block.
     Mapa mapa "mapa" [space: Option<StateSpace>, ty: ScalarType] (d: RegisterId, a: Source, b: Source);
     /// d = the rank of the block whose shared memory a points to.
     Getctarank getctarank "getctarank" [space: Option<StateSpace>, ty: ScalarType] (d: RegisterId, a: Source);
@@ -394,7 +399,7 @@ instructions! {
         cache: Option<StoreCache>, l1_eviction: Option<L1Eviction>, l2_eviction: Option<L2Eviction>,
         cache_hint = ".L2::cache_hint", vector: Option<VectorWidth>, ty: ScalarType]
         (address: Address, b: Sources, policy: Option<CachePolicy>);
-    /// Stores to the shared memory of another block, counted by a barrier there.
+    /// Stores to the shared memory of another block. A barrier of that block counts the bytes.
     StAsync st_async "st.async" [semantics: Option<StoreSemantics>, scope: Option<Scope>, space: Option<StateSpace>,
         completion: Completion, vector: Option<VectorWidth>, ty: ScalarType]
         (address: Address, b: Sources, mbarrier: Address);
@@ -425,7 +430,8 @@ instructions! {
     Red red "red" [semantics: Option<Semantics>, scope: Option<Scope>, space: Option<StateSpace>,
         operation: AtomicOperation, no_ftz = ".noftz", cache_hint = ".L2::cache_hint", vector: Option<VectorWidth>, ty: ScalarType]
         (address: Address, b: Sources, policy: Option<CachePolicy>);
-    /// An atomic operation on the shared memory of another block, counted by a barrier there.
+    /// An atomic operation on the shared memory of another block. A barrier of that block counts
+    /// the bytes.
     RedAsync red_async "red.async" [semantics: Option<Semantics>, scope: Option<Scope>, space: Option<StateSpace>,
         completion: Completion, operation: AtomicOperation, ty: ScalarType]
         (address: Address, b: Source, mbarrier: Address);
@@ -437,7 +443,7 @@ instructions! {
     CpAsync cp_async "cp.async" [cache: CopyCache, destination_space: StateSpace, source_space: StateSpace,
         cache_hint = ".L2::cache_hint", prefetch: Option<L2Prefetch>]
         (destination: Address, source: Address, size: Source, source_size: Option<Source>, policy: Option<CachePolicy>);
-    /// Makes a group of the copies since the last one.
+    /// Makes a group of the copies since the last group.
     CpAsyncCommitGroup cp_async_commit_group "cp.async.commit_group" [] ();
     /// Waits until at most n groups are in flight.
     CpAsyncWaitGroup cp_async_wait_group "cp.async.wait_group" [] (n: Source);
@@ -480,11 +486,12 @@ instructions! {
         destination_space: StateSpace, source_space: StateSpace, operation: AtomicOperation, mode: Option<TensorMode>,
         completion: Completion, cache_hint = ".L2::cache_hint"]
         (destination: TensorAddress, source: Address, policy: Option<CachePolicy>);
-    /// Makes a group of the bulk copies since the last one.
+    /// Makes a group of the bulk copies since the last group.
     CpAsyncBulkCommitGroup cp_async_bulk_commit_group "cp.async.bulk.commit_group" [] ();
     /// Waits until at most n groups are in flight; with `.read`, until their sources are read.
     CpAsyncBulkWaitGroup cp_async_bulk_wait_group "cp.async.bulk.wait_group" [read = ".read"] (n: Source);
-    /// Replaces a field of a tensor map; fields with one value for each dimension name it.
+    /// Replaces a field of a tensor map. For a field with one value for each dimension, `value` is
+    /// the dimension and `dimension_value` the new value.
     TensormapReplace tensormap_replace "tensormap.replace.tile"
         [field: TensormapField, space: Option<StateSpace>, map_ty: ScalarType, ty: ScalarType]
         (address: Address, value: Source, dimension_value: Option<Source>);
@@ -578,7 +585,7 @@ instructions! {
     /// d = the values of the lanes of the mask combined.
     Redux redux "redux.sync" [operation: WarpReduction, abs = ".abs", nan = ".NaN", ty: ScalarType]
         (d: RegisterId, a: Source, mask: Source);
-    /// d = a lane of the mask; the second result is whether this is it.
+    /// d = an elected lane of the mask; the second result is whether this lane is elected.
     Elect elect "elect.sync" [] (d: DestinationPair, mask: Source);
 
     // Matrices.
@@ -594,8 +601,8 @@ instructions! {
     /// d = a transposed.
     Movmatrix movmatrix "movmatrix.sync.aligned" [shape: LdmatrixShape, transpose = ".trans", ty: ScalarType]
         (d: RegisterId, a: Source);
-    /// d = a * b + c on matrices spread over the lanes of a warp. Elements narrower than a byte, and mixtures of them, say
-    /// `.kind::f8f6f4`.
+    /// d = a * b + c on matrices spread over the lanes of a warp. `.kind::f8f6f4` allows elements
+    /// narrower than a byte, and different types of a and b.
     Mma mma "mma.sync.aligned" [shape: MatrixShape, a_layout: MatrixLayout, b_layout: MatrixLayout, saturate = ".satfinite",
         mixed = ".kind::f8f6f4", d_ty: ScalarType, a_ty: ScalarType, b_ty: ScalarType, c_ty: ScalarType, operation: Option<BitOperation>]
         (d: Destinations, a: Sources, b: Sources, c: Sources);
@@ -616,19 +623,20 @@ instructions! {
         shape: MatrixShape, rounding: Option<Rounding>, d_ty: ScalarType, a_ty: ScalarType, b_ty: ScalarType,
         c_ty: ScalarType, saturate = ".satfinite"]
         (d: Destinations, a: Sources, b: Sources, c: Sources);
-    /// d = a * b + d on matrices in shared memory and registers, for the four warps of a group. The immediates are the
-    /// signs of a and b and whether they are transposed, as far as their types have them.
+    /// d = a * b + d on matrices in shared memory and registers, for the four warps of a warpgroup.
+    /// The immediates are the signs of a and b, and whether a and b are transposed, as far as their
+    /// types allow this.
     Wgmma wgmma "wgmma.mma_async.sync.aligned"
         [shape: MatrixShape, d_ty: ScalarType, a_ty: ScalarType, b_ty: ScalarType, operation: Option<BitOperation>, saturate = ".satfinite"]
         (d: Accumulators, a: Sources, b: Source, scale_d: Source, scale_a: Option<Source>, scale_b: Option<Source>,
          transpose_a: Option<Source>, transpose_b: Option<Source>);
     /// Orders accesses to the registers of `wgmma`.
     WgmmaFence wgmma_fence "wgmma.fence.sync.aligned" [] ();
-    /// Makes a group of the dots since the last one.
+    /// Makes a group of the dots since the last group.
     WgmmaCommitGroup wgmma_commit_group "wgmma.commit_group.sync.aligned" [] ();
     /// Waits until at most n groups are in flight.
     WgmmaWaitGroup wgmma_wait_group "wgmma.wait_group.sync.aligned" [] (n: Source);
-    /// Requests or releases registers, for the four warps of a group.
+    /// Requests or releases registers, for the four warps of a warpgroup.
     Setmaxnreg setmaxnreg "setmaxnreg" [change: RegisterCountChange, ty: ScalarType] (count: Source);
 
     // Control.

@@ -3,27 +3,27 @@
 //!
 //! # The table
 //!
-//! An instruction is one row in `instruction.rs`: mnemonic, modifiers, operands. From the row
-//! follow a struct with named fields ([`Add`], [`Ld`], [`Wgmma`] …), its variant of
-//! [`Instruction`], its method of [`InstructionVisitor`], the printer, the parser, and the walk
-//! over its registers. That file begins with the steps to add one. `tests/corpus` has an example of
+//! An instruction is one row in `instruction.rs`: mnemonic, modifiers, operands. The row generates
+//! a struct with named fields ([`Add`], [`Ld`], [`Wgmma`] …), its variant of [`Instruction`], its
+//! method of [`InstructionVisitor`], the printer, the parser, and the walk over its registers. The
+//! header of that file lists the steps to add an instruction. `tests/corpus` has an example of
 //! every row and of every modifier, which NVIDIA's assembler accepts.
 //!
 //! # Names
 //!
-//! Registers, labels, variables and functions are typed indices. A register exists from its first
-//! use on: `.reg .b32 %r<1000>;` makes none. Nested scopes are flattened; a name that an inner
-//! scope redeclares gets a numeric suffix. All names are unique within a function, so that a name
-//! in a message is unambiguous.
+//! Registers, labels, variables and functions are typed indices. The parser creates a register at
+//! its first use: `.reg .b32 %r<1000>;` creates none. Nested scopes are flattened; a name that an
+//! inner scope redeclares gets a numeric suffix. All names are unique within a function, so that a
+//! name in a message is unambiguous.
 //!
 //! # Information that parsing loses
 //!
-//! Comments; the order of declarations (functions that others name are declared first, then come
-//! the variables, then the definitions; a function's variables precede its instructions); the
-//! spelling of constants; the order of modifiers, which the assembler ignores; unused registers.
-//! Debug information in `.section` is kept verbatim. An unsupported feature is a [`ParseError`]
-//! that names it, with line and column: among others `tcgen05`, sparse dots, textures and surfaces,
-//! the video instructions, vector registers, parameters in registers.
+//! Comments; the order of declarations (the printer first declares functions that others reference,
+//! then variables, then definitions; a function's variables precede its instructions); the spelling
+//! of constants; the order of modifiers, which the assembler ignores; unused registers. Debug
+//! information in `.section` is kept verbatim. An unsupported feature is a [`ParseError`] that
+//! names it, with line and column: among others `tcgen05`, sparse dots, textures and surfaces, the
+//! video instructions, vector registers, parameters in registers.
 
 mod check;
 mod instruction;

@@ -7,7 +7,8 @@ use std::fmt;
 
 use super::parse::operands::Mismatch;
 
-/// Declares enums of modifiers: each variant with its text, and `text`, `ALL` and [`Modifier`] for the enum.
+/// Declares enums of modifiers, each variant with its text. Implements `text`, `ALL` and
+/// [`Modifier`] for each enum.
 macro_rules! modifiers {
     ($($(#[doc = $enum_doc:literal])* pub enum $name:ident {
         $($(#[doc = $doc:literal])* $variant:ident = $text:literal,)*
@@ -22,7 +23,7 @@ macro_rules! modifiers {
             /// Every value.
             pub const ALL: &[Self] = &[$(Self::$variant,)*];
 
-            /// Its text, with the leading dot.
+            /// Returns the text, with the leading dot.
             pub fn text(self) -> &'static str {
                 match self { $(Self::$variant => $text,)* }
             }
@@ -52,7 +53,8 @@ pub(crate) use modifiers;
 pub(crate) struct Opcode<'a> {
     /// The unread text; empty or beginning with a dot.
     rest: Cow<'a, str>,
-    /// Modifiers may be in any order: the vendor's assembler allows it, and compilers use that.
+    /// Whether modifiers may be in any order: NVIDIA's assembler allows it, and some compilers rely
+    /// on it.
     any_order: bool,
 }
 
@@ -66,7 +68,7 @@ impl<'a> Opcode<'a> {
         &self.rest
     }
 
-    /// Returns the offset of a modifier, or of several joined ones.
+    /// Returns the offset of a modifier, or of several adjacent ones that are one text.
     fn find(&self, text: &str) -> Option<usize> {
         let stands_at = |&at: &usize| {
             let after = self.rest[at..].strip_prefix(text);
@@ -85,7 +87,8 @@ impl<'a> Opcode<'a> {
         };
     }
 
-    /// Takes a modifier, or several joined ones.
+    /// Removes a modifier, or several adjacent ones that are one text. Returns whether it was
+    /// present.
     pub(crate) fn take(&mut self, text: &str) -> bool {
         let found = self.find(text);
         if let Some(at) = found {
@@ -94,9 +97,10 @@ impl<'a> Opcode<'a> {
         found.is_some()
     }
 
-    /// Takes the fixed beginning of an opcode.
+    /// Removes the fixed beginning of an opcode. Returns whether it was present.
     pub(crate) fn take_mnemonic(&mut self, mnemonic: &str) -> bool {
-        // Modifiers may precede each other, but none precedes the second word of these names.
+        // In any order, a modifier may precede the words of a mnemonic, but not the second word of
+        // these names.
         let has_two = ["cp.", "bar.", "barrier.", "mbarrier."].iter().any(|name| mnemonic.starts_with(name));
         let mut dots = mnemonic.match_indices('.').map(|(at, _)| at);
         let end = dots.next();
@@ -125,7 +129,7 @@ impl<'a> Opcode<'a> {
         Mismatch::Modifier(self.rest.len())
     }
 
-    /// Takes the modifier that comes first; of several at one offset, the longest.
+    /// Removes and returns the first of these modifiers; of several at one offset, the longest.
     pub(crate) fn take_first<T: Copy>(&mut self, all: &[T], text: impl Fn(T) -> &'static str) -> Option<T> {
         let found = all.iter().filter_map(|&value| Some((self.find(text(value))?, text(value).len(), value)));
         let (at, length, value) = found.min_by_key(|&(at, length, _)| (at, Reverse(length)))?;
@@ -268,7 +272,8 @@ modifiers! {
         /// Subnormal.
         Subnormal = ".subnormal",
     }
-    /// A comparison. Those of floating-point numbers are false if one is NaN, but for the ones that say so.
+    /// A comparison. Comparisons of floating-point numbers are false if an operand is NaN, unless
+    /// the variant says otherwise.
     pub enum Comparison {
         /// Equal.
         Eq = ".eq",
@@ -329,13 +334,13 @@ modifiers! {
         F4e = ".f4e",
         /// Four bytes in descending order.
         B4e = ".b4e",
-        /// The selected byte in each place.
+        /// The selected byte in each byte of the result.
         Rc8 = ".rc8",
         /// Clamp to the left.
         Ecl = ".ecl",
         /// Clamp to the right.
         Ecr = ".ecr",
-        /// The selected half in each place.
+        /// The selected half in each half of the result.
         Rc16 = ".rc16",
     }
     /// The treatment of values out of range by a conversion, in the order of the opcode.
@@ -357,7 +362,7 @@ modifiers! {
         Volatile = ".volatile",
         /// Atomically, without ordering others.
         Relaxed = ".relaxed",
-        /// Before everything that follows.
+        /// Atomic, and ordered before all later accesses of the thread.
         Acquire = ".acquire",
         /// Memory-mapped input and output.
         MmioRelaxed = ".mmio.relaxed",
@@ -370,25 +375,25 @@ modifiers! {
         Volatile = ".volatile",
         /// Atomically, without ordering others.
         Relaxed = ".relaxed",
-        /// After everything before.
+        /// Atomic, and ordered after all earlier accesses of the thread.
         Release = ".release",
         /// Memory-mapped input and output.
         MmioRelaxed = ".mmio.relaxed",
     }
     /// The memory order of an operation.
     pub enum Semantics {
-        /// It is atomic without ordering others.
+        /// Atomic, without ordering other accesses.
         Relaxed = ".relaxed",
-        /// It comes before everything that follows.
+        /// Atomic, and ordered before all later accesses of the thread.
         Acquire = ".acquire",
-        /// It comes after everything before.
+        /// Atomic, and ordered after all earlier accesses of the thread.
         Release = ".release",
         /// Both.
         AcquireRelease = ".acq_rel",
-        /// Both, and in one order for all.
+        /// Acquire and release, in one order that all threads observe.
         SequentiallyConsistent = ".sc",
     }
-    /// The threads that an ordering holds for.
+    /// The threads for which an order holds.
     pub enum Scope {
         /// The thread block.
         Cta = ".cta",
@@ -409,7 +414,7 @@ modifiers! {
         Streaming = ".cs",
         /// At all levels, not read again (registers spilled).
         LastUse = ".lu",
-        /// Nowhere.
+        /// Nowhere: each load fetches the line again.
         Volatile = ".cv",
     }
     /// The caches of a store.
@@ -440,7 +445,7 @@ modifiers! {
         First = ".L1::evict_first",
         /// Last.
         Last = ".L1::evict_last",
-        /// It is not cached.
+        /// The line is not cached in L1.
         NoAllocate = ".L1::no_allocate",
     }
     /// The eviction priority of a line in L2.
@@ -508,9 +513,9 @@ modifiers! {
         Exchange = ".exch",
         /// Sum.
         Add = ".add",
-        /// Increment; after the operand comes 0.
+        /// Increment; an old value of at least the operand becomes 0.
         Increment = ".inc",
-        /// Decrement; after 0, and for all values above the operand, comes the operand.
+        /// Decrement; an old value of 0, or above the operand, becomes the operand.
         Decrement = ".dec",
         /// Minimum.
         Min = ".min",
@@ -543,9 +548,9 @@ modifiers! {
     }
     /// The source lane of a shuffle.
     pub enum ShuffleMode {
-        /// A lane before it.
+        /// The lane at a distance before this one.
         Up = ".up",
-        /// A lane after it.
+        /// The lane at a distance after this one.
         Down = ".down",
         /// The lane whose id differs in given bits.
         Butterfly = ".bfly",
@@ -565,7 +570,7 @@ modifiers! {
     }
     /// The lanes that `match` finds.
     pub enum MatchMode {
-        /// Those with the same value as this one.
+        /// The lanes with the same value as this lane.
         Any = ".any.sync",
         /// All, if all have the same value.
         All = ".all.sync",
@@ -608,9 +613,9 @@ modifiers! {
     }
     /// The completion mechanism of an asynchronous copy.
     pub enum Completion {
-        /// A barrier in shared memory counts its bytes.
+        /// An `mbarrier` in shared memory counts the copied bytes.
         Mbarrier = ".mbarrier::complete_tx::bytes",
-        /// Its group completes.
+        /// The bulk group of the copy completes.
         BulkGroup = ".bulk_group",
     }
     /// The rank of a tensor.

@@ -69,7 +69,7 @@ pub struct File {
     pub number: u32,
     /// The path.
     pub path: String,
-    /// Time stamp and size, where they are given.
+    /// The time stamp and the size, if given.
     pub stamp: Option<(u64, u64)>,
 }
 
@@ -89,7 +89,7 @@ pub enum Linkage {
     Internal,
     /// `.visible`: other modules, too.
     Visible,
-    /// `.extern`: it is defined elsewhere, or the launch gives its size.
+    /// `.extern`: another module defines the symbol, or the launch sets the size of the array.
     Extern,
     /// `.weak`: the linker takes one of several definitions.
     Weak,
@@ -110,16 +110,16 @@ pub struct Variable {
     pub alignment: Option<u32>,
     /// The element type.
     pub ty: ScalarType,
-    /// Elements of a vector type: 1, 2, 4.
+    /// The number of elements of the vector type: 1, 2 or 4.
     pub vector: u32,
     /// The extents of an array, the outermost first; `None` is `[]`, an extent that the initializer
-    /// or the launch gives. Empty for a scalar.
+    /// or the launch determines. Empty for a scalar.
     pub extents: Vec<Option<u64>>,
-    /// The initial elements in row-major order, shorter than the array where the rest is zero.
+    /// The initial elements in row-major order. Elements after the last one are zero.
     pub initializer: Vec<Initializer>,
     /// The known attributes of the pointer that a kernel's parameter holds.
     pub pointer: Option<PointerAttribute>,
-    /// It is in managed memory.
+    /// Whether the variable is in managed memory.
     pub managed: bool,
 }
 
@@ -143,9 +143,9 @@ pub enum Initializer {
         symbol: Symbol,
         /// Bytes after it.
         offset: i64,
-        /// It is the generic address, `generic(name)`.
+        /// Whether the element is the generic address, `generic(name)`.
         generic: bool,
-        /// The mask of an element `0xFF00(name)`, which selects one byte of the address.
+        /// The mask `0xFF00` of an element `0xFF00(name)`, which selects one byte of the address.
         mask: Option<u64>,
     },
 }
@@ -178,8 +178,8 @@ impl Variable {
         Self { alignment: Some(alignment), extents: vec![Some(count)], ..Self::scalar(name, space, ty) }
     }
 
-    /// Returns its size in bytes, `u64::MAX` if it overflows; 0 for an array whose extent the
-    /// launch gives.
+    /// Returns the size in bytes, or `u64::MAX` if it overflows; 0 for an array whose extent the
+    /// launch determines.
     pub fn bytes(&self) -> u64 {
         let element = u64::from(self.ty.bytes()) * u64::from(self.vector);
         let given = self.initializer.len() as u64 / u64::from(self.vector.max(1));
@@ -244,25 +244,25 @@ pub struct Directives {
     pub max_threads: Option<Vec<u32>>,
     /// `.reqntid`: the block has exactly this extent.
     pub required_threads: Option<Vec<u32>>,
-    /// `.minnctapersm`: this number of blocks fits on a multiprocessor.
+    /// `.minnctapersm`: at least this number of blocks must fit on a multiprocessor.
     pub min_blocks: Option<u32>,
-    /// `.maxnctapersm`: at most this number of blocks needs to fit.
+    /// `.maxnctapersm`: at most this number of blocks needs to fit on a multiprocessor.
     pub max_blocks: Option<u32>,
-    /// `.maxnreg`: the most registers of a thread.
+    /// `.maxnreg`: the largest number of registers of a thread.
     pub max_registers: Option<u32>,
     /// `.reqnctapercluster`: the cluster has exactly this extent.
     pub required_cluster: Option<Vec<u32>>,
-    /// `.maxclusterrank`: the most blocks of a cluster.
+    /// `.maxclusterrank`: the largest number of blocks of a cluster.
     pub max_cluster_rank: Option<u32>,
-    /// `.explicitcluster`: the launch must give the cluster's extent.
+    /// `.explicitcluster`: the launch must set the extent of the cluster.
     pub explicit_cluster: bool,
     /// `.blocksareclusters`: the grid is given in clusters.
     pub blocks_are_clusters: bool,
     /// `.noreturn`: the function does not return.
     pub noreturn: bool,
-    /// `.abi_preserve` and `.abi_preserve_control`.
+    /// `.abi_preserve`: the number of preserved general-purpose registers.
     pub abi_preserve: Option<u32>,
-    /// `.abi_preserve_control`.
+    /// `.abi_preserve_control`: the number of preserved control registers.
     pub abi_preserve_control: Option<u32>,
     /// The strings of `.pragma` between the header and the body.
     pub pragmas: Vec<String>,
@@ -299,14 +299,15 @@ pub struct Statement {
 pub enum StatementKind {
     /// The position of a label.
     Label(LabelId),
-    /// An instruction, executed where the guard holds.
+    /// An instruction, which executes in the threads for which the guard is true.
     Instruction {
         /// The guard, `@%p` or `@!%p`.
         guard: Option<Predicate>,
         /// The instruction.
         instruction: Instruction,
     },
-    /// Text that is printed verbatim, in a scope of its own; the parser reads it as instructions.
+    /// Inline assembly, which is printed verbatim in a scope of its own. The parser never creates
+    /// it: it parses such text as instructions.
     Verbatim(Vec<Verbatim>),
     /// The source location of the following statements.
     Location(Location),

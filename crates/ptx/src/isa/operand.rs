@@ -6,15 +6,15 @@ use smallvec::SmallVec;
 use super::module::{FunctionId, GlobalId, LabelId, RegisterId, VariableId};
 use super::special::SpecialRegister;
 
-/// A constant. Its type is the instruction's.
+/// A constant. The instruction determines its type.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Immediate {
     /// An integer; unsigned values from 2⁶³ on are the negative numbers with the same bits.
     Integer(i64),
     /// The bits of a binary32 number, `0f3F800000`.
     F32(u32),
-    /// The bits of a binary64 number, `0d3FF0000000000000`. A decimal literal is this, and an instruction of
-    /// another floating-point type converts it.
+    /// The bits of a binary64 number, `0d3FF0000000000000`. A decimal literal has this variant; an
+    /// instruction of another floating-point type converts it.
     F64(u64),
 }
 
@@ -47,7 +47,7 @@ pub enum Source {
 pub struct Predicate {
     /// The predicate register.
     pub register: RegisterId,
-    /// It is negated.
+    /// Whether the predicate is negated.
     pub negated: bool,
 }
 
@@ -152,7 +152,7 @@ pub struct Prototype {
     pub returns: Vec<super::Variable>,
     /// The parameters.
     pub parameters: Vec<super::Variable>,
-    /// It never returns.
+    /// Whether the functions never return.
     pub noreturn: bool,
 }
 

@@ -11,9 +11,9 @@ use super::operand::{
 use super::parse::operands::{Mismatch, OperandParser};
 use super::print::OperandPrinter;
 
-/// An operand, by the requirements of its type.
+/// A view of an operand, by which the check of signatures tests its type.
 pub(crate) enum Operand<'a> {
-    /// It has none: a label, a call.
+    /// An operand without a type: a label, a call.
     Untyped,
     /// An absent optional operand.
     Absent,
@@ -32,7 +32,7 @@ pub(crate) enum Operand<'a> {
     Policy(Source),
 }
 
-/// The parts of a row that the table generates.
+/// The methods that the table generates from a row.
 pub(crate) trait InstructionForm {
     fn print_opcode(&self, out: &mut String);
     fn print_operands(&self, printer: &mut OperandPrinter<'_>);
@@ -47,10 +47,10 @@ pub(crate) trait InstructionForm {
 
 /// A kind of operand.
 pub(crate) trait OperandForm: Sized {
-    /// The operand is required.
+    /// Whether the operand is required.
     const REQUIRED: bool = true;
 
-    /// Returns its value if it is absent; `None` if it is required.
+    /// Returns the value of an absent operand; `None` if the operand is required.
     fn absent() -> Option<Self> {
         None
     }
@@ -73,13 +73,13 @@ pub(crate) trait OperandForm: Sized {
 
     fn map_registers(&mut self, each: &mut dyn FnMut(&mut RegisterId, Access));
 
-    /// The table of signatures gives its type.
+    /// Whether the table of signatures has a type for the operand.
     const TYPED: bool = true;
 
-    /// Returns the view of it by which its type is checked.
+    /// Returns the view by which the type of the operand is checked.
     fn view(&self) -> Operand<'_>;
 
-    /// Calls back if it is an address of memory.
+    /// Calls back with the operand if it is an address of memory.
     fn map_addresses(&mut self, _each: &mut dyn FnMut(&mut Address)) {}
 }
 
@@ -291,7 +291,8 @@ impl OperandForm for DestinationPair {
     }
 }
 
-/// Operands in braces. A single one may omit them; with `$bare` it is printed without.
+/// Implements a list of operands in braces. A single operand is also parsed without braces; with
+/// `$bare`, it is printed without them.
 macro_rules! list_operand {
     ($name:ident, $item:ty, $bare:literal, $typed:literal, |$view:ident| $operand:expr) => {
         impl OperandForm for $name {
@@ -469,7 +470,7 @@ impl OperandForm for CachePolicy {
     }
 }
 
-/// An operand that names no register.
+/// Implements an operand that contains no register.
 macro_rules! name_operand {
     ($name:ident, $print:ident, $parse:ident) => {
         impl OperandForm for $name {

@@ -33,7 +33,8 @@ pub fn print(module: &Module) -> String {
     for pragma in &module.pragmas {
         let _ = writeln!(out, ".pragma \"{pragma}\";");
     }
-    // A function that others name is declared before all of them, in any order of the definitions.
+    // Functions that others reference are declared first, so the order of the definitions does not
+    // matter.
     let named = named_functions(module);
     for function in named.iter().map(|&id| &module.functions[id]) {
         print_function(module, &Function { body: None, ..function.clone() }, &mut out);
@@ -312,7 +313,7 @@ fn print_directives(directives: &Directives, out: &mut String) {
     }
 }
 
-/// Returns the number at the end of a register's name, if the name can be a member of a range.
+/// Splits a register's name into a prefix and a number, if the name can be a member of a range.
 pub(super) fn split_number(name: &str) -> Option<(&str, u32)> {
     let prefix = name.trim_end_matches(|character: char| character.is_ascii_digit());
     let digits = &name[prefix.len()..];
@@ -417,7 +418,7 @@ fn print_statement(module: &Module, function: &Function, statement: &Statement, 
     }
 }
 
-/// Prints ASCII characters only: assemblers refuse others, even in comments.
+/// Prints a character, escaped if it is not ASCII: assemblers reject others, even in comments.
 fn push_ascii(character: char, out: &mut String) {
     if character.is_ascii() { out.push(character) } else { out.extend(character.escape_unicode()) }
 }
@@ -493,7 +494,7 @@ impl OperandPrinter<'_> {
         self.out.push_str(name);
     }
 
-    /// The assembler has no minus here, but negative numbers.
+    /// Prints an offset; a negative one as `+-8`, since the assembler has no subtraction here.
     pub(crate) fn offset(&mut self, offset: i64) {
         if offset != 0 {
             let _ = write!(self.out, "+{offset}");

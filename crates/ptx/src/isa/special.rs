@@ -66,7 +66,7 @@ special_registers! {
     SmId = "%smid", U32;
     /// The number of multiprocessor indices.
     NsmId = "%nsmid", U32;
-    /// Number of the grid.
+    /// Id of the grid.
     GridId = "%gridid", U64;
     /// True if the launch has explicit clusters.
     IsExplicitCluster = "%is_explicit_cluster", Pred;
@@ -136,6 +136,6 @@ special_registers! {
     ReservedSmemOffset0 = "%reserved_smem_offset_0", U32;
     /// Second word of the reserved shared memory for the program.
     ReservedSmemOffset1 = "%reserved_smem_offset_1", U32;
-    /// Number of the execution of a captured graph.
+    /// Id of the execution of a captured graph.
     CurrentGraphExec = "%current_graph_exec", U64;
 }

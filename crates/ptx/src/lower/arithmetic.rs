@@ -82,7 +82,7 @@ impl Builder {
         self.cut_to_type(ty, result)
     }
 
-    /// Emits multiplications of twice the width, of integers of at least 8 bits.
+    /// Emits the upper half of a product of integers of at least 8 bits.
     pub fn wide_product(&mut self, function: WideProductFn, ty: Integer, x: &[Scalar]) -> Scalar {
         let result = match function {
             WideProductFn::MulHigh if ty.bits < 32 => {
@@ -157,7 +157,8 @@ impl Builder {
         self.ones_by_zero(width, y, quotient)
     }
 
-    /// Returns the quotient by a divisor that is neither a constant nor zero.
+    /// Returns the quotient by a divisor that is no constant. If the divisor is zero, the result is
+    /// unspecified.
     fn quotient_by_other(&mut self, ty: Integer, x: Scalar, y: Scalar) -> Scalar {
         let Integer { width, signed, .. } = ty;
         let (a, b) = (self.register(width, x).into(), self.source(width, y));

@@ -17,7 +17,7 @@ const ASSERT_FAIL_TYPES: [ScalarType; 5] =
     [ScalarType::B64, ScalarType::B64, ScalarType::B32, ScalarType::B64, ScalarType::B64];
 
 impl Lowering<'_> {
-    /// Stops the kernel if the condition does not hold where the mask does.
+    /// Stops the kernel if the condition is false for an element whose mask is true.
     pub(super) fn lower_assert(
         &mut self,
         inst: Inst,

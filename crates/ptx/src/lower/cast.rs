@@ -226,8 +226,8 @@ impl Lowering<'_> {
         }
     }
 
-    /// Converts to the format without NaN, which keeps the sign of NaN that intermediate
-    /// conversions lose.
+    /// Converts to `fp8e4b15`, which has no NaN. The result has the sign of the operand even for a
+    /// NaN, whose sign intermediate conversions lose.
     fn without_nan(&mut self, from: Dtype, x: Scalar, towards_zero: bool) -> Option<Scalar> {
         let result = if from == Dtype::F64 {
             self.narrow_double(Dtype::F8E4B15, x, towards_zero)?

@@ -1,5 +1,5 @@
-//! Legality checks that an assembler makes: instructions with a signature that does not exist,
-//! operands of other types, and features that the `.target` or the `.version` of the module lacks.
+//! Finds the code that an assembler rejects: instructions with a signature that does not exist,
+//! operands of wrong types, and features that the `.target` or the `.version` of the module lacks.
 //! The parser accepts more, since it reads each modifier by itself; [`check`] compares each
 //! instruction with the table of [`forms`].
 
@@ -66,13 +66,13 @@ impl Misuse {
     }
 }
 
-/// An error of an instruction: the part, and the message.
+/// An error of an instruction: the illegal part of the text, and the message.
 type Finding = (String, String);
 
 /// The rows that match an opcode, with the values that it binds.
 type Rows = Vec<(&'static Form, Bound)>;
 
-/// Finds the first instruction that an assembler would refuse.
+/// Returns an error for an invalid header, or for the first instruction that an assembler rejects.
 pub fn check(module: &Module) -> Result<(), Misuse> {
     let head = Head::new(&module.target, module.version).map_err(|message| Misuse {
         line: 0,
@@ -90,7 +90,7 @@ pub fn check(module: &Module) -> Result<(), Misuse> {
 
 struct Checker<'a> {
     module: &'a Module,
-    /// The header, if its target is known.
+    /// The header; none if its target is unknown.
     head: Option<Head>,
     /// The rows that match an opcode, with the values that it binds.
     forms: FxHashMap<String, Result<Rows, Finding>>,
@@ -130,7 +130,8 @@ impl Checker<'_> {
         Err(worst.expect("an opcode without a row was found before").1)
     }
 
-    /// Checks that accesses of more than 16 bytes have a new target, and are to global memory.
+    /// Checks that accesses of more than 16 bytes are to global memory, and that the target has
+    /// them. Also checks that accesses with an L2 eviction priority have 32 bytes.
     fn width(&self, opcode: &str, bound: &Bound) -> Result<(), (usize, Finding)> {
         const WIDE: Need = Need { capability: 100, kind: NeedKind::All, version: (8, 8) };
         let is_access = opcode.starts_with("ld.") || opcode.starts_with("st.") || opcode.starts_with("ldu.");
@@ -138,7 +139,7 @@ impl Checker<'_> {
         let bits = bound.types.first().map_or(0, |ty| ty.bits()) as usize * vector(opcode);
         let element = bound.types.first().map_or(0, |ty| ty.bits());
         if has_eviction && (bits != 256 || element < 32) {
-            let message = format!("`{opcode}`: evictions of L2 are for `.v8` of 32 bits and `.v4` of 64");
+            let message = format!("`{opcode}`: an L2 eviction priority needs `.v8` of 32 bits or `.v4` of 64 bits");
             return Err((usize::MAX, (opcode.to_owned(), message)));
         }
         if !is_access || bits <= 128 {
@@ -146,7 +147,7 @@ impl Checker<'_> {
         }
         let spaces = [".shared", ".local", ".const", ".param"];
         let lack = match spaces.iter().find(|space| opcode.contains(*space)) {
-            Some(space) => Some(format!("moves {bits} bits, which there is not in {space}")),
+            Some(space) => Some(format!("moves {bits} bits, but an access to {space} moves at most 128")),
             None if bits > 256 => Some(format!("moves {bits} bits, expected 256 at most")),
             None => self.lack(WIDE).map(|lack| format!("moves {bits} bits, which {lack}")),
         };
@@ -250,7 +251,7 @@ fn predicate(function: &Function, predicate: Predicate) -> Result<(), Finding> {
 /// Instructions that read the address of a variable as an operand.
 const READ_ADDRESSES: [&str; 4] = ["mov.", "cvta.", "mapa.", "getctarank."];
 
-/// Those of them that name its state space.
+/// The instructions of [`READ_ADDRESSES`] whose opcode names the state space of the variable.
 const OF_SPACE: &[&str] = &["cvta.", "mapa.", "getctarank."];
 
 /// The operands of an instruction.
@@ -318,7 +319,7 @@ impl Operands<'_> {
         }
         let wants_offsets = self.opcode.contains(".im2col") && !self.opcode.contains(".im2col_no_offs");
         if result.is_ok() && has_offsets != wants_offsets {
-            let message = format!("`{}`: offsets belong to `.im2col`, and to nothing else", self.opcode);
+            let message = format!("`{}`: `.im2col` needs offsets, and no other mode has them", self.opcode);
             return Err((number, (self.opcode.to_owned(), message)));
         }
         result
@@ -452,7 +453,7 @@ impl Operands<'_> {
         Ok(())
     }
 
-    /// Returns whether a fragment of one register does not take the constant.
+    /// Returns whether a matrix fragment of one register must not be this constant.
     fn is_of_matrices(&self, constant: Immediate) -> bool {
         let is_store = self.opcode.starts_with("stmatrix.") && !matches!(constant, Immediate::F32(_));
         is_store || self.opcode.contains("mma")
@@ -470,8 +471,8 @@ impl Operands<'_> {
         }
     }
 
-    /// Checks that the constants of a fragment have one type, and those of parts one kind, which is
-    /// that of the registers among them.
+    /// Checks that the constants of a matrix fragment have one type, and that the parts of a `mov`,
+    /// including its typed registers, are all integers or all floating-point numbers.
     fn constants_agree(&self, all: &[Source]) -> Result<(), Finding> {
         let is_fragment = self.opcode.contains("mma");
         if !is_fragment && !self.opcode.starts_with("mov.") {
@@ -644,7 +645,7 @@ impl Operands<'_> {
             AddressBase::Register(register) => &self.function.registers[register],
             AddressBase::Absolute if !self.opcode.contains(".local") => {
                 let message =
-                    format!("`{}`: an address that is a number, outside of local memory", self.opcode);
+                    format!("`{}`: only an address in local memory may be a constant", self.opcode);
                 return Err((address.offset.to_string(), message));
             }
             AddressBase::Absolute | AddressBase::Symbol(_) => return Ok(()),
@@ -661,7 +662,7 @@ impl Operands<'_> {
     /// rows.
     fn tensor(&self, tensor: &TensorAddress) -> Result<(), Finding> {
         if tensor.map.base == AddressBase::Absolute {
-            let message = format!("`{}`: the address of a tensor map is a number", self.opcode);
+            let message = format!("`{}`: the address of a tensor map must not be a constant", self.opcode);
             return Err((tensor.map.offset.to_string(), message));
         }
         let is_list = self.opcode.contains("gather4") || self.opcode.contains("scatter4");
@@ -737,7 +738,8 @@ impl Operands<'_> {
             Operand::Read(Source::Symbol(symbol, _)) if self.begins(OF_SPACE) => {
                 symbols.push((0, symbol));
             }
-            // tidy: wildcard because only addresses and what `cvta` converts lie in a space of the opcode.
+            // tidy: wildcard because only addresses and operands of `cvta` are in a space of the
+            // opcode.
             _ => {}
         });
         if symbols.is_empty() {

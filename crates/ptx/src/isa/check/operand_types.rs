@@ -26,12 +26,12 @@ fn meaning(ty: ScalarType) -> Meaning {
     }
 }
 
-/// Returns true for an integer with or without a sign, and false for bits.
+/// Returns whether a type is a signed or unsigned integer; untyped bits are not.
 pub(super) fn is_integer(ty: ScalarType) -> bool {
     meaning(ty) == Meaning::Integer
 }
 
-/// Returns whether the type of an instruction has only untyped registers, as bf16.
+/// Returns whether operands of a type are in untyped registers only, as those of bf16x2.
 fn is_opaque(ty: ScalarType) -> bool {
     meaning(ty) == Meaning::Bits
         && !matches!(
@@ -40,8 +40,8 @@ fn is_opaque(ty: ScalarType) -> bool {
         )
 }
 
-/// Returns whether an operand of the type accepts a register of a type. If it may be wider, the low
-/// bits are the operand.
+/// Returns whether an operand of the type `ty` accepts a register of the type `register`. If
+/// `wider`, the register may be wider: its low bits are the operand.
 pub(super) fn takes(ty: ScalarType, register: ScalarType, wider: bool) -> bool {
     let fits = register.bits() == ty.bits() || wider && register.bits() > ty.bits();
     let agrees = match (meaning(ty), meaning(register)) {

@@ -62,11 +62,11 @@ enum Element {
 pub(super) struct Expected {
     pub kind: Kind,
     pub count: Count,
-    /// Registers may be wider than the type.
+    /// Whether registers may be wider than the type.
     pub wider: bool,
     pub special: bool,
     pub optional: bool,
-    /// The result may be `_`.
+    /// Whether the result may be `_`.
     pub droppable: bool,
     pub second: Second,
     pub values: Option<Values>,
@@ -98,7 +98,7 @@ pub(super) enum Kind {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Count {
     One,
-    /// One, or several that are its parts.
+    /// One register, or several that are the parts of the value.
     Parts,
     List(usize),
     Vector,
@@ -122,7 +122,7 @@ pub(super) struct Need {
     pub version: (u32, u32),
 }
 
-/// The targets from a capability on.
+/// The targets that satisfy a minimum capability.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum NeedKind {
     All,

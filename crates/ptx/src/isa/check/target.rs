@@ -3,7 +3,7 @@
 
 use super::pattern::{Need, NeedKind};
 
-/// The targets, with the first version of the language that has each: release notes, PTX ISA
+/// The targets, each with the first version of the language that has it: release notes, PTX ISA
 /// chapter 13.
 const TARGETS: &[(&str, (u32, u32))] = &[
     ("sm_70", (6, 0)),
@@ -41,20 +41,20 @@ const TARGETS: &[(&str, (u32, u32))] = &[
 pub(super) struct Head {
     name: String,
     capability: u32,
-    /// It is for only one architecture or family.
+    /// Whether the target is for only one architecture or family (`sm_90a`, `sm_100f`).
     is_specific: bool,
     version: (u32, u32),
 }
 
 impl Head {
-    /// Returns the header of a module; `Err` describes its error. An unknown target is newer, and
-    /// goes unchecked.
+    /// Returns the header of a module; `Err` describes its error. Returns `None` for an unknown
+    /// target, which is probably newer: its module stays unchecked.
     pub(super) fn new(name: &str, version: (u32, u32)) -> Result<Option<Self>, String> {
         let Some((_, first)) = TARGETS.iter().find(|(known, _)| *known == name) else { return Ok(None) };
         if version < *first {
             let (major, minor) = *first;
             return Err(format!(
-                "`.target {name}` needs `.version {major}.{minor}`, the module says {}.{}",
+                "`.target {name}` needs `.version {major}.{minor}`, but the module has {}.{}",
                 version.0, version.1
             ));
         }
@@ -81,12 +81,12 @@ impl Head {
                     format!("sm_{}a or another target for one architecture from there on", need.capability)
                 }
             };
-            return Some(format!("needs `.target` {wanted}, the module is for {}", self.name));
+            return Some(format!("needs `.target` {wanted}, but the module is for {}", self.name));
         }
         let (major, minor) = need.version;
         (self.version < need.version).then(|| {
             let (own_major, own_minor) = self.version;
-            format!("needs `.version` {major}.{minor}, the module says {own_major}.{own_minor}")
+            format!("needs `.version` {major}.{minor}, but the module has {own_major}.{own_minor}")
         })
     }
 }

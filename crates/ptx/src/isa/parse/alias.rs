@@ -1,7 +1,7 @@
 //! Opcodes with two spellings: the table has `barrier.sync.aligned`, and the usual text is
 //! `bar.sync`.
 
-/// Returns the opcode of the table.
+/// Returns the spelling of an opcode that the table has.
 pub(crate) fn canonical(opcode: &str) -> String {
     if let Some(rest) = opcode.strip_prefix("barrier.cta.") {
         return format!("barrier.{rest}");
@@ -21,7 +21,7 @@ pub(crate) fn canonical(opcode: &str) -> String {
     }
 }
 
-/// Returns the first version of the language that has a spelling.
+/// Returns the first version of the language that has a spelling; `None` if every version has it.
 pub(crate) fn needed_version(opcode: &str) -> Option<(u32, u32)> {
     let is_newer_spelling = ["barrier.cta.", "bar.cta."].iter().any(|start| opcode.starts_with(start));
     is_newer_spelling.then_some((7, 8))

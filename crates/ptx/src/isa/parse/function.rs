@@ -28,7 +28,7 @@ static ROWS: LazyLock<FxHashMap<&str, Vec<(&str, RowParser)>>> = LazyLock::new(|
     rows
 });
 
-/// Reads one function.
+/// The parser of one function.
 pub(crate) struct FunctionParser<'a> {
     pub(crate) cursor: Cursor<'a>,
     pub(crate) function: Function,
@@ -165,7 +165,7 @@ impl<'a> FunctionParser<'a> {
         }
     }
 
-    /// Declares the labels of the scope that begins here, so that jumps may come before them.
+    /// Declares the labels of the scope that begins here, so that jumps may precede them.
     fn labels(&mut self) -> Result<(), ParseError> {
         let mut depth = 0_usize;
         let mut position = self.cursor.position;
@@ -349,7 +349,7 @@ impl<'a> FunctionParser<'a> {
     }
 
     /// Parses the instruction by the first row that matches, or returns the error of the row that
-    /// read most.
+    /// read the most tokens.
     fn row(&mut self, word: &str, opcode_position: usize) -> Result<Instruction, ParseError> {
         let opcode = alias::canonical(word);
         if let Some(needed) = alias::needed_version(word).filter(|needed| self.version < *needed) {
@@ -359,7 +359,8 @@ impl<'a> FunctionParser<'a> {
         let first = opcode.split('.').next().unwrap_or_default();
         let mut best: Option<((u8, usize), Mismatch, String)> = None;
         let start = self.cursor.position;
-        // First in the order of the manual: another order may mean another row.
+        // Tries modifiers in the order of the manual first: in any order, they may match another
+        // row.
         let rows = ROWS.get(first).map_or(&[][..], Vec::as_slice);
         for (any_order, (mnemonic, parse)) in
             [false, true].into_iter().flat_map(|any_order| rows.iter().map(move |row| (any_order, row)))

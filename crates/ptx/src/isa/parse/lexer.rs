@@ -41,7 +41,7 @@ struct Lexer<'a> {
 /// Returns the tokens of a text; the last is [`TokenKind::End`].
 pub(crate) fn tokenize(text: &str) -> Result<Vec<Token<'_>>, ParseError> {
     let mut lexer = Lexer { text, position: 0, line: 1, line_start: 0 };
-    // Assemblers refuse these in comments, too.
+    // Assemblers reject characters outside of ASCII, even in comments.
     if let Some(position) = text.find(|character: char| !character.is_ascii()) {
         lexer.skip_over(position);
         return Err(lexer.error(ParseErrorKind::Character));
@@ -186,7 +186,7 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    /// Reads the text before the `{`.
+    /// Reads the name of a section, which ends at `{` or at a space.
     fn section_name(&mut self) -> Result<Token<'a>, ParseError> {
         self.skip_space()?;
         let rest = &self.text[self.position..];

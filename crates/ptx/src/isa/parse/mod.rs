@@ -1,5 +1,5 @@
-//! Parses PTX as compilers write it to a module. No text makes it panic; an error has line and
-//! column.
+//! Parses PTX as compilers write it to a module. No text makes the parser panic; each error has its
+//! line and column.
 
 pub(crate) mod alias;
 mod cursor;

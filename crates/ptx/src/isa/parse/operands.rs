@@ -13,8 +13,8 @@ use crate::isa::operand::{
 use crate::isa::operand_form::OperandForm;
 use crate::isa::special::SpecialRegister;
 
-/// The reason why a row of the table does not match. Of several rows, the one that read most gives
-/// the error.
+/// The reason why a row of the table does not match. If no row matches, the row that read most
+/// determines the error.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Mismatch {
     /// A modifier, with the number of unread bytes of the opcode.
@@ -23,11 +23,11 @@ pub(crate) enum Mismatch {
     Operand(usize, ParseErrorKindAt),
 }
 
-/// The error of an operand; the token is the name.
+/// The error of an operand. [`Self::at`] adds the text of the token.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum ParseErrorKindAt {
     Expected(&'static str),
-    /// The name is not declared; if it is a special register, that is not supported.
+    /// The name is not declared, or is that of an unsupported special register.
     Undeclared,
     Number,
     Count,
@@ -59,7 +59,7 @@ fn is_special(name: &str) -> bool {
 /// Reads the operands of one instruction, up to the semicolon.
 pub(crate) struct OperandParser<'p, 'a> {
     pub(crate) function: &'p mut FunctionParser<'a>,
-    /// The opcode announces a cache policy.
+    /// Whether the opcode announces a cache policy.
     hinted: bool,
     is_first: bool,
     /// The number of optional operands that are present.

@@ -21,8 +21,8 @@ pub(crate) enum Entity {
 #[derive(Default)]
 struct Scope<'a> {
     entities: FxHashMap<&'a str, Entity>,
-    /// Registers that are declared but not used yet. A register is made at its first use, so a
-    /// large range costs nothing, and an unused register does not exist.
+    /// The declared registers. A register is created at its first use, so a large range costs
+    /// nothing, and an unused register does not exist.
     registers: FxHashMap<&'a str, ScalarType>,
     /// `.reg .b32 %r<5>`: the number and the type of the registers with this prefix.
     ranges: FxHashMap<&'a str, (u32, ScalarType)>,
@@ -95,7 +95,7 @@ impl<'a> Names<'a> {
         self.declare(name, Entity::Label(id))
     }
 
-    /// Returns `None` if the name is already declared.
+    /// Declares a variable; returns `None` if its name is already declared in this scope.
     pub(crate) fn declare_variable(
         &mut self,
         function: &mut Function,

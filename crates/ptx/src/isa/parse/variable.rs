@@ -128,8 +128,8 @@ fn declarator<'a>(cursor: &mut Cursor<'a>, head: &Variable) -> Result<(&'a str, 
     Ok((name, variable))
 }
 
-/// Parses the list of initial elements, row by row. `sizes` are the elements of the nested lists,
-/// the innermost first; the enclosing list fills a list that ends early with zeros.
+/// Parses the list of initial elements, row by row. `sizes` are the numbers of elements of the
+/// nested lists, the innermost first. A nested list that is too short is filled with zeros.
 fn list<'a>(
     cursor: &mut Cursor<'a>,
     symbols: &Symbols<'a>,
@@ -158,8 +158,8 @@ fn list<'a>(
     Ok(elements)
 }
 
-/// Converts a number to the floating-point type of its element: decimal fractions are fp64, zeros
-/// integers.
+/// Converts a number to the floating-point type of its element: decimal fractions are parsed as
+/// fp64, and numbers such as `0` as integers.
 fn convert(element: &mut Initializer, ty: ScalarType) {
     let Initializer::Value(value) = element else { return };
     *value = match (*value, ty) {
