@@ -373,7 +373,9 @@ impl<'a> Checker<'a> {
             ir::Op::For { .. } => {
                 let bound = self.registers(0)?;
                 let is_int = bound.dtype().is_some_and(|dtype| dtype.is_int() && !dtype.is_bool());
-                ensure(is_int && bound.is_scalar(), || format!("a bound of a loop is {bound}"))?;
+                ensure(is_int && bound.is_scalar(), || {
+                    format!("a bound of a loop must be a scalar integer, found {bound}")
+                })?;
                 let [index, carried @ ..] = parameters(0) else {
                     return Err("the body of a loop takes its index".into());
                 };
@@ -523,7 +525,12 @@ impl<'a> Checker<'a> {
             GpuOp::NamedBarrier { barrier, threads } => {
                 let most = self.header.num_warps * 32;
                 let fits = (1..16).contains(barrier) && threads.is_multiple_of(32) && *threads <= most;
-                ensure(fits, || format!("there is no barrier {barrier} for {threads} of {most} threads"))
+                ensure(fits, || {
+                    format!(
+                        "named_barrier takes an id from 1 to 15 and whole warps of {most} threads, \
+                         found {barrier} and {threads}"
+                    )
+                })
             }
             GpuOp::WarpSpecialize { warps, registers } => self.warp_specialize(warps, registers),
             GpuOp::Acquire {} => match self.operand(0) {
@@ -651,7 +658,9 @@ impl<'a> Checker<'a> {
         let layout = self.layout(acc).ok_or_else(|| format!("{acc} is no operand of a dot"))?;
         let count = 1 << layout.bits_of(Input::Warp);
         let found = m.checked_mul(n).and_then(|found| found.checked_mul(batches));
-        ensure(found == Some(count), || format!("{m} x {n} warps are not {count}"))?;
+        ensure(found == Some(count), || {
+            format!("a dot of {batches} x {m} x {n} warps has an accumulator for {count} warps")
+        })?;
         let tiles = self.dot_tiles()?;
         let is_batch = tiles[0].rank() > 2 && tiles[0].shape[0] >= batches;
         ensure(batches == 1 || is_batch, || format!("{} is no batch of {batches} dots", tiles[0]))?;

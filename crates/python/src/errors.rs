@@ -29,7 +29,7 @@ pub(crate) fn warn(py: Python<'_>, warning: &Error) -> PyResult<()> {
     warn_text(py, &warning.render(Color::Never))
 }
 
-/// Issues a text as a warning; see [`warn`].
+/// Issues a text as a warning at the line of the program that runs now.
 #[cold]
 pub(crate) fn warn_text(py: Python<'_>, text: &str) -> PyResult<()> {
     let class = py.import(intern!(py, "tilewright.errors"))?.getattr(intern!(py, "LaunchWarning"))?;

@@ -189,7 +189,10 @@ def test_text_is_in_the_ptx_as_it_was_written(device):
             r"the constraints have 1 input, but `pack=1` elements of each of \(int32, int32\) take 2",
         ),
         ({"constraints": "=r,r,x"}, "the constraint `x` must be one of"),
-        ({"constraints": "=l,r,r"}, "an output of 64 bits cannot hold one element of type int32, 32 bits in total"),
+        (
+            {"constraints": "=l,r,r"},
+            "an output of 64 bits cannot hold one element of type int32, 32 bits in total",
+        ),
         ({"constraints": "r,r,=r"}, "the output `=r` comes after an input"),
         ({"pack": 3}, "`pack` cannot be 3"),
         ({"dtype": "(tl.int32, 3)"}, "`dtype` of `inline_asm_elementwise` is a type or a tuple of types"),

@@ -38,7 +38,7 @@ impl Checker<'_> {
             .all(|value| self.layout(self.ty(*value)).is_none_or(|found| found == layout));
         ensure(fits, || format!("the result of the reduction has the layout {layout}"))?;
         let is_there = || redux_function(self.header, self.function, self.inst).is_some();
-        ensure(!redux || is_there(), || "redux does not reduce this".into())
+        ensure(!redux || is_there(), || "redux.sync cannot compute this reduction".into())
     }
 
     pub(super) fn scan(&self, axis: u32, reverse: bool, scope: Scope) -> Check {

@@ -150,7 +150,7 @@ fn layouts_of_operands_that_do_not_fit_each_other() {
             "each line is in one warp: there are no partial results",
         ),
         ("%r = reduce %t {axis = 0, scope = warp, redux = false} ADD : fp32", "reduce has results"),
-        ("%r = reduce %t {axis = 0, scope = warp, redux = true} ADD : fp32[2]@L12", "redux does not reduce this"),
+        ("%r = reduce %t {axis = 0, scope = warp, redux = true} ADD : fp32[2]@L12", "redux.sync cannot compute this reduction"),
     ]);
 }
 
@@ -173,7 +173,10 @@ fn loops_and_branches_that_carry_another_layout() {
             "%r = for_loop %n, %n, %n, %t LOOP (%i: int64, %y: fp32[64]@L0) {\nyield_values %y\n} : fp32[64]@L0",
             "bounds and index of a loop have one type",
         ),
-        ("for_loop %x, %x, %x LOOP (%i: fp32) {\nyield_values\n}", "a bound of a loop is fp32"),
+        (
+            "for_loop %x, %x, %x LOOP (%i: fp32) {\nyield_values\n}",
+            "a bound of a loop must be a scalar integer, found fp32",
+        ),
         ("for_loop %n, %n, %n LOOP () {\nyield_values\n}", "the body of a loop takes its index"),
         ("for_loop %n, %n LOOP (%i: int32) {\nyield_values\n}", "for_loop takes 3 operands and 1 regions"),
         (
@@ -249,7 +252,7 @@ fn dots_whose_fragments_do_not_fit() {
     };
     let cases = [
         (other("mma_sync", "[2, 1]", "[1, 2]"), "is not the A of"),
-        (other("mma_sync", "[2, 1]", "[2, 2]"), "2 x 2 warps are not 2"),
+        (other("mma_sync", "[2, 1]", "[2, 2]"), "a dot of 1 x 2 x 2 warps has an accumulator for 2 warps"),
         (other("mma_sync", "[2, 1]", "[2]"), "the warps are counts along M and N, or along a batch, M and N"),
         (other("mma_sync", "m16n8k16", "m8n8k16"), "is not the A of"),
         (
@@ -314,10 +317,10 @@ fn threads_that_do_not_add_up() {
     let error = parse_dialect::<Gpu>(&text).expect_err("a multiprocessor has fewer registers");
     assert!(error.message.contains("the partitions take 122880 registers at the start"), "{}", error.message);
     check_rejected(&[
-        ("named_barrier {barrier = 0, threads = 64}", "there is no barrier 0 for 64 of 64 threads"),
-        ("named_barrier {barrier = 16, threads = 64}", "there is no barrier 16"),
-        ("named_barrier {barrier = 1, threads = 96}", "there is no barrier 1 for 96 of 64 threads"),
-        ("named_barrier {barrier = 1, threads = 33}", "there is no barrier 1 for 33 of 64 threads"),
+        ("named_barrier {barrier = 0, threads = 64}", "found 0 and 64"),
+        ("named_barrier {barrier = 16, threads = 64}", "found 16 and 64"),
+        ("named_barrier {barrier = 1, threads = 96}", "found 1 and 96"),
+        ("named_barrier {barrier = 1, threads = 33}", "found 1 and 33"),
     ]);
 }
 
