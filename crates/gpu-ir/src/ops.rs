@@ -200,7 +200,7 @@ define_ops! {
     ///
     /// Each block copies one part of each of its tensor loads to the buffers of all blocks, the
     /// first block the first part, and the bytes arrive at the barriers `full` of all blocks. Each
-    /// arrival at the barriers `empty`, which are initialized with the arrivals of one block,
+    /// arrival at the barriers `empty`, whose `arrivals` are those of one block,
     /// counts `n` times: once in each block if the condition of a buffer holds, else `n` times in
     /// its own. All blocks run the same loads in the same order, synchronize before the first one,
     /// and synchronize before they end. A tile of one box is divided along its last axis; the
@@ -215,8 +215,8 @@ define_ops! {
     /// Orders accesses of threads to shared memory (ordinary ones, and `cp.async` after a wait)
     /// before later accesses of the asynchronous proxy (tensor copies, `wgmma`). The order holds in
     /// this thread, and in others after a barrier. It includes accesses of other threads for which
-    /// this thread has waited at an `mbarrier` or a `barrier`: the pass that inserts barriers
-    /// places a `barrier` before the fence for the named slots.
+    /// this thread has waited at an `mbarrier` or a barrier: the pass that inserts barriers
+    /// places a barrier before the fence for the named slots.
     FenceProxy fence_proxy () [] *slots {} regions 0 Write Barrier Never ReadsOperands None;
     /// Waits at the named barrier with the id `barrier`, from 1 to 15, until `threads` threads of
     /// whole warps have arrived.
@@ -226,12 +226,12 @@ define_ops! {
     ///
     /// `registers` lists the registers of a thread of each partition. 0 keeps the number from
     /// before the op; another number is 24 to 256 in steps of 8, and its partition is whole
-    /// warpgroups. Before and after the op, a thread has the average of the partitions that change
-    /// the number. A region may use scalars and shared memory of the enclosing block, but not its
-    /// tiles. Inside a partition, its warps count as all warps: tiles are distributed over them,
-    /// and what the doc of an op assigns to one thread is done by one thread of the partition.
-    /// Partitions are not nested, and use `named_barrier`, not `barrier`. Afterwards, all warps
-    /// wait for each other.
+    /// warpgroups, the first at a multiple of four warps. Before and after the op, a thread has the
+    /// average of the partitions that change the number. A region may use scalars and shared memory
+    /// of the enclosing block, but not its tiles. Inside a partition, its warps count as all warps:
+    /// tiles are distributed over them, and what the doc of an op assigns to one thread is done by
+    /// one thread of the partition. Partitions are not nested, and use `named_barrier`, not
+    /// `barrier`. Afterwards, all warps wait for each other.
     WarpSpecialize warp_specialize () [] {warps: IntList, registers: IntList} regions ANY_REGIONS Control Partitions Never None None;
 
     /// Waits until the next slot of a ring is empty, and returns it (CUTLASS: `producer_acquire`).

@@ -10,7 +10,7 @@
 //! ```
 //! The word `kernel` marks the function that a launch calls. An instruction is `results = op
 //! operands {attributes} [stage, order] regions : types`, where `[stage, order]` is its position in
-//! the schedule of a pipelined loop; a region is ` (parameters) { instructions }`. A value has the
+//! the schedule of a pipelined loop; a region is `(parameters) { instructions }`. A value has the
 //! name that the user gave it, followed by a number (`%x.1`) if the name is taken; a parameter that
 //! is a part of a tuple is `%xs.0` or `%args.x_ptr`. `noinline` follows the parameters of a
 //! function whose calls stay calls. Source locations, such as `@file0:3..7` in bytes, end the line
