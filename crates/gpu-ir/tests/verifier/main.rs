@@ -1,5 +1,5 @@
-//! The rules that no single instruction shows: each refuses its mistakes with one sentence, and
-//! accepts the correct text.
+//! The rules that involve several instructions: each rule refuses wrong programs with one sentence,
+//! and accepts the correct program.
 
 use tilewright_gpu_ir::Gpu;
 use tilewright_ir::parse_dialect;
@@ -43,7 +43,7 @@ fn text(body: &str) -> String {
         .replace("FULL", "full<fp16[64, 16]@L2>")
         .replace("PENDING", "pending<fp32[64, 8]@L0>")
         .replace("SMALL", "buffer<1, fp16[16, 8]@L3>");
-    // A body whose buffers have offsets has its barriers as well.
+    // If the buffers of a body have offsets, the body also has its barriers.
     let is_placed = body.contains("offset = 0");
     let head = if is_placed { HEAD.replacen(" memory\n", " memory, synchronized\n", 1) } else { HEAD.into() };
     format!("{head}{body}\nreturn_values\n}}\n")
@@ -62,7 +62,7 @@ fn refused(body: &str, expected: &str) {
     assert_eq!(error.message, format!("in function k: {expected}"));
 }
 
-/// Checks that the body is accepted, and is refused with a change.
+/// Checks that the verifier accepts the body, and refuses it after a change.
 #[track_caller]
 fn refused_with(body: &str, from: &str, to: &str, expected: &str) {
     assert!(body.contains(from), "{from}");
@@ -233,7 +233,7 @@ fn copies_are_waited_for() {
     accepted(&body.replace("wait_group {pending = 0}", "commit_group\nwait_group {pending = 1}"));
 }
 
-/// Three slots, two copies under way: the slots by the index of the loop.
+/// Three slots with two copies in flight; the index of the loop selects the slots.
 const PIPELINED: &str = "
 %m = alloc {offset = 0} : THREE
 %s0 = slot %m, %c0 : ONE
@@ -258,7 +258,8 @@ yield_values
 wait_group {pending = 0}
 dealloc %m";
 
-/// The same by two counters that go around, in a loop whose own counter has another name in the next iteration.
+/// The same with two counters that wrap around, in a loop whose index has another name in the next
+/// iteration.
 const COUNTED: &str = "
 %m = alloc {offset = 0} : THREE
 %s0 = slot %m, %c0 : ONE
@@ -298,8 +299,8 @@ fn pipelined_copies_are_followed() {
         };
         refused_with(body, "wait_group {pending = 1}", "wait_group {pending = 2}", &wait(1));
         refused_with(body, "wait_group {pending = 1}\n", "", &wait(1));
-        // The second iteration reads the second copy of the prologue, after which one group was
-        // made.
+        // The second iteration reads the second copy of the prologue; one group was committed after
+        // that copy.
         refused_with(body, "commit_group\n%s1", "%s1", &wait(0));
         let last = body.rfind("commit_group").expect("the body commits groups");
         refused(&[&body[..last], &body[last + "commit_group".len()..]].concat(), &wait(0));
@@ -310,7 +311,7 @@ fn pipelined_copies_are_followed() {
             "dealloc frees %m while it is being copied to: wait for the copies first",
         );
     }
-    // A step of two misses the end: nothing is known of the slot.
+    // With a step of two, the counter can pass the end: the slot is unknown.
     accepted(
         &COUNTED.replace("%to1 = add %to, %c1", "%to1 = add %to, %c2").replace("pending = 1", "pending = 0"),
     );
@@ -433,7 +434,7 @@ dealloc %m";
     let fence = "tensor_store reads %m by the asynchronous proxy, but ordinary accesses wrote it: add \
      fence_proxy";
     refused_with(stored, "fence_proxy\n", "", fence);
-    // A fence before the copy has landed is none.
+    // A fence before the copy has arrived has no effect.
     refused_with(
         stored,
         "wait_group {pending = 0}\nfence_proxy",
@@ -523,7 +524,7 @@ fn barriers_have_phases() {
     };
     check("%w, %c0, %phase", "%w, %c0, %c0", &wrong(0, "%w"));
     check("%w, %c0, %phase", "%w, %c0, %c1", &wrong(1, "%w"));
-    // It is carried and does not change.
+    // The parity is carried and does not change.
     check("yield_values %flipped", "yield_values %phase", &wrong(0, "%w"));
     check("mbarrier_init %w {arrivals = 1}\n", "", "mbarrier_expect uses %w before mbarrier_init");
     check(
@@ -724,7 +725,8 @@ fn partitions_are_independent() {
     );
 }
 
-/// After all partitions, copies of one are done if another one has waited for them.
+/// After all partitions, the copies of one partition are done if another partition has waited for
+/// them.
 #[test]
 fn copies_between_partitions_end_after_them() {
     let ended = format!("{PARTITIONS}\ndealloc %m");

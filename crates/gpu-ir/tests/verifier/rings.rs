@@ -29,7 +29,7 @@ fn rings_have_slots_enough() {
         "%e2 = acquire %r : EMPTY\nCOPY %e2, %ptr!\npublish %e2\n%e1 = acquire",
         "acquire waits forever: all 2 slots of %r are in use, release one first",
     );
-    // In every iteration one more is held.
+    // Every iteration holds one more slot.
     refused_with(
         AHEAD,
         "%f = take %r : FULL\n%v = local_load %f READ!\nrelease %f\n",

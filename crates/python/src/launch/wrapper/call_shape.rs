@@ -409,8 +409,8 @@ impl Number {
 
 impl Read {
     /// Reads the arguments of a call. Returns `None` if an argument in the key is no number, if
-    /// another parameter is neither plain nor a tensor of torch, or if code of the program watches
-    /// torch.
+    /// another parameter is neither plain nor a tensor of torch, if torch is not imported, or while
+    /// our `TorchFunctionMode` is on.
     #[inline]
     pub(crate) fn of(py: Python<'_>, shape: &CallShape, call: &Call<'_, '_>) -> Option<Self> {
         let torch = Torch::get(py).filter(|_| !torch::is_watched())?;
