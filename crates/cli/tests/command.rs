@@ -101,7 +101,7 @@ fn the_text_of_the_gpu_stage_is_input_as_well() {
         "{message}"
     );
     let (status, message) = outcome(&["compile", &text, "--emit", "opt"]);
-    assert!(status == 2 && message.contains("there is no stage 'opt'"), "{message}");
+    assert!(status == 2 && message.contains("a .gpu file has no stage 'opt'"), "{message}");
 }
 
 #[test]

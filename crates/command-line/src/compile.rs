@@ -111,7 +111,7 @@ pub fn kernel_of(argument: &OsStr) -> Result<Kernel, Failure> {
 fn gpu_text(path: &Path, stage: Stage) -> Result<String, Failure> {
     if !matches!(stage, Stage::Gpu | Stage::Ptx) {
         return Err(Failure::Usage(format!(
-            "a .gpu file has no stage '{}'; there are gpu, ptx",
+            "a .gpu file has no stage '{}'; its stages are gpu and ptx",
             stage.name()
         )));
     }

@@ -416,3 +416,30 @@ def k(x_ptr, n):
         "#]],
     );
 }
+
+#[test]
+fn keywords_of_min_with_a_run_time_argument() {
+    check(
+        r#"
+@triton.jit
+def k(x_ptr, n):
+    tl.store(x_ptr, min(n, 3, key=7))
+"#,
+        "*fp32, int32",
+        expect![[r#""#]],
+    );
+}
+
+#[test]
+fn attributes_of_a_tensor_are_not_those_of_a_number() {
+    check(
+        r#"
+@triton.jit
+def k(x_ptr, n):
+    first = n.stride(0)
+    second = x_ptr.stride(0)
+"#,
+        "*fp32, int32",
+        expect![[r#""#]],
+    );
+}

@@ -11,7 +11,7 @@
 //! | `, 3 stages` | loops are not pipelined yet; a loop that does not set its stages gets 3 |
 //! | `, no contraction` | no multiplication is fused with an addition: each is rounded |
 //! | `, synchronized` | a barrier is wherever threads must wait for each other |
-//! | `, pairs` | the launch may put two neighboring programs into one cluster |
+//! | `, cluster pairs` | the launch may put two neighboring programs into one cluster |
 //! | `, clusters of 2` | the two blocks of a cluster compute one program together |
 //! | `, longest CTA first by descending id` | programs with a larger index along the first axis start first, because they take longest |
 //! | `, 2 blocks a multiprocessor` | the registers of a thread are limited so that two blocks fit on a multiprocessor |
@@ -122,7 +122,7 @@ impl Header {
         let stages = if *stages == 0 { String::new() } else { format!(", {stages} stages") };
         let contraction = if *contraction { "" } else { ", no contraction" };
         let synchronized = if *synchronized { ", synchronized" } else { "" };
-        let paired = if *paired { ", pairs" } else { "" };
+        let paired = if *paired { ", cluster pairs" } else { "" };
         let cluster = if *cluster == 1 { String::new() } else { format!(", clusters of {cluster}") };
         let order = match order {
             ProgramOrder::AsLaunched => String::new(),
@@ -166,7 +166,7 @@ impl Header {
             match word {
                 "no contraction" if contraction => contraction = false,
                 "synchronized" if !synchronized => synchronized = true,
-                "pairs" if !paired => paired = true,
+                "cluster pairs" if !paired => paired = true,
                 ASCENDING_IDS => order = ProgramOrder::AscendingIds,
                 DESCENDING_IDS => order = ProgramOrder::DescendingIds,
                 _ if cluster == 1 && word.starts_with("clusters of ") => {

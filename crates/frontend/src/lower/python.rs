@@ -103,13 +103,18 @@ impl<'a> Lowerer<'a, '_, '_> {
         }
         let is_run_time = |(value, _): &Passed<'a>| matches!(value, Operand::Tensor(_));
         let any_run_time = arguments.positional.iter().any(is_run_time);
+        let has_keywords = !arguments.keywords.is_empty();
         match name {
             "range" => return self.call_language("range", arguments, span, callee_span),
             "print" => return self.call_language("device_print", arguments, span, callee_span),
             "triton.cdiv" if any_run_time => return self.call_language("cdiv", arguments, span, callee_span),
             "abs" if any_run_time => return self.call_language("abs", arguments, span, callee_span),
-            "min" if any_run_time => return self.extreme("minimum", arguments, span, callee_span),
-            "max" if any_run_time => return self.extreme("maximum", arguments, span, callee_span),
+            "min" if any_run_time && !has_keywords => {
+                return self.extreme("minimum", arguments, span, callee_span);
+            }
+            "max" if any_run_time && !has_keywords => {
+                return self.extreme("maximum", arguments, span, callee_span);
+            }
             _ => {}
         }
         if let Some((keyword, ..)) = arguments.keywords.first() {

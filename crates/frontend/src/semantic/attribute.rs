@@ -170,7 +170,7 @@ fn tensor_attribute<C: Caller + ?Sized>(
                 Ok(Operand::Method(Box::new(Operand::Tensor(value.clone())), path.into()))
             } else {
                 let names = TENSOR_ATTRIBUTES.iter().copied().chain(methods().map(|(method, _)| method));
-                Err(if ty.is_scalar() && HOST_ATTRIBUTES.contains(&name) {
+                Err(if ty.is_scalar() && ty.element.pointee().is_some() && HOST_ATTRIBUTES.contains(&name) {
                     unknown(&format!("a pointer of type {ty}"), name, [])
                         .note("a kernel gets the address of a tensor's first element, and nothing else of the tensor")
                         .hint("pass what is needed of it as an argument of the launch, such as `x.stride(0)` or `x.numel()`")

@@ -446,7 +446,7 @@ dealloc %m";
     accepted(&reduced);
     refused_with(&reduced, "fence_proxy\n", "", &fence.replacen("store", "reduce", 1));
     refused_with(&reduced, "tensor_store_wait {pending = 0, complete = false}\n", "", NOT_AWAITED);
-    refused_with(&reduced, "\"add\"", "\"max\"", "there is no tensor_reduce Max of fp16");
+    refused_with(&reduced, "\"add\"", "\"max\"", "tensor_reduce cannot combine fp16 by Max");
 }
 
 const NOT_AWAITED: &str = "dealloc uses %m while a tensor_store reads it: add a tensor_store_wait that \

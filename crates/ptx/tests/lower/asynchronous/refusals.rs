@@ -70,7 +70,7 @@ fn copies_whose_elements_do_not_lie_together() {
   %t = alloc {offset = 0} : buffer<1, fp16[64, 32]@L1>
   copy_async %t, %p {cache = \"\", axis = 1, width = 4}";
     let found = refusal("sm_80", 4, &[square, columns], body);
-    assert!(found.contains("along axis 1 does not in the buffer"), "{found}");
+    assert!(found.contains("contiguous along axis 1 are not contiguous in the buffer"), "{found}");
 }
 
 /// Returns a dot with A and B in these memory layouts.
