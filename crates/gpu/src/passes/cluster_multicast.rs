@@ -70,7 +70,7 @@ pub fn share_copies(module: &mut Module) {
     let blocks = header.sharing_blocks();
     for shared in &found.shared {
         remarks::about(
-            "pairs",
+            "cluster_multicast",
             function,
             shared.load,
             || "tensor_load".into(),

@@ -49,7 +49,7 @@ pub const PASSES: &[Pass] = &[
     Pass::new("tensor_copies", tensor_copies::use_tensor_copies),
     Pass::new("unroll_by_ring_depth", unroll_by_ring_depth::unroll_by_ring_depth),
     Pass::fallible("rings", rings::lower_rings),
-    Pass::new("pairs", cluster_multicast::share_copies),
+    Pass::new("cluster_multicast", cluster_multicast::share_copies),
     Pass::new("register_operands", register_operands::take_from_registers),
     Pass::new("instruction_selection", instruction_selection::select_instructions),
     Pass::new("rescaling", idioms::skip_rescaling),
