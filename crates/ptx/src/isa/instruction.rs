@@ -22,7 +22,8 @@
 //! Several rows may have one mnemonic; the first that fits is taken. A new kind of modifier is an
 //! enum in `modifier.rs`; a new kind of operand implements `OperandForm` in `operand_form.rs`. The
 //! Rust compiler then reports the missing variant in `passes/effects.rs`, which classifies the
-//! effects of each instruction, and the tests report the missing signature in `check/forms.rs`.
+//! effects of each instruction, and the tests report the missing signature in `check/forms.rs` and
+//! the missing example in `tests/corpus`.
 
 use super::modifier::{
     AtomicOperation, BarrierReduction, BitOperation, BooleanOperation, BoundMode, Clamp, Comparison,

@@ -53,7 +53,7 @@ pub(crate) use modifiers;
 pub(crate) struct Opcode<'a> {
     /// The unread text; empty or beginning with a dot.
     rest: Cow<'a, str>,
-    /// Whether modifiers may be in any order: NVIDIA's assembler allows it, and some compilers rely
+    /// True if modifiers may be in any order: NVIDIA's assembler allows it, and some compilers rely
     /// on it.
     any_order: bool,
 }
@@ -382,11 +382,11 @@ modifiers! {
     }
     /// The memory order of an operation.
     pub enum Semantics {
-        /// Atomic, without ordering other accesses.
+        /// Without an order of other accesses.
         Relaxed = ".relaxed",
-        /// Atomic, and ordered before all later accesses of the thread.
+        /// Ordered before all later accesses of the thread.
         Acquire = ".acquire",
-        /// Atomic, and ordered after all earlier accesses of the thread.
+        /// Ordered after all earlier accesses of the thread.
         Release = ".release",
         /// Both.
         AcquireRelease = ".acq_rel",
@@ -457,7 +457,7 @@ modifiers! {
         /// Last.
         Last = ".L2::evict_last",
     }
-    /// The priorities that a cache policy consists of.
+    /// The eviction priorities in L2 that a cache policy combines.
     pub enum PolicyPriority {
         /// Last.
         Last = ".L2::evict_last",

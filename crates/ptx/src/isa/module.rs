@@ -119,7 +119,7 @@ pub struct Variable {
     pub initializer: Vec<Initializer>,
     /// The known attributes of the pointer that a kernel's parameter holds.
     pub pointer: Option<PointerAttribute>,
-    /// Whether the variable is in managed memory.
+    /// True if the variable is in managed memory.
     pub managed: bool,
 }
 
@@ -143,7 +143,7 @@ pub enum Initializer {
         symbol: Symbol,
         /// Bytes after it.
         offset: i64,
-        /// Whether the element is the generic address, `generic(name)`.
+        /// True if the element is the generic address, `generic(name)`.
         generic: bool,
         /// The mask `0xFF00` of an element `0xFF00(name)`, which selects one byte of the address.
         mask: Option<u64>,

@@ -47,7 +47,7 @@ pub enum Source {
 pub struct Predicate {
     /// The predicate register.
     pub register: RegisterId,
-    /// Whether the predicate is negated.
+    /// True if the predicate is negated.
     pub negated: bool,
 }
 
@@ -152,7 +152,7 @@ pub struct Prototype {
     pub returns: Vec<super::Variable>,
     /// The parameters.
     pub parameters: Vec<super::Variable>,
-    /// Whether the functions never return.
+    /// True if the functions never return.
     pub noreturn: bool,
 }
 

@@ -47,7 +47,7 @@ pub(crate) trait InstructionForm {
 
 /// A kind of operand.
 pub(crate) trait OperandForm: Sized {
-    /// Whether the operand is required.
+    /// True if the operand is required.
     const REQUIRED: bool = true;
 
     /// Returns the value of an absent operand; `None` if the operand is required.
@@ -73,7 +73,7 @@ pub(crate) trait OperandForm: Sized {
 
     fn map_registers(&mut self, each: &mut dyn FnMut(&mut RegisterId, Access));
 
-    /// Whether the table of signatures has a type for the operand.
+    /// True if the table of signatures has a type for the operand.
     const TYPED: bool = true;
 
     /// Returns the view by which the type of the operand is checked.

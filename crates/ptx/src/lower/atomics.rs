@@ -30,7 +30,7 @@ const VECTORS_SINCE: (u32, u32) = (8, 1);
 struct Order {
     sem: MemorySemantics,
     scope: MemoryScope,
-    /// Whether a fence follows the instructions.
+    /// True if a fence follows the instructions.
     is_fenced: bool,
 }
 
@@ -41,7 +41,7 @@ struct AtomicAccess {
     /// The condition of the access; none if it is always true. It is never a constant false.
     guard: Option<Predicate>,
     order: Order,
-    /// Whether the old value has users.
+    /// True if the old value has users.
     is_used: bool,
 }
 
@@ -235,7 +235,7 @@ impl Lowering<'_> {
     fn first_copies(&mut self, mask: Option<Value>, layout: Option<&Layout>) -> Vec<Scalar> {
         let count = layout.map_or(1, |layout| layout.registers() as usize);
         let masks = mask.map(|mask| self.get_in(mask, layout));
-        // Every thread holds a scalar.
+        // Every thread holds a scalar: all lanes and warps but the first are redundant.
         let [lanes, warps] = layout.map_or([LANES - 1, self.warps.count.next_power_of_two() - 1], |layout| {
             [Input::Lane, Input::Warp].map(|input| layout.free_bits(input))
         });

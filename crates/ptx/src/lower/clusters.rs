@@ -41,7 +41,8 @@ impl ClusterBuffers {
 }
 
 impl Lowering<'_> {
-    /// Ends the block that only completes the last pair and has no program.
+    /// Ends the blocks without a program, which only complete the last pair of each row of the
+    /// grid.
     pub(super) fn end_without_program(&mut self) {
         if !self.program.header.paired {
             return;

@@ -24,7 +24,7 @@ struct Carried {
     register: RegisterId,
     /// The registers of the value that `register` represents, each with its difference from it.
     members: Vec<(usize, u64)>,
-    /// Whether `register` is a word, whose narrow elements are the members.
+    /// True if `register` is a word, whose narrow elements are the members.
     is_word: bool,
 }
 

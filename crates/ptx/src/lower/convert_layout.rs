@@ -19,7 +19,7 @@ impl Lowering<'_> {
         let scalars: Vec<Scalar> = if let Some(registers) = to.registers_from(from) {
             registers.iter().map(|&register| own[register as usize]).collect()
         } else {
-            let plan = shuffle_plan(from, to).expect("a conversion between warps goes through shared memory");
+            let plan = shuffle_plan(from, to).expect("only shared memory crosses warps");
             self.shuffled(self.element(tile), &plan, &own)
         };
         self.set(result, scalars);

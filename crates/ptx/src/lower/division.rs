@@ -1,8 +1,9 @@
 //! Division of integers by constants, by multiplication with reciprocals and shifts. The assembler
-//! does it only for divisors that it knows.
+//! itself does this only for divisors that are constants in the PTX text.
 //!
-//! For an N-bit number x and a divisor d, x / d is the upper part of x * m, where m = ceil(2^p / d) is exact enough for some p
-//! (Granlund and Montgomery, Division by invariant integers using multiplication, PLDI 1994).
+//! For an N-bit number x and a divisor d, x / d is the upper part of x * m with m = ceil(2^p / d),
+//! which is exact enough for some p (Granlund and Montgomery, Division by invariant integers using
+//! multiplication, PLDI 1994).
 
 use super::arithmetic::Integer;
 use super::builder::{Builder, Scalar, Width};
@@ -17,12 +18,12 @@ struct Reciprocal {
 
 impl Reciprocal {
     /// Returns the reciprocal that is exact enough for all numbers below 2^`magnitude`, if one of
-    /// this many bits exists.
+    /// at most `bits` bits exists.
     fn of(divisor: u64, bits: u32, magnitude: u32) -> Option<Self> {
         let divisor = u128::from(divisor);
         (bits..2 * bits).find_map(|power| {
             let factor = (1_u128 << power).div_ceil(divisor);
-            // The excess of the product of factor and divisor.
+            // The excess of factor * divisor over 2^power.
             let excess = factor * divisor - (1 << power);
             let is_exact = excess <= 1 << (power - magnitude);
             (is_exact && factor < 1 << bits).then_some(Self { factor: factor as u64, shift: power - bits })
@@ -76,7 +77,8 @@ impl Builder {
         remainder.plus(width, more)
     }
 
-    /// Returns a number with the same quotient, and the difference of the remainders.
+    /// Returns a number with the same quotient, and the difference between the remainders of x and
+    /// of this number.
     ///
     /// If a power of two divides both a register and the divisor, adding less than that power to
     /// the register does not change the quotient, except near zero if the register may be negative.
@@ -102,10 +104,10 @@ impl Builder {
             return self.shr(width, true, biased, divisor.trailing_zeros());
         }
         let reciprocal = Reciprocal::of(divisor, width.bits(), width.bits() - 1);
-        let Reciprocal { factor, shift } = reciprocal.expect("there is one for numbers with a sign");
+        let Reciprocal { factor, shift } = reciprocal.expect("signed numbers have a reciprocal");
         let mut product = self.mul_high(width, true, x, Scalar::constant(factor));
         if width.signed(factor) < 0 {
-            // The factor is 2^N less as a signed number.
+            // As a signed number, the factor is less by 2^N.
             product = self.add(width, product, x);
         }
         let below = self.shr(width, true, product, shift);

@@ -15,13 +15,13 @@ use super::integer::Bitwise;
 use super::{Lowered, Lowering, width_of};
 use crate::isa::{self, Comparison, RegisterId, Rounding, ScalarType};
 
-/// The features that a function needs to be computed in a 16-bit float.
+/// The instructions that the target needs to compute a function in a 16-bit float.
 #[derive(Clone, Copy)]
 enum Needs {
     Sums,
     Extrema,
     Comparisons,
-    /// No feature suffices: it is computed in fp32.
+    /// No target has such instructions: the function is computed in fp32.
     Binary32,
 }
 
@@ -70,9 +70,9 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// Multiplies by factors that are mostly 1. The whole warp skips it if all factors are 1, so
-    /// that its lanes stay together. The multiplication writes the result registers only when it
-    /// runs.
+    /// Multiplies a tile by factors that are mostly 1. A warp skips the multiplication if the
+    /// factors of all its lanes are 1; the vote keeps the lanes together. The multiplication writes
+    /// the result registers only when it runs.
     pub(super) fn lower_rescale(&mut self, inst: Inst, tile: Value, factor: Value) -> Lowered {
         if self.element(tile) != Element::Value(Dtype::F32) {
             return Err(self.unsupported(inst, &format!("`rescale` of {}", self.element(tile))));
@@ -298,7 +298,7 @@ impl Lowering<'_> {
 
     /// Returns the minimum or maximum; NaN if either operand is NaN.
     fn extremum_nan(&mut self, float: Float, largest: bool, a: Scalar, b: Scalar) -> Scalar {
-        // The modifier came with the bf16 instructions.
+        // The targets with bf16 instructions have the modifier `.NaN`.
         if float != Float::F64 && self.has(Feature::MmaSyncWide) {
             return self.builder.float_extremum(float, largest, true, a, b);
         }

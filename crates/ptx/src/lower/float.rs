@@ -162,7 +162,7 @@ impl Builder {
         }
     }
 
-    /// Returns the quotient, rounded once or within 2 ulp.
+    /// Returns the quotient: rounded once if `exact` or in fp64, else within 2 ulp.
     pub fn divide(&mut self, float: Float, exact: bool, a: Scalar, b: Scalar) -> Scalar {
         let (a, b) = (self.float_source(float, a), self.float_source(float, b));
         let (precision, rounding) = if exact || float == Float::F64 {
@@ -196,8 +196,8 @@ impl Builder {
         self.pure(float.width(), |d| isa::Sqrt { approx: false, rounding, ftz: false, ty: float.ty(), d, a })
     }
 
-    /// Returns the minimum or maximum. If one operand is NaN it returns the other, or with `nan`,
-    /// NaN, which needs `sm_80`.
+    /// Returns the minimum or maximum. If one operand is NaN, the result is the other operand or,
+    /// with `nan`, NaN, which needs `sm_80`.
     pub fn float_extremum(&mut self, float: Float, largest: bool, nan: bool, a: Scalar, b: Scalar) -> Scalar {
         let (a, b) = if a.base.is_none() || a.base > b.base && b.base.is_some() { (b, a) } else { (a, b) };
         let (a, b) = (self.float_source(float, a), self.float_source(float, b));
@@ -225,7 +225,7 @@ impl Builder {
         })
     }
 
-    /// Converts between floating-point types, or to an integral number.
+    /// Converts between types of numbers, or rounds to an integral number.
     pub fn float_convert(
         &mut self,
         to: (Width, ScalarType),

@@ -1,5 +1,5 @@
-//! 8-bit floating-point formats: targets convert pairs of two of them; the others use integer
-//! operations on fp32.
+//! 8-bit floating-point formats. Newer targets convert pairs of e4m3 or e5m2 numbers by one
+//! instruction; all other conversions use integer operations on fp32.
 
 use smallvec::SmallVec;
 use tilewright_gpu_ir::Feature;
@@ -19,7 +19,7 @@ const INFINITY: u64 = 0x7f80_0000;
 /// The parameters of a format.
 #[derive(Clone, Copy)]
 struct Format {
-    /// The stored bits of the mantissa.
+    /// The number of stored bits of the mantissa.
     mantissa: u32,
     /// The exponent bias.
     bias: i32,
@@ -29,7 +29,7 @@ struct Format {
     nan: u64,
     /// Infinity, if the format has it.
     infinity: Option<u64>,
-    /// -0 exists. Otherwise its bits are NaN.
+    /// True if -0 exists. If not, its bits are NaN.
     negative_zero: bool,
 }
 

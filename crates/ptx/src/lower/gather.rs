@@ -9,13 +9,14 @@ use super::builder::{Scalar, Width};
 use super::integer::Bitwise;
 
 impl Lowering<'_> {
-    /// Takes the index modulo the extent of the axis, a power of two, so that all accesses stay
-    /// inside of the tile.
+    /// Lowers a gather. Each index is taken modulo the extent of the axis, a power of two, so that
+    /// all accesses stay inside the tile.
     pub(super) fn lower_gather(&mut self, inst: Inst, tile: Value, index: Value, axis: usize) {
         let (layout, memory) = (self.layout(index), self.layout(tile).output());
         let (element, start, indices) = (self.element(tile), self.scalar(tile), self.get(index));
         let bytes = element.bytes() as u32;
-        // The offset of the line along the axis from which an element of the result is taken.
+        // The offset in bytes of the line along the axis from which an element of the result is
+        // taken.
         let line = |place: u32| {
             let mut coordinates = layout.output().coordinates(place);
             coordinates[axis] = 0;

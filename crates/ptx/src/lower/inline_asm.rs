@@ -19,7 +19,7 @@ impl Lowering<'_> {
         pack: u32,
         has_effect: bool,
     ) {
-        let template = AsmTemplate::parse(text, constraints).expect("the type rule checks it");
+        let template = AsmTemplate::parse(text, constraints).expect("the type rule parses it");
         let kernel = self.kernel;
         let results = &kernel.insts[inst].results[..];
         // All values have one layout, so registers of the same index hold elements at the same
@@ -53,7 +53,8 @@ impl Lowering<'_> {
         }
     }
 
-    /// Returns the registers with the elements of an argument that the constraints require.
+    /// Appends to `inputs` the registers with the elements of an argument, in the widths that the
+    /// constraints require.
     fn asm_inputs(
         &mut self,
         template: &AsmTemplate,

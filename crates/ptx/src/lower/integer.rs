@@ -121,13 +121,14 @@ impl Builder {
         product.plus(width, offset)
     }
 
-    /// Returns the upper bound of a number that is known not to be negative as a signed one.
+    /// Returns an upper bound of a number; `None` unless the number, read as signed, is known not
+    /// to be negative.
     pub fn bound(&self, width: Width, a: Scalar) -> Option<u64> {
         let base = a.base.map_or(Some(0), |base| self.bounds.get(&base).copied())?;
         base.checked_add(a.offset).filter(|bound| *bound <= width.cut(u64::MAX) >> 1)
     }
 
-    /// Records the upper bound of a non-negative register, if there is one.
+    /// Records an upper bound of a register, if it shows that the signed number is not negative.
     pub fn note_bound(&mut self, width: Width, a: Scalar, bound: Option<u64>) {
         if let (Some(register), 0, Some(bound)) = (a.base, a.offset, bound)
             && bound <= width.cut(u64::MAX) >> 1
@@ -136,7 +137,7 @@ impl Builder {
         }
     }
 
-    /// Returns the number of lowest bits that are known to be zero.
+    /// Returns the number of low bits that are known to be zero.
     pub fn trailing_zeros(&self, a: Scalar) -> u32 {
         let base = a.base.map_or(63, |base| self.zeros.get(&base).copied().unwrap_or(0));
         base.min(a.offset.trailing_zeros())
@@ -164,8 +165,9 @@ impl Builder {
         })
     }
 
-    /// Returns the 64-bit product of a 32-bit number and a constant. With `splits`, or by the
-    /// bounds of the number, adding a constant cannot overflow, so the constant stays separate.
+    /// Returns the 64-bit product of a 32-bit number and a constant. If `splits`, or if the number
+    /// has a known bound, adding the constant of `a` to its register does not overflow: the product
+    /// of the constant then stays separate.
     pub fn mul_wide(&mut self, signed: bool, a: Scalar, factor: u64, splits: bool) -> Scalar {
         let extend = |bits: u64| if signed { Width::B32.signed(bits) as u64 } else { bits };
         let bound = self.bound(Width::B32, a);
@@ -197,8 +199,9 @@ impl Builder {
         wide.plus(Width::B64, offset)
     }
 
-    /// Returns the 64-bit product of a signed number and a power of two, composed of 32-bit halves.
-    /// The assembler would otherwise repeat a multiplication wherever the sum is needed.
+    /// Returns the 64-bit product of a signed number and a power of two, composed of two 32-bit
+    /// halves; the assembler would repeat a multiplication wherever the sum is needed. Another
+    /// factor is multiplied by [`Self::mul_wide`].
     pub fn mul_halves(&mut self, a: Scalar, factor: u64) -> Scalar {
         let Some(base) = a.base.filter(|_| factor.is_power_of_two()) else {
             return self.mul_wide(true, a, factor, true);
@@ -268,7 +271,7 @@ impl Builder {
         self.bitwise(Bitwise::And, Width::Pred, a, b)
     }
 
-    /// Compares integers. `comparison` is one of the first six.
+    /// Compares integers. `comparison` is `Eq`, `Ne`, `Lt`, `Le`, `Gt` or `Ge`.
     pub fn compare(
         &mut self,
         width: Width,
@@ -305,7 +308,7 @@ impl Builder {
         })
     }
 
-    /// Returns a where the condition holds, else b.
+    /// Returns a if the condition is true, else b.
     pub fn select(&mut self, width: Width, condition: Scalar, a: Scalar, b: Scalar) -> Scalar {
         match condition.as_constant() {
             Some(0) => return b,

@@ -1,8 +1,8 @@
 //! Transcendental functions of fp32.
 //!
-//! Exponentials use `ex2.approx`, those within other functions with a reduced argument. The
-//! hardware's logarithm, sine, cosine and hyperbolic tangent have an absolute error, so these
-//! functions are polynomials, as on the CPU. Each states its largest error in units in the last
+//! Exponentials use `ex2.approx`; only `exp32` reduces its argument first. The errors of the
+//! hardware's logarithm, sine, cosine and hyperbolic tangent have only absolute bounds, so these
+//! functions use polynomials, as on the CPU. Each states its largest error in units in the last
 //! place. Rounding matters here, so multiplications and additions have `.rn`, and the assembler
 //! contracts nothing.
 #![expect(clippy::many_single_char_names, reason = "formulas are read in their usual letters")]
@@ -13,7 +13,7 @@ use super::integer::Bitwise;
 use crate::isa::{self, Comparison, Rounding, ScalarType};
 
 pub(super) const F32: Float = Float::F32;
-/// The part of log2(e) that fp32 does not hold.
+/// The difference between log2(e) and its fp32 approximation.
 const LOG2_E_LOW: f32 = 1.925_963e-8;
 /// 1.5 * 2^23: adding it rounds to an integer, which is then in the low bits.
 pub(super) const SHIFTER: f32 = 12_582_912.0;
@@ -117,7 +117,7 @@ impl Builder {
         (self.add_rn(F32, exponent, bias), m)
     }
 
-    /// Returns the logarithm outside of the positive finite numbers.
+    /// Replaces the result of a logarithm if x is no positive finite number.
     pub(super) fn log_special(&mut self, float: Float, x: Scalar, result: Scalar) -> Scalar {
         let width = float.width();
         let is_finite = self.float_compare(float, Comparison::Lt, x, float.constant(f64::INFINITY));
@@ -183,8 +183,8 @@ impl Builder {
     pub(super) fn tanh32(&mut self, x: Scalar) -> Scalar {
         let t = self.absolute32(x);
         let s = self.mul_rn(F32, x, x);
-        // In this range the quotient is at most a quarter, which reduces its error and that of the
-        // power.
+        // For |x| above 0.55 the reciprocal is at most a quarter, which reduces its error and that
+        // of the power.
         let exponent = self.mul_rn(F32, t, f32_constant(2.0 * std::f32::consts::LOG2_E));
         let power = self.ex2(exponent);
         let above = self.add_rn(F32, power, f32_constant(1.0));
@@ -203,7 +203,7 @@ impl Builder {
     pub(super) fn erf32(&mut self, x: Scalar) -> Scalar {
         let t = self.absolute32(x);
         let s = self.mul_rn(F32, x, x);
-        // The binary logarithm of 1 - erf(t), which is below -2.4 in this range.
+        // The binary logarithm of 1 - erf(t), which is below -2.4 for the t that use it.
         let scaled = |coefficient: f64| coefficient * std::f64::consts::LOG2_E;
         let r = self.polynomial(F32, t, [-1.728_534_70e-5, 3.831_971_26e-4].map(scaled));
         let u = self.polynomial(F32, t, [-3.883_964_38e-3, 2.425_462_19e-2].map(scaled));

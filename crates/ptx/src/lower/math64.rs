@@ -11,7 +11,7 @@ use crate::isa::{self, Comparison, ScalarType};
 const F64: Float = Float::F64;
 /// 1.5 * 2^52: adding it rounds to an integer, which is then in the low bits.
 const SHIFTER: f64 = 6_755_399_441_055_744.0;
-/// ln 2 in two parts; the first has zeros at its end.
+/// ln 2 as the sum of two parts. The first has zeros as its last bits.
 const LN_2: [f64; 2] = [6.931_471_803_691_238e-1, 1.908_214_929_270_587_7e-10];
 /// log(1 - erf(t)) / -t - 1 as a polynomial of -t, for t from 15/16 to 6.
 const ERF_EXPONENT: [f64; 18] = [
@@ -128,9 +128,9 @@ impl Builder {
         self.scale64(p, exponent)
     }
 
-    /// Splits a positive x into 2^exponent * (1 + f) with 1 + f between sqrt(1/2) and sqrt(2), and
-    /// expresses log(1 + f) - f + f^2/2 as a fraction of the remaining terms: returns the exponent,
-    /// f, s * (f^2/2 + R), f^2/2.
+    /// Splits a positive x into 2^exponent * (1 + f) with 1 + f between sqrt(1/2) and sqrt(2).
+    /// Returns the exponent, f, s * (f^2/2 + R) and f^2/2, where s = f / (2 + f), R is a polynomial
+    /// of s^2, and log(1 + f) = f - f^2/2 + s * (f^2/2 + R).
     fn split64(&mut self, x: Scalar) -> [Scalar; 4] {
         let is_subnormal = self.float_compare(F64, Comparison::Lt, x, constant(f64::MIN_POSITIVE));
         let scaled = self.mul_rn(F64, x, constant(18_014_398_509_481_984.0));
@@ -227,8 +227,9 @@ impl Builder {
         self.select(Width::B64, is_nan, x, result)
     }
 
-    /// Returns the error function within 1.1 ulp (0.97 found): x + x p(x^2) up to 15/16, 1 - e^-(t
-    /// + t q(t)) of t = |x| beyond. p and q are the polynomials of the least error (Remez).
+    /// Returns the error function within 1.1 ulp (0.97 found): with t = |x|, x + x p(x^2) for t up
+    /// to 15/16, and 1 - e^-(t + t q(t)) with the sign of x beyond. p and q are the polynomials of
+    /// the least error (Remez).
     pub(super) fn erf64(&mut self, x: Scalar) -> Scalar {
         let square = self.mul_rn(F64, x, x);
         let p = self.polynomial(

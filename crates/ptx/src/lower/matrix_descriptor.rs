@@ -25,7 +25,7 @@ pub(super) const DEPTH_BYTES: u32 = 32;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct MatrixForm {
     pub swizzle: SwizzleMode,
-    /// Whether m or n is the contiguous dimension.
+    /// True if m or n is the contiguous dimension.
     pub is_mn_major: bool,
     /// The leading dimension byte offset.
     pub leading: u32,

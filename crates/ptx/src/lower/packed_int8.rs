@@ -1,8 +1,9 @@
 //! 8-bit integers, four in a word: converts them to floating point and applies bitwise functions
 //! without unpacking the word.
 //!
-//! A conversion instruction takes one number, at a fraction of the throughput of others. A byte
-//! below the right exponent is already a number plus a constant:
+//! A conversion instruction converts one number, at a fraction of the throughput of other
+//! instructions. A byte that is placed below the right exponent is already a floating-point number
+//! plus a constant:
 //!
 //! ```text
 //! binary32   4b 00 00 xx              2^23 + x
@@ -14,9 +15,9 @@
 //! the high bits are known to be 0, as for 4-bit numbers, bfloat16 takes no more instructions than
 //! the other formats.
 //!
-//! Bytes of different words, as in a transposed tile, are also selected from the words: one
-//! instruction takes two pairs of bytes from two words, and eight transpose four words.
-//! pairs of bytes by one instruction, and four words that are transposed take eight.
+//! Bytes of different words, as in a transposed tile, are selected from the words, too: one
+//! instruction selects two pairs of bytes from two words, and eight instructions transpose four
+//! words.
 
 use std::collections::hash_map::Entry;
 
@@ -36,7 +37,7 @@ const WORD: Width = Width::B32;
 /// The high bit of each byte.
 const HIGH_BITS: u64 = 0x8080_8080;
 
-/// The table of (a & b) | c.
+/// The table of `lop3` for (a & b) | c.
 const AND_OR: i64 = 0xea;
 /// 1 and -1 in bfloat16.
 const ONE: u64 = 0x3f80;
@@ -48,7 +49,8 @@ const fn both(half: u64) -> u64 {
 }
 
 impl Lowering<'_> {
-    /// Converts 8-bit integers to floating point, or returns `None` if other conversions are used.
+    /// Converts 8-bit integers to floating point, or returns `None` if the general conversions must
+    /// do it.
     pub(super) fn convert_bytes(&mut self, from: Element, to: Element, x: &[Scalar]) -> Option<Vec<Scalar>> {
         let (from, to) = (from.value()?, to.value()?);
         let signed = match from {
@@ -90,8 +92,8 @@ impl Lowering<'_> {
         Some(converted)
     }
 
-    /// Applies a bitwise function to 8-bit integers in words, or to constants; returns `None` for
-    /// others.
+    /// Applies a bitwise function to 8-bit integers that are in words or are constants. Returns
+    /// `None` for other operands and functions.
     pub(super) fn bitwise_in_words(
         &mut self,
         function: ElementwiseFn,
@@ -134,7 +136,8 @@ impl Lowering<'_> {
 }
 
 impl Lowering<'_> {
-    /// Applies a bitwise function with one constant to bytes of words in any order.
+    /// Applies a bitwise function with one constant to bytes that were extracted from words, in any
+    /// order.
     fn bitwise_in_their_words(
         &mut self,
         function: BitwiseFn,
@@ -199,7 +202,8 @@ impl Half {
     }
 }
 
-/// A number as half of a pair, and a value to add to it exactly.
+/// The origin of a number that was converted from a byte: a half of the word `pair`, plus `offset`.
+/// The sum is exact.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shifted {
     pair: Scalar,
@@ -255,9 +259,9 @@ impl Builder {
         numbers.iter().map(|number| self.bytes.get(number).copied()).collect()
     }
 
-    /// Returns two bytes in one half of a word, and which half. The other half has the neighboring
-    /// bytes, so one instruction yields both pairs, if the bytes have the same index in their
-    /// words.
+    /// Returns a word with two bytes in one half, and the index of the half. If the bytes have the
+    /// same index in two words, the other half has their neighbors, so that one instruction serves
+    /// both pairs.
     fn bytes_in_half(&mut self, (a, i): (Scalar, u32), (b, j): (Scalar, u32)) -> (Scalar, u32) {
         if i == j && a != b {
             return (self.permute(a, b, if i < 2 { 0x5140 } else { 0x7362 }), i % 2);
@@ -265,8 +269,8 @@ impl Builder {
         (self.permute(a, b, (4 + j) << 4 | i), 0)
     }
 
-    /// Returns the word of two or four bytes that were taken from other words, or `None` if their
-    /// words are unknown.
+    /// Packs two or four bytes that were extracted from other words into one word. Returns `None`
+    /// if their words are unknown.
     pub(super) fn pack_bytes(&mut self, elements: &[Scalar]) -> Option<Scalar> {
         let places = self.places(elements)?;
         match places[..] {
@@ -335,8 +339,8 @@ impl Builder {
         Some(converted)
     }
 
-    /// Combines some bits of a word and a constant by one instruction. The assembler fuses only one
-    /// of two constants unless the instruction is explicit.
+    /// Returns `x & mask | exponents` by one `lop3`. From two instructions, the assembler fuses
+    /// only one of the two constants.
     fn masked_below(&mut self, x: Scalar, mask: u64, exponents: u64) -> Scalar {
         let [a, c] = [x, Scalar::constant(exponents)].map(|operand| self.register(WORD, operand).into());
         let (b, table) = (Source::from(mask as i64), Source::from(AND_OR));
@@ -352,7 +356,8 @@ impl Builder {
         })
     }
 
-    /// Returns two pairs of bf16: 128 and the low bits, and 128 or 256 for the high bit.
+    /// Returns the two numbers of a pair in bf16. `low` is 128 plus the low seven bits of each;
+    /// `high` is 128 or 256, by the high bit of each.
     fn low_and_high(&mut self, signed: bool, low: Scalar, high: Scalar) -> SmallVec<[Scalar; 16]> {
         let numbers = if signed {
             self.scaled_sum_of_pairs(high, MINUS_ONE, low)
@@ -459,7 +464,8 @@ impl Builder {
         })
     }
 
-    /// A function of the four bytes of words; none of what takes more instructions than single bytes do.
+    /// Applies a bitwise function to the four bytes of words. Returns `None` for functions that
+    /// take more instructions than on single bytes.
     fn bitwise_of_bytes(
         &mut self,
         function: BitwiseFn,

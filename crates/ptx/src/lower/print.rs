@@ -24,11 +24,11 @@ struct Text {
 }
 
 impl Lowering<'_> {
-    /// Prints each element of a tile with its program and index, or only a text. With extents,
-    /// elements beyond them are omitted.
+    /// Prints each element of a tile with its program and index, or only `prefix` if there is no
+    /// value. With extents, elements beyond them are omitted.
     pub(super) fn lower_print(&mut self, value: Option<Value>, prefix: &str, digits: u32, extents: &[i64]) {
         let layout = value.and_then(|value| self.layout_of(value));
-        // Every thread holds a scalar.
+        // Every thread holds a scalar: only the first one prints it.
         let [lanes, warps] = layout.map_or([LANES - 1, self.warps.count.next_power_of_two() - 1], |layout| {
             [Input::Lane, Input::Warp].map(|input| layout.free_bits(input))
         });

@@ -16,7 +16,7 @@ struct Parts {
     exponent: Scalar,
 }
 
-/// Returns the stored bits of the mantissa of a format.
+/// Returns the number of stored bits of the mantissa of a format.
 fn mantissa_bits(float: Float) -> u32 {
     if float == Float::F64 { 52 } else { 23 }
 }
@@ -56,7 +56,7 @@ impl Lowering<'_> {
         self.remainder_special(float, x, [x_size, y_size], exact)
     }
 
-    /// Returns the remainder for operands that the division does not handle.
+    /// Replaces the result of the division for operands that it does not handle.
     fn remainder_special(&mut self, float: Float, x: Scalar, sizes: [Scalar; 2], exact: Scalar) -> Scalar {
         let width = float.width();
         let builder = &mut self.builder;
@@ -85,8 +85,8 @@ impl Lowering<'_> {
         Parts { mantissa, exponent }
     }
 
-    /// Returns the number with this mantissa, less than twice a normal one, and exponent, exact in
-    /// two steps.
+    /// Returns the number with this mantissa and exponent. The mantissa has at most one bit more
+    /// than the format stores; two multiplications keep the result exact.
     fn compose(&mut self, float: Float, mantissa: Scalar, exponent: Scalar) -> Scalar {
         let builder = &mut self.builder;
         let bits = mantissa_bits(float);

@@ -1,4 +1,4 @@
-//! Tiles of coordinates, and ops that rename registers.
+//! Tiles of coordinates, and ops that only permute or select registers.
 
 use smallvec::SmallVec;
 use tilewright_ir::{Inst, Value};
@@ -45,8 +45,8 @@ impl Lowering<'_> {
         self.set_result(inst, own[first..first + count].to_vec());
     }
 
-    /// Renames the registers of the operand, through the layout that the op derives from the
-    /// operand's.
+    /// Permutes the registers of the operand. `see` derives the layout in which the operand's
+    /// registers hold the result; they are reordered to the layout of the result.
     pub(super) fn rename(&mut self, inst: Inst, tile: Value, see: impl FnOnce(&Layout) -> Layout) {
         let own = self.get(tile);
         let result = self.kernel.insts[inst].results[0];

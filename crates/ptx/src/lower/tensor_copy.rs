@@ -217,7 +217,8 @@ impl Lowering<'_> {
     /// start the copy, and its positions in shared memory and in the tensor.
     ///
     /// Each of the first lanes of the first warp copies the four consecutive rows whose indices it
-    /// holds. A tile with more than 4 * 32 rows continues at the first lane.
+    /// holds. If the tile has more than 4 * 32 rows, each lane copies another group from every
+    /// further 4 * 32 rows.
     fn gather_copies(
         &mut self,
         buffer: Value,

@@ -12,7 +12,7 @@ use super::math32::{F32, SHIFTER};
 use crate::isa::{self, BoundMode, BranchTarget, Comparison, Rounding, ScalarType, ShiftDirection};
 
 const SIGN: u64 = 0x8000_0000;
-/// The largest argument for which the multiplications are exact enough.
+/// The largest argument for which the reduction by three multiplications is exact enough.
 const LARGEST_SMALL_ANGLE: f32 = 71_476.0;
 /// The bits of 2/pi after its binary point, after a word of zeros.
 const TWO_OVER_PI: [u64; 7] =
@@ -83,7 +83,7 @@ impl Builder {
         (r, self.select(word, is_negative, minus, quadrant))
     }
 
-    /// Returns three words of 2/pi from a bit on.
+    /// Returns three words of 2/pi from the bit `place` on.
     fn window(&mut self, place: Scalar) -> [Scalar; 3] {
         let word = Width::B32;
         let [one, two] = [32, 64].map(|bit| {
@@ -125,8 +125,7 @@ impl Builder {
         })
     }
 
-    /// Returns sin(x + quarter * pi/2) within 1.6 ulp for |x| up to 71,476: the quadrant, counted
-    /// from the sine's, and the unsigned result, from the remainder of x by pi/2.
+    /// Returns sin(x + quarter * pi/2) within 1.6 ulp for |x| up to 71,476.
     fn sine_small(&mut self, x: Scalar, quarter: u64) -> Scalar {
         let turns = self.mul_rn(F32, x, f32_constant(std::f32::consts::FRAC_2_PI));
         let shifted = self.add_rn(F32, turns, f32_constant(SHIFTER));
@@ -144,7 +143,8 @@ impl Builder {
         result
     }
 
-    /// Returns the sine of r in the quadrant of the low two bits of a number.
+    /// Returns sin(r + (quadrant + quarter) * pi/2). Only the low two bits of quadrant + quarter
+    /// count.
     fn sine_of_remainder(&mut self, r: Scalar, quadrant: Scalar, quarter: u64) -> Scalar {
         let s = self.mul_rn(F32, r, r);
         let sin =

@@ -109,7 +109,7 @@ impl Builder {
         (r, shifted)
     }
 
-    /// Returns the same for a larger x.
+    /// Returns the remainder and the quadrant of a larger x, as `reduce_small64`.
     fn reduce_large64(&mut self, x: Scalar, table: Symbol) -> (Scalar, Scalar) {
         // x is 2^(exponent - 63) times an integer of 64 bits. The 192 bits of 2/pi from position
         // exponent - 64 after the point on determine the quadrant and 126 bits of the fraction,
@@ -188,7 +188,8 @@ impl Builder {
         })
     }
 
-    /// Returns the sine of r in the quadrant of the low two bits of a number.
+    /// Returns sin(r + (quadrant + quarter) * pi/2). Only the low two bits of quadrant + quarter
+    /// count.
     fn sine_of_remainder64(&mut self, r: Scalar, quadrant: Scalar, quarter: u64) -> Scalar {
         let s = self.mul_rn(F64, r, r);
         let sin = self.polynomial(

@@ -51,7 +51,7 @@ impl Lowering<'_> {
             partitions.iter().find(|partition| partition.registers != 0 && !is_group(partition.warps))
         {
             let Warps { first, count } = *warps;
-            let what = format!("a change of the register count of {count} warps from warp {first} on, which are no whole warpgroups,");
+            let what = format!("a register count for {count} warps from warp {first} on, no warpgroups,");
             return Err(self.unsupported(inst, &what));
         }
         let common = common_registers(&partitions);

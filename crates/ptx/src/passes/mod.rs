@@ -38,7 +38,7 @@ pub(crate) struct Line {
     pub kind: LineKind,
     /// The source location.
     pub location: Option<ir::Location>,
-    /// Whether the statement may be executed speculatively, or once for two equal statements.
+    /// True if the statement may be executed speculatively, or once for two equal statements.
     pub is_pure: bool,
 }
 
@@ -126,8 +126,9 @@ impl Listing {
 /// The passes, in order.
 ///
 /// Addresses and multiplications come first, since they leave unused additions and extensions. Dead
-/// code is removed before code motion. Value numbering follows motion, so that the readers of a
-/// term are known. Ordering comes next, and jumps are inserted last.
+/// code is removed before code motion. Value numbering follows code motion and precedes
+/// reassociation, which needs all readers of a term. Recomputation and sinking lower the register
+/// pressure, and jumps are inserted last.
 const PASSES: &[Pass<Listing>] = &[
     Pass::new("address_folding", address_folding::run),
     Pass::new("wide_products", wide_products::run),

@@ -48,7 +48,7 @@ struct Numbering<'a> {
     last: FxHashMap<u64, u32>,
     /// The number of known instructions at the start of each open region.
     open: Vec<usize>,
-    /// Whether each line so far remains; `kept` is the number of lines that do.
+    /// For each line so far, true if it remains; `kept` is the number of lines that do.
     stays: Vec<bool>,
     kept: u32,
     replaced: Vec<Replaced>,

@@ -69,7 +69,7 @@ impl Misuse {
 /// An error of an instruction: the illegal part of the text, and the message.
 type Finding = (String, String);
 
-/// The rows that match an opcode, with the values that it binds.
+/// The rows that match an opcode, each with the types and columns that the opcode binds.
 type Rows = Vec<(&'static Form, Bound)>;
 
 /// Returns an error for an invalid header, or for the first instruction that an assembler rejects.
@@ -92,7 +92,7 @@ struct Checker<'a> {
     module: &'a Module,
     /// The header; none if its target is unknown.
     head: Option<Head>,
-    /// The rows that match an opcode, with the values that it binds.
+    /// The rows that match each opcode seen so far, or the error of the opcode.
     forms: FxHashMap<String, Result<Rows, Finding>>,
 }
 
@@ -139,7 +139,7 @@ impl Checker<'_> {
         let bits = bound.types.first().map_or(0, |ty| ty.bits()) as usize * vector(opcode);
         let element = bound.types.first().map_or(0, |ty| ty.bits());
         if has_eviction && (bits != 256 || element < 32) {
-            let message = format!("`{opcode}`: an L2 eviction priority needs `.v8` of 32 bits or `.v4` of 64 bits");
+            let message = format!("`{opcode}`: L2 eviction needs `.v8` of 32 bits or `.v4` of 64");
             return Err((usize::MAX, (opcode.to_owned(), message)));
         }
         if !is_access || bits <= 128 {
@@ -147,7 +147,7 @@ impl Checker<'_> {
         }
         let spaces = [".shared", ".local", ".const", ".param"];
         let lack = match spaces.iter().find(|space| opcode.contains(*space)) {
-            Some(space) => Some(format!("moves {bits} bits, but an access to {space} moves at most 128")),
+            Some(space) => Some(format!("moves {bits} bits, but {space} allows at most 128")),
             None if bits > 256 => Some(format!("moves {bits} bits, expected 256 at most")),
             None => self.lack(WIDE).map(|lack| format!("moves {bits} bits, which {lack}")),
         };
@@ -319,7 +319,7 @@ impl Operands<'_> {
         }
         let wants_offsets = self.opcode.contains(".im2col") && !self.opcode.contains(".im2col_no_offs");
         if result.is_ok() && has_offsets != wants_offsets {
-            let message = format!("`{}`: `.im2col` needs offsets, and no other mode has them", self.opcode);
+            let message = format!("`{}`: only `.im2col` has offsets, and needs them", self.opcode);
             return Err((number, (self.opcode.to_owned(), message)));
         }
         result
@@ -644,8 +644,7 @@ impl Operands<'_> {
         let register = match address.base {
             AddressBase::Register(register) => &self.function.registers[register],
             AddressBase::Absolute if !self.opcode.contains(".local") => {
-                let message =
-                    format!("`{}`: only an address in local memory may be a constant", self.opcode);
+                let message = format!("`{}`: only local memory has constant addresses", self.opcode);
                 return Err((address.offset.to_string(), message));
             }
             AddressBase::Absolute | AddressBase::Symbol(_) => return Ok(()),
@@ -662,7 +661,7 @@ impl Operands<'_> {
     /// rows.
     fn tensor(&self, tensor: &TensorAddress) -> Result<(), Finding> {
         if tensor.map.base == AddressBase::Absolute {
-            let message = format!("`{}`: the address of a tensor map must not be a constant", self.opcode);
+            let message = format!("`{}`: a tensor map has a constant address", self.opcode);
             return Err((tensor.map.offset.to_string(), message));
         }
         let is_list = self.opcode.contains("gather4") || self.opcode.contains("scatter4");

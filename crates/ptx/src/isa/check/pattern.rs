@@ -62,11 +62,11 @@ enum Element {
 pub(super) struct Expected {
     pub kind: Kind,
     pub count: Count,
-    /// Whether registers may be wider than the type.
+    /// True if registers may be wider than the type.
     pub wider: bool,
     pub special: bool,
     pub optional: bool,
-    /// Whether the result may be `_`.
+    /// True if the result may be `_`.
     pub droppable: bool,
     pub second: Second,
     pub values: Option<Values>,

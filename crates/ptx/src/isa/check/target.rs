@@ -41,7 +41,7 @@ const TARGETS: &[(&str, (u32, u32))] = &[
 pub(super) struct Head {
     name: String,
     capability: u32,
-    /// Whether the target is for only one architecture or family (`sm_90a`, `sm_100f`).
+    /// True if the target is for only one architecture or family (`sm_90a`, `sm_100f`).
     is_specific: bool,
     version: (u32, u32),
 }

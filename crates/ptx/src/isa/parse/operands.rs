@@ -59,7 +59,7 @@ fn is_special(name: &str) -> bool {
 /// Reads the operands of one instruction, up to the semicolon.
 pub(crate) struct OperandParser<'p, 'a> {
     pub(crate) function: &'p mut FunctionParser<'a>,
-    /// Whether the opcode announces a cache policy.
+    /// True if the opcode announces a cache policy.
     hinted: bool,
     is_first: bool,
     /// The number of optional operands that are present.

@@ -127,7 +127,7 @@ fn partitions_that_cannot_be() {
         ("warps = [4, 2], registers = [0, 0]", "", "the partitions take 6 warps of 8"),
         ("warps = [4, 4], registers = [20, 0]", "", "not 20"),
         ("warps = [4, 4], registers = [100, 0]", "", "not 100"),
-        ("warps = [2, 6], registers = [40, 0]", "", "the register count of 2 warps from warp 0 on, which"),
+        ("warps = [2, 6], registers = [40, 0]", "", "a register count for 2 warps from warp 0 on"),
         ("warps = [4, 4], registers = [24, 264]", "", "not 264"),
         ("warps = [4, 4], registers = [0, 0]", own, "in a partition of 4 warps"),
         ("warps = [4, 4], registers = [0, 0]", "    barrier\n", "a barrier of the block is in partition 0"),
