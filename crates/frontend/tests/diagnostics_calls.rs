@@ -426,7 +426,13 @@ def k(x_ptr, n):
     tl.store(x_ptr, min(n, 3, key=7))
 "#,
         "*fp32, int32",
-        expect![[r#""#]],
+        expect![[r#"
+            error[TW0009]: min takes no keyword 'key' in a kernel
+             --> k.py:7:21
+              |
+            7 |     tl.store(x_ptr, min(n, 3, key=7))
+              |                     ^^^^^^^^^^^^^^^^
+        "#]],
     );
 }
 
@@ -440,6 +446,21 @@ def k(x_ptr, n):
     second = x_ptr.stride(0)
 "#,
         "*fp32, int32",
-        expect![[r#""#]],
+        expect![[r#"
+            error[TW0015]: a tensor of type int32 has no attribute `stride`
+             --> k.py:7:15
+              |
+            7 |     first = n.stride(0)
+              |               ^^^^^^
+
+            error[TW0015]: a pointer of type *fp32 has no attribute `stride`
+             --> k.py:8:20
+              |
+            8 |     second = x_ptr.stride(0)
+              |                    ^^^^^^
+              |
+              = note: a kernel gets the address of a tensor's first element, and nothing else of the tensor
+              = help: pass what is needed of it as an argument of the launch, such as `x.stride(0)` or `x.numel()`
+        "#]],
     );
 }

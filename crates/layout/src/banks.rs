@@ -31,8 +31,8 @@ impl BankUse {
         self.wavefronts - self.least_wavefronts
     }
 
-    /// Adds the wavefronts of lanes that are served together, each of which accesses `bytes` bytes
-    /// at its byte address.
+    /// Adds the wavefronts of lanes that are served together. Each lane accesses `bytes` bytes from
+    /// its byte address on.
     fn serve(&mut self, addresses: impl Iterator<Item = u32>, bytes: u32) {
         let mut words = [const { Vec::new() }; BANKS];
         for address in addresses {
