@@ -406,7 +406,7 @@ fn modules_that_an_assembler_rejects_are_not_loaded() {
     );
     assert_eq!(
         refused("sm_80", "fence.proxy.async;"),
-        "`fence.proxy.async` needs `.target` sm_90 or newer, the module is for sm_80
+        "`fence.proxy.async` needs `.target` sm_90 or newer, but the module is for sm_80
       fence.proxy.async;
       ^^^^^^^^^^^^^^^^^"
     );

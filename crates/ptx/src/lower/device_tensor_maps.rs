@@ -7,9 +7,10 @@
 //! bar.warp.sync
 //! tensormap.cp_fenceproxy.global.shared::cta …           copies it to the memory of the block
 //! fence.proxy.tensormap::generic.acquire.gpu …           makes it visible to the copies of this warp
-//! ``` **Map memory.** A map in use is in global memory. The module has an array with an entry for
-//! each block that can be on the device at a time; bits mark the used entries. A block claims a
-//! free entry when it begins, if possible one of its multiprocessor, and releases the entry when it
+//! ```
+//! **Map memory.** A map in use is in global memory. The module has an array with an entry for each
+//! block that can be on the device at a time; bits mark the used entries. A block claims a free
+//! entry when it begins, if possible one of its multiprocessor, and releases the entry when it
 //! ends. The launcher allocates and passes nothing, even in graphs and with several streams. There
 //! are at least as many entries as concurrent blocks, so no block waits for another.
 //!
@@ -368,8 +369,8 @@ impl Lowering<'_> {
         self.builder.place(end);
     }
 
-    /// Returns the fields of a map; dimension 0 is the contiguous one. Returns `None` if no pass
-    /// has set the box.
+    /// Returns the fields of a map, with their values. Dimension 0 is the contiguous one. Returns
+    /// `None` if no pass has set the box.
     fn fields(&mut self, plan: &TensorMapPlan, parts: &[Value]) -> Option<Vec<Field>> {
         use TensormapField as F;
         let copied = plan.copied.as_ref()?;

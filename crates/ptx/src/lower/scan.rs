@@ -9,7 +9,8 @@
 //!     other = the total of the partner's block
 //!     if own block is later: carry = combine(other, carry), own = combine(other, own)
 //!     else:                  own = combine(own, other)
-//! ``` The lowest levels join neighboring registers, a run; one loop over the run computes them. If
+//! ```
+//! The lowest levels join neighboring registers, a run; one loop over the run computes them. If
 //! prefixes are needed, and enough of the next levels join lanes in ascending order
 //! (`Tuning::ordered_scan_levels`), each of these levels combines every lane with the lane at a
 //! distance before it (Hillis and Steele, Data parallel algorithms, 1986). This takes half as many

@@ -5,9 +5,10 @@
 //! $loop:                              add.s64 %s, %v, %w;
 //!   add.s64 %t, %changes, %v;    =>   $loop:
 //!   add.s64 %x, %t, %w;                 add.s64 %x, %changes, %s;
-//! ``` The address of a copy then takes one addition. Without the pass, each iteration overwrites
-//! `%t`, and has to wait until the copies of the previous iteration have read the addresses derived
-//! from `%t`.
+//! ```
+//! The address of a copy then takes one addition. Without the pass, each iteration overwrites `%t`,
+//! and has to wait until the copies of the previous iteration have read the addresses derived from
+//! `%t`.
 //!
 //! The loop has no more live registers than before, since nothing else reads `%w` in it.
 

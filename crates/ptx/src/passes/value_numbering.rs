@@ -16,7 +16,7 @@ use crate::isa::{Access, Instruction, LoadCache, RegisterId, StateSpace};
 /// Registers that an instruction writes.
 type Results = SmallVec<[RegisterId; 4]>;
 
-/// An instruction that has run, whose results equal instructions can reuse.
+/// An earlier instruction, whose results equal instructions can reuse.
 struct KnownInstruction {
     hash: u64,
     line: u32,

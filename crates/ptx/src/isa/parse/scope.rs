@@ -61,7 +61,7 @@ impl<'a> Names<'a> {
         self.scopes.last_mut().expect("the function's scope is closed last")
     }
 
-    /// Returns the name itself, or with a numeric suffix if it is taken.
+    /// Returns the name, with a numeric suffix if it is taken.
     fn unique(&mut self, name: &str) -> String {
         if self.used.insert(name.to_owned()) {
             return name.to_owned();

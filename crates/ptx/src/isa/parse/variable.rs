@@ -8,7 +8,8 @@ use crate::isa::module::{Initializer, Linkage, PointerAttribute, Variable};
 use crate::isa::operand::{Immediate, Symbol};
 use crate::isa::types::{ScalarType, StateSpace};
 
-/// The most elements that an initializer is padded to, and the most extents of an array.
+/// The largest number of elements to which an initializer is padded, and the largest number of
+/// extents of an array.
 const MAX_ELEMENTS: u64 = 1 << 24;
 const MAX_EXTENTS: usize = 8;
 
