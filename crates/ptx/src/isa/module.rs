@@ -260,9 +260,9 @@ pub struct Directives {
     pub blocks_are_clusters: bool,
     /// `.noreturn`: the function does not return.
     pub noreturn: bool,
-    /// `.abi_preserve`: the number of preserved general-purpose registers.
+    /// `.abi_preserve`: the number of general-purpose registers that callers preserve.
     pub abi_preserve: Option<u32>,
-    /// `.abi_preserve_control`: the number of preserved control registers.
+    /// `.abi_preserve_control`: the number of control registers that callers preserve.
     pub abi_preserve_control: Option<u32>,
     /// The strings of `.pragma` between the header and the body.
     pub pragmas: Vec<String>,

@@ -38,8 +38,8 @@ impl Lowering<'_> {
         self.set(self.kernel.insts[inst].results[0], [address]);
     }
 
-    /// Returns the address of a slot or a barrier by its index. `bytes` is the distance between
-    /// two.
+    /// Returns the address of a slot or a barrier by its index. `bytes` is the distance between two
+    /// consecutive ones.
     pub(super) fn indexed(&mut self, memory: Value, index: Value, bytes: u32) -> Scalar {
         let (start, index) = (self.scalar(memory), self.scalar(index));
         let offset = self.builder.mul(Width::B32, index, Scalar::constant(bytes.into()));

@@ -70,8 +70,8 @@ pub(super) struct Builder {
     pub small_bytes: FxHashSet<Scalar>,
     /// Numbers that were converted from bytes.
     pub shifted: FxHashMap<Scalar, Shifted>,
-    /// Counts the placed labels and the opened and closed scopes. Code during which this count does
-    /// not change is straight-line.
+    /// The number of labels placed and of scopes opened or closed so far. Code is straight-line
+    /// while this number does not change.
     pub labels: u32,
     /// The number of low bits that are known to be zero, by register.
     pub zeros: FxHashMap<RegisterId, u32>,

@@ -147,7 +147,7 @@ impl Lowering<'_> {
     }
 
     /// Increments the bin in a buffer whose index is the value of each element. Elements outside of
-    /// the bins count nowhere.
+    /// the bins are ignored.
     pub(super) fn lower_local_histogram(&mut self, buffer: Value, tile: Value, mask: Option<Value>) {
         let layout = self.layout(tile);
         let width = self.width(tile);

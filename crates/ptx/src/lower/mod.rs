@@ -2,11 +2,12 @@
 //!
 //! ```text
 //! gpu::Module ── ops, through the builder ──> a listing ── passes/ ──> a listing ── epilogue: names, source ──> isa::Module
-//! ``` A tile is a list of [`Scalar`]s by the register index of its layout; every thread also
-//! computes the scalars of the program, which are the same in all threads. All code is emitted
-//! through `builder.rs`, one op after the other. The lowering optimizes nothing: the ops state
-//! every choice of layout, access width and instruction, and `passes` removes duplicates and dead
-//! code and hoists loop-invariant code. `thread.rs` applies linear layouts to the thread id.
+//! ```
+//! A tile is a list of [`Scalar`]s by the register index of its layout; every thread also computes
+//! the scalars of the program, which are the same in all threads. All code is emitted through
+//! `builder.rs`, one op after the other. The lowering optimizes nothing: the ops state every choice
+//! of layout, access width and instruction, and `passes` removes duplicates and dead code and
+//! hoists loop-invariant code. `thread.rs` applies linear layouts to the thread id.
 //!
 //! # Decisions
 //!
