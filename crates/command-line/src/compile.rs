@@ -17,9 +17,9 @@ pub const SIGNATURES: &str = "\
 Arguments in --signature, one for each parameter, separated by commas:
   *fp32  *i64  *bf16       a tensor
   i32  u8  fp32  u1        a number at run time
-  *fp32:16  i32:16         a tensor whose address, or a number that, is a multiple of 16
+  *fp32:16  i32:16         a tensor with an address, or a number, that is a multiple of 16
   1024  -1.5  'text'       a compile-time value; also True, None, and fp16 for a tl.constexpr
-  (*fp32, i32, 2)          a tuple of these; with fields, of a NamedTuple: (x=*fp32, n=i32)
+  (*fp32, i32, 2)          a tuple of these; a NamedTuple names its fields: (x=*fp32, n=i32)
   tensordesc<fp16[64, 32]> a tensor descriptor with blocks of this shape
   BLOCK=1024               by name, after those by position";
 
@@ -56,7 +56,7 @@ pub struct Specialization {
         help = "A launch option, such as num_warps=8; may be repeated"
     )]
     options: Vec<String>,
-    /// Let the code use tensor maps, which tilewright's own launches make
+    /// Let the code take tensor maps as arguments; only launches by tilewright make them
     #[arg(long)]
     tensor_maps: bool,
 }
@@ -177,7 +177,8 @@ fn with_options(error: Error) -> Error {
     Error::new(diagnostic.clone().note(note), SourceMap::default())
 }
 
-/// Adds the notation of the command to the error about a missing argument.
+/// Rewords the error about a missing argument for a compilation, and adds a hint that shows how to
+/// write `--signature`.
 fn with_signature(error: Error) -> Error {
     let Error::Diagnostics(mut failure) = error else { return error };
     for diagnostic in &mut failure.diagnostics {

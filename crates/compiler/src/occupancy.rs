@@ -1,9 +1,9 @@
-//! Chooses the number of registers of a thread: fewer than the assembler takes, if one more block
-//! then runs on a multiprocessor at a time.
+//! Chooses the registers of a thread: tries fewer than the assembler chose if one more block then
+//! fits on a multiprocessor, and more if the kernel spills although registers are unused.
 //!
 //! Only the assembler knows how many registers a kernel takes and spills, so the choice takes
 //! several attempts. A runtime passes its assembler to [`Multiprocessor::assemble`], which chooses
-//! the limits to try, and loads the kernel that this function returns.
+//! the limits to try. The runtime then loads the kernel that `assemble` returns.
 
 use std::borrow::Cow;
 
@@ -61,8 +61,8 @@ enum Verdict {
 impl Occupancy {
     /// Returns the register limits with which one more block fits, best first.
     ///
-    /// There are none unless registers are the only obstacle to another block. A limit does not
-    /// take more than 1 / [`Tuning::max_register_loss`] of the registers of a thread.
+    /// There are none unless registers are the only obstacle to another block. A limit removes at
+    /// most 1 / [`Tuning::max_register_loss`] of a thread's registers.
     fn register_limits(&self, multiprocessor: &Multiprocessor) -> SmallVec<[u32; 2]> {
         let more = self.blocks + 1;
         let shared_bytes = more * (self.shared_bytes + multiprocessor.reserved_bytes);
@@ -72,7 +72,9 @@ impl Occupancy {
         if exceeds {
             return SmallVec::new();
         }
-        // Two dependent dots of 128 x 64 by 8 warps need the limit that other kernels avoid.
+        // The assembler schedules poorly at the limit `avoided_register_limit`, so a limit of 8
+        // registers fewer comes first. Two dependent dots of 128 x 64 by 8 warps need the limit
+        // itself.
         let most = multiprocessor.registers / (more * self.threads) / REGISTER_UNIT * REGISTER_UNIT;
         let limits = [most.saturating_sub(REGISTER_UNIT), most];
         let loss = multiprocessor.tuning.max_register_loss;
@@ -89,8 +91,8 @@ impl Multiprocessor {
     /// Assembles a kernel with the number of registers that suits this multiprocessor.
     ///
     /// `assemble` assembles a PTX text; its second argument is true if this is not the first
-    /// attempt. With `max_registers`, there is one attempt, at this limit, unless the PTX states
-    /// its own.
+    /// attempt. With `max_registers`, this function makes one attempt, at this limit or at the
+    /// limit that the PTX states.
     ///
     /// Otherwise, PTX that spills although registers are unused is assembled again for one block
     /// ([`for_one_block`]). Other PTX without a limit of its own is assembled again with each limit
@@ -137,9 +139,9 @@ impl Multiprocessor {
     }
 }
 
-/// Returns PTX that tells the assembler that one block is enough; `None` unless the kernel spills
-/// although registers are unused. `available` is the size of the register file divided by the
-/// threads of a block.
+/// Returns PTX that tells the assembler that one block is enough. Returns `None` if nothing is
+/// spilled, if no registers are unused, or if the PTX states a limit of its own. `available` is the
+/// size of the register file divided by the threads of a block.
 ///
 /// Without that statement, the assembler may limit registers to make room for more blocks, down to
 /// 32 a thread.

@@ -20,7 +20,7 @@ pub enum Wait {
     /// values that the loop computes, as in a search. It waits only if the program relies on plain
     /// loads that observe the stores of others.
     Unlikely,
-    /// It waits, as far as the program shows.
+    /// The program has an op or a loop that appears to wait for other programs.
     Likely,
 }
 
@@ -39,7 +39,7 @@ struct Analysis<'a, D: Dialect> {
     /// The result for each function. It is `Never` during the analysis of the function: a recursive
     /// call adds nothing.
     waits: FxHashMap<FuncId, Wait>,
-    /// The strongest observation of other programs by each function, and whether it has effects.
+    /// The maximum [`Waiting`] of the ops of each function, and whether the function has effects.
     seen: FxHashMap<FuncId, (Waiting, bool)>,
 }
 
@@ -60,8 +60,8 @@ impl<'a, D: Dialect> Analysis<'a, D> {
         found
     }
 
-    /// Returns the strongest observation of other programs by a called function, and whether the
-    /// function has effects. An instruction other than a call has neither.
+    /// Returns the maximum [`Waiting`] of the ops of a called function, and whether the function
+    /// has effects. An instruction other than a call has neither.
     fn called(&mut self, data: &InstData<D>) -> (Waiting, bool) {
         let Some(Op::Call { callee, .. }) = data.op.as_tile() else { return (Waiting::Never, false) };
         if let Some(known) = self.seen.get(callee) {
@@ -107,8 +107,8 @@ impl<'a, D: Dialect> Analysis<'a, D> {
         }
     }
 
-    /// Returns the strongest observation of other programs by the instructions of a block, and
-    /// whether one has effects.
+    /// Returns the maximum [`Waiting`] of the instructions of a block, and whether one of them has
+    /// effects.
     fn seen(&mut self, function: &Function<D>, block: Block) -> (Waiting, bool) {
         let mut all = (Waiting::Never, false);
         for inst in &function.blocks[block].insts {

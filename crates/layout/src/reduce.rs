@@ -115,9 +115,9 @@ impl Reduction {
     /// If the layout does not hold every element.
     pub fn along(layout: &Layout, axis: usize) -> Self {
         let removed = layout.remove_axis(axis);
-        // A kernel vector of the layout without the axis changes the coordinate along the axis, or
-        // selects another replica. The kernel is in echelon form by the highest bit: vectors with
-        // only register bits come first.
+        // A vector in the null space of the layout without the axis either changes the coordinate
+        // along the axis or selects another replica. The null space is in echelon form by the
+        // highest bit: vectors with only register bits come first.
         let mut reached = Span::new();
         let mut steps = SmallVec::<[Step; 12]>::new();
         for place in removed.kernel() {
@@ -155,9 +155,9 @@ pub struct ScanStep {
     pub later: u32,
 }
 
-/// A scan along an axis: for each bit of the coordinate, the lowest first, how the two halves of a
-/// block are combined. Each place holds the prefix of its element and the total of its block, and
-/// only needs the partner's total:
+/// A scan along an axis. It has a step for each bit of the coordinate, lowest first, which combines
+/// the two halves of each block. Each place holds the prefix of its element and the total of its
+/// block, and only needs the partner's total:
 /// ```text
 /// for each step:
 ///     other = total of the partner

@@ -339,9 +339,9 @@ impl Handle {
         Ok(complete)
     }
 
-    /// Checks that an argument is one that the code was compiled for: the device can read it, it
-    /// fits the type of the parameter, it is equal to a value that is part of the code, and it is a
-    /// multiple of the divisibility that the code assumes.
+    /// Checks that the code is right for an argument. The device must be able to read a tensor. A
+    /// run-time argument must have the parameter's type and divisibility. An argument of a
+    /// compile-time parameter must equal the value in the code.
     fn check(&self, index: usize, value: &Value<'_>) -> Result<(), Error> {
         if let Some(found) = self.elsewhere(value) {
             let expected = self.device.memory().to_string();
@@ -452,8 +452,9 @@ fn makes_pointers(module: &tilewright_ir::Module) -> bool {
     found
 }
 
-/// Calls `sink` with each run-time item of an argument, in order. Returns `None` if the value is
-/// not a tuple of the length and the descriptor that the code was compiled for, or if `sink` does.
+/// Calls `sink` with each run-time item of an argument, in order. Returns `None` if `sink` returns
+/// `None`, if the value is missing, or if the argument is a tuple and the value is not a tuple of
+/// the same length and descriptor.
 fn pass_item<'m>(
     argument: &Argument,
     value: Option<&Value<'m>>,

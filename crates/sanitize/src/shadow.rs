@@ -1,10 +1,10 @@
 //! Shadow memory: the last accesses to each element of global memory, and race detection.
 //!
-//! The shadow of an element keeps its last write and two reads since then, of different agents or
-//! lanes if there are several. Two accesses race if at least one is a write, they are not both
-//! atomic at a scope that includes both, and they are ordered neither by a clock nor, within an
-//! agent, by its [`Rules`]. A plain write of the value that an earlier write has stored does not
-//! race with that write.
+//! An agent is a program or a warp. The shadow of an element keeps its last write and up to two
+//! later reads. If several agents or lanes have read the element, the two reads differ in agent or
+//! lane. Two accesses race if at least one is a write, they are not both atomic at a scope that
+//! includes both, and they are ordered neither by a clock nor, within an agent, by its [`Rules`]. A
+//! plain write of the value that an earlier write has stored does not race with that write.
 
 use rustc_hash::FxHashMap;
 

@@ -16,7 +16,7 @@
 //! | `fail=cuInit:999` | this call fails with this code; may be given more than once |
 //! | `records=0` | the maximum number of records in a buffer of CUPTI; 0 for no limit |
 //!
-//! It is a `libcupti` as well, which records for each launch that it took 1500 ns.
+//! It is also a `libcupti`, which reports a duration of 1500 ns for each launch.
 #![expect(unsafe_code, reason = "a C library: its callers give pointers")]
 #![expect(missing_docs, reason = "the functions are documented in the manual of the driver")]
 
@@ -163,7 +163,7 @@ driver! {
     fn cuDeviceTotalMem_v2(bytes: *mut usize, _device: i32) { put(bytes, 80 << 30) }
 }
 
-// --- Contexts: the handle of a device's primary context is 4096 times its ordinal plus one ---
+// --- Contexts: the handle of a device's primary context is 4096 * (ordinal + 1) ---
 
 driver! {
     fn cuDevicePrimaryCtxRetain(context: *mut usize, device: i32) { put(context, (device as usize + 1) << 12) }
@@ -297,8 +297,8 @@ driver! {
     fn cuModuleLoadData(module: *mut usize, image: *const c_void) {
         let start = list(image.cast::<u8>(), 4);
         if start != b"\x7fELF" && start != [0x50, 0xed, 0x55, 0xba] { return INVALID_IMAGE; }
-        // The header of a cubin of this assembler has the length of the PTX that follows it. Other
-        // cubins have every kernel.
+        // The header of a cubin of this assembler has the length of the PTX that follows it. For
+        // other cubins, `cuModuleGetFunction` finds a kernel of any name.
         let header = list(image.cast::<u8>(), 0x40);
         let ptx = state::embedded_length(header).map(|bytes| list(image.cast::<u8>(), 0x40 + bytes)[0x40..].to_vec());
         put(module, locked(|state| state.add_module(ptx)))

@@ -1,6 +1,7 @@
-//! The host without Python: the source of a module, and of the modules that it imports. The host
-//! knows triton and tilewright, constants, `math`, and the functions and classes of these modules;
-//! everything else is opaque.
+//! Resolves the free names of kernels without Python ([`Host`](crate::host::Host)): reads the
+//! source of a module and of the modules that it imports. It knows triton, tilewright and `math`,
+//! and the constants, functions and classes that the source modules define; everything else is
+//! opaque.
 
 mod classes;
 mod evaluate;
@@ -42,7 +43,7 @@ pub struct SourceHost {
     functions: Vec<ModuleFunction>,
     classes: FxHashMap<ObjectRef, Class>,
     /// The path of each object: a dotted path (`torch.nn`), an opaque name and its module
-    /// (`'scale'@2`), or a module (`@2`).
+    /// (`'scale'@2`), a module (`@2`), or a name of a module (`@2.scale`).
     objects: Vec<String>,
 }
 
@@ -65,7 +66,8 @@ struct ModuleFunction {
     module: usize,
     name: String,
     offset: u32,
-    /// True if the function is decorated with `jit`, false if with `constexpr_function`.
+    /// True if the function is decorated with `jit` and not a method, false if it is decorated with
+    /// `constexpr_function`.
     is_kernel: bool,
     noinline: bool,
     /// The class that contains the function.
@@ -118,7 +120,7 @@ impl SourceHost {
         kernels.map(|function| function.name.as_str()).collect()
     }
 
-    /// Returns the `@jit` function with this name.
+    /// Returns the `@jit` or `@constexpr_function` function with this name.
     pub fn function(&self, name: &str) -> Option<FunctionRef> {
         match self.current.names.get(name) {
             Some(HostValue::Function(function)) => Some(*function),

@@ -3,8 +3,8 @@
 //!
 //! The wait is for a barrier, or for an `mbarrier` at which the readers arrived. A write by the
 //! asynchronous proxy after ordinary reads needs no proxy fence. Before any write to a slot, a wait
-//! for the tensor stores that read it is necessary. When the module is synchronized, other writes
-//! need a wait for other reads, too.
+//! for the tensor stores that read it is necessary. In a module with the flag `synchronized`, where
+//! all barriers are inserted, an ordinary write must also wait for ordinary reads by other threads.
 
 use tilewright_ir as ir;
 use tilewright_ir::{AsyncPhase, Inst, Operation, Value};
@@ -149,7 +149,8 @@ impl Reads<'_> {
 /// Completes all dots but the latest `pending`.
 fn finish(pending: u32, state: &mut Facts<ReadState>) {
     for read in state.values_mut() {
-        // The dots of other warps complete independently.
+        // Only the dots of this warp have completed. Other warps may still read the slot, so the
+        // read is `Loaded` and not `Done`.
         if matches!(read, ReadState::Dot(later) if *later >= pending) {
             *read = ReadState::Loaded;
         }

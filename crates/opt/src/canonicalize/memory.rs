@@ -62,8 +62,8 @@ impl Canonicalizer<'_> {
         None
     }
 
-    /// Returns the sum of two constant offsets, if it does not wrap: `ptr_add` would extend each of
-    /// them to 64 bits before the addition.
+    /// Returns the sum of two constant offsets if it fits their type. A sum that wraps would differ
+    /// from two `ptr_add`, which extend each offset to 64 bits.
     fn offset_sum(&self, first: Value, second: Value) -> Option<Literal> {
         let (first, second) = (self.constant(first)?, self.constant(second)?);
         let sum = first.as_int()? + second.as_int()?;
@@ -98,8 +98,8 @@ impl Canonicalizer<'_> {
         self.out.push(inst);
     }
 
-    /// Loads before a broadcast of the pointers instead of after it. Several loads of one address
-    /// would wait for each other.
+    /// Loads before a broadcast of the pointers instead of after it, so each address is loaded
+    /// once.
     fn load_once(&mut self, inst: Inst, ty: &Type) -> Option<Value> {
         let data = &self.function.insts[inst];
         let Op::Load { volatile: false, .. } = &data.op else { return None };
@@ -157,7 +157,7 @@ impl Canonicalizer<'_> {
         let place = match self.function.insts[inst].op {
             Op::AtomicRmw { .. } | Op::AtomicStore { .. } => 2,
             Op::AtomicLoad { .. } => 1,
-            // tidy: wildcard because the others have no mask
+            // tidy: wildcard because `atomic_cas` keeps its mask, and the others have none
             _ => return self.out.push(inst),
         };
         let mask = self.function.insts[inst].operands.get(place).and_then(|&mask| self.constant(mask));

@@ -130,7 +130,7 @@ impl ScalarType {
     }
 
     /// Returns whether it is a floating-point number, or a pair of them.
-    #[expect(clippy::match_same_arms, reason = "one arm a family reads best")]
+    #[expect(clippy::match_same_arms, reason = "one match arm for each family of types")]
     pub fn is_float(self) -> bool {
         match self {
             Self::Pred | Self::B1 | Self::B8 | Self::B16 | Self::B32 | Self::B64 => false,

@@ -15,8 +15,8 @@ use tilewright_runtime::Device;
 use super::dlpack::{Described, Exchange};
 use super::memory::{Tensor, Unfit};
 
-/// Returns a module, if the program has imported it. Launches call this function, so it raises no
-/// exception.
+/// Returns a module, if the program has imported it. Every launch calls this function, so it
+/// returns `None` instead of raising an exception, which would take time.
 pub(crate) fn imported<'py>(py: Python<'py>, name: &Bound<'py, PyString>) -> Option<Bound<'py, PyAny>> {
     static MODULES: PyOnceLock<Py<PyDict>> = PyOnceLock::new();
     let modules = MODULES.get_or_try_init(py, || -> PyResult<_> {
@@ -75,7 +75,7 @@ pub(crate) fn mark(tensor: &Bound<'_, PyAny>) -> PyResult<Option<bool>> {
     mark.map(|mark| mark.is_truthy()).transpose()
 }
 
-/// Returns whether a GPU could not read a tensor that is not marked.
+/// Returns whether an unmarked tensor is in memory of the CPU, which a GPU cannot read.
 pub(crate) fn is_on_cpu(tensor: &Bound<'_, PyAny>) -> PyResult<bool> {
     match IS_ON_CPU.get(tensor.py()) {
         Some(function) => function.bind(tensor.py()).call1((tensor,))?.is_truthy(),
@@ -312,8 +312,8 @@ pub(crate) fn read_similar(object: &Bound<'_, PyAny>, dtype: Dtype) -> Result<Te
     Ok(Tensor::of_torch(Device::Cpu, dtype, address, allocation))
 }
 
-/// Returns whether a device is `cuda` while `cuda` is emulated on the CPU. Wrappers repeat the
-/// device of their tensors.
+/// Returns whether a device is `cuda` while `cuda` is emulated on the CPU. An object that wraps
+/// such a tensor reports the tensor's device, `cuda`, although the memory is on the CPU.
 fn is_claimed(device: &str) -> bool {
     IS_WATCHED.load(Ordering::Relaxed) && device.starts_with("cuda")
 }

@@ -82,8 +82,8 @@ impl Shadow {
         }
     }
 
-    /// Returns the first read of an uninitialized byte, if no write has raced with it: the byte and
-    /// the read.
+    /// Returns the first read of an uninitialized byte, as the byte and the read. Only valid after
+    /// a run without races: a write may have raced with this read.
     pub fn unwritten(&self) -> Option<(u32, Record)> {
         self.unwritten
     }

@@ -68,8 +68,8 @@ impl Format {
         // exponent.
         let round = if towards_zero { 0 } else { ((magnitude >> shift) & 1) + ((1 << (shift - 1)) - 1) };
         let normal = magnitude.wrapping_add(round).wrapping_sub((127 - self.bias) << 23) >> shift;
-        // Subnormal numbers: adding a power of two whose last place is the smallest subnormal
-        // rounds to even.
+        // Subnormal numbers: add a power of two whose unit in the last place is the smallest
+        // subnormal of the format. The addition then rounds to nearest even.
         let smallest_exponent = 1 - self.bias as i32 - self.mantissa as i32;
         let shifter = power_of_two(smallest_exponent + 23);
         let sum = (f32::from_bits(magnitude) + f32::from_bits(shifter)).to_bits().wrapping_sub(shifter);
@@ -128,8 +128,8 @@ pub(super) fn bf16_widen(bits: u16) -> f32 {
 }
 
 /// Rounds binary64 to binary32, to odd: exact, or the neighbor whose last bit is 1. NaN stays NaN.
-/// A finite number that is too large becomes the largest finite number, from which narrower formats
-/// overflow.
+/// A finite number that is too large becomes the largest finite number of binary32; rounding that
+/// to a narrower format overflows.
 #[inline(always)]
 pub(super) fn f64_to_f32_odd(value: f64) -> f32 {
     let nearest = value as f32;

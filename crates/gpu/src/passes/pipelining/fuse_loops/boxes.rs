@@ -1,4 +1,5 @@
-//! Finds the coordinates of the boxes of a loop, and how they grow.
+//! Finds the coordinates of the boxes that a loop's tensor copies load, and how far each coordinate
+//! moves in an iteration.
 
 use std::collections::BTreeSet;
 
@@ -64,8 +65,9 @@ pub(super) fn boxes_of(function: &Function, plan: &LoopPlan) -> Option<(Boxes, V
     Some((Boxes { counter: function.blocks[body].parameters[0], insts, coordinates }, outside))
 }
 
-/// Returns the growth of the coordinates of the boxes of two loops with the same step. The second
-/// loop may be the first one in the next iteration of the loop `outer` around it.
+/// Compares two loops with the same step: returns, for each coordinate of each box, how its growth
+/// in one loop relates to its growth in the other. Both may be the same loop, in consecutive
+/// iterations of the loop `outer` around it.
 pub(super) fn growths(
     function: &Function,
     loops: [(Inst, &Boxes); 2],
@@ -121,8 +123,8 @@ fn is_of(function: &Function, term: Term, inst: Inst) -> bool {
     }
 }
 
-/// Checks that loads may be copied before an op: it neither writes their memory nor orders
-/// accesses.
+/// Checks that the copies of loads may start before an op, because the op neither writes the memory
+/// of the loads nor orders accesses.
 pub(super) fn may_copy_before(
     function: &Function,
     global: &GlobalAccesses<'_>,
