@@ -451,6 +451,17 @@ impl<'a> Checker<'a> {
         self.results(&[Type::registers(tile.clone(), Some(*layout))])
     }
 
+    fn named_barrier(&self, barrier: u32, threads: u32) -> Check {
+        let most = self.header.num_warps * 32;
+        let fits = (1..16).contains(&barrier) && threads.is_multiple_of(32) && threads <= most;
+        ensure(fits, || {
+            format!(
+                "named_barrier takes an id from 1 to 15 and whole warps of {most} threads, found {barrier} and \
+                 {threads}"
+            )
+        })
+    }
+
     fn gpu_op(&self, op: &GpuOp) -> Check {
         match op {
             GpuOp::ConvertLayout {} => {
@@ -522,16 +533,7 @@ impl<'a> Checker<'a> {
             GpuOp::TensorBox {} => self.tensor_box(),
             GpuOp::MakeTensorMap { map } => self.make_tensor_map(*map),
             GpuOp::TensorFill {} => self.tensor_fill(),
-            GpuOp::NamedBarrier { barrier, threads } => {
-                let most = self.header.num_warps * 32;
-                let fits = (1..16).contains(barrier) && threads.is_multiple_of(32) && *threads <= most;
-                ensure(fits, || {
-                    format!(
-                        "named_barrier takes an id from 1 to 15 and whole warps of {most} threads, \
-                         found {barrier} and {threads}"
-                    )
-                })
-            }
+            GpuOp::NamedBarrier { barrier, threads } => self.named_barrier(*barrier, *threads),
             GpuOp::WarpSpecialize { warps, registers } => self.warp_specialize(warps, registers),
             GpuOp::Acquire {} => match self.operand(0) {
                 Type::Ring(buffer) => self.results(&[Type::Empty(Buffer { slots: 1, ..buffer.clone() })]),

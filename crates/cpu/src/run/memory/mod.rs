@@ -10,8 +10,9 @@
 //! function here checks all its accesses against its regions before the first one. If one is out of
 //! bounds, nothing is written.
 //!
-//! - `run`: contiguous elements; `block`: strided blocks, whose loops `plan` determines;
-//! `scattered`: gather and scatter;
+//! - `run`: contiguous elements;
+//! - `block`: strided blocks, whose loops `plan` determines;
+//! - `scattered`: gather and scatter;
 //! - `atomics`: accesses to elements that other programs change at the same time.
 #![expect(
     unsafe_code,
