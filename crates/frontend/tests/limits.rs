@@ -130,7 +130,7 @@ fn nesting_through_calls() {
     let found = lowered(&text, "*int32");
     let first = found.lines().next().unwrap_or_default();
     assert_eq!(
-        first, "error[TW0022]: loops and branches nest more than 256 deep, with those of 'f3'",
+        first, "error[TW0022]: the call of 'f3' nests loops and branches more than 256 deep",
         "{found}"
     );
 }

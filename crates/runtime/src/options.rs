@@ -138,8 +138,8 @@ impl Options {
             return Ok(());
         }
         let note = format!("a kernel is compiled for its target; expected 'sm{}'", gpu.capability);
-        let hint = "for the code of another GPU, `triton.compile(source, target=GPUTarget(\"cuda\", 80, 32))`; to run it \
-                    there, the device sim:sm_80";
+        let hint = "to compile for another GPU, call `triton.compile(source, target=GPUTarget(\"cuda\", 80, 32))`; \
+                    to run the kernel on a simulated GPU, select the device sim:sm_80";
         Err(refused(OptionId::Arch, note).hint(hint).into())
     }
 

@@ -76,12 +76,26 @@ impl Lowerer<'_, '_, '_> {
 
     /// Returns whether the function with all its calls, or the whole compilation, exceeds a limit.
     pub(crate) fn is_too_large(&self) -> bool {
-        let own = self.builder.function.insts.len() + self.inlined.instructions;
+        let own = self.instructions();
         own > MAX_INSTRUCTIONS || own + self.session.budget.instructions > MAX_INSTRUCTIONS_OF_ALL
     }
 
+    /// Returns the number of instructions of the function with all its calls.
+    fn instructions(&self) -> usize {
+        self.builder.function.insts.len() + self.inlined.instructions
+    }
+
+    /// Returns the message about the limit that the function exceeds.
+    fn limit_message(&self) -> String {
+        if self.instructions() > MAX_INSTRUCTIONS {
+            format!("the kernel has more than {MAX_INSTRUCTIONS} operations")
+        } else {
+            format!("the functions of the kernel have more than {MAX_INSTRUCTIONS_OF_ALL} operations in all")
+        }
+    }
+
     pub(crate) fn too_large(&mut self, span: Span) -> Reported {
-        let message = format!("the kernel has more than {MAX_INSTRUCTIONS} operations");
+        let message = self.limit_message();
         let diagnostic = Diagnostic::at(Code::TooLarge, span, message);
         self.report(
             diagnostic.hint("use range in the place of static_range where the loop need not be unrolled"),
@@ -97,14 +111,14 @@ impl Lowerer<'_, '_, '_> {
         self.inlined = Extent { instructions: after, nesting: deepest.max(nesting) };
         if nesting > MAX_NESTING {
             let message =
-                format!("loops and branches nest more than {MAX_NESTING} deep, with those of '{name}'");
+                format!("the call of '{name}' nests loops and branches more than {MAX_NESTING} deep");
             let diagnostic = Diagnostic::at(Code::TooLarge, span, message);
             return Err(self.report(diagnostic.hint("call it outside of some of the loops and branches")));
         }
         if !self.is_too_large() {
             return Ok(());
         }
-        let message = format!("the kernel has more than {MAX_INSTRUCTIONS} operations");
+        let message = self.limit_message();
         let diagnostic = Diagnostic::at(Code::TooLarge, span, message)
             .note(format!(
                 "calls are inlined, and '{name}' has {instructions} operations with all that it calls"
