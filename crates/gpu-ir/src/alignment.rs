@@ -72,6 +72,9 @@ pub fn check(layouts: &Layouts, analysis: &SlotAnalysis<'_>) -> Check {
     function.walk(function.entry, &mut |inst| {
         let data = &function.insts[inst];
         let Op::Gpu(GpuOp::Alloc { offset }) = data.op else { return };
+        if found.is_err() {
+            return;
+        }
         let (need, by) = needs[inst];
         let memory = data.results[0];
         let apart = match function.ty(memory) {

@@ -167,8 +167,8 @@ impl Header {
                 "no contraction" if contraction => contraction = false,
                 "synchronized" if !synchronized => synchronized = true,
                 "cluster pairs" if !paired => paired = true,
-                ASCENDING_IDS => order = ProgramOrder::AscendingIds,
-                DESCENDING_IDS => order = ProgramOrder::DescendingIds,
+                ASCENDING_IDS if order == ProgramOrder::AsLaunched => order = ProgramOrder::AscendingIds,
+                DESCENDING_IDS if order == ProgramOrder::AsLaunched => order = ProgramOrder::DescendingIds,
                 _ if cluster == 1 && word.starts_with("clusters of ") => {
                     cluster = word["clusters of ".len()..].parse().map_err(|_| expected)?;
                 }

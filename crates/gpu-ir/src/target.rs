@@ -161,6 +161,8 @@ const BLACKWELL: &[Feature] = &[
     Feature::Fp8Conversion,
     Feature::StMatrix,
     Feature::Tma,
+    Feature::Bf16Atomics,
+    Feature::VectorAtomics,
     Feature::CachePolicy,
 ];
 
@@ -178,6 +180,8 @@ const BLACKWELL_DATA_CENTER: &[Feature] = &[
     Feature::StMatrix,
     Feature::Tma,
     Feature::TmaRows,
+    Feature::Bf16Atomics,
+    Feature::VectorAtomics,
     Feature::CachePolicy,
 ];
 
