@@ -1,41 +1,43 @@
-//! Estimates by which passes choose between layouts, instructions and orders. Their weights and
-//! thresholds are in [`Tuning`].
+//! Estimates by which passes choose between layouts, instructions and orders of instructions. Their
+//! weights and thresholds are in [`Tuning`].
 //!
 //! **Cost** is counted for a warp, in wavefronts of shared memory: one wavefront moves a word of
-//! each lane. A shuffle costs two wavefronts, as does a word that is stored and loaded; a sector of
-//! global memory takes about as long as one wavefront. An op in a loop counts
-//! [`Tuning::loop_weight`] times. `assign/selection.rs` chooses layouts by this cost.
+//! each lane. A shuffle costs two wavefronts, as does a word that is stored to shared memory and
+//! loaded again; a sector of global memory takes about as long as one wavefront. An op in a loop
+//! counts [`Tuning::loop_weight`] times. `assign/selection.rs` chooses layouts by this cost.
 //!
 //! **Registers** of a thread are estimated from the layouts of the tiles that are live together,
 //! plus [`Tuning::other_registers`] for addresses, counters and masks. The estimate decides which
 //! dots overlap, which dot waits, and how many warps a program gets ([`fits_registers`]).
 //!
-//! No estimate compares the time of tensor cores with that of memory: a program chooses its blocks,
-//! warps and stages itself. `docs/explain.md` lists the choices with their criteria.
+//! No estimate compares the time of tensor cores with that of memory: the kernel and its launch
+//! options choose the sizes of blocks and the numbers of warps and stages. `docs/explain.md` lists
+//! the choices with their criteria.
 
 use tilewright_gpu_ir::layout_rules::LANES;
 use tilewright_gpu_ir::target::{GpuTarget, REGISTER_FILE, SECTOR_BYTES, THREAD_REGISTERS};
 use tilewright_gpu_ir::tuning::Tuning;
 
-/// The shared memory of a multiprocessor that the driver reserves for each block.
+/// The bytes of shared memory that the driver reserves for each block on a multiprocessor.
 const RESERVED_SHARED_BYTES: u32 = 1024;
-/// The schedulers of a multiprocessor, each with a quarter of its registers.
+/// The number of warp schedulers of a multiprocessor. Each has a quarter of the registers.
 const SCHEDULERS: u32 = 4;
-/// The registers of a thread are a multiple of this number.
+/// The hardware allocates the registers of a thread in multiples of this number.
 const REGISTER_UNIT: u32 = 8;
 
 /// Returns whether a loop of `stages` stages should be divided into partitions of warps, if a
 /// thread starts `copies` copies in an iteration.
 ///
-/// The copying warps then compute the addresses, which would delay the dots. Loops with only tensor
-/// copies gain nothing: persistent matmuls of 4096 and 8192 squared took 182.6 and 1483 us with
-/// partitions and 182.0 and 1535 without, within the spread of 3 %, and loops of dependent dots
-/// 1.13 to 1.26 times as long.
+/// The partition that copies then also computes the addresses of the copies, which would otherwise
+/// delay the dots. Loops with only tensor copies gain nothing: persistent matmuls of 4096 and 8192
+/// squared took 182.6 and 1483 us with partitions and 182.0 and 1535 without, within the spread of
+/// 3 %, and loops of dependent dots took 1.13 to 1.26 times as long with partitions.
 pub fn should_specialize_warps(copies: u32, stages: u32, tuning: &Tuning) -> bool {
     copies >= tuning.specialized_copies && stages <= tuning.specialized_stages
 }
 
-/// Returns the cost of `accesses` accesses of a warp that each touch `runs` runs of `run_bytes`.
+/// Returns the cost of `accesses` accesses of a warp that each touch `runs` contiguous runs of
+/// `run_bytes` bytes.
 pub fn access_cost(accesses: u32, runs: u32, run_bytes: u32, tuning: &Tuning) -> u32 {
     let sectors = if run_bytes < SECTOR_BYTES {
         tuning.partial_sector_cost * runs
@@ -45,19 +47,20 @@ pub fn access_cost(accesses: u32, runs: u32, run_bytes: u32, tuning: &Tuning) ->
     accesses * (1 + sectors)
 }
 
-/// Returns whether tiles of `tiles` registers of a thread can be live together in a block of
+/// Returns whether a thread can hold tiles of `tiles` registers at the same time, if its block has
 /// `threads` threads.
 pub fn fits_registers(tiles: u32, threads: u32, tuning: &Tuning) -> bool {
     tiles + tuning.other_registers <= THREAD_REGISTERS.min(REGISTER_FILE / threads)
 }
 
-/// Returns whether a loop still fits unrolled, if its dots take `tiles` registers of a thread.
+/// Returns whether an unrolled loop fits into the registers of a thread, if its dots take `tiles`
+/// of them.
 pub fn fits_registers_unrolled(tiles: u32, threads: u32, tuning: &Tuning) -> bool {
     fits_registers(tiles + tuning.unrolled_registers, threads, tuning)
 }
 
-/// Returns how many blocks of `threads` threads the registers of a multiprocessor hold, if tiles
-/// take `tiles` registers of each thread.
+/// Returns how many blocks of `threads` threads fit into the registers of a multiprocessor, if
+/// tiles take `tiles` registers of each thread.
 ///
 /// Each scheduler has a register file of its own, which holds the registers of whole warps.
 pub fn blocks_by_registers(tiles: u32, threads: u32, tuning: &Tuning) -> u32 {
@@ -66,17 +69,19 @@ pub fn blocks_by_registers(tiles: u32, threads: u32, tuning: &Tuning) -> u32 {
     warps / (threads / LANES)
 }
 
-/// Returns how many blocks the shared memory of a multiprocessor of a target holds.
+/// Returns how many blocks of `shared_bytes` fit into the shared memory of a multiprocessor.
 pub fn blocks_by_shared_memory(shared_bytes: u32, target: GpuTarget) -> u32 {
     (target.max_shared_bytes + RESERVED_SHARED_BYTES) / (shared_bytes + RESERVED_SHARED_BYTES)
 }
 
-/// Returns whether `copies` copies of a body of `insts` instructions are few enough for a loop.
+/// Returns whether a loop is small enough to unroll to `copies` copies of a body of `insts`
+/// instructions.
 pub fn should_unroll(copies: u32, insts: u32, tuning: &Tuning) -> bool {
     copies <= tuning.unrolled_iterations && copies * insts <= tuning.unrolled_ops
 }
 
-/// Returns whether the `arithmetic` ops on tiles of a loop take longer than its `dots` dots.
+/// Returns whether issuing the `arithmetic` ops on tiles of a loop takes longer than its `dots`
+/// dots.
 pub fn is_issue_bound(arithmetic: u32, dots: u32, tuning: &Tuning) -> bool {
     arithmetic >= tuning.issue_bound_ops_per_dot * dots
 }

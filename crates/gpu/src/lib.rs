@@ -9,7 +9,7 @@
 //! |---|---|
 //! | `tile` | passes over tile IR: legality, padding to powers of two, 32-bit offsets of pointers |
 //! | `assign` | layout assignment, dot instructions: tile IR to the [dialect](tilewright_gpu_ir) |
-//! | `idioms` | mechanisms for one idiom of kernels each |
+//! | `idioms` | optimizations of one idiom of kernels each, such as online softmax |
 //! | `passes` | passes over the dialect: conversions, rings, warp instructions, allocation, barriers |
 
 mod assign;
@@ -31,7 +31,7 @@ pub use launcher::Launcher;
 pub use passes::{PARTS, PASSES, Pass, least_shared_bytes};
 pub use tile::cluster::{Refusal, divide};
 
-/// Assigns a layout to each value of a kernel and returns the program before the passes over it.
+/// Assigns a layout to each value of a kernel and returns the program before [`PASSES`] run on it.
 ///
 /// `num_warps` is a power of two up to [`MAX_WARPS`](tilewright_gpu_ir::MAX_WARPS).
 ///
@@ -69,7 +69,7 @@ pub fn assign_layouts_for(
 /// Compiles a kernel for a target, with a launcher that neither makes tensor maps nor adds warps.
 ///
 /// `num_warps` is a power of two up to [`MAX_WARPS`](tilewright_gpu_ir::MAX_WARPS). `num_stages` is
-/// the depth of the pipeline of each loop without a depth of its own.
+/// the number of pipeline stages of each loop that does not set its own number.
 ///
 /// # Errors
 /// The kernel has a construct that the GPU path does not support, or it needs more shared memory
@@ -101,7 +101,7 @@ pub fn compile_for(
     Ok(program)
 }
 
-/// Runs the passes over a program. A pass that already ran on it changes nothing.
+/// Runs [`PASSES`] over a program. A pass that already ran on the program changes nothing.
 ///
 /// # Errors
 /// A pass cannot lower an op, a ring or a schedule of the program, or the program needs more shared

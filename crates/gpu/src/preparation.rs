@@ -1,4 +1,4 @@
-//! The list of passes over tile IR that prepare a kernel for layouts, from `tile` and `assign`.
+//! Lists the passes of `tile` and `assign` that prepare tile IR for layout assignment.
 
 use tilewright_base::Diagnostic;
 use tilewright_ir::{Function, Module, Pass};
@@ -13,9 +13,9 @@ use tilewright_gpu_ir::target::GpuTarget;
 pub struct Preparation<'a> {
     /// The tile IR.
     pub module: Module,
-    /// The GPU.
+    /// The GPU that the kernel is compiled for.
     pub target: GpuTarget,
-    /// The warps of a block.
+    /// The number of warps of a block.
     pub num_warps: u32,
     /// The number of blocks that run a program together, in one cluster.
     pub cluster: u32,

@@ -13,7 +13,8 @@ use tilewright_gpu_ir::layout_rules::{LANES, default_layout, element_bits};
 use tilewright_gpu_ir::target::{ACCESS_BYTES, Feature, GpuTarget, SECTOR_BYTES};
 use tilewright_gpu_ir::tuning::Tuning;
 
-/// The fewest bytes that a `cp.async` copies. A load that moves fewer cannot go through a ring.
+/// The fewest bytes that a `cp.async` copies. A load that moves fewer bytes cannot become an
+/// asynchronous copy to a ring.
 const MIN_COPY_BYTES: u32 = 4;
 
 /// The contiguity, divisibility and constancy of every value.
@@ -28,12 +29,13 @@ pub struct AccessShape {
     pub widths: SmallVec<[u32; 6]>,
     /// For each axis, the number of consecutive elements along it that are contiguous in memory.
     runs: SmallVec<[u32; 6]>,
-    /// The offset of each element from the common pointer takes two registers.
+    /// True if the offset of each element from the common pointer takes two registers.
     has_wide_offsets: bool,
     /// The size of an element in bytes.
     pub bytes: u32,
-    /// The fewest elements that a thread accesses, so that an asynchronous copy can load them. This
-    /// costs no more instructions: without it, the other warps would load copies.
+    /// The minimum number of elements of a thread, so that an asynchronous copy can load them. If a
+    /// tile has fewer elements for each thread, some threads hold copies of elements. This costs no
+    /// instructions: each thread executes one load in either case.
     min_elements: u32,
     tuning: &'static Tuning,
 }
@@ -51,7 +53,7 @@ impl AccessShape {
             Op::Load { .. } => (1, ACCESS_BYTES),
             Op::Store { .. } => (2, ACCESS_BYTES),
             Op::AtomicRmw { kind, .. } => (2, atomic_bytes(*kind, dtype(), target)),
-            // One element at a time, whatever the mask.
+            // These ops access one element at a time, so the mask does not matter.
             Op::AtomicCas { .. } | Op::AtomicLoad { .. } | Op::AtomicStore { .. } => (usize::MAX, 0),
             // tidy: wildcard because no other op accesses global memory
             _ => return None,
@@ -88,13 +90,14 @@ impl AccessShape {
     ///
     /// A thread has a vector of the access width along the fastest axis, but a narrower one if
     /// threads would be idle. Lanes, then warps, are consecutive along the fastest axis, then along
-    /// the next. With `reduced`, warps are along that axis last, so that each warp may have all of
-    /// it.
+    /// the next. Warps are distributed along the axis `reduced` last, so that each warp has all
+    /// elements along it if possible.
     ///
-    /// If a thread has many elements, accesses fewer than 4 bytes at a time and has offsets of two
-    /// registers, lanes cover only one sector along the fastest axis and the thread has the next
-    /// elements along it: their offsets differ by constants, while each row has an offset of its
-    /// own.
+    /// If a thread has many elements with offsets of two registers, accesses fewer than 4 bytes at
+    /// a time, and memory is contiguous for at least a sector, lanes cover only one sector along
+    /// the fastest axis. The thread then has further elements along this axis, whose offsets differ
+    /// by constants; each row would need an offset of its own. The other axes must have enough
+    /// elements for the remaining lanes and warps.
     pub fn layout(&self, shape: &[u32], num_warps: u32, reduced: Option<usize>) -> Layout {
         let elements: u32 = shape.iter().product();
         let per_thread = (elements / (LANES * num_warps)).max(self.min_elements);
@@ -180,7 +183,7 @@ impl AccessShape {
         RemarkReason::missed(decision, reason)
     }
 
-    /// Returns the axis of the widest accesses, and their vector.
+    /// Returns the axis along which a thread has the widest accesses, and the vector of an access.
     fn vector(&self, layout: &Layout) -> (usize, Vector) {
         let along = |axis: usize| (axis, layout.vector_along(axis).at_most(self.widths[axis]));
         // Between equal widths, the faster axis wins.
@@ -221,7 +224,7 @@ fn atomic_bytes(kind: AtomicKind, dtype: Dtype, target: GpuTarget) -> u32 {
     let has_vectors = target.features.has(Feature::VectorAtomics);
     match (kind, dtype) {
         (AtomicKind::Add, Dtype::F32 | Dtype::F16 | Dtype::BF16) if has_vectors => ACCESS_BYTES,
-        // `f16x2`, a pair.
+        // The instruction for `f16x2` adds two elements.
         (AtomicKind::Add, Dtype::F16) => 4,
         (
             AtomicKind::Add

@@ -1,5 +1,5 @@
-//! Costs of reductions, scans and exchanges in layouts, and of conversions between layouts. The
-//! costs are cached, because the selection queries each many times.
+//! Costs of reductions, scans, butterfly exchanges and merges in layouts, and of conversions
+//! between layouts. The costs are cached, because layout selection queries each cost many times.
 
 use rustc_hash::FxHashMap;
 use tilewright_ir::{Block, ElementwiseFamily, FloatFn, Function, Op};
@@ -62,11 +62,12 @@ impl LayoutCosts {
     /// Estimates the cost of a scan for a warp. `scan` is the axis and the number of instructions
     /// that combine two elements.
     ///
-    /// A thread combines the elements of each run of registers, combines the results of the runs
-    /// twice at each level above, and at last combines each element with the prefix of its run.
-    /// Lanes exchange the results of runs by shuffles. Warps exchange partial results through
-    /// shared memory, in one trip for up to `MAX_PARTIAL_RESULTS` parts of a line and in two trips
-    /// for more.
+    /// A run is the consecutive elements along the axis that a thread holds. A thread combines the
+    /// elements of each run. For each bit of the coordinate above the run, it combines the results
+    /// of the runs twice. At last it combines each element with the prefix of its run. Lanes
+    /// exchange the results of runs by shuffles. Warps exchange partial results through shared
+    /// memory, in one trip if a line along the axis has up to `MAX_PARTIAL_RESULTS` parts and in
+    /// two trips if it has more.
     pub fn scan_cost(&mut self, layout: LayoutId, scan: [u32; 2]) -> u32 {
         if let Some(cost) = self.scans.get(&(layout, scan)) {
             return *cost;
@@ -101,7 +102,8 @@ impl LayoutCosts {
     /// Estimates the cost of a butterfly exchange for a warp: nothing within a thread, shuffles
     /// between lanes, or two trips through shared memory between warps.
     ///
-    /// `butterfly` is the axis and the bits of the coordinate in which partners differ.
+    /// `butterfly` is the axis and the mask of the bits in which the coordinates of two partners
+    /// differ.
     pub fn butterfly_cost(&mut self, layout: LayoutId, butterfly: [u32; 2]) -> u32 {
         if let Some(cost) = self.butterflies.get(&(layout, butterfly)) {
             return *cost;
@@ -122,7 +124,7 @@ impl LayoutCosts {
 
     /// Estimates the cost of a part of a bitonic merge for a warp: the comparisons and shuffles of
     /// each bit, and two trips through shared memory for the bits between warps. `merge` is the
-    /// axis, the highest and the lowest bit.
+    /// axis, and the highest and the lowest bit of the coordinate that the part compares.
     pub fn merge_cost(&mut self, layout: LayoutId, merge: [u32; 3]) -> u32 {
         if let Some(cost) = self.merges.get(&(layout, merge)) {
             return *cost;
@@ -140,8 +142,8 @@ impl LayoutCosts {
         cost
     }
 
-    /// Estimates the cost of a conversion for a warp, in wavefronts of shared memory, each a word
-    /// of each lane.
+    /// Estimates the cost of a conversion for a warp, in wavefronts of shared memory. A wavefront
+    /// moves one word of each lane.
     ///
     /// The estimate only ranks layouts; `passes/conversions.rs` plans the conversions.
     pub fn conversion_cost(&mut self, from: LayoutId, to: LayoutId, element_bits: u32) -> u32 {
@@ -167,12 +169,12 @@ impl LayoutCosts {
 }
 
 /// Estimates the cost of dividing the elements of a thread among the lanes that hold copies of
-/// them: selections of words.
+/// them: each lane selects its words.
 pub fn sharing_cost(layout: &Layout, element_bits: u32, tuning: &Tuning) -> u32 {
     1 + (layout.registers() * element_bits).div_ceil(32).div_ceil(tuning.instructions_per_pass)
 }
 
-/// Estimates the instructions of a region that combines elements; at least 1.
+/// Estimates the number of instructions of a region that combines two elements; at least 1.
 pub fn combine_cost(function: &Function, region: Block, tuning: &Tuning) -> u32 {
     use FloatFn as F;
     let cost = |op: &Op| match op {

@@ -1,9 +1,10 @@
 //! Decomposes fp32 dots into several tensor core dots: `input_precision` of `"tf32x3"`, `"bf16x3"`
 //! and `"bf16x6"`.
 //!
-//! An operand is the sum of parts that a tensor core multiplies exactly: its nearest tf32 and the
-//! tf32 nearest to the remainder; or two or three bf16. Dots of small parts have an accumulator of
-//! their own, so that rounding to the precision of a large accumulator does not lose them.
+//! Each operand is replaced by a sum of parts that a tensor core multiplies exactly: its nearest
+//! tf32 and the tf32 nearest to the remainder; or two or three bf16. Dots of small parts have an
+//! accumulator of their own, so that rounding to the precision of a large accumulator does not lose
+//! them.
 //!
 //! ```text
 //! %d = dot %a, %b, %c {tf32x3}    ──>    %s = dot %a0, %b1, dot(%a1, %b0, 0)
@@ -11,9 +12,9 @@
 //! ```
 //! (Ootomo and Yokota, arXiv 2203.03341; Henry, Tang and Heinecke, arXiv 1904.06376.)
 //!
-//! The remainder of an infinity is NaN, so a small accumulator that is not finite counts as 0: the
-//! dot of the large parts determines the result. A finite element that would round up to infinity
-//! is truncated instead.
+//! The remainder of an infinity is NaN, so elements of the accumulator of small parts that are not
+//! finite are replaced with 0: the dot of the large parts determines the result. A finite element
+//! that would round up to infinity is truncated instead.
 //!
 //! If the target has no instruction for the parts, the dot is computed by FMAs in fp32, which needs
 //! no parts.
@@ -92,8 +93,9 @@ impl DotDecomposition<'_> {
         });
         let ty = self.cursor.function.ty(accumulator).clone();
         let mut small = self.splat(Literal::float(Dtype::F32, 0.0), &ty);
-        // Accumulate the smallest dots first: the greater the sum of the indices of its two parts,
-        // the smaller is a dot. Dots with a sum of `count` or more are too small to matter.
+        // Accumulate the smallest dots first: the greater the sum of the indices of the two parts,
+        // the smaller the dot. Dots whose sum is `count` or more are omitted, as they are too small
+        // to matter.
         for order in (1..count).rev() {
             for index in 0..=order {
                 small = self.cursor.value(op.clone(), &[a[order - index], b[index], small], ty.clone());
@@ -105,7 +107,7 @@ impl DotDecomposition<'_> {
         self.cursor.function.insts[inst].operands = smallvec![a[0], b[0], accumulator];
     }
 
-    /// Returns the nearest tf32, and the tf32 nearest to the remainder.
+    /// Returns the tf32 nearest to each element, and the tf32 nearest to the remainder.
     fn tf32_parts(&mut self, x: Value) -> Vec<Value> {
         let ty = self.cursor.function.ty(x).clone();
         let half = self.splat_int(TF32_HALF, &ty);
@@ -134,7 +136,8 @@ impl DotDecomposition<'_> {
         self.cursor.value(Op::Bitcast { element: Element::Value(Dtype::F32) }, &[kept], ty)
     }
 
-    /// Returns the nearest bf16, the bf16 nearest to the remainder, and so on, `count` in all.
+    /// Returns `count` parts: the bf16 nearest to each element, the bf16 nearest to the remainder,
+    /// and so on.
     fn bf16_parts(&mut self, x: Value, count: usize) -> Vec<Value> {
         let ty = self.cursor.function.ty(x).clone();
         let fits = self.is_below(x, BF16_LIMIT);

@@ -321,7 +321,7 @@ impl ClassCollector<'_> {
             }
             OpFamily::Dot => {
                 let Some(plan) = self.dots.of(inst) else { return };
-                // FMAs read their operands from shared memory, whatever their layout.
+                // FMAs read their operands from shared memory, so a class may have any layout.
                 if plan.instruction != DotInstruction::Fma {
                     let layouts = plan.operands.into_iter().zip(plan.fits);
                     for (operand, (layout, fits)) in data.operands.iter().zip(layouts) {
@@ -368,7 +368,8 @@ impl ClassCollector<'_> {
         let ends =
             (AccessShape::of(self.function, inst, self.infos, self.target), self.classes.of_inst(inst));
         let (Some(shape), Some(class)) = ends else { return };
-        // The cost of converting the value of a store is counted; other operands must cost nothing.
+        // The selection counts the cost of converting the value of a store. Converting other
+        // operands must cost nothing.
         let is_stored = |index: usize| data.results.is_empty() && index == 1;
         let are_free = data
             .operands

@@ -4,12 +4,12 @@
 //! |---|---|
 //! | `dot_decomposition` | decomposes fp32 dots into dots of tf32 or bf16, on request |
 //! | `split_k_across_warps` | splits K of dots with few rows across warps |
-//! | `sink_joins` | sinks a function of both halves of a pair below their join |
+//! | `sink_joins` | sinks an op on both operands of a `tl.join` below the join |
 //! | `swap_dot_operands` | computes tf32 dots with row-major B as their transposes |
 //! | `mma_selection` | selects the instruction and the layouts of each dot |
 //! | `wgmma_selection` | selects the `wgmma` instruction of a dot, if there is one |
-//! | `rematerialization` | finds the tiles that each thread recomputes in any layout |
-//! | `equivalence` | groups the other values into classes with one layout |
+//! | `rematerialization` | finds the tiles that are recomputed in each layout that a use demands |
+//! | `equivalence` | groups the values that are not rematerialized into classes with one layout each |
 //! | `boxes` | finds the loads and stores that tensor copies may execute |
 //! | `coalescing` | computes the width of accesses to global memory, and their cost in a layout |
 //! | `selection` | selects layouts of classes and accesses by their cost (`cost`) |

@@ -50,8 +50,9 @@ impl Demands {
         walk.demands
     }
 
-    /// Returns the layout that an instruction is executed in, if it is not rematerialized and has a
-    /// single one.
+    /// Returns the layout in which an instruction is executed. Returns `None` if neither the
+    /// instruction nor its first result has a selected layout, for example because it is
+    /// rematerialized.
     pub fn executed_in(&self, context: &AssignContext<'_>, inst: Inst) -> Option<LayoutId> {
         if let Some(class) = class_of_tensor_store(context, inst) {
             return Some(self.choice.of_class[class]);
@@ -144,8 +145,9 @@ impl Demands {
 
 /// Returns the class of the stored value of a store whose tensor map the kernel makes.
 ///
-/// The tensor copy takes the value in its own layout. Threads store only tiles that the copy cannot
-/// store; another layout for these would keep registers live for addresses, which dots need.
+/// The tensor copy stores the value in the layout of its class. Threads store only tiles that the
+/// copy cannot store. Another layout for these stores would keep addresses live in registers that
+/// dots need.
 fn class_of_tensor_store(context: &AssignContext<'_>, inst: Inst) -> Option<usize> {
     let Op::Store { .. } = context.function.insts[inst].op else { return None };
     let MapId::Device(_) = context.boxes.of(inst)?.map else { return None };
@@ -245,7 +247,7 @@ impl DemandWalk<'_, '_> {
         }
     }
 
-    /// Demands the operands of an instruction for a result in this layout.
+    /// Demands the operands of an instruction whose result has the layout `result`.
     fn demand_operands(&mut self, inst: Inst, result: Option<LayoutId>) {
         let function = self.context.function;
         for index in 0..function.insts[inst].operands.len() {

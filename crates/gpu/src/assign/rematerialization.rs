@@ -16,8 +16,8 @@ use tilewright_gpu_ir::tuning::Tuning;
 
 /// The values that are rematerialized.
 pub struct Rematerializable {
-    /// The number of ops that compute a value. `None` if the value needs conversions; 0 for
-    /// scalars, which every thread has.
+    /// The number of ops that compute a rematerialized value; 0 for scalars, which every thread
+    /// has. `None` if the value is not rematerialized.
     ops: SecondaryMap<Value, Option<u32>>,
 }
 
@@ -47,7 +47,8 @@ struct RematerializationSearch<'f> {
     function: &'f Function,
     tuning: &'f Tuning,
     ops: SecondaryMap<Value, Option<u32>>,
-    /// Results of loops that are known to need conversions. Other results are assumed not to.
+    /// Results of loops that cannot be rematerialized. The search assumes that other results can,
+    /// until a yielded value shows that they cannot.
     converted: EntitySet<Value>,
     changed: bool,
     has_dots: bool,
@@ -72,7 +73,8 @@ impl RematerializationSearch<'_> {
         let data = &self.function.insts[inst];
         let ops = match data.op.family() {
             OpFamily::Source => Some(1),
-            // Their cost is unknown, and ops with effects are executed once.
+            // The cost of assembly and of `map` is unknown, and an op with effects must be executed
+            // only once.
             OpFamily::Pointwise
                 if matches!(data.op, Op::InlineAsm { .. } | Op::VolatileAsm { .. } | Op::Map { .. }) =>
             {
@@ -112,7 +114,8 @@ impl RematerializationSearch<'_> {
         }
     }
 
-    /// Returns whether a load outside of loops loads a vector of integers in a kernel with dots.
+    /// Returns whether a load outside of loops loads a vector of integers with at least 32 bits, in
+    /// a kernel with dots. Volatile loads do not count.
     fn is_load_of_indices(&self, inst: Inst) -> bool {
         let data = &self.function.insts[inst];
         let ty = self.function.ty(data.results[0]);

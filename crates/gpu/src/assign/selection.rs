@@ -1,9 +1,11 @@
 //! Layout selection: selects one layout for each equivalence class.
 //!
-//! The candidates are the coalesced layouts of the accesses of the class, the fragments of its
-//! dots, and the layouts of its neighbors. The pass selects the candidate with the lowest estimated
-//! cost of accesses, reductions and conversions on the edges. As the best layout of a class depends
-//! on its neighbors, the selection is iterated.
+//! The classes form a graph (`equivalence`). An edge is an op or operand at which two layouts may
+//! differ, so that a conversion is needed. The candidates of a class are the coalesced layouts of
+//! its accesses, the accumulator layouts of its dots, layouts for its reductions and scans, and the
+//! layouts for which an edge needs no conversion. The selection takes the candidate with the lowest
+//! estimated cost of the ops of the class and of the conversions on its edges. As this cost depends
+//! on the layouts of the neighbors, the selection is iterated.
 
 use cranelift_entity::{EntityRef, SecondaryMap};
 use smallvec::SmallVec;
@@ -30,16 +32,16 @@ pub struct LayoutChoice {
 
 /// Selects the layouts of all classes.
 ///
-/// If the greedy selection gives an unconstrained class its default layout, it runs again, and such
-/// classes wait for the layout of a neighbor. Returns the cheaper result.
+/// If the greedy selection gives its default layout to a class without candidates, it runs again,
+/// and such classes wait for the layout of a neighbor. Returns the cheaper of the two results.
 pub fn select_layouts(
     function: &Function,
     classes: &Classes,
     layouts: &mut LayoutCosts,
     num_warps: u32,
 ) -> LayoutChoice {
-    // Classes with accumulators first, as dots constrain them most; then the classes nearest to
-    // operands of batched dots, then classes with accesses.
+    // Select classes with accumulators first, as dots constrain them most; then classes by their
+    // distance to the operands of batched dots, with accesses first at equal distances.
     let distances = distances_to_batched_dots(classes);
     let mut order: Vec<usize> = (0..classes.list.len()).collect();
     order.sort_by_key(|class| {
@@ -70,7 +72,8 @@ pub fn select_layouts(
     selection.finish()
 }
 
-/// Returns the number of shape ops between each class and a dot whose batch is divided among warps.
+/// Returns the number of shape ops between each class and a dot whose batch is divided among warps,
+/// or `usize::MAX` if no such dot uses the class.
 fn distances_to_batched_dots(classes: &Classes) -> Vec<usize> {
     let start = |class: &Class| if class.feeds_batched_dot { 0 } else { usize::MAX };
     let mut distances: Vec<usize> = classes.list.iter().map(start).collect();
@@ -93,9 +96,9 @@ struct LayoutSelection<'a> {
     layouts: &'a mut LayoutCosts,
     num_warps: u32,
     chosen: Vec<Option<LayoutId>>,
-    /// True if an unconstrained class waits for the layout of a neighbor.
+    /// True if a class without candidates waits for the layout of a neighbor.
     waits: bool,
-    /// True if an unconstrained class has got its default layout.
+    /// True if a class with edges but without candidates got its default layout.
     has_guessed: bool,
 }
 
@@ -128,8 +131,8 @@ impl LayoutSelection<'_> {
             }
         }
         let mut chosen = best.map(|(_, candidate)| candidate);
-        // A layout with shared elements has fewer registers, so compare costs that include
-        // pointwise ops.
+        // A layout in which lanes share the elements of a broadcast has fewer registers, so compare
+        // costs that include pointwise ops.
         if let Some((cost, whole)) = best.filter(|_| !shared.is_empty()) {
             let mut lowest = cost + self.arithmetic(class, whole);
             for candidate in shared {
@@ -219,8 +222,8 @@ impl LayoutSelection<'_> {
         edges.filter_map(|edge| self.shared_across(class, &classes.edges[*edge])).collect()
     }
 
-    /// Returns the cost of the pointwise ops of a class in a layout. It grows with copies of
-    /// elements.
+    /// Returns the cost of the pointwise ops of a class in a layout. It is proportional to the
+    /// registers of a thread, which include copies of elements.
     fn arithmetic(&self, class: usize, layout: LayoutId) -> u64 {
         let registers = u64::from(self.layouts.get(layout).registers());
         registers * self.classes.list[class].arithmetic / u64::from(self.layouts.tuning.instructions_per_pass)
@@ -298,7 +301,7 @@ impl LayoutSelection<'_> {
         cost
     }
 
-    /// Returns the cost of the conversion on an edge, with `class` in a layout.
+    /// Returns the cost of the conversion on an edge if `class` has the layout `layout`.
     fn edge_cost(&mut self, edge: &Edge, class: usize, layout: LayoutId) -> u32 {
         let chosen = |of: usize, this: &Self| if of == class { Some(layout) } else { this.chosen[of] };
         let Some(mut from) = chosen(edge.from, self) else { return 0 };
@@ -318,8 +321,9 @@ impl LayoutSelection<'_> {
 
     /// Returns the layout of accesses in a class with layout `class`, and the cost of one access.
     ///
-    /// The layout is that of the class, or the own layout of the accesses after a conversion. A
-    /// store may also divide the registers of a thread among lanes with copies.
+    /// The layout is that of the class, or the own layout of the accesses after a conversion. For a
+    /// store, lanes that hold copies of the same elements may also divide these elements among
+    /// themselves.
     fn access_layout(&mut self, access: &Accesses, shape: &[u32], class: LayoutId) -> (LayoutId, u32) {
         let direct = access.shape.cost(self.layouts.get(class));
         let own = self.own_layout(access, shape);
@@ -334,7 +338,7 @@ impl LayoutSelection<'_> {
         let is_worth_it = access.is_store && layout.registers() >= self.layouts.tuning.shared_store_elements;
         let first = access.shape.order.first().filter(|_| is_worth_it);
         let shared = first.and_then(|axis| layout.shared_by_lanes(*axis));
-        // If more than one register is left, other warps may have copies too.
+        // Share only if one register is left: otherwise other warps may hold copies too.
         let Some(shared) = shared.filter(|shared| shared.registers() == 1) else { return best };
         let cost = access.shape.cost(&shared) + sharing_cost(layout, bits, self.layouts.tuning);
         if cost < best.1 { (self.layouts.add(shared), cost) } else { best }

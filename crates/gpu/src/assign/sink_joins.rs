@@ -1,6 +1,6 @@
-//! Sinks a function of both halves of a pair below their join. For example, 4-bit integers, two in
-//! a byte, are converted to the operand type of a dot after `tl.join`, where both integers of a
-//! byte share a register.
+//! Sinks an elementwise op or cast on both operands of a `tl.join` below the join. For example,
+//! 4-bit integers, two in a byte, are converted to the operand type of a dot after `tl.join`, where
+//! both integers of a byte share a register.
 //!
 //! ```text
 //! %s = select %c, pair (f %x, %z), pair (f %y, %z)    ──>    %s = f (select %c, pair %x, pair %y), pair %z
@@ -10,7 +10,7 @@
 use smallvec::{SmallVec, smallvec};
 use tilewright_ir::{Block, ElementwiseFn, Function, Inst, Op, Type, Value};
 
-/// Sinks the functions that compute an operand of a dot in its block below joins.
+/// Sinks ops below joins, among the ops of a block that compute an operand of a dot.
 pub fn sink_joins(function: &mut Function, block: Block, operand: Value) {
     let (mut work, mut seen) = (vec![operand], vec![operand]);
     while let Some(value) = work.pop() {
@@ -30,15 +30,15 @@ pub fn sink_joins(function: &mut Function, block: Block, operand: Value) {
     }
 }
 
-/// A selection, along a new axis, between two tiles that the same function computes.
+/// A selection, along a new axis, between two tiles that the same op computes.
 struct Joined {
     select: Inst,
     axis: u32,
     /// The instruction that computes the first tile.
     function: Inst,
-    /// The index of the only operand that differs.
+    /// The index of the only operand in which the instructions of the two tiles differ.
     operand: usize,
-    /// The differing operand of each of the two instructions.
+    /// The operand with this index, of the first and of the second instruction.
     sides: [Value; 2],
 }
 

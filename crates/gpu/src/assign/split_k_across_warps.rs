@@ -1,9 +1,9 @@
 //! Splits K across warps in dots with few rows whose B is computed from a load, such as dequantized
 //! weights of 8 or 4 bits.
 //!
-//! Each warp computes only its own rows of B, in registers and not through shared memory. No two
-//! warps load the same part of A. The instructions of an iteration accumulate in different columns,
-//! so they do not wait for each other.
+//! Each warp computes only its own rows of B, in registers and not through shared memory. Warps
+//! with different parts of K load different parts of A. The instructions of an iteration accumulate
+//! in different columns, so they do not wait for each other.
 //!
 //! ```text
 //! for %k carry %acc = %zero {                  for %k carry %acc = %zeros {
@@ -11,12 +11,14 @@
 //!   yield %d                          ──>        yield %d
 //! } : %c                                       } : %e ; %c = columns (reduce %e)
 //! ```
-//! A lane has every eighth column of the dot. The loop may permute the columns of B if the columns
-//! of the accumulator are permuted back after it. This pass makes the columns of a lane consecutive
-//! in a row of B, so that the lane loads them as words.
+//! In the dot, two consecutive columns of a lane are `groups` apart: 8 times the number of warps
+//! along N. The loop may permute the columns of B if the columns of the accumulator are permuted
+//! back after it. This pass makes the columns of a lane consecutive in a row of B, so that the lane
+//! loads them as words.
 //!
-//! A loop with short iterations also gets a partition of warps for its copies
-//! (`passes/partition_warps.rs`), though the program does not request one.
+//! If the launcher adds warps and makes tensor maps, a loop with short iterations also gets a
+//! partition of warps for its copies (`passes/partition_warps.rs`), although the program does not
+//! request one.
 
 use rustc_hash::FxHashMap;
 use smallvec::smallvec;
@@ -33,7 +35,7 @@ use crate::remarks::{self, RemarkReason};
 use tilewright_gpu_ir::layout_rules::LANES;
 use tilewright_gpu_ir::target::GpuTarget;
 
-/// Lanes of a warp along N.
+/// The number of lanes of a warp along N.
 const GROUPS: u32 = 8;
 
 /// Splits K across warps in each dot for which this is faster; returns whether there is such a dot.
@@ -64,7 +66,7 @@ pub fn split_k(function: &mut Function, target: GpuTarget, num_warps: u32, launc
     found
 }
 
-/// Requests a partition of warps that copies for the loop of a dot.
+/// Requests that the loop of a dot gets a partition of warps for its copies.
 fn request_specialization(function: &mut Function, split: KSplit) {
     let KSplit { owner, computed, .. } = split;
     let Op::For { options } = &mut function.insts[owner].op else { return };
@@ -83,13 +85,14 @@ fn request_specialization(function: &mut Function, split: KSplit) {
 struct KSplit {
     /// The number of parts of K.
     parts: u32,
-    /// The distance, in columns of the dot, between two consecutive columns of a row of B.
+    /// The number of lanes along N in all warps. Columns that are consecutive in a row of B are
+    /// this many columns of the dot apart.
     groups: u32,
-    /// Elements of B that a thread computes in an iteration.
+    /// The number of elements of B that a thread computes in an iteration.
     computed: u32,
     /// The loop that carries the accumulator.
     owner: Inst,
-    /// The accumulator in the loop.
+    /// The parameter of the loop that holds the accumulator.
     accumulator: Value,
 }
 
@@ -114,7 +117,8 @@ impl KSplit {
     }
 }
 
-/// Returns the loop that carries an accumulator, if it starts at zero and only the dot uses it.
+/// Returns the loop that carries an accumulator, if the accumulator starts at zero, only the dot
+/// uses it, and the loop yields the result of the dot, which has no other use.
 fn accumulating_loop(function: &Function, block: Block, dot: Inst, accumulator: Value) -> Option<Inst> {
     let Definition::Parameter(home, _) = function.values[accumulator].definition else { return None };
     let owner = Parents::new(function).owner(block).filter(|_| home == block)?;
@@ -134,8 +138,8 @@ fn is_zero(function: &Function, value: Value) -> bool {
 /// Returns whether an operand is computed elementwise from loads of this block, and the largest
 /// load is contiguous along the last axis and has integers or fewer bytes than the operand.
 ///
-/// Other operands move no more bytes through shared memory than they load. This costs fewer
-/// registers and instructions than an accumulator in each warp.
+/// The split does not pay for other operands: through shared memory, they move no more bytes than
+/// they load, which costs fewer registers and instructions than an accumulator in each warp.
 fn is_computed(function: &Function, block: Block, operand: Value) -> bool {
     let (mut work, mut seen) = (vec![operand], vec![operand]);
     let (mut largest, mut is_computed) = (None, false);
@@ -197,7 +201,8 @@ impl KSplitting<'_> {
         self.widen_carried(owner, accumulator, &wide, groups);
     }
 
-    /// Starts a loop with the accumulators of all parts, and adds them after the loop.
+    /// Makes a loop carry one accumulator for each part of K, and adds these accumulators after the
+    /// loop.
     fn widen_carried(&mut self, owner: Inst, parameter: Value, wide: &Type, groups: u32) {
         let carried = self.cursor.function.carried_by(owner, parameter);
         let carried = carried.expect("the loop carries the accumulator");

@@ -2,8 +2,8 @@
 //! result.
 //!
 //! `wgmma` reads B from shared memory, where elements that do not have 16 bits must be contiguous
-//! along K. It reads A also from registers, one word for each element; threads load these words
-//! from memory in any order:
+//! along K. It can also read A from registers, where each tf32 takes one word. Threads can load
+//! these words from memory in any order:
 //!
 //! ```text
 //! for %k carry %acc = %zero {                  for %k carry %acc = trans %zero {
@@ -51,7 +51,8 @@ pub fn swap_operands(function: &mut Function, target: GpuTarget, num_warps: u32)
 
 /// Returns whether a dot should read A from registers, though A is loaded and not computed.
 ///
-/// This holds if A has one word for each element and is column-major in global memory.
+/// This holds for tf32 dots if a load in the block of the dot reads A, A is column-major in global
+/// memory, and A fits into the registers reserved for it.
 pub fn is_loaded_by_columns(
     function: &Function,
     block: Block,
@@ -65,7 +66,7 @@ pub fn is_loaded_by_columns(
         && fits_registers(function.ty(data.operands[0]), target, num_warps)
 }
 
-/// Returns whether A, with one word for each element, fits into the registers reserved for it.
+/// Returns whether A has elements of one word and fits into the registers reserved for it.
 fn fits_registers(a: &Type, target: GpuTarget, num_warps: u32) -> bool {
     let words: u32 = a.shape.iter().product();
     a.element.bytes() == WORD_BYTES && words <= target.tuning.transposed_registers * LANES * num_warps
@@ -74,7 +75,7 @@ fn fits_registers(a: &Type, target: GpuTarget, num_warps: u32) -> bool {
 /// The source of the accumulator of a dot.
 #[derive(Clone, Copy)]
 enum AccumulatorSource {
-    /// The loop that carries the accumulator, and its parameter for it.
+    /// The loop that carries the accumulator, and the parameter of the loop that holds it.
     Carried(Inst, Value),
     /// A constant.
     Constant,

@@ -79,13 +79,15 @@ fn has_dot(kernel: &Function, block: Block) -> bool {
     })
 }
 
-/// Returns the slope of the trip count of a loop, if it is known.
+/// Returns the slope of the distance between the bounds of a loop with a positive constant step, if
+/// it is known. The trip count changes in the same direction.
 fn trip_count_slope(kernel: &Function, inst: Inst) -> Option<Slope> {
     let [lower, upper, step, ..] = kernel.insts[inst].operands[..] else { return None };
     let step = constant_int(kernel, step).filter(|step| *step > 0)?;
     let mut steps = 0;
     let slope = sum(slope(kernel, upper, &mut steps)?, slope(kernel, lower, &mut steps)?.times(-1)?)?;
-    // Persistent programs take tiles in turn: their trip counts differ by at most one.
+    // Persistent programs take tiles in turn: their trip counts differ by at most one, which does
+    // not count.
     Some(if matches!(slope, Slope::By(by) if by.abs() < step) { Slope::By(0) } else { slope })
 }
 
@@ -116,7 +118,8 @@ fn sum(one: Slope, other: Slope) -> Option<Slope> {
 
 /// Returns the slope of a monotonic function of two integers, such as their minimum.
 ///
-/// Only its direction is exact: callers drop the amount ([`without_amount`]).
+/// Only the direction of the result is exact, so the caller drops the amount of a minimum or a
+/// maximum ([`without_amount`]).
 fn monotonic(one: Slope, other: Slope) -> Option<Slope> {
     match (one, other) {
         (Slope::By(0), slope) | (slope, Slope::By(0)) => Some(slope),
@@ -166,7 +169,7 @@ fn slope(kernel: &Function, value: Value, steps: &mut u32) -> Option<Slope> {
     }
 }
 
-/// Forgets the amount of a slope and keeps its direction, for a change that differs between steps.
+/// Returns a slope without its amount, for an integer whose change differs from program to program.
 fn without_amount(slope: Slope) -> Slope {
     match slope {
         Slope::By(0) => slope,

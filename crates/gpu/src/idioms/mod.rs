@@ -1,4 +1,4 @@
-//! Mechanisms for one idiom of kernels each. All other passes are general.
+//! Optimizations of one idiom of kernels each. The passes in the other folders apply to any kernel.
 //!
 //! | idiom | mechanism |
 //! |---|---|

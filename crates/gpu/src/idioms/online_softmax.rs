@@ -76,9 +76,10 @@ fn rescaled_operands(header: &Header, function: &Function, body: Block, mul: Ins
 /// The bound that a correction factor must have.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FactorBound {
-    /// None: a selected value may be subtracted in place of the maximum, under any condition.
+    /// No bound: the kernel may select another value in place of the maximum, under any condition.
     Any,
-    /// At most 1: a value is selected in place of the maximum only if it is not smaller.
+    /// At most 1: the kernel selects another value in place of the maximum only if the maximum is
+    /// at most this value.
     AtMostOne,
 }
 
@@ -127,7 +128,8 @@ pub fn is_correction_factor(
     }
 }
 
-/// Returns whether a value is `m - max(m, n)`, or that with another value selected for the maximum.
+/// Returns whether a value is `m - max(m, n)`, or `m` minus a selection between the maximum and
+/// another value that satisfies `bound`.
 fn is_difference_to_maximum(function: &Function, value: Value, bound: FactorBound) -> bool {
     let Some((ElementwiseFn::Sub, &[old, maximum])) = elementwise(function, value) else { return false };
     let is_maximum = |value: Value| {

@@ -36,7 +36,7 @@ const MAX_LISTED_TILES: usize = 8;
 /// The kernel needs more shared memory than the target has.
 pub fn allocate_shared_memory(module: &mut Module) -> Result<(), Box<Diagnostic>> {
     let buffers = Buffers::new(&module.header.layouts, module.kernel());
-    // Keeps existing offsets: the barriers that were inserted for them may not fit others.
+    // Keep existing offsets: the barriers that were inserted for them may not suffice for others.
     if buffers.list.iter().all(|(inst, _)| alloc_range(module.kernel(), *inst).is_some()) {
         return Ok(());
     }
@@ -187,13 +187,13 @@ fn origin(analysis: &SlotAnalysis<'_>, alloc: Inst) -> Inst {
 struct Buffers {
     /// The buffers with their bytes, the largest first.
     list: Vec<(Inst, u32)>,
-    /// The live range of each buffer, as indices of instructions in the text.
+    /// The live range of each buffer, as indices of instructions in program order.
     lives: SecondaryMap<Inst, (u32, u32)>,
     /// The pairs that are live at the same time.
     in_use: BTreeSet<(Inst, Inst)>,
-    /// The pairs in which one may be written after the other without a wait between.
+    /// The pairs in which one buffer may be written while accesses to the other are in flight.
     in_sequence: BTreeSet<(Inst, Inst)>,
-    /// The innermost loop around each buffer.
+    /// The innermost loop around the `alloc` of each buffer.
     loops: SecondaryMap<Inst, Option<Inst>>,
     /// The alignments that the uses of each buffer need.
     alignments: Alignments,
@@ -246,7 +246,8 @@ impl Buffers {
         sets.max_by_key(|set| set.iter().map(|(_, bytes)| u64::from(*bytes)).sum::<u64>()).unwrap_or_default()
     }
 
-    /// Assigns ranges first fit, the largest buffer first.
+    /// Assigns ranges first fit, the largest buffer first. The pairs in `apart` get disjoint
+    /// ranges.
     fn place(&self, apart: &BTreeSet<(Inst, Inst)>) -> Placement {
         let mut neighbours: SecondaryMap<Inst, Vec<Inst>> = SecondaryMap::new();
         for (a, b) in apart {
@@ -335,7 +336,7 @@ fn in_sequence(function: &Function) -> BTreeSet<(Inst, Inst)> {
 struct Numbering<'a> {
     function: &'a Function,
     order: Vec<Inst>,
-    /// The index of each instruction, and that of the last one inside it.
+    /// The index of each instruction, and the index of the last instruction in its regions.
     numbers: SecondaryMap<Inst, (u32, u32)>,
     /// The innermost loop around each instruction.
     loops: SecondaryMap<Inst, Option<Inst>>,

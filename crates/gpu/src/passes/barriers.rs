@@ -2,8 +2,8 @@
 //! another warp that may still be in flight. Two accesses conflict if they may touch the same bytes
 //! and one of them is a store.
 //!
-//! Barriers also order a releasing atomic operation after all earlier accesses of all threads to
-//! global memory, and an acquiring one before all later accesses.
+//! Barriers also order a releasing atomic operation after all earlier accesses of all threads of
+//! the block to global memory, and an acquiring one before all their later accesses.
 
 use cranelift_entity::{EntitySet, SecondaryMap};
 use rustc_hash::FxHashMap;
@@ -45,7 +45,8 @@ fn threads_of(analysis: &SlotAnalysis<'_>, roles: Inst, role: usize) -> u32 {
     }
 }
 
-/// Inserts barriers where threads have to wait for each other. Shared memory must be allocated.
+/// Inserts barriers where threads have to wait for each other. Shared memory must be allocated
+/// before.
 pub fn insert_barriers(module: &mut Module) {
     let before = needed(module);
     let is_role = |data: &InstData| matches!(data.op, Op::Gpu(GpuOp::WarpSpecialize { .. }));

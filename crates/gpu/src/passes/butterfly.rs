@@ -1,4 +1,4 @@
-//! Lowers exchanges of elements along an axis that cross warps, for [`super::conversions`], and
+//! Lowers butterfly exchanges and bitonic merges that cross warps, for [`super::conversions`], and
 //! histograms, which are counted in shared memory.
 //!
 //! A conversion swaps the exchanged bits of the coordinate, which the warps hold, with bits that
@@ -31,7 +31,7 @@ fn bits_of(op: &ir::Op) -> (usize, Vec<u32>) {
     }
 }
 
-/// Returns the op restricted to some of its bits.
+/// Returns the op restricted to the exchanges of `bits`.
 fn restricted(op: &ir::Op, bits: &[u32]) -> ir::Op {
     match *op {
         ir::Op::Bitonic { axis, block, descending, .. } => {

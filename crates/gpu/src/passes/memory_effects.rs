@@ -11,7 +11,7 @@ use tilewright_ir::{AsyncPhase, Block, Inst, MemoryAccess, MemorySemantics, Oper
 use tilewright_gpu_ir::analysis::slots::{Edge, Slot, SlotAnalysis, SlotIndex};
 use tilewright_gpu_ir::{GpuOp, Op};
 
-/// The limit of a count of later dots. Greater counts are cut to it.
+/// The number at which the count of dots that started after a given dot saturates.
 const MAX_LATER: u32 = 64;
 
 /// Memory that an instruction accesses.
@@ -58,8 +58,8 @@ fn slot(analysis: &SlotAnalysis<'_>, memory: Value) -> Slot {
     analysis.slot(memory).unwrap_or_else(|| Slot { root: root(), index: SlotIndex::Lost })
 }
 
-/// Returns whether two slots of one buffer may be the same: not if their indices differ by a
-/// constant.
+/// Returns whether two slots of one buffer may be the same. They differ if their indices differ by
+/// a nonzero constant.
 pub fn may_share_base(a: Slot, b: Slot) -> bool {
     match (a.index, b.index) {
         (SlotIndex::At(a), SlotIndex::At(b)) => a.base != b.base || a.offset == b.offset,
@@ -69,8 +69,8 @@ pub fn may_share_base(a: Slot, b: Slot) -> bool {
 
 /// Returns the effects of an instruction on memory, in order.
 ///
-/// For barriers, an asynchronous copy or dot, for which another op waits, counts as an effect of
-/// the threads that start it.
+/// An asynchronous copy or dot counts as an effect of the op that starts it, although it completes
+/// later.
 pub fn effects(analysis: &SlotAnalysis<'_>, inst: Inst) -> SmallVec<[Effect; 3]> {
     let function = analysis.function;
     let data = &function.insts[inst];
@@ -100,8 +100,8 @@ pub fn effects(analysis: &SlotAnalysis<'_>, inst: Inst) -> SmallVec<[Effect; 3]>
 
 /// Returns how an atomic operation orders the accesses of the block to global memory.
 ///
-/// One thread executes the operation for each element, so the other threads have to wait for that
-/// thread, or it for them.
+/// One thread executes the operation for each element. The other threads have to wait for that
+/// thread after an acquire, and that thread for the others before a release.
 pub fn ordering(op: &Op) -> Option<MemorySemantics> {
     match op.as_gpu()? {
         GpuOp::AtomicRmw { sem, .. }
@@ -114,7 +114,7 @@ pub fn ordering(op: &Op) -> Option<MemorySemantics> {
     }
 }
 
-/// Returns the memory effects of the regions of an instruction.
+/// Returns the memory effects of the regions of an instruction, each on all slots of its buffer.
 fn effects_inside(analysis: &SlotAnalysis<'_>, inst: Inst) -> SmallVec<[Effect; 3]> {
     let function = analysis.function;
     let mut all = SmallVec::new();
@@ -143,8 +143,9 @@ pub fn read_asynchronously(analysis: &SlotAnalysis<'_>) -> BTreeSet<MemoryLocati
     found
 }
 
-/// Returns the effects of asynchronous copies that complete at an instruction by which each thread
-/// waits for its own copies. A barrier before the instruction does not wait for these copies.
+/// Returns the effects of the asynchronous copies for which an instruction waits. Each thread waits
+/// for only its own copies, and a barrier before the instruction does not complete them, so other
+/// threads need a barrier after it.
 pub fn landed(analysis: &SlotAnalysis<'_>, inst: Inst) -> SmallVec<[Effect; 3]> {
     let function = analysis.function;
     let awaited = match function.insts[inst].op.info().phase.awaited() {
@@ -170,8 +171,8 @@ pub struct Open {
     pub writes: BTreeSet<MemoryLocation>,
     /// The memory whose accesses may be of an earlier iteration of a loop.
     pub stale: BTreeSet<MemoryLocation>,
-    /// The memory that unfinished asynchronous dots may read, whatever barriers there were, with
-    /// the number of dots that started later.
+    /// The memory that unfinished asynchronous dots may read, even after barriers, with the number
+    /// of dots that started after each.
     dots: BTreeMap<MemoryLocation, u32>,
     /// The memory that warps read before they arrived at mbarriers, with these mbarriers.
     ///
@@ -184,7 +185,8 @@ pub struct Open {
 }
 
 impl Open {
-    /// Completes all accesses: all threads have waited for each other.
+    /// Completes all accesses except those of asynchronous dots: all threads have waited for each
+    /// other.
     pub fn close(&mut self) {
         self.reads.clear();
         self.writes.clear();
@@ -192,8 +194,8 @@ impl Open {
         self.released.clear();
     }
 
-    /// Releases the reads before an arrival at an mbarrier, or completes the reads that a wait
-    /// covers.
+    /// At an arrival at an mbarrier, releases the reads that the arrival covers. At a wait for the
+    /// mbarrier, completes these reads.
     ///
     /// An arrival covers the slot with the index of the mbarrier in each ring with as many slots as
     /// there are mbarriers.
@@ -231,6 +233,7 @@ impl Open {
     /// Returns whether effects need a barrier before them.
     ///
     /// They do if an access before their own barrier conflicts with one that may be in flight.
+    /// `meet` returns whether two accesses may touch the same memory.
     pub fn needs_barrier(
         &self,
         effects: &[Effect],
@@ -302,7 +305,8 @@ impl Open {
         }
     }
 
-    /// Ends the reads of all dots, except for the last `pending` ones.
+    /// Ends all dots of the warp except for the last `pending` ones. Other warps may still execute
+    /// theirs, so the reads stay in flight until a barrier.
     fn end_dots(&mut self, pending: u32) {
         let is_done = |later: u32| later >= pending;
         let done = self.dots.iter().filter(|(_, later)| is_done(**later)).map(|(place, _)| *place);
@@ -325,7 +329,8 @@ impl Open {
         self.unfenced.extend(&other.unfenced);
     }
 
-    /// Renames slots to their indices after an edge of control flow.
+    /// Replaces the index of each slot by the index that the slot has after an edge of control
+    /// flow.
     fn rename(&mut self, analysis: &SlotAnalysis<'_>, edge: &Edge) {
         let rename = |place| match place {
             MemoryLocation::Shared(slot) => MemoryLocation::Shared(analysis.rename(slot, edge)),
@@ -355,9 +360,9 @@ impl Open {
 
 /// Walks a function in the order of execution, until the open accesses reach a fixed point.
 ///
-/// The whole function is walked again each time, so nested loops cost no more than others. `step`
-/// may be called several times for an instruction; its last call gets all accesses that may be open
-/// there.
+/// Each walk visits the whole function, instead of repeating each loop until its own fixed point,
+/// so nested loops do not multiply the visits. `step` may be called several times for an
+/// instruction; its last call gets all accesses that may be open there.
 pub fn walk(analysis: &SlotAnalysis<'_>, step: &mut impl FnMut(Inst, &mut Open)) {
     let mut walk = Walk { analysis, entries: SecondaryMap::new(), changed: true };
     while std::mem::take(&mut walk.changed) {

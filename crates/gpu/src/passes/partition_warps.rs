@@ -16,18 +16,19 @@
 //!                                 }
 //!                                 dealloc %r
 //! ```
-//! Loops fill a slot in the iteration that takes it ([`pipelining::lower_for_producer`]). Each
-//! partition then has a copy of the code: the ops that fill slots ([`pipelining::is_fill`]), and
-//! those that only they need, are the producer's, and all other ops the consumer's. The producer
-//! runs ahead by the slots of the rings, also across inner loops: it copies for the next tile of a
-//! persistent kernel while the consumer computes and stores the previous one.
+//! The pass first rewrites each loop to fill a slot in the same iteration that takes it
+//! ([`pipelining::lower_for_producer`]). Each partition then has a copy of the code: the ops that
+//! fill slots ([`pipelining::is_fill`]), and those that only they need, are the producer's, and all
+//! other ops the consumer's. The producer runs ahead by the slots of the rings, also across inner
+//! loops: it copies for the next tile of a persistent kernel while the consumer computes and stores
+//! the previous one.
 //!
 //! **The warps of the producer.** One thread starts tensor copies, so one warp is enough. If a load
 //! is no tensor copy, the producer has as many warps as the consumer, because addresses have
-//! layouts over that many warps: each thread starts its `cp.async` copies and arrives at the
-//! barrier of the slot when they are complete, and waits for none. Addresses may then be loaded;
-//! both partitions execute the loads that copies depend on. At stores to memory that the producer
-//! may load, the partitions synchronize ([`order`]).
+//! layouts over that many warps: each thread starts its `cp.async` copies, which arrive at the
+//! mbarrier of the slot when they are complete, and does not wait for them. In this case, the
+//! addresses may depend on loads, and both partitions execute these loads. At stores to memory that
+//! the producer may load, the partitions synchronize ([`order`]).
 //!
 //! **Registers** ([`Partitions`]). If the register file does not give each thread as many registers
 //! as an instruction can name, the producer has whole warpgroups and leaves registers to the
@@ -38,8 +39,8 @@
 //!
 //! **Obstacles.** Copies may depend on arguments, program ids, counters, and loads of memory that
 //! no other program writes, but not on atomic ops. The kernel must not store to memory that tensor
-//! copies load, and must not order accesses to memory. A kernel that breaks one of these rules
-//! compiles as without the option, with a remark.
+//! copies load, and must not have atomic ops that acquire or release. A kernel that breaks one of
+//! these rules compiles as without the option, with a remark.
 
 mod order;
 
@@ -66,7 +67,7 @@ use tilewright_gpu_ir::layout_rules::LANES;
 use tilewright_gpu_ir::target::{Feature, MAX_WARPS, REGISTER_FILE, THREAD_REGISTERS, WARPGROUP_WARPS};
 use tilewright_gpu_ir::{Function, GpuOp, Header, InstData, Module, Op, Type};
 
-/// Registers of a thread are allocated, and exchanged, in steps of this many.
+/// Registers are allocated to a thread, and moved between partitions, in multiples of this number.
 const REGISTER_STEP: u32 = 8;
 
 /// The warps of the two partitions, and the registers of their threads.
@@ -74,7 +75,8 @@ const REGISTER_STEP: u32 = 8;
 struct Partitions {
     consumer: u32,
     producer: u32,
-    /// The registers of a thread of the consumer, and of the producer; 0: as many as at the launch.
+    /// The registers of a thread of the consumer, and of the producer; 0 if the thread has as many
+    /// as at the launch.
     registers: [u32; 2],
 }
 
@@ -107,7 +109,8 @@ impl Partitions {
     }
 }
 
-/// Divides the warps of a kernel into partitions, if a loop requests it or if the kernel is faster.
+/// Divides the warps of a kernel into partitions, if a loop requests it or if the pass expects the
+/// kernel to be faster.
 pub fn partition_warps(module: &mut Module) {
     let function = module.kernel();
     let (mut requested, mut first_dot, mut has_partitions) = (None, None, false);
@@ -356,8 +359,8 @@ fn divide(module: &mut Module, partitions: Partitions, by_threads: bool) -> Resu
     check_producer(module.kernel(), producer, by_threads)
 }
 
-/// Returns whether each partition may execute a load itself. No other program writes the memory of
-/// such a load, which is not volatile, between the two executions.
+/// Returns whether each partition may execute a load itself. The load must not be volatile: another
+/// program may write the memory of a volatile load between the two executions.
 fn is_own_load(op: &Op) -> bool {
     matches!(op, Op::Gpu(GpuOp::Load { volatile: false, cache, .. }) if *cache != CacheModifier::Volatile)
 }
@@ -410,7 +413,8 @@ fn keep(function: &mut Function, block: Block, is_kept: &dyn Fn(&Function, &Inst
     function.blocks[block].insts = insts;
 }
 
-/// Replaces the barriers of the program by barriers of the consumer.
+/// Replaces the barriers of the program, which are for all threads of the block, by barriers for
+/// the threads of the consumer.
 fn name_barriers(function: &mut Function, block: Block, warps: u32) {
     let mut barriers = Vec::new();
     function.walk(block, &mut |inst| {

@@ -1,4 +1,5 @@
-//! Proves that the elements of a tile past a bound are unused: their results are never stored.
+//! Proves that the elements of a tile past a bound are unused: no value that is computed from them
+//! is stored.
 
 use rustc_hash::FxHashSet;
 use tilewright_ir::analysis::scalar_evolution::{Form, ScalarEvolution, result_axis};
@@ -63,8 +64,9 @@ impl Demand<'_, '_> {
                     op.as_shape().and_then(|op| result_axis(op, &function.ty(data.operands[0]).shape, axis));
                 axis.is_some_and(|axis| self.is_below(data.results[0], axis))
             }
-            // Rows of A are rows of the result, columns of B its columns; axes before them belong
-            // to the batch.
+            // Rows of A are rows of the result, and columns of B are its columns. The dot reduces
+            // the columns of A and the rows of B, so it needs all of them. Earlier axes belong to
+            // the batch.
             (Op::Dot { .. }, _) => {
                 let from_end = rank(data.operands[operand]) - axis;
                 let is_reduced = (operand, from_end) == (0, 1) || (operand, from_end) == (1, 2);

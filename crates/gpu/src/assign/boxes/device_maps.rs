@@ -1,5 +1,5 @@
-//! Plans tensor maps that the kernel makes itself: of a tensor whose base or shape the host does
-//! not know.
+//! Plans tensor maps that the kernel makes itself: of a tensor whose base or shape is not known at
+//! launch.
 //!
 //! ```text
 //! %base = load …                                 %m = make_tensor_map %base, %M, %K, %stride
@@ -42,7 +42,7 @@ impl fmt::Display for MapId {
 /// A tensor map that the kernel makes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DeviceMap {
-    /// The map; its arguments are the inputs.
+    /// The plan of the map. Its arguments are indices in `inputs`.
     pub plan: TensorMapPlan,
     /// The scalars from which the map is made.
     pub inputs: Vec<Value>,

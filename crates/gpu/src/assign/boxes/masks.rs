@@ -14,8 +14,8 @@ pub enum Bound {
 }
 
 impl Bound {
-    /// Returns the bound for the result of a shape op, whose axes `axis` maps from those of the
-    /// operand. Returns `None` if the result does not have the axis.
+    /// Returns the bound for the result of a shape op. `axis` maps an axis of the operand to the
+    /// axis of the result. Returns `None` if the result does not have the axis.
     fn with_axis(self, axis: impl Fn(usize) -> Option<usize>) -> Option<Self> {
         Some(match self {
             Self::Below(own, rest) => Self::Below(axis(own)?, rest),
@@ -145,7 +145,8 @@ impl Masks<'_, '_> {
         (blocks > 0).then_some(blocks - 1)
     }
 
-    /// Returns `x` for `min(max(x, start), c)`, where `c` is the extent or more.
+    /// Returns `x` for `min(max(x, start), c)`, where `c` is at least `extent`, and for splats and
+    /// casts of it. Returns `None` for other values.
     fn clamped(&self, tile: Value, start: i128, extent: i128) -> Option<Value> {
         let function = self.evolution.function;
         let inst = |value: Value| function.defining_inst(value).map(|inst| &function.insts[inst]);

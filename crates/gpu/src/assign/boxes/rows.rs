@@ -22,7 +22,8 @@ use crate::remarks::RemarkReason;
 use tilewright_gpu_ir::TensorMapPlan;
 use tilewright_gpu_ir::layout_rules::MIN_GATHERED_ROWS;
 
-/// The fewest bytes of a gathered row: four rows are a multiple of 128 bytes.
+/// The minimum number of bytes of a gathered row. Four rows of a power of two from 32 bytes on are
+/// a multiple of 128 bytes.
 const MIN_GATHERED_ROW_BYTES: u64 = 32;
 
 /// A tensor map, and the coordinates of the first element of its box.
@@ -50,7 +51,8 @@ impl TensorBoxes {
             let Some(found) = search.rows_of_tensor(*inst) else { return true };
             let is_written = is_written(function, *inst);
             // No barrier orders the stores of threads before the reads of the asynchronous proxy.
-            // For stores, the pass that replaces them with tensor copies checks this.
+            // For stores to the tensor, the pass `tensor_stores` checks that no other access
+            // conflicts.
             let may_meet = |(map, _): &PlannedBox| !is_written && written.contains(&(map.base as usize));
             let found = found.and_then(|found| {
                 if may_meet(&found) { Err("the kernel writes to the same argument") } else { Ok(found) }
@@ -142,7 +144,8 @@ fn is_element(term: &Term) -> bool {
 }
 
 /// Returns the term of an offset that is the index along an axis: the index of the tile, or the
-/// elements of a tile of indices. Returns `None` if the offset has several such terms.
+/// elements of a tile of indices. Returns the index of the tile if the offset has no such term, and
+/// `None` if it has several different ones.
 pub(super) fn index_along(axis: usize, offset: &Form) -> Option<Term> {
     let mut index = None;
     for term in offset.terms().flat_map(|(product, _)| product) {

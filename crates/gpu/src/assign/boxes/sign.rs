@@ -3,7 +3,8 @@
 //! A divisor is assumed to be positive, since it usually is the number of tiles along an axis.
 //! Arguments of the kernel are assumed to be nonnegative; the launch checks the arguments that the
 //! proof uses. A loop-carried value is nonnegative if its initial value is, and if no iteration
-//! makes it negative:
+//! makes it negative. In this example, the next value of `step` is one of two forms, and both are
+//! nonnegative:
 //!
 //! ```text
 //! while step < end: first = step % steps ; last = min(steps, first + end - step) ; … ; step += last - first
@@ -21,8 +22,8 @@ use tilewright_ir::{Block, Definition, Dtype, ElementwiseFn, Function, Inst, Op,
 
 use super::Search;
 
-/// The greatest depth of a proof: of claims, "this value is nonnegative", that depend on each
-/// other.
+/// The maximum number of nested claims of a proof. A claim is that a value or a form is
+/// nonnegative.
 const MAX_DEPTH: u32 = 24;
 /// The most claims of a proof.
 const MAX_CLAIMS: u32 = 2000;
@@ -31,7 +32,8 @@ const MAX_CLAIMS: u32 = 2000;
 pub struct Proof {
     /// The loops, by their regions.
     loops: FxHashMap<Block, Inst>,
-    /// Loop-carried values that are nonnegative in the current iteration, by induction.
+    /// Loop-carried values that the proof assumes to be nonnegative at the begin of an iteration,
+    /// as its induction hypothesis.
     carried: Vec<Value>,
     /// The arguments of the kernel that must not be negative.
     arguments: BTreeSet<u32>,
@@ -85,7 +87,8 @@ impl Search<'_> {
             let rest = form.minus(&Form::term(smallvec![Term::Value(value)], factor))?;
             rest.plus_times(&operand, factor)
         };
-        // A minimum or maximum is one of its operands.
+        // A minimum or maximum is one of its operands: the form must be nonnegative for each
+        // operand.
         for (value, factor) in single_values(form) {
             let Some((ElementwiseFn::Min | ElementwiseFn::Max, operands)) = self.elementwise(value) else {
                 continue;
@@ -200,7 +203,7 @@ impl Search<'_> {
         let function = self.evolution.function;
         let Some(&inst) = proof.loops.get(&block) else { return false };
         let Some(carried) = function.carried_by(inst, value) else {
-            // The index of the loop.
+            // The value is the counter of the loop.
             return self.is_form_nonnegative(value, proof);
         };
         let Some(initial) = carried.initial else { return false };
@@ -214,7 +217,7 @@ impl Search<'_> {
     }
 }
 
-/// Returns the scalars that are terms of their own, with their factors.
+/// Returns the terms of a form that are a single scalar times a constant factor.
 fn single_values(form: &Form) -> SmallVec<[(Value, i128); 4]> {
     let single = |(product, factor): (&Monomial<Term>, i128)| match product[..] {
         [Term::Value(value)] => Some((value, factor)),

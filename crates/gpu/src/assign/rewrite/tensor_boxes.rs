@@ -1,5 +1,6 @@
-//! Marks accesses that tensor copies may execute: tensor maps become parameters of the kernel, and
-//! a `tensor_box` of the pointers has the coordinates of the box.
+//! Marks accesses that tensor copies may execute: a `tensor_box` op combines the pointers of the
+//! access with the address of a tensor map and the coordinates of the box. The tensor maps that the
+//! launcher makes become parameters of the kernel.
 
 use smallvec::{SmallVec, smallvec};
 use tilewright_ir as ir;
@@ -132,7 +133,8 @@ impl CoordinateWriter<'_, '_, '_> {
         sum.unwrap_or_else(|| self.constant(0))
     }
 
-    /// Computes a variable, and divides `factor` by a constant factor that the result has already.
+    /// Computes a variable of a coordinate. If the result already includes a constant that divides
+    /// `factor`, divides `factor` by this constant.
     fn variable(&mut self, atom: Term, factor: &mut i128) -> Value {
         let function = self.rewrite.context.function;
         match atom {
@@ -149,7 +151,7 @@ impl CoordinateWriter<'_, '_, '_> {
                     let lower = self.scalar(lower);
                     count = self.binary(ElementwiseFn::Sub, count, lower);
                 }
-                // The counter is the number of iterations times the step.
+                // The difference is the number of iterations times the step.
                 let constant = constant_int(function, step);
                 if let Some(step) = constant.filter(|step| *step != 0 && *factor % step == 0) {
                     *factor /= step;

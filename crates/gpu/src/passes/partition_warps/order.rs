@@ -6,10 +6,11 @@
 //!                      named_barrier       named_barrier
 //!                                          … load %q …
 //! ```
-//! Both partitions reach the same barriers in the same order. Consecutive stores with no load
-//! between share a pair of barriers. Stores need no barriers if no pointer of the producer may
-//! point to the memory that they write: pointers of different arguments point to different memory,
-//! as in all passes, and loaded pointers may point to any memory.
+//! The two columns on the right are the consumer and the producer. Both partitions reach the same
+//! barriers in the same order. Consecutive stores with only pure ops between share a pair of
+//! barriers. Stores need no barriers if no pointer of the producer may point to the memory that
+//! they write: as in all passes, pointers that derive from different arguments are assumed to point
+//! to different memory, while loaded pointers may point to any memory.
 
 use rustc_hash::FxHashSet;
 use smallvec::smallvec;
