@@ -74,7 +74,8 @@ struct Rewrite<'a, 'f> {
     versions: FxHashMap<(Value, Option<LayoutId>), Value>,
     /// The block of a new value.
     homes: SecondaryMap<Value, Option<Block>>,
-    /// The operands of FMA dots, by the new value that they are converted from.
+    /// The converted operands of FMA dots, by the new value before the conversion and the layout
+    /// after it.
     staged: FxHashMap<(Value, LayoutId), Value>,
     /// The parameters that are tensor maps.
     tensor_maps: Vec<Value>,
@@ -214,8 +215,8 @@ impl Rewrite<'_, '_> {
         }
     }
 
-    /// Waits for an asynchronous dot right after it starts. A later pass schedules ops between
-    /// them.
+    /// Waits for an asynchronous dot right after it starts. A later pass schedules ops between the
+    /// dot and the wait.
     fn wait_for_dot(&mut self, dot: Inst, block: Block) -> Inst {
         let (pending, location) = (self.new.insts[dot].results[0], self.new.insts[dot].location);
         let ty = self.new.ty(pending).clone();

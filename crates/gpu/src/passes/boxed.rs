@@ -160,7 +160,8 @@ fn is_tile(function: &Function, value: Value) -> bool {
     function.ty(value).as_registers().is_some_and(|tile| !tile.is_scalar())
 }
 
-/// Returns the index of the coordinate that can disable a copy: the first scalar.
+/// Returns the index of the coordinate that can disable a copy: the first coordinate that is a
+/// scalar.
 pub(super) fn place_of_condition(function: &Function, coordinates: &[Value]) -> usize {
     coordinates.iter().position(|value| !is_tile(function, *value)).unwrap_or(0)
 }

@@ -39,7 +39,7 @@ pub struct GlobalAccesses<'a> {
     function: &'a Function,
     header: &'a Header,
     bases: SecondaryMap<Value, Base>,
-    /// The values that are computed once.
+    /// The values of the entry block, which are computed once.
     outside_loops: EntitySet<Value>,
     iterations: Iterations<'a>,
 }

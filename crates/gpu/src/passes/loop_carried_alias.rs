@@ -1,14 +1,14 @@
 //! Proves that accesses to global memory in different iterations, or through different pointers, do
 //! not overlap.
 //!
-//! A tile of pointers that a loop moves by whole steps has no address in two iterations. The offset
-//! of an element is a sum of iteration counts and of coordinates in the tile, each times a constant
-//! factor, and of terms that are the same everywhere. No two offsets are equal if counts and
-//! coordinates act like the digits of a number: each factor exceeds the greatest sum of all terms
-//! with smaller factors.
+//! A tile of pointers that each iteration moves past all its addresses has no address in common
+//! with the tile of another iteration. The offset of an element is a sum of iteration counts and of
+//! coordinates in the tile, each times a constant factor, and of terms that are the same
+//! everywhere. No two offsets are equal if counts and coordinates act like the digits of a number:
+//! each factor exceeds the greatest sum of all terms with smaller factors.
 //!
 //! Two tiles of pointers that differ by a constant, such as both halves of rows, have no address in
-//! common if no difference of two coordinates equals that constant.
+//! common if no two elements of a tile have offsets that differ by that constant.
 
 use rustc_hash::FxHashMap;
 use smallvec::{SmallVec, smallvec};
@@ -21,7 +21,7 @@ use tilewright_gpu_ir::{Function, Gpu};
 /// The greatest distance between two offsets: forms represent offsets modulo 2 to the power of 32.
 const MAX_DISTANCE: i128 = i32::MAX as i128;
 
-/// The most differences of coordinates that are compared with a constant.
+/// The maximum number of differences of coordinates that the search tries for a constant.
 const MAX_TRIALS: usize = 64;
 
 /// An address that is linear in coordinates and iteration counts. Its base and its other terms are
@@ -187,9 +187,10 @@ fn linear_address(evolution: &mut ScalarEvolution<'_, Gpu>, pointer: Value) -> O
     is_fixed(address.base).then_some(LinearAddress { address, axes, loops })
 }
 
-/// Returns whether differences of digits, each times its factor, may add up to `number`. A digit is
-/// its factor and its greatest value, which also bounds the difference on both sides; the greatest
-/// factor is the last. Returns true if the search takes too long.
+/// Returns whether differences of digits, each times its factor, may add up to `number`. `digits`
+/// has the factor and the greatest value of each digit, in the order of the factors. The absolute
+/// value of a difference of two values of a digit is at most the greatest value. Returns true if
+/// the search takes too long.
 fn is_difference(number: i128, digits: &[(i128, i128)], trials: &mut usize) -> bool {
     let Some((&(factor, last), smaller)) = digits.split_last() else { return number == 0 };
     let rest: i128 = smaller.iter().map(|(factor, last)| factor * last).sum();

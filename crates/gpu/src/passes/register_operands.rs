@@ -8,8 +8,8 @@
 //! ```
 //! The buffer then only converts the tile between layouts, and tiles of the loop can reuse its
 //! memory. That costs registers: the pass moves the one operand with the fewest registers that
-//! makes the kernel fit, else several, the largest first. If the kernel still does not fit, it
-//! stays as it is, and allocation refuses it.
+//! makes the kernel fit, else several, the largest first. If the kernel still does not fit, the
+//! pass changes nothing, and the allocation of shared memory returns an error.
 
 use smallvec::smallvec;
 use tilewright_ir::{Block, Inst, Value};
@@ -53,7 +53,7 @@ pub fn take_from_registers(module: &mut Module) {
     }
 }
 
-/// Moves operands to registers, if the kernel fits then.
+/// Moves operands to registers if the kernel then fits into shared memory; returns whether it does.
 fn moved_to_fit<'a>(
     header: &mut Header,
     function: &mut Function,

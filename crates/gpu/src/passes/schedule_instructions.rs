@@ -14,10 +14,11 @@
 //!
 //! **Registers.** A dot reads A from registers. If a thread does not have the registers for A, the
 //! tile that A is converted from and the accumulator, the dot issues after the other readers of
-//! that tile. The assembler would mix them with the dot otherwise, and keep both tiles.
+//! that tile. Otherwise the assembler would interleave these readers with the dot, and keep both A
+//! and the tile in registers.
 //!
 //! The pass runs after loops are pipelined. The schedule of a loop decides which of its ops run in
-//! one step, and this pass orders them.
+//! the same iteration of the pipelined loop, and this pass orders them.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tilewright_ir::{self as ir, Dtype, Effect, Inst, OpFamily, Operation, Value};
@@ -35,8 +36,8 @@ pub fn schedule_instructions(module: &mut Module) {
     let function = &mut functions[*entry];
     // Barriers of the block keep several warpgroups in step: without early dots, all of them would
     // compute at the same time, and the tensor cores would idle. In a block of one warpgroup, early
-    // dots would keep accumulators in registers for longer, which other blocks need; these use the
-    // tensor cores meanwhile.
+    // dots would keep accumulators in registers for longer. A multiprocessor then has registers for
+    // fewer other blocks, which could use the tensor cores while the threads of this one compute.
     let issues_early = header.num_warps > WARPGROUP_WARPS;
     let mut blocks = vec![function.entry];
     while let Some(block) = blocks.pop() {
@@ -92,7 +93,8 @@ impl<'a> Scheduler<'a> {
         let slots = released_last(function, insts);
         let priorities = insts.iter().map(|inst| match &function.insts[*inst].op {
             Op::Gpu(GpuOp::Wgmma { .. }) if issues_early => Priority::Early,
-            // Loads from shared memory take longer while dots read their operands from it.
+            // Issue loads from shared memory before dots: they take longer while dots read operands
+            // from it.
             Op::Gpu(GpuOp::LocalLoad { .. }) if is_vector_read(function, *inst) => Priority::Early,
             Op::Gpu(GpuOp::WgmmaWait { .. }) => Priority::Late,
             Op::Gpu(GpuOp::Release {}) if slots.contains(&function.insts[*inst].operands[0]) => {
@@ -293,8 +295,8 @@ fn is_release(function: &Function, inst: Inst) -> bool {
 }
 
 /// Adds an operand to each wait: a tile that the threads compute between its dot and the wait.
-/// Otherwise the assembler would move the wait up to the dot. A wait that has such an operand from
-/// the schedule of its loop stays.
+/// Otherwise the assembler would move the wait up to the dot. A wait that already has such an
+/// operand, from the schedule of its loop, stays as it is.
 fn wait_after_computation(function: &mut Function, insts: &[Inst]) {
     for (index, wait) in insts.iter().enumerate() {
         if !is_wait(function, *wait) || function.insts[*wait].operands.len() > 1 {
@@ -316,7 +318,8 @@ fn is_computed(function: &Function, value: Value) -> bool {
         && function.defining_op(value).is_some_and(is_pointwise)
 }
 
-/// Leaves the number of dots in flight after each wait to the pass that lowers rings.
+/// Clears the number of dots that may be in flight after each wait. The pass that lowers rings
+/// computes it for the new order.
 fn count_later(function: &mut Function, insts: &[Inst]) {
     for inst in insts {
         if let Op::Gpu(GpuOp::WgmmaWait { pending }) = &mut function.insts[*inst].op {

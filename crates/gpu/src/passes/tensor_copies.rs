@@ -8,9 +8,9 @@
 //! %b = alloc ; local_store %b, %x                     %b = take %r
 //! … ; dealloc %b                                      … ; release %b
 //! ```
-//! A ring of one slot replaces the buffer. It lives as long as the buffer, or around the loops if
-//! that is cheap ([`ring_lifetimes`]). Tensor copies also replace copies of threads to the slots of
-//! a ring:
+//! A ring of one slot replaces the buffer. The ring lives as long as the buffer did, or around the
+//! loops that contain it if this costs little memory ([`ring_lifetimes`]). Tensor copies also
+//! replace copies of threads to the slots of a ring:
 //!
 //! ```text
 //! copy_async %e, %p, %m and splat %c           ──>    tensor_fill %e, %map, %i if %c else -2^31, %j
@@ -75,7 +75,7 @@ struct Pass<'m> {
     made: Vec<(Inst, Inst)>,
 }
 
-/// A load of a box that goes to a buffer.
+/// A load of a box whose tile is stored to a buffer.
 struct FoundLoad {
     load: Inst,
     boxed: Boxed,
@@ -158,7 +158,8 @@ impl Pass<'_> {
         }
     }
 
-    /// Fills slots of rings by tensor copies: all slots of a ring or none.
+    /// Replaces the copies of threads to the slots of rings by tensor copies: all copies to a ring
+    /// or none.
     fn rings(&mut self) {
         let mut rings: BTreeMap<Value, Vec<Inst>> = BTreeMap::new();
         for copy in self.of_op(|op| matches!(op, GpuOp::CopyAsync { .. })) {
@@ -193,7 +194,8 @@ impl Pass<'_> {
 
     /// Takes and releases the slots that a loop filled for iterations past its end.
     ///
-    /// Without a wait, their tensor copies would keep the memory to the end of the kernel.
+    /// Without these takes, no thread would wait for the tensor copies to these slots, so the
+    /// memory could not be reused until the end of the kernel.
     fn drain_ring(&mut self, ring: Value) {
         let is_end = |inst: &Inst| matches!(self.function.insts[*inst].op, Op::Gpu(GpuOp::Dealloc {}));
         let entry = self.function.entry;
@@ -212,7 +214,9 @@ impl Pass<'_> {
         self.exchange(entry, end, &new);
     }
 
-    /// Returns how many more slots of a ring a block publishes than it takes, if all paths agree.
+    /// Returns how many more slots of a ring a block publishes than it takes. Returns `None` if the
+    /// two paths of a branch differ, or if an iteration of a loop does not take as many slots as it
+    /// publishes.
     fn left_in(&self, block: Block, ring: Value) -> Option<i64> {
         let function = &*self.function;
         let mut left = 0;

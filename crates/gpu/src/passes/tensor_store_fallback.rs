@@ -1,7 +1,8 @@
-//! Writes both variants of stores by tensor maps that the kernel makes.
+//! Writes two variants of each store by a tensor map that the kernel makes: a tensor copy, and a
+//! store of the threads.
 //!
 //! Only the running kernel knows whether such a map can express a store. So each store becomes a
-//! branch between a tensor copy and the store of the threads, which all threads take together:
+//! branch between the two variants, and all threads take the same path:
 //!
 //! ```text
 //!                                          %fits = rows end with a chunk, loads and stores of the loop do not overlap
@@ -32,7 +33,7 @@ use tilewright_ir::{
 use super::boxed::transposed;
 use tilewright_gpu_ir::{Function, Gpu, GpuOp, Header, LaunchInteger, Op, TensorMapPlan, Type, UNBOUNDED};
 
-/// The unit that tensor copies write.
+/// The bytes of a chunk, the unit in which tensor copies write.
 const CHUNK_BYTES: i64 = 16;
 
 /// The scope of a tensor map that the kernel makes, around a store by it.

@@ -18,7 +18,8 @@
 //! need for the dots, in loops whose threads compute an operand of one dot from another one. The
 //! assembler interleaves the copies, which takes registers. If
 //! [`Tuning::states_blocks`](tilewright_gpu_ir::Tuning::states_blocks) is set, the kernel states
-//! how many blocks a multiprocessor should hold, by the estimate for one copy.
+//! how many blocks a multiprocessor should hold, by the estimated registers of one copy of the loop
+//! body.
 
 use tilewright_ir::{
     self as ir, Block, Cursor, Dtype, Element, ElementwiseFn, Inst, OpFamily, Operation, Parents, Rounding,
@@ -71,11 +72,11 @@ struct Plan {
     factor: u32,
     step: i64,
     dtype: Dtype,
-    /// The registers of a thread that the operands and accumulators of its dots take.
+    /// The registers of a thread that the operands and accumulators of the dots of one copy take.
     tiles: u32,
 }
 
-/// The slots of a ring that an iteration acquires or takes.
+/// The number of slots of a ring, and the number of them that an iteration acquires or takes.
 struct RingStep {
     slots: u32,
     per_iteration: u32,
@@ -114,7 +115,7 @@ fn rings_of(function: &Function, parents: &Parents, inst: Inst) -> Option<Vec<Ri
         .then(|| ends.into_iter().map(|(.., step)| step).collect())
 }
 
-/// Returns the ring whose slot an op acquires or takes, and whether it takes it.
+/// Returns the ring whose slot an op acquires or takes, and true if the op takes the slot.
 fn ring_end(function: &Function, inst: Inst) -> Option<(Value, bool)> {
     let data = &function.insts[inst];
     match data.op.as_gpu()? {
@@ -228,8 +229,8 @@ fn is_arithmetic(function: &Function, inst: Inst) -> bool {
 }
 
 /// Returns whether a dot of a body reads an operand from registers that threads compute from
-/// another dot of the body. Threads that store the operand to shared memory wait for each other,
-/// and do not run ahead.
+/// another dot of the body. An operand in shared memory does not count: the threads that store it
+/// wait for each other, so no thread runs ahead.
 fn has_dependent_dots(function: &Function, body: Block) -> bool {
     dots_of(function, body).into_iter().any(|dot| {
         let operand = function.insts[dot].operands[0];

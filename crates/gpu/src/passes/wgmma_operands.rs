@@ -40,7 +40,8 @@ struct Operand {
 }
 
 impl Operand {
-    /// Returns the tile before its transposes, if other dots read that tile in the other order.
+    /// Returns the operand without the transposes that compute its tile, if another dot reads the
+    /// tile with other transposes.
     fn shared(self, function: &Function, all: &[(Inst, usize, Self)]) -> Option<Self> {
         let (value, axes) = transposed(function, self.value)?;
         let root = Self { value, axis: axes[self.axis], row: self.row };
@@ -110,7 +111,8 @@ impl Staged {
     }
 }
 
-/// Returns the layout to store an operand of a dot with: operand 0 is A, 1 is B.
+/// Returns the axis and the rows with which an operand of a dot is stored. Operand 0 is A, operand
+/// 1 is B.
 ///
 /// `None` if the dot can read the operand from its registers, or if it is in memory already.
 fn operand(
@@ -129,8 +131,9 @@ fn operand(
         return None;
     }
     let (k_axis, mn_axis) = (1 - place, place);
-    // The axis along which threads hold the widest vectors; if they hold single elements, the axis
-    // along which lanes are neighbors.
+    // The axis along which a box is contiguous in global memory. For other tiles, the axis along
+    // which threads hold the widest vectors; if they hold single elements, the axis along which
+    // neighboring lanes hold neighbors.
     let is_mn_contiguous = match contiguous_axis(header, function, value) {
         Some(axis) => axis == mn_axis,
         None => match [mn_axis, k_axis].map(|axis| layout.vector_along(axis).width()) {

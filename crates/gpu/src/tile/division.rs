@@ -1,6 +1,7 @@
 //! Writes the program of each block of a cluster, given the forms of values (`cluster.rs`).
 //!
-//! Each instruction is written once for each form.
+//! The form of a value is the part of the value that a block computes: all of it, or its part along
+//! an axis. Each instruction is written once for each form in which its results are needed.
 
 use rustc_hash::FxHashMap;
 use smallvec::{SmallVec, smallvec};

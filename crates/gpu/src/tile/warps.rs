@@ -1,7 +1,7 @@
 //! Gives kernels more warps than requested, if their dots need more registers than a thread has.
 //!
-//! A thread has at most 255 registers. Twice the warps hold half as much each. Liveness of tiles in
-//! tile IR ([`peak_words`]) estimates the registers of a thread:
+//! A thread has at most 255 registers. With twice the warps, each thread holds half as many
+//! elements. Liveness of tiles in tile IR ([`peak_words`]) estimates the registers of a thread:
 //!
 //! - If the accumulators of a kernel, and the tiles that its threads compute from them, take more
 //!   together than a thread has, the loop would spill in each iteration: two accumulators of
@@ -26,7 +26,8 @@ use tilewright_gpu_ir::target::{Feature, GpuTarget, REGISTER_FILE, THREAD_REGIST
 /// The size in blocks of the largest cluster that every device with clusters supports.
 const MAX_BLOCKS: u32 = 8;
 
-/// Gives a kernel more warps, as described above, if its launcher allows it.
+/// Gives a kernel more warps, as the documentation of the module describes, if its launcher adds
+/// warps.
 pub fn add_warps(kernel: &mut Preparation<'_>) {
     if kernel.launcher.adds_warps {
         kernel.num_warps = warps_of_dots(kernel.module.kernel(), kernel.target, kernel.num_warps);
@@ -67,9 +68,9 @@ fn warps_of_dots(kernel: &Function, target: GpuTarget, num_warps: u32) -> u32 {
     warps
 }
 
-/// Returns whether a loop has dots that depend on other dots and would run alongside another
-/// iteration only with more registers than a thread has, while twice the warps have whole
-/// warpgroups of rows.
+/// Returns whether a block, or a region inside it, has dots that depend on other dots, a thread
+/// does not have the registers to compute two iterations at once, and each dot has enough rows for
+/// the warpgroups of twice the warps.
 fn has_waiting_dots(kernel: &Function, block: Block, (target, warps): (GpuTarget, u32)) -> bool {
     let rows = 2 * warps / WARPGROUP_WARPS * WARPGROUP_ROWS;
     let mut of_dots: FxHashSet<Value> = FxHashSet::default();
@@ -177,7 +178,8 @@ enum Counted {
     Tiles,
 }
 
-/// Returns the most 32-bit words of tiles that are live together in a block.
+/// Returns the maximum number of 32-bit words that the counted tiles of a block take while they are
+/// live together.
 fn peak_words(kernel: &Function, block: Block, counted: Counted, of_dots: &mut FxHashSet<Value>) -> usize {
     let insts = &kernel.blocks[block].insts;
     let mut last_uses: FxHashMap<Value, usize> = FxHashMap::default();

@@ -106,7 +106,8 @@ impl Search<'_> {
         })
     }
 
-    /// Returns the axis whose indices are the elements of a tile, with the term of these indices.
+    /// Returns the axis whose indices are the elements of a tile, with the term of these indices;
+    /// `None` if there is no such axis.
     ///
     /// Fails with the reason why tensor copies cannot gather such rows.
     pub(super) fn rows(

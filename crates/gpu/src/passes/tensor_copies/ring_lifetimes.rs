@@ -1,7 +1,7 @@
 //! Chooses the lifetimes of rings of one slot that replaced buffers in loops.
 //!
-//! Such a ring lives as long as its buffer, so that later buffers of an iteration can reuse the
-//! memory, or around the outermost loop.
+//! Such a ring either lives as long as the buffer that it replaced, so that later buffers of an
+//! iteration can reuse the memory, or around the outermost loop:
 //!
 //! ```text
 //! for %k … {                                        %r = alloc : ring<1, …>
@@ -17,9 +17,9 @@
 //! as long as memory is left.
 //!
 //! A ring that lives as long as the buffer is filled where the program loads. The pass moves the
-//! fill after the uses of other buffers before the first use of the ring, if these can share memory
-//! then. It does so if the ops between compute too little to hide the copy, or if the kernel needs
-//! more memory than the target has.
+//! fill down, after the last `dealloc` of another buffer before the first use of the ring, if the
+//! ring and that buffer can share memory then. It does so if the ops between compute too little to
+//! hide the copy, or if the kernel needs more memory than the target has.
 
 use tilewright_ir as ir;
 use tilewright_ir::{OpFamily, Operation, Parents, Value};
@@ -117,7 +117,7 @@ fn computes(function: &Function, inst: Inst) -> bool {
     is_work && data.results.iter().any(is_float)
 }
 
-/// Returns whether an instruction fills slots for later iterations.
+/// Returns whether a loop fills a ring of several slots, and so may copy for later iterations.
 fn copies_ahead(function: &Function, inst: Inst) -> bool {
     let mut found = false;
     for region in &function.insts[inst].regions {
@@ -130,7 +130,8 @@ fn copies_ahead(function: &Function, inst: Inst) -> bool {
     found
 }
 
-/// Moves the `alloc` and the `dealloc` of a ring around an instruction of the entry.
+/// Moves the `alloc` of a ring before the loop `outermost` of the entry, and its `dealloc` after
+/// this loop.
 fn hoist(function: &mut Function, parents: &Parents, (alloc, end): (Inst, Inst), outermost: Inst) {
     for inst in [alloc, end] {
         let block = parents.block(inst).expect("an instruction is in a block");

@@ -37,8 +37,9 @@ impl Pad<'_> {
         found
     }
 
-    /// Runs the function of a `map` only if one of its flags is true. An element whose flag is
-    /// false is replaced by an element of the pack whose flag is true.
+    /// Runs the function of a `map` only if one of `flags` is true. There is a flag for each
+    /// element of a pack, true if the program has the element. An element whose flag is false is
+    /// replaced by an element of the pack whose flag is true.
     fn run_where(&mut self, region: Block, flags: &[Value], pack: usize) {
         let outer = self.cursor.enter(region);
         let mut insts = self.cursor.take_rest();
