@@ -163,7 +163,7 @@ struct Specialized {
     module: Module,
     /// The number of slots of each ring.
     slots: u32,
-    /// The warps of the producer.
+    /// The number of warps of the producer.
     producer: u32,
 }
 

@@ -412,7 +412,7 @@ fn remove_needless_fences(function: &mut Function) {
     }
     let is_there = |op: &Op| matches!(op, Op::Gpu(GpuOp::MbarrierInit { .. } | GpuOp::TensorLoad {}));
     if function.insts.values().any(|data| is_there(&data.op)) {
-        // The fences may be for barriers.
+        // Keep the fences: they may be for the initialization of mbarriers.
         return;
     }
     let Function { blocks, insts, .. } = function;

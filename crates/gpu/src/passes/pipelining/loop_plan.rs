@@ -149,7 +149,7 @@ impl LoopPlan {
         self.fusion.is_some() && self.outer().is_none()
     }
 
-    /// Returns the next loop, if its first step runs beside the last stage of this one.
+    /// Returns the next loop, if its first iteration also runs the last stage of this one.
     pub fn joined(&self) -> Option<Inst> {
         match self.fusion.as_ref()?.successor {
             Successor::Sibling { joined } => joined,
@@ -163,7 +163,8 @@ impl LoopPlan {
     }
 }
 
-/// The dots of a loop whose loads are used only as operands of these dots.
+/// The dots of a loop that run into the next iteration. The loads of the loop are used only as
+/// operands of these dots.
 pub struct DotsInFlight {
     /// The dots, in text order.
     pub dots: Vec<Inst>,
@@ -178,8 +179,8 @@ pub struct LateDots {
     /// The ops of the late stage: the dots, the ops that depend on them, and the ops that only
     /// their accumulators need.
     pub late: FxHashSet<Inst>,
-    /// The ops of the early stage that make A of the dots. They write registers that the dots of
-    /// the previous step read.
+    /// The ops of the early stage that compute A of the late dots. They write registers that the
+    /// late dots of the previous iteration read.
     pub operand_ops: FxHashSet<Inst>,
     /// The values that must be zeros or ones so that the late stage changes no accumulator, if
     /// these are known.
@@ -210,8 +211,8 @@ pub struct Fusion {
     pub successor: Successor,
     /// The bounds of the counter of the successor.
     pub bounds: [Value; 2],
-    /// The scalars that the successor needs from the block of the first loop, or from the loop
-    /// around.
+    /// The instructions that compute the scalars for the successor, in the block of the first loop
+    /// or in the body of the loop around.
     pub scalars: Vec<Inst>,
     pub own: Boxes,
     pub next: Boxes,
@@ -225,7 +226,7 @@ pub struct Fusion {
 pub enum Successor {
     /// The next loop of the block.
     Sibling {
-        /// The next loop, if its first step runs beside the last stage of this loop.
+        /// The next loop, if its first iteration also runs the last stage of this loop.
         joined: Option<Inst>,
     },
     /// The loop itself, in the next iteration of the loop around it.

@@ -19,14 +19,15 @@ use tilewright_gpu_ir::{Buffer, Deferred, Function, GpuOp, Header, Op, Type};
 /// them in its first step.
 pub(super) struct Tail(pub Vec<(u32, Inst)>);
 
-/// The counter of the successor, computed before the loop, or in the loop around.
+/// The counter of the successor of a fused loop. It is computed before the loop, or in the loop
+/// around.
 #[derive(Clone)]
 pub(super) struct NextLoop {
     /// The scalars of the loop around that are recomputed for its next iteration.
     pub copies: FxHashMap<Value, Value>,
-    /// The lower bound of its counter.
+    /// The lower bound of the counter.
     pub lower: Value,
-    /// The distance that its counter covers; `None` if the successor has an iteration for each slot
+    /// The distance that the counter covers; `None` if the successor has an iteration for each slot
     /// that is filled ahead.
     pub length: Option<Value>,
 }
@@ -90,7 +91,7 @@ pub(super) struct LoopRewriter<'a> {
     counter: Type,
     /// The ring of each load.
     pub(super) rings: Vec<Value>,
-    /// The copies in place of iterations that are out of range.
+    /// The copies for the successor in place of iterations that are out of range.
     pub(super) continued: Option<Continued>,
     pub(super) location: PackedOption<Location>,
     pub(super) out: Vec<Inst>,
@@ -311,7 +312,7 @@ impl LoopRewriter<'_> {
         self.function.insts[insts[1]].results[0]
     }
 
-    /// Takes a slot of each of these rings, and releases them.
+    /// Takes the next slot of each of these rings, and releases these slots.
     pub(super) fn take_turn(&mut self, rings: &[Value]) {
         let mut slots = Vec::new();
         for ring in rings {
@@ -368,13 +369,13 @@ impl LoopRewriter<'_> {
         self.elementwise(ElementwiseFn::Select, &[condition, yes, no], ty)
     }
 
-    /// Selects a tile, or a tile of one number if an iteration is out of range.
+    /// Selects a tile if an iteration is in range, else a tile whose elements are all `number`.
     pub(super) fn select_if_in_range(&mut self, in_range: Value, tile: Value, number: f64) -> Value {
         let other = self.filled(tile, number);
         self.selected(in_range, tile, other)
     }
 
-    /// Returns a tile of one number with the type of another tile.
+    /// Returns a tile with the type of another tile whose elements are all `number`.
     fn filled(&mut self, like: Value, number: f64) -> Value {
         let ty = self.function.ty(like).clone();
         let tile = ty.as_registers().expect("values that cross stages are in registers").clone();

@@ -10,42 +10,45 @@
 //!   dealloc %b                              release %b
 //! }                                       } ; dealloc %r
 //! ```
-//! It runs after the pass that lowers conversions, so dots read buffers in the layouts that they
-//! need: a slot of the ring replaces such a buffer. Four steps pipeline a loop:
+//! The pass runs after conversions are lowered, so dots read buffers in the layouts that they need,
+//! and a slot of a ring replaces such a buffer. Four steps pipeline a loop:
 //!
-//! 1. [`plan`] and [`dots`] assign latencies: which loads go through rings, and which dots run
-//!    across iterations.
-//! 2. [`lower_loads`] lowers the loads to rings, inside of one iteration.
+//! 1. [`plan`] and [`dots`] decide which loads go through rings, and which dots run across
+//! iterations.
+//! 2. [`lower_loads`] lowers the loads to rings: each iteration fills the slots that it takes.
 //! 3. [`schedule_loops`](mod@schedule_loops) gives each op its stage and its order, which the IR
 //!    text shows.
-//! 4. [`expand`] makes the loop that runs the stages for different iterations: prologue, steady
-//!    state, epilogue.
+//! 4. [`expand`] emits the prologue, the loop and the epilogue. Each iteration of the new loop runs
+//! the stages for different iterations of the old one.
 //!
-//! **The loads.** The pass copies the loads that dots of the loop depend on, if the launch requests
-//! two stages or more. If a loop requests stages itself (`tl.range(num_stages=…)`) and has no dot,
-//! it copies all loads. A slot replaces the buffer of a load whose only use is a store to that
-//! buffer. Other loads become reads of a slot to registers: operands that are converted first,
-//! loads whose `other` is not zero (a selection follows), and values with several uses. A load that
-//! `cp.async` cannot copy, because less than 4 bytes are contiguous, remains a load.
+//! **The loads.** The pass turns the loads that dots of a loop depend on into copies, if the launch
+//! requests two stages or more. If a loop requests stages itself (`tl.range(num_stages=…)`) and has
+//! no dot, the pass turns all its loads into copies. A slot replaces the buffer of a load whose
+//! only use is a store to that buffer. Other loads become reads of a slot to registers: operands
+//! that are converted first, loads whose `other` is not zero (a selection follows), and values with
+//! several uses. A load that `cp.async` cannot copy, because less than 4 bytes are contiguous,
+//! remains a load.
 //!
-//! **Loop fusion** ([`fuse_loops`]). In place of iterations out of range, a loop copies for the
-//! next loop of its block, if that loop copies boxes of the same tensors to the same slots, or for
-//! the next iteration of the loop around it, if that loop requests it (`flatten=True`).
+//! **Loop fusion** ([`fuse_loops`]). In its last iterations, a loop has no later iteration to copy
+//! for. It instead copies for the next loop of its block, if that loop copies boxes of the same
+//! tensors to the same slots, or for the next iteration of the loop around it, if that loop
+//! requests it (`flatten=True`).
 //!
 //! **Obstacles.** A loop is not pipelined if it orders accesses to memory: by barriers, atomic
 //! operations that acquire or release, or assembly with effects. A load is not copied if a store or
-//! atomic operation of the loop may write its memory; pointers of different arguments point to
-//! different memory, as in all passes.
+//! atomic operation of the loop may write its memory; as in all passes, pointers of different
+//! arguments are assumed to point to different memory.
 //!
 //! **Shared memory.** If it is too small, all loops get one stage less until their rings fit, down
-//! to two stages. If these do not fit either, no loop is pipelined. Triton refuses such a launch;
-//! here a configuration with too many stages runs with fewer. A ring that tensor copies fill in a
-//! nested loop has its memory for the whole kernel ([`hoist`]). If that costs more than one stage,
-//! or if the loop has late dots, such loops copy by `cp.async`.
+//! to two stages. If the rings of two stages do not fit either, no loop is pipelined. Triton
+//! refuses a launch with too many stages; here it runs with fewer stages. A ring that tensor copies
+//! fill in a nested loop has its memory for the whole kernel ([`hoist`]). If that costs more than
+//! one stage, or if such a loop has late dots, which start one stage after the dots that they
+//! depend on, nested loops copy by `cp.async`.
 //!
 //! **Vectors** that threads read, such as one number for each row of a tile, are copied by tensor
 //! copies if they are boxes: a copy by threads needs a barrier of the block in each iteration,
-//! which keeps warpgroups in step. Threads read them in the layout that their user needs
+//! which keeps warpgroups in step. Threads read a vector in the layout that its user needs
 //! ([`vector_reads`]).
 
 mod dots;
@@ -159,8 +162,8 @@ pub(super) struct ProducerPlan {
     /// True if all threads of the producer copy: a load is no tensor copy, or depends on loads of
     /// the loop.
     pub by_threads: bool,
-    /// The copies of gathered elements that a thread starts in an iteration: their addresses are
-    /// computed from loads.
+    /// The maximum number of copies that a thread starts in an iteration of a loop that gathers
+    /// elements: the addresses of some copies are computed from loads.
     pub gathered: u32,
 }
 

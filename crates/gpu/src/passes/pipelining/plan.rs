@@ -344,8 +344,9 @@ impl LoopBody<'_> {
         Some(RingLoad { inst, destination, element, shape, memory, axis, width, boxed: None })
     }
 
-    /// Returns whether tensor copies may fill slots. The barriers of a ring are initialized once:
-    /// in a nested loop, its memory is not shared with other buffers.
+    /// Returns whether tensor copies may fill the slots of the loop. The mbarriers of a ring are
+    /// initialized once, so the ring of a nested loop keeps its memory for the whole kernel, and
+    /// `nested_boxes` must allow this.
     fn may_have_boxes(&self) -> bool {
         self.nested_boxes || self.function.blocks[self.function.entry].insts.contains(&self.inst)
     }

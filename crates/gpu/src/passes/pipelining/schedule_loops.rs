@@ -1,15 +1,16 @@
 //! Gives each op of a loop its stage and its order.
 //!
-//! **Stages** are counted from the last one back. The ops that take slots run in the last stage, or
-//! one stage before where dots run across iterations: the early stage of a loop with late dots, and
-//! dots in flight, whose slots the last stage releases. A slot of a ring with `n` slots is filled
-//! `n - 1` stages before it is taken; loads that a copy depends on run one stage before the copy.
+//! A step is one iteration of the pipelined loop: it runs each stage for another iteration of the
+//! loop before. **Stages** are counted backwards from the last one. The ops that take slots run in
+//! the last stage. In a loop with late dots (`LateDots`) or dots in flight (`DotsInFlight`), they
+//! run in the early stage, one before the last one. A slot of a ring with `n` slots is filled `n -
+//! 1` stages before it is taken; loads that a copy depends on run one stage before the copy.
 //!
-//! **Orders** of one step: the tensor cores get their dots first, those of this step before the
-//! late ones of the step before; copies start while these run; then the threads compute. The last
-//! ops compute A of the late dots, in registers that the late dots in flight read, so they run
-//! after the wait for these dots. One thread starts all copies, so it waits for all empty slots
-//! first.
+//! **The order in a step**: first the dots of the early stage start, then the late dots of the
+//! previous iteration. While these run, copies start; then the threads compute. The last ops
+//! compute A of the next late dots, in registers that the running late dots read, so these ops run
+//! after the wait for the running dots. One thread starts all copies, so it waits for all empty
+//! slots first.
 
 use rustc_hash::FxHashSet;
 use tilewright_ir::{Inst, OpFamily, Operation, Stage};
@@ -91,7 +92,7 @@ impl LoopRewriter<'_> {
     }
 
     /// Returns the number of ops that run before the copies of a step: those before the first wait
-    /// for a dot, or those that take slots.
+    /// for a dot or, without such a wait, the first ops, which take slots.
     fn started(&self, insts: &[Inst]) -> usize {
         let is_take = |inst: &&Inst| matches!(self.function.insts[**inst].op, Op::Gpu(GpuOp::Take {}));
         let first_wait = insts.iter().position(|inst| self.is_wait(*inst));
@@ -104,8 +105,9 @@ impl LoopRewriter<'_> {
         let late = self.plan.late.as_ref().expect("the loop has late dots");
         let early: Vec<Inst> = insts.iter().copied().filter(|inst| !late.late.contains(inst)).collect();
         let wait = early.iter().position(|inst| self.is_wait(*inst)).unwrap_or(early.len());
-        // One warpgroup may run ahead of another until it fills slots, which has to happen in time
-        // for the next iteration.
+        // With several warpgroups, the ops up to the first reduction after the wait run before the
+        // copies. One warpgroup may run ahead of another only until it fills slots, and it must
+        // fill them in time for the next iteration.
         let is_reduction = |inst: &Inst| self.function.insts[*inst].op.info().family == OpFamily::Reduction;
         let reduction = early[wait..].iter().position(is_reduction);
         let reduction = reduction.filter(|_| self.num_warps() > WARPGROUP_WARPS);

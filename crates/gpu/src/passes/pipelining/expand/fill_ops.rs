@@ -1,5 +1,6 @@
 //! Finds the ops of a scheduled loop that fill slots, and those that only they need: pointers,
-//! masks, and loads of both. The expander predicates them if they run ahead, and no other ops.
+//! masks, and loads of both. The expander predicates these ops if they run before the last stage,
+//! and no other ops.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tilewright_ir::{Effect, Inst, Operation, Value};

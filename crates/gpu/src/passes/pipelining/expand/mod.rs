@@ -1,5 +1,6 @@
-//! Expands a loop by its schedule: one step of the new loop runs the ops of each stage for another
-//! iteration.
+//! Expands a loop by its schedule: one step, an iteration of the new loop, runs the ops of each
+//! stage for another iteration of the old one. In the example, `[1, 0]` is the stage and the order
+//! of an op.
 //!
 //! ```text
 //!                                          a(0) ; b(0) ; a(1)             the prologue
@@ -9,19 +10,19 @@
 //!   c(%i)  [2, 2]                            c(%i)
 //! }                                        } ; c(last) if there is one    the epilogue
 //! ```
-//! The counter is that of the last stage. The loop carries a value that a later stage uses in one
-//! parameter for each stage from its definition to this use.
+//! The counter of the new loop is the counter of the last stage. The loop carries a value that a
+//! later stage uses in one parameter for each stage from its definition to this use.
 //!
 //! **Ops that fill slots**, and the ops that only they need, are predicated: if an iteration is out
-//! of range, a copy fills its slot with zeros. So the loop needs no second copy for its last
-//! iterations.
+//! of range, a copy fills its slot with zeros. So the last iterations need no copy of the body
+//! after the loop.
 //!
 //! **Other ops** before the last stage are not predicated: the loop ends a step earlier, and the
 //! last stage runs once more after it. Their first step is before the loop, and runs even if there
 //! is no iteration: its slots are zeros then, and a selection keeps the values that the loop
 //! carries. If slots of zeros change no value that the loop carries (`LoopRewriter::drains`), the
-//! loop ends before copies would be out of range, and a loop without copies runs the steps that are
-//! left.
+//! loop ends before copies would be out of range, and a second loop, without copies, runs the
+//! remaining steps.
 
 mod epilogue;
 mod fill_ops;
@@ -361,8 +362,8 @@ impl LoopRewriter<'_> {
         carried.or_else(|| last(&|value, tile| operands.contains(&value) && element_bits(tile) == 32))
     }
 
-    /// Lets the waits for late dots follow the last tile that the early stage computes, if they do
-    /// in the schedule: the assembler would move them up otherwise.
+    /// Makes the first wait for a late dot after the last tile that the early stage computes depend
+    /// on this tile: otherwise the assembler would move the wait up.
     fn wait_after_computation(&mut self, pipeline: &Pipeline) {
         let Some(last) = self.last_computed(pipeline).filter(|_| pipeline.crossing > 0) else { return };
         let is_late_wait = |inst: &Inst| {

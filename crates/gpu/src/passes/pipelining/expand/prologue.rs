@@ -110,8 +110,9 @@ impl LoopRewriter<'_> {
                 for inst in ops.iter().copied() {
                     let ahead = pipeline.ahead(inst);
                     let Some(iteration) = ahead.checked_sub(step) else { continue };
-                    // The previous loop has filled all slots but those that are always taken; the
-                    // previous tile has filled all.
+                    // A previous sibling loop has filled all slots except those that are always
+                    // taken. In a nested loop, the previous iteration of the loop around has filled
+                    // all slots.
                     let is_filled = plan.follows && iteration + always_taken < ahead;
                     if is_filled || plan.outer().is_some() {
                         continue;

@@ -133,7 +133,8 @@ impl LoopRewriter<'_> {
         forwarded
     }
 
-    /// Returns the stages between the first use of a carried value and the last stage.
+    /// Returns the stages between the op that computes a carried value and the last stage. If no op
+    /// of the schedule computes it, returns the stages between its first use and the last stage.
     pub(super) fn ahead_of_carried(&self, pipeline: &Pipeline, index: usize) -> u32 {
         let value = self.function.yielded(self.body)[index];
         if let Some(ahead) = pipeline.ahead_of.get(&value) {

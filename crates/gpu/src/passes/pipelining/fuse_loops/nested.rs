@@ -15,12 +15,13 @@
 //! zeros.
 //!
 //! **A tile takes as many slots as it has iterations, but at least as many as are filled ahead.**
-//! So the slots that it leaves are always of the next tile. A loop with dots in flight multiplies
-//! the slots beyond its iterations, which are zeros. After any other loop, another loop takes them
-//! ([`LoopRewriter::take_rest`]).
+//! So all filled slots that a tile leaves are for the next tile. A loop with dots in flight
+//! multiplies the slots beyond its iterations, which are zeros. After any other loop, another loop
+//! takes them ([`LoopRewriter::take_rest`]).
 //!
 //! **Obstacles**, besides those of pipelining: stores of the loop around that may write memory that
-//! is copied, boxes that depend on more than the counters, copies by `cp.async`.
+//! is copied, boxes that depend on more than the counters, tensor maps that the loop around makes,
+//! gathered rows, late dots, and copies by `cp.async`.
 
 use rustc_hash::FxHashMap;
 use smallvec::smallvec;
@@ -222,7 +223,7 @@ impl LoopRewriter<'_> {
         }
     }
 
-    /// Fills the last of the slots that are filled ahead.
+    /// Fills the last of the slots that the loop fills ahead for its successor.
     pub(in super::super) fn fill_last_of_next(&mut self, fusion: &Fusion, next: &NextLoop) {
         let offset = self.offset(self.distance - 1);
         self.fill_next(fusion, next, offset);

@@ -15,8 +15,8 @@ pub(super) fn fuse(module: &Module, global: &GlobalAccesses<'_>, plans: &mut [Lo
         let (before, after) = plans.split_at_mut(index);
         let next = &mut after[0];
         let last = before.iter_mut().rev().find(|plan| plan.block == next.block);
-        // A loop that follows another one has no successor: if it were short, slots that the
-        // previous loop filled would be left to the next one.
+        // A loop that follows another one has no successor: if it had few iterations, it would
+        // leave slots that the previous loop filled to its successor.
         if let Some(plan) = last.filter(|plan| !plan.follows)
             && let Some(fusion) =
                 (Siblings { module, function: module.kernel(), global, plan, next }).fusion()
@@ -120,7 +120,9 @@ impl Siblings<'_> {
         &insts[index(self.plan.inst) + 1..index(self.next.inst)]
     }
 
-    /// Returns whether no op before the next loop may write memory that the next loop loads.
+    /// Returns whether copies of the next loop may start in this loop: no loop is between them, and
+    /// no op of this loop, or between the loops, orders accesses to memory or may write memory that
+    /// the next loop loads.
     fn may_copy_early(&self) -> bool {
         let function = self.function;
         let mut may = true;
@@ -137,7 +139,7 @@ impl Siblings<'_> {
     }
 
     /// Returns a lower bound of the iterations of the next loop: their number if its bounds differ
-    /// by a constant.
+    /// by a constant, else 0.
     fn min_iterations(&self) -> i128 {
         let [lower, upper] = [0, 1].map(|index| self.function.insts[self.next.inst].operands[index]);
         let Some(step) = self.next.step else { return 0 };

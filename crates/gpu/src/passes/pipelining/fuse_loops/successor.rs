@@ -168,7 +168,7 @@ impl LoopRewriter<'_> {
         self.scalar(ElementwiseFn::Sub, &[length, rest])
     }
 
-    /// Returns the distance of `iterations` iterations.
+    /// Returns the distance that the counter moves in `iterations` iterations.
     pub(super) fn offset(&mut self, iterations: u32) -> Value {
         let step = self.plan.step.expect("the step of a fused loop is a constant");
         self.constant(Dtype::I32, step * i128::from(iterations))
