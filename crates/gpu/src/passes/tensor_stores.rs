@@ -15,7 +15,8 @@
 //! registers, mostly that of accumulators, without a conversion to a coalesced layout.
 //!
 //! **Candidates** are stores that would go through shared memory anyway, or that write fewer than
-//! 16 bytes at a time. Stores of gathered rows always are, if the target has copies of such rows.
+//! 16 bytes at a time. Stores of gathered rows are always candidates, if the target has copies of
+//! such rows.
 //!
 //! **Atomic operations** on a box are candidates (`tensor_reduce`) if their results are unused and
 //! they do not order other accesses, whatever their width: memory combines a whole box. If all

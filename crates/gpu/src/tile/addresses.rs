@@ -15,10 +15,10 @@
 //! ```
 //!
 //! No arithmetic overflows that did not overflow before. Offsets are never added to each other:
-//! each is extended to 64 bits by itself, as in the program. If a loop changes only one term of a
-//! factor, the product is distributed, `(u + v) * s` to `u * s + v * s`; both terms have the same
-//! sign, so each product is between 0 and the whole, which does not overflow by the promise of the
-//! language ([`Assumptions::no_signed_overflow`]).
+//! each is extended to 64 bits by itself, as in the program. If a factor of a product is a sum, and
+//! a loop changes only one term of the sum, the product is distributed, `(u + v) * s` to `u * s + v
+//! * s`; both terms have the same sign, so each product is between 0 and the whole, which does not
+//! overflow by the promise of the language ([`Assumptions::no_signed_overflow`]).
 //!
 //! A hint on a tile of pointers (`tl.multiple_of`) moves to the pointers of the access. A step that
 //! only the next iteration uses needs no hint.
@@ -34,7 +34,7 @@ use tilewright_opt::analysis::{Assumptions, Range, analyze_assuming};
 
 use crate::assign::coalescing::Infos;
 
-/// The most definitions that are followed in sequence.
+/// The maximum length of a chain of definitions that the pass examines.
 const MAX_DEPTH: u32 = 8;
 
 /// Splits the tiles of pointers of a kernel; returns whether it changed something.
@@ -58,8 +58,8 @@ pub fn split(function: &mut Function) -> bool {
     true
 }
 
-/// Returns whether a tile of pointers moves in a loop, or twice; others are already a base and an
-/// offset.
+/// Returns whether the kernel adds offsets to a tile of pointers in a loop, or to one that is not a
+/// splat. All other tiles of pointers are already a base and an offset.
 fn is_worth_it(function: &Function) -> bool {
     let mut found = false;
     function.walk(function.entry, &mut |inst| {
@@ -316,8 +316,7 @@ impl Split<'_> {
         }
     }
 
-    /// Splits `uniform + tile`, if a loop changes only the uniform one, and neither exceeds the
-    /// sum.
+    /// Splits `uniform + tile`, if a loop changes only `uniform`, and neither term exceeds the sum.
     fn leaf(&self, uniform: Value, tile: Value, bits: u32) -> Option<SplitOffset> {
         let scalar = self.scalar_of(uniform)?;
         let [a, b]: [Range; 2] = [scalar, tile].map(|value| self.infos[value].range);

@@ -14,10 +14,10 @@
 //! value that has no axis to divide.
 //!
 //! A program is divided only if no block depends on what another block does. So the pass refuses
-//! programs that wait, that print, or that other programs observe in an order. It also refuses two
-//! accesses to memory that the program writes, unless each block accesses only its own part.
-//! Pointers of different arguments are assumed to point to different memory, as in all passes. A
-//! [`Refusal`] states the reason.
+//! programs that may wait, that print, or whose order of accesses other programs may observe. It
+//! also refuses two accesses to memory that the program writes, unless each block accesses only its
+//! own part. Pointers of different arguments are assumed to point to different memory, as in all
+//! passes. A [`Refusal`] states the reason.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::{SmallVec, smallvec};
@@ -60,7 +60,8 @@ fn refuse<T>(inst: Inst, reason: &'static str) -> Found<T> {
 
 /// Returns the program of each of `blocks` blocks (a power of two) of a cluster.
 ///
-/// Its grid has `blocks` blocks along the first axis for each program.
+/// The grid of the result has `blocks` blocks along the first axis for each program of the original
+/// grid.
 ///
 /// # Errors
 /// The reason why the program cannot be divided.

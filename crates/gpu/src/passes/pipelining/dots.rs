@@ -353,8 +353,9 @@ impl LoopBody<'_> {
         b == memory && function.ty(a).as_registers().is_some() && self.uses.users(memory).all(is_allowed)
     }
 
-    /// Returns the ops that depend on dots of this iteration or of the previous one: those on the
-    /// accumulators.
+    /// Returns the ops that depend on `dots` of this iteration, or of the previous one through
+    /// carried accumulators. Returns `None` if an op outside of the body, or inside of a region,
+    /// uses such a value.
     fn depending(&self, dots: &[Inst]) -> Option<FxHashSet<Inst>> {
         let function = self.function;
         let mut late: FxHashSet<Inst> = dots.iter().copied().collect();
@@ -496,7 +497,8 @@ fn is_of_load(loads: &[RingLoad], inst: Inst) -> bool {
     })
 }
 
-/// Leaves the number of dots in flight after a wait to the pass that lowers rings.
+/// Clears the number of dots that may be in flight after a wait. The pass that lowers rings
+/// computes it.
 pub(super) fn count_later(function: &mut Function, inst: Inst) {
     if let Op::Gpu(GpuOp::WgmmaWait { pending }) = &mut function.insts[inst].op {
         *pending = Deferred(None);

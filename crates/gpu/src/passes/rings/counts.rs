@@ -43,11 +43,12 @@ pub fn count_in_flight(
 
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 struct InFlight {
-    /// For each slot that is published and not taken, oldest first: the minimum of groups after it.
+    /// For each ring, the slots that are published and not taken, oldest first: the minimum number
+    /// of commit groups after each.
     published: BTreeMap<Value, Vec<u32>>,
     /// For each ring, the maximum number of slots that are published and not taken.
     left: BTreeMap<Value, u32>,
-    /// For each dot in flight: the minimum of dots that started after it.
+    /// For each dot in flight: the minimum number of dots that started after it.
     dots: BTreeMap<Value, u32>,
     /// The rings with slots that were released since the last block barrier.
     released: BTreeSet<Value>,

@@ -22,13 +22,14 @@ pub type RingSide = (Value, Side);
 
 /// Facts about a function before it is rewritten.
 pub struct RingFacts {
-    /// The ring of each held slot.
+    /// The ring of each acquired or taken slot.
     pub roots: FxHashMap<Value, Value>,
-    /// The held slots that are read or written.
+    /// The acquired or taken slots that are read or written.
     pub touched: FxHashSet<Value>,
     /// The sides that advance inside an instruction with regions.
     pub advances: FxHashMap<Inst, BTreeSet<RingSide>>,
-    /// The slots by which a side advances per iteration, if nothing advances it in a nested region.
+    /// For each instruction with regions, the number of slots by which a side advances in an
+    /// iteration; `None` if a nested region advances the side.
     pub steps: FxHashMap<(Inst, RingSide), Option<u32>>,
     /// For each instruction with regions, the rings for which it carries one index for both sides,
     /// with the number of slots by which the producer is ahead.
@@ -38,7 +39,7 @@ pub struct RingFacts {
     /// For each instruction of the entry block, the rings inside of it whose barriers are
     /// initialized before it.
     pub barriers_before: FxHashMap<Inst, Vec<Value>>,
-    /// The rings in regions to whose memory threads may have stored before.
+    /// The rings that are allocated in regions and may get memory that threads stored to.
     pub stored: FxHashSet<Value>,
 }
 

@@ -2,7 +2,8 @@
 //!
 //! If a ring is empty before and after the instruction, the slot that is acquired next is the slot
 //! that is taken next. If a loop that is fused with its inner loop has the same number of held
-//! slots before each iteration, the slot that is acquired next is that number of slots later.
+//! slots (acquired but not taken) before each iteration, the slot that is acquired next is that
+//! number of slots later.
 
 use rustc_hash::FxHashMap;
 use tilewright_ir as ir;
@@ -65,7 +66,8 @@ impl OccupancyWalk<'_> {
             for (index, region) in data.regions.iter().enumerate() {
                 let after = self.walk_block(*region, held)?;
                 if let Some(trips) = trips.filter(|_| after != held) {
-                    // Each iteration begins with another count, so its regions cannot share.
+                    // Each iteration begins with another number of held slots, so no instruction
+                    // inside the loop can share the index.
                     self.mergeable.truncate(known);
                     held += trips * (after - held);
                     continue;

@@ -14,10 +14,11 @@
 //! - In the fourth row a tensor copy arrives once with its bytes, each thread of `copy_async`
 //!   arrives when its copies are complete, and each warp that stores arrives once.
 //!
-//! A later pass places the block barriers of the first two rows. [`counts`] computes from the text
-//! which group `take` waits for and which dot `wgmma_wait` waits for. [`lower`] carries the index
-//! of the next slot and the parity of its phase through loops and branches as int32 values. If a
-//! ring is empty at a region, [`merge_ring_indices`] lets both sides share these values.
+//! A later pass places the block barriers of the first two rows. [`counts`] computes for which
+//! commit group each `take` waits, and for which dot each `wgmma_wait` waits. [`lower`] carries the
+//! index of the next slot and the parity of its phase through loops and branches as int32 values.
+//! If a ring is empty before and after an instruction with regions, [`merge_ring_indices`] lets the
+//! producer and the consumer share these values in the regions.
 //!
 //! Proxy fences: writers by ordinary accesses fence at `publish` if the asynchronous proxy
 //! (`wgmma`, tensor stores) reads the slot. Readers fence the slots that `cp.async` wrote: `take`
@@ -30,7 +31,7 @@
 //! invalidation. A ring that is allocated in a region has its memory for one run of that region.
 //! Its barriers are initialized once, before the outermost instruction around it, and their phases
 //! continue from run to run. If threads store to shared memory too, they fence before a copy fills
-//! the ring, whose memory may be memory that they wrote.
+//! the ring, because the ring may reuse memory that they wrote.
 
 mod counts;
 mod facts;
@@ -50,7 +51,8 @@ use tilewright_gpu_ir::{GpuOp, Module, Op};
 /// Lowers the rings of a kernel.
 ///
 /// # Errors
-/// If no row of the module's table covers the uses of a ring.
+/// No row of the table of this module covers the uses of a ring, or the region that allocates a
+/// ring with `mbarrier`s does not take all its slots and deallocate it.
 pub fn lower_rings(module: &mut Module) -> Result<(), Box<Diagnostic>> {
     let function = module.kernel();
     let analysis = SlotAnalysis::new(function, false);

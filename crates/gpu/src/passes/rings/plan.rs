@@ -43,7 +43,7 @@ pub struct RingPlan {
     /// the slots together.
     pub is_shared_by_warpgroups: bool,
     pub partitions: Option<RingPartitions>,
-    /// True if its `alloc` is in a region.
+    /// True if the `alloc` of the ring is in a region.
     ///
     /// Other buffers may have its memory between two runs of the region. Its barriers are
     /// initialized once, before the outermost instruction around it.
@@ -196,8 +196,8 @@ fn plan_ring(
     let partitions = find_partitions(analysis, root, uses, num_warps)?;
     let has_warpgroups = num_warps * blocks > WARPGROUP_WARPS;
     let is_in_region = analysis.block_of(root) != analysis.function.entry;
-    // Between two runs of a region, a buffer of all warpgroups may have the memory of its ring, so
-    // all of them must have left it before it is filled again.
+    // Between two runs of a region, another buffer may have the memory of its ring. All warpgroups
+    // must have left that buffer before the ring is filled again, which a block barrier ensures.
     let is_shared_by_warpgroups =
         writer == Writer::Tensor && uses.is_async_read && has_warpgroups && !is_in_region;
     let is_async_read = uses.is_async_read;
@@ -219,7 +219,7 @@ fn plan_ring(
 
 /// Checks that one tensor copy in the block of the `publish` fills a slot.
 ///
-/// The barrier of the slot expects the bytes once.
+/// The `mbarrier` of the slot expects the bytes of one copy.
 fn check_single_fills(analysis: &SlotAnalysis<'_>, uses: &RingUses) -> Result<(), &'static str> {
     let function = analysis.function;
     let publishes: Vec<Inst> = uses

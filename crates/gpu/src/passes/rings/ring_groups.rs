@@ -63,7 +63,8 @@ enum BarrierKind {
 type Steps = BTreeMap<(Block, BarrierKind), Vec<(Step, Value, Inst)>>;
 
 impl RingGroups {
-    /// Finds the groups of a function. Each ring joins the first group that it can follow.
+    /// Finds the groups of a function. Each ring joins the first group that it fits, or starts a
+    /// group.
     pub fn find(analysis: &SlotAnalysis<'_>, plans: &RingPlans) -> Self {
         let function = analysis.function;
         let mut steps = Steps::new();
@@ -196,7 +197,8 @@ fn split_into_turns(
     straight.flat_map(|own| own.chunks(rings.len()).map(<[_]>::to_vec)).collect()
 }
 
-/// Returns whether every block does the same steps with the rings in turn, in this order.
+/// Returns whether each turn of each block does the same step with each ring, in the order of
+/// `rings`.
 ///
 /// Partitions may release slots in any order. If a block barrier signals empty slots, the order of
 /// releases does not matter.

@@ -2,7 +2,7 @@
 //!
 //! If the function has a neutral element, as a sum has, this element replaces the padding. With any
 //! other function, a flag is reduced along with the tiles. It is true for elements of the program;
-//! an element combined with padding is the element.
+//! the combination of an element with padding is the element itself.
 
 use smallvec::{SmallVec, smallvec};
 use tilewright_ir::{
