@@ -7,8 +7,9 @@
 //! counts [`Tuning::loop_weight`] times. `assign/selection.rs` chooses layouts by this cost.
 //!
 //! **Registers** of a thread are estimated from the layouts of the tiles that are live together,
-//! plus [`Tuning::other_registers`] for addresses, counters and masks. The estimate decides which
-//! dots overlap, which dot waits, and how many warps a program gets ([`fits_registers`]).
+//! plus [`Tuning::other_registers`] for addresses, counters and masks. The estimate
+//! ([`fits_registers`]) decides which operands of dots stay in registers, which dots run beside the
+//! next iteration, and how many warps a program gets.
 //!
 //! No estimate compares the time of tensor cores with that of memory: the kernel and its launch
 //! options choose the sizes of blocks and the numbers of warps and stages. `docs/explain.md` lists
@@ -86,7 +87,7 @@ pub fn is_issue_bound(arithmetic: u32, dots: u32, tuning: &Tuning) -> bool {
     arithmetic >= tuning.issue_bound_ops_per_dot * dots
 }
 
-/// Returns whether the `arithmetic` ops on tiles of a loop hide copies that start late.
+/// Returns whether `arithmetic` ops on tiles take long enough to hide the latency of a copy.
 pub fn hides_copies(arithmetic: u32, tuning: &Tuning) -> bool {
     arithmetic >= tuning.hiding_ops
 }

@@ -9,7 +9,7 @@
 //! | `mma_selection` | selects the instruction and the layouts of each dot |
 //! | `wgmma_selection` | selects the `wgmma` instruction of a dot, if there is one |
 //! | `rematerialization` | finds the tiles that are recomputed in each layout that a use demands |
-//! | `equivalence` | groups the values that are not rematerialized into classes with one layout each |
+//! | `equivalence` | groups values that are not rematerialized into classes with one layout each |
 //! | `boxes` | finds the loads and stores that tensor copies may execute |
 //! | `coalescing` | computes the width of accesses to global memory, and their cost in a layout |
 //! | `selection` | selects layouts of classes and accesses by their cost (`cost`) |

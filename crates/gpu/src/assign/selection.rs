@@ -208,7 +208,8 @@ impl LayoutSelection<'_> {
                 let layout = reduced_layout(self.layouts.get(from), axis);
                 Some(self.layouts.add(layout))
             }
-            // Several layouts have the same reduced layout.
+            // Several layouts have the same reduced layout, so the layout of the result determines
+            // none.
             EdgeEnd::Reduced(..) => None,
         }
     }

@@ -81,7 +81,7 @@ pub fn lower_conversions(module: &mut Module) -> Result<(), Box<Diagnostic>> {
 
 /// The lowering of a conversion.
 enum Lowering {
-    /// None is needed: no element leaves its warp.
+    /// No lowering is needed: no element leaves its warp.
     WithinWarps,
     /// Through a buffer with this layout and back to registers; the flag says whether `ldmatrix`
     /// loads it.
@@ -337,8 +337,8 @@ impl Pass<'_> {
         target.matrix_access(&memory, bits).map(|_| memory)
     }
 
-    /// Lowers a reduction. If several warps have elements of one line, each warp first reduces its
-    /// own.
+    /// Lowers a reduction. If several warps have elements of one line along the axis, each warp
+    /// first reduces its own elements.
     fn reduce(&mut self, inst: Inst, axis: u32, block: Block) {
         let operands = self.cursor.function.insts[inst].operands.clone();
         let layout = self.layout(operands[0]).clone();

@@ -13,13 +13,13 @@
 //! The pass runs after conversions are lowered, so dots read buffers in the layouts that they need,
 //! and a slot of a ring replaces such a buffer. Four steps pipeline a loop:
 //!
-//! 1. [`plan`] and [`dots`] decide which loads go through rings, and which dots run across
-//! iterations.
-//! 2. [`lower_loads`] lowers the loads to rings: each iteration fills the slots that it takes.
+//! 1. [`plan`] and [`dots`] select the loads that go through rings, and the dots that run across
+//!    iterations.
+//! 2. [`lower_loads`] lowers these loads to rings: each iteration fills the slots that it takes.
 //! 3. [`schedule_loops`](mod@schedule_loops) gives each op its stage and its order, which the IR
 //!    text shows.
 //! 4. [`expand`] emits the prologue, the loop and the epilogue. Each iteration of the new loop runs
-//! the stages for different iterations of the old one.
+//!    the stages for different iterations of the old loop.
 //!
 //! **The loads.** The pass turns the loads that dots of a loop depend on into copies, if the launch
 //! requests two stages or more. If a loop requests stages itself (`tl.range(num_stages=…)`) and has

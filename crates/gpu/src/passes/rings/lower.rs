@@ -16,7 +16,7 @@ use super::facts::{RingFacts, RingSide, Side, is_shared_store};
 use super::plan::{RingPlan, RingPlans, Writer};
 use tilewright_gpu_ir::{Buffer, Deferred, Function, Gpu, GpuOp, Op, Type};
 
-/// The next slot of one side of a ring, as CUTLASS names it.
+/// The next slot of one side of a ring. CUTLASS uses the same name.
 #[derive(Clone, Debug)]
 struct PipelineState {
     /// The index of the slot; zero in a ring of one slot.
@@ -34,7 +34,7 @@ type PipelineStates = BTreeMap<RingSide, PipelineState>;
 /// The phase that a loop carries for a side whose slot is the same at the start of each iteration.
 #[derive(Clone, Copy, Debug)]
 enum CarriedPhase {
-    /// None: each iteration starts in the same phase.
+    /// No phase is carried: each iteration starts in the same phase.
     Same,
     /// The phase itself.
     Own,
