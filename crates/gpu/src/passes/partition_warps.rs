@@ -17,11 +17,11 @@
 //!                                 dealloc %r
 //! ```
 //! The pass first rewrites each loop to fill a slot in the same iteration that takes it
-//! ([`pipelining::lower_for_producer`]). Each partition then has a copy of the code: the ops that
-//! fill slots ([`pipelining::is_fill`]), and those that only they need, are the producer's, and all
-//! other ops the consumer's. The producer runs ahead by the slots of the rings, also across inner
-//! loops: it copies for the next tile of a persistent kernel while the consumer computes and stores
-//! the previous one.
+//! ([`pipelining::lower_for_producer`]). Each partition then has a copy of the code: the producer
+//! keeps the ops that fill slots ([`pipelining::is_fill`]) and those that only they need; the
+//! consumer keeps all other ops. The producer runs ahead by the slots of the rings, also across
+//! inner loops: it copies for the next tile of a persistent kernel while the consumer computes and
+//! stores the previous one.
 //!
 //! **The warps of the producer.** One thread starts tensor copies, so one warp is enough. If a load
 //! is no tensor copy, the producer has as many warps as the consumer, because addresses have
@@ -31,7 +31,7 @@
 //! the producer may load, the partitions synchronize ([`order`]).
 //!
 //! **Registers** ([`Partitions`]). If the register file does not give each thread as many registers
-//! as an instruction can name, the producer has whole warpgroups and leaves registers to the
+//! as an instruction can name, the producer has whole warpgroups, which release registers to the
 //! consumer.
 //!
 //! **When it pays** ([`check_that_it_pays`]): the dependences of the kernel and the plan of its
@@ -40,7 +40,7 @@
 //! **Obstacles.** Copies may depend on arguments, program ids, counters, and loads of memory that
 //! no other program writes, but not on atomic ops. The kernel must not store to memory that tensor
 //! copies load, and must not have atomic ops that acquire or release. A kernel that breaks one of
-//! these rules compiles as without the option, with a remark.
+//! these rules compiles as if it did not request partitions, and a remark states the reason.
 
 mod order;
 

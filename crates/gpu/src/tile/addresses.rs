@@ -16,9 +16,10 @@
 //!
 //! No arithmetic overflows that did not overflow before. Offsets are never added to each other:
 //! each is extended to 64 bits by itself, as in the program. If a factor of a product is a sum, and
-//! a loop changes only one term of the sum, the product is distributed, `(u + v) * s` to `u * s + v
-//! *
-//!   s`; both terms have the same sign, so each product is between 0 and the whole product, which does not overflow by the promise of the language ([`Assumptions::no_signed_overflow`]).
+//! a loop changes only one term of the sum, the product is distributed, `(u + v) * s` to
+//! `u * s + v * s`. Both terms have the same sign, so each new product is between 0 and the whole
+//! product, which does not overflow by the promise of the language
+//! ([`Assumptions::no_signed_overflow`]).
 //!
 //! A hint on a tile of pointers (`tl.multiple_of`) moves to the pointers of the access. A step that
 //! only the next iteration uses needs no hint.

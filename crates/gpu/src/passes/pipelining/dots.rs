@@ -157,7 +157,7 @@ impl LoopBody<'_> {
                 return None;
             }
         }
-        // The loop carries each accumulator to itself.
+        // The loop must yield each accumulator at the index at which it carries this accumulator.
         let yielded = function.yielded(self.block);
         let ends_of =
             |index: &usize| waits.iter().any(|inst| function.insts[*inst].results[..] == [yielded[*index]]);
@@ -265,7 +265,7 @@ impl LoopBody<'_> {
                 continue;
             }
             work.extend(&function.insts[inst].operands);
-            // The values that were stored to a buffer.
+            // A buffer depends on the values that the loop stores to it.
             if matches!(function.insts[inst].op, Op::Gpu(GpuOp::Alloc { .. })) {
                 let stores = self.uses.users(value).map(|user| &function.insts[user]);
                 let stores = stores.filter(|user| matches!(user.op, Op::Gpu(GpuOp::LocalStore {})));
@@ -292,7 +292,8 @@ impl LoopBody<'_> {
             while let Some(inst) = function.defining_inst(zeros).filter(|inst| operand_ops.contains(inst)) {
                 zeros = function.insts[inst].operands[0];
             }
-            // A loop carries registers of narrower elements in pairs.
+            // Zeros can replace only tiles of 32-bit elements: a loop carries narrower elements in
+            // pairs.
             function.ty(zeros).as_registers().filter(|tile| element_bits(tile) == 32)?;
             if is_late(zeros) {
                 return None;

@@ -24,8 +24,8 @@ pub fn constant_iterations(function: &Function, inst: Inst) -> Option<u32> {
     count((from == to).then_some(upper - lower)?, step)
 }
 
-/// Splits a scalar into a value, `None` if the scalar is a constant, and a constant that is added
-/// to the value.
+/// Splits a scalar into the sum of a value and a constant. The value is `None` if the scalar is a
+/// constant.
 fn split(function: &Function, mut value: Value) -> (Option<Value>, i128) {
     let mut offset = 0;
     loop {

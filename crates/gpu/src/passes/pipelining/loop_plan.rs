@@ -1,5 +1,5 @@
 //! The plan of a pipelined loop: its loads, its dots that run across iterations, and the loop that
-//! takes its last slots.
+//! takes the slots that it fills last.
 
 use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
@@ -242,7 +242,7 @@ pub struct Outer {
     pub step: Option<i128>,
 }
 
-/// The coordinates of the first elements of the boxes of an iteration.
+/// The coordinates of the first elements of the boxes that an iteration copies.
 #[derive(Clone)]
 pub struct Boxes {
     pub counter: Value,

@@ -62,7 +62,7 @@ impl LoopRewriter<'_> {
             options.num_stages = 1;
         }
         self.location = self.function.insts[plan.inst].location;
-        // The next loop uses the same rings.
+        // A sibling successor uses the same rings, and deallocates them.
         if !plan.has_sibling() {
             for ring in self.rings.clone() {
                 self.emit(GpuOp::Dealloc {}, &[ring], None);

@@ -27,7 +27,7 @@ pub(in crate::passes) fn memory_order(op: &Op) -> MemoryOrder {
     if matches!(family, OpFamily::Call | OpFamily::Partitions) {
         return MemoryOrder::Ordered;
     }
-    // These access no global memory.
+    // Fences for dots and waits for dots access no global memory.
     let is_of_dot = matches!(op, Op::Gpu(GpuOp::FenceProxy {} | GpuOp::WgmmaWait { .. }));
     let is_local = is_of_dot || matches!(family, OpFamily::Memory | OpFamily::Check | OpFamily::Dot);
     if *effect == Effect::Write && !is_local { MemoryOrder::Ordered } else { MemoryOrder::None }

@@ -1,9 +1,9 @@
 //! Gives each op of a loop its stage and its order.
 //!
 //! A step is one iteration of the pipelined loop: it runs each stage for another iteration of the
-//! loop before. **Stages** are counted backwards from the last one. The ops that take slots run in
-//! the last stage. In a loop with late dots (`LateDots`) or dots in flight (`DotsInFlight`), they
-//! run in the early stage, one before the last one. A slot of a ring with `n` slots is filled
+//! original loop. **Stages** are counted backwards from the last one. The ops that take slots run
+//! in the last stage. In a loop with late dots (`LateDots`) or dots in flight (`DotsInFlight`),
+//! they run in the early stage, one before the last one. A slot of a ring with `n` slots is filled
 //! `n - 1` stages before the loop takes it; loads that a copy depends on run one stage before the
 //! copy.
 //!

@@ -5,8 +5,8 @@
 //! %y = expand_dims %x : fp32[1, 32]@L1    ──>   %z = expand_dims %x : fp32[1, 32]@L3
 //! %z = convert_layout %y : fp32[1, 32]@L3
 //! ```
-//! Any thread can read any element, and threads that read the same word take no longer than one.
-//! The conversion would be a shuffle for each element of a thread.
+//! Any thread can read any element, and a read of one word by several threads takes no longer than
+//! a read by one thread. The conversion would be a shuffle for each element of a thread.
 
 use cranelift_entity::SecondaryMap;
 use smallvec::SmallVec;

@@ -2,8 +2,8 @@
 //!
 //! The elements of the padding are unspecified. So memory accesses and checks are masked to the
 //! program's elements, reductions and dots along a padded axis leave the padding out, and ops that
-//! count elements, such as a reshape, gather them. All other ops compute on the padding as on any
-//! element, and their results there are unused.
+//! count elements, such as a reshape, become gathers of the program's elements. All other ops
+//! compute on the padding as on any element, and their results there are unused.
 //!
 //! ```text
 //! %i = arange 0..100                   %i = arange 0..128 ; %in = %i < 100

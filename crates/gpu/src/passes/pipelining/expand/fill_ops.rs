@@ -77,8 +77,8 @@ fn kept(function: &Function, inst: Inst) -> FxHashSet<Value> {
 }
 
 impl FillOps<'_> {
-    /// Classifies the ops that fill slots and those with other effects. The uses of the remaining
-    /// ops decide.
+    /// Classifies the ops that fill slots and those with other effects. `spread` and `group`
+    /// classify the remaining ops by their uses.
     fn classify(&mut self, stages: &FxHashMap<Inst, (u32, u32)>) {
         for inst in self.step {
             let data = &self.function.insts[*inst];
@@ -145,7 +145,7 @@ impl FillOps<'_> {
         is_kept || readers.peek().is_none() || readers.any(|user| self.others.contains(&user))
     }
 
-    /// Assigns each op to the copies that need it.
+    /// Adds to `fills` the ops that only copies need, each with the stages of a copy that needs it.
     fn group(&mut self) {
         let mut count = usize::MAX;
         while count != self.fills.len() {
