@@ -238,7 +238,7 @@ fn parts(header: &Header, function: &Function, buffer: Value, loads: &[Inst]) ->
         && (boxes.bytes / blocks).is_multiple_of(boxes.alignment);
     let map = function.insts[loads[0]].operands[1];
     let number = launch_map_index(header, function, map)?;
-    // Other copies by the map would copy only a part as well.
+    // The map must have no other copies, because they would copy only a part, too.
     let mut is_own = true;
     function.walk(function.entry, &mut |inst| {
         is_own &= !function.insts[inst].operands.contains(&map) || loads.contains(&inst);

@@ -83,10 +83,10 @@ pub fn lower_conversions(module: &mut Module) -> Result<(), Box<Diagnostic>> {
 enum Lowering {
     /// No lowering is needed: no element leaves its warp.
     WithinWarps,
-    /// Through a buffer with this layout and back to registers; the flag says whether `ldmatrix`
-    /// loads it.
+    /// The value goes through a buffer with this layout to registers. The flag is true if
+    /// `ldmatrix` loads it.
     Through(Layout, bool),
-    /// To a buffer with this layout, which dots read.
+    /// The value goes to a buffer with this layout, which dots read.
     To(Layout),
 }
 
@@ -167,7 +167,8 @@ impl Pass<'_> {
         self.cursor.insert(inst);
     }
 
-    /// Records that an instruction goes through shared memory, with a barrier of the block.
+    /// Records an instruction whose lowering needs shared memory and a barrier of the block, which
+    /// a partition of warps cannot execute.
     pub(super) fn goes_through_memory(&mut self, inst: Inst) {
         if self.in_partition && self.refused.is_none() {
             self.refused = Some((inst, self.cursor.function.insts[inst].op.name()));

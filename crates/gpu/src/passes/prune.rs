@@ -28,9 +28,9 @@ pub fn prune(function: &mut Function) {
     }
 }
 
-/// Returns the buffer that is the only purpose of an instruction.
+/// Returns the buffer that an instruction allocates, stores to or deallocates.
 ///
-/// If the buffer is not read, the instruction is unused.
+/// The instruction has no other effect, so it is unused if the buffer is not read.
 fn buffer_of(function: &Function, inst: Inst) -> Option<Value> {
     let data = &function.insts[inst];
     let memory = match &data.op {

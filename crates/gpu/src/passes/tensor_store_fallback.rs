@@ -317,7 +317,7 @@ impl Scalars<'_> {
         fits
     }
 
-    /// Writes the addresses of the begin and the end of a tensor.
+    /// Writes the address of the first byte of a tensor and the address after its last byte.
     fn range(&mut self, plan: &TensorMapPlan, parts: &[Value]) -> [Value; 2] {
         let bytes = self.constant(Dtype::I64, plan.element.bytes() as i64);
         let base = self.wide(parts[plan.base as usize]);

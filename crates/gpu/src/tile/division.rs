@@ -48,7 +48,7 @@ impl<'f> Writer<'f> {
         self.insts(&insts, true);
     }
 
-    /// Writes the forms of instructions of the entry or of a region.
+    /// Writes the instructions of the entry or of a region, each in the needed forms.
     fn insts(&mut self, insts: &[Inst], is_entry: bool) {
         for &inst in insts {
             self.cursor.use_location_of(inst);

@@ -319,7 +319,8 @@ impl Search<'_> {
                 axis.bound.get_or_insert(Form::constant(1));
             }
         }
-        // Copies by maps that the kernel makes check for negative coordinates at run time.
+        // Before copies by maps that it makes, the kernel checks for negative coordinates at run
+        // time.
         if is_written && self.making.is_none() {
             // A copy faults on elements before the start of the tensor, even if the mask excludes
             // them.
@@ -418,8 +419,8 @@ impl Search<'_> {
             (None, Some(below)) => {
                 let moving =
                     below.split(|product| product.iter().any(|term| !self.is_known_at_launch(term))).0;
-                // A constant step along the contiguous axis is part of the coordinate, not of the
-                // base: it could break the alignment of the base.
+                // A constant step along the contiguous axis is part of the coordinate. As a part of
+                // the base, it could break the alignment of the base.
                 let is_contiguous = found.stride.as_constant() == Some(1);
                 let fixed = if is_contiguous { offset.split(SmallVec::is_empty).0 } else { Form::default() };
                 moving.plus(&fixed)?
@@ -434,7 +435,8 @@ impl Search<'_> {
     }
 
     /// Assigns the remaining terms of the offset to the axes, or to new axes of one element.
-    /// Returns the terms that are known at launch: the offset of the tensor.
+    /// Returns the terms that are known at launch: the offset of the tensor. Returns `None` if this
+    /// offset is not aligned, or if there are too many axes.
     fn assign_rest(
         &self,
         offset: &Form,

@@ -22,8 +22,8 @@ use crate::remarks::RemarkReason;
 use tilewright_gpu_ir::TensorMapPlan;
 use tilewright_gpu_ir::layout_rules::MIN_GATHERED_ROWS;
 
-/// The minimum number of bytes of a gathered row. Four rows of a power of two from 32 bytes on are
-/// a multiple of 128 bytes.
+/// The minimum number of bytes of a gathered row. The bytes of a row are a power of two, so four
+/// rows of at least this size are a multiple of 128 bytes.
 const MIN_GATHERED_ROW_BYTES: u64 = 32;
 
 /// A tensor map, and the coordinates of the first element of its box.

@@ -32,7 +32,7 @@ const MAX_CLAIMS: u32 = 2000;
 pub struct Proof {
     /// The loops, by their regions.
     loops: FxHashMap<Block, Inst>,
-    /// Loop-carried values that the proof assumes to be nonnegative at the begin of an iteration,
+    /// Loop-carried values that the proof assumes to be nonnegative at the start of an iteration,
     /// as its induction hypothesis.
     carried: Vec<Value>,
     /// The arguments of the kernel that must not be negative.

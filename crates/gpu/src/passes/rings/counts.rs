@@ -17,7 +17,7 @@ use tilewright_gpu_ir::{GpuOp, Op};
 /// The limit of all counts, so that the analysis of loops ends.
 const MAX_COUNT: u32 = 64;
 
-/// The results of the analysis. Groups and dots are minima over all paths.
+/// The results of the analysis. The counts of groups and of dots are minima over all paths.
 #[derive(Default)]
 pub struct InFlightCounts {
     /// For a `take`: the number of commit groups after the group that it needs.

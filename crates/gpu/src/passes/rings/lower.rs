@@ -61,7 +61,7 @@ impl Carried {
     }
 }
 
-/// The values that replace the token of a held slot.
+/// The values that replace a token, the result of an `acquire` or `take`.
 #[derive(Clone, Copy)]
 struct HeldSlot {
     root: Value,
@@ -380,7 +380,7 @@ impl RingLowering<'_> {
     /// Fences the copies by all threads to the taken slots, in each thread that reads them.
     ///
     /// The fence is after the block barrier: it waits for the thread's own memory accesses, and
-    /// before the barrier all threads would wait for the slowest.
+    /// before the barrier all threads would wait for the slowest fence.
     fn fence_taken(&mut self) {
         let taken = std::mem::take(&mut self.unfenced).into_iter();
         let slots: Vec<Value> = taken
@@ -609,8 +609,8 @@ impl RingLowering<'_> {
 
     /// Computes the producer's state from the consumer's where both share an index.
     ///
-    /// The producer is `held` slots ahead, 0 in an empty ring. A slot that is next full in the
-    /// phase of one parity became empty in the phase of the other.
+    /// The producer is `held` slots ahead, 0 in an empty ring. A slot that next becomes full in a
+    /// phase of one parity became empty in a phase of the other parity.
     fn merge_sides(&mut self, inst: Inst, state: &mut PipelineStates) {
         for (root, held) in self.facts.merged.get(&inst).cloned().into_iter().flatten() {
             let taken = state[&(root, Side::Consumer)].clone();

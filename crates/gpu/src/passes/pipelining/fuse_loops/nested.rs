@@ -163,7 +163,7 @@ impl LoopRewriter<'_> {
         self.insert_around(outer.block, outer.inst, Vec::new(), after);
     }
 
-    /// Returns the inner loop in the next iteration of the loop around it.
+    /// Returns the counter of the inner loop in the next iteration of the loop around it.
     pub(super) fn next_of_nest(&mut self, fusion: &Fusion, outer: &Outer) -> NextLoop {
         let data = &self.function.insts[outer.inst];
         let (upper, step) = (data.operands[1], data.operands[2]);
