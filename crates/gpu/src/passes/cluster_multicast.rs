@@ -267,7 +267,7 @@ struct Barriers {
     groups: BTreeMap<Value, Value>,
     /// The loads to each buffer.
     loads: BTreeMap<Value, Vec<Inst>>,
-    /// The instructions that fill slots: tensor loads, and the announcements of their bytes.
+    /// The instructions that fill slots: tensor loads, and the `mbarrier_expect`s of their bytes.
     filling: Vec<Inst>,
     /// All instructions that use the barriers.
     uses: Vec<Inst>,
@@ -456,8 +456,7 @@ impl Trace<'_> {
     /// Collects the integers of the entry block that must be equal in both blocks of a pair so that
     /// a value is equal in equal iterations. Returns `None` if the value may differ anyway.
     ///
-    /// In a divided program, returns whether the value does not depend on the rank, and collects
-    /// nothing.
+    /// In a divided program, collects nothing, and returns `None` if the value depends on the rank.
     fn same(&self, value: Value, found: &mut Same) -> Option<()> {
         if let Some(Ranked(ranked)) = &self.ranked {
             return (!ranked.contains(&value)).then_some(());
@@ -552,7 +551,7 @@ impl Trace<'_> {
 struct Writer<'f> {
     /// The position before the first copy.
     cursor: Cursor<'f, Gpu>,
-    /// The values that values of this block have in the other block.
+    /// For each value of this block, the value that recomputes it for the other block.
     partners: FxHashMap<Value, Value>,
 }
 
@@ -568,7 +567,7 @@ impl Writer<'_> {
         let inserted = self.cursor.position().index - index;
         self.cursor.go_to(Position { block, index: found.last + 1 + inserted });
         self.cursor.emit(GpuOp::ClusterArrive {}, &[], []);
-        // Before the last instruction, the return.
+        // Wait before the last instruction, the return.
         let end = self.cursor.function.blocks[block].insts.len() - 1;
         self.cursor.go_to(Position { block, index: end });
         self.cursor.emit(GpuOp::ClusterWait {}, &[], []);
@@ -603,7 +602,7 @@ impl Writer<'_> {
         found.shared.iter().map(|shared| (shared, condition)).collect()
     }
 
-    /// Returns the value that a value of the entry has in the block with another id.
+    /// Returns the value that recomputes a value of the entry for the block with the id `id`.
     fn partner(&mut self, value: Value, id: Value) -> Value {
         if let Some(known) = self.partners.get(&value) {
             return *known;

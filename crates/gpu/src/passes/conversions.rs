@@ -597,7 +597,7 @@ impl OperandRoles {
         self.has_only(value, |one| one.operand < 2 && is_operand(&function.insts[one.inst].op))
     }
 
-    /// Returns whether a value is used, and only as A of dots of warpgroups.
+    /// Returns whether a value is used, and only as A of `wgmma`.
     fn is_wgmma_a(&self, function: &Function, value: Value) -> bool {
         let is_wgmma = |op: &Op| matches!(op, Op::Gpu(GpuOp::Wgmma { .. }));
         self.has_only(value, |one| one.operand == 0 && is_wgmma(&function.insts[one.inst].op))
@@ -608,7 +608,7 @@ impl OperandRoles {
         !uses.is_empty() && !self.in_registers.contains(value) && uses.iter().all(holds)
     }
 
-    /// Returns whether a value is A or B of a dot of single elements.
+    /// Returns whether a value is A or B of a dot that is computed by FMAs.
     fn is_fma_operand(&self, function: &Function, value: Value) -> bool {
         let is_fma = |op: &Op| matches!(op, Op::Gpu(GpuOp::FmaDot { .. }));
         self.uses.of(value).iter().any(|one| one.operand < 2 && is_fma(&function.insts[one.inst].op))

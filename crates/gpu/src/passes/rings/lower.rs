@@ -379,8 +379,8 @@ impl RingLowering<'_> {
 
     /// Fences the copies by all threads to the taken slots, in each thread that reads them.
     ///
-    /// The fence is after the block barrier: it waits for the thread's own memory accesses, and
-    /// before the barrier all threads would wait for the slowest fence.
+    /// A later pass places the block barrier before this fence. The fence waits for the thread's
+    /// own memory accesses, and before the barrier all threads would wait for the slowest fence.
     fn fence_taken(&mut self) {
         let taken = std::mem::take(&mut self.unfenced).into_iter();
         let slots: Vec<Value> = taken
