@@ -25,7 +25,8 @@ impl RemarkReason {
     }
 }
 
-/// Reports a decision about an instruction at the line of the kernel that leads to it.
+/// Reports a decision about an instruction, at its line in the kernel. For an instruction of an
+/// inlined function, this is the line of the outermost call.
 pub fn about<D: Dialect>(
     pass: &'static str,
     function: &Function<D>,

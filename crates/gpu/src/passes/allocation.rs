@@ -2,8 +2,9 @@
 //! are assigned first fit, the largest buffer first.
 //!
 //! A buffer that is written while accesses to another buffer may be in flight gets a disjoint range
-//! too, as long as the kernel needs at most `cheap_shared_bytes`: reusing the range would cost a
-//! barrier.
+//! too, because reusing the range would cost a barrier. The kernel must then need at most
+//! `cheap_shared_bytes`, or no more than without this rule. If it needs more, the rule holds only
+//! for buffers in loops, or for none.
 
 use std::collections::BTreeSet;
 use std::ops::Range;

@@ -88,7 +88,8 @@ impl<'a> GlobalAccesses<'a> {
         }
     }
 
-    /// Returns whether an access has to wait for an earlier one.
+    /// Returns whether an access may conflict with an earlier access by another thread, so that it
+    /// needs a barrier.
     ///
     /// If `is_stale`, the earlier access may be of an earlier iteration, in which its pointers may
     /// have had other values.

@@ -8,10 +8,11 @@
 //!   128x128 that a loop carries take 256 registers in four warps.
 //! - If threads compute an operand of a dot from another dot, and registers do not hold two
 //!   iterations, the tensor cores idle while the threads compute. A second warpgroup can use them
-//!   meanwhile. The pass doubles the warps if a multiprocessor still holds as many blocks.
+//!   meanwhile. On a target with `wgmma`, the pass doubles the warps if a multiprocessor still
+//!   holds as many blocks.
 //!
 //! If a launch requests a cluster of blocks for a program that cannot be divided between them, one
-//! block runs the program, with the warps of all blocks.
+//! block runs the program, if possible with the warps of all blocks.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tilewright_ir::{Block, Function, Inst, Op, OpFamily, ShapeOp, Type, Value};
@@ -105,9 +106,9 @@ fn max_warps() -> u32 {
 
 /// Divides a program between the blocks of its cluster, if possible; returns whether it did.
 ///
-/// Each block of a divided program has the requested warps. Otherwise one block runs the program
-/// with the warps of all blocks, but at most [`max_warps`], if the launcher adds warps. The results
-/// of the program are the same.
+/// Each block of a divided program has the requested warps. Otherwise one block runs the program.
+/// If the launcher adds warps and the kernel has no assembly, this block has the warps of all
+/// blocks, but at most [`max_warps`]. The results of the program are the same.
 pub fn divide_for_cluster(preparation: &mut Preparation<'_>) -> bool {
     let Preparation { module, target, num_warps, launcher, .. } = preparation;
     let blocks = launcher.cluster.max(1);
