@@ -1,14 +1,15 @@
 //! Lowers scans that cross warps, for [`super::conversions`].
 //!
 //! Each warp scans its own runs of elements, the parts. The totals of the parts go through shared
-//! memory, and every warp scans them. Then every thread combines the total before its part with its
-//! elements.
+//! memory, and every warp scans them. Then every thread combines the total of all parts before its
+//! own part with its elements.
 //!
 //! ```text
 //! %s = scan %x {scope = block}    %p, %t = scan %x {scope = warp} ; %b = alloc ; local_store %b, %t
 //!                                 %q = local_load %b ; dealloc %b ; %r = scan %q ; %s = scan_carry %p, %r
 //! ```
-//! If an axis has too many parts, the tile is converted first, and the result is converted back.
+//! If an axis has too many parts, the tile is first converted to a layout in which each warp holds
+//! whole lines along the axis, and the result is converted back.
 
 use smallvec::{SmallVec, smallvec};
 use tilewright_ir::{Block, Inst, Value};

@@ -428,7 +428,7 @@ impl LoopBody<'_> {
     }
 
     /// Returns the buffer that a loaded tile is stored to, if the tile has no other use, and the
-    /// layout in which it is stored.
+    /// layout in registers of the stored tile.
     fn buffer_of(&self, loaded: Value) -> Option<(Destination, Buffer, LayoutId)> {
         let function = self.function;
         let (mut value, mut shapes) = (loaded, SmallVec::new());
@@ -546,7 +546,7 @@ impl LoopBody<'_> {
                     slice.loads.insert(index);
                 }
                 Op::Gpu(GpuOp::LocalLoad { .. }) => {
-                    // A conversion through shared memory.
+                    // The value comes from a conversion through shared memory.
                     let alloc = self.local_buffer(data.operands[0])?;
                     slice.insts.extend([index, self.index(alloc)?]);
                     for user in self.uses.users(data.operands[0]) {

@@ -16,7 +16,7 @@ use tilewright_ir::{Block, Definition, Inst, Operation, Value};
 use tilewright_gpu_ir::layout_rules::operand_layout;
 use tilewright_gpu_ir::{Function, GpuOp, Header, Op, Type};
 
-/// Moves conversions of vectors into the ops that read these from slots.
+/// Moves conversions of vectors into the ops that read the vectors from slots.
 pub fn sink_layout_into_local_load(header: &mut Header, function: &mut Function) {
     let mut uses: SecondaryMap<Value, u32> = SecondaryMap::new();
     let mut conversions: Vec<(Block, Inst)> = Vec::new();

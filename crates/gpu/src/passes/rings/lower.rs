@@ -672,7 +672,7 @@ impl RingLowering<'_> {
             self.cursor.go_to(outer);
         }
         if waits {
-            // All warps see the initialized barriers.
+            // This barrier makes the initialized `mbarrier`s visible to all warps.
             self.cursor.emit(ir::Op::Barrier {}, &[], []);
         }
         self.cursor.insert(inst);
