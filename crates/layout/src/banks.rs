@@ -1,5 +1,5 @@
 //! Counts bank conflicts of shared memory by executing the accesses: an independent check of the
-//! planner.
+//! planner of shared memory in `convert`.
 //!
 //! Shared memory has 32 banks of four bytes. It serves a warp's access of up to 4 bytes a lane at
 //! once, an access of 8 bytes a lane by half warps, and of 16 bytes by quarter warps. Lanes that
@@ -21,18 +21,18 @@ pub struct BankUse {
     pub instructions: u32,
     /// Wavefronts of the instructions.
     pub wavefronts: u32,
-    /// Wavefronts that they would take without conflicts.
+    /// Wavefronts that the instructions would take without conflicts.
     pub least_wavefronts: u32,
 }
 
 impl BankUse {
-    /// Returns the wavefronts that conflicts cost.
+    /// Returns the number of additional wavefronts due to conflicts.
     pub fn conflicts(self) -> u32 {
         self.wavefronts - self.least_wavefronts
     }
 
     /// Adds the wavefronts of lanes that are served together. Each lane accesses `bytes` bytes from
-    /// its byte address on.
+    /// its address in `addresses`, in bytes, on.
     fn serve(&mut self, addresses: impl Iterator<Item = u32>, bytes: u32) {
         let mut words = [const { Vec::new() }; BANKS];
         for address in addresses {

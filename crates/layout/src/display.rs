@@ -1,5 +1,5 @@
-//! Prints layouts: one line for dumps, a line for each input for people, and a table of the
-//! hardware indices of each element.
+//! Prints layouts in three formats: on one line, for dumps; with one line for each input, for
+//! people; and as a table of the hardware indices of each element.
 
 use std::fmt::{self, Write};
 

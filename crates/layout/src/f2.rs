@@ -1,7 +1,7 @@
 //! Linear algebra over F2, the field of one bit, on vectors of at most 32 bits: addition is XOR, a
 //! subspace is a list of vectors that span it, a matrix is the list of its columns. Dimensions are
 //! tiny (a layout has at most some 30 columns), so everything is Gaussian elimination on machine
-//! words, without allocation.
+//! words. A list of at most 24 vectors needs no heap allocation.
 
 use smallvec::SmallVec;
 
@@ -87,8 +87,8 @@ impl Span {
     }
 
     /// Returns the inserted vectors whose sum is `vector`, as a mask of their indices, or `None` if
-    /// `vector` is not in the span. Of dependent vectors, the mask has only the earliest, so the
-    /// result is a linear function of `vector`.
+    /// `vector` is not in the span. The mask never has a vector that was already in the span when
+    /// it was inserted, so the result is a linear function of `vector`.
     pub fn solve(&self, vector: u32) -> Option<u64> {
         let (rest, sum_of) = self.reduce(vector);
         (rest == 0).then_some(sum_of)
@@ -118,13 +118,13 @@ pub fn rank(vectors: &[u32]) -> usize {
 /// Returns the vectors that are not in the span of the previous ones: a basis of the same space.
 pub fn independent(vectors: &[u32]) -> Columns {
     let mut span = Span::new();
-    // A span records at most 64 inserted vectors; there may be more here, but not more independent
-    // ones.
+    // A span records at most 64 inserted vectors. There may be more vectors here, but at most 32 of
+    // them are independent.
     vectors.iter().copied().filter(|&vector| !span.contains(vector) && span.insert(vector)).collect()
 }
 
-/// Returns a basis of the kernel: each vector is a mask of columns whose sum is zero. There must be
-/// at most 32 columns.
+/// Returns a basis of the null space of the matrix with these columns: each vector is a mask of
+/// columns whose sum is zero. There must be at most 32 columns.
 pub fn kernel(columns: &[u32]) -> Columns {
     let mut span = Span::new();
     let dependent = |(number, column): (usize, &u32)| {
@@ -137,7 +137,8 @@ pub fn kernel(columns: &[u32]) -> Columns {
     columns.iter().enumerate().filter_map(dependent).collect()
 }
 
-/// Returns the columns of the inverse of a matrix with `rows` rows, if it has exactly one.
+/// Returns the columns of the inverse of a matrix with `rows` rows, or `None` if the matrix is not
+/// invertible.
 pub fn inverse(columns: &[u32], rows: u32) -> Option<Columns> {
     let span = Span::of(columns);
     (span.rank() == columns.len()).then(|| right_inverse(&span, rows))?
@@ -171,9 +172,9 @@ pub fn complement(space: &[u32], candidates: &[u32]) -> Columns {
 /// as little as possible: only in zero, if `dimension + dim q <= dim within`. It prefers the
 /// earlier vectors of `within`. `p` and `q` have to be subspaces of `within`.
 ///
-/// Two subspaces of equal dimension have a common complement: outside of `p + q` any vector is
-/// allowed, and vectors of `p` and `q` outside of `p ∩ q` are paired into sums, which are in
-/// neither.
+/// The subspace is spanned by vectors of `within` outside of `p + q`, and by sums of a vector of
+/// `p` and a vector of `q` that are both outside of `p ∩ q`: such a sum is neither in `p` nor in
+/// `q`. If the vectors of `p` run out, vectors of `q` follow.
 ///
 /// # Panics
 /// If `p` is too large: `dimension + dim p > dim within`.

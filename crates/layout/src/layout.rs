@@ -14,8 +14,8 @@ impl Layout {
         Self::new(Hardware::default(), Tile::new(&SmallVec::<[u32; 6]>::from_elem(1, rank)), Columns::new())
     }
 
-    /// Returns the layout whose input is the coordinate of one axis: index `i` holds the element at
-    /// `i`.
+    /// Returns the layout of a tile that has `size` elements along `axis` and one along every other
+    /// axis: index `i` of `input` holds the element with the coordinate `i`.
     pub fn identity(rank: usize, axis: usize, input: Input, size: u32) -> Self {
         let mut shape = SmallVec::<[u32; 6]>::from_elem(1, rank);
         shape[axis] = size;
@@ -54,8 +54,8 @@ impl Layout {
     }
 
     /// Returns the direct sum `self × outer`: a tile of tiles. The low bits of each input index
-    /// `self`, the high bits index `outer`. Along each axis, neighbors in `outer` are as far apart
-    /// in the result as `self` is large.
+    /// `self`, the high bits index `outer`. Along each axis, elements that are adjacent in `outer`
+    /// are `n` apart in the result, where `n` is the size of `self` along the axis.
     ///
     /// # Panics
     /// If the ranks differ.
@@ -74,23 +74,25 @@ impl Layout {
         Self::new(Hardware::new(&bits), tile, columns)
     }
 
-    /// Returns the layout `rest` with `self = inner × rest`, if it exists: `inner` is the repeated
-    /// pattern.
+    /// Returns the layout `rest` with `self = inner × rest`, or `None` if there is none. `inner` is
+    /// the pattern that `self` repeats.
     pub fn divide_left(&self, inner: &Self) -> Option<Self> {
         let rest = self.remainder(inner, |bases, count| &bases[count..], Tile::bits_of)?;
         (inner.product(&rest) == *self).then_some(rest)
     }
 
-    /// Returns the layout `rest` with `self = rest × outer`, if it exists: `outer` is the
-    /// repetition.
+    /// Returns the layout `rest` with `self = rest × outer`, or `None` if there is none. `rest` is
+    /// the pattern that `self` repeats, and `outer` is the layout of the repetitions.
     pub fn divide_right(&self, outer: &Self) -> Option<Self> {
         let rest = self.remainder(outer, |bases, count| &bases[..bases.len() - count], |_, _| 0)?;
         (rest.product(outer) == *self).then_some(rest)
     }
 
-    /// Returns the only candidate for a quotient, or `None` if the divisor is larger than this
-    /// layout. `keep` drops as many bases of each input as the divisor has, from one end. `low`
-    /// returns the lowest bit of the coordinate along an axis that belongs to the quotient.
+    /// Returns the only layout that can be the quotient; the caller checks it by a multiplication.
+    /// Returns `None` if the divisor has another rank, a longer axis or more bits of an input than
+    /// this layout. `keep(bases, count)` drops the `count` bases of the divisor from one end of the
+    /// bases of an input. `low(tile, axis)` returns the lowest bit of the coordinate along the axis
+    /// that belongs to the quotient; `tile` is that of the divisor.
     fn remainder(
         &self,
         divisor: &Self,
@@ -120,10 +122,11 @@ impl Layout {
         Some(layout)
     }
 
-    /// Adapts the layout to cover exactly `shape`. If it is too large, hardware indices beyond the
-    /// end hold the elements of their coordinates modulo the size; registers that would only hold
-    /// such copies are dropped. If it is too small, it is repeated in further registers, along the
-    /// axes in `order`, the fastest first.
+    /// Adapts the layout to cover exactly `shape`. Along an axis on which the layout is longer than
+    /// `shape`, hardware indices beyond the end hold the elements at their coordinates modulo the
+    /// size; register bits that then select only copies are dropped. Along an axis on which the
+    /// layout is shorter, further registers repeat it; `order` lists the axes of these registers,
+    /// the fastest first.
     ///
     /// # Panics
     /// If `order` is not a permutation of the axes of `shape`.
@@ -150,7 +153,7 @@ impl Layout {
 }
 
 /// The effect of the language's shape operations on a layout. None of them moves data: each
-/// register of the result is a register of the operand.
+/// register of the result is a register of an operand in the same thread.
 impl Layout {
     /// Returns the layout of the same elements in another shape, in row-major order.
     ///
@@ -204,8 +207,9 @@ impl Layout {
         Self::new(*self.input(), Tile::of_logs(logs), self.columns().into())
     }
 
-    /// Returns the layout of the operand of a broadcast along an axis whose result has this layout:
-    /// the axis has size 1, and every register of the result is the same register of the operand.
+    /// Returns the layout of the operand of a broadcast along `axis`, given this layout of the
+    /// result. The axis of the operand has size 1, and register `r` of the result is register `r`
+    /// of the operand.
     #[must_use]
     pub fn collapse(&self, axis: usize) -> Self {
         self.remove_axis(axis).insert_axis(axis)
@@ -223,9 +227,9 @@ impl Layout {
     }
 
     /// Distributes the elements that a thread holds along an axis over lanes that hold copies: each
-    /// lane bit that selects only copies replaces a register bit, from the low bits of the
-    /// coordinate on. Returns `None` if there is no such lane bit, or no register bit that maps to
-    /// a single bit of the coordinate.
+    /// lane bit that selects only copies replaces a register bit, first the register bit that
+    /// selects the lowest bit of the coordinate. Returns `None` if there is no such lane bit, or no
+    /// register bit that maps to a single bit of the coordinate.
     pub fn shared_by_lanes(&self, axis: usize) -> Option<Self> {
         let tile = self.output();
         let mut registers: Columns = self.bases(Input::Register).into();
@@ -265,12 +269,12 @@ impl Layout {
 }
 
 /// Slices with power-of-two extents and steps: along each axis, a slice has elements that are
-/// `step` apart. The coordinates in the slice are a range of the bits of the coordinates in the
-/// whole tile; the other bits are *fixed*.
+/// `step` apart. A coordinate in the slice is a range of the bits of the coordinate in the whole
+/// tile; the other bits are equal for all elements of the slice and are called *fixed*.
 impl Layout {
     /// Returns the layout of a slice: this layout without the fixed bits. A hardware index that
-    /// holds an element of another slice counts as a copy of the element whose index differs only
-    /// in the fixed bits; registers that would only hold such copies are dropped.
+    /// holds an element of another slice counts as a copy of the element of the slice whose index
+    /// differs only in the fixed bits; register bits that then select only copies are dropped.
     #[must_use]
     pub fn slice(&self, shape: &[u32], steps: &[u32]) -> Self {
         let (whole, part) = (self.output(), Tile::new(shape));
@@ -284,8 +288,9 @@ impl Layout {
         Self::new(*self.input(), part, columns).without_duplicate_registers()
     }
 
-    /// Returns the layout of a whole tile whose slices have this layout: the hardware indices stay,
-    /// and additional high register bits select the slice.
+    /// Returns the layout of a whole tile whose slices have this layout: each hardware index of
+    /// this layout holds the same element of the slice, and additional high register bits select
+    /// the slice.
     #[must_use]
     pub fn unslice(&self, shape: &[u32], steps: &[u32]) -> Self {
         let (whole, part) = (Tile::new(shape), self.output());

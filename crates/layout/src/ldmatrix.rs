@@ -74,7 +74,7 @@ fn matrix_access(offsets: &Transfer, element_bits: u32, is_transposed: bool) -> 
     let (mut elements, mut firsts) = offsets.vector(0, word_bits).into_bases();
     let is_row = elements.len() == word_bits as usize
         && along.iter().zip(word_bits..row_bits).all(|(offset, bit)| *offset == 1 << bit);
-    // All other bits select rows.
+    // All other bits of the registers, the lanes and the warp must select rows, not bytes in a row.
     let starts = firsts.iter().map(|register| f2::multiply(registers, *register));
     let others = starts.chain(across.iter().chain(offsets.bases(Input::Warp)).copied());
     let within_row = others.fold(0, |any, offset| any | offset) & ((1 << row_bits) - 1);

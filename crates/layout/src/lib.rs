@@ -27,12 +27,12 @@
 //!
 //! | question | answer |
 //! |---|---|
-//! | Which hardware indices hold copies of one element? | the kernel: [`Layout::free_bits`], [`Layout::representatives`] |
+//! | Which hardware indices hold copies of one element? | the null space of the layout: [`Layout::free_bits`], [`Layout::representatives`] |
 //! | How wide may an access be? | which registers contribute 1, 2, 4 … to the offset: [`Layout::vector_along`], [`Layout::vector_in`] |
 //! | At which offset in a buffer is an element? | the layout, then the inverse of the buffer's: [`Layout::offsets_in`] |
 //! | How do reshape, transpose, slice, broadcast change a layout? | they rename coordinates, drop them, set them to 0: [`Layout::reshape`] … |
 //! | Does a layout repeat the pattern of an instruction? | a quotient: [`Layout::divide_left`]; [`Layout::matrix_access`] |
-//! | How does a reduction proceed? | a basis of the kernel without the axis: [`Reduction`], [`Scan`], [`Exchange`] |
+//! | How does a reduction proceed? | a basis of the null space of the layout without the axis: [`Reduction`], [`Scan`], [`Exchange`] |
 //! | How is a value converted to another layout? | a [`Plan`]: nothing, renaming, shuffles, shared memory: [`convert`] |
 //!
 //! # A conversion
@@ -51,11 +51,12 @@
 //!
 //! # Conventions
 //!
-//! A hardware index, or *place*, has the bits of [`Input::Register`], [`Input::Lane`],
-//! [`Input::Warp`], [`Input::Block`] and [`Input::Offset`], the register lowest; an element is its
-//! row-major index in the tile. A vector of either space is therefore a `u32`, and a layout is a
-//! list of some 10 to 30 of them, without allocation. The functions panic on errors that only a bug
-//! of the caller can cause, such as layouts of different tiles; each function documents its panics.
+//! A hardware index, or *place*, concatenates the bits of [`Input::Register`], [`Input::Lane`],
+//! [`Input::Warp`], [`Input::Block`] and [`Input::Offset`]; the bits of the register are the
+//! lowest. An element is represented by its row-major index in the tile. A vector of either space
+//! is therefore a `u32`, and a layout is a list of some 10 to 30 of them, which needs no heap
+//! allocation up to 24. The functions panic on errors that only a bug of the caller can cause, such
+//! as layouts of different tiles.
 //!
 //! Source: Zhou et al., "Linear Layouts: Robust Code Generation of Efficient Tensor Computation
 //! Using F2", arXiv 2505.23819.

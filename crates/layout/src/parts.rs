@@ -1,4 +1,4 @@
-//! Splits a scan, or an ordered reduction, into two parts: the levels within warps, and those
+//! Splits a scan, or an ordered reduction, into two phases: the levels within warps, and those
 //! between warps.
 //!
 //! The levels of a [`Scan`] below the first one that crosses warps stay within a warp: each warp

@@ -1,5 +1,6 @@
-//! The queries of code generation: the consecutive elements of a thread, copies, and whether two
-//! layouts differ only in the register indices.
+//! Answers questions of code generators about a layout: which consecutive elements a thread holds,
+//! which hardware indices hold copies of an element, and whether two layouts differ only in the
+//! register indices.
 
 use smallvec::SmallVec;
 
@@ -17,8 +18,8 @@ pub struct Vector {
     /// For each bit `j` of an index in the run: if this bit is 0 for register `r`, then register
     /// `r ^ elements[j]` holds the element that is `2^j` later in the run.
     elements: SmallVec<[u32; 4]>,
-    /// A basis of the accesses' first registers: bit `i` of the number of an access XORs
-    /// `firsts[i]` to the index of its first register.
+    /// A basis of the first registers of the accesses: if bit `i` of the index of an access is 1,
+    /// then `firsts[i]` is XOR-ed to the index of the first register of that access.
     firsts: Columns,
 }
 
@@ -77,8 +78,8 @@ impl Layout {
     /// Returns a mask of the free bits of an input: the bits that only select replicas. The
     /// hardware indices whose free bits are 0 in all inputs hold each element exactly once. To
     /// write a value, the threads whose free bits of lane, warp and block are 0 write the registers
-    /// whose free bits are 0. High bits become free before low bits, warps before lanes, lanes
-    /// before registers.
+    /// whose free bits are 0. If several bits select the same replicas, the highest of these bits
+    /// is free: a warp bit rather than a lane bit, and a lane bit rather than a register bit.
     pub fn free_bits(&self, input: Input) -> u32 {
         let mut span = Span::new();
         let mut free = 0;
@@ -93,8 +94,8 @@ impl Layout {
         1 << f2::rank(self.bases(Input::Register))
     }
 
-    /// Returns a representative for each register: the register without free bits that holds the
-    /// same element.
+    /// Returns a representative for each register: the register that holds the same element and in
+    /// whose index every free bit is 0.
     pub fn representatives(&self) -> SmallVec<[u32; 16]> {
         let bases = self.bases(Input::Register);
         let span = Span::of(bases);
@@ -111,8 +112,8 @@ impl Layout {
         self.with_bases(Input::Register, &f2::independent(self.bases(Input::Register)))
     }
 
-    /// Returns the widest vectors for an access to memory in which the axis is contiguous and its
-    /// rows are aligned: the longest aligned runs along the axis that each thread holds.
+    /// Returns the widest vectors for an access to memory in which the axis is contiguous and each
+    /// row along it is aligned: the longest aligned runs along the axis that each thread holds.
     pub fn vector_along(&self, axis: usize) -> Vector {
         self.vector(self.output().shift(axis), self.output().bits_of(axis))
     }
@@ -134,8 +135,8 @@ impl Layout {
     }
 
     /// Returns, for each register of this layout, the register of `other` that holds the same
-    /// element in the same thread. Returns `None` if a conversion from `other` to this layout
-    /// cannot only rename registers.
+    /// element in the same thread. Returns `None` if the layouts differ in a basis of another input
+    /// than the register, or if a thread does not hold one of its elements in `other`.
     pub fn registers_from(&self, other: &Self) -> Option<SmallVec<[u32; 16]>> {
         assert_eq!(self.output(), other.output(), "the layouts have to be of the same tile");
         let threads = [Input::Lane, Input::Warp, Input::Block, Input::Offset];

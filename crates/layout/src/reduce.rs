@@ -54,11 +54,12 @@ impl Step {
     }
 }
 
-/// The layout conversion by which warps exchange their partial results. Its tile has the axes of
-/// the result and a last axis for the parts of a line.
+/// The layout conversion by which warps exchange their partial results. The tile of both layouts
+/// has the axes of the result and a last axis for the parts of a line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Exchange {
-    /// The layout of the parts after the steps within warps. Its registers are those of the result.
+    /// The layout of the parts after the steps within warps, with one register for each element of
+    /// the result that the thread holds.
     pub partials: Layout,
     /// The layout after the exchange: every thread has all parts of the elements of its result, and
     /// the parts of one element are in consecutive registers.
@@ -103,8 +104,8 @@ pub struct Reduction {
     pub result: Layout,
     /// The registers of the source that become the result.
     pub registers: SmallVec<[u32; 16]>,
-    /// Replaces the steps between warps, if there are any: after the conversion, each thread
-    /// combines consecutive registers.
+    /// The conversion that replaces the steps between warps, if there are any. After it, each
+    /// thread combines the parts of a line, which are in consecutive registers.
     pub exchange: Option<Exchange>,
 }
 
@@ -145,8 +146,8 @@ fn kept_registers(result: &Layout) -> Columns {
     (0..result.bits_of(Input::Register)).map(|bit| 1 << bit).filter(|register| free & register == 0).collect()
 }
 
-/// A level of a scan: pairs of adjacent blocks of `2^i` elements are combined to blocks of
-/// `2^(i+1)`.
+/// A level of a scan: it combines each pair of adjacent blocks of `2^i` elements to a block of
+/// `2^(i+1)`. A block is a run of elements here, not a thread block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ScanStep {
     /// The step to the partner: the element at the same position in the other block of the pair.
@@ -156,8 +157,8 @@ pub struct ScanStep {
 }
 
 /// A scan along an axis. It has a step for each bit of the coordinate, lowest first, which combines
-/// the two halves of each block. Each place holds the prefix of its element and the total of its
-/// block, and only needs the partner's total:
+/// the two halves of each block. Each hardware index holds the prefix of its element and the total
+/// of its block of elements, and only needs the partner's total:
 /// ```text
 /// for each step:
 ///     other = total of the partner

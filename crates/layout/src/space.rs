@@ -99,7 +99,7 @@ impl Hardware {
         parts.iter().fold(0, |place, (input, value)| {
             let bits = self.bits_of(*input);
             assert!(u64::from(*value) < 1 << bits, "{input} {value} is out of range: there are {bits} bits");
-            // The shift of an input without bits may be the width of the index.
+            // If an input has no bits, its shift may be 32, the number of bits of the index.
             place | value.checked_shl(self.shift(*input)).unwrap_or_default()
         })
     }
@@ -194,8 +194,8 @@ impl Tile {
         })
     }
 
-    /// Returns the bits of an index in the tile `whole` that are fixed in a slice of this shape, as
-    /// masks of one bit each, lowest first.
+    /// Returns the bits of an index in the tile `whole` that are equal for all elements of a slice
+    /// with this shape and these steps, as masks of one bit each, lowest first.
     pub(crate) fn fixed_bits(&self, whole: &Self, steps: &[u32]) -> SmallVec<[u32; 8]> {
         let mut fixed = SmallVec::new();
         for axis in (0..whole.rank()).rev() {

@@ -20,9 +20,9 @@ pub enum Plan {
     /// Registers are renamed: register `r` of the result is register `plan[r]` of the source in the
     /// same thread.
     Registers(SmallVec<[u32; 16]>),
-    /// Shuffles: no element leaves its warp.
+    /// Shuffles move the elements within their warps.
     Shuffle(Box<ShufflePlan>),
-    /// Through shared memory.
+    /// The elements move through a buffer in shared memory.
     Shared(Box<SharedPlan>),
 }
 
@@ -50,13 +50,15 @@ impl std::error::Error for ConvertError {}
 /// predicates count as 8 bits.
 ///
 /// A value whose elements stay in their warps is shuffled if shuffles cost no more than shared
-/// memory. A shuffle moves one 32-bit word a lane, as an access without conflicts does, but moves
-/// it once instead of twice and needs no barrier; it may need selects before and after. `trip_cost`
-/// is the cost of shared memory besides its accesses, two barriers and the latency of a load, in
-/// halves of the issue time of an instruction.
+/// memory. A shuffle moves one 32-bit word a lane, as an access to shared memory without conflicts
+/// does. Shared memory takes two accesses, a store and a load, and barriers; shuffles take one, but
+/// may need selects before and after. `trip_cost` is the cost of shared memory in addition to its
+/// accesses: two barriers and the latency of a load. Its unit is half the issue time of an
+/// instruction.
 ///
 /// # Panics
-/// If the layouts are not of one tile, or differ in the number of lanes, warps or blocks.
+/// If the layouts are not of one tile, or differ in the number of lanes, warps or blocks; or if the
+/// plan needs shared memory and [`shared_plan`] panics.
 pub fn convert(from: &Layout, to: &Layout, element_bits: u32, trip_cost: u32) -> Result<Plan, ConvertError> {
     if from == to {
         return Ok(Plan::Nothing);

@@ -1,17 +1,19 @@
-//! Conversions through shared memory: a swizzled buffer, so that the accesses of both sides are
-//! wide and free of conflicts.
+//! Plans conversions through a buffer in shared memory. The buffer is swizzled such that the
+//! accesses of both sides, the stores of the source and the loads of the target, are wide and free
+//! of bank conflicts.
 //!
-//! The bits of an offset have three parts: the element of a vector, the bank, and the line of 128
-//! bytes. The buffer is a basis of the tile's space in that order, and its quality follows from the
-//! spans of these parts (section 5.5 of the paper):
+//! The bits of an offset have three parts: the index of the element in its vector, the bank, and
+//! the line of 128 bytes. The buffer is a basis of the tile's space in that order, and its quality
+//! follows from the spans of these parts (section 5.5 of Zhou et al., "Linear Layouts"):
 //! - An access moves a whole vector if the elements of the vector are registers of one thread, and
 //!   no lane or warp bit maps into the vector.
 //! - Two lanes that are served together conflict if they differ in the line but not in the bank. So
 //!   there is no conflict if the span of those lanes, with the vector, intersects the span of the
 //!   lines only in zero.
 //!
-//! A space for the lines that intersects the spaces of both sides only in zero exists if there are
-//! enough dimensions. There are: the lanes that are served together move at most 128 bytes.
+//! A space for the lines that intersects the spaces of both sides only in zero exists if the tile
+//! has enough dimensions ([`f2::complement_avoiding`]). It has enough of them, because the lanes
+//! that are served together move at most 128 bytes.
 
 use crate::convert::ConvertError;
 use crate::f2::{self, Columns, Span};
@@ -154,7 +156,8 @@ impl<'a> Side<'a> {
     }
 }
 
-/// A buffer and its cost. `widths` and `wavefronts` are those of the wider side, then of the other.
+/// A buffer and its cost. The first element of `widths` and `wavefronts` is that of `wide`, the
+/// second that of `other`, the two parameters of [`Planner::buffer`].
 struct Candidate {
     columns: Columns,
     /// The log2 of the number of elements of an access.
@@ -175,7 +178,7 @@ struct Planner<'a> {
 }
 
 impl Planner<'_> {
-    /// Returns the widest vector that both sides can move at once.
+    /// Returns a basis of the widest vector that both sides can move in one access.
     fn common_vector(&self, a: &Side, b: &Side) -> Columns {
         let mut common: Columns =
             a.registers.iter().copied().filter(|column| b.registers.contains(column)).collect();
@@ -187,8 +190,9 @@ impl Planner<'_> {
     }
 
     /// Returns the candidate in which `wide` moves more than the common vector at once, or `None`
-    /// if it cannot. If several lanes of the other side then access one word or line, these are
-    /// preferably lanes that are served together.
+    /// if it cannot. The elements that it adds to the vector are preferably those that, on the
+    /// other side, belong to lanes that are served together: such lanes then access neighboring
+    /// elements.
     fn widened(&self, wide: &Side, other: &Side, narrow: &[u32]) -> Option<Candidate> {
         let together = other.served_together(self.log_bytes + narrow.len());
         let mut preferred = f2::intersection(wide.registers, together);

@@ -1,13 +1,13 @@
-//! Conversions within warps, with warp shuffles.
+//! Plans conversions within warps, with warp shuffles.
 //!
-//! In one shuffle every lane sends one element and receives one. So the elements of a shuffle form
-//! a set with at most one element in each lane before the conversion and exactly one in each lane
-//! after it. As a subspace: `U` is a complement of the span of the target's registers that
-//! intersects the span of the source's registers as little as possible, and each shuffle moves one
-//! coset of `U` (section 5.4 of the paper). Within a shuffle everything is linear again: the source
-//! lane of a lane, the register that a lane sends, and the register that it receives into. A
-//! register index that depends on the lane is an XOR with a linear function of the lane, which code
-//! implements with conditional swaps: [`Select`].
+//! In one shuffle every lane sends one element and receives one. So each lane holds at most one
+//! element of a shuffle in the source layout, and exactly one in the target layout. Each shuffle
+//! moves one coset of a subspace `U` (section 5.4 of Zhou et al., "Linear Layouts"): in the span of
+//! the elements that the warp needs, `U` is a complement of the span of the target's registers, and
+//! it intersects the span of the source's registers as little as possible. Within a shuffle, these
+//! are affine functions of the lane: the lane that sends to it, the register that it sends, and the
+//! register that it receives into. A register index that depends on the lane is an XOR with a
+//! linear function of the lane, which code implements with conditional swaps: [`Select`].
 
 use smallvec::SmallVec;
 
@@ -40,7 +40,7 @@ impl Select {
 pub struct Round {
     /// The register of the source that a lane sends, before the selects of [`ShufflePlan::give`].
     pub register: u32,
-    /// XOR-ed to the source lane, [`ShufflePlan::source_lane`].
+    /// XOR-ed to the lane that [`ShufflePlan::source_lane`] returns.
     pub lane: u32,
 }
 
@@ -53,7 +53,7 @@ pub struct Round {
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ShufflePlan {
-    /// The selects of the register that a thread sends.
+    /// The selects that change the index of the register that a thread sends.
     pub give: SmallVec<[Select; 4]>,
     /// The shuffles.
     pub rounds: SmallVec<[Round; 16]>,
@@ -61,7 +61,7 @@ pub struct ShufflePlan {
     pub source_lane: Transfer,
     /// The shuffle that delivers each register of the result, before the selects of `take`.
     pub results: SmallVec<[u32; 16]>,
-    /// The selects of the shuffle that delivers a register.
+    /// The selects that change the index of the shuffle that delivers a register of the result.
     pub take: SmallVec<[Select; 4]>,
     /// The length of the aligned groups of consecutive shuffles that have the same source lane. The
     /// narrow elements of a group travel packed in words.
@@ -90,7 +90,7 @@ impl ShufflePlan {
         self.rounds_per_lane.min(32 / element_bits.min(32))
     }
 
-    /// Returns whether the selects of `take` keep the elements of a word together.
+    /// Returns whether the selects of `take` never separate the elements that one word carries.
     pub fn takes_words(&self, elements_per_word: u32) -> bool {
         self.take.iter().all(|select| select.registers & (elements_per_word - 1) == 0)
     }
@@ -186,7 +186,7 @@ fn coset_basis(source: &[u32], target: &[u32]) -> Columns {
     basis
 }
 
-/// Returns the space `U` of the header: each shuffle moves one of its cosets.
+/// Returns the space `U` of the header of this file: each shuffle moves one coset of `U`.
 fn round_space(source: &Source, cosets: &[u32], needed: &[u32], lanes: &[u32]) -> Columns {
     let mut preferred = f2::intersection(source.lanes, lanes);
     preferred.extend_from_slice(needed);
