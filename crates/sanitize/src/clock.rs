@@ -1,5 +1,5 @@
 //! Vector clocks over the agents of a launch: its programs or its warps. A launch may have very
-//! many agents, so clocks share equal chunks.
+//! many agents, so clocks are divided into chunks, and clocks with equal chunks share them.
 
 use std::sync::Arc;
 

@@ -19,7 +19,7 @@ pub enum Mode {
     Device,
 }
 
-/// The common properties of an access's elements.
+/// The properties that all lanes of an access have in common.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Access {
     /// The accessing agent: a program, or a warp of the launch.
@@ -40,7 +40,7 @@ pub struct Access {
 
 /// The ordering of accesses.
 pub trait Rules {
-    /// Returns whether a step of another agent happens before the current access.
+    /// Returns whether the step `step` of another agent happens before the current access.
     fn knows(&self, agent: u32, step: u32) -> bool;
 
     /// Returns whether two accesses of an agent by different lanes, without a barrier between them,
@@ -86,7 +86,7 @@ pub struct Shadow {
     unit: u32,
     pages: FxHashMap<u64, u32>,
     cells: Vec<Box<[Cell]>>,
-    /// The most recently used page.
+    /// The most recently used page: its number, and its index in `cells`.
     last: (u64, u32),
     /// The accesses that a [`Touch`] refers to by index; the first is a placeholder.
     records: Vec<Access>,

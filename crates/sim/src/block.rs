@@ -3,7 +3,9 @@
 //!
 //! A cluster runs on one thread of the host. A warp runs until it has to wait, or for [`TURN`]
 //! steps; then the next warp runs. If no warp executes a step in a whole round, every warp waits
-//! for another: the scheduler reports this deadlock with the position of each warp.
+//! for another: the scheduler reports this deadlock with the position of each warp. A *group* is
+//! the lanes of a warp that are at the same step; a *site* is the index of the PTX instruction from
+//! which a step was decoded.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -71,7 +73,8 @@ pub(crate) type WaitingGroup = (usize, u32, u32);
 
 impl Cluster<'_> {
     /// Runs until all warps have exited, or for `rounds` rounds. Returns whether all have exited.
-    /// On a deadlock, the fault lists where every group waits.
+    /// If no warp can go on, the fault is a divergent barrier, or a deadlock that lists where every
+    /// group waits.
     pub fn run(&mut self, rounds: u64) -> Result<bool, Stopped> {
         for _ in 0..rounds {
             let (mut is_running, mut has_progressed) = (false, false);
@@ -175,7 +178,7 @@ impl Cluster<'_> {
                 warp.hold(group_index, lanes);
                 return Ok(lanes != group.lanes);
             }
-            // Lanes whose member masks are incomplete stay at this step.
+            // A lane whose member mask names a lane that has not arrived yet stays at this step.
             absent = lanes & !present;
             lanes = present;
         }
@@ -258,7 +261,7 @@ impl Cluster<'_> {
 
     /// Handles the exit of lanes: checks that their bulk copies no longer read shared memory,
     /// completes barriers and, if the last warp of the block exits, checks that no agent may still
-    /// access its shared memory.
+    /// access the shared memory of the block.
     fn exit(&mut self, index: usize, lanes: u32) -> Outcome {
         let (rank, warp) = (self.warps[index].rank, self.warps[index].index);
         if self.blocks[rank].asynchronous.reads_in_bulk(warp, lanes) {

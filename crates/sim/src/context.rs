@@ -155,9 +155,9 @@ impl Context<'_> {
         }
     }
 
-    /// Publishes an atomic write at its address. With `releases`, an acquiring reader is ordered
-    /// after everything that this warp has done; without, after everything that preceded its last
-    /// fence.
+    /// Publishes an atomic write at its address in shared memory; for other memory, does nothing.
+    /// With `releases`, an acquiring reader is ordered after everything that this warp has done;
+    /// without, after everything that preceded its last fence.
     pub fn publish(&mut self, place: ResolvedAddress, releases: bool) {
         let ResolvedAddress::Shared { rank, offset } = place else { return };
         if releases {

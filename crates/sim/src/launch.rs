@@ -1,4 +1,4 @@
-//! Launches: distributes the clusters of a grid over the threads of the host.
+//! Runs launches: distributes the clusters of a grid over the threads of the host.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -112,7 +112,7 @@ impl Tally {
 const ROUNDS: u64 = 8;
 /// Maximum bytes of host memory of the clusters that run at once.
 const MAX_RUNNING_BYTES: usize = 1 << 30;
-/// Maximum waiting programs that a report of starvation names.
+/// Maximum waiting blocks that a fault of starvation names.
 const MAX_NAMED: usize = 4;
 
 /// A cluster that has begun.
@@ -197,7 +197,7 @@ impl LoadedModule {
     }
 
     /// Returns the extent of the clusters: that of the launch or, if that is a single block, the
-    /// extent that the kernel requires.
+    /// extent that the kernel requires, if any.
     fn cluster(&self, launch: &Launch<'_>, id: FunctionId) -> [u32; 3] {
         match &self.function(id).directives.required_cluster {
             Some(required) if launch.cluster == [1; 3] => padded(required),
@@ -537,7 +537,8 @@ impl CheckedLaunch<'_> {
         Running { position, cluster, states: SeenStates::default() }
     }
 
-    /// Runs a cluster, to its end or for [`ROUNDS`] rounds. Returns whether it has ended.
+    /// Runs a cluster to its end or, if blocks may wait for blocks of other clusters, for at most
+    /// [`ROUNDS`] rounds. Returns whether the cluster has ended.
     fn run(&self, running: &mut Running<'_>, tally: &mut Tally) -> Result<bool, Box<Fault>> {
         let cluster = &mut running.cluster;
         let rounds = if self.program.may_wait_for_others { ROUNDS } else { u64::MAX };

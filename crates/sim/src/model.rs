@@ -1,17 +1,17 @@
 //! A roofline model: bounds the time of a launch on a GPU by the simulator's counters.
 //!
 //! For each part of a multiprocessor, the model computes the time that the part needs for its share
-//! of the work. The longest time bounds the kernel. The model has no latencies, knows of the caches
-//! only that a tensor moves once, and spreads work evenly over the multiprocessors that have
-//! blocks. Its times are therefore lower bounds: they show what limits a kernel, and do not predict
-//! the microseconds of a measurement.
+//! of the work. The longest time bounds the kernel. The model has no latencies, assumes caches that
+//! move each tensor from or to memory at most once, and spreads work evenly over the
+//! multiprocessors that have blocks. Its times are therefore lower bounds: they show what limits a
+//! kernel, and do not predict the microseconds of a measurement.
 
 use crate::counters::StepCounters;
 use crate::decode::Class;
 use crate::report::{Instruction, Report};
 
-/// A GPU with the numbers of its data sheet: boost clocks, and rates of dense fp16 matrix
-/// instructions with fp32 accumulators.
+/// A GPU with the numbers of its data sheet. The clock is the boost clock; the tensor rate is that
+/// of dense fp16 matrix instructions with fp32 accumulators.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct GpuModel {
     /// The name that users write.
@@ -110,7 +110,8 @@ const SECTOR_BYTES_A_CLOCK: f64 = 64.0;
 const SECTOR_BYTES: f64 = 32.0;
 /// Warp instructions that the four schedulers of a multiprocessor issue per clock.
 const ISSUED_A_CLOCK: f64 = 4.0;
-/// Lanes per clock of the special function units, and of fp64 on a GPU with few fp64 units.
+/// Lanes per clock of the special function units. The model uses the same rate for conversions and
+/// for fp64.
 const FUNCTION_LANES: f64 = 16.0;
 
 /// The clocks that each part of one multiprocessor is busy.
@@ -183,7 +184,8 @@ pub fn busy<'a>(instructions: impl Iterator<Item = &'a Instruction>, gpu: GpuMod
         let warps = counters.executions as f64;
         match instruction.class {
             Class::Single | Class::Half | Class::Integer | Class::Compare | Class::Move => {
-                // A fused multiply-add counts as one instruction of two operations.
+                // `single_rate` counts a fused multiply-add as two operations, so an instruction of
+                // 32 lanes is 64 operations.
                 arithmetic += warps * 64.0 / gpu.single_rate;
             }
             Class::Function | Class::Double | Class::Convert => function += warps * 32.0 / FUNCTION_LANES,

@@ -1,5 +1,5 @@
-//! Loads that end in the padding of a region: if the launch allows them, they return 0 and the
-//! launch records them.
+//! Collects the loads that end in the padding of a region. In a launch with a collector, the
+//! padding reads as 0; without a collector, such a load is a fault.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -19,7 +19,7 @@ pub struct PaddedReads {
 }
 
 impl PaddedReads {
-    /// Records a load.
+    /// Records a load, unless a load of the same instruction by an earlier reader is recorded.
     #[cold]
     pub(crate) fn note(&self, instruction: u32, reader: Reader, kind: FaultKind) {
         let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);

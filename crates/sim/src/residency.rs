@@ -88,7 +88,8 @@ impl Residency {
 
 impl SeenStates {
     /// Returns whether a cluster repeats its state. `changes` is the number of changes of global
-    /// memory so far; a new number forgets the states.
+    /// memory so far. If it differs from that of the last call, this function first forgets all
+    /// states.
     pub fn is_stuck(&mut self, cluster: &Cluster<'_>, changes: u64) -> bool {
         if self.changes != changes || self.found.len() > MAX_STATES {
             *self = Self { changes, found: FxHashMap::default() };

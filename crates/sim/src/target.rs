@@ -8,7 +8,8 @@ pub struct SimTarget {
     capability: u32,
 }
 
-/// Maximum bytes of shared memory that a launch may request for a block, by minimum capability.
+/// Maximum bytes of shared memory that a launch may request for a block. The first row whose
+/// capability is at most that of the device applies.
 const SHARED_LIMITS: [(u32, usize); 7] = [
     (120, 99 << 10),
     (90, 227 << 10),
@@ -39,9 +40,10 @@ const fn multiprocessor(count: u32, threads: u32, blocks: u32, shared_kib: u32) 
     Multiprocessor { count, threads, blocks, shared_bytes: shared_kib << 10, reserved_bytes }
 }
 
-/// The multiprocessors by minimum capability: T4, A100, A10, Orin, L40S, H100, B200, RTX 5090.
-/// Threads, blocks and shared memory are from the table of compute capabilities in the CUDA
-/// programming guide.
+/// The multiprocessors of, from the last row to the first, T4, A100, A10, Orin, L40S, H100, B200
+/// and RTX 5090. The first row whose capability is at most that of the device applies. Threads,
+/// blocks and shared memory are from the table of compute capabilities in the CUDA programming
+/// guide.
 const MULTIPROCESSORS: [(u32, Multiprocessor); 8] = [
     (120, multiprocessor(170, 1536, 24, 100)),
     (100, multiprocessor(148, 2048, 32, 228)),

@@ -33,8 +33,8 @@ pub struct Finding {
 pub struct Occurrence {
     /// The linear index of the program, x varying fastest.
     pub program: u64,
-    /// The pointer parameter through which memory is accessed, and the index of the element from
-    /// there.
+    /// The pointer parameter through which memory is accessed, and the index of the element
+    /// relative to the address of this parameter.
     pub element: Option<(String, i64)>,
     /// The program of the first access of a race.
     pub other: Option<u64>,

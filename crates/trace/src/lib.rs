@@ -37,9 +37,9 @@
 //! | 6 | pointers | 4 bytes an element, signed |
 //! | 7 | booleans | one bit per element, least significant first |
 //!
-//! Pointers are byte offsets from a parameter. Their form is preceded by the index of the parameter
-//! plus one, `n`; if it is 0, the pointers are addresses. A loop is an op, too: its event begins an
-//! iteration and records the induction variable.
+//! Before the form of pointers, an event has an `n`: 0 if the pointers are recorded as addresses;
+//! else they are byte offsets from a pointer parameter, and `n` is the index of this parameter plus
+//! one. A loop is an op, too: its event begins an iteration and records the induction variable.
 
 mod bytes;
 pub mod finding;

@@ -121,7 +121,7 @@ pub struct Launch {
     /// The number of programs along x, y and z.
     pub grid: [u32; 3],
     /// The sampling interval: values are recorded for programs whose number is a multiple of this,
-    /// and for the last one.
+    /// and for the last program of the grid.
     pub every: u64,
     /// True if the interpreter ran the programs.
     pub interpreted: bool,
@@ -135,8 +135,8 @@ pub struct Launch {
     pub constants: Vec<(String, String)>,
     /// The ops that events refer to.
     pub ops: Vec<Op>,
-    /// The tile IR from the frontend as text, from which the GPU stages can be derived. Empty for
-    /// interpreted launches.
+    /// The tile IR from the frontend as text, from which a reader of the trace can compile the
+    /// later stages for a GPU. Empty for interpreted launches.
     pub ir: String,
     /// The numbers of warps and pipeline stages of the launch on a GPU.
     pub warps_and_stages: [u32; 2],

@@ -42,7 +42,7 @@ impl Element {
         }
     }
 
-    /// Returns whether programs race for the element.
+    /// Returns whether accesses of different programs to the element race.
     fn is_raced(&self) -> bool {
         // If each kind has a single program, the first is the only one.
         let differ = |counts: [u32; 2], firsts: [u64; 2]| {

@@ -1,4 +1,4 @@
-//! Reading a trace: launches, programs, events, and the elements of values.
+//! Reads a trace: its launches, programs and events, and the elements of values.
 
 use std::fmt;
 use std::path::Path;
@@ -27,7 +27,8 @@ pub struct LaunchTrace {
     pub nanoseconds: u64,
     /// The diagnostic of a failed launch, else empty.
     pub failure: String,
-    /// The checks that a sanitizer made; empty if none.
+    /// The names of the checks that a sanitizer made, separated by commas; empty if the launch was
+    /// not sanitized.
     pub checks: String,
     /// The sanitizer's findings.
     pub findings: Vec<Finding>,
@@ -111,7 +112,8 @@ pub enum Form<'a> {
     Dense(&'a [u8]),
     /// Booleans, one bit each.
     Bits(&'a [u8]),
-    /// Pointers: the index of the parameter from which they are offsets, or `None` for addresses.
+    /// Pointers: the index of the parameter from which they are byte offsets, or `None` if they are
+    /// addresses; then the offsets or addresses.
     Pointers(Option<u32>, Offsets<'a>),
 }
 
@@ -128,12 +130,13 @@ pub enum Offsets<'a> {
     Narrow(&'a [u8]),
 }
 
-/// The maximum number of launches beyond the number of chunks read so far: other threads may have
-/// begun launches whose chunks are not written yet.
+/// The maximum difference between the number of a launch and the number of chunks read so far. It
+/// is not 0, because other threads may have begun launches whose chunks are not written yet.
 const MAX_PENDING_LAUNCHES: usize = 4096;
 
-/// The number of lanes that a query may always visit, and the number of additional lanes for each
-/// byte of the file: a short event may describe a tile with a million elements.
+/// The number of lanes that a query may always visit. For each byte of the file, it may visit
+/// `LANES_PER_BYTE` more. Without a limit, a small file could make a query slow, because a short
+/// event may describe a tile with millions of elements.
 const LANES: u64 = 1 << 26;
 const LANES_PER_BYTE: u64 = 64;
 

@@ -318,7 +318,7 @@ impl Trace {
 
     /// Returns the elements that an access touches: for each lane, the mask, the tensor and the
     /// element's row-major index (both -1 outside all tensors), and the byte offset from the tensor
-    /// that the pointers derive from.
+    /// that the pointers derive from (the address, if there is no such tensor).
     pub fn touched(&self, launch: usize, program: u64, event: usize) -> Option<String> {
         let (traced, program) = self.program(launch, program)?;
         let launch = &traced.launch;
@@ -376,8 +376,8 @@ impl Tensor {
             return None;
         }
         rest /= i64::from(self.size);
-        // Visit the axes by descending stride. Axes with stride 0 repeat elements; their index is
-        // 0.
+        // Visit the axes by descending stride. The index along an axis is 0 if its stride is not
+        // positive.
         let mut axes: Vec<usize> = (0..self.shape.len()).filter(|&axis| self.shape[axis] > 1).collect();
         axes.sort_by_key(|&axis| std::cmp::Reverse(self.strides[axis]));
         let mut index = vec![0; self.shape.len()];

@@ -1,4 +1,4 @@
-//! Writing a trace: a file to which many threads append batches of programs.
+//! Writes a trace: a file to which many threads append batches of programs.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -31,12 +31,13 @@ pub struct Recorder {
 /// Limits on the size of a launch's record.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// The maximum number of programs with values besides the last one. The caller derives
-    /// [`Launch::every`] from it.
+    /// The maximum number of programs with values, in addition to the last program. The caller
+    /// derives [`Launch::every`] from it.
     pub programs: u64,
-    /// The maximum number of bytes of values in total; further values are dropped.
+    /// The maximum number of bytes of all programs with values; beyond it, the elements of a value
+    /// are not recorded.
     pub value_bytes: u64,
-    /// The maximum number of bytes in total; further accesses are dropped, too.
+    /// The maximum number of bytes of all programs; beyond it, events and programs are dropped.
     pub bytes: u64,
 }
 
@@ -155,7 +156,7 @@ impl<'a> Recording<'a> {
     }
 }
 
-/// The programs that one thread runs, one after another.
+/// A batch: the record of the programs that one thread runs, one after another.
 #[derive(Debug)]
 pub struct Batch<'a> {
     recording: &'a Recording<'a>,
@@ -202,12 +203,13 @@ impl Batch<'_> {
         true
     }
 
-    /// Returns the position of the next event, for [`rewind`](Self::rewind).
+    /// Returns the position of the next event in the record of the program, for
+    /// [`rewind`](Self::rewind).
     pub fn mark(&self) -> usize {
         self.events.len()
     }
 
-    /// Drops everything recorded since the mark.
+    /// Drops everything that was recorded after [`mark`](Self::mark) returned this position.
     pub fn rewind(&mut self, mark: usize) {
         self.events.truncate(mark);
     }

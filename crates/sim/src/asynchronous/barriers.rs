@@ -74,8 +74,8 @@ fn write(context: &mut Context<'_>, (rank, offset): BarrierAddress, bytes: &[u8]
 /// Applies a change to a barrier on behalf of the warp.
 ///
 /// # Errors
-/// If there is no barrier at the address, its initialization is not ordered before, or the change
-/// fails.
+/// If there is no barrier at the address, an ordinary store has overwritten it, its initialization
+/// is not ordered before this access, or the change fails.
 pub(super) fn with_barrier<T>(
     context: &mut Context<'_>,
     (rank, offset): BarrierAddress,

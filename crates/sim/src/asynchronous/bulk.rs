@@ -19,7 +19,7 @@ const GRANULE: u32 = 16;
 pub(crate) enum Completion {
     /// `complete_tx` on a barrier.
     Barrier(Pointer),
-    /// The bulk group of its thread.
+    /// The bulk group of the thread that executes the copy.
     Group,
 }
 

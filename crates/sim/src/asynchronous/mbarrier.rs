@@ -2,7 +2,7 @@
 //!
 //! A phase completes when the expected count of arrivals is reached and no expected byte is
 //! outstanding; the next phase begins with the same count. An agent that waits for a phase
-//! synchronizes with all that arrived in it.
+//! synchronizes with all agents that arrived in this phase or an earlier one.
 
 use crate::fault::FaultKind;
 use crate::memory::Clock;
@@ -21,9 +21,9 @@ pub struct Mbarrier {
     transactions: i64,
     /// The number of completed phases.
     phase: u64,
-    /// The joined clocks of the arrivals in the current phase.
+    /// The joined clocks of all arrivals and completed copies so far.
     arriving: Clock,
-    /// The joined clocks of the arrivals in the last completed phase.
+    /// The value of `arriving` when the last completed phase completed.
     completed: Clock,
 }
 
@@ -79,7 +79,8 @@ impl Mbarrier {
         self.transact(i64::from(bytes))
     }
 
-    /// `complete_tx`: counts `bytes` transferred bytes, and joins the clock of their copy.
+    /// `complete_tx`: counts `bytes` transferred bytes, and joins the clock of the copy that
+    /// transferred them.
     ///
     /// # Errors
     /// If the transferred bytes exceed the limit.

@@ -1,9 +1,9 @@
 //! The asynchronous instructions: copies, their barriers, and the fences between proxies.
 //!
-//! An asynchronous operation does its work when it begins, but as an agent of its own (see
-//! [`crate::memory::clock`]): nothing is ordered after it until an agent waits for it. An access to
-//! its data without the wait is a race and is reported. So the result of a program without faults
-//! does not depend on when its copies complete.
+//! The simulator performs an asynchronous operation when it begins, but as an agent of its own (see
+//! [`crate::memory::clock`]): nothing is ordered after the operation until an agent waits for it.
+//! An access to its data without the wait is a race and is reported. So the result of a program
+//! without faults does not depend on when its copies complete.
 
 pub(crate) mod barriers;
 pub(crate) mod bulk;
@@ -27,9 +27,9 @@ use mbarrier::Mbarrier;
 pub(crate) use pointer::Pointer;
 use proxy_visibility::UnfencedWrites;
 
-/// Channels that the barriers of a block share. For two barriers on one channel the detector is
-/// less precise: an agent that waits for the later copy also counts as having waited for the
-/// earlier one.
+/// Channels that the barriers of a block share. If two barriers share a channel, the race detector
+/// is less precise: an agent that waits for the later copy at one barrier also counts as having
+/// waited for the earlier copy at the other.
 const BARRIER_CHANNELS: usize = 16;
 
 /// Returns the number of asynchronous channels of a block. Each channel is an agent of the race

@@ -1,4 +1,5 @@
-//! Tensor copies: moves between shared memory and boxes of a tensor that a tensor map describes.
+//! Implements tensor copies, which move boxes of a tensor between global and shared memory. A
+//! tensor map describes the tensor and the box.
 
 use super::barriers;
 use super::bulk::{self, Completion, Reduction};
@@ -154,7 +155,8 @@ pub(crate) struct TensorLoad {
     pub destination: Pointer,
     pub source: TensorBox,
     pub barrier: Pointer,
-    /// A mask of the ranks of the blocks of the cluster that receive the box.
+    /// A mask of the ranks of the blocks of the cluster that receive the box. Without it, only the
+    /// block of the destination receives the box.
     pub mask: Option<Slot>,
 }
 

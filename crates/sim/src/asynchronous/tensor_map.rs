@@ -108,7 +108,8 @@ pub struct TensorMap {
     pub strides: Vec<u64>,
     /// The extents of the box, 1 to 256 each.
     pub box_extents: Vec<u32>,
-    /// The element step of each dimension, 1 to 8; dimension 0 takes every element.
+    /// The element step of each dimension, 1 to 8. A copy ignores the step of dimension 0 and takes
+    /// every element along it.
     pub element_strides: Vec<u32>,
     /// The swizzle of the box in shared memory.
     pub swizzle: Swizzle,
@@ -173,7 +174,8 @@ impl Field {
     }
 
     /// Returns the writes that set the field, for `tensormap.replace`: each is an offset and bytes.
-    /// They include the mark of an encoded map.
+    /// One of them writes the first bytes of an encoded map, by which [`TensorMap::decode`]
+    /// recognizes it.
     pub fn patches(self, value: u64) -> [(usize, Vec<u8>); 2] {
         let (at, len) = self.place();
         [(0, MAGIC.to_vec()), (at, value.to_le_bytes()[..len].to_vec())]

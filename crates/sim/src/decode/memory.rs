@@ -94,7 +94,8 @@ impl Decoder<'_> {
         Ok(Action::Execute(Box::new(move |context: &mut Context<'_>| transfer.store(context))))
     }
 
-    /// Lowers the smallest access to global memory to `element` bytes.
+    /// Records an access of `element` bytes for `Program::least_access`, if it may access global
+    /// memory.
     pub(super) fn note_access(&mut self, space: AddressSpace, element: usize) {
         if matches!(space, AddressSpace::Generic | AddressSpace::Global) {
             self.least_access = self.least_access.min(element);

@@ -187,7 +187,7 @@ pub(crate) enum Action {
     Nothing,
 }
 
-/// An instruction in executable form.
+/// A step of the executable form: an instruction, or a part of one.
 pub(crate) struct Step {
     /// The predicate, and its value in the lanes that execute the step.
     pub guard: Option<(Slot, bool)>,
@@ -202,7 +202,7 @@ pub(crate) struct Step {
 }
 
 /// The instruction from which steps were decoded. The counters of an instruction with several steps
-/// count its last step.
+/// count the executions of every step.
 #[derive(Clone, Debug)]
 pub(crate) struct Site {
     /// The line of the PTX text.

@@ -95,7 +95,7 @@ impl Decoder<'_> {
         sources.0.iter().map(|source| self.source(*source, ty)).collect()
     }
 
-    /// Returns the slot of a predicate, and 1 if it is negated.
+    /// Returns the slot of a predicate, and 1 if it is negated, else 0.
     pub fn predicate(&mut self, predicate: Predicate) -> (Slot, u64) {
         (self.register(predicate.register), u64::from(predicate.negated))
     }

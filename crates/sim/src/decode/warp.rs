@@ -1,7 +1,7 @@
 //! Warp-level instructions: shuffles, votes, matches, reductions.
 //!
-//! The scheduler gathers the lanes of the member masks before one of these instructions executes. A
-//! lane that has exited is no longer a member.
+//! The scheduler executes one of these instructions only after all lanes of the member masks have
+//! arrived at it. A lane that has exited is no longer a member.
 
 use tilewright_ptx::isa::{self, MatchMode, ScalarType, ShuffleMode, Source, VoteMode, WarpReduction};
 

@@ -125,8 +125,8 @@ pub enum FaultKind {
         /// The bytes of the access.
         bytes: u32,
         /// The nearest allocation: its index among the regions of the launch, and by how many bytes
-        /// the access misses it (negative: the access begins before it). `None` if the distance
-        /// exceeds the size of every allocation.
+        /// the access misses it (negative: the access begins before it). `None` if the access
+        /// misses every allocation by more than the size of that allocation.
         nearest: Option<(usize, i64)>,
     },
     /// The address is not a multiple of the size of the access.
@@ -137,7 +137,7 @@ pub enum FaultKind {
         is_store: bool,
         /// The address in the space.
         address: u64,
-        /// The required alignment.
+        /// The required alignment in bytes.
         alignment: u32,
     },
     /// A store to read-only memory.
@@ -151,7 +151,7 @@ pub enum FaultKind {
         /// block.
         offset: u32,
     },
-    /// Two unordered accesses to the same shared memory, at least one a write.
+    /// Two unordered accesses to the same byte of shared memory, at least one of them a write.
     Race {
         /// The first byte with a race, as an offset in the shared memory of the block.
         offset: u32,
@@ -160,8 +160,8 @@ pub enum FaultKind {
         /// True if the second access, the instruction of the fault, is a write.
         is_write: bool,
     },
-    /// Two unordered accesses to the same global memory, at least one a write. The launch continues
-    /// after this finding.
+    /// Two unordered accesses to the same byte of global memory, at least one of them a write. The
+    /// launch continues after this finding.
     GlobalRace {
         /// The address of the second access.
         address: u64,
@@ -191,7 +191,8 @@ pub enum FaultKind {
         /// The write.
         write: RacingAccess,
     },
-    /// The last warp of a block exits while other agents may still access its shared memory.
+    /// The last warp of a block exits while other agents may still access the shared memory of the
+    /// block.
     EndedBlock {
         /// The rank of the block in its cluster.
         rank: u32,
@@ -200,7 +201,7 @@ pub enum FaultKind {
     },
     /// A barrier, or another warp-synchronous instruction, that some lanes reach and the others
     /// cannot. At an aligned barrier of the block, exited lanes of a warp that still runs count as
-    /// missing; a warp whose lanes have all exited does not, as the ISA says of `exit`.
+    /// missing; a warp whose lanes have all exited does not count, as the ISA specifies for `exit`.
     DivergentBarrier {
         /// A mask of the lanes that have arrived.
         present: u32,
@@ -251,7 +252,7 @@ pub enum FaultKind {
 /// The cause of a fault before the scheduler resolves agents and sites to a [`FaultKind`].
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum Cause {
-    /// A fault that is complete.
+    /// A fault that names no agent and no site.
     Plain(FaultKind),
     /// [`FaultKind::Race`].
     Race { offset: u32, first: Record, is_write: bool },

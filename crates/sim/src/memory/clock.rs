@@ -1,10 +1,11 @@
 //! Vector clocks: the accesses that barriers and other synchronization order.
 //!
-//! An agent is a warp, or a channel of asynchronous copies of a block; its accesses have an order.
-//! Each agent counts its own steps between synchronizations. Its clock has, for each other agent,
-//! the last step whose accesses happen before its own next access. An access happens before another
-//! one if the clock of the other's agent includes the step of the first. (Lamport's happened-before
-//! with Mattern's vector clocks.)
+//! An agent is a warp, or a channel of asynchronous operations of a block. The accesses of one
+//! agent are ordered; its synchronizations divide them into steps, which the agent counts. The
+//! clock of an agent has, for each other agent, the last step whose accesses happen before the next
+//! access of the clock's owner. An access happens before a later one of another agent if the clock
+//! of that agent includes the step of the first access. (Lamport's happened-before with Mattern's
+//! vector clocks.)
 
 /// The steps of other agents that an agent knows.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]

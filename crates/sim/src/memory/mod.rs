@@ -9,7 +9,7 @@
 //! - [`shadow`]: the last accesses to each byte of shared memory.
 //!
 //! The upper bits of a generic address select the state space: the windows of shared, local and
-//! parameter memory begin at addresses that no host gives to user programs.
+//! parameter memory begin at addresses that no operating system gives to user programs.
 
 pub mod clock;
 pub mod lanes;
@@ -32,8 +32,8 @@ pub const SHARED_WINDOW: u64 = 0x1000_0000_0000_0000;
 pub const LOCAL_WINDOW: u64 = 0x2000_0000_0000_0000;
 /// The first generic address of the kernel's parameters.
 pub const PARAM_WINDOW: u64 = 0x3000_0000_0000_0000;
-/// Bytes of each window: shared addresses fit into 32 bits. The upper 8 bits select a block of the
-/// cluster.
+/// Bytes of each window: shared addresses fit into 32 bits. The upper 8 of the 32 bits of a shared
+/// address select a block of the cluster.
 pub const WINDOW_BYTES: u64 = 1 << 32;
 /// The lowest bit of a block's rank in a shared address. `mapa` stores the rank of a block of the
 /// cluster plus 1 there; 0 means the warp's own block.

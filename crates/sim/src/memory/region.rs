@@ -35,7 +35,8 @@ pub struct Global<'a> {
     /// Collects loads from padding; without a collector, such loads are faults.
     padded: Option<&'a PaddedReads>,
     counts_changes: bool,
-    /// The number of accesses that have changed bytes, if `counts_changes` is set.
+    /// The number of accesses that have changed bytes, if `counts_changes` is set. A write of more
+    /// than 64 bytes always counts.
     changes: AtomicU64,
 }
 
@@ -43,7 +44,8 @@ pub struct Global<'a> {
 const DEVICE_ALIGNMENT: u64 = 256;
 
 impl<'a> Global<'a> {
-    /// Creates the memory of these regions. If regions overlap, each byte belongs to one of them.
+    /// Creates the memory of these regions. Regions may overlap; an access has to lie within one of
+    /// them.
     pub fn new(regions: &[Region<'a>]) -> Self {
         let mut numbered: Vec<_> =
             regions.iter().copied().zip(0..).filter(|(region, _)| !region.is_empty()).collect();
@@ -68,8 +70,9 @@ impl<'a> Global<'a> {
         Self { padded, ..self }
     }
 
-    /// Reads bytes; `at` returns the instruction and the reader. If the launch allows it, bytes in
-    /// padding read as 0, and the launch records the load.
+    /// Reads bytes; `at` returns the instruction and the reader. If the launch has a collector of
+    /// loads from padding, bytes in the padding of a region read as 0, and the collector records
+    /// the load.
     #[inline]
     pub fn load(
         &self,

@@ -1,5 +1,5 @@
-//! The last accesses to each byte of a block's shared memory, and whether they are ordered with the
-//! next access.
+//! Records the last accesses to each byte of a block's shared memory, and checks that the next
+//! access is ordered after them.
 //!
 //! Each byte has the record of its last write and the set of reads since then that are not ordered
 //! before each other. Records and sets are interned, because the bytes of an instruction's accesses
@@ -28,7 +28,7 @@ pub enum Proxy {
 pub struct Record {
     /// The index of the agent in the cluster.
     pub agent: u32,
-    /// The agent's step between synchronizations.
+    /// The step of the agent at the access, which its synchronizations increment.
     pub step: u32,
     /// The index of the instruction in the program.
     pub instruction: u32,

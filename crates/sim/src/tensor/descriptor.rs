@@ -14,9 +14,9 @@
 //! - K-major: rows come in groups of 8. Each row begins `line` bytes after the previous one, each
 //!   group `stride` bytes after the previous one. Without a swizzle, the two chunks of a row are
 //!   `leading` bytes apart; with a swizzle they are adjacent.
-//! - MN-major: a line of `line` bytes along m, then 8 lines of successive k. Without a swizzle, the
-//!   next line along m is `stride` bytes away and the next 8 k are `leading` bytes away; with a
-//!   swizzle it is the other way round.
+//! - MN-major: a line is `line` bytes along m, and the 8 lines of successive k are adjacent.
+//!   Without a swizzle, the next line along m is `stride` bytes away and the next 8 k are `leading`
+//!   bytes away; with a swizzle it is the other way round.
 
 use std::ops::Range;
 
@@ -84,8 +84,9 @@ impl Descriptor {
         self.swizzle.apply(self.start.wrapping_add(offset), self.base_offset * 128)
     }
 
-    /// Reads the matrix of these rows (m or n; multiples of 16) and `depth` columns (k). `read`
-    /// returns the chunk at an address.
+    /// Reads the matrix of these rows (m or n) and `depth` columns (k). In an MN-major matrix, the
+    /// range of rows must begin and end at multiples of the elements of a chunk. `read` returns the
+    /// chunk at an address.
     ///
     /// # Errors
     /// The error of `read`.

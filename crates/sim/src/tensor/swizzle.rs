@@ -10,11 +10,11 @@
 pub enum Swizzle {
     /// No permutation.
     None,
-    /// Two chunks, by bit 7 of the address.
+    /// Lines of two chunks: bit 4 of the address is XOR-ed with bit 7.
     Bytes32,
-    /// Four chunks, by bits 7 and 8.
+    /// Lines of four chunks: bits 4 and 5 are XOR-ed with bits 7 and 8.
     Bytes64,
-    /// Eight chunks, by bits 7 to 9.
+    /// Lines of eight chunks: bits 4 to 6 are XOR-ed with bits 7 to 9.
     Bytes128,
 }
 

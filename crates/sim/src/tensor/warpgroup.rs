@@ -183,7 +183,8 @@ impl PendingWgmmas {
     }
 }
 
-/// The order of a warpgroup's instructions, which all of its warps have to follow.
+/// The order of the `wgmma` instructions of a warpgroup, which must be the same for all of its
+/// warps.
 #[derive(Default)]
 pub(crate) struct Convoy {
     /// The instructions that some of the warps, but not all, have executed.

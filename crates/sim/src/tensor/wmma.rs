@@ -2,8 +2,8 @@
 //!
 //! The ISA leaves open which element a register of a lane holds. Here, elements in row-major order
 //! are dealt to the lanes: first the first element of every lane, then the second. So fragments of
-//! one shape have the same order, however many elements a register packs. If a fragment has more
-//! slots than the matrix has elements (f16), the elements repeat.
+//! one shape have the same order, however many elements a register packs. If the registers of a
+//! fragment have room for more elements than the matrix has (f16), the elements repeat.
 
 use super::execute::{read_registers, whole_warp};
 use super::fragment::Matrix;
@@ -60,7 +60,8 @@ impl WmmaFragment {
         self.registers
     }
 
-    /// Calls `each` with the lane, register and shift of each slot, and the element that it holds.
+    /// Calls `each` for each element in each register: with the lane, the register, the lowest bit
+    /// of the element in the register, and the row-major index of the element in the matrix.
     fn visit(self, mut each: impl FnMut(usize, usize, u32, usize)) {
         let packed = (32 / self.element.bits()).max(1) as usize;
         for place in 0..self.registers * packed {
@@ -92,7 +93,7 @@ impl WmmaFragment {
 /// A matrix in memory.
 pub(crate) struct WmmaMemory {
     pub pointer: Pointer,
-    /// The distance in elements between rows, or between columns.
+    /// The distance in elements between rows, or between columns; `None` if the matrix has no gaps.
     pub stride: Option<Slot>,
     pub by_rows: bool,
     pub fragment: WmmaFragment,
