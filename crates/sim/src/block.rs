@@ -1,4 +1,4 @@
-//! The scheduler of a cluster of blocks (most launches have clusters of one block): runs its warps
+//! Schedules the warps of a cluster of blocks (most launches have clusters of one block): runs them
 //! in turns until all have exited.
 //!
 //! A cluster runs on one thread of the host. A warp runs until it has to wait, or for [`TURN`]
@@ -155,7 +155,7 @@ impl Cluster<'_> {
     }
 
     /// Executes the next step of a group, unless the step has to wait. Returns whether any lane has
-    /// moved or arrived.
+    /// moved to another step or arrived at a barrier.
     #[inline]
     fn step(&mut self, index: usize, group_index: usize) -> Outcome<bool> {
         let warp = &mut self.warps[index];
@@ -326,8 +326,8 @@ impl Cluster<'_> {
         Ok(true)
     }
 
-    /// Records the arrival of lanes at a barrier. Returns the index of the barrier and the
-    /// generation that the lanes wait for.
+    /// Records the arrival of lanes at a barrier. Returns the index of the barrier and its current
+    /// generation, whose end the lanes wait for.
     fn arrive(&mut self, index: usize, lanes: u32, barrier: &Barrier) -> Outcome<(usize, u64)> {
         let rank = self.warps[index].rank;
         let alive = self.warps_of(rank).iter().map(|warp| warp.alive.count_ones()).sum();
@@ -364,8 +364,8 @@ impl Cluster<'_> {
             }
             BarrierKind::Arrive | BarrierKind::Wait => 0,
         };
-        // An aligned barrier with a thread count counts 32 threads a warp, even for the last warp
-        // of a block that is not full.
+        // An aligned barrier with a thread count counts 32 threads for each warp, even if the last
+        // warp of the block has fewer.
         let threads = if barrier.aligned && expected.is_some() { LANES as u32 } else { lanes.count_ones() };
         let clock = warp.agent.release();
         warp.agent.lane_phase += 1;
@@ -486,7 +486,7 @@ fn uniform(values: &Lanes, lanes: u32, what: &str) -> Outcome<u64> {
     }
 }
 
-/// Sends each lane to the target that its index selects.
+/// Executes `brx.idx`: sends each lane to the target that its index selects.
 fn choose(warp: &mut Warp, group_index: usize, lanes: u32, slot: Slot, targets: &[u32]) -> Outcome<bool> {
     let indices = *warp.registers.get(slot);
     let mut chosen = [0; LANES];

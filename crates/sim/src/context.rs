@@ -127,8 +127,8 @@ impl Context<'_> {
         &mut self.blocks[self.rank]
     }
 
-    /// Resolves an address. An address that belongs to no block of the cluster is out of bounds of
-    /// the warp's own block.
+    /// Resolves an address. An address of shared memory that belongs to no block of the cluster
+    /// resolves to an offset that is out of bounds in the warp's own block.
     #[inline]
     pub fn locate(&self, space: AddressSpace, address: u64) -> ResolvedAddress {
         let (space, address) = match space {

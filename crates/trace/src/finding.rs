@@ -10,13 +10,13 @@ use crate::model::{Launch, Tensor};
 pub struct Finding {
     /// The name of the check.
     pub check: String,
-    /// The code of its diagnostic.
+    /// The code of the diagnostic that reports the finding.
     pub code: String,
     /// The first line of the diagnostic.
     pub message: String,
     /// The whole diagnostic.
     pub text: String,
-    /// Its source location: file, line and column.
+    /// The source location of the finding: file, line and column.
     pub place: Option<(String, u32, u32)>,
     /// The source location of the first access of a race.
     pub other: Option<(String, u32, u32)>,

@@ -1,4 +1,4 @@
-//! The description of a launch, to which events refer: its parameters, source files and ops.
+//! Describes a launch: its parameters, its source files, and the ops to which events refer.
 
 use serde::Serialize;
 
@@ -146,9 +146,9 @@ pub struct Launch {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct File {
-    /// Its path.
+    /// The path of the file.
     pub name: String,
-    /// Its text, from `first_line` on.
+    /// The text of the file, from the line `first_line` on.
     pub text: String,
     /// The line of the file at which the text starts, from 1.
     pub first_line: u32,
@@ -157,29 +157,29 @@ pub struct File {
 /// A parameter passed at run time.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Parameter {
-    /// Its name.
+    /// The name of the parameter.
     pub name: String,
-    /// Its type: `fp32`, `*fp32`.
+    /// The type of the parameter: `fp32`, `*fp32`.
     pub dtype: String,
-    /// The bits of its value; for a pointer, the address.
+    /// The bits of the value; for a pointer, the address.
     pub bits: u64,
 }
 
 /// A tensor argument.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Tensor {
-    /// The name of its parameter.
+    /// The name of the pointer parameter.
     pub name: String,
     /// The element type.
     pub dtype: String,
     /// The element size in bytes.
     pub size: u32,
-    /// The address of its first element.
+    /// The address of the first element.
     #[serde(skip)]
     pub address: u64,
-    /// Its shape.
+    /// The extents of the axes.
     pub shape: Vec<u64>,
-    /// Its strides, in elements.
+    /// The stride of each axis, in elements.
     pub strides: Vec<i64>,
 }
 
@@ -201,29 +201,30 @@ pub struct SourceRange {
 /// An op of the kernel.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Op {
-    /// Its name.
+    /// The name of the op.
     pub name: String,
-    /// Its kind.
+    /// The kind of the op.
     pub kind: Kind,
     /// The index of the innermost enclosing loop in [`Launch::ops`].
     pub parent: Option<u32>,
-    /// Its source range, followed by those of the inlined calls that lead to it, innermost first.
+    /// The source range of the op, followed by the source ranges of the inlined calls that lead to
+    /// the op, the innermost call first.
     pub places: Vec<SourceRange>,
-    /// The values that its events record.
+    /// The values that events of the op record.
     pub values: Vec<ValueInfo>,
 }
 
 /// A value of an op.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct ValueInfo {
-    /// Its role in the op.
+    /// The role of the value in the op.
     pub role: Role,
     /// The element type: `fp32`, `int1`, `*fp32`.
     pub dtype: String,
     /// The element size in bytes.
     #[serde(skip)]
     pub size: u32,
-    /// Its shape; empty for scalars.
+    /// The extents of the axes; empty for scalars.
     pub shape: Vec<u32>,
 }
 

@@ -15,7 +15,7 @@ use crate::memory::shared::Accessor;
 use crate::memory::{Agent, Clock};
 use crate::registers::{Slot, lanes_of};
 
-/// The bytes of a barrier.
+/// The size of a barrier in bytes.
 pub(super) const BARRIER_BYTES: usize = 8;
 
 /// The address of a barrier: the block's rank and the offset in its shared memory.

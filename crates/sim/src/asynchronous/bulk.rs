@@ -1,4 +1,4 @@
-//! Bulk copies and reductions of linear memory, and their groups.
+//! Implements bulk copies and reductions of linear memory, and their groups.
 
 use tilewright_sanitize::Mode;
 
@@ -12,7 +12,7 @@ use crate::memory::{Agent, Proxy};
 use crate::registers::{Slot, lanes_of};
 use crate::watch::Touch;
 
-/// The alignment of addresses and sizes of bulk copies.
+/// The alignment in bytes of the addresses and sizes of bulk copies.
 const GRANULE: u32 = 16;
 
 /// The completion mechanism of a bulk copy.
@@ -126,8 +126,8 @@ pub(super) fn begin(context: &mut Context<'_>, completion: &Completion, lane: us
     })
 }
 
-/// Returns the destinations with their barriers: one pair, or with a mask the same offsets in each
-/// block of the mask.
+/// Returns the destinations of a copy with their barriers. Without a mask, this is the given pair;
+/// with a mask, it is a pair with the same offsets for each block of the mask.
 pub(super) fn targets(
     context: &Context<'_>,
     mask: Option<Slot>,

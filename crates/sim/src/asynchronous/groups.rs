@@ -1,4 +1,5 @@
-//! Groups of asynchronous operations: committed together, waited for in the order of their commits.
+//! Tracks groups of asynchronous operations, which threads commit together and wait for in the
+//! order of the commits.
 //!
 //! `cp.async`, bulk copies and `wgmma` have the same rule for each thread: a commit makes a group
 //! of the operations since the last commit, and a wait specifies how many of the most recent groups

@@ -7,7 +7,7 @@
 use crate::fault::FaultKind;
 use crate::memory::Clock;
 
-/// The exclusive limit of counts, and of outstanding bytes in both directions.
+/// Counts, and the absolute value of the number of outstanding bytes, must be less than this.
 const LIMIT: u32 = 1 << 20;
 
 /// The state of one object.
@@ -32,7 +32,7 @@ pub struct Mbarrier {
 pub struct Token(pub u64);
 
 impl Token {
-    /// `mbarrier.pending_count`.
+    /// Returns the pending arrivals before the arrival, as `mbarrier.pending_count` does.
     pub fn pending(self) -> u32 {
         self.0 as u32 & (LIMIT - 1)
     }
@@ -43,7 +43,8 @@ impl Token {
 }
 
 impl Mbarrier {
-    /// `mbarrier.init`. `nothing` is a clock that knows no step.
+    /// Creates the object of `mbarrier.init`: each phase expects `count` arrivals. `nothing` is a
+    /// clock that knows no step.
     ///
     /// # Errors
     /// If the count is out of range.
@@ -152,8 +153,8 @@ impl Mbarrier {
         }
     }
 
-    /// Returns the clock that waiters acquire, if the phase with this parity is complete. The phase
-    /// is the current or the previous one.
+    /// Returns the clock that waiters acquire, if the phase with this parity is complete. The
+    /// parity selects the current phase or the previous one.
     pub fn test_parity(&self, is_odd: bool) -> Option<&Clock> {
         ((self.phase & 1 == 1) != is_odd).then_some(&self.completed)
     }

@@ -185,11 +185,11 @@ impl Field {
 /// A contiguous run of a box along dimension 0.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BoxRow {
-    /// The offset of its first byte in the box, dense and unswizzled.
+    /// The offset in bytes of the row in the box, if the box is dense and not swizzled.
     pub offset: u32,
-    /// The address of its first element, even if that is outside of the tensor.
+    /// The address of the first element of the row, even if this element is outside of the tensor.
     pub address: u64,
-    /// Its bytes that are inside of the tensor.
+    /// The range of the bytes of the row that are inside of the tensor.
     pub inside: Range<u32>,
 }
 
@@ -342,7 +342,7 @@ impl TensorMap {
         (1..self.rank()).map(|dimension| self.taken(dimension)).product::<u32>() * self.row_bytes()
     }
 
-    /// Returns the bytes of a row outside of the tensor.
+    /// Returns the bytes that a copy stores for a row of the box that is outside of the tensor.
     pub fn fill_row(&self) -> Vec<u8> {
         let element = match self.fill {
             OutOfBoundsFill::Zero => 0,

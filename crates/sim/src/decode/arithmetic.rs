@@ -1,4 +1,4 @@
-//! Arithmetic of all types: sums, products, quotients, extrema and functions.
+//! Decodes arithmetic of all types: sums, products, quotients, minima and maxima, and functions.
 
 use tilewright_ptx::isa::{self, DivisionPrecision, MultiplyMode, ScalarType};
 
@@ -130,7 +130,8 @@ impl Decoder<'_> {
         self.carry.expect("it was just made")
     }
 
-    /// Returns the register that receives a carry: the flag, or an unused one.
+    /// Returns the register that receives a carry: the carry flag if the instruction writes it,
+    /// else an unused register.
     fn carry_out(&mut self, is_written: bool) -> Slot {
         if is_written { self.carry() } else { self.slot() }
     }

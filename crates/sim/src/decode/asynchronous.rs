@@ -1,4 +1,4 @@
-//! Asynchronous copies, barriers in shared memory, and fences between proxies.
+//! Decodes asynchronous copies, barriers in shared memory, and fences between proxies.
 
 use tilewright_ptx::isa::{
     AtomicOperation, Completion, CpAsync, CpAsyncBulk, CpAsyncBulkTensorLoad, CpAsyncBulkTensorStore,
@@ -193,7 +193,8 @@ impl Decoder<'_> {
 
     pub(super) fn decode_tensormap_replace(&mut self, instruction: &TensormapReplace) -> Decoded {
         let TensormapReplace { field, value, dimension_value, .. } = instruction;
-        // Fields with one value for each dimension have the dimension before the value.
+        // For a field with one value for each dimension, the first operand is the dimension and the
+        // second is the value.
         let (number, value) = match dimension_value {
             Some(replacement) => (immediate(*value)? as usize, *replacement),
             None => (0, *value),
@@ -362,7 +363,8 @@ impl Decoder<'_> {
         Ok(self.barrier_step(step))
     }
 
-    /// `fence.proxy`: the simulator has no address aliases, so only the asynchronous proxy matters.
+    /// Decodes `fence.proxy`. The simulator has no address aliases, so only a fence of the
+    /// asynchronous proxy has an effect.
     pub(super) fn decode_proxy_fence(&mut self, kind: ProxyKind) -> Action {
         self.class = Class::Fence;
         match kind {
@@ -396,7 +398,8 @@ impl Decoder<'_> {
     }
 }
 
-/// Returns the reduction by an operation in a type; with `flush`, f32 addition flushes subnormals.
+/// Returns the reduction that combines elements of the type `ty` by an operation. With `flush`, f32
+/// addition flushes subnormals to zero.
 fn reduction(operation: AtomicOperation, ty: ScalarType, flush: bool) -> Decoded<bulk::Reduction> {
     let change = super::atomics::change(operation, ty, flush)?;
     let combine = Box::new(move |old, new| change(old, new, 0));
@@ -411,7 +414,7 @@ fn tensor_type(data_type: TensorDataType, operation: AtomicOperation) -> Decoded
         TensorDataType::U16 => ScalarType::U16,
         TensorDataType::U32 | TensorDataType::S32 if is_bitwise => ScalarType::B32,
         TensorDataType::U64 if is_bitwise => ScalarType::B64,
-        // Observed on an H200.
+        // An H200 rejects this reduction (observed).
         TensorDataType::S64 if is_bitwise => {
             let text = "a bitwise reduction cannot combine a tensor of signed elements of 64 bits";
             return Err(FaultKind::Illegal(text.into()));

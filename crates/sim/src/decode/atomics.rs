@@ -1,4 +1,4 @@
-//! Atomic operations on global and shared memory.
+//! Decodes atomic operations on global and shared memory.
 
 use smallvec::SmallVec;
 use tilewright_ptx::isa::{self, AtomicOperation, ScalarType, Scope, Semantics};
@@ -90,8 +90,8 @@ impl Decoder<'_> {
     }
 }
 
-/// Returns the update of an atomic operation. f32 addition in global memory flushes subnormal
-/// operands and results to zero.
+/// Returns the function by which an atomic operation updates an element in memory. f32 addition in
+/// global memory flushes subnormal operands and results to zero.
 pub(crate) fn change(operation: AtomicOperation, ty: ScalarType, is_global: bool) -> Decoded<Change> {
     use AtomicOperation as A;
     if ty == ScalarType::B128 {

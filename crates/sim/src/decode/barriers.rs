@@ -1,4 +1,4 @@
-//! Barriers of the block and of the cluster, and fences.
+//! Decodes barriers of the block and of the cluster, and fences.
 
 use std::sync::atomic::{Ordering, fence};
 

@@ -1,5 +1,5 @@
-//! Calls: inlines functions of the module, or calls them on a stack if inlining is impossible, and
-//! simulates system functions.
+//! Decodes calls: inlines functions of the module, or calls them on a stack if inlining is
+//! impossible, and simulates system functions.
 
 use std::fmt::Write;
 
@@ -22,8 +22,8 @@ struct Passed {
     bytes: u64,
 }
 
-/// Maximum inlined calls of a kernel; further calls use the stack. Inlining multiplies the steps of
-/// functions that call each other.
+/// Maximum inlined calls of a kernel; further calls use the stack. Without this limit, a few
+/// functions that each call the next one several times could expand to very many steps.
 const MAX_EXPANSIONS: usize = 4096;
 /// Maximum nesting of inlined calls.
 const MAX_DEPTH: usize = 32;
@@ -289,7 +289,7 @@ impl Decoder<'_> {
     }
 }
 
-/// Maximum length of a string of the kernel.
+/// Maximum bytes of a string that the kernel passes to a system function; the rest is cut off.
 const MAX_STRING: usize = 4096;
 
 /// Reads memory of a lane in the state space of the address.
@@ -305,7 +305,7 @@ fn bytes<const N: usize>(
     Ok(bytes)
 }
 
-/// Reads an argument.
+/// Reads the first `N` bytes of an argument of a system function.
 fn argument<const N: usize>(context: &mut Context<'_>, lane: usize, place: LocalAddress) -> Outcome<[u8; N]> {
     let address = context.get(place.base, lane) + place.offset;
     bytes(context, lane, AddressSpace::Local, address)
@@ -328,7 +328,8 @@ fn string(context: &mut Context<'_>, lane: usize, address: u64) -> Outcome<Strin
     Ok(String::from_utf8_lossy(&text).into_owned())
 }
 
-/// `__assertfail(message, file, line, function, size of a character)`.
+/// Simulates `__assertfail(message, file, line, function, size of a character)`, which reports a
+/// failed assertion.
 fn fail(at: [LocalAddress; 4]) -> Action {
     Action::Execute(Box::new(move |context: &mut Context<'_>| {
         let first = context.lanes.trailing_zeros() as usize;
@@ -342,7 +343,7 @@ fn fail(at: [LocalAddress; 4]) -> Action {
     }))
 }
 
-/// `vprintf(format, arguments)`.
+/// Simulates `vprintf(format, arguments)`, which prints a text for each lane.
 fn print(format: LocalAddress, values: LocalAddress, result: Option<LocalAddress>) -> Action {
     Action::Execute(Box::new(move |context: &mut Context<'_>| {
         for lane in lanes_of(context.lanes) {
@@ -424,7 +425,7 @@ fn number(flags: &str, kind: u8, value: u64, is_long: bool) -> String {
         b'e' | b'E' => format!("{float:.*e}", precision.unwrap_or(6)),
         b'f' | b'F' => tilewright_base::output::c_float(float, precision.unwrap_or(6)),
         b'g' | b'G' | b'a' | b'A' => float.to_string(),
-        // `u`, and unknown conversions.
+        // The conversion `u`, and conversions that C does not define.
         _ => value.to_string(),
     }
 }

@@ -1,4 +1,4 @@
-//! Comparisons and selections.
+//! Decodes comparisons and selections.
 
 use std::cmp::Ordering;
 
@@ -150,7 +150,8 @@ fn compared(ty: ScalarType) -> Decoded<Operands> {
     }
 }
 
-/// Decodes comparisons of 32-bit integers, the most frequent ones, to a specialized loop each.
+/// Decodes the most frequent comparisons of integers to a specialized loop each, and all others to
+/// a loop over the function of [`comparator`].
 fn simple(
     operands: Operands,
     comparison: Comparison,

@@ -1,4 +1,4 @@
-//! Conversions.
+//! Decodes conversions between types.
 
 use tilewright_ptx::isa::{self, Rounding as R, ScalarType};
 

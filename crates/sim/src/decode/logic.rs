@@ -1,4 +1,4 @@
-//! Bit manipulation: logic, shifts, bit fields, counts, byte permutations.
+//! Decodes bit manipulation: logic, shifts, bit fields, counts, byte permutations.
 
 use tilewright_ptx::isa::{
     self, BooleanOperation, BoundMode, PermuteMode, ScalarType, ShiftDirection, Source,

@@ -1,4 +1,4 @@
-//! Loads and stores.
+//! Decodes loads and stores.
 
 use smallvec::SmallVec;
 use tilewright_ptx::isa::{

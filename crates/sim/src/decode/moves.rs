@@ -1,4 +1,5 @@
-//! Moves and address computations: state spaces and blocks of a cluster.
+//! Decodes moves, and conversions of addresses between state spaces and between the blocks of a
+//! cluster.
 
 use tilewright_ptx::isa::{self, ScalarType, StateSpace};
 

@@ -1,4 +1,4 @@
-//! `mma`, `wgmma` and the loads and stores of their fragments.
+//! Decodes `mma`, `wgmma` and the loads and stores of their fragments.
 
 use rustc_hash::FxHashSet;
 use tilewright_ptx::isa::{
@@ -97,7 +97,8 @@ impl Decoder<'_> {
             return unsupported();
         };
         let is_fragment = instruction.a.0.len() > 1;
-        // A fragment is never transposed, so its instruction has one immediate fewer.
+        // A fragment is never transposed, so an instruction with a fragment has no immediate for A,
+        // and the immediate that the parser stores as that of A is for B.
         let (transpose_a, transpose_b) = if is_fragment {
             (None, instruction.transpose_a)
         } else {
@@ -267,7 +268,7 @@ impl Decoder<'_> {
             && let (written, read) = registers.iter().partition::<Vec<_>, _>(|(_, is_write)| *is_write)
             && !read.is_empty()
         {
-            // An instruction that splits or joins registers also makes copies.
+            // A `mov` that splits or joins registers copies them, too.
             for &(source, _) in &read {
                 for &(destination, _) in &written {
                     let (from, to) = (self.register(source), self.register(destination));

@@ -48,7 +48,8 @@ impl Decoder<'_> {
             match access {
                 Access::Read if matches!(instruction, Instruction::Call(_)) => {}
                 Access::Read => noted.reads.push(slot),
-                // A matrix instruction may ignore the old content of its accumulators.
+                // A matrix instruction may ignore the old content of its accumulators, so a
+                // register that is read and written counts only as written.
                 Access::Write | Access::ReadWrite => noted.writes.push(slot),
             }
         }

@@ -1,4 +1,4 @@
-//! Warp-level instructions: shuffles, votes, matches, reductions.
+//! Decodes warp-level instructions: shuffles, votes, matches, reductions.
 //!
 //! The scheduler executes one of these instructions only after all lanes of the member masks have
 //! arrived at it. A lane that has exited is no longer a member.

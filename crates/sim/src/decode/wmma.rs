@@ -1,4 +1,4 @@
-//! `wmma`: loads and stores of fragments, and matrix multiplication.
+//! Decodes `wmma`: loads and stores of fragments, and matrix multiplication.
 
 use tilewright_ptx::isa::{
     self, Address, BitOperation, MatrixLayout, MatrixOperand, MatrixShape, ScalarType, Source, StateSpace,

@@ -72,7 +72,8 @@ impl Shared {
         Ok(address as usize)
     }
 
-    /// Reads bytes. They have to be within bounds, initialized, and written by ordered accesses.
+    /// Reads bytes. They have to be within bounds, and written by accesses that are ordered before
+    /// the read. The first read of an uninitialized byte is recorded for [`Shared::unwritten`].
     #[inline]
     pub fn read(&mut self, accessor: &Accessor<'_>, address: u64, to: &mut [u8]) -> Outcome {
         let offset = self.bounds(address, to.len(), false)?;

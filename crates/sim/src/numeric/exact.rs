@@ -1,4 +1,5 @@
-//! Floating-point numbers with enough bits for exact results, and the one rounding to a format.
+//! Represents floating-point numbers with enough bits for exact results, and rounds them once, to a
+//! format.
 //!
 //! A finite number is an integer times a power of two. Operations whose result exceeds 128 bits set
 //! the lowest bit as a sticky bit, far below every format's last place, so that the rounding is
@@ -297,8 +298,8 @@ impl Number {
         Self::scaled(negative, round_shifted(significand, -exponent as u32, negative, rounding), 0)
     }
 
-    /// Returns zero with the same sign if the number, before it is rounded, is subnormal in a
-    /// format, as the hardware does.
+    /// Flushes the number: returns zero with the same sign if the number is subnormal in a format
+    /// before it is rounded. The hardware flushes before it rounds, too.
     #[inline]
     #[must_use]
     pub fn flushed(self, format: Format) -> Self {

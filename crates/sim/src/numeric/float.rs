@@ -6,7 +6,7 @@
 
 use super::exact::{Format, Number, Rounding};
 
-/// The floating-point types of arithmetic: an element of a register, or of half a register.
+/// A floating-point type of arithmetic. A register holds one or two elements of it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Kind {
     /// binary16.

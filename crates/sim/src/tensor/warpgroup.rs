@@ -39,8 +39,8 @@ struct Use {
     reading: u32,
     /// The number of `wgmma`s that accumulate in the register.
     accumulating: u32,
-    /// The columns of their accumulators: successive `wgmma`s of one shape may use the same
-    /// registers.
+    /// The number of columns of the accumulators of these `wgmma`s. It is equal for all of them,
+    /// because only `wgmma`s of one shape may accumulate in the same registers.
     columns: usize,
     /// The index of the last `wgmma` that accumulates in the register.
     last: u64,

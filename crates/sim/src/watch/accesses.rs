@@ -9,7 +9,8 @@ use crate::context::{Context, ResolvedAddress};
 use crate::memory::{Agent, Clock};
 
 impl Context<'_> {
-    /// Watches an access of a lane to global memory, before it writes.
+    /// Reports an access of a lane to the watch. The caller calls this function before the access
+    /// writes memory.
     #[inline]
     pub fn watch(&mut self, place: ResolvedAddress, lane: usize, touch: Touch, data: Option<&[u8]>) {
         if let (Some(watch), ResolvedAddress::Global(_)) = (self.watch, place) {
@@ -17,7 +18,7 @@ impl Context<'_> {
         }
     }
 
-    /// Watches an access of an asynchronous operation.
+    /// Reports an access of an asynchronous operation to global memory to the watch.
     #[inline]
     pub fn watch_copy(&mut self, agent: &Agent, touch: Touch, data: Option<&[u8]>) {
         if let Some(watch) = self.watch {
@@ -25,7 +26,8 @@ impl Context<'_> {
         }
     }
 
-    /// Watches an atomic access, after it has happened.
+    /// Reports an atomic access of a lane to the watch, and applies the orderings of the access to
+    /// the clock of the warp.
     #[inline]
     pub fn watch_atomic(&mut self, place: ResolvedAddress, lane: usize, touch: Touch, order: Order) {
         if let (Some(watch), ResolvedAddress::Global(_)) = (self.watch, place) {
