@@ -59,8 +59,8 @@ impl Span {
     }
 
     /// Inserts a vector with the next index `i`, from 0. Returns `Err(mask)` if the vector was
-    /// already in the span: it is the sum of the earlier vectors in `mask`, so `mask | 1 << i` is a
-    /// vector of the kernel.
+    /// already in the span: it is the sum of the earlier vectors in `mask`, so `mask | 1 << i` is
+    /// in the null space of the matrix whose columns are the inserted vectors.
     ///
     /// # Panics
     /// On more than 64 vectors.

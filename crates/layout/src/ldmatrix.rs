@@ -1,9 +1,10 @@
-//! `ldmatrix` and `stmatrix`: whether and how they move a layout between registers and a buffer.
+//! Decides whether `ldmatrix` and `stmatrix` can move a value of a given layout between registers
+//! and a buffer, and how.
 //!
 //! The instruction moves 1, 2 or 4 matrices of eight rows of 16 bytes. Lane `8 j + i` has the
-//! address of row `i` of matrix `j`. Word `w` of row `i` goes to lane `4 i + w`, one 32-bit
-//! register a matrix. With `.trans`, for 16-bit elements, element `c` of rows `2 w` and `2 w + 1`
-//! goes to lane `4 c + w`.
+//! address of row `i` of matrix `j`. Word `w` of row `i` goes to lane `4 i + w`, so a lane has one
+//! 32-bit register for each matrix. With `.trans`, for 16-bit elements, element `c` of rows `2 w`
+//! and `2 w + 1` goes to lane `4 c + w`.
 
 use smallvec::SmallVec;
 
@@ -26,8 +27,8 @@ pub struct MatrixAccess {
     pub is_transposed: bool,
     /// The number of matrices of an instruction: 1, 2 or 4.
     pub matrices: u32,
-    /// The registers of each instruction: those of the first matrix's word, the lowest bits first,
-    /// then those of the next.
+    /// The elements that a lane moves in each instruction: those in its word of the first matrix,
+    /// the lowest bits first, then those in its word of the next matrix.
     pub registers: Vector,
     /// Maps the first register of an instruction, the lane and the warp to the offset, in elements,
     /// of the row whose address the lane provides. With fewer than four matrices, the higher lanes

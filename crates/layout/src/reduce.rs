@@ -2,10 +2,10 @@
 //! warp, and through shared memory.
 //!
 //! A reduction of `2^n` elements takes `n` steps. A step is a mask `p` of hardware-index bits that
-//! changes the coordinate along the axis and no other coordinate: the places `x` and `x ^ p` hold
-//! two elements to combine. If `p` only has register bits, a thread combines two of its registers;
-//! if it has lane bits, two lanes exchange elements with a shuffle; if it has warp bits, two warps
-//! exchange them through shared memory.
+//! changes the coordinate along the axis and no other coordinate: the hardware indices `x` and
+//! `x ^ p` hold two elements that the step combines. If `p` only has register bits, a thread
+//! combines two of its registers; if it has lane bits, two lanes exchange elements with a shuffle;
+//! if it has warp bits, two warps exchange them through shared memory.
 //!
 //! A *line* is the elements along the axis whose other coordinates are equal. Each warp that holds
 //! elements of a line reduces them to one *part* of the line.
@@ -162,7 +162,7 @@ pub struct ScanStep {
 /// ```text
 /// for each step:
 ///     other = total of the partner
-///     if the place is later: prefix = combine(other, prefix), total = combine(other, total)
+///     if the index is later: prefix = combine(other, prefix), total = combine(other, total)
 ///     else:                  total = combine(total, other)
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]

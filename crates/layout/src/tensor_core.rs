@@ -1,6 +1,6 @@
-//! The fragments of the tensor core instructions as layouts, from the PTX ISA: "Matrix Fragments
-//! for mma" and "Matrix Fragments for `wgmma.mma_async`". All shapes follow one pattern, which this
-//! file implements once.
+//! Builds the layouts of the fragments of tensor core instructions, as the sections "Matrix
+//! Fragments for mma" and "Matrix Fragments for `wgmma.mma_async`" of the PTX ISA define them. All
+//! shapes follow one pattern, which this file implements once.
 //!
 //! A warp is eight groups of four lanes. The four lanes of a group are along `k` (operands) or `n`
 //! (accumulator), each with one 32-bit word of operand elements (or one 64-bit element), or two

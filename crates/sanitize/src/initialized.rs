@@ -73,10 +73,10 @@ impl InitializedMemory {
         })
     }
 
-    /// Calls a function with the bits of an allocation and with the first and last byte, relative
-    /// to its start, of the part of the range that lies in it. Returns true if no allocation
-    /// contains a byte of the range. Allocations do not overlap, and an access lies within a single
-    /// one.
+    /// Finds the allocation that contains bytes of the range. Calls a function with the bits of the
+    /// allocation and with the first and the last of these bytes, relative to the start of the
+    /// allocation, and returns the result of the function. Returns true if no allocation contains a
+    /// byte of the range. Allocations do not overlap, and an access lies within a single one.
     fn each(&mut self, address: u64, len: u64, call: impl FnOnce(&mut [u64], u64, u64) -> bool) -> bool {
         let end = address.saturating_add(len);
         let Some((&start, allocation)) = self.allocations.range_mut(..end).next_back() else { return true };
@@ -88,7 +88,8 @@ impl InitializedMemory {
     }
 }
 
-/// Returns the bits of a word for the bytes from the first to the last.
+/// Returns the mask of the bits in word `word` that represent the bytes from `first` to `last`,
+/// inclusive.
 fn mask(word: u64, first: u64, last: u64) -> u64 {
     let low = if word == first / 64 { u64::MAX << (first % 64) } else { u64::MAX };
     let high = if word == last / 64 { u64::MAX >> (63 - last % 64) } else { u64::MAX };

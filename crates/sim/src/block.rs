@@ -68,7 +68,7 @@ pub(crate) struct Stopped {
     pub site: Option<u32>,
 }
 
-/// The warp, lanes and site of a group that waits.
+/// The warp in the cluster, the lanes and the site of a group.
 pub(crate) type WaitingGroup = (usize, u32, u32);
 
 impl Cluster<'_> {
@@ -415,7 +415,8 @@ impl Cluster<'_> {
     }
 }
 
-/// In a watched launch, checks that the lanes have written the guard that they read.
+/// If the launch watches for uninitialized reads, checks that the lanes have written the guard that
+/// they read.
 #[inline]
 fn watch_guard(warp: &Warp, step: &Step, lanes: u32) -> Outcome {
     match &step.watched {
@@ -426,7 +427,8 @@ fn watch_guard(warp: &Warp, step: &Step, lanes: u32) -> Outcome {
     }
 }
 
-/// In a watched launch, checks the operands, and marks the registers that the step writes.
+/// If the launch watches for uninitialized reads, checks that the lanes have written the operands
+/// of the step, and marks the registers that the step writes.
 #[inline]
 fn watch_registers(warp: &mut Warp, step: &Step, lanes: u32) -> Outcome {
     if let Some(watched) = &step.watched

@@ -4,7 +4,8 @@
 /// Counts of one instruction of the program, over all warps that executed it.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct StepCounters {
-    /// How often a warp executed the instruction with at least one lane.
+    /// How often a warp executed the instruction with at least one lane. If the decoder has split
+    /// the instruction into several steps, each step counts.
     pub executions: u64,
     /// Active lanes, summed over the executions.
     pub lanes: u64,

@@ -101,7 +101,7 @@ impl Tally {
         }
     }
 
-    /// Returns the output of all clusters, in the current order.
+    /// Returns the output of all clusters, in the order of `printed`.
     fn texts(self) -> Vec<String> {
         self.printed.into_iter().map(|(_, text)| text).collect()
     }
@@ -309,7 +309,7 @@ enum Threads {
     Shared,
     /// A pool of this process only. After a fork, a child cannot use the threads of its parent.
     Own(Arc<rayon::ThreadPool>),
-    /// No threads: the system cannot create threads for this child.
+    /// The calling thread only, because the system cannot create threads for this child process.
     None,
 }
 
@@ -368,7 +368,7 @@ impl CheckedLaunch<'_> {
                     if !has_more() {
                         break;
                     }
-                    // Clusters of other threads occupy every slot.
+                    // Clusters of other threads occupy every slot of `residency`.
                     std::thread::yield_now();
                     continue;
                 };
@@ -395,9 +395,9 @@ impl CheckedLaunch<'_> {
                         if !is_consequence && first.as_ref().is_none_or(|(earlier, _)| number < *earlier) {
                             *first = Some((number, fault));
                         }
-                        // Earlier clusters go on, so that the reported fault does not depend on the
-                        // host's scheduling. If clusters may wait for each other, the earlier ones
-                        // cannot complete either.
+                        // Clusters before this one go on, so that the reported fault does not
+                        // depend on the host's scheduling. But if clusters may wait for each other,
+                        // all stop, because the others may wait for this one.
                         let first_to_stop = if self.program.may_wait_for_others { 0 } else { number };
                         end.fetch_min(first_to_stop, Ordering::Relaxed);
                     }
@@ -426,8 +426,8 @@ impl CheckedLaunch<'_> {
         }
     }
 
-    /// Records the cluster if it is stuck and global memory has not changed. Returns the polling
-    /// clusters if all resident clusters are stuck.
+    /// Records the cluster if it is stuck: it repeats its states while global memory does not
+    /// change. Returns the polling clusters if all resident clusters are stuck.
     fn stuck(
         &self,
         running: &mut Running<'_>,
@@ -470,8 +470,9 @@ impl CheckedLaunch<'_> {
         Box::new(self.fault(stopped, running.position, running.cluster.warps_per_block))
     }
 
-    /// Returns how many clusters may be resident at once: as many as on the GPU, if they may wait
-    /// for each other.
+    /// Returns how many clusters may be resident at once. If clusters may wait for each other, this
+    /// is the number on the GPU, limited by the memory of the host; else it is the number of
+    /// threads.
     fn max_running(&self, threads: usize) -> usize {
         if !self.program.may_wait_for_others {
             return threads;
@@ -629,7 +630,7 @@ impl CheckedLaunch<'_> {
             S::TotalSmemSize | S::AggrSmemSize => self.shared_bytes as u32,
             S::DynamicSmemSize => launch.dynamic_shared_bytes,
             // The simulator models one multiprocessor, one grid and no reserved shared memory.
-            // Steps of their own read clocks and timers.
+            // Programs read clocks and timers by steps of the decoder, not by these registers.
             S::SmId
             | S::GridId
             | S::CurrentGraphExec

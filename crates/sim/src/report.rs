@@ -27,7 +27,8 @@ pub struct Instruction {
 /// source lines that access memory.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Report {
-    /// The name of the kernel and of its variant.
+    /// The name of the kernel. The caller may replace it by a description of the variant of the
+    /// kernel.
     pub kernel: String,
     /// The number of blocks of the grid.
     pub blocks: u64,

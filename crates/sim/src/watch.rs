@@ -77,7 +77,7 @@ pub(crate) struct Touch {
 pub(crate) struct Order {
     pub acquires: bool,
     pub releases: bool,
-    /// True if earlier releases at the address remain in effect.
+    /// True for a read-modify-write, after which earlier releases at the address remain in effect.
     pub keeps: bool,
 }
 
@@ -123,7 +123,7 @@ impl Rules for AgentKnowledge<'_, '_> {
 }
 
 impl Watch {
-    /// Watches for races, for reads of uninitialized memory, or for both.
+    /// Creates a watch for races, for reads of uninitialized memory, or for both.
     pub fn new(races: bool, unwritten: bool) -> Self {
         Self { races, unwritten, state: Mutex::default() }
     }

@@ -1,4 +1,4 @@
-//! The findings of a sanitizer in a launch, as recorded in its trace.
+//! The findings of a sanitizer in a launch, as the trace of the launch records them.
 
 use serde::Serialize;
 
@@ -141,7 +141,8 @@ pub(crate) struct FindingPage<'a> {
 }
 
 impl Occurrence {
-    /// Returns the index of the tensor, and the element's row-major index in it.
+    /// Returns the index of the tensor that contains the element, and the row-major index of the
+    /// element in this tensor.
     fn tensor_element(&self, launch: &Launch) -> Option<(i64, i64)> {
         let (name, index) = self.element.as_ref()?;
         let parameter = launch.parameters.iter().find(|parameter| parameter.name == *name)?;

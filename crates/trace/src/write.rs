@@ -165,8 +165,8 @@ pub struct Batch<'a> {
     events: Vec<u8>,
     number: u64,
     flags: u64,
-    /// The bytes that the current program may still use for elements of values, and the maximum
-    /// bytes of all its events.
+    /// The number of bytes that the current program may still use for elements of values. The next
+    /// field, `left`, is the maximum number of bytes of all events of the program.
     values_left: usize,
     left: usize,
 }

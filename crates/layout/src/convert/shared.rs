@@ -199,9 +199,9 @@ impl Planner<'_> {
         preferred.extend(f2::intersection(wide.registers, &other.threads));
         preferred.extend_from_slice(wide.registers);
         // An element extends the vector only if no thread bit of `wide` maps into the vector of
-        // `wide`, and no thread bit of either side maps into the common vector. The second holds if
-        // the vector adds as many dimensions to the span of both sides' threads as to that span
-        // with the common vector.
+        // `wide`, and no thread bit of either side maps into the common vector. The second
+        // condition holds if the vector adds as many dimensions to the span of both sides' threads
+        // as to the span of these threads and the common vector.
         let mut of_wide = Span::of(&concat(&[narrow, &wide.threads]));
         let mut of_both = Span::of(&concat(&[&wide.threads, &other.threads]));
         let mut with_narrow = of_both.clone();

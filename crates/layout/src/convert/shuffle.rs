@@ -15,15 +15,15 @@ use crate::f2::{self, Columns, Span};
 use crate::map::{Layout, Transfer};
 use crate::space::{Hardware, Input};
 
-/// A condition on the thread under which a register index changes: in threads in which `parity(lane
-/// & lanes) ^ parity(warp & warps)` is 1, register `r` is replaced by `r ^ registers`.
+/// A conditional change of a register index: a thread replaces register `r` by `r ^ registers` if
+/// the number of set bits of `lane & lanes` and of `warp & warps`, taken together, is odd.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Select {
     /// The bits of the lane that the condition reads.
     pub lanes: u32,
     /// The bits of the warp that the condition reads.
     pub warps: u32,
-    /// XOR-ed to the register index.
+    /// The mask that is XOR-ed to the register index if the condition holds.
     pub registers: u32,
 }
 

@@ -1,4 +1,4 @@
-//! The `mbarrier` instructions in executable form.
+//! Executes the `mbarrier` instructions.
 //!
 //! A table beside shared memory holds the objects, and shared memory holds their bits: if the bits
 //! of a barrier have changed, an ordinary store has overwritten it, which is a fault. To the race
@@ -164,7 +164,8 @@ pub(crate) struct Arrive {
     pub count: Option<Slot>,
     /// `.expect_tx`: the additional bytes that the phase expects.
     pub expected_bytes: Option<Slot>,
-    /// True if the arrival orders earlier accesses (without `.relaxed`).
+    /// True without `.relaxed`: earlier accesses of the warp are then ordered before later accesses
+    /// of the agents that wait for the phase.
     pub releases: bool,
     pub token: Option<Slot>,
 }
@@ -221,7 +222,8 @@ pub(crate) struct Test {
     /// True if the instruction may wait (`try_wait`). It then waits until the phase is complete and
     /// ignores the time limit: a program that relies on the limit deadlocks.
     pub may_wait: bool,
-    /// True if the test orders later accesses (without `.relaxed`).
+    /// True without `.relaxed`: the arrivals in the complete phase are then ordered before later
+    /// accesses of the warp.
     pub acquires: bool,
 }
 

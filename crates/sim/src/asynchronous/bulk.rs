@@ -180,7 +180,8 @@ pub(super) fn read(
             context.visit(place, agent.index, agent.step())?;
             let accessor = accessor(context, agent);
             context.blocks[rank].shared.read(&accessor, offset, to)?;
-            // Writes of other lanes of the warp are visible only after a barrier of the warp.
+            // The copy may miss writes of other lanes of the warp, unless a barrier of the warp
+            // precedes it.
             context.watch_lane((rank, offset), lane, to.len(), None)?;
         }
         ResolvedAddress::Local(_) | ResolvedAddress::Param(_) => {

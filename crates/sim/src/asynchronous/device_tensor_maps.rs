@@ -1,6 +1,6 @@
 //! The tensor maps that a launch itself has written to global memory. A copy sees the content of
 //! such a map only through the tensor map proxy: the writer has to release the map with
-//! `fence.proxy.tensormap`, and the copying thread has to acquire its address after that.
+//! `fence.proxy.tensormap`, and then the copying thread has to acquire the map at its address.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -1,4 +1,5 @@
-//! Fences between the generic and the asynchronous proxy, and of newly initialized barriers.
+//! Executes the fences between the generic and the asynchronous proxy, and the fence of newly
+//! initialized barriers.
 
 use crate::context::{Context, Execute, Flow};
 use crate::fault::Outcome;

@@ -131,8 +131,9 @@ impl Mbarrier {
         self.arrive(count, may_complete, clock).inspect_err(|_| self.expected = before)
     }
 
-    /// Joins the clock of tracked copies to the current phase, but counts no arrival:
-    /// `cp.async.mbarrier.arrive` without `.noinc` increments the pending count before it arrives.
+    /// Joins the clock of tracked copies to the current phase, but counts no arrival: without
+    /// `.noinc`, `cp.async.mbarrier.arrive` increments the pending count before it arrives, which
+    /// leaves the count unchanged.
     pub fn track(&mut self, clock: &Clock) {
         self.arriving.join(clock);
     }
@@ -171,7 +172,8 @@ impl Mbarrier {
         Ok(())
     }
 
-    /// Begins the next phase if the current one is complete. Returns whether it was.
+    /// Begins the next phase if the current one is complete. Returns whether the current one was
+    /// complete.
     fn turn(&mut self) -> bool {
         let is_complete = self.pending == 0 && self.transactions == 0;
         if is_complete {

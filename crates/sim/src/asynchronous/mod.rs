@@ -1,4 +1,5 @@
-//! The asynchronous instructions: copies, their barriers, and the fences between proxies.
+//! Implements the asynchronous instructions: copies, their barriers, and the fences between
+//! proxies.
 //!
 //! The simulator performs an asynchronous operation when it begins, but as an agent of its own (see
 //! [`crate::memory::clock`]): nothing is ordered after the operation until an agent waits for it.
@@ -87,7 +88,8 @@ struct Barrier {
     bits: u64,
     /// The warp that initialized the barrier: the rank of its block, and its index in the block.
     maker: (usize, usize),
-    /// True if a fence or a barrier has made the object visible to the asynchronous proxy.
+    /// True if a fence, or a barrier of the block or of the cluster, has made the object visible to
+    /// the asynchronous proxy.
     is_public: bool,
 }
 
@@ -128,8 +130,8 @@ impl AsyncState {
         &mut self.convoys[warpgroup]
     }
 
-    /// Makes the barriers that a warp has initialized visible to the asynchronous proxy, after a
-    /// fence or a barrier.
+    /// Makes the barriers that a warp has initialized visible to the asynchronous proxy, when the
+    /// warp executes a fence or arrives at a barrier of the block or of the cluster.
     pub fn publish(&mut self, maker: (usize, usize)) {
         for barrier in self.barriers.values_mut().filter(|barrier| barrier.maker == maker) {
             barrier.is_public = true;

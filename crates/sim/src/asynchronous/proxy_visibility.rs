@@ -1,9 +1,9 @@
-//! Writes of a block to global memory that no `fence.proxy.async` has made visible to the
-//! asynchronous proxy. Bulk copies of the block must not read these bytes.
+//! Tracks the writes of a block to global memory that no `fence.proxy.async` has made visible to
+//! the asynchronous proxy. Bulk copies of the block must not read these bytes.
 
 use std::collections::BTreeMap;
 
-/// Disjoint, non-adjacent address ranges: from start to end.
+/// Disjoint, non-adjacent address ranges: a map from the start to the exclusive end of each range.
 #[derive(Default)]
 pub(crate) struct UnfencedWrites(BTreeMap<u64, u64>);
 

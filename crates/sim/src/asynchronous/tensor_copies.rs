@@ -55,9 +55,9 @@ impl Execute for Publish {
     }
 }
 
-/// The alignment of boxes in shared memory.
+/// The alignment in bytes of boxes in shared memory.
 const BOX_ALIGNMENT: u32 = 128;
-/// The alignment of tensor maps.
+/// The alignment in bytes of tensor maps.
 const MAP_ALIGNMENT: u32 = 64;
 /// The bytes that a swizzle moves as a unit.
 const CHUNK: usize = 16;

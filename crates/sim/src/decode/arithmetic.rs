@@ -363,7 +363,8 @@ impl Decoder<'_> {
         let operands = self.operands(ty)?;
         let d = self.register(d);
         let (a, b) = (self.source(a, ty)?, self.source(b, ty)?);
-        // A two-operand instruction uses its second operand as the third.
+        // An instruction with two operands uses the second one again as the third, which does not
+        // change the result.
         let has_third = c.is_some();
         let c = match c {
             Some(c) => self.source(c, ty)?,

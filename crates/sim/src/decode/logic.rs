@@ -25,7 +25,8 @@ impl Decoder<'_> {
         Ok(map2(d, ab, f))
     }
 
-    /// Decodes a bit function of one operand. The result has 32 bits, or the width of the operand.
+    /// Decodes a bit function of one operand. `f` returns the result, which has 32 bits or the
+    /// width of the operand.
     pub(super) fn bits(
         &mut self,
         ty: ScalarType,

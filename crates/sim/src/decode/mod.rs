@@ -279,7 +279,7 @@ pub(crate) enum Binding {
     Frame(u64),
     Shared(u64),
     Global(u64),
-    /// After all statically sized shared memory.
+    /// The dynamic shared memory, which begins after all statically sized shared memory.
     DynamicShared,
 }
 
@@ -290,8 +290,8 @@ struct Frame<'a> {
     registers: FxHashMap<RegisterId, Slot>,
     variables: FxHashMap<VariableId, Binding>,
     labels: FxHashMap<LabelId, u32>,
-    /// The branches to labels that are not placed yet: each has the index of the step and the
-    /// target.
+    /// The branches of the function, which are resolved at the end of its body: the index of the
+    /// step, and the target.
     jumps: Vec<(u32, Jump)>,
 }
 
@@ -318,7 +318,8 @@ pub(crate) struct Decoder<'a> {
     local_bytes: u64,
     shared_bytes: u64,
     dynamic_alignment: u64,
-    /// The class of the instruction that is being decoded, and the lanes that it gathers.
+    /// The class of the instruction that is being decoded, and the lanes that have to arrive before
+    /// it executes.
     class: Class,
     gather: Gather,
     /// The guard of the instruction that is being decoded.

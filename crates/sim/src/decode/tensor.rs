@@ -320,8 +320,8 @@ pub(super) fn element(ty: ScalarType) -> Option<Element> {
     })
 }
 
-/// Returns the type of the registers that hold elements of a type; constants among them are raw
-/// bits.
+/// Returns the type of the registers that hold elements of a type. With the type `B32`, a constant
+/// operand is taken as raw bits.
 pub(super) fn register_type(ty: ScalarType) -> ScalarType {
     match ty {
         ScalarType::F64 | ScalarType::F32 => ty,

@@ -15,7 +15,8 @@ use crate::numeric::low;
 use crate::registers::{LANES, Slot, lanes_of};
 
 impl Decoder<'_> {
-    /// Decodes the member mask, whose lanes the scheduler gathers.
+    /// Decodes the member mask. The scheduler executes the step only after all lanes of the mask
+    /// have arrived.
     fn members(&mut self, mask: Source) -> Decoded<Slot> {
         self.class = Class::Warp;
         let mask = self.source(mask, ScalarType::B32)?;

@@ -25,7 +25,8 @@ impl Clock {
         Self { order: vec![0; agents], fenced: vec![0; agents], world: tilewright_sanitize::Clock::default() }
     }
 
-    /// Learns the steps that another clock knows: synchronization with the agent of that clock.
+    /// Learns the steps that another clock knows, because the owner synchronizes with the agent of
+    /// that clock.
     pub fn join(&mut self, other: &Self) {
         for (mine, theirs) in self.order.iter_mut().zip(&other.order) {
             *mine = (*mine).max(*theirs);

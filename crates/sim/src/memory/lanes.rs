@@ -1,5 +1,5 @@
-//! The lanes of a warp that accessed each byte of a block's shared memory since the warp last
-//! synchronized its lanes.
+//! Records the lanes of a warp that have accessed each byte of a block's shared memory since the
+//! warp last synchronized its lanes.
 //!
 //! The race detector of shared memory treats a warp as one agent. A launch that is watched for
 //! races also detects races between lanes of a warp: two lanes access a byte, at least one writes,

@@ -27,9 +27,9 @@ use super::swizzle::Swizzle;
 /// The dimension of a matrix that is contiguous in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Major {
-    /// k: A row by row, B column by column.
+    /// The dimension k: A is stored row by row, B column by column.
     K,
-    /// m of A or n of B: the transposes of the K-major layouts.
+    /// The dimension m of A or n of B: the layouts are the transposes of the K-major ones.
     Mn,
 }
 

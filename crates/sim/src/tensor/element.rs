@@ -83,8 +83,8 @@ impl Element {
         }
     }
 
-    /// Rounds `value` to an accumulator format, to nearest even, and returns its bits. Integers
-    /// truncate.
+    /// Rounds `value` to an accumulator format, to nearest even, and returns its bits. The format
+    /// `S32` truncates the value.
     ///
     /// # Panics
     /// If the format is not that of an accumulator: tf32, fp8, narrow integers, bits.
