@@ -1,5 +1,5 @@
-//! A linear map between two named spaces, with the operations of every such map: application,
-//! composition, inverses.
+//! A linear map between two spaces whose bits have names, with the operations of every such map:
+//! application, composition, inverses.
 
 use crate::f2::{self, Columns, Span};
 use crate::space::{Hardware, Input, Space, Tile};
@@ -62,10 +62,10 @@ impl<I: Space, O: Space> Map<I, O> {
         f2::multiply(&self.columns, vector)
     }
 
-    /// Composes this map with a map of its output.
+    /// Composes this map with the map `next`, which is applied to the image of this map.
     ///
     /// # Panics
-    /// If the input of the other map differs from the output of this one.
+    /// If the input space of `next` differs from the output space of this map.
     #[must_use]
     pub fn then<P: Space>(&self, next: &Map<O, P>) -> Map<I, P> {
         assert_eq!(self.output, next.input, "the second map has to start where the first ends");

@@ -629,8 +629,9 @@ impl CheckedLaunch<'_> {
             S::NsmId => 1,
             S::TotalSmemSize | S::AggrSmemSize => self.shared_bytes as u32,
             S::DynamicSmemSize => launch.dynamic_shared_bytes,
-            // The simulator models one multiprocessor, one grid and no reserved shared memory.
-            // Programs read clocks and timers by steps of the decoder, not by these registers.
+            // The simulator models one multiprocessor, one grid and no reserved shared memory. For
+            // clocks and timers, the decoder emits steps that read the clock of the warp, so their
+            // values here are unused.
             S::SmId
             | S::GridId
             | S::CurrentGraphExec

@@ -1,5 +1,5 @@
-//! Small kernels with asynchronous copies and barriers in shared memory: their results, and the
-//! faults of wrong ones.
+//! Tests small kernels with asynchronous copies and barriers in shared memory: the results of
+//! correct kernels, and the faults of kernels with a mistake.
 
 mod support;
 

@@ -1,5 +1,5 @@
-//! Calls that the decoder cannot inline: recursive ones, and ones through pointers, in lanes that
-//! diverge.
+//! Tests calls that the decoder cannot inline: recursive calls, and calls through pointers, in
+//! lanes that diverge.
 
 mod common;
 

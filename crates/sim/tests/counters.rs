@@ -1,4 +1,4 @@
-//! The counters of access patterns whose counts are known.
+//! Tests the counters with access patterns whose counts are known.
 
 mod common;
 

@@ -1,4 +1,4 @@
-//! State spaces, access widths, atomic operations, variables, clusters.
+//! Tests state spaces, access widths, atomic operations, variables and clusters.
 
 mod common;
 

@@ -1,4 +1,5 @@
-//! Plants bugs that a run need not show into correct kernels; the simulator finds each.
+//! Plants bugs into correct kernels: bugs that do not always change the results of a run. The
+//! simulator finds each of them.
 
 mod common;
 mod support;

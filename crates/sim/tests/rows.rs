@@ -1,5 +1,5 @@
-//! Copies of gathered rows of a matrix, `.tile::gather4` and `.tile::scatter4`: their results, and
-//! the faults of wrong ones.
+//! Tests copies of gathered rows of a matrix, `.tile::gather4` and `.tile::scatter4`: the results
+//! of correct kernels, and the faults of kernels with a mistake.
 
 mod support;
 

@@ -1,5 +1,6 @@
-//! Small kernels with tensor core instructions: they use the right operands, and mistakes are
-//! found. The tests of fragments and of the arithmetic are next to their code.
+//! Tests small kernels with tensor core instructions: the instructions use the right operands, and
+//! the simulator finds mistakes. The tests of fragments and of the arithmetic are next to their
+//! code.
 
 mod support;
 

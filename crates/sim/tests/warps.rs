@@ -1,4 +1,4 @@
-//! Divergence of lanes, and warp-synchronous instructions.
+//! Tests the divergence of lanes, and warp-synchronous instructions.
 
 mod common;
 

@@ -41,7 +41,8 @@ fn does(is_store: bool) -> &'static str {
     if is_store { "writes" } else { "reads" }
 }
 
-/// Writes the programs that cannot begin, and those that wait.
+/// Writes the rest of the message of [`FaultKind::Starved`]: the programs (blocks) that cannot
+/// begin, if any, and the programs that poll.
 fn starved(
     f: &mut fmt::Formatter<'_>,
     waiting: &[Polling],

@@ -77,9 +77,9 @@ pub struct RacingAccess {
     pub agent: String,
     /// True if the access is a write.
     pub is_write: bool,
-    /// The position of its instruction.
+    /// The position of the accessing instruction.
     pub location: Location,
-    /// The text of its instruction.
+    /// The PTX text of the accessing instruction.
     pub instruction: String,
 }
 
@@ -122,14 +122,14 @@ pub enum FaultKind {
         is_store: bool,
         /// The address in the space.
         address: u64,
-        /// The bytes of the access.
+        /// The size of the access in bytes.
         bytes: u32,
         /// The nearest allocation: its index among the regions of the launch, and by how many bytes
         /// the access misses it (negative: the access begins before it). `None` if the access
         /// misses every allocation by more than the size of that allocation.
         nearest: Option<(usize, i64)>,
     },
-    /// The address is not a multiple of the size of the access.
+    /// The address is not a multiple of the required alignment.
     Misaligned {
         /// The state space.
         space: Space,
@@ -165,7 +165,7 @@ pub enum FaultKind {
     GlobalRace {
         /// The address of the second access.
         address: u64,
-        /// The bytes of the second access.
+        /// The size of the second access in bytes.
         bytes: u32,
         /// The access that came first in this run.
         first: Box<RacingAccess>,
@@ -180,7 +180,7 @@ pub enum FaultKind {
     UnwrittenGlobal {
         /// The address.
         address: u64,
-        /// The bytes of the access.
+        /// The size of the access in bytes.
         bytes: u32,
     },
     /// The asynchronous proxy accesses bytes that the generic proxy wrote, without a proxy fence in
@@ -188,7 +188,7 @@ pub enum FaultKind {
     MissingProxyFence {
         /// The first unfenced byte, as an offset in the shared memory of the block.
         offset: u32,
-        /// The write.
+        /// The write through the generic proxy.
         write: RacingAccess,
     },
     /// The last warp of a block exits while other agents may still access the shared memory of the
@@ -208,9 +208,9 @@ pub enum FaultKind {
         /// A mask of the lanes that have not arrived.
         missing: u32,
     },
-    /// All warps wait for each other.
+    /// Every warp of the cluster that has not exited waits for another.
     Deadlock {
-        /// The position of each warp.
+        /// The position of each group of lanes.
         waiting: Vec<Waiting>,
     },
     /// All resident blocks poll memory that none of them changes, and no other block can begin
@@ -229,7 +229,7 @@ pub enum FaultKind {
     Trap,
     /// An assertion of the kernel's source failed.
     Assertion {
-        /// The condition.
+        /// The text of the condition that does not hold.
         message: String,
         /// The file.
         file: String,
@@ -244,7 +244,7 @@ pub enum FaultKind {
     Illegal(String),
     /// The caller cancelled the launch.
     Cancelled {
-        /// The position of each warp of one cluster.
+        /// The position of each group of lanes of one cluster.
         waiting: Vec<Waiting>,
     },
 }

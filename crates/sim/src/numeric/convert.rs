@@ -1,4 +1,4 @@
-//! Conversions between numbers of all types.
+//! Implements the conversions between the integer and floating-point types.
 
 use super::exact::{Format, Number, Rounding};
 use super::integer::Int;

@@ -58,15 +58,15 @@ impl Format {
     pub const F64: Self = Self::ieee(11, 52);
     /// Binary32 with 10 bits of fraction, in 32 bits.
     pub const TF32: Self = Self { padding: 13, ..Self::ieee(8, 10) };
-    /// 8 bits with infinities.
+    /// A sign, 5 bits of exponent and 2 of fraction, with infinities.
     pub const E5M2: Self = Self::ieee(5, 2);
-    /// 8 bits without infinities.
+    /// A sign, 4 bits of exponent and 3 of fraction, without infinities.
     pub const E4M3: Self = Self { top: Top::OneNan, ..Self::ieee(4, 3) };
-    /// 6 bits.
+    /// A sign, 2 bits of exponent and 3 of fraction, without infinities and NaN.
     pub const E2M3: Self = Self { top: Top::Numbers, ..Self::ieee(2, 3) };
-    /// 6 bits.
+    /// A sign, 3 bits of exponent and 2 of fraction, without infinities and NaN.
     pub const E3M2: Self = Self { top: Top::Numbers, ..Self::ieee(3, 2) };
-    /// 4 bits.
+    /// A sign, 2 bits of exponent and 1 of fraction, without infinities and NaN.
     pub const E2M1: Self = Self { top: Top::Numbers, ..Self::ieee(2, 1) };
 
     fn bias(self) -> i32 {

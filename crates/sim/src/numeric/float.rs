@@ -1,8 +1,9 @@
 //! PTX arithmetic on f16, bf16, f32 and f64: rounding, flushing of subnormals, saturation, NaN.
 //!
-//! Single precision to nearest uses the host's arithmetic, which is IEEE 754; everything else uses
-//! [`Number`]. A NaN result of 16 or 32 bits is the canonical NaN, independent of the operands'
-//! payloads.
+//! Operations in binary32 that round to nearest even use the host's arithmetic, which is that of
+//! IEEE 754; operations in other types or with another rounding, and those whose result `.ftz` may
+//! flush, use [`Number`]. A NaN result of 16 or 32 bits is the canonical NaN, independent of the
+//! operands' payloads.
 
 use super::exact::{Format, Number, Rounding};
 

@@ -1,4 +1,5 @@
-//! Integer arithmetic and bit manipulation. Operands and results are in the low bits, zero above.
+//! Implements integer arithmetic and bit manipulation. Operands and results are in the low bits of
+//! a `u64`; the bits above are zero.
 
 use super::{low, signed};
 
@@ -139,8 +140,9 @@ pub fn find_leading(ty: Int, a: u64, shift: bool) -> u64 {
     }
 }
 
-/// `fns`: returns the index of the `offset`-th set bit of a mask, counted from `base` upwards, or
-/// downwards if negative; all ones if there is none.
+/// `fns`: returns the index of the `offset`-th set bit of a mask, counted from `base` upwards or,
+/// if `offset` is negative, downwards. With an `offset` of 0, returns `base` if this bit is set.
+/// Returns all ones if there is no such bit.
 pub fn find_nth(mask: u32, base: u32, offset: i32) -> u64 {
     let is_set = |&bit: &i64| mask >> bit & 1 == 1;
     let base = i64::from(base.min(32));

@@ -26,8 +26,8 @@ impl Context<'_> {
         }
     }
 
-    /// Reports an atomic access of a lane to the watch, and applies the orderings of the access to
-    /// the clock of the warp.
+    /// Reports an atomic access of a lane to the watch, and applies the orderings of the access:
+    /// the warp acquires the earlier releases at the address, or publishes its own.
     #[inline]
     pub fn watch_atomic(&mut self, place: ResolvedAddress, lane: usize, touch: Touch, order: Order) {
         if let (Some(watch), ResolvedAddress::Global(_)) = (self.watch, place) {
