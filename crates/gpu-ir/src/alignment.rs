@@ -6,13 +6,14 @@
 //! | user of the slot | the address is a multiple of |
 //! |---|---|
 //! | threads | 16 bytes, the widest access of a thread, or the size of a smaller slot |
-//! | tensor copies | 128 bytes, or the eight rows over which the swizzle of the box repeats ([`BoxLayout::alignment`]) |
-//! | `wgmma` | 16 bytes, or the bytes over which the swizzle of the operand repeats |
+//! | tensor copies | 128 bytes, or the size of the eight rows after which the swizzle of the box repeats ([`BoxLayout::alignment`]) |
+//! | `wgmma` | the larger of 16 bytes and the period of the operand's swizzle |
 //! | `make_tensor_map` | the size of a tensor map, 128 bytes |
 //! | `mbarrier`s | their size, 8 bytes |
 //!
-//! The hardware swizzles by bits of the address. The slot of a box with fewer than eight rows is
-//! smaller than the swizzle pattern, but has to begin where the pattern begins.
+//! The hardware computes the swizzle from bits of the address. The slot of a box with fewer than
+//! eight rows is smaller than the period of the swizzle, but must still begin at a multiple of the
+//! period.
 
 use cranelift_entity::SecondaryMap;
 use tilewright_ir::{Inst, Operation, Value};
@@ -30,8 +31,8 @@ pub const MBARRIER_BYTES: u32 = 8;
 
 /// The alignment of each buffer of a function.
 pub struct Alignments {
-    /// For each `alloc`, the alignment of its slots in bytes, and the instruction that needs it:
-    /// `None` if accesses of threads do.
+    /// For each `alloc`, the alignment of its slots in bytes, and the instruction that needs this
+    /// alignment, or `None` if accesses by threads need it.
     needs: SecondaryMap<Inst, (u32, Option<Inst>)>,
 }
 
@@ -118,10 +119,10 @@ fn of_operand(layouts: &Layouts, function: &Function, inst: Inst, operand: Value
     }
 }
 
-/// Returns the bytes over which the swizzle of a matrix repeats, or 1 without a swizzle.
+/// Returns the period of the swizzle of a matrix in bytes, or 1 without a swizzle.
 ///
-/// The matrix has all rows of the pattern. The length of the pattern is therefore twice the most
-/// significant address bit that is combined (exclusive or) with less significant bits.
+/// The matrix has all rows of one period. The period is therefore twice the value of the most
+/// significant address bit that the swizzle combines (exclusive or) with less significant bits.
 fn pattern_bytes(memory: &Layout, element_bytes: u32) -> u32 {
     let Some(offsets) = memory.inverse() else { return 1 };
     let swizzled = offsets.columns().iter().filter(|offset| offset.count_ones() > 1);

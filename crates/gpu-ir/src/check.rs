@@ -21,7 +21,7 @@ mod tensor_maps;
 
 type Check = Result<(), String>;
 
-/// The bits along K of an operand of one `wgmma`.
+/// The extent along K of the operands of one `wgmma`, in bits.
 const WGMMA_K_BITS: u32 = 256;
 
 /// Checks an instruction.
@@ -102,7 +102,8 @@ fn gives_nothing(op: &GpuOp) -> bool {
     }
 }
 
-/// Returns whether the instruction has this shape, and none of its extents exceeds that of the dot.
+/// Returns whether `mma_sync` or, with `is_async`, `wgmma` has the shape `mma`, and no extent of
+/// that shape exceeds the extent of the dot.
 ///
 /// `warps` is the number of warps along the batch, M and N.
 fn is_instruction(mma: Mma, [a, b, _]: &[ir::Type; 3], warps: [u32; 3], is_async: bool) -> bool {
@@ -152,8 +153,9 @@ impl<'a> Checker<'a> {
         self.function.check_types(&self.inst.results, expected, &format!("the results of {}", self.name()))
     }
 
-    /// Checks the layout of a type: the module has it, it has the shape of the tile, and it is for
-    /// the threads that hold the tile or, if the tile is in memory, a layout of memory.
+    /// Checks the layout of a value: the header lists it, and it has the shape of the tile. The
+    /// layout of a tile in registers distributes the tile over the warps of the block or of some
+    /// partition; the layout of a tile in memory maps offsets to elements.
     fn value_type(&self, value: Value) -> Check {
         let ty = self.ty(value);
         let Some(id) = ty.layout() else { return Ok(()) };
@@ -178,8 +180,8 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// Returns whether the block or some partition has this many warps. `warp_specialize` checks its own
-    /// partitions.
+    /// Returns whether the block or some partition has `count` warps. The check of
+    /// `warp_specialize` compares the layouts in each partition with that partition.
     fn may_be_for(&self, count: u32) -> bool {
         let is_partition = |inst: &InstData| match &inst.op {
             Op::Gpu(GpuOp::WarpSpecialize { warps, .. }) => warps.contains(&i64::from(count)),
@@ -263,7 +265,7 @@ impl<'a> Checker<'a> {
         op.result_types(&input).map_err(|error| error.message)
     }
 
-    /// Checks the tiles of the results.
+    /// Checks that the results are in registers and have these tiles.
     fn tiles(&self, expected: &[ir::Type]) -> Check {
         let found: Vec<Option<&ir::Type>> =
             self.inst.results.iter().map(|value| self.ty(*value).as_registers()).collect();
@@ -329,7 +331,8 @@ impl<'a> Checker<'a> {
         ensure(is_readable, || format!("{} takes a row-major buffer, found {moved}", self.name()))
     }
 
-    /// Checks that the registers of the result are registers of the operand.
+    /// Checks that the op only renames registers: each register of the result is a register of the
+    /// operand.
     fn shape_op(&self, op: &ir::Op) -> Check {
         let (operand, result) = (self.operand(0), self.ty(self.inst.results[0]));
         let (Some(found), Some(layout)) = (self.layout(operand), self.layout(result)) else { return Ok(()) };
@@ -418,7 +421,8 @@ impl<'a> Checker<'a> {
         self.access(self.inst.operands.iter().chain(&self.inst.results), axis, width)
     }
 
-    /// Checks the optional operand after which an op starts.
+    /// Checks the optional operand `after`: a tile of 32-bit elements that is computed before the
+    /// op starts.
     fn dependence(&self, index: usize) -> Check {
         if self.inst.operands.len() <= index {
             return Ok(());
@@ -650,7 +654,8 @@ impl<'a> Checker<'a> {
         })
     }
 
-    /// Checks that operands are in the fragments of the instruction, or in shared memory.
+    /// Checks a dot: the instruction has this shape, and each operand has the layout of its
+    /// fragment or is in shared memory.
     fn mma(&self, shape: MmaShape, warps: &[i64], is_async: bool) -> Check {
         let Some(warps) = warps_of_dot(warps) else {
             return Err("the warps are counts along M and N, or along a batch, M and N".into());
@@ -671,7 +676,8 @@ impl<'a> Checker<'a> {
         ensure(is_instruction(mma, &tiles, warps, is_async), || {
             format!("{} has no {mma:?} for {} and {} by {m} x {n} warps", self.name(), tiles[0], tiles[1])
         })?;
-        // A later pass stores other operands to shared memory.
+        // Until barriers are inserted, operands of `wgmma` may be in registers of any layout: a
+        // later pass stores them to shared memory.
         let may_be_anywhere = is_async && !self.header.synchronized;
         for (index, fragment) in [Fragment::A, Fragment::B].into_iter().enumerate() {
             match self.operand(index) {
@@ -768,7 +774,8 @@ impl<'a> Checker<'a> {
         })
     }
 
-    /// Checks that tiles in a partition are distributed over its warps. `verify` checks the rest.
+    /// Checks that the tiles in a partition are distributed over the warps of the partition. The
+    /// module `verify` checks the other rules of partitions.
     fn partition(&self, partition: usize, count: i64) -> Check {
         let mut checked = Ok(());
         self.function.walk(self.inst.regions[partition], &mut |inst| {

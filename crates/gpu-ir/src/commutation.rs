@@ -14,13 +14,13 @@ use tilewright_layout::{Exchange, Layout, Parts, Reduction};
 
 use crate::{Function, GpuOp, Op};
 
-/// The most tiles whose orderings are enumerated: there are three for each tile (less, equal,
-/// greater).
+/// The most tiles whose orderings are enumerated: the elements of each tile have three (less,
+/// equal, greater), so `n` tiles have `3^n` combinations.
 const MAX_COMPARED_TILES: usize = 4;
 
 /// Returns whether a region yields the same values with left and right swapped.
 ///
-/// `false` also if the region has control flow, side effects or ops with several results.
+/// Returns `false` also if the region has control flow, side effects or ops with several results.
 pub fn commutes(function: &Function, region: Block) -> bool {
     let mut terms = Terms::default();
     let (Some(plain), Some(swapped)) =
@@ -32,7 +32,8 @@ pub fn commutes(function: &Function, region: Block) -> bool {
     plain.iter().zip(&swapped).all(|(plain, swapped)| plain == swapped || terms.selects(*plain, count))
 }
 
-/// Returns how the warps of a reduction exchange their partial results, if they have to.
+/// Returns how the warps of a reduction exchange their partial results, or `None` if each line is
+/// in one warp.
 ///
 /// The warps combine the partial results in the order of the axis if the region does not commute.
 pub fn exchange_of_reduction(
@@ -127,7 +128,7 @@ impl Terms {
     }
 
     /// Returns whether a condition holds for these orderings of the elements, or `None` if it
-    /// depends on more.
+    /// consists of more than comparisons of the elements.
     fn holds(&self, condition: Term, outcome: &dyn Fn(usize) -> std::cmp::Ordering) -> Option<bool> {
         let Node::Apply(function, operands) = &self.nodes[condition] else { return None };
         let both = |f: fn(bool, bool) -> bool| {

@@ -10,7 +10,7 @@
 //! |---|---|
 //! | `, 3 stages` | loops are not pipelined yet; a loop that does not set its stages gets 3 |
 //! | `, no contraction` | no multiplication is fused with an addition: each is rounded |
-//! | `, synchronized` | a barrier is wherever threads must wait for each other |
+//! | `, synchronized` | all barriers are inserted: one is wherever threads must wait for each other |
 //! | `, cluster pairs` | the launch may put two neighboring programs into one cluster |
 //! | `, clusters of 2` | the two blocks of a cluster compute one program together |
 //! | `, longest CTA first by descending id` | programs with a larger index along the first axis start first, because they take longest |
@@ -39,7 +39,8 @@ pub enum ProgramOrder {
     DescendingIds,
 }
 
-/// The largest number of stages, and of blocks a multiprocessor: no GPU holds more than 32 blocks.
+/// The largest number of stages, and of blocks on a multiprocessor: no multiprocessor holds more
+/// than 32 blocks.
 const MAX_COUNT: u32 = tilewright_ir::LoopOptions::MAX_STAGES;
 
 const ASCENDING_IDS: &str = "longest CTA first by ascending id";
@@ -109,8 +110,8 @@ impl Header {
         }
     }
 
-    /// Returns the number of blocks that fill a buffer together if the kernel multicasts: those of
-    /// the cluster, or of a pair.
+    /// Returns the number of blocks that fill a buffer together if the kernel multicasts: the size
+    /// of the cluster, or 2 for a launch in pairs.
     pub fn sharing_blocks(&self) -> u32 {
         self.cluster.max(2)
     }

@@ -110,7 +110,7 @@ pub fn shared_result_layout(op: &Op, from: &Type, operand: &Layout) -> Option<La
     grown_axes(from, shape).fold(None, share)
 }
 
-/// Returns whether a slice fixes some bits of the coordinates.
+/// Returns whether a slice selects the elements whose coordinates have fixed values in some bits.
 ///
 /// A thread that holds all elements that differ only in those bits then has the slice in some of
 /// its registers.

@@ -11,9 +11,9 @@
 //! %y = local_load %1 {matrix = false} : fp32[128]@L2
 //! dealloc %1
 //! ```
-//! It is a [`Dialect`](ir::Dialect), so it shares functions, regions, printer, parser and the structural
-//! part of the verifier with tile IR. The crate `gpu` writes and transforms programs, `ptx` lowers
-//! them.
+//! It is a [`Dialect`](ir::Dialect), so it shares functions, regions, printer, parser and the
+//! structural part of the verifier with tile IR. The crate `gpu` translates tile IR to this dialect
+//! and transforms the programs; the crate `ptx` lowers them to PTX.
 //!
 //! # Layouts
 //!
@@ -40,8 +40,9 @@
 //!
 //! Warps pass tiles to each other through rings. `acquire` returns an empty slot, a store or copy
 //! fills it, `publish` makes it full, `take` returns the next full slot, `release` makes it empty.
-//! A slot is a linear value: every path uses it exactly once, so a program cannot leave out a wait.
-//! After rings are lowered, waits are explicit, and the verifier reports missing ones; the table in
+//! A slot is a linear value: every path consumes it exactly once, by `publish` or `release`. Only
+//! `acquire` and `take` return slots, and both wait, so a program cannot leave out a wait. After
+//! rings are lowered, waits are explicit, and the verifier reports missing ones; the table in
 //! `verify/mod.rs` lists what it proves. The pass that lowers rings chooses their synchronization:
 //! barriers of the block, groups of copies, or `mbarrier`s. The design follows the asynchronous
 //! references of Tawa (arXiv 2510.14719).

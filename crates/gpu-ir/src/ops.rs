@@ -191,12 +191,13 @@ define_ops! {
     /// the accumulator of the dot. With `after`, a tile of 32-bit elements, the op waits after that
     /// tile is computed, and not as early as possible.
     WgmmaWait wgmma_wait (dot) [after] {pending: Deferred} regions 0 Write Barrier Never None AwaitsDots;
-    /// Waits until at most `pending` groups of dots are in flight, and returns the same dot:
-    /// operands of earlier dots in its registers may be written again.
+    /// Waits until at most `pending` groups of dots are in flight, and returns `dot`, which may
+    /// still be in flight. Afterwards, threads may write the operands of the earlier dots that the
+    /// op has waited for.
     WgmmaWaitEarlier wgmma_wait_earlier (dot) [] {pending: u32} regions 0 Write Barrier Never None AwaitsDots;
 
     /// Makes the `n` blocks of a cluster fill the slots of a buffer together from here on, if the
-    /// condition (int1) holds; it is equal in all blocks.
+    /// condition (int1) holds. The condition has the same value in all blocks.
     ///
     /// Each block copies one part of each of its tensor loads to the buffers of all blocks, the
     /// first block the first part, and the bytes arrive at the barriers `full` of all blocks. Each

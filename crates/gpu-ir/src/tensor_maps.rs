@@ -118,8 +118,8 @@ pub struct TensorMapBox {
     pub extents: SmallVec<[u32; 5]>,
     /// The swizzle of the rows.
     pub swizzle: SwizzleMode,
-    /// Copies write the tensor. They write whole chunks of 16 bytes, so the rows of the tensor have
-    /// to end at the end of a chunk.
+    /// True if copies write the tensor. They write whole chunks of 16 bytes, so the rows of the
+    /// tensor have to end at the end of a chunk.
     pub is_written: bool,
 }
 
@@ -148,7 +148,7 @@ pub struct TensorMapPlan {
     pub extents: SmallVec<[LaunchInteger; 5]>,
     /// The distance between neighboring elements along each axis, in elements.
     pub strides: SmallVec<[LaunchInteger; 5]>,
-    /// The arguments that must not be negative, so that no coordinate of a copy is.
+    /// The arguments that must not be negative, so that no coordinate of a copy is negative.
     pub nonnegative: SmallVec<[u32; 2]>,
     /// The box that a copy moves; `None` until a pass knows the memory that the copies fill.
     pub copied: Option<TensorMapBox>,
@@ -179,7 +179,8 @@ impl TensorMapPlan {
         self.strides.iter().position(|stride| *stride == LaunchInteger::constant(1))
     }
 
-    /// Returns the plan for a tile with permuted axes, which are the last axes of the tensor.
+    /// Returns the plan for a tile with permuted axes, which are the last axes of the tensor, or
+    /// `None` if the tile has more axes than the tensor.
     ///
     /// The box is not permuted.
     pub fn transposed(&self, axes: &[usize]) -> Option<Self> {

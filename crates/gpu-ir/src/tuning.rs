@@ -41,7 +41,7 @@ pub struct Tuning {
     /// The fewest elements of a thread for which the lanes along the fastest axis of an access with
     /// 64-bit offsets cover only one sector.
     ///
-    /// Not measured: with many elements, the offsets of 64 bits of single elements fill the
+    /// Not measured: with many elements, a separate 64-bit offset for each element fills the
     /// registers of a thread.
     pub narrow_access_elements: u32,
     /// The fewest elements of a thread for which lanes that hold copies divide a store among them.
@@ -74,11 +74,12 @@ pub struct Tuning {
     /// (`.minnctapersm`).
     ///
     /// The assembler then gives a thread at most the registers that leave room for these blocks. Of
-    /// 22 attention kernels for `sm_90a`, one without partitions keeps a block by it. Attention of
-    /// 64x64 with a partition for copies takes 133 registers without the statement, which leave
-    /// room for 2 blocks, and 128 with it, for 3 blocks: 8192 rows with heads of 64 took 2891 us with
-    /// 3 blocks and 3270 or more with 2 (H100, 2026-11-28). For `sm_100a`, 20 of 21 kernels take more
-    /// registers with the statement than without, and 13 spill (ptxas 12.9, 2026-11-28).
+    /// 22 attention kernels for `sm_90a`, one without partitions has room for a block more because
+    /// of the statement. Attention of 64x64 with a partition for copies takes 133 registers without
+    /// the statement, which leave room for 2 blocks, and 128 with it, for 3 blocks: 8192 rows with
+    /// heads of 64 took 2891 us with 3 blocks and 3270 or more with 2 (H100, 2026-11-28). For
+    /// `sm_100a`, 20 of 21 kernels take more registers with the statement than without, and 13
+    /// spill (ptxas 12.9, 2026-11-28).
     pub states_blocks: bool,
     /// The fewest ops on tiles for each dot of a loop for which threads take longer than the tensor
     /// cores take for the dots.
@@ -107,7 +108,8 @@ pub struct Tuning {
     ///
     /// Derived: a thread has at most 255, and 15 are few for that rest.
     pub accumulator_registers: u32,
-    /// Registers of a thread for the accumulator of a dot whose warps each compute a part of K.
+    /// The most registers of a thread that may hold the accumulator of a dot whose warps each
+    /// compute a part of K.
     ///
     /// Not measured: half of the registers of a thread.
     pub depth_split_registers: u32,
@@ -118,7 +120,8 @@ pub struct Tuning {
     /// 33.2 (H200, 2026-11-23). More rows were not measured.
     pub depth_split_rows: u32,
     /// The most elements of an operand that a thread computes in an iteration of a loop whose
-    /// copies get a partition of warps. A longer iteration hides the start of copies without one.
+    /// copies get a partition of warps. A longer iteration hides the start of copies without such a
+    /// partition.
     ///
     /// H200, 2026-11-23: 16x8192x8192 with weights of 4 bits, 64 elements a thread, took 24.5 us
     /// without such warps and 22.4 with them, with weights of 8 bits 26.9 and 24.5; with 128
@@ -126,16 +129,18 @@ pub struct Tuning {
     /// a persistent kernel: 182.0 and 182.6), and loops of dependent dots are slower by an eighth
     /// and more.
     pub specialized_elements: u32,
-    /// Registers of a thread for an operand that is computed before the loop that uses it.
+    /// The most registers of a thread that may hold an operand that is computed before the loop
+    /// that uses it.
     ///
     /// Not measured: an eighth of the registers of a thread.
     pub kept_operand_registers: u32,
-    /// Registers of a thread for an operand that has no room in shared memory. The assembler spills
-    /// what does not fit beside it.
+    /// The most registers of a thread that may hold an operand for which shared memory has no room.
+    /// The assembler spills the values that do not fit beside the operand.
     ///
     /// Not measured: half of the registers of a thread.
     pub moved_operand_registers: u32,
-    /// Registers of a thread for A of a dot that is computed as its transpose.
+    /// The most registers of a thread that may hold operand A of a dot that is computed as its
+    /// transpose.
     ///
     /// Not measured: a quarter of the registers of a thread. The transposed dot itself was: tf32
     /// 4096^3 with row-major B took 850 us without and 375 to 387 us with it (H200, 2026-11-23).
@@ -222,7 +227,7 @@ pub struct Tuning {
     /// of 288 kernels between 340 and 510, 50 spill more with one block stated and 45 less (ptxas
     /// 13.0, 2026-11-28).
     pub max_live_registers: u32,
-    /// The fewest sums of an address to recompute.
+    /// The fewest 64-bit sums of addresses that are worth recomputing.
     ///
     /// Derived: sums of 64 bits, which together take a sixteenth of the registers of a thread.
     pub recomputed_sums: usize,
@@ -241,8 +246,8 @@ pub struct Tuning {
     /// A limit of registers for which the assembler makes a poor schedule: layer norm of 8704
     /// columns takes 62 us with 128 registers and 57 with 120 (H200, 2026-11-20).
     pub avoided_register_limit: u32,
-    /// The most registers that a limit for one more block takes from a thread, as the denominator
-    /// of their fraction.
+    /// The most registers that a limit for one more block takes from a thread, as a fraction of the
+    /// registers of the thread, given by its denominator.
     ///
     /// Not measured.
     pub max_register_loss: u32,

@@ -9,7 +9,8 @@ use crate::{GpuOp, Op};
 
 /// The most iterations of a loop with constant bounds that the walk follows one by one.
 const MAX_FOLLOWED_TRIPS: i128 = 8;
-/// The most iterations to a fixpoint, in case the states of an analysis have unbounded height.
+/// The maximum number of iterations to a fixpoint, for an analysis whose states have unbounded
+/// height. After these iterations, the walk goes on with the last state.
 const MAX_FIXPOINT_STEPS: usize = 1000;
 
 /// The result of a check; an error is a sentence.

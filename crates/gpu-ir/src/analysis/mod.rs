@@ -2,7 +2,7 @@
 //!
 //! | module | result |
 //! |---|---|
-//! | [`slots`] | the slot of a buffer that an instruction names |
+//! | [`slots`] | the slot of a buffer that an instruction accesses |
 //! | [`dataflow`] | the walk of a forward analysis over structured control flow |
 
 pub mod dataflow;

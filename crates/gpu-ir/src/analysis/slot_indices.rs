@@ -1,5 +1,5 @@
-//! Writes integer scalars, such as slot indices and parities, as a value plus a constant modulo the
-//! number of slots.
+//! Expresses integer scalars, such as slot indices and parities, as a value plus a constant, modulo
+//! the number of slots of a buffer.
 
 use tilewright_ir as ir;
 use tilewright_ir::{Block, Definition, ElementwiseFn, Inst, Operation, Value};
@@ -14,7 +14,7 @@ impl SlotAnalysis<'_> {
         sum.base.is_none().then_some(sum.offset)
     }
 
-    /// Returns a value as a base plus a constant, modulo `slots` unless that is 0.
+    /// Returns a value as a base plus a constant, modulo `slots` unless `slots` is 0.
     pub fn base_offset(&self, value: Value, slots: i64) -> BaseOffset {
         if let Some(sum) = self.base_offsets.borrow().get(&(value, slots)) {
             return *sum;
@@ -31,8 +31,8 @@ impl SlotAnalysis<'_> {
         sum
     }
 
-    /// Does the same as [`base_offset`](Self::base_offset), with each carried value as its own
-    /// base.
+    /// Does the same as [`base_offset`](Self::base_offset), but treats each loop-carried value as
+    /// its own base.
     fn local_base_offset(&self, value: Value, slots: i64) -> BaseOffset {
         // Both operands of a select that wraps a counter depend on the same value: without the
         // cache, the work doubles with each such select.
@@ -96,8 +96,8 @@ impl SlotAnalysis<'_> {
         }
     }
 
-    /// Recognizes a select between equal values, and a select that wraps a counter: `z` modulo `n`
-    /// as `0 if z == n else z`, where `n` is a multiple of `slots`.
+    /// Returns the value of a select between equal values, or of a select that resets a counter
+    /// `z`: `0 if z == n else z` equals `z` modulo `slots`, because `n` is a multiple of `slots`.
     fn wrapped(&self, operands: &[Value], slots: i64) -> Option<BaseOffset> {
         let [one, other] = [1, 2].map(|index| self.local_base_offset(operands[index], slots));
         if one == other {
@@ -112,7 +112,8 @@ impl SlotAnalysis<'_> {
         let [left, bound] = condition.operands[..] else { return None };
         let bound = self.local_base_offset(bound, 0);
         let is_end = bound.base.is_none() && slots > 0 && bound.offset != 0 && bound.offset % slots == 0;
-        // With a larger step, `z` could exceed `n`; 0 would then differ from `z` modulo `n`.
+        // For `z >= n` and `z < n`: with a step larger than 1, `z` could exceed `n`, and 0 would
+        // then differ from `z` modulo `n`.
         let is_step = self.local_base_offset(left, 0).offset == 1;
         let (reset, kept, at) = match function {
             ElementwiseFn::Eq => (one, other, operands[2]),
@@ -125,8 +126,8 @@ impl SlotAnalysis<'_> {
         (is_end && at == left && reset == BaseOffset { base: None, offset: 0 }).then_some(kept)
     }
 
-    /// Returns the common base of the values of a loop that differ by constants: the first of them,
-    /// and the distance of this value from it.
+    /// Returns a loop-carried value as its leader plus a constant. The leader is the first value
+    /// that the loop carries at a constant distance from this value, or this value itself.
     ///
     /// A value that does not change in the loop has the base of its initial value.
     fn leader(&self, value: Value, slots: i64) -> BaseOffset {
@@ -166,8 +167,8 @@ impl SlotAnalysis<'_> {
         own
     }
 
-    /// Returns the initial value of a loop parameter, and the constant by which each iteration
-    /// increments it.
+    /// Returns the initial value of a loop parameter and the constant by which each iteration
+    /// increments the parameter, if there is such a constant.
     fn progress(&self, inst: Inst, body: Block, index: usize, slots: i64) -> Option<(BaseOffset, i64)> {
         let data = &self.function.insts[inst];
         let parameter = self.function.blocks[body].parameters[index];
@@ -184,8 +185,9 @@ impl SlotAnalysis<'_> {
         if own.base == Some(parameter) {
             return Some((start(index), own.offset));
         }
-        // The parameter may be the value of another parameter in the previous iteration, plus a
-        // constant. The initial values have to agree with that.
+        // The parameter may equal the value of another parameter in the previous iteration, plus a
+        // constant. It advances by the step of the other parameter if the initial values of both
+        // also have this distance.
         let Definition::Parameter(block, other) = self.function.values[own.base?].definition else {
             return None;
         };

@@ -35,12 +35,12 @@ pub enum SlotIndex {
     At(BaseOffset),
 }
 
-/// The value before an edge that a value after the edge equals.
+/// The value before an edge of control flow that becomes a given value after the edge.
 #[derive(Clone, Copy, Debug)]
 pub enum Origin {
     /// The value itself.
     Value(Value),
-    /// The value plus a constant: the index of a loop after a step.
+    /// The value plus a constant: the origin of a loop index at the edge to the next iteration.
     Plus(Value, i64),
 }
 
@@ -49,7 +49,7 @@ pub struct Edge {
     pairs: Vec<(Origin, Value)>,
     /// The block whose values go out of scope.
     left: Option<Block>,
-    /// Values of enclosing blocks keep their names.
+    /// True if the values of enclosing blocks keep their names at this edge.
     keeps: bool,
 }
 
@@ -69,7 +69,8 @@ impl Edge {
         Self { keeps: true, ..Self::leave(pairs, left) }
     }
 
-    /// Returns the value that a token becomes after the edge, if the edge carries the token.
+    /// Returns the value that `value`, a slot that `acquire` or `take` returned, becomes after the
+    /// edge, if the edge carries it.
     pub fn token(&self, value: Value) -> Option<Value> {
         let is_it = |(from, _): &&(Origin, Value)| matches!(from, Origin::Value(from) if *from == value);
         self.pairs.iter().find(is_it).map(|(_, to)| *to)
@@ -83,7 +84,7 @@ impl Edge {
 /// that a loop carries in step with such a counter.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct BaseOffset {
-    /// The value; none is zero.
+    /// The value, or `None` if the sum is only the constant.
     pub base: Option<Value>,
     /// The constant.
     pub offset: i64,
@@ -103,9 +104,9 @@ pub struct SlotAnalysis<'f> {
     parents: Parents,
     /// The bases of slot indices, and the values that carry these bases through loops.
     counted: EntitySet<Value>,
-    /// The base and offset of each value, by value and number of slots.
+    /// The cached results of `base_offset`, by value and number of slots.
     pub(super) base_offsets: RefCell<FxHashMap<(Value, i64), BaseOffset>>,
-    /// The same, with each carried value as its own base.
+    /// The cached results of `local_base_offset`, by value and number of slots.
     pub(super) local_base_offsets: RefCell<FxHashMap<(Value, i64), BaseOffset>>,
 }
 
@@ -188,8 +189,8 @@ impl<'f> SlotAnalysis<'f> {
         counted
     }
 
-    /// Returns the values that become a loop parameter or the result of a loop or branch at an
-    /// edge.
+    /// Returns the values that become `value` at an edge of control flow, if `value` is a loop
+    /// parameter or the result of a loop or branch; otherwise returns no values.
     pub fn sources(&self, value: Value) -> Vec<Value> {
         let function = self.function;
         match function.values[value].definition {
@@ -228,7 +229,7 @@ impl<'f> SlotAnalysis<'f> {
         }
     }
 
-    /// Returns the memory that a value names, or that contains it: the result of its `alloc`.
+    /// Returns the result of the `alloc` of a value, which is memory or a slot of memory.
     pub fn root(&self, value: Value) -> Option<Value> {
         match self.function.defining_op(value) {
             Some(Op::Gpu(GpuOp::Alloc { .. })) => return Some(value),
@@ -245,7 +246,7 @@ impl<'f> SlotAnalysis<'f> {
         self.root(*self.sources(value).first()?)
     }
 
-    /// Returns the number of slots of a buffer.
+    /// Returns the number of slots of a buffer, of a ring or of barriers; 1 for other values.
     pub fn slots(&self, root: Value) -> i64 {
         match self.function.ty(root) {
             Type::Buffer(buffer) | Type::Ring(buffer) => i64::from(buffer.slots),
@@ -254,8 +255,8 @@ impl<'f> SlotAnalysis<'f> {
         }
     }
 
-    /// Returns the slot that an operand names, unless it is a value in registers, barriers, or
-    /// memory of several slots.
+    /// Returns the slot that an operand names. An operand that is in registers, a ring, barriers or
+    /// a buffer of several slots names no slot.
     pub fn slot(&self, value: Value) -> Option<Slot> {
         match self.function.ty(value) {
             Type::Empty(_) | Type::Full(_) => {
@@ -302,7 +303,8 @@ impl<'f> SlotAnalysis<'f> {
         Slot { root, index: SlotIndex::At(sum) }
     }
 
-    /// Returns a slot named by the values after an edge.
+    /// Returns the slot with its index expressed by values that are in scope after an edge; the
+    /// index is `Lost` if there are none.
     pub fn rename(&self, slot: Slot, edge: &Edge) -> Slot {
         let SlotIndex::At(BaseOffset { base, offset }) = slot.index else { return slot };
         let is_lost = base.is_some_and(|base| Some(self.block_of(base)) == edge.left);
@@ -335,7 +337,8 @@ impl<'f> SlotAnalysis<'f> {
             }
             let offset = if is_token { 0 } else { modulo(offset - origin.offset, slots) };
             let named = Slot { index: SlotIndex::At(BaseOffset { base: Some(*to), offset }), ..slot };
-            // Prefer a base of other indices, so that equal slots get equal names.
+            // Prefer a value that is the base of other slot indices, so that equal slots get equal
+            // names.
             if self.counted.contains(*to) {
                 return named;
             }
@@ -345,7 +348,7 @@ impl<'f> SlotAnalysis<'f> {
     }
 }
 
-/// The state of a rule: a fact for each slot.
+/// The state of a dataflow analysis: the facts about slots.
 pub type Facts<F> = BTreeMap<Slot, F>;
 
 /// Renames the slots of facts at an edge, and joins the facts of slots that become one.

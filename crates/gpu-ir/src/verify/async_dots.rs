@@ -19,7 +19,7 @@ const MAX_LATER_DOTS: u32 = 64;
 /// The dots in flight that share an accumulator.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct DotsInFlight {
-    /// The slots that they may still read, each with a lower bound of the number of dots issued
+    /// The slots that the dots may still read, each with a lower bound of the number of dots issued
     /// after the dot that reads it.
     reads: BTreeMap<Slot, u32>,
     /// A lower bound of the number of dots that were issued after the last of them.
@@ -41,7 +41,7 @@ pub fn check(analysis: &SlotAnalysis<'_>) -> Check {
     walk(analysis, &mut AsyncDots { analysis }, BTreeMap::new())
 }
 
-/// The dots in flight, by the token of the accumulator.
+/// The dots in flight, by the value of type `pending` that is their accumulator.
 type State = BTreeMap<Value, DotsInFlight>;
 
 struct AsyncDots<'a> {

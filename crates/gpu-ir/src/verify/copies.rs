@@ -10,8 +10,8 @@
 //!   barrier or, if another partition wrote the slot, after an `mbarrier_wait` for the `mbarrier`
 //!   with the index of the slot, at which the threads of that partition arrive.
 //!
-//! Barriers are required only when the module is synchronized; until then, a pass inserts them.
-//! [`mbarriers`] checks that a wait is for the right phase.
+//! Barriers are required only in a module with the flag `synchronized`; without the flag, the pass
+//! that inserts barriers has not run. [`mbarriers`] checks that a wait is for the right phase.
 //!
 //! [`mbarriers`]: super::mbarriers
 
@@ -206,8 +206,8 @@ impl Transfer for Copies<'_> {
             GpuOp::FenceProxy {} => {
                 each(state, |written| {
                     if !written.is_in_flight() && written.fence == Fence::Missing {
-                        // If the data of other threads is already visible, the fence of a thread
-                        // covers its own later accesses to them.
+                        // If the writes of other threads are already visible, the fence of a thread
+                        // orders them before its own later accesses.
                         let is_seen = written.stage == Stage::Visible;
                         written.fence = if is_seen { Fence::Done } else { Fence::Own };
                     }
@@ -236,7 +236,8 @@ impl Transfer for Copies<'_> {
 
 impl Copies<'_> {
     /// Returns whether another partition arrives at the barrier of a wait. That partition releases
-    /// slots, and has waited for the copies into them before.
+    /// slots at the barrier, after it has waited for the copies into them, so these copies are done
+    /// after the wait.
     fn is_released(&self, wait: Inst) -> bool {
         let root = self.analysis.function.insts[wait].operands[0];
         let partition = self.analysis.partition(wait);
@@ -262,8 +263,10 @@ impl Copies<'_> {
         }
     }
 
-    /// Returns whether copies of a partition are done after all partitions, since another partition
-    /// has waited for their barrier. The verifier assumes that it waited for the last phase.
+    /// Returns whether the copies of a partition are done because the current instruction is
+    /// outside of partitions, where all partitions have ended, and another partition waits for the
+    /// barrier of the copies. The verifier assumes that the other partition has waited for the last
+    /// phase.
     fn was_waited_for(&self, written: &WriteState) -> bool {
         let Some(barrier) = written.arrives.filter(|_| self.partition.is_none()) else { return false };
         let is_other =

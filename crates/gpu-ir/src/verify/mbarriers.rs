@@ -231,7 +231,8 @@ impl Mbarriers<'_> {
         }
     }
 
-    /// Returns whether the same warps arrive and wait, so that the path shows the phases.
+    /// Returns whether all arrivals and waits at a barrier are in one partition, so that the phases
+    /// can be counted along the path.
     fn is_in_one_partition(&self, root: Value) -> bool {
         let partitions = &self.usage[&root].partitions;
         partitions.windows(2).all(|pair| pair[0] == pair[1])

@@ -15,7 +15,8 @@ use crate::{GpuOp, Op};
 /// The slots of a ring.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 struct RingCount {
-    /// The number of slots in use: acquired and not released.
+    /// The number of slots in use: acquired and not released. For a ring between partitions, the
+    /// number of slots that the current partition holds.
     held: i64,
     /// The number of full slots: published and not taken.
     full: i64,
@@ -38,7 +39,8 @@ pub fn check(analysis: &SlotAnalysis<'_>) -> Check {
     walk(analysis, &mut Rings { analysis, shared }, BTreeMap::new())
 }
 
-/// Returns the ring that an instruction accesses.
+/// Returns the ring and the op of an instruction that acquires, publishes, takes or releases a
+/// slot.
 fn ring_op<'a>(analysis: &SlotAnalysis<'a>, inst: Inst) -> Option<(Value, &'a GpuOp)> {
     let data = &analysis.function.insts[inst];
     let op = data.op.as_gpu()?;

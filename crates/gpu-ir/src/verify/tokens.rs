@@ -69,7 +69,8 @@ impl Tokens<'_> {
         })
     }
 
-    /// Returns the tokens of enclosing blocks, `outer`, that the block consumes.
+    /// Checks a block, and returns the tokens of the enclosing blocks (`outer`) that the block
+    /// consumes.
     fn block(&self, block: Block, outer: &BTreeSet<Value>) -> Result<BTreeSet<Value>, String> {
         let function = self.analysis.function;
         let parameters = function.blocks[block].parameters.iter().copied();
@@ -157,7 +158,7 @@ impl Tokens<'_> {
         self.same_rings(inst)
     }
 
-    /// Checks that a carried or yielded slot is of one ring on all paths.
+    /// Checks that a carried or yielded slot belongs to the same ring on all paths.
     fn same_rings(&self, inst: Inst) -> Check {
         let data = &self.analysis.function.insts[inst];
         let inner = data.regions.iter().flat_map(|region| &self.analysis.function.blocks[*region].parameters);

@@ -214,8 +214,8 @@ impl<V: Variable> Polynomial<V> {
         (Self { terms: one }, Self { terms: other })
     }
 
-    /// Returns the factor of a variable, and the remaining terms; `None` if a product has the
-    /// variable twice.
+    /// Returns the polynomial that a variable is multiplied by, and the terms without the variable;
+    /// `None` if a product has the variable twice.
     pub fn factor_of(&self, variable: V) -> Option<(Self, Self)> {
         let (with, without) = self.split(|monomial| monomial.contains(&variable));
         let mut factor = Self::default();
