@@ -39,8 +39,8 @@ pub enum ProgramOrder {
     DescendingIds,
 }
 
-/// The largest number of stages, and of blocks on a multiprocessor: no multiprocessor holds more
-/// than 32 blocks.
+/// The limit of the two counts of a header, of stages and of blocks on a multiprocessor. It is the
+/// limit of stages; no multiprocessor holds more than 32 blocks.
 const MAX_COUNT: u32 = tilewright_ir::LoopOptions::MAX_STAGES;
 
 const ASCENDING_IDS: &str = "longest CTA first by ascending id";

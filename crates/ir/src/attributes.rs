@@ -193,8 +193,9 @@ impl Literal {
     }
 }
 
-/// Rounds to fp32 towards zero, and sets the last bit if that was inexact: another rounding to a
-/// format with at least two bits less then equals a single rounding.
+/// Rounds to fp32 towards zero, and sets the last bit if the result is inexact. A second rounding,
+/// to a format with at least two fewer bits of significand, then yields the same as a single
+/// rounding of `value`.
 fn round_to_odd(value: f64) -> f32 {
     let nearest = value as f32;
     if f64::from(nearest) == value || value.is_nan() {
@@ -311,8 +312,8 @@ choices! {
         /// The operand.
         Exchange = "exchange",
     }
-    /// The order of an atomic operation with the other accesses of its program, as its scope
-    /// observes them.
+    /// The order of an atomic operation relative to the other accesses of its program, as the
+    /// observers in its scope see it.
     MemorySemantics {
         /// As acquire and release.
         #[default]
@@ -367,7 +368,7 @@ choices! {
         MaxConstancy = "max_constancy",
         /// A field of a tensor descriptor, which a GPU accepts if it is a multiple of the first
         /// number (a pointer in bytes, a stride in elements). The second number is the index of the
-        /// field: 0 the base, else the stride of the axis before it. The compiler relies on the
+        /// field: 0 is the base, and `n` the stride of axis `n - 1`. The compiler relies on the
         /// promise if the field comes from memory, but not if the launch passes it.
         Described = "described",
     }

@@ -22,8 +22,8 @@ pub type Results<V> = SmallVec<[V; 1]>;
 
 /// Creates values by ops: by emitting IR, or by computing them immediately.
 ///
-/// All other methods call [`emit`](Self::emit). The doc of the op in [`OPS`](crate::OPS) defines
-/// the meaning of each; its error is the error of the op's type rule.
+/// All methods after [`emit`](Self::emit) call it. The doc of an op in [`OPS`](crate::OPS) defines
+/// the meaning of its method; the error of the method is the error of the op's type rule.
 pub trait Builder {
     /// A scalar or a tile.
     type Value: Clone;
@@ -296,8 +296,9 @@ impl IrBuilder {
         std::mem::replace(&mut self.block, block)
     }
 
-    /// Creates a block with parameters of these types and appends to it from now on. Returns it and
-    /// the previous block, to [`switch_to`](Self::switch_to) when the new one is complete.
+    /// Creates a block with parameters of these types and appends to it from now on. Returns the
+    /// new block and the previous one, which the caller passes to [`switch_to`](Self::switch_to)
+    /// when the new block is complete.
     pub fn begin_region(&mut self, parameters: impl IntoIterator<Item = Type>) -> (Block, Block) {
         let block = self.function.blocks.push(crate::BlockData::default());
         for ty in parameters {
@@ -306,7 +307,8 @@ impl IrBuilder {
         (block, self.switch_to(block))
     }
 
-    /// Sets the source location of the next instructions, without callers.
+    /// Sets the source location of the next instructions. The location has no call that it was
+    /// inlined at.
     pub fn set_span(&mut self, span: Span) {
         let data = LocationData { span, caller: None.into() };
         // Neighboring instructions mostly share a location.

@@ -129,7 +129,7 @@ pub struct BlockData {
 pub struct LocationData {
     /// The span.
     pub span: Span,
-    /// The call at which its function was inlined, if it was.
+    /// The call at which the function around the span was inlined, if it was inlined.
     pub caller: PackedOption<Location>,
 }
 
@@ -207,7 +207,7 @@ impl<D: Dialect> Function<D> {
         self.defining_inst(value).map(|inst| &self.insts[inst].op)
     }
 
-    /// Returns the only result of an instruction.
+    /// Returns the result of an instruction with exactly one result.
     pub fn result(&self, inst: Inst) -> Option<Value> {
         match self.insts[inst].results[..] {
             [result] => Some(result),
@@ -246,7 +246,8 @@ impl<D: Dialect> Function<D> {
         self.blocks[block].insts.iter().position(|other| *other == inst)
     }
 
-    /// Replaces values by others in the operands of all instructions except the excepted ones.
+    /// Replaces values by others in the operands of all instructions, except those for which
+    /// `is_excepted` returns true.
     pub fn replace_uses(&mut self, replaced: &FxHashMap<Value, Value>, is_excepted: impl Fn(Inst) -> bool) {
         for (inst, data) in &mut self.insts {
             if !is_excepted(inst) {
@@ -255,7 +256,7 @@ impl<D: Dialect> Function<D> {
         }
     }
 
-    /// Makes a value that another instruction or a block defined the result `index` of `inst`.
+    /// Turns a value that another instruction or a block has defined into result `index` of `inst`.
     pub fn redefine(&mut self, result: Value, inst: Inst, index: usize) {
         self.insts[inst].results[index] = result;
         self.values[result].definition = Definition::Result(inst, index as u32);
@@ -385,7 +386,8 @@ impl<D: Dialect> Function<D> {
         chain
     }
 
-    /// Copies a region. The copy uses the same values that are defined outside of the region.
+    /// Copies a region. For a value that is defined outside of the region, the copy uses the value
+    /// itself.
     pub fn clone_region(&mut self, region: Block) -> Block {
         let mut copies = FxHashMap::default();
         self.clone_into(region, &mut copies)
@@ -428,7 +430,8 @@ impl<D: Dialect> Function<D> {
     }
 }
 
-/// Retains the first `skipped` items, and the others according to `keep`.
+/// Retains the first `skipped` items, and those of the others for which `keep` is true or has no
+/// entry.
 fn retain<const N: usize>(items: &mut SmallVec<[Value; N]>, skipped: usize, keep: &[bool])
 where
     [Value; N]: smallvec::Array<Item = Value>,

@@ -1,8 +1,9 @@
 //! Inline assembly: its text, its constraints, and the packing of elements in its registers.
 //!
 //! Text and constraints are those of LLVM: `$0` is the first operand, outputs precede inputs, `$$`
-//! is a dollar sign. An operand is a register. Elements narrower than 32 bits are packed: a
-//! register holds as many as fit into 32 bits, at most `pack`, the first one in the lowest bits.
+//! is a dollar sign. An operand is a register. Elements of 2 to 16 bits are packed: a register
+//! holds as many as fit into 32 bits, at most `pack`, the first one in the lowest bits. Other
+//! elements, such as `int1`, have one register each.
 
 use std::fmt;
 
@@ -170,7 +171,8 @@ impl AsmTemplate {
         }
     }
 
-    /// Checks that the operands match `pack` results and arguments of these types.
+    /// Checks that the registers of the constraints hold `pack` elements of each result and of each
+    /// argument.
     pub fn check(&self, results: &[Dtype], arguments: &[Element], pack: u32) -> Result<()> {
         let results: Vec<Element> = results.iter().copied().map(Element::Value).collect();
         let inputs: Vec<AsmRegister> = (0..self.inputs.len()).map(|number| self.input(number)).collect();

@@ -1,6 +1,6 @@
-//! The tile IR: SSA on tiles with structured control flow. Two tables of ops ([`OPS`],
-//! [`ElementwiseFn`]) define types and their rules, the builder, the verifier, the printer and the
-//! parser.
+//! The tile IR: SSA on tiles with structured control flow. Two tables define the ops ([`OPS`]) and
+//! the elementwise functions ([`ElementwiseFn`]). The verifier, the printer and the parser read
+//! these tables.
 //!
 //! A [`Module`] holds [`Function`]s; a function holds dense tables of values, instructions and
 //! blocks, keyed by typed indices. Control flow is structured: an instruction may have regions,

@@ -35,28 +35,28 @@ pub enum Effect {
 pub enum OpFamily {
     /// A scalar without operands.
     Scalar,
-    /// A tile of scalars, which each thread can compute for itself.
+    /// A tile whose elements each thread can compute by itself from scalars.
     Source,
     /// Each element depends on the elements at the same index.
     Pointwise,
-    /// The value itself, with more known about it, or stored elsewhere.
+    /// The value of the operand, with more facts about it, or in another layout.
     Identity,
     /// Moves elements to other indices that the op fixes, and computes none.
     Shape,
-    /// Elements of the first operand at indices that values select, or that no layout of registers
-    /// can follow. The other operands have the shape of the result, and select its elements.
+    /// Selects elements of the first operand, at indices that values give or that no layout of
+    /// registers can express. The other operands have the shape of the result, and select its
+    /// elements.
     Movement,
     /// Reads memory.
     Load,
     /// Writes memory.
     Store,
-    /// Accesses memory concurrently with others, each element atomically. The first operand is the
-    /// pointer.
+    /// Accesses memory concurrently with other programs, each element atomically. The first operand
+    /// is the pointer.
     Atomic,
     /// A dot.
     Dot,
-    /// A reduction, whose region combines elements of the tiles without other values, or a
-    /// histogram.
+    /// A reduction, whose region uses no values but elements of the tiles, or a histogram.
     Reduction,
     /// A scan or a step of a sort: each element depends on the elements of its line, which differ
     /// from it only in the coordinate of one axis. Results have the shape of the operands. A
@@ -83,7 +83,7 @@ pub enum OpFamily {
     Terminator,
 }
 
-/// The relation of an op to waiting for other programs of the grid.
+/// The way in which an op may make its program wait for other programs of the grid.
 ///
 /// Threads of one program, and the blocks of its cluster, start together: waiting for them does not
 /// count. Waiting for earlier grids does not count either: they end independently of this one.
@@ -91,12 +91,12 @@ pub enum OpFamily {
 pub enum Waiting {
     /// It ends independently of other programs, and observes nothing of them.
     Never,
-    /// It reads memory that other programs may have written. Unless the op is volatile, the program
-    /// assumes that this memory does not change.
+    /// It reads memory that other programs may have written. Unless the op is volatile, passes may
+    /// assume that this memory does not change.
     Reads,
     /// It observes concurrent effects of other programs: a loop around it may wait for them.
     Observes,
-    /// It runs its regions until a condition changes, perhaps by other programs.
+    /// It runs its regions until a condition changes, and another program may be what changes it.
     Repeats,
     /// It may wait for other programs by itself.
     Always,
@@ -128,12 +128,13 @@ impl MemoryAccess {
     }
 }
 
-/// The relation of an op to asynchronous work: what it starts is in flight until another op waits.
+/// The relation of an op to asynchronous work. Work that an op starts is in flight until another op
+/// waits for it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AsyncPhase {
     /// Its accesses are complete when it ends.
     None,
-    /// It starts a copy by the thread to shared memory.
+    /// It starts a copy to shared memory that the thread itself makes (`cp.async`).
     StartsCopy,
     /// It starts a copy by the asynchronous proxy to shared memory.
     StartsTensorLoad,
@@ -515,7 +516,8 @@ impl Op {
         }
     }
 
-    /// Returns whether its regions are functions of single elements, without other values.
+    /// Returns whether its regions are functions of single elements, which use no values of
+    /// enclosing blocks.
     pub fn has_element_regions(&self) -> bool {
         matches!(self.family(), OpFamily::Reduction | OpFamily::Scan) || matches!(self, Op::Map { .. })
     }

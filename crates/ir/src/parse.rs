@@ -291,7 +291,8 @@ impl<'a, D: Dialect> Parser<'a, D> {
             return Err("expected an op".into());
         }
         let mut operands: SmallVec<[Value; 4]> = SmallVec::new();
-        // An op without operands may be followed by a line that begins with a result.
+        // The first operand is on the line of its op: a `%` on the next line may begin another
+        // instruction.
         let mut more = self.rest().trim_start_matches([' ', '\t']).starts_with('%');
         while more {
             self.expect("%")?;

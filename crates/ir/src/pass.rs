@@ -1,4 +1,4 @@
-//! A pass: one step of a pipeline. Each crate that transforms a kernel has one list of them.
+//! A pass: one step of a pipeline. Each crate that transforms a kernel has one list of passes.
 
 use std::convert::Infallible;
 

@@ -448,7 +448,7 @@ pub(crate) fn histogram(input: &RuleInput<'_>, bins: &u32) -> Result {
     }
 }
 
-/// Returns the extent of an axis along which coordinate bits are exchanged.
+/// Returns the extent of an axis, which must be a power of two.
 fn power_of_two_axis(name: &str, tile: &Type, axis: u32) -> Result<u32> {
     match tile.shape.get(axis as usize) {
         Some(extent) if extent.is_power_of_two() => Ok(*extent),

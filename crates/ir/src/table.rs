@@ -1,5 +1,6 @@
-//! The macro that expands a table of ops. A dialect writes its rows once, as a macro that takes a
-//! callback, and calls it with [`define_ops!`](crate::define_ops).
+//! The macro that expands a table of ops. A dialect passes its rows to
+//! [`define_ops!`](crate::define_ops). To expand the rows by several macros, tile IR writes them as
+//! a macro that takes a callback.
 
 /// Creates, from the rows of a table, the enum of the ops with their attributes, the plain data of
 /// the rows, the text form of the attributes, and a visitor with a method for each op.

@@ -1,5 +1,6 @@
 //! Expresses integers as polynomials of opaque values, of iteration counts of loops, and of the
-//! indices along the axes of their tile; pointers as a base plus such a polynomial (`addresses`).
+//! indices along the axes of their tile. The module `addresses` expresses pointers as a base plus
+//! such a polynomial.
 //!
 //! ```text
 //! for_loop %low, %high, %step, %start (%i, %x) {    %i = %low + %step * iteration
@@ -8,8 +9,8 @@
 //!   yield_values %y
 //! }
 //! ```
-//! The polynomial of a value is its form. A scalar that is not computed by such arithmetic is a
-//! variable itself; such a tile has no form, unless its elements are variables
+//! The polynomial of a value is its form. If the analysis does not follow the computation of a
+//! value, a scalar is a variable itself, and a tile has no form, unless its elements are variables
 //! ([`ScalarEvolution::with_elements`]). `Arithmetic` defines in which sense a form equals its
 //! value.
 
@@ -26,7 +27,7 @@ use crate::ops::{Op, OpFamily, ShapeOp};
 use crate::parents::Parents;
 use crate::types::{Dtype, Element, Shape, Type};
 
-/// The most definitions that are followed in sequence.
+/// The maximum length of a chain of definitions that the analysis follows.
 pub(super) const MAX_DEPTH: u32 = 64;
 
 /// A variable of a form.
@@ -60,7 +61,8 @@ impl Term {
 
 impl Variable for Term {
     type Coefficient = i128;
-    /// Four extents, the index of a block and a size: the offset of a box of a 5-D tensor.
+    /// The degree of the offset of a box of a 5-D tensor: a product of four extents, the index of a
+    /// block and the size of the block.
     const MAX_DEGREE: usize = 6;
 }
 
@@ -71,7 +73,8 @@ pub type Form = Polynomial<Term>;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Arithmetic {
     /// Modulo 2 to the power of the bits of the value's type, whether or not arithmetic overflows:
-    /// a narrowing cast keeps the form, a widening one is a value of its own. Tiles have no forms.
+    /// a narrowing cast keeps the form, and the result of a widening cast is opaque. Tiles have no
+    /// forms.
     ModuloType,
     /// Modulo 2 to the power of 32, whether or not arithmetic overflows: casts between integers of
     /// at least 32 bits keep the form.
@@ -81,7 +84,8 @@ enum Arithmetic {
     Exact,
 }
 
-/// A remainder whose form omits the bound: the form holds where the index is less than the bound.
+/// A remainder `index % bound` for which a form has `index`: the form holds only for elements whose
+/// index is less than the bound.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Wrap {
     /// The index.
@@ -95,7 +99,7 @@ pub struct Wrap {
 pub struct IntegerForm {
     /// The polynomial.
     pub form: Form,
-    /// The remainders whose bounds the form omits; only exact forms have some.
+    /// The remainders for which the form has only the index; only exact forms have such remainders.
     pub wraps: SmallVec<[Wrap; 1]>,
     /// Terms may exceed 32 bits, because of a 64-bit shift or a 64-bit product with a constant
     /// factor beyond -1, 0 and 1.
@@ -171,8 +175,8 @@ impl<'f, D: Dialect> ScalarEvolution<'f, D> {
     }
 
     /// Returns an analysis of scalars. A form equals its value modulo 2 to the power of the bits of
-    /// the value's type, whether or not arithmetic overflows: a narrowing cast keeps the form, a
-    /// widening one is a value of its own.
+    /// the value's type, whether or not arithmetic overflows: a narrowing cast keeps the form, and
+    /// the result of a widening cast is opaque.
     pub fn new(function: &'f Function<D>) -> Self {
         Self::with_arithmetic(function, Arithmetic::ModuloType)
     }
@@ -189,20 +193,21 @@ impl<'f, D: Dialect> ScalarEvolution<'f, D> {
         Self::with_arithmetic(function, Arithmetic::ModuloWord)
     }
 
-    /// Makes the elements of 1-D tiles without a form variables, such as indices of gathered rows.
+    /// Treats the elements of 1-D tiles without a form, such as the indices of gathered rows, as
+    /// variables.
     #[must_use]
     pub fn with_elements(self) -> Self {
         Self { has_elements: true, ..self }
     }
 
-    /// Makes any scalar pointer without an address, such as a loaded pointer, a base.
+    /// Treats any scalar pointer without an address, such as a loaded pointer, as a base.
     #[must_use]
     pub fn with_any_base(self) -> Self {
         Self { has_any_base: true, ..self }
     }
 
-    /// Makes each result of a `Described` hint a base or a variable: only the hint states how the
-    /// value is aligned.
+    /// Treats each result of a `Described` hint as a base or a variable: only the hint states how
+    /// the value is aligned.
     #[must_use]
     pub fn keeping_descriptions(self) -> Self {
         Self { keeps_descriptions: true, ..self }
@@ -333,8 +338,9 @@ impl<'f, D: Dialect> ScalarEvolution<'f, D> {
             return Some(IntegerForm { form: a.form.scaled(-1)?, ..a });
         }
         let b = self.integer_within(*data.operands.get(1)?, depth)?;
-        // The result of 32-bit arithmetic on arbitrary elements is again a tile of arbitrary
-        // elements. Only 64-bit arithmetic, by which distances are computed, has a form of them.
+        // The result of 32-bit arithmetic on elements that are variables is a tile without a form,
+        // whose elements are new variables. Only 64-bit arithmetic, which computes distances, keeps
+        // the variables.
         let is_element = |term: &Term| matches!(term, Term::Element(..));
         if dtype.bits() == 32 && (a.form.any(is_element) || b.form.any(is_element)) {
             return None;
@@ -392,8 +398,8 @@ impl<'f, D: Dialect> ScalarEvolution<'f, D> {
         if !self.in_progress.insert(value) {
             return None;
         }
-        // Forms that are computed now contain the carried value as a variable. They are not kept:
-        // the carried value itself may get a form.
+        // Forms that are computed now contain the carried value as a variable. Discard them
+        // afterwards: the carried value itself may get a form.
         let known = std::mem::take(&mut self.known);
         for value in &self.in_progress {
             self.known.insert(*value, Some(Form::var(Term::Value(*value)).into()));
@@ -423,7 +429,7 @@ impl<'f, D: Dialect> ScalarEvolution<'f, D> {
         Some(IntegerForm { form, wraps: initial.wraps.clone(), is_wide: initial.is_wide || next.is_wide })
     }
 
-    /// Returns whether a term changes from one iteration of a loop to the next.
+    /// Returns whether a term may change from one iteration of a loop to the next.
     fn is_of_loop(&self, term: Term, inst: Inst) -> bool {
         match term {
             Term::Axis(_) | Term::Element(..) => false,
