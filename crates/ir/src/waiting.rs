@@ -115,7 +115,7 @@ impl<'a, D: Dialect> Analysis<'a, D> {
             let data = &function.insts[*inst];
             let of_op = match data.op.info().waiting {
                 _ if data.op.is_volatile() => Waiting::Observes,
-                // Its regions are inspected below.
+                // The code below inspects the regions of the op.
                 Waiting::Repeats => Waiting::Never,
                 waiting => waiting,
             };
@@ -140,7 +140,8 @@ impl<'a, D: Dialect> Analysis<'a, D> {
         }
         let carried: Vec<_> = function.carried(inst).collect();
         // A carried value is invariant if it is yielded unchanged, or computed from invariant
-        // values. Each repetition finds at least one more, or there are no more.
+        // values. Each repetition finds at least one more invariant value, unless it finds none and
+        // the search is complete.
         for _ in 0..carried.len() + 2 {
             for region in regions {
                 self.classify(function, *region, &mut found);
@@ -170,7 +171,8 @@ impl<'a, D: Dialect> Analysis<'a, D> {
             let info = data.op.info();
             let called = self.called(data);
             let is_call = info.family == OpFamily::Call && !called.1;
-            // The regions of other ops may use outer values.
+            // The regions of other ops may use values of the enclosing blocks that the loop
+            // changes.
             let has_own_values_only =
                 data.regions.is_empty() || data.op.as_tile().is_some_and(Op::has_element_regions);
             let stays = (matches!(info.effect, Effect::Pure | Effect::Read) || is_call)

@@ -101,7 +101,7 @@ fn attributes<'py>(
     Ok(attributes)
 }
 
-/// Returns colors only if the text goes to a terminal and `NO_COLOR` is not set.
+/// Returns `Color::Always` only if stderr is a terminal and `NO_COLOR` is unset or empty.
 fn color() -> Color {
     let is_wanted = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
     if is_wanted && std::io::stderr().is_terminal() { Color::Always } else { Color::Never }

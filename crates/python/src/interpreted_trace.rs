@@ -153,7 +153,8 @@ impl InterpretedTrace {
 
 /// Appends an event to the batch of a program.
 ///
-/// If the batch has no values, only accesses are recorded, with their pointers and masks.
+/// If the batch records no values, the function records only ops that access memory, with their
+/// pointers and masks.
 fn record(batch: &mut Batch<'_>, launch: &Launch, event: &Event) {
     let Some(op) = launch.ops.get(event.op as usize) else { return };
     let has_values = batch.has_values();

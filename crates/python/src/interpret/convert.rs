@@ -13,7 +13,8 @@ use crate::values::classify::{Classes, classify, fields, plain};
 use crate::values::objects::{object, object_ref};
 use crate::values::to_python::{self, host_value_to_python, tuple_to_python};
 
-/// Returns a plain Python number or `None` as a constant.
+/// Converts a plain Python number, or Python's `None`, to a constant. Other objects have no
+/// constant.
 pub(crate) fn number(object: &Bound<'_, PyAny>) -> Option<Constant> {
     if object.is_exact_instance_of::<PyInt>() {
         return object.extract::<i64>().ok().map(|value| Constant::Int(value.into()));
@@ -129,9 +130,10 @@ pub(crate) fn interpret_known<'py>(value: &Bound<'py, PyAny>) -> PyResult<Bound<
     Ok(known(value)?.unwrap_or_else(|| value.clone()))
 }
 
-/// Returns the compile-time value that a compiled kernel would use for a value.
+/// Returns the compile-time value that a compiled kernel would use for a value, or `None` if the
+/// value is known only at run time.
 ///
-/// It is a number or a tuple of such values, or `None` if the value is known only at run time.
+/// A tuple or list has a compile-time value if all of its items have one.
 pub(super) fn known<'py>(value: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
     let py = value.py();
     if let Ok(tensor) = value.cast_exact::<Tensor>() {
@@ -226,7 +228,8 @@ fn changed_items<'py>(
     Ok(is_changed.then_some(items))
 }
 
-/// Returns an aggregate after a transition, which does not change its compile-time fields.
+/// Returns an aggregate after a transition, or `None` if no field changes. Compile-time numbers in
+/// fields stay compile-time numbers.
 fn changed_instance<'py>(
     value: &Bound<'py, PyAny>,
     transition: Transition,

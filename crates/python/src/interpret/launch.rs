@@ -158,7 +158,8 @@ fn programs(session: &Session, body: &Bound<'_, PyAny>, parameters: &Parameters<
     Ok(())
 }
 
-/// Adds the program to an exception of the body, unless it is a diagnostic, which names it already.
+/// Adds the index of the program to an exception of the body, unless the exception is a diagnostic,
+/// which names the program already.
 fn note_program(session: &Session, body: &Bound<'_, PyAny>, error: PyErr) -> PyErr {
     let py = body.py();
     let [x, y, z] = session.launch.id();

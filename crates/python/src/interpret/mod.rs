@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! launch ──> session: the launch of this thread ──> body of the kernel, in Python
-//!              ^                                     │ holds `objects`: tensors, functions, methods
+//!              ^                                     │ uses `objects`: tensors, functions, methods
 //!              └── tensor: x + y, x[None]; structure; language: tl.load, x.sum
 //! session ──> convert: objects to operands ──> runtime::interpret ──> convert: operands to objects
 //! ```

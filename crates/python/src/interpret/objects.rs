@@ -31,7 +31,8 @@ pub(super) struct Transition {
 #[pyclass(frozen, name = "tensor", module = "triton.language.core")]
 pub(crate) struct Tensor {
     tile: OnThread,
-    /// The compile-time number that a compiled kernel would use for an argument that is the int 1.
+    /// The compile-time number that a compiled kernel would use in place of this tensor, such as
+    /// for an argument that is the int 1.
     pub(super) constant: Option<Constant>,
 }
 
@@ -61,7 +62,8 @@ impl Tensor {
         Self::compile_time(tile, None)
     }
 
-    /// Creates a tensor that is the compile-time number `constant` in a compiled kernel, if any.
+    /// Creates a tensor. A compiled kernel would use the compile-time number `constant`, if any, in
+    /// its place.
     pub(crate) fn compile_time(tile: Tile, constant: Option<Constant>) -> Self {
         let thread = std::thread::current().id();
         Self { tile: OnThread { thread, tile: ManuallyDrop::new(tile) }, constant }
@@ -103,7 +105,8 @@ impl Tensor {
         Ok(Some(Self::new(Tile { is_known: tile.is_known && !is_lost, ..tile.clone() })))
     }
 
-    /// Returns the number that a compiled kernel knows at compile time as a Python object, if any.
+    /// Returns, as a Python object, the number that a compiled kernel knows at compile time for
+    /// this tensor, if any.
     pub(super) fn known_number<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         let constant = match &self.constant {
             Some(constant) => constant.clone(),
@@ -113,7 +116,7 @@ impl Tensor {
         if constant == Constant::None { Ok(None) } else { to_python(py, &constant).map(Some) }
     }
 
-    /// Returns the number of a scalar, or `None` for pointers and for tiles of unequal elements.
+    /// Returns the number of a scalar, or `None` for pointers and for tiles.
     pub(super) fn number(&self) -> PyResult<Option<Literal>> {
         let tile = self.tile()?;
         let dtype = tile.ty.dtype().filter(|_| tile.ty.is_scalar());
@@ -151,7 +154,7 @@ impl Tensor {
 pub(crate) struct Structure {
     /// The run-time values, by their index in `form`.
     parts: Vec<Py<Tensor>>,
-    /// The operand with the indices of its run-time values.
+    /// The operand, with an index into `parts` in place of each run-time value.
     pub(super) form: Operand<usize>,
 }
 

@@ -256,7 +256,8 @@ fn sites(py: Python<'_>) -> PyResult<Vec<Site>> {
     Ok(found.into_iter().filter_map(site).collect())
 }
 
-/// Returns the byte offset of a line, counted from 0, and a byte column.
+/// Returns the offset in bytes of a position in a text: a line, counted from 0, and a column in
+/// bytes.
 fn byte(text: &str, (line, column): (u32, u32)) -> Option<u32> {
     let before: usize = text.split_inclusive('\n').take(line as usize).map(str::len).sum();
     let at = before + column as usize;
@@ -471,7 +472,8 @@ pub(crate) struct Counter {
     end: i128,
     step: i128,
     dtype: Dtype,
-    /// The last index, if the bounds are compile-time constants.
+    /// The last index, if the bounds and the step are compile-time constants and the range is not
+    /// empty.
     last: Option<i128>,
 }
 

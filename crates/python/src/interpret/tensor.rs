@@ -23,7 +23,7 @@ fn binary<'py>(
     is_reflected: bool,
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = slf.py();
-    // A class of the program may implement the reflected operator.
+    // If the other operand is an aggregate, Python tries the reflected operator of its class.
     if !other.is_instance_of::<Tensor>() && aggregate::is_instance(other)? {
         return Ok(py.NotImplemented().into_bound(py));
     }

@@ -102,7 +102,8 @@ fn is_mutable(value: &Bound<'_, PyAny>) -> bool {
 
 /// All dependencies of one compiled variant. They are attached to its handle.
 pub(crate) struct Dependencies {
-    /// Replaced as a whole, so that no code of the program runs while the lock is held.
+    /// The variables. The list is replaced as a whole, so that no code of the program runs while
+    /// the lock is held.
     variables: Mutex<Arc<Vec<Variable>>>,
 }
 
@@ -146,7 +147,8 @@ impl Dependencies {
     }
 
     /// Compares variables that have another object now, or a mutable one, by their meaning:
-    /// notebooks and factories repeatedly create equal objects.
+    /// notebooks and factories repeatedly create equal objects. If all have the same meaning, the
+    /// dependencies refer to the new objects afterwards.
     #[cold]
     fn compare(
         &self,

@@ -1,4 +1,5 @@
-//! The host of a compilation: resolves the free names of a kernel to live Python objects.
+//! Implements the trait [`Host`], through which the compiler resolves the free names of a kernel:
+//! they are live Python objects.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -23,7 +24,8 @@ use crate::values::function::{Function, function};
 use crate::values::objects::object;
 use crate::values::to_python::{host_value_to_python, to_python};
 
-/// The host. The compiler runs without the GIL; each method of the host acquires it.
+/// The host of a compilation in Python. The compiler runs without the GIL; each method of the host
+/// acquires it.
 #[derive(Default)]
 pub(crate) struct PyHost {
     findings: Arc<Mutex<Findings>>,
@@ -45,7 +47,7 @@ pub(crate) struct Findings {
 pub(crate) struct Caught {
     /// The name that was looked up; `None` if a function was called.
     pub(crate) name: Option<String>,
-    /// The attempt, and the exception that it raised.
+    /// The attempt and the exception that it raised; only the exception if a function was called.
     pub(crate) text: String,
     pub(crate) error: PyErr,
 }
@@ -99,8 +101,8 @@ impl PyHost {
         self.findings.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Stops the compilation at a signal, or at an exception that is not meant to be caught;
-    /// returns any other exception.
+    /// Makes the compilation stop at a signal, or at an exception that is not an instance of
+    /// Python's `Exception`, such as `KeyboardInterrupt`. Returns any other exception.
     fn stop(&self, py: Python<'_>, error: PyErr) -> Option<PyErr> {
         // Signals are checked before the error is formatted, which would swallow a Ctrl-C.
         if let Err(signal) = py.check_signals() {
@@ -180,7 +182,7 @@ impl PyHost {
             None => VariableSource::Attribute(object.clone().unbind(), name.unbind()),
         };
         self.note(source, &value, &classified);
-        // A method of an object, such as a dict, is known at compile time if the object is.
+        // A method of an object other than a module or class, such as a dict, runs at compile time.
         let is_namespace = object.is_instance_of::<PyModule>() || object.is_instance_of::<PyType>();
         Ok(Some(match classified {
             HostValue::Callable(number) if !is_namespace => HostValue::ConstexprFunction(number),
@@ -202,8 +204,8 @@ impl PyHost {
     }
 }
 
-/// Returns the dict of a module if it contains an attribute: reading the dict runs no code of the
-/// program.
+/// Returns the dict of an object if the object is a module whose dict contains the name: reading
+/// the dict runs no code of the program.
 fn module_dict<'py>(object: &Bound<'py, PyAny>, name: &Bound<'py, PyString>) -> Option<Bound<'py, PyDict>> {
     let dict = object.cast::<PyModule>().ok()?.dict();
     dict.contains(name).is_ok_and(|is_there| is_there).then_some(dict)
@@ -366,7 +368,7 @@ impl Host for PyHost {
     }
 }
 
-/// Writes what a kernel prints while it is compiled; the text includes its end of line.
+/// Prints a text that a kernel prints while it is compiled. The text includes its end of line.
 fn write(py: Python<'_>, text: &str) -> PyResult<()> {
     let how = PyDict::new(py);
     how.set_item(intern!(py, "end"), "")?;

@@ -92,7 +92,7 @@ pub(crate) fn state<'a>(kernel: &'a Bound<'_, JitKernel>) -> PyResult<&'a State>
         return Ok(state);
     }
     let made = make_state(kernel, raised(kernel.py(), Device::selected())?)?;
-    // Another thread may have been faster.
+    // Another thread may have set the state meanwhile.
     Ok(kernel.get().state.get_or_init(|| made))
 }
 
@@ -108,7 +108,7 @@ pub(crate) fn traced_state<'a>(kernel: &'a Bound<'_, JitKernel>) -> PyResult<&'a
 #[cold]
 fn make_state(kernel: &Bound<'_, JitKernel>, device: Option<Device>) -> PyResult<State> {
     let py = kernel.py();
-    // A program may have set variables since it imported tilewright.
+    // A program may have set environment variables since it imported tilewright.
     Knobs::from_environment().set();
     let function = kernel.as_super().get();
     let (Some(number), Some(source)) = (function.number(), function.source()) else {
@@ -222,7 +222,7 @@ impl State {
     }
 
     /// Returns the compiled variant for values, and whether this call has compiled it. `explain`
-    /// adds to an error.
+    /// adds information to an error of the compilation.
     #[cold]
     pub(crate) fn compile(
         &self,

@@ -92,8 +92,8 @@ pub(crate) fn build_signature_metadata<'py>(types: &Bound<'py, PyAny>) -> PyResu
     Ok(PyBytes::new(py, &types.try_iter()?.map(byte).collect::<PyResult<Vec<u8>>>()?))
 }
 
-/// Returns the slot for a type of a signature: a string, which may be `constexpr`, or a tuple of
-/// types.
+/// Returns the slot, which describes how launches pass an argument, for a type of a signature: a
+/// string, which may be `constexpr`, or a tuple of types.
 fn slot_of_type(described: &Bound<'_, PyAny>) -> PyResult<Slot> {
     if let Ok(items) = described.cast::<PyTuple>() {
         return items.iter().map(|item| slot_of_type(&item)).collect::<PyResult<_>>().map(Slot::Tuple);
@@ -101,8 +101,8 @@ fn slot_of_type(described: &Bound<'_, PyAny>) -> PyResult<Slot> {
     raised(described.py(), Slot::parse(&described.extract::<String>()?))
 }
 
-/// Returns the slot for a `PyKernelArg` object of Triton. `types` has the types of all arguments
-/// that are passed, in order.
+/// Returns the slot for a `PyKernelArg` object of Triton. `types` yields the encoded types of the
+/// arguments that launches pass, in order.
 fn slot_of_annotation(annotation: &Bound<'_, PyAny>, types: &mut impl Iterator<Item = u8>) -> PyResult<Slot> {
     let py = annotation.py();
     match annotation.getattr(intern!(py, "type"))?.extract::<u32>()? {
@@ -290,7 +290,7 @@ pub(crate) struct CudaLauncher {
     is_programmatic: bool,
     /// The kernel, if each launch makes its tensor maps; else launches pass its driver handle.
     handle: Option<Arc<Handle>>,
-    /// Describes a launch for hooks, if the caller has not.
+    /// The function that describes a launch for hooks if the caller passes no launch metadata.
     describe: OnceLock<Py<PyAny>>,
     last: Mutex<Option<Last>>,
 }
@@ -330,8 +330,8 @@ impl CudaLauncher {
         // this kernel loaded.
         let (function, packed) = (function.clone().unbind(), packed.clone().unbind());
         let before = lock().replace(Last { function, packed, launch: Arc::clone(&launch) });
-        // The old code is unloaded without the lock, and Python's objects may run code when they
-        // are dropped.
+        // Drop the previous kernel without the lock: this may unload its code, and dropping Python
+        // objects may run code of the program.
         drop(before);
         Ok(launch)
     }

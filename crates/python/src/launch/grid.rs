@@ -101,7 +101,7 @@ fn short_text(object: &Bound<'_, PyAny>) -> PyResult<String> {
     Ok(if short == text { short } else { format!("{short}…") })
 }
 
-/// Returns the grid that a function returns.
+/// Calls a grid function with the arguments of the launch, and returns the grid that it returns.
 pub(crate) fn ask<'py>(function: &Bound<'py, PyAny>, meta: Bound<'py, PyDict>) -> PyResult<CheckedGrid> {
     let py = function.py();
     let given = function.call1((meta,))?;
