@@ -95,7 +95,7 @@ mod _native {
     #[pymodule_export]
     use crate::trace::{TraceFile, TraceRecorder};
 
-    /// Sends the output of kernels to the program's.
+    /// Sends the output of kernels to the `sys.stdout` of the program.
     #[pymodule_init]
     #[expect(clippy::unnecessary_wraps, reason = "Python takes a result")]
     fn init(_module: &Bound<'_, PyModule>) -> PyResult<()> {

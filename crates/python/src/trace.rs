@@ -93,7 +93,7 @@ pub(crate) fn tensor((name, dtype, size, address, shape, strides): TensorParts) 
 }
 
 impl TraceRecorder {
-    /// Returns the error of writing the file, if there was one.
+    /// Fails if writing the file has failed since the last call.
     pub(crate) fn failure(&self) -> PyResult<()> {
         self.recorder.take_failure().map_or(Ok(()), |error| Err(error.into()))
     }

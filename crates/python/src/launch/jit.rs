@@ -29,7 +29,8 @@ use crate::values::convert::{Converter, Kept, Values};
 /// Launches a kernel, `kernel[grid](*args, **kwargs)`, or with `is_warmup` only compiles it.
 ///
 /// Returns `None` if the kernel is interpreted, if a hook of the program forbids the compilation,
-/// and if the arguments are not those that an autotuner expected.
+/// or if an autotuner started the launch with a guess about its arguments that cannot be checked or
+/// is wrong.
 pub(crate) fn launch<'py>(
     kernel: &Bound<'py, JitKernel>,
     grid: Option<&Bound<'py, PyAny>>,
@@ -41,8 +42,9 @@ pub(crate) fn launch<'py>(
     let pre_run_hooks = kernel.get().pre_run_hooks(py);
     let rest = state.variadic.filter(|first| *first < call.positional());
     if call.expected().is_some() && (pre_run_hooks.is_some() || state.is_interpreted || rest.is_some()) {
-        // An autotuner guessed the arguments. A launch that may not take place must not run hooks
-        // or the interpreter.
+        // An autotuner guessed the dtypes of the arguments. If the guess is wrong, the launch must
+        // not take place, so it must not run hooks or the interpreter before it compares the
+        // dtypes.
         return Ok(None);
     }
     call_all(py, pre_run_hooks, call)?;
@@ -138,7 +140,8 @@ struct Prepared<'a, 'py> {
     is_warmup: bool,
 }
 
-/// The most attempts of a launch to find a variant whose dependencies the attempt did not change.
+/// The maximum number of attempts of a launch to find a variant. Another attempt follows one that
+/// compiled a variant, found changed dependencies, or ran code of the program to compare them.
 const MAX_ATTEMPTS: usize = 16;
 
 impl<'py> Prepared<'_, 'py> {
@@ -295,7 +298,8 @@ impl<'py> Prepared<'_, 'py> {
         Err(PyRuntimeError::new_err(message))
     }
 
-    /// Returns whether the values are those that an autotuner expected; true without one.
+    /// Returns whether the values are those that an autotuner expected; without an autotuner,
+    /// returns true.
     #[inline]
     fn is_as_expected(&self, values: &Values) -> bool {
         let Some(expected) = self.call.expected() else { return true };
@@ -322,8 +326,8 @@ impl<'py> Prepared<'_, 'py> {
         Ok(Some(compiled))
     }
 
-    /// Explains an access out of the bounds of a tensor whose elements share memory: the tensor has
-    /// fewer elements in memory than its shape suggests.
+    /// Adds an explanation to errors about accesses out of the bounds of a tensor whose elements
+    /// share memory: the tensor has fewer elements in memory than its shape suggests.
     #[cold]
     fn blame_strides(&self, mut error: Error) -> Error {
         let Error::Diagnostics(failure) = &mut error else { return error };
@@ -347,8 +351,9 @@ impl<'py> Prepared<'_, 'py> {
         error
     }
 
-    /// Explains that a list of numbers is a tuple to a kernel, if an error is about a tuple: the
-    /// program probably meant a tensor or a number.
+    /// Replaces an error about a tuple, if an argument is a list of numbers, by an error about this
+    /// argument: a list is a tuple to a kernel, but the program probably meant a tensor or a
+    /// number.
     #[cold]
     fn blame_list(&self, error: Error) -> Error {
         let Error::Diagnostics(failure) = &error else { return error };

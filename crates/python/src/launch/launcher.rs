@@ -1,8 +1,9 @@
 //! `object[grid]`: launches a kernel, a compiled variant, or a wrapper, which adds arguments and
 //! launches the kernel that it wraps.
 //!
-//! This module launches a wrapper without a Python frame if its choice for the arguments is known
-//! and no hook has to be called. In all other cases, the wrapper's `run` in Python launches.
+//! This module launches a wrapper without a Python frame if no hook has to be called and the
+//! wrapper is heuristics, or an autotuner that has chosen a configuration for such arguments. In
+//! all other cases, the wrapper's `run` in Python launches.
 
 use std::ffi::CStr;
 
@@ -103,8 +104,8 @@ fn run<'py>(
     object.call_method(intern!(py, "run"), args, Some(&kwargs)).map(Bound::unbind)
 }
 
-/// Launches with the configuration that was chosen for arguments like these. Returns `None` if only
-/// the autotuner's `run` in Python can launch.
+/// Launches with the configuration that the autotuner has chosen for the key of the arguments.
+/// Returns `None` if only the autotuner's `run` in Python can launch.
 fn launch_autotuner<'py>(
     wrapper: &Bound<'py, Wrapper>,
     grid: &Bound<'py, PyAny>,
@@ -125,8 +126,8 @@ fn launch_autotuner<'py>(
     }
     let Ok(cache) = settings.other(py, 1)?.cast::<PyDict>() else { return Ok(None) };
     let place = settings.other(py, 2)?;
-    // The key contains the dtypes of all tensors. The launch reads them anyway, so it starts with
-    // the likely key and compares the dtypes.
+    // The key contains the dtypes of all tensors, which the launch reads anyway. So launch with the
+    // configuration of the likely key; the launch stops if the dtypes differ from those of the key.
     if let Some(known) = shape.likely_key(call)
         && known.place.is(place)
         && !torch::is_watched()

@@ -142,7 +142,7 @@ pub(crate) fn with_checks<R>(
         return result;
     }
     if result.is_err() {
-        // The error that ended the launch is raised; the findings are kept.
+        // Raise the error that ended the launch, and keep the findings for `sanitizer_reports`.
         tilewright_runtime::keep_reports_of_launch(reports, dropped);
         return result;
     }

@@ -31,11 +31,11 @@ pub(crate) struct Wrapper {
     pub(crate) is_made: bool,
 }
 
-/// A launch calls the program's own `run`.
+/// The kind of a wrapper whose launches call the `run` of a class of the program.
 pub(crate) const OWN_RUN: u8 = 0;
-/// A launch adds the chosen configuration.
+/// The kind of a wrapper whose launches add the chosen configuration.
 pub(crate) const AUTOTUNER: u8 = 1;
-/// A launch adds the results of functions of the arguments.
+/// The kind of a wrapper whose launches add the results of functions of the arguments.
 pub(crate) const HEURISTICS: u8 = 2;
 
 /// The attributes that launches need.
@@ -131,7 +131,7 @@ fn read_settings(wrapper: &Bound<'_, Wrapper>) -> PyResult<Arc<Settings>> {
     Ok(found)
 }
 
-/// Notes the configuration that a launch uses.
+/// Sets the attribute `best_config` to the configuration that a launch uses.
 #[inline]
 pub(crate) fn set_best_config<'py>(
     wrapper: &Bound<'py, Wrapper>,

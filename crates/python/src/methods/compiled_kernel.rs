@@ -230,8 +230,8 @@ fn describe_metadata<'py>(py: Python<'py>, handle: &Handle) -> PyResult<Bound<'p
     for info in OPTIONS.iter().filter(|info| !info.id.is_for_launcher()) {
         entries.set_item(info.name, to_python(py, &handle.options().get(info.id))?)?;
     }
-    // The compiler may have added warps, and runs one block where it could not divide a program
-    // between the blocks of a cluster.
+    // These numbers may differ from the options: the compiler may have added warps, and uses one
+    // block if it could not divide a program between the blocks of a cluster.
     let cluster = compiled.cluster();
     entries.set_item("num_warps", compiled.metadata.codegen.num_warps)?;
     entries.set_item("num_ctas", cluster)?;

@@ -51,7 +51,7 @@ impl Numpy {
     }
 }
 
-/// Returns the number that a numpy scalar is; `None` if the language does not have its type.
+/// Returns the number in a numpy scalar; `None` if the language does not have its type.
 pub(crate) fn scalar(object: &Bound<'_, PyAny>) -> PyResult<Option<Literal>> {
     let py = object.py();
     let name: String = object.getattr(intern!(py, "dtype"))?.getattr(intern!(py, "name"))?.extract()?;
@@ -120,8 +120,8 @@ pub(crate) fn read_struct(array: &Bound<'_, PyAny>) -> Result<Tensor, Unfit> {
         (b'b', 1) => Some(Dtype::I1),
         _ => None,
     };
-    // The name identifies types that numpy itself has no letter for (bfloat16 of ml_dtypes), and
-    // types that no kernel takes.
+    // For other types, `read` uses the name of the dtype: for those without a letter in numpy
+    // (bfloat16 of ml_dtypes), and in the error for those that no kernel takes.
     let Some(dtype) = dtype else { return read(array) };
     let is_read_only = description.flags & WRITEABLE == 0;
     Ok(Tensor::of_array(dtype, description.address, around(array, own)?, is_read_only))
@@ -224,8 +224,8 @@ fn owner<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>>
 }
 
 /// Keeps the memory of a numpy array at its address until the result, a weak reference, is dropped:
-/// `resize` refuses an array that has one. With `refcheck=False`, `resize` does not check for
-/// buffer exports and views.
+/// `resize` refuses an array that has one. Buffer exports and views would not suffice: with
+/// `refcheck=False`, `resize` does not check for them.
 pub(crate) fn hold<'py>(array: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let owner = owner(array)?;
     Ok(PyWeakrefReference::new(owner.as_ref().unwrap_or(array))?.into_any())

@@ -17,7 +17,8 @@ pub(crate) struct Call<'a, 'py> {
     values: &'a [Borrowed<'a, 'py, PyAny>],
     positional: usize,
     keywords: Option<Borrowed<'a, 'py, PyTuple>>,
-    /// The arguments that an autotuner expected: if they differ, nothing is launched.
+    /// The dtypes and the device that an autotuner expects of the arguments: if they differ,
+    /// nothing is launched.
     expected: Option<&'a Expected<'a>>,
 }
 
@@ -47,7 +48,8 @@ impl<'a, 'py> Call<'a, 'py> {
         Self { values, positional, keywords, expected }
     }
 
-    /// Returns the arguments that an autotuner expected: if they differ, nothing is launched.
+    /// Returns the dtypes and the device that an autotuner expects of the arguments: if they
+    /// differ, nothing is launched.
     #[inline]
     pub(crate) fn expected(&self) -> Option<&'a Expected<'a>> {
         self.expected

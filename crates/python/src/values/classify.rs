@@ -206,8 +206,8 @@ pub(crate) fn constant(object: &Bound<'_, PyAny>) -> PyResult<HostValue> {
     Ok(as_constant(classify(object)?))
 }
 
-/// Converts a value to a compile-time value: plain globals, which a kernel must not read as such,
-/// become constants.
+/// Converts a value to a compile-time value. A plain global, which is not declared as
+/// `tl.constexpr`, so that a kernel must not read it, becomes a constant.
 pub(crate) fn as_constant(value: HostValue) -> HostValue {
     match value {
         HostValue::PlainGlobal(constant) => HostValue::Constant(constant),

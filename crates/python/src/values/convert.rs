@@ -99,7 +99,8 @@ impl<'a, 'py> Converter<'a, 'py> {
         Ok(self.finish())
     }
 
-    /// Reads the memory of tensors and arrays once more, which runs no code of the program.
+    /// Reads the addresses of tensors and arrays once more, because code of the program may have
+    /// moved their memory. This runs no code of the program.
     #[cold]
     fn look_again<'b>(
         &mut self,
@@ -368,7 +369,7 @@ impl<'a, 'py> Converter<'a, 'py> {
         Ok(Value::Tuple(Tuple::new(values, fields)))
     }
 
-    /// Converts a tensor descriptor of the host: its base, shape and strides.
+    /// Converts a tensor descriptor that the host program has created: its base, shape and strides.
     ///
     /// The parts are checked again, because the program may have changed them since the descriptor
     /// was created.
@@ -533,7 +534,7 @@ impl<'a, 'py> Converter<'a, 'py> {
         }
     }
 
-    /// Converts a dtype that replaces a tensor in a warm-up.
+    /// Converts a dtype that replaces a tensor in a warm-up to a null pointer.
     fn dtype_for_tensor(
         &self,
         index: usize,
@@ -604,8 +605,8 @@ impl<'a, 'py> Converter<'a, 'py> {
     }
 }
 
-/// Classes whose instances behave like tensors, found after all other kinds of arguments were
-/// tried. This depends only on the class; a program has one or two such classes.
+/// The classes of earlier arguments that behaved like tensors, so that later arguments of these
+/// classes skip the checks for other kinds of arguments. A program has one or two such classes.
 static SIMILAR: [PyOnceLock<Py<PyType>>; 4] = [const { PyOnceLock::new() }; 4];
 
 fn is_known_similar(object: &Bound<'_, PyAny>) -> bool {

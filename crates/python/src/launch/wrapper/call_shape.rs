@@ -23,7 +23,8 @@ pub(crate) struct CallShape {
     pub(crate) key: Vec<usize>,
     /// The indices in the call of the arguments that are parameters of the kernel.
     pub(crate) parameters: Vec<usize>,
-    /// For each argument of the call, its position in `parameters`, if it is there.
+    /// For each argument of the call, its position in `parameters`; `None` if the kernel has no
+    /// such parameter.
     pub(crate) places: Vec<Option<usize>>,
     memo: Mutex<Memo>,
 }
@@ -86,7 +87,7 @@ const MAX_ADDED: usize = 8;
 /// A key of an autotuner that was looked up before.
 pub(crate) struct KnownKey {
     pub(crate) read: Read,
-    /// The device of the first tensor, in Python.
+    /// The Python object that is the device of the first tensor.
     pub(crate) place: Py<PyAny>,
     pub(crate) key: Py<PyTuple>,
 }
@@ -193,8 +194,8 @@ impl CallShape {
         likely.next().is_none().then(|| Arc::clone(found))
     }
 
-    /// Remembers a key. The object that the cache contains is kept, because a comparison of an
-    /// object with itself costs nothing.
+    /// Remembers a key: the equal object in `cache`, if there is one, because looking up the same
+    /// object compares nothing.
     pub(crate) fn remember(
         &self,
         read: Read,
@@ -247,7 +248,8 @@ impl CallShape {
         Ok(arguments)
     }
 
-    /// Keeps the dict with which launches of heuristics begin.
+    /// Keeps the arguments of the first launch as the template for the later launches of
+    /// heuristics.
     #[cold]
     fn keep(&self, call: &Call<'_, '_>, arguments: &Bound<'_, PyDict>) -> PyResult<()> {
         let py = arguments.py();
