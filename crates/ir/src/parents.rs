@@ -70,12 +70,12 @@ impl Parents {
         owner.into_iter().chain(owner.into_iter().flat_map(|owner| self.enclosing(owner)))
     }
 
-    /// Returns the instruction of a block that is or contains an instruction.
+    /// Returns the instruction of `block` that is `inst` or contains it.
     pub fn ancestor_in(&self, block: Block, inst: Inst) -> Option<Inst> {
         std::iter::once(inst).chain(self.enclosing(inst)).find(|outer| self.block(*outer) == Some(block))
     }
 
-    /// Returns whether an instruction is another one, or is nested in it.
+    /// Returns whether `inst` is `outer` or is nested in it.
     pub fn is_inside(&self, inst: Inst, outer: Inst) -> bool {
         inst == outer || self.enclosing(inst).any(|other| other == outer)
     }

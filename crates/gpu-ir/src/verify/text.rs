@@ -1,4 +1,5 @@
-//! Names of values in messages: the same names as in the printed function.
+//! Names of values in messages: the same names as in the printed function, unless the printer
+//! changes a name because a part of a tuple already has it.
 
 use std::fmt;
 
@@ -15,7 +16,7 @@ pub struct Text<'n> {
 }
 
 impl SlotAnalysis<'_> {
-    /// Returns the name that the printed function gives a value.
+    /// Returns the name of a value for a message.
     pub fn text(&self, value: Value) -> Text<'_> {
         Text { analysis: self, value }
     }

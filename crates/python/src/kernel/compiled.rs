@@ -46,7 +46,7 @@ pub(crate) fn kept<'py>(
         return Ok(kept.bind(py).clone());
     }
     let made = compute()?.unbind();
-    // Another thread may have been faster.
+    // Another thread may have filled the cell meanwhile.
     Ok(cell.get_or_init(|| made).bind(py).clone())
 }
 

@@ -12,7 +12,7 @@ use pyo3::{Borrowed, ffi};
 
 use crate::values::call::Call;
 
-/// A built-in function that is made with a target.
+/// A built-in function with a target, an object that it passes to each call.
 pub(crate) trait Builtin {
     const NAME: &'static CStr;
     const DOC: &'static CStr;
@@ -59,7 +59,7 @@ unsafe extern "C" fn call<B: Builtin>(
             let count = positional + keywords.map_or(0, |keywords| keywords.len());
             let values = match count {
                 0 => &[],
-                // Each is a pointer to an object that is there, which is what a `Borrowed` is.
+                // Each pointer is to a live object, and `Borrowed` is such a pointer.
                 _ => std::slice::from_raw_parts(arguments.cast(), count),
             };
             (target, Call::new(values, positional, keywords, None))

@@ -10,7 +10,8 @@ use crate::errors::{to_exception, warn};
 use crate::signals::SignalCheck;
 use crate::values::live::{self, Live};
 
-/// Runs a compiled kernel, without the GIL; Ctrl-C stops it. `explain` adds to an error.
+/// Runs a compiled kernel, without the GIL; Ctrl-C stops it. `explain` adds information to an error
+/// of the launch.
 pub(crate) fn run(
     py: Python<'_>,
     handle: &Handle,
@@ -27,8 +28,8 @@ pub(crate) fn run(
     )
 }
 
-/// Runs a compiled kernel by `start`, which gets the handle, the memory into which pointers that
-/// the kernel computes may point, and the interrupt.
+/// Runs a compiled kernel by calling `start` without the GIL. `start` gets the handle, the memory
+/// that the kernel may reach by pointers that it computes, and the interrupt.
 #[inline]
 pub(crate) fn run_with(
     py: Python<'_>,

@@ -86,7 +86,8 @@ struct DlVersioned {
 const DL_CPU: i32 = 1;
 const DL_READ_ONLY: u64 = 1;
 
-/// Reads an array by DLPack. The capsule owns the memory and must live until the launch has ended.
+/// Reads an array by DLPack. Returns its memory and the capsule that owns the memory, which must
+/// live until the launch has ended.
 pub(crate) fn read<'py>(object: &Bound<'py, PyAny>) -> Result<(Tensor, Bound<'py, PyAny>), Unfit> {
     let py = object.py();
     if let Some(device) = object.getattr_opt(intern!(py, "__dlpack_device__"))? {

@@ -86,9 +86,9 @@ fn holding(py: Python<'_>, address: usize) -> PyResult<Option<Held>> {
     Ok(found)
 }
 
-/// Returns a tensor at an address whose allocation is unknown: in the memory of a tensor of torch
-/// on the CPU, else on the GPU that torch uses, if there is one. The returned object keeps the
-/// memory in place.
+/// Returns a tensor at an address whose allocation is unknown. If the address is in the memory of a
+/// tensor of torch on the CPU, the tensor is in that memory, and the returned object keeps the
+/// memory in place. Otherwise the tensor is on the GPU that torch uses, if there is one.
 pub(crate) fn read_address(
     py: Python<'_>,
     torch: &Torch,

@@ -115,8 +115,9 @@ fn is_same(one: &Bound<'_, PyAny>, other: &Bound<'_, PyAny>, depth: u32) -> PyRe
     let one = quiet(py, one.call_method1(reduce, (2,)))?;
     let other = quiet(py, other.call_method1(reduce, (2,)))?;
     let (Some(one), Some(other)) = (one, other) else { return Ok(false) };
-    // If the result is a string, it names a global variable, an object that exists once. The items
-    // of a list or dict are iterators, which cannot be compared.
+    // If a result is a string, it names a global variable, whose object exists only once: the
+    // objects differ. The items of an object derived from a list or dict are iterators, which
+    // cannot be compared.
     let has_items = |parts: &Bound<'_, PyTuple>| parts.iter().skip(3).any(|items| !items.is_none());
     match (one.cast::<PyTuple>(), other.cast::<PyTuple>()) {
         (Ok(one), Ok(other)) if !has_items(one) && !has_items(other) => {
