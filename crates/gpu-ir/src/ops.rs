@@ -20,8 +20,8 @@ define_ops! {
     /// Applies an elementwise function to each element. Registers of the result whose indices
     /// differ only in the bits `equal_registers` hold one value, which is computed once.
     Elementwise elementwise () [] *operands {function: ElementwiseFn, equal_registers: u32} regions 0 Pure Pointwise Never None None;
-    /// Multiplies a tile of fp32 by a factor for each element; a warp skips it if all its factors
-    /// are 1.
+    /// Multiplies a tile of fp32 by a factor for each element. A warp skips the multiplications if
+    /// all of its factors are 1.
     Rescale rescale (tile, factor) [] {} regions 0 Pure Pointwise Never None None;
     /// Reads global memory where the mask holds (everywhere without a mask); elsewhere the result
     /// is `other`, or zero without `other`. Each access of a thread moves `width` elements along
@@ -89,8 +89,8 @@ define_ops! {
     Slot slot (buffer, index) [] {} regions 0 Pure Memory Never None None;
     /// Stores a tile to a buffer of one slot.
     LocalStore local_store (buffer, value) [] {} regions 0 Write Memory Never WritesShared None;
-    /// Adds 1 to element `i` of a 1-D int32 buffer for each element `i` of a tile, where the mask
-    /// holds.
+    /// For each element of a tile where the mask holds, adds 1 to the element of a 1-D int32 buffer
+    /// whose index is the value of the tile's element.
     LocalHistogram local_histogram (buffer, tile) [mask] {} regions 0 Write Memory Never WritesShared None;
     /// Loads a tile from a buffer of one slot; with `matrix`, by `ldmatrix`.
     LocalLoad local_load (buffer) [] {matrix: bool} regions 0 Read Memory Never ReadsShared None;
@@ -130,10 +130,11 @@ define_ops! {
     /// The descriptor is the address of a tensor map, in global memory or a parameter. Coordinates
     /// follow the axes of the tensor: first those that the tile does not have, then those of the
     /// tile in order. The buffer has rows along the contiguous axis of the tensor, then the other
-    /// axes from the last to the first. It is swizzled if rows have the length of the swizzle or a
-    /// multiple of it. In the latter case, the slot is divided along the rows into boxes of one
-    /// swizzle row each, which follow each other in memory, and one copy moves each box. The tensor
-    /// map has the extents and the swizzle of such a box.
+    /// axes from the last to the first. It may be swizzled if the length of its rows is the row
+    /// length of a swizzle mode or a multiple of it. For a multiple, the slot is divided along the
+    /// rows into boxes whose rows have the length of the swizzle mode. The boxes follow each other
+    /// in memory, and one copy moves each box. The tensor map has the extents and the swizzle of
+    /// such a box.
     ///
     /// For a matrix, the coordinate of an axis may be an int32 tile of row indices: each row of the
     /// buffer is then the row of the tensor with that index, or zeros outside of the tensor. The
@@ -201,11 +202,11 @@ define_ops! {
     ///
     /// Each block copies one part of each of its tensor loads to the buffers of all blocks, the
     /// first block the first part, and the bytes arrive at the barriers `full` of all blocks. Each
-    /// arrival at the barriers `empty`, whose `arrivals` are those of one block,
-    /// counts `n` times: once in each block if the condition of a buffer holds, else `n` times in
-    /// its own. All blocks run the same loads in the same order, synchronize before the first one,
-    /// and synchronize before they end. A tile of one box is divided along its last axis; the
-    /// tensor map has the box of a part.
+    /// arrival at the barriers `empty`, whose `arrivals` are those of one block, counts `n` times:
+    /// once in each block if the condition of a buffer holds, else `n` times in its own block. All
+    /// blocks run the same loads in the same order, synchronize before the first one, and
+    /// synchronize before they end. A tile of one box is divided along its last axis; the tensor
+    /// map has the box of a part.
     MulticastLoads multicast_loads (buffer, full, empty, condition) [] {} regions 0 Write Barrier Never None None;
     /// Arrives at the barrier of the cluster, in every thread: accesses before it, initialization
     /// of `mbarrier`s included, happen before those after `cluster_wait`.
@@ -226,13 +227,14 @@ define_ops! {
     /// each partition, in the order of the warps.
     ///
     /// `registers` lists the registers of a thread of each partition. 0 keeps the number from
-    /// before the op; another number is 24 to 256 in steps of 8, and its partition is whole
-    /// warpgroups, the first at a multiple of four warps. Before and after the op, a thread has the
-    /// average of the partitions that change the number. A region may use scalars and shared memory
-    /// of the enclosing block, but not its tiles. Inside a partition, its warps count as all warps:
-    /// tiles are distributed over them, and what the doc of an op assigns to one thread is done by
-    /// one thread of the partition. Partitions are not nested, and use `named_barrier`, not
-    /// `barrier`. Afterwards, all warps wait for each other.
+    /// before the op. Another number is 24 to 256 in steps of 8; its partition consists of whole
+    /// warpgroups, and the index of its first warp is a multiple of four. Before and after the op,
+    /// a thread has the average number of the partitions that change it, weighted by their warps
+    /// and rounded up to a multiple of 8. A region may use scalars and shared memory of the
+    /// enclosing block, but not its tiles. Inside a partition, its warps count as all warps: tiles
+    /// are distributed over them, and one thread of the partition does what the doc of an op
+    /// assigns to one thread. Partitions are not nested, and use `named_barrier`, not `barrier`.
+    /// Afterwards, all warps wait for each other.
     WarpSpecialize warp_specialize () [] {warps: IntList, registers: IntList} regions ANY_REGIONS Control Partitions Never None None;
 
     /// Waits until the next slot of a ring is empty, and returns it (CUTLASS: `producer_acquire`).

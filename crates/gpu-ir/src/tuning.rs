@@ -1,4 +1,5 @@
-//! Measured thresholds and weights: one table for each target, and none elsewhere.
+//! Measured thresholds and weights. Each target has a table, which may be that of other targets; no
+//! other file has thresholds.
 //!
 //! The last paragraph of an entry is its evidence: the kernel, the GPU and the date of a
 //! measurement, or `Derived:` with the fact that it follows from, or `Not measured` (check
@@ -60,8 +61,8 @@ pub struct Tuning {
     pub other_registers: u32,
     /// The most copies of the body of a loop that is unrolled by the depth of its rings.
     ///
-    /// Attention with rings of 3 slots, heads of 64 and 4096 rows: 581 to 551 us by 3 copies (H200,
-    /// 2026-11-23). More than 3 were not measured.
+    /// Attention with rings of 3 slots, heads of 64 and 4096 rows: 3 copies lower the time from 581
+    /// to 551 us (H200, 2026-11-23). More than 3 were not measured.
     pub unrolled_iterations: u32,
     /// The most ops of the GPU dialect in all copies of the body of such a loop.
     ///
@@ -85,7 +86,7 @@ pub struct Tuning {
     /// cores take for the dots.
     ///
     /// Derived: a dot of 128x64x64 takes about 245 cycles of an H100; an op on a tile of 128x64
-    /// takes 64 of each scheduler, an exponential four times as many.
+    /// takes 64 cycles of each scheduler, and an exponential takes four times as many.
     pub issue_bound_ops_per_dot: u32,
     /// The fewest ops on tiles of a loop, beside its dots, that hide a copy that starts late.
     ///
@@ -95,9 +96,10 @@ pub struct Tuning {
     /// iteration for which a partition of warps starts them, in loops of at most
     /// `specialized_stages` stages.
     ///
-    /// A mixture of experts with 10 to 24 copies took 0.97 to 0.99 of the time with 3 stages (its
-    /// best blocks 313 and 319 us), but 1.10 and 1.13 to 1.18 times as long with 4 and 5 (299 for
-    /// 272 us, 295 for 249 to 265) (H200, 2026-11-24).
+    /// With such a partition, a mixture of experts with 10 to 24 copies took 0.97 to 0.99 of the
+    /// time with 3 stages (the best blocks 313 instead of 319 us), but 1.10 times as long with 4
+    /// stages (299 instead of 272 us) and 1.13 to 1.18 times as long with 5 (295 instead of 249 to
+    /// 265 us) (H200, 2026-11-24).
     pub specialized_copies: u32,
     /// The most stages of such a loop.
     ///
@@ -106,7 +108,7 @@ pub struct Tuning {
     /// Registers of a thread that accumulators may take before a program gets more warps; the rest
     /// is for addresses and operands.
     ///
-    /// Derived: a thread has at most 255, and 15 are few for that rest.
+    /// Derived: a thread has at most 255 registers, and 15 are few for addresses and operands.
     pub accumulator_registers: u32,
     /// The most registers of a thread that may hold the accumulator of a dot whose warps each
     /// compute a part of K.
@@ -116,8 +118,8 @@ pub struct Tuning {
     /// The most rows of a dot whose warps each compute a part of K. With more, warpgroups compute
     /// enough with each operand to hide its computation.
     ///
-    /// A decode with weights of 8 bits took 33 us without and 24.6 with it; with 64 rows 34.0 and
-    /// 33.2 (H200, 2026-11-23). More rows were not measured.
+    /// A decode with weights of 8 bits took 33 us without the division of K and 24.6 us with it;
+    /// with 64 rows, it took 34.0 and 33.2 us (H200, 2026-11-23). More rows were not measured.
     pub depth_split_rows: u32,
     /// The most elements of an operand that a thread computes in an iteration of a loop whose
     /// copies get a partition of warps. A longer iteration hides the start of copies without such a
@@ -142,8 +144,9 @@ pub struct Tuning {
     /// The most registers of a thread that may hold operand A of a dot that is computed as its
     /// transpose.
     ///
-    /// Not measured: a quarter of the registers of a thread. The transposed dot itself was: tf32
-    /// 4096^3 with row-major B took 850 us without and 375 to 387 us with it (H200, 2026-11-23).
+    /// Not measured: a quarter of the registers of a thread. The transposed dot itself was
+    /// measured: tf32 4096^3 with row-major B took 850 us without and 375 to 387 us with it (H200,
+    /// 2026-11-23).
     pub transposed_registers: u32,
     /// The fewest registers of factors for which a vote and a jump cost less than multiplications
     /// by 1.
@@ -154,8 +157,8 @@ pub struct Tuning {
     /// The fewest bytes of a tile for which two blocks run in step to share it.
     ///
     /// H200, 2026-11-23, 8200x8200: blocks of 128x256x64 took 0.85 of the time with B, 32 KiB,
-    /// shared; blocks of 256x128x64, 16 of 48 KiB, as long; blocks of 128x128x64 1.07 times as
-    /// long.
+    /// shared; blocks of 256x128x64, with 16 of 48 KiB shared, took as long as without sharing;
+    /// blocks of 128x128x64 took 1.07 times as long.
     pub paired_bytes: u32,
     /// The fewest bytes of a tile that the blocks of one program share. They run in step in any
     /// case.
@@ -178,8 +181,8 @@ pub struct Tuning {
     /// Registers of a thread at the launch beside the accumulator of a `wgmma`, if partitions of
     /// warps exchange registers.
     ///
-    /// Derived: the assembler refuses a `wgmma` that needs more than a thread has at the launch,
-    /// and needs 26; a multiple of 8.
+    /// Derived: the assembler refuses a `wgmma` that needs more registers than a thread has at the
+    /// launch. It needs 26 beside the accumulator; the value is a multiple of 8.
     pub beside_accumulator_registers: u32,
     /// Registers of a thread of a partition that starts tensor copies.
     ///
@@ -189,13 +192,13 @@ pub struct Tuning {
     ///
     /// Not measured: a multiple of 8.
     pub copying_registers: u32,
-    /// The fewest elements divided by the same number for which its reciprocal is computed once;
-    /// the assembler does not share reciprocals.
+    /// The fewest elements that are divided by the same number for which the code computes the
+    /// reciprocal of the number once; the assembler does not share reciprocals.
     ///
     /// Not measured.
     pub shared_divisor_elements: usize,
-    /// The fewest bits between registers for which a sort complements elements in place of
-    /// exchanging them.
+    /// The fewest steps between registers of a thread for which a merge of a sort complements the
+    /// elements of descending blocks, so that the steps need not select a direction.
     ///
     /// Not measured.
     pub complemented_bits: usize,
@@ -206,8 +209,8 @@ pub struct Tuning {
     /// The fewest programs along the other axes in a group whose programs start in the order of
     /// their length.
     ///
-    /// Not measured. The order itself was: causal attention with heads of 64 and 4096 rows took 333
-    /// us without and 307 us with it (H200, 2026-11-23).
+    /// Not measured. The order itself was measured: causal attention with heads of 64 and 4096 rows
+    /// took 333 us without and 307 us with it (H200, 2026-11-23).
     pub ordered_group: u64,
     /// The fewest programs in such a group.
     ///
@@ -223,9 +226,9 @@ pub struct Tuning {
     /// Registers of 32 bits alive at once above which the assembler finds no schedule that fits. It
     /// then falls back to 32 registers and spills the rest.
     ///
-    /// Derived: twice the 255 registers of a thread. From 381 on the assembler may fall back too, but
-    /// of 288 kernels between 340 and 510, 50 spill more with one block stated and 45 less (ptxas
-    /// 13.0, 2026-11-28).
+    /// Derived: twice the 255 registers of a thread. From 381 on the assembler may fall back too,
+    /// but of 288 kernels between 340 and 510, 50 spill more with one block stated than without,
+    /// and 45 spill less (ptxas 13.0, 2026-11-28).
     pub max_live_registers: u32,
     /// The fewest 64-bit sums of addresses that are worth recomputing.
     ///
@@ -253,8 +256,8 @@ pub struct Tuning {
     pub max_register_loss: u32,
     /// Spilled registers of a thread that one more block on a multiprocessor is worth.
     ///
-    /// Not measured. A block more without spills was: layer norm of 8704 columns took 91 us with
-    /// 161 registers and 62 with 128 (H200, 2026-11-20).
+    /// Not measured. One more block without spills was measured: layer norm of 8704 columns took 91
+    /// us with 161 registers and 62 with 128 (H200, 2026-11-20).
     pub spills_for_one_more_block: u32,
     /// Spilled registers of a thread that a limit of a few more registers might save.
     ///
@@ -333,7 +336,7 @@ pub const BEFORE_HOPPER: Tuning = Tuning {
     odd_paired_programs: 33,
 };
 
-/// Hopper, measured on H100 and H200.
+/// Hopper. The measured entries were measured on H100 and H200.
 pub const HOPPER: Tuning = Tuning { states_blocks: true, ..BEFORE_HOPPER };
 
 /// Blackwell: the table of Hopper without `states_blocks`; not measured.

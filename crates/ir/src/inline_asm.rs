@@ -1,7 +1,7 @@
 //! Inline assembly: its text, its constraints, and the packing of elements in its registers.
 //!
 //! Text and constraints are those of LLVM: `$0` is the first operand, outputs precede inputs, `$$`
-//! is a dollar sign. An operand is a register. Elements of 2 to 16 bits are packed: a register
+//! is a dollar sign. An operand is a register. Elements of 8 and 16 bits are packed: a register
 //! holds as many as fit into 32 bits, at most `pack`, the first one in the lowest bits. Other
 //! elements, such as `int1`, have one register each.
 

@@ -96,7 +96,7 @@ pub enum Waiting {
     Reads,
     /// It observes concurrent effects of other programs: a loop around it may wait for them.
     Observes,
-    /// It runs its regions until a condition changes, and another program may be what changes it.
+    /// It runs its regions until a condition changes; another program may change the condition.
     Repeats,
     /// It may wait for other programs by itself.
     Always,
@@ -267,9 +267,9 @@ macro_rules! tile_ops {
     /// result is the old value, or zero where the mask does not hold.
     AtomicRmw atomic_rmw (pointer, value) [mask] {kind: AtomicKind, sem: MemorySemantics, scope: MemoryScope}
         regions 0 Write Atomic Observes WritesGlobal None;
-    /// Replaces each element in memory that has the bits of `expected` by `value`, where the mask
-    /// holds (everywhere without a mask). The result is the old value, or zero where the mask does
-    /// not hold.
+    /// Where the mask holds (everywhere without a mask), replaces an element in memory by that of
+    /// `value` if it has the bits of that of `expected`. The result is the old value, or zero where
+    /// the mask does not hold.
     AtomicCas atomic_cas (pointer, expected, value) [mask] {sem: MemorySemantics, scope: MemoryScope}
         regions 0 Write Atomic Observes WritesGlobal None;
     /// Reads memory where the mask holds, each element atomically; elsewhere the result is zero.
@@ -301,8 +301,9 @@ macro_rules! tile_ops {
     Butterfly butterfly (tile) [] {axis: u32, mask: u32} regions 0 Pure Scan Never None None;
     /// A part of a bitonic merge of integers along an axis whose extent is a power of two. For each
     /// bit from `high` down to `low`: of two elements whose coordinates differ in only this bit,
-    /// the lower index gets the smaller one if bit `block` of the coordinate is 0 (beyond the
-    /// extent it always is), else the larger one; reversed if `descending`.
+    /// the smaller one moves to the lower coordinate if bit `block` of the coordinates is 0, else
+    /// the larger one; `descending` reverses this. Bit `block` is always 0 if it is beyond the bits
+    /// of the extent.
     Bitonic bitonic (tile) [] {axis: u32, high: u32, low: u32, block: u32, descending: bool} regions 0 Pure Scan Never None None;
     /// Selects the elements of the tile at the int32 index along an axis, and at the coordinates of
     /// the result along the other axes. The CPU executor stops at an index that is out of bounds;

@@ -41,7 +41,7 @@ impl<T, E> Pass<T, E> {
         Self { name, step: Step::Cleanup(run), needs: None }
     }
 
-    /// Returns the same pass, which [`run_passes`] skips if `needs` is false.
+    /// Returns the same pass, which [`run_passes`] skips if `needs` returns false.
     #[must_use]
     pub const fn when(mut self, needs: fn(&T) -> bool) -> Self {
         self.needs = Some(needs);

@@ -34,8 +34,9 @@ macro_rules! dtypes {
     };
 }
 
-/// The families of element types, in the order of conversion: a Python scalar takes the element
-/// type of a tensor whose family is the same or a later one.
+/// The families of element types, in the order of conversion: in an operation with a tensor, a
+/// Python scalar takes the element type of the tensor if the family of that type is the family of
+/// the scalar or a later one.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum DtypeKind {
     /// `int1`.

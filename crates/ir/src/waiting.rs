@@ -14,7 +14,7 @@ use crate::ops::{Effect, Op, OpFamily, Waiting};
 /// The likelihood of waiting for other programs.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Wait {
-    /// It ends independently of other programs.
+    /// The program ends independently of other programs.
     Never,
     /// A loop without a trip count reads memory by plain loads, but its condition also depends on
     /// values that the loop computes, as in a search. It waits only if the program relies on plain

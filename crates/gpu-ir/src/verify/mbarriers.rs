@@ -1,6 +1,6 @@
-//! `mbarrier`s: they are initialized before use, and before a fence if the asynchronous proxy uses
-//! them. A barrier that a thread waits for has arrivals, a phase gets no more arrivals than it
-//! needs, and no thread waits for a phase that cannot complete.
+//! `mbarrier`s: they are initialized before use and, if the asynchronous proxy uses them, a fence
+//! is between the initialization and the use. A barrier that a thread waits for has arrivals, a
+//! phase gets no more arrivals than it needs, and no thread waits for a phase that cannot complete.
 //!
 //! If one partition, or only warps outside of partitions, use a barrier, the rule counts its phases
 //! along the path, slot by slot. The current phase has the parity of the number of completed

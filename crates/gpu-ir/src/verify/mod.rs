@@ -1,10 +1,10 @@
 //! Rules of the verifier that involve several instructions.
 //!
-//! They prove that every path releases its slots, that memory is allocated and written before it is
-//! read, that nothing overwrites a slot that is still read, and that no warp waits forever, except
-//! for the cases in the last column of the table. Each rule has a file. Most follow a state along
-//! the paths of a function ([`dataflow`](crate::analysis::dataflow)), slot by slot
-//! ([`slots`](crate::analysis::slots)).
+//! They prove that every path releases its slots, that memory is allocated when it is accessed,
+//! that copies have arrived before their data is read, that nothing overwrites a slot that is still
+//! read, and that no warp waits forever. The last column of the table lists the exceptions. Each
+//! rule has a file. Most follow a state along the paths of a function
+//! ([`dataflow`](crate::analysis::dataflow)), slot by slot ([`slots`](crate::analysis::slots)).
 //!
 //! | rule | what it proves | what it does not prove |
 //! |---|---|---|
@@ -14,7 +14,7 @@
 //! | [`copies`] | a slot is read, written again or freed only after a wait for the copies into it, and after a barrier where the module is synchronized; the asynchronous proxy reads ordinary writes only after a fence | copies of one partition that another one reads: `mbarrier`s order them, and the verifier checks only their parities; slots at unrelated indices count as different |
 //! | [`async_dots`] | nothing writes a slot that a dot in flight may read; `wgmma_wait` waits for its dot | as for `copies` |
 //! | [`reads`] | a slot is overwritten only after a wait that follows its last read: by a tensor copy always, by others where the module is synchronized | as for `copies`; reads of another buffer at the same offset |
-//! | [`mbarriers`] | barriers are initialized before use; a barrier with waits has arrivals; of barriers within one partition: a phase gets no more arrivals than it needs, and no wait is for a phase that cannot complete, if the parity is a constant | parities that are computed; barriers between partitions, except the count of a single arrival |
+//! | [`mbarriers`] | barriers are initialized before use; a barrier with waits has arrivals; of barriers within one partition: a phase gets no more arrivals than it needs, and no wait is for a phase that cannot complete, if the parity is a constant | parities that are computed; barriers between partitions, except that one op makes no more arrivals than a phase needs, and that no partition waits twice in a row for one constant parity |
 //! | [`partitions`] | partitions do not wait for the block, named barriers have the threads of their partitions, tiles stay in their partition | that all partitions of a named barrier reach it equally often |
 //! | [`rings`] | in the steady state, no more slots are held than the ring has, and no more are taken than were published | rings between partitions, except the slots that one partition holds; of a branch, the better count of both regions is assumed |
 //! | [`schedule`] | all ops of a scheduled loop have a stage, and none runs before an op whose result it uses | |

@@ -6,11 +6,11 @@ use std::hash::Hash;
 
 use smallvec::SmallVec;
 
-/// A type of variables, and of the integers that they are multiplied by.
+/// A kind of variables, with the type of the coefficients of their polynomials.
 pub trait Variable: Copy + Ord + Hash + Debug {
     /// The type of coefficients. Arithmetic returns `None` if one overflows.
     type Coefficient: Coefficient;
-    /// The most variables of a product; arithmetic returns `None` if there would be more.
+    /// The most variables of a product; arithmetic returns `None` if a product would have more.
     const MAX_DEGREE: usize;
 }
 
