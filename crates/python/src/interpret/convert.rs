@@ -173,7 +173,7 @@ fn tuple_like<'py>(
     tuple.get_type().call1(items)
 }
 
-/// Returns a value after a transition.
+/// Returns a value after a transition, the effect of an assignment, of control flow or of a call.
 fn apply<'py>(value: &Bound<'py, PyAny>, transition: Transition) -> PyResult<Bound<'py, PyAny>> {
     Ok(changed(value, transition)?.unwrap_or_else(|| value.clone()))
 }

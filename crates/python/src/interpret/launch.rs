@@ -137,7 +137,7 @@ fn parameter<'py>(
             }
         }
         Operand::Tensor(_) | Operand::Tuple(_) | Operand::Descriptor(_) => to_python(py, operand),
-        // A compile-time value is the object itself.
+        // The body gets a compile-time value as the object that the caller passed.
         _ if is_wrapped => object.getattr(intern!(py, "value")),
         _ => Ok(object.clone()),
     }

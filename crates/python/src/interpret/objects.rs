@@ -152,7 +152,7 @@ impl Tensor {
 /// A block pointer or a tensor descriptor of an interpreted kernel, with parts as Python objects.
 #[pyclass(frozen, name = "tensor_descriptor", module = "triton.language.core")]
 pub(crate) struct Structure {
-    /// The run-time values, by their index in `form`.
+    /// The run-time values, to which `form` refers by index.
     parts: Vec<Py<Tensor>>,
     /// The operand, with an index into `parts` in place of each run-time value.
     pub(super) form: Operand<usize>,

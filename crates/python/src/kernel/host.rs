@@ -1,5 +1,5 @@
-//! Implements the trait [`Host`], through which the compiler resolves the free names of a kernel:
-//! they are live Python objects.
+//! Implements the trait [`Host`] with live Python objects: through it, the compiler resolves the
+//! free names of a kernel.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -126,8 +126,8 @@ impl PyHost {
 
     /// Returns the result of a lookup in Python; `None` if it found nothing or raised an exception.
     ///
-    /// A property of a user's object that raises counts as absent. The exception is recorded for
-    /// the diagnostic about the name.
+    /// An attribute whose lookup raises an exception, such as a property of a user's class, counts
+    /// as absent. The exception is recorded for the diagnostic about the name.
     fn found<T>(
         &self,
         py: Python<'_>,

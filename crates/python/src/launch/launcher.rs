@@ -2,8 +2,8 @@
 //! launches the kernel that it wraps.
 //!
 //! This module launches a wrapper without a Python frame if no hook has to be called and the
-//! wrapper is heuristics, or an autotuner that has chosen a configuration for such arguments. In
-//! all other cases, the wrapper's `run` in Python launches.
+//! wrapper is a `Heuristics`, or an `Autotuner` that has chosen a configuration for the key of the
+//! arguments. In all other cases, the wrapper's `run` in Python launches.
 
 use std::ffi::CStr;
 
@@ -58,7 +58,8 @@ fn start<'py>(
         return launch_wrapper(wrapper, grid, call);
     }
     match object.cast::<CompiledKernel>() {
-        // The launches below do not compare the arguments with the expected ones.
+        // The launches below do not compare the arguments with those that an autotuner expects, so
+        // nothing is launched.
         _ if call.expected().is_some() => Ok(py.None()),
         Ok(compiled) => compiled::launch(compiled, grid, call).map(|()| py.None()),
         Err(_) => run(object, grid, call),
@@ -78,7 +79,8 @@ fn launch_wrapper<'py>(
     };
     match launched {
         Some(result) => Ok(result),
-        // `run` does not compare the arguments with the expected ones, so nothing is launched.
+        // `run` does not compare the arguments with those that an autotuner expects, so nothing is
+        // launched.
         None if call.expected().is_some() => Ok(wrapper.py().None()),
         None => run(wrapper.as_any(), grid, call),
     }
@@ -190,7 +192,7 @@ fn choice<'py>(
     }
     let key = PyTuple::new(py, key)?;
     match cache.get_item(&key) {
-        // The key cannot be hashed: it contains a list, for instance.
+        // The key has no hash, for instance because it contains a list.
         Err(error) if error.is_instance_of::<PyTypeError>(py) => Ok(None),
         Ok(Some(config)) => {
             if let Some(read) = read {

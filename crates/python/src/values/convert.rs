@@ -31,7 +31,8 @@ pub(crate) struct Converter<'a, 'py> {
     torch: Option<&'static Torch>,
     /// True if the kernel is only compiled: a dtype may then replace a tensor or a number.
     is_warmup: bool,
-    /// The guard that disables our `TorchFunctionMode` while tensors are read.
+    /// The guard that disables our `TorchFunctionMode`, which emulates `cuda` on the CPU, while
+    /// tensors are read.
     unwatched: Option<Unwatched<'py>>,
     /// The parameters that get tensors on `cuda`, while `cuda` is emulated on the CPU.
     on_cuda: SmallVec<[usize; 8]>,

@@ -31,7 +31,8 @@ struct DlTensor {
 }
 
 impl DlTensor {
-    /// Returns whether no axis has stride 1; true also for a scalar, false for unknown strides.
+    /// Returns whether no axis has stride 1. True also for a scalar; false for a tensor without
+    /// strides, which is contiguous.
     fn has_no_unit_stride(&self) -> bool {
         let rank = usize::try_from(self.ndim).unwrap_or(0);
         if self.strides.is_null() || rank == 0 {

@@ -43,7 +43,8 @@ pub(crate) struct Torch {
 
 static TORCH: PyOnceLock<Torch> = PyOnceLock::new();
 
-/// True if a `TorchFunctionMode` of ours watches every access to a tensor.
+/// True if our `TorchFunctionMode`, which emulates `cuda` on the CPU, watches every access to a
+/// tensor.
 static IS_WATCHED: AtomicBool = AtomicBool::new(false);
 
 /// The function that returns whether a tensor without a mark is on the CPU, where a GPU could not

@@ -29,7 +29,7 @@ pub(crate) struct CallShape {
     memo: Mutex<Memo>,
 }
 
-/// The results of the latest launches.
+/// The cached results of earlier launches.
 #[derive(Default)]
 struct Memo {
     /// The dtypes of the parameters, and their names.
@@ -39,13 +39,14 @@ struct Memo {
     /// The keys of an autotuner, with the values that launches read of their arguments; the latest
     /// one last.
     keys: Vec<Arc<KnownKey>>,
-    /// The initial arguments of heuristics by name.
+    /// The template for the dicts of arguments that the functions of heuristics get.
     arguments: Option<Arc<Template>>,
     /// The added arguments of configurations; the latest one last.
     added: Vec<Arc<Added>>,
 }
 
-/// The initial arguments of heuristics: a dict with all names.
+/// A template for the dicts of arguments that the functions of heuristics get: a dict with all
+/// names.
 struct Template {
     dict: Py<PyDict>,
     /// The values of the plain arguments, which the dict contains. Other arguments are `None` in
@@ -55,8 +56,8 @@ struct Template {
 
 /// The arguments that a configuration adds to a call.
 pub(crate) struct Added {
-    /// The result of `Config._merge`: names, values, the dict and its size, and whether there is a
-    /// hook.
+    /// The result of `Config._merge`: the added names, their values, the dict of the configuration
+    /// and its size, and whether the configuration has a hook.
     merged: Py<PyTuple>,
     kwargs: Py<PyDict>,
     count: usize,
@@ -412,7 +413,7 @@ impl Number {
 impl Read {
     /// Reads the arguments of a call. Returns `None` if an argument in the key is no number, if
     /// another parameter is neither plain nor a tensor of torch, if torch is not imported, or while
-    /// our `TorchFunctionMode` is on.
+    /// our `TorchFunctionMode`, which emulates `cuda` on the CPU, is on.
     #[inline]
     pub(crate) fn of(py: Python<'_>, shape: &CallShape, call: &Call<'_, '_>) -> Option<Self> {
         let torch = Torch::get(py).filter(|_| !torch::is_watched())?;
