@@ -267,9 +267,9 @@ macro_rules! tile_ops {
     /// result is the old value, or zero where the mask does not hold.
     AtomicRmw atomic_rmw (pointer, value) [mask] {kind: AtomicKind, sem: MemorySemantics, scope: MemoryScope}
         regions 0 Write Atomic Observes WritesGlobal None;
-    /// Where the mask holds (everywhere without a mask), replaces an element in memory by that of
-    /// `value` if it has the bits of that of `expected`. The result is the old value, or zero where
-    /// the mask does not hold.
+    /// Replaces an element in memory by the element of `value` if it has the same bits as the
+    /// element of `expected` and the mask holds (everywhere without a mask). The result is the old
+    /// value, or zero where the mask does not hold.
     AtomicCas atomic_cas (pointer, expected, value) [mask] {sem: MemorySemantics, scope: MemoryScope}
         regions 0 Write Atomic Observes WritesGlobal None;
     /// Reads memory where the mask holds, each element atomically; elsewhere the result is zero.
