@@ -1,5 +1,5 @@
-//! The GPU dialect of the IR: tile IR whose values have layouts, and the ops of a GPU: shared memory,
-//! asynchronous copies and dots, barriers, warp specialization.
+//! The GPU dialect of the IR: tile IR whose values have layouts, and ops for the features of a GPU:
+//! shared memory, asynchronous copies and dots, barriers, warp specialization.
 //!
 //! ```text
 //! gpu sm_80, 4 warps, 256 bytes of shared memory, synchronized

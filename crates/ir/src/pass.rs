@@ -2,7 +2,8 @@
 
 use std::convert::Infallible;
 
-/// A named transformation of `T`, such as a function, a module or a listing, which may fail with `E`.
+/// A named transformation of `T`, such as a function, a module or a listing of PTX, which may fail
+/// with `E`.
 #[derive(Debug)]
 pub struct Pass<T, E = Infallible> {
     /// The name of the pass in dumps, remarks and tests.

@@ -1,5 +1,6 @@
-//! Walks structured control flow forward for a dataflow analysis: joins states where paths meet, and
-//! repeats loops to a fixpoint. A [`Transfer`] is the transfer function of an instruction.
+//! Walks structured control flow forward for a dataflow analysis: joins states where paths meet,
+//! and repeats loops until their states reach a fixpoint. A [`Transfer`] is the transfer function
+//! of an instruction.
 
 use tilewright_ir as ir;
 use tilewright_ir::{Block, Inst, Operation};

@@ -2,8 +2,9 @@
 //! `wgmma_wait` waits for the dot whose accumulator it returns. Dots that accumulate in the same
 //! registers are distinguished by the number of dots that were issued after each.
 //!
-//! Dots complete in the order of their issue: `wgmma_wait {pending = n}` completes all but the latest
-//! n. Until a pass fills in `n`, the rule assumes the largest `n` that completes the dot.
+//! Dots complete in the order of their issue: `wgmma_wait {pending = n}` waits for all but the
+//! latest `n` dots. Until a pass fills in `n`, the rule assumes the largest `n` that completes the
+//! dot.
 
 use std::collections::BTreeMap;
 

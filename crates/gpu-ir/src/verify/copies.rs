@@ -2,8 +2,8 @@
 //! into it, and the asynchronous proxy reads ordinary writes only after a fence.
 //!
 //! - `copy_async` needs `commit_group`, then a `wait_group` that leaves at most as many groups as
-//!   were committed after it; or `mbarrier_arrive_copies` and an `mbarrier_wait` for that barrier. A
-//!   barrier follows, since other threads copied the rest.
+//!   were committed after it; or `mbarrier_arrive_copies` and an `mbarrier_wait` for that barrier.
+//!   A barrier follows, since other threads copied the rest of the slot.
 //! - `tensor_load` needs an `mbarrier_wait` for its barrier.
 //! - The fence is on the path from the write to the read (PTX ISA, "Async proxy"): after the write
 //!   and its wait, before the barrier. Or each thread fences for its own later reads: after the
