@@ -75,8 +75,8 @@ pub fn load(device: Device, kernel: &str, image: &[u8], shared_bytes: u32) -> Re
     Ok(Binary { module, function: number, attributes })
 }
 
-/// Registers a kernel that is already loaded under its handle, and returns the handle. [`unload`]
-/// removes it by the same handle, in place of a module's.
+/// Registers a kernel that is already loaded under its handle, and returns the handle. To remove
+/// the kernel, pass this handle to [`unload`] in place of a module's handle.
 pub fn share(function: &Function) -> u64 {
     let number = function.raw();
     loaded().get_or_insert_default().insert(number, (number, function.clone()));
@@ -107,8 +107,8 @@ pub fn function(number: u64) -> Result<Function, Error> {
     })
 }
 
-/// Returns the number of clusters that are resident on the GPU at a time. A cluster has `cluster`
-/// blocks of 128 threads each.
+/// Returns the maximum number of clusters of the kernel with the handle `number` that are resident
+/// on the GPU at a time. A cluster has `cluster` blocks of 128 threads each.
 pub fn max_active_clusters(number: u64, shared_bytes: u32, cluster: u32) -> Result<u32, Error> {
     let options = LaunchOptions { shared_bytes, cluster: [cluster, 1, 1], ..LaunchOptions::new(128) };
     Ok(function(number)?.configure(options)?.max_active_clusters()?)

@@ -48,19 +48,20 @@ pub struct BoundsReport {
 
 /// The maximum time of a run that confirms a counterexample.
 const MAX_TIME: Duration = Duration::from_secs(10);
-/// The maximum number of bytes of all tensors of such a run.
+/// The maximum number of bytes of all tensors of a run that confirms a counterexample.
 const MAX_BYTES: i128 = 256 << 20;
-/// The maximum number of programs of such a run.
+/// The maximum number of programs of a run that confirms a counterexample.
 const MAX_PROGRAMS: i128 = 1 << 20;
-/// The number of elements that such a run gives to a tensor whose extent is not stated.
+/// In a run that confirms a counterexample, the number of elements of a tensor whose extent the
+/// statement does not contain.
 const SOME_ELEMENTS: i128 = 1 << 16;
 
 impl Handle {
-    /// Decides for each access whether it is in bounds for every grid and every size that satisfy a
-    /// statement: the extents of the tensors, the grid, and conditions. Adds the compile-time
-    /// values and the extents of descriptors to the statement. Fails if the statement is wrong, for
-    /// example if it names no parameter. Only a kernel for the CPU can be run to confirm a
-    /// counterexample.
+    /// Decides for each access whether it is in bounds for every grid and every size that satisfy
+    /// `statement`, which has the extents of the tensors, the grid, and conditions. Adds the
+    /// compile-time values and the facts about descriptors to the statement. Fails if the statement
+    /// is wrong, for example if a name in it is not a parameter. If the kernel is compiled for the
+    /// CPU, runs it to confirm each counterexample.
     pub fn check_bounds(&self, statement: &Statement) -> Result<BoundsReport, String> {
         let mut statement = statement.clone();
         for (parameter, argument) in self.signature().parameters.iter().zip(self.arguments()) {
@@ -111,8 +112,8 @@ impl Handle {
         BoundsFinding { place, access, verdict }
     }
 
-    /// Runs the kernel with the numbers of a counterexample. Returns a note that has the error of
-    /// the run, or the reason why it does not confirm the counterexample. Fails if the run stays in
+    /// Runs the kernel with the numbers of a counterexample. Returns a note with the error of this
+    /// run, or with the reason why no run confirms the counterexample. Fails if the run stays in
     /// bounds: then the counterexample is wrong, and the access is not decided.
     fn confirm(
         &self,
@@ -167,7 +168,8 @@ impl Handle {
         }
     }
 
-    /// Returns the argument of a run for each parameter; `None` for one that is compiled in.
+    /// Returns the argument of a run for each parameter; `None` for a parameter whose value is part
+    /// of the code.
     fn values<'m>(
         &self,
         number: &impl Fn(&str) -> Option<i128>,
@@ -196,8 +198,9 @@ impl Handle {
     }
 }
 
-/// Adds to a statement what is known about an argument: a compile-time value, or for a descriptor
-/// the extent of its tensor and the signs of its extents and strides.
+/// Adds the known facts about an argument to a statement: a compile-time value, or for a descriptor
+/// the extent of its tensor and the conditions that its extents are at least 1 and its strides are
+/// at least 0.
 fn add_known(name: &str, argument: &Argument, statement: &mut Statement) {
     match argument {
         Argument::Constexpr(HostValue::Constant(Constant::Int(number))) => {

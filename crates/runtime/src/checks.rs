@@ -1,5 +1,5 @@
-//! The sanitizer's checks of launches, cached in one byte, so that a launch without checks pays
-//! only for one load.
+//! Caches the sanitizer's checks of launches in one byte, so that a launch without checks costs
+//! only one load.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -9,7 +9,7 @@ use tilewright_sanitize::Checks;
 static CACHED: AtomicU8 = AtomicU8::new(UNREAD);
 const UNREAD: u8 = u8::MAX;
 
-/// Returns the cached checks; `None` if there are none.
+/// Returns the cached checks; `None` if no checks are cached.
 #[inline]
 pub(crate) fn cached() -> Option<Checks> {
     match CACHED.load(Ordering::Relaxed) {

@@ -1,4 +1,4 @@
-//! Arguments described as text, without values: `*fp32:16, i32, 1024, 'text'`.
+//! Parses arguments that are described as text, without values: `*fp32:16, i32, 1024, 'text'`.
 //!
 //! This is the language of `tilewright compile --signature`, of Triton's ahead-of-time compiler,
 //! and of the types in `ASTSource(signature=...)`:
@@ -24,8 +24,8 @@ use crate::specialize::align_descriptor;
 use crate::{Error, Value, parse_dtype};
 
 impl Signature {
-    /// Parses a description of arguments. Returns one for each parameter; defaults replace missing
-    /// ones.
+    /// Parses a description of arguments. Returns one argument for each parameter; a missing
+    /// argument is the default of its parameter.
     pub fn parse_arguments(&self, text: &str) -> Result<Vec<Argument>, Error> {
         let mut positional = Vec::new();
         let mut keywords = Vec::new();
@@ -190,7 +190,8 @@ fn parse_constant(text: &str, is_constexpr: bool) -> Option<Constant> {
     dtype.filter(|_| is_constexpr || text.contains('.')).map(Constant::dtype)
 }
 
-/// Returns the parts between commas outside of quotes and brackets; an empty text has none.
+/// Splits a text at the commas outside of quotes and brackets, and trims the parts. Leaves out an
+/// empty last part, so an empty text has no parts.
 fn split(text: &str) -> Vec<&str> {
     let (mut parts, mut start, mut depth, mut quote) = (Vec::new(), 0, 0_i32, None);
     for (index, c) in text.char_indices() {

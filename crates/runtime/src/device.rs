@@ -43,7 +43,7 @@ pub(crate) fn claimed_capability() -> u32 {
 }
 
 /// Returns the number of multiprocessors of the simulator's GPU with this compute capability (times
-/// 10), or else with the highest one below it; 1 if there is none.
+/// 10), or else of its GPU with the highest capability below; 1 if it has neither.
 pub fn multiprocessors_of(capability: u32) -> u32 {
     let of = |gpu: &sim::GpuModel| {
         let digits = gpu.architecture.trim_start_matches("sm_").trim_end_matches(char::is_alphabetic);
@@ -83,7 +83,7 @@ impl Device {
         })
     }
 
-    /// Returns the simulator of a target; the processor has none.
+    /// Returns the simulator for a target; `None` for the processor.
     pub fn simulating(target: Target) -> Option<Self> {
         target.capability().map(|capability| Device::Sim(capability as u16))
     }
@@ -105,7 +105,8 @@ impl Device {
         }
     }
 
-    /// Returns the driver's GPU.
+    /// Returns the driver's device. Fails if this device is not a GPU, or if the driver does not
+    /// find it.
     pub fn gpu(self) -> Result<cuda::Device, Error> {
         let Device::Cuda(number) = self else { return Err(self.unavailable("it is not a GPU")) };
         let found = cuda::Driver::get().and_then(|driver| driver.device(number.into()));
@@ -123,7 +124,8 @@ impl Device {
         })
     }
 
-    /// Returns the device whose memory its kernels use.
+    /// Returns the device whose memory the kernels on this device use: the processor for the
+    /// simulator.
     #[must_use]
     pub fn memory(self) -> Self {
         match self {
@@ -142,7 +144,7 @@ impl Device {
     }
 
     /// Selects the device of kernels that were not launched yet. Fails if this machine does not
-    /// have it.
+    /// have the device, or if the compiler does not support it.
     pub fn select(self) -> Result<(), Error> {
         self.target()?;
         *SELECTED.write().unwrap_or_else(PoisonError::into_inner) = Some(self);
@@ -150,8 +152,8 @@ impl Device {
     }
 
     /// Returns the selected device, else the one that `TILEWRIGHT_DEVICE` names. Does not check
-    /// that it exists, because a process that only compiles must not open the driver. `None` means
-    /// that kernels run on the device of their tensors.
+    /// that this device exists, because a process that only compiles must not open the driver.
+    /// `None` means that kernels run on the device of their tensors.
     pub fn selected() -> Result<Option<Self>, Error> {
         let selected = *SELECTED.read().unwrap_or_else(PoisonError::into_inner);
         if selected.is_some() {
@@ -167,8 +169,8 @@ impl Device {
         Ok(Self::selected()?.unwrap_or_else(usable))
     }
 
-    /// Returns the active device. If it is a GPU, returns the GPU of the thread's current context,
-    /// if there is one.
+    /// Returns the active device. If that is a GPU and this thread has a current context, returns
+    /// the GPU of the context instead.
     pub fn current() -> Result<Self, Error> {
         let device = Self::active()?;
         let Device::Cuda(_) = device else { return Ok(device) };

@@ -1,4 +1,4 @@
-//! All errors of the runtime, as one type.
+//! Defines the error type of the runtime.
 
 use std::fmt;
 use std::sync::Arc;
@@ -63,12 +63,13 @@ impl Error {
         self.diagnostics().first().map(|diagnostic| diagnostic.code)
     }
 
-    /// Returns the class of the Python exception; `None` for an error without findings.
+    /// Returns the kind of the first finding, which determines the class of the Python exception;
+    /// `None` for an error without findings.
     pub fn kind(&self) -> Option<Kind> {
         self.code().map(Code::kind)
     }
 
-    /// Returns the whole text for a terminal: that of `Display`, with colors if requested.
+    /// Returns the text of `Display` for a terminal, in color if requested.
     pub fn render(&self, color: Color) -> String {
         match self {
             Error::Diagnostics(failure) => {

@@ -70,9 +70,10 @@ fn other(fault: &Fault, handle: &Handle, line: Option<Span>) -> Diagnostic {
     }
 }
 
-/// Returns the span of the loop whose step is zero, and those of the calls that it was inlined
-/// through. Compiled code has no other traps; inline assembly may have, so a line with inline
-/// assembly gives `None`.
+/// Returns the span of the loop whose step is zero, and the spans of the calls that it was inlined
+/// through. The compiler emits traps only for such loops, but inline assembly may trap as well:
+/// returns `None` if the line of the fault has inline assembly, no loop, or several loops with
+/// different spans.
 fn loop_without_end(fault: &Fault, handle: &Handle) -> Option<Vec<Span>> {
     let is_assembly = |op: &Op| matches!(op, Op::InlineAsm { .. } | Op::VolatileAsm { .. });
     if on_line(fault, handle, is_assembly).next().is_some() {
@@ -83,8 +84,9 @@ fn loop_without_end(fault: &Fault, handle: &Handle) -> Option<Vec<Span>> {
     chains.all(|chain| chain == first).then_some(first)
 }
 
-/// Returns the span of the assertion that failed, and those of the calls that it was inlined
-/// through, if all assertions of this code on its line have the same spans.
+/// Returns the span of the assertion that failed, and the spans of the calls that it was inlined
+/// through. Returns `None` if the fault is not an assertion, or if the line of the fault has no
+/// assertion with `code`, or several with different spans.
 fn check(fault: &Fault, handle: &Handle, code: Code) -> Option<Vec<Span>> {
     let FaultKind::Assertion { .. } = fault.kind else { return None };
     let is_wanted = move |op: &Op| matches!(op, Op::Assert { failure } if code_of(failure) == code);
@@ -93,7 +95,7 @@ fn check(fault: &Fault, handle: &Handle, code: Code) -> Option<Vec<Span>> {
     chains.all(|chain| chain == first).then_some(first)
 }
 
-/// Returns the code of an assertion that failed.
+/// Returns the diagnostic code for an assertion that failed.
 fn code_of(failure: &Failure) -> Code {
     match failure {
         Failure::Assertion(_) => Code::DeviceAssertFailed,
@@ -102,11 +104,11 @@ fn code_of(failure: &Failure) -> Code {
     }
 }
 
-/// Returns the code of a fault that is not about global memory.
+/// Returns the diagnostic code for a fault that is not about global memory.
 fn code(kind: &FaultKind) -> Code {
     match kind {
-        // The compiler's checks of divisors and indices are assertions, as those of the program
-        // are: only the message tells them apart.
+        // The compiler's checks of divisors and indices are assertions, like the assertions of the
+        // program: only the message tells them apart.
         FaultKind::Assertion { message, .. } if message == Code::DivisionByZero.title() => {
             Code::DivisionByZero
         }
@@ -117,7 +119,7 @@ fn code(kind: &FaultKind) -> Code {
     }
 }
 
-/// Returns whether a message is that of a failed check of an index.
+/// Returns whether `message` is the message of a failed check of an index.
 fn is_of_index(message: &str) -> bool {
     let numbers = message.split(|c: char| !c.is_ascii_digit()).filter_map(|number| number.parse().ok());
     numbers.into_iter().any(|extent| message == Failure::IndexOutOfBounds(extent).message())
@@ -131,13 +133,13 @@ fn message(fault: &Fault, code: Code) -> String {
     }
 }
 
-/// Returns the noun of an access, and its verb.
+/// Returns the noun and the verb for an access in messages.
 fn words(target: MemoryAccess) -> (&'static str, &'static str) {
     if target.is_store { ("store", "writes") } else { ("load", "reads") }
 }
 
-/// Describes an access out of bounds, in the words of the CPU's executor, as far as a fault has the
-/// same information.
+/// Describes an access out of bounds. The text is the same as that of the CPU's executor, as far as
+/// the fault has the information.
 fn out_of_bounds(
     found: &FaultCandidates,
     target: MemoryAccess,
@@ -219,7 +221,8 @@ fn misaligned(found: &FaultCandidates, target: MemoryAccess, line: Option<Span>)
         .hint(hint)
 }
 
-/// Addresses below are those of null pointers and of elements at small offsets from them.
+/// An access below this address is reported as an access through a null pointer: its element has a
+/// small offset from address 0.
 const NULL_PAGE: u64 = 4096;
 
 /// The hint for an address that is less aligned than the compiler assumed.

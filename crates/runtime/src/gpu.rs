@@ -1,4 +1,5 @@
-//! Launches kernels on a GPU, real or simulated. One pass over the arguments writes the parameters.
+//! Launches kernels on a GPU, real or simulated. One pass over the arguments writes the buffer of
+//! kernel parameters.
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,8 +24,9 @@ use crate::{Error, Grid, Handle, Value, padded, reports, sanitize};
 /// The memory that a launch on the simulator may touch.
 type Regions<'m> = SmallVec<[sim::Region<'m>; 16]>;
 
-/// Launches a kernel with arguments that it was compiled for. `foreign` is further memory that it
-/// may access. The grid must not be empty.
+/// Launches a kernel with arguments that it was compiled for. `foreign` is memory besides that of
+/// the arguments that the kernel may access; only the simulator needs it. The grid must not be
+/// empty.
 #[inline]
 pub(crate) fn launch(
     handle: &Handle,
@@ -61,7 +63,8 @@ pub(crate) fn launch(
     })
 }
 
-/// Starts a kernel on a GPU with the arguments in `parameters`, in the variant that they require.
+/// Starts a kernel on a GPU with the arguments in `parameters`. Runs the variant of the code that
+/// these arguments require.
 #[inline]
 pub(crate) fn start(
     handle: &Handle,
@@ -84,8 +87,9 @@ pub(crate) fn start(
     Ok(())
 }
 
-/// Runs a kernel in the simulator, in the variant that its arguments require. Passes the counters
-/// to the observer and to the report, if there are any.
+/// Runs a kernel in the simulator. Runs the variant of the code that the arguments require. Passes
+/// the simulator's counters to `observer`, if there is one, and to `reports`, which keeps them if
+/// the program has requested reports.
 fn simulate(
     handle: &Handle,
     loaded: &Loaded,
@@ -143,7 +147,7 @@ fn simulate(
 /// The interval at which a callback is polled for an interrupt.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// Runs a launch, and ends it early when it is interrupted.
+/// Runs a launch in the simulator, and ends it early when the caller interrupts it.
 fn interruptible(
     module: &sim::LoadedModule,
     launch: sim::Launch<'_>,

@@ -28,7 +28,7 @@ pub(crate) struct Time {
     /// Nanoseconds since the epoch of profiles.
     pub(crate) start: u64,
     pub(crate) nanoseconds: f64,
-    /// The clock that measured it.
+    /// The source of the time: `cupti`, `events`, `model` or `clock`.
     pub(crate) by: &'static str,
 }
 
@@ -36,7 +36,7 @@ pub(crate) struct Time {
 #[derive(Clone, Copy)]
 struct Running {
     cupti: &'static Cupti,
-    /// The nanoseconds by which its clock is ahead of the profile's.
+    /// The nanoseconds by which CUPTI's clock is ahead of the profile's clock.
     ahead: i128,
 }
 
@@ -50,8 +50,8 @@ fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Sets folders in which to search for CUPTI. Python packages contain it; a system may have no
-/// other.
+/// Sets the folders in which to search for CUPTI: Python packages contain the library, and the
+/// system may not have it elsewhere.
 pub fn set_cupti_folders(folders: Vec<PathBuf>) {
     *locked(&FOLDERS) = folders;
 }
@@ -79,7 +79,7 @@ pub(crate) fn before(context: Context, stream: StreamRef<'_>) -> Result<Before, 
 }
 
 impl Before {
-    /// Ends the timing of a launch that is on the stream.
+    /// Ends the timing, after the caller has put the launch on the stream.
     pub(crate) fn after(mut self, stream: StreamRef<'_>) -> Result<Timing, Error> {
         let number = self.cupti.take().map(|(cupti, number)| {
             cupti.pop();
@@ -100,7 +100,7 @@ impl Drop for Before {
     }
 }
 
-/// Returns CUPTI, which the first call in a profile starts.
+/// Returns the running CUPTI. The first call in a profile starts it.
 fn running(context: Context) -> Result<Running, String> {
     let begin = || {
         let driver = context.device().driver().version();

@@ -28,7 +28,7 @@ pub struct Handle {
     /// The compiled code.
     pub compiled: CompiledKernel,
     signature: Arc<Signature>,
-    /// The compiler's description of each parameter.
+    /// The compiler's description of each parameter's argument.
     arguments: Vec<Argument>,
     /// The parameters that are passed at run time: the index of each, and its run-time parts.
     passed: SmallVec<[(usize, Passed); 16]>,
@@ -39,7 +39,8 @@ pub struct Handle {
     makes_pointers: bool,
     /// The code as it is loaded on the GPU or in the simulator, at its first use.
     loaded: OnceLock<Loaded>,
-    /// Variants of the code for arguments that some of its tensor maps cannot describe.
+    /// Variants of the code for launches with tensors that some of the code's tensor maps cannot
+    /// describe.
     pub(crate) variants: Variants,
     /// The program of sanitized launches on the CPU, compiled at its first use.
     pub(crate) sanitized: OnceLock<Box<SanitizedProgram>>,
@@ -184,8 +185,8 @@ impl Handle {
                 if let Some(loaded) = self.loaded.get() {
                     return Ok(Some(loaded));
                 }
-                // Two threads may both load it here. An error is not cached: memory may be free
-                // later.
+                // Two threads may both load the code here. An error is not cached: memory may be
+                // free later.
                 let loaded = Loaded::new(&self.compiled.name, code, self.device, &self.options)?;
                 if let Some(cubin) = loaded.cubin() {
                     dump::machine_code(&Knobs::current(), &self.compiled.name, self.number, cubin);
@@ -241,7 +242,7 @@ impl Handle {
     /// the parameters that are not `tl.constexpr`, or, if that fails, to all parameters: callers
     /// use both conventions. A `tl.constexpr` parameter without an argument has the value that was
     /// compiled in; another parameter without an argument has its default. Ignores launch options
-    /// among the keywords, because the code was compiled with its own.
+    /// among the keywords, because the code was already compiled with the handle's options.
     pub fn bind(&self, positional: usize, keywords: &[&str]) -> Result<Bound, Error> {
         let parameters = &self.signature.parameters;
         if positional > self.signature.most_positional() {
@@ -266,7 +267,8 @@ impl Handle {
         self.bind_to(positional, &named, &all)
     }
 
-    /// Binds the positional arguments to the parameters with the indices `targets`, in order.
+    /// Binds the positional arguments to the parameters with the indices `targets`, in order, and
+    /// the defaults to parameters without an argument. `named` has the bound keywords.
     fn bind_to(
         &self,
         positional: usize,
@@ -299,9 +301,9 @@ impl Handle {
     }
 
     /// Checks the arguments of a caller that launches the handle itself, and returns one for each
-    /// parameter. `given` has either one for each parameter, or none for the `tl.constexpr`
-    /// parameters. The code is correct only for arguments that it was compiled for, so others are
-    /// an error.
+    /// parameter. `given` has one argument either for each parameter, or for each parameter that is
+    /// not `tl.constexpr`. The code is correct only for arguments that it was compiled for, so
+    /// others are an error.
     pub fn complete<'m>(&self, given: &[Value<'m>]) -> Result<Vec<Value<'m>>, Error> {
         let parameters = &self.signature.parameters;
         let short = (0..parameters.len()).filter(|&index| !self.is_constexpr(index)).count();
@@ -316,7 +318,9 @@ impl Handle {
         self.complete_bound(all.collect::<Vec<_>>())
     }
 
-    /// As [`complete`](Self::complete), with an argument or `None` for each parameter.
+    /// As [`complete`](Self::complete), with an argument or `None` for each parameter. `None` means
+    /// the value that is part of the code. For a run-time parameter it means a missing argument,
+    /// which the launch refuses.
     pub fn complete_bound<'m>(
         &self,
         given: impl IntoIterator<Item = Option<Value<'m>>>,
@@ -339,9 +343,11 @@ impl Handle {
         Ok(complete)
     }
 
-    /// Checks that the code is right for an argument. The device must be able to read a tensor. A
-    /// run-time argument must have the parameter's type and divisibility. An argument of a
-    /// compile-time parameter must equal the value in the code.
+    /// Checks that the code is right for an argument. The device must be able to read a tensor,
+    /// whose element size and alignment must be those of the parameter. A number must fit the
+    /// parameter's type and have its divisibility. An argument of a compile-time parameter must
+    /// equal the value in the code. A tuple must have the expected structure, and items that
+    /// satisfy these conditions.
     fn check(&self, index: usize, value: &Value<'_>) -> Result<(), Error> {
         if let Some(found) = self.elsewhere(value) {
             let expected = self.device.memory().to_string();

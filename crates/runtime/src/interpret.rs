@@ -35,16 +35,16 @@ pub use tilewright_frontend::Site;
 /// A scalar or tile at run time. It stays on the thread of its launch.
 #[derive(Clone, Debug)]
 pub struct Tile {
-    /// Its type.
+    /// The type of the scalar or tile.
     pub ty: Type,
-    /// Its elements.
+    /// The elements.
     pub held: Held,
     /// True if a compiled kernel has this value as a constant, such as a number that was assigned
     /// to a variable. The value is a scalar then, and is accepted where a compile-time value is
     /// required.
     pub is_known: bool,
-    /// For a pointer to read-only memory, the name of the parameter that declares it so; empty
-    /// after a cast.
+    /// For a pointer to read-only memory, the name of the parameter that declares the memory
+    /// read-only; the name is empty after a cast of the pointer.
     pub read_only: Option<Arc<str>>,
 }
 
@@ -86,16 +86,16 @@ pub struct Launch {
 
 /// The services that a launch uses.
 pub struct Environment<'a> {
-    /// The host, which resolves names.
+    /// The host, which resolves the names that an operation refers to.
     pub host: &'a mut dyn Host,
     /// Returns further memory that the kernel may access. It is called if a pointer is outside of
     /// the memory of the arguments.
     pub foreign: &'a mut dyn FnMut() -> Vec<Region<'static>>,
-    /// Stops a loop in an operation.
+    /// Ends a long loop within an operation when the caller interrupts it.
     pub interrupt: Interrupt<'a>,
 }
 
-/// Compiled operations, by a hash of the form, the operands' types and the known constants.
+/// Compiled operations, by a hash of the [`Form`], the operands' types and the known constants.
 #[derive(Default)]
 struct Cache {
     known: FxHashMap<u64, SmallVec<[Rc<Compiled>; 1]>>,
@@ -111,8 +111,9 @@ struct Compiled {
     operation: CompiledOperation,
 }
 
-/// Facts about run-time operands besides their types: known constants, and the parameters that
-/// declare pointers read-only. Each has the index of its operand.
+/// Facts about run-time values besides their types: the known constants, and the names of the
+/// parameters that declare pointers read-only. Each fact has the index of its value among the
+/// operands' run-time values.
 #[derive(PartialEq, Default)]
 struct Marks {
     known: SmallVec<[(usize, Literal); 4]>,
@@ -130,7 +131,7 @@ impl Marks {
     }
 }
 
-/// The maximum number of operations in a cache. A further one first clears the cache.
+/// The maximum number of operations in a cache. Inserting another operation first clears the cache.
 const MAX_KNOWN: usize = 1 << 13;
 
 thread_local! {
@@ -167,8 +168,9 @@ impl Cache {
 }
 
 impl Launch {
-    /// Creates a launch of a kernel, and the values that its parameters have in the body. Pointers
-    /// point to main memory; that of the parameters with the indices in `constant` is read-only.
+    /// Creates a launch of a kernel, and the values that the parameters have in the kernel's body.
+    /// Pointers point to main memory. The memory of the parameters with the indices in `constant`
+    /// is read-only.
     pub fn new(
         kernel: &Kernel,
         grid: Grid,
@@ -208,7 +210,7 @@ impl Launch {
         let language = tilewright_frontend::Options {
             num_warps: options.codegen().num_warps,
             capability: 0,
-            // Python reads its globals as they are.
+            // Python itself reads the kernel's globals, whether or not they are `tl.constexpr`.
             allow_plain_globals: true,
             ..options.language()
         };
@@ -418,7 +420,7 @@ fn collect(operand: &Operand<Tile>, tiles: &mut SmallVec<[Tile; 8]>) {
     }
 }
 
-/// Appends the run-time parts of an argument, in order.
+/// Appends the run-time parts of an argument to `arguments`, in order.
 fn pass(argument: &Argument, value: &Value<'static>, arguments: &mut Vec<cpu::Argument<'static>>) {
     use tilewright_ir::Element;
     let element = match (argument, value) {

@@ -50,8 +50,8 @@ struct Flight {
 }
 
 impl Kernel {
-    /// Creates a kernel without compiled variants. The compiler queries the host about `function`.
-    /// Without a `device`, each launch runs on the device of its tensors.
+    /// Creates a kernel without compiled variants. The compiler requests the source of `function`
+    /// from the [`Host`]. Without a `device`, each launch runs on the device of its tensors.
     pub fn new(signature: Signature, function: FunctionRef, device: Option<Device>) -> Self {
         Self {
             signature: Arc::new(signature),
@@ -85,8 +85,9 @@ impl Kernel {
         self.signature.bind(positional, keywords)
     }
 
-    /// Returns the compiled variant for these options and arguments, one for each parameter; `None`
-    /// if there is none yet. Neither compiles nor allocates.
+    /// Returns the compiled variant for these options and for `arguments`, one for each parameter;
+    /// `None` if there is none yet. Does not compile, and does not allocate if the key of the
+    /// variant has at most 32 words.
     pub fn lookup(&self, arguments: &[Value<'_>], options: &Options) -> Result<Option<Arc<Handle>>, Error> {
         let key = self.key(arguments, options)?;
         Ok(self.find(&key))
@@ -146,8 +147,8 @@ impl Kernel {
     }
 
     /// Returns the key of the arguments and of the options that the code depends on. Returns `None`
-    /// for a GPU, real or simulated, whose code depends on all options, and while stages are
-    /// dumped, so that each compilation is dumped.
+    /// for a GPU, real or simulated, because its code depends on all options. Also returns `None`
+    /// while stages are dumped, so that each compilation is dumped.
     fn shared_key(&self, arguments: &[Value<'_>], options: &Options) -> Result<Option<Key>, Error> {
         let is_for_cpu = self.device(arguments).target()? == Target::Cpu;
         if !is_for_cpu || dump::is_on(&Knobs::current()) {
@@ -328,8 +329,8 @@ impl Kernel {
         let language = tilewright_frontend::Options {
             num_warps: codegen.num_warps,
             capability: target.capability().unwrap_or_else(crate::device::claimed_capability),
-            // Without tensor maps, the code may be compiled for another process, which runs it on a
-            // GPU.
+            // Without tensor maps, the code may be for another process, which runs it on a GPU: it
+            // has no checks of indices then.
             check_indices: tensor_maps && matches!(device, Device::Sim(_)),
             ..options.language()
         };
@@ -351,7 +352,8 @@ impl Kernel {
         Ok(Handle::new(compiled, (device, number), signature, job.request.arguments, options.clone()))
     }
 
-    /// Registers this thread as the one that compiles the key, or waits for the thread that does.
+    /// Registers this thread as the one that compiles the variant with this key, or waits for the
+    /// thread that already compiles it.
     fn take_off<'a>(&'a self, key: &'a Key) -> TakeOff<'a> {
         let thread = std::thread::current().id();
         let mut in_flight = self.in_flight.lock().unwrap_or_else(PoisonError::into_inner);
@@ -388,8 +390,8 @@ enum TakeOff<'a> {
     Landed(Arc<Handle>),
     /// Compile. Other threads wait until the landing is dropped, also after an error or a panic.
     Ours(Landing<'a>),
-    /// Compile: this thread is already compiling the same variant, and its host launched it again.
-    /// The thread would wait for itself.
+    /// Compile, without a [`Landing`]: this thread is already compiling the same variant, and its
+    /// host has launched the kernel again. If the thread waited, it would wait for itself.
     Nested,
 }
 

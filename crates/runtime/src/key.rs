@@ -1,5 +1,5 @@
-//! The key of a compiled variant in the cache of its kernel: words that differ if launches need
-//! different code.
+//! Defines the key of a compiled variant in the cache of its kernel: a sequence of words. Launches
+//! that need different code have different keys.
 
 use std::borrow::Borrow;
 
@@ -7,8 +7,8 @@ use smallvec::SmallVec;
 use tilewright_frontend::{Constant, DescriptorForm, HostValue, Padding, Tuple};
 use tilewright_ir::{Element, Type};
 
-/// A sequence of words. Two keys are equal exactly if the values that they encode are the same. The
-/// keys of kernels with up to two dozen parameters need no allocation.
+/// A sequence of words. Two keys are equal exactly if the values that they encode are the same. A
+/// key of up to 32 words needs no allocation: enough for about two dozen parameters.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub(crate) struct Key(SmallVec<[u64; 32]>);
 
@@ -68,7 +68,7 @@ impl Key {
             }
             HostValue::Callable(object) => self.push_tag(Tag::Callable, object.0.into()),
             HostValue::Object(object) => self.push_tag(Tag::Other, object.0.into()),
-            // Occurs only within the call of a compile-time function.
+            // A run-time value occurs here only within the call of a compile-time function.
             HostValue::RunTime(value) => self.push_tag(Tag::RunTime, value.number.into()),
         }
     }

@@ -3,13 +3,13 @@
 //!
 //! | variable | meaning |
 //! |---|---|
-//! | `TILEWRIGHT_DEVICE` | the device that kernels run on: `cpu`, `cuda:1`, `sim:sm_90`; else where their tensors are |
+//! | `TILEWRIGHT_DEVICE` | the device that kernels run on: `cpu`, `cuda:1`, `sim:sm_90`; if it is not set, they run on the device of their tensors |
 //! | `TILEWRIGHT_NUM_THREADS`, `OMP_NUM_THREADS` | threads that run programs on the CPU (the first one that is set) |
 //! | `TILEWRIGHT_DEBUG`, `TRITON_DEBUG` | `1`: assertions in kernels are checked, whatever a kernel or launch says |
 //! | `TILEWRIGHT_SANITIZE=race,init` | launches are checked: `bounds`, `race`, `init`, `alignment`, `overflow`, `nan`; `1` for all |
 //! | `TILEWRIGHT_DUMP=ir,opt` | these stages of each compiled kernel are written to stderr; `all` for every stage |
-//! | `TILEWRIGHT_DUMP=folder` | every stage is written to files in this folder, if the value has no name of a stage in it |
-//! | `TILEWRIGHT_DUMP_DIR` | the stages are written to files in this folder instead: `<folder>/<kernel>-<number>.<stage>` |
+//! | `TILEWRIGHT_DUMP=folder` | every stage is written to files in this folder; a value is a folder if it does not contain the name of a stage |
+//! | `TILEWRIGHT_DUMP_DIR` | the stages are written to files in this folder, and not to stderr or to a folder that another variable names: `<folder>/<kernel>-<number>.<stage>` |
 //! | `TRITON_KERNEL_DUMP=1`, `TRITON_DUMP_DIR` | every stage is written to files in this folder (by default `~/.triton/dump`) |
 //! | `TRITON_ALLOW_NON_CONSTEXPR_GLOBALS=1` | kernels may read globals that are not `tl.constexpr` |
 //! | `TRITON_DEFAULT_FP_FUSION=0` | GPUs round multiplications and additions separately, unless a launch says otherwise |
@@ -50,7 +50,7 @@ pub struct Knobs {
     pub dump: Vec<Stage>,
     /// The folder that the stages are written to; `None` is stderr.
     pub dump_directory: Option<PathBuf>,
-    /// The requested number of threads.
+    /// The requested number of threads that run programs on the CPU.
     pub num_threads: Option<usize>,
     /// The value of `TILEWRIGHT_NUM_THREADS` if it is not an integer from 1 to 1024.
     pub invalid_threads: Option<String>,
@@ -169,13 +169,12 @@ const FLAGS: [&str; 7] = [
 ];
 
 /// Returns the text of a variable. A byte that is not UTF-8 is escaped, as in `\xff`. No variable
-/// accepts such a text, so it is reported like any other wrong value.
+/// with a fixed set of values accepts such a text, so it is reported like any other wrong value.
 fn text_of(value: &OsStr) -> String {
     value.to_str().map_or_else(|| value.as_encoded_bytes().escape_ascii().to_string(), str::to_owned)
 }
 
-/// Returns messages about values of variables that are not valid, with the values that are used
-/// instead.
+/// Returns a message about each invalid value of a variable.
 fn misunderstood(variable: impl Fn(&str) -> Option<String>) -> Vec<String> {
     let mut found = Vec::new();
     if let Some(name) = variable("TRITON_F32_DEFAULT").filter(|name| !name.is_empty())

@@ -1,5 +1,5 @@
-//! Devices, specialization and launch: from the arguments of a call to a running program, without
-//! Python.
+//! Selects the device of a call, specializes and compiles the kernel for the call's arguments, and
+//! launches the compiled code, without Python.
 //!
 //! ```text
 //! caller's arguments ──convert──> Value ──Kernel::bind──> one for each parameter
@@ -14,15 +14,17 @@
 //! evaluated separately.
 //!
 //! A caller converts each argument to a [`Value`] once; this crate does everything after that. The
-//! warm path ([`Kernel::lookup`] and [`Handle::launch`]) allocates nothing and takes only shared
-//! locks, and for a kernel with tensor maps the lock of its cached maps.
+//! warm path ([`Kernel::lookup`] and [`Handle::launch`]) allocates nothing for a usual number of
+//! arguments, and takes only shared locks; for a kernel with tensor maps, it also takes the lock of
+//! the kernel's cached maps.
 //!
 //! Of the compiled code, only cubins, which the driver's assembler makes, are cached on disk
 //! (`tilewright_cuda::Cache`). A cache of the rest would not pay: compiling a matmul of 13
 //! parameters, with four helper functions, takes 208 us (reading the module's text 61 us more): 138
-//! us from syntax to IR, 49 us for the passes, 20 us for the CPU program. To find and check a file
-//! takes about as long, and stale files and locks are a source of errors. The warm path takes 0.1
-//! us for 5 arguments. (`crates/tilewright/examples/timings.rs` measures all of these.)
+//! us from syntax to IR, 49 us for the passes, 20 us for the CPU program. Finding and checking a
+//! cached file would take about as long, and stale files and locks are a source of errors. The warm
+//! path takes 0.1 us for 5 arguments. (`crates/tilewright/examples/timings.rs` measures all of
+//! these.)
 
 pub mod binary;
 mod bounds;

@@ -30,7 +30,8 @@ pub enum Loaded {
     Cuda {
         /// The kernel, ready to be launched.
         launch: LaunchConfiguration,
-        /// The same kernel with clusters of two blocks, if two blocks can share their copies.
+        /// The same kernel, configured for clusters of two blocks that share their tensor copies;
+        /// `None` if the code or the launch options do not permit such clusters.
         pairs: Option<Box<LaunchConfiguration>>,
         /// The cubin of the kernel.
         cubin: Vec<u8>,
@@ -65,9 +66,9 @@ impl Loaded {
         }
     }
 
-    /// Assembles and loads a kernel. If more of its blocks are resident with slightly fewer
-    /// registers, assembles it with those, unless they are too few or the program has set
-    /// `maxnreg`.
+    /// Assembles and loads a kernel. Limits the registers of a thread if slightly fewer registers
+    /// let more blocks be resident on a multiprocessor, unless the kernel needs the registers or
+    /// the program has set `maxnreg`.
     fn on_gpu(code: &GpuCode, device: Device, options: &Options) -> Result<Self, Error> {
         let (gpu, context) = (device.gpu()?, device.context()?);
         let cache = Cache::new(&Settings::from_environment());
@@ -103,9 +104,9 @@ impl Loaded {
         }
     }
 
-    /// Appends the tensor maps of the code to the parameters of a launch. The grid is in programs;
-    /// the result is in blocks. If some accesses cannot have a map, returns them instead and
-    /// appends nothing.
+    /// Appends the tensor maps of the code to the parameters of a launch. The given grid counts
+    /// programs; the returned grid counts blocks. If some accesses cannot have a map, returns them
+    /// instead and appends nothing.
     #[inline]
     pub(crate) fn append_maps(
         &self,
@@ -125,8 +126,8 @@ impl Loaded {
         }
     }
 
-    /// Returns the resources that the kernel uses. `known` are those that the compiler states; on a
-    /// GPU, the driver's registers and spills replace them.
+    /// Returns the resources that the kernel uses. `known` has the resources that the compiler
+    /// determined; on a GPU, the driver's counts of registers and spills replace the compiler's.
     pub(crate) fn resources(&self, known: Resources) -> Resources {
         match self {
             Self::Sim { .. } => known,
@@ -137,7 +138,7 @@ impl Loaded {
         }
     }
 
-    /// Returns the cubin, if there is one.
+    /// Returns the cubin; `None` in the simulator.
     pub fn cubin(&self) -> Option<&[u8]> {
         match self {
             Self::Sim { .. } => None,
@@ -162,7 +163,7 @@ impl Loaded {
     }
 }
 
-/// Code without the tensor maps of some accesses.
+/// A variant of a kernel's code: compiled without tensor maps for some accesses, and loaded.
 #[derive(Debug)]
 pub(crate) struct Variant {
     pub(crate) kind: TensorMapVariant,
@@ -192,8 +193,8 @@ pub(crate) struct Assembler<'a> {
 
 impl Assembler<'_> {
     /// Assembles and loads the kernel for blocks of `threads` threads and `shared_bytes` bytes of
-    /// shared memory. Returns the kernel with its cubin. The compiler limits its registers, unless
-    /// `max_registers` does.
+    /// shared memory. Returns the kernel with its cubin. If `max_registers` is `None`, the compiler
+    /// may limit the registers of a thread.
     pub(crate) fn assemble(
         &self,
         ptx: &str,
@@ -237,7 +238,7 @@ fn parameter_count(ptx: &str, kernel: &str) -> Option<usize> {
     Some(after.split_once(')')?.0.matches(".param ").count())
 }
 
-/// Makes sure that an unusable cache is reported only once.
+/// Ensures that an unusable cache is reported only once in a process.
 static CACHE_WARNING: Once = Once::new();
 
 #[cfg(test)]

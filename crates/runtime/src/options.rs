@@ -55,8 +55,8 @@ impl Options {
         self
     }
 
-    /// Sets an option. Fails if the option does not take this value, or is set although it is not
-    /// supported. Ignores options of the launcher.
+    /// Sets an option. Fails if the option does not take this value, or if the option is not
+    /// supported and the value is true. Ignores options of the launcher ([`Consumer::Launcher`]).
     pub fn set(&mut self, option: OptionId, value: &Constant) -> Result<(), Error> {
         let info = option.info();
         if info.consumer == Consumer::Launcher {
@@ -170,7 +170,7 @@ impl Options {
         }
     }
 
-    /// Returns the options that the language depends on.
+    /// Returns the frontend's options, which decide about the meaning of a kernel.
     pub(crate) fn language(&self) -> tilewright_frontend::Options {
         let precision = match self.get(OptionId::DefaultDotInputPrecision) {
             Constant::Str(name) => InputPrecision::from_name(&name),
@@ -208,8 +208,8 @@ impl Options {
         }
     }
 
-    /// Returns a copy with only the options that the language depends on: the others do not change
-    /// the code for a CPU.
+    /// Returns a copy with only the options of [`Consumer::Language`]: the other options do not
+    /// change the code for a CPU.
     pub(crate) fn of_language(&self) -> Self {
         let mut options = self.clone();
         options.set.retain(|(option, _)| option.info().consumer == Consumer::Language);

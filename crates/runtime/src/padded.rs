@@ -1,10 +1,10 @@
-//! Loads that end in the padding of a tensor: warnings in place of faults, for programs that were
-//! written for a GPU.
+//! Reports loads that end in the padding of a tensor as warnings instead of errors, for programs
+//! that were written for a GPU.
 //!
 //! The allocator of torch for CUDA rounds each allocation up to a multiple of 512 bytes, so a GPU
 //! reads past the end of a tensor without harm, and some programs do so. If the processor or the
-//! simulator replaces their GPU, such a load returns 0, and each line with such a load is reported
-//! once.
+//! simulator replaces the GPU and [`allow_padded_reads`] has permitted such loads, they return 0,
+//! and each line with such a load is reported once.
 
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -15,7 +15,8 @@ use tilewright_base::{Diagnostic, SourceMap};
 
 use crate::Error;
 
-/// The multiple in bytes that the allocator of torch for CUDA rounds up to.
+/// The allocator of torch for CUDA rounds the size of an allocation up to a multiple of this number
+/// of bytes.
 const ROUNDED_TO: usize = 512;
 
 static IS_ALLOWED: AtomicBool = AtomicBool::new(false);
@@ -38,8 +39,8 @@ pub fn are_padded_reads_allowed() -> bool {
     IS_ALLOWED.load(Ordering::Relaxed)
 }
 
-/// Returns the bytes of padding after an allocation of `bytes` bytes; 0 if loads may not end in
-/// padding.
+/// Returns the number of bytes of padding after an allocation of `bytes` bytes; 0 if loads may not
+/// end in padding.
 #[inline]
 pub fn padding_of(bytes: usize) -> usize {
     if are_padded_reads_allowed() { bytes.next_multiple_of(ROUNDED_TO) - bytes } else { 0 }

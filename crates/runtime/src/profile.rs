@@ -1,10 +1,10 @@
-//! Profiles: measurements of each launch while a profile is taken. On the CPU, each step of the
-//! program is timed; the simulator counts instructions and memory accesses; on a GPU, the kernel is
-//! timed (see `gpu_times`).
+//! Measures each launch between [`start_profile`] and [`stop_profile`]. On the CPU, each step of
+//! the program is timed; the simulator counts instructions and memory accesses; on a GPU, the
+//! kernel is timed (see `gpu_times`).
 //!
-//! A launch checks once whether a profile is taken. [`take_profile`] returns the measurements as
-//! JSON: kernels, each with its steps or counts, and launches, each with its kernel, its time and
-//! the scope that its thread was in ([`set_scope`]).
+//! A launch checks only once whether launches are measured. [`take_profile`] returns the
+//! measurements as JSON: kernels, each with its steps or counts, and launches, each with its
+//! kernel, its time and the scope that its thread was in ([`set_scope`]).
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -52,7 +52,7 @@ struct Kernel {
     threads: u32,
     registers: Option<u32>,
     spills: Option<u32>,
-    /// The bytes of the tensors of the first launch.
+    /// The total size in bytes of the tensors of the first launch.
     tensor_bytes: u64,
     launches: u64,
     steps: Vec<StepProfile>,
@@ -79,13 +79,13 @@ pub(crate) fn is_active() -> bool {
 
 /// Starts to measure launches.
 pub fn start_profile() {
-    // The clock counts from here.
+    // The first call starts the clock.
     profile_clock();
     records(|_| {});
     IS_ACTIVE.store(true, Ordering::Relaxed);
 }
 
-/// Stops measuring; the measurements stay until they are taken.
+/// Stops measuring; the measurements stay until [`take_profile`] returns them.
 pub fn stop_profile() {
     IS_ACTIVE.store(false, Ordering::Relaxed);
     if records(|records| records.launches.iter().all(|launch| launch.timing.is_none())) {
@@ -210,7 +210,7 @@ impl Records {
     }
 }
 
-/// Returns the bytes of the tensors of a launch, each counted once.
+/// Returns the total size in bytes of the tensors of a launch, each counted once.
 fn tensor_bytes(arguments: &[Value<'_>]) -> u64 {
     fn add(values: &[Value<'_>], tensors: &mut BTreeMap<u64, u64>) {
         for value in values {

@@ -1,5 +1,5 @@
-//! Keeps the counters of launches on the simulator, after a program has requested reports, until it
-//! takes them.
+//! Keeps the counters of launches on the simulator from the first [`keep_reports`] on, until
+//! [`take_reports`] returns them.
 
 use std::fmt::Write;
 use std::sync::{Mutex, PoisonError};
@@ -16,7 +16,7 @@ struct Launches {
     report: Report,
 }
 
-/// `None` while no report is requested.
+/// The launches since the last [`take_reports`]; `None` before the first [`keep_reports`].
 static KEPT: Mutex<Option<Vec<Launches>>> = Mutex::new(None);
 
 /// Starts to keep the counters of launches.
@@ -24,8 +24,8 @@ pub fn keep_reports() {
     KEPT.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_default();
 }
 
-/// Returns the reports since [`keep_reports`] or the last call: a table for each kernel. Launches
-/// of the same code have one table.
+/// Returns the reports since [`keep_reports`] or the last call: a table of counters for each
+/// variant of a kernel. Launches of the same code share one table.
 pub fn take_reports() -> String {
     let kept =
         KEPT.lock().unwrap_or_else(PoisonError::into_inner).as_mut().map(std::mem::take).unwrap_or_default();

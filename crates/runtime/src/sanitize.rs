@@ -1,4 +1,5 @@
-//! Sanitized launches. Their findings are kept until the program takes them.
+//! Runs launches with the checks of the sanitizer, and keeps the findings until the program takes
+//! them with [`sanitizer_reports`].
 
 use std::cell::RefCell;
 use std::io::IsTerminal;
@@ -18,8 +19,8 @@ use crate::checks;
 use crate::specialize::{CpuArguments, cpu_argument};
 use crate::{Error, Grid, Handle, Knobs, Region, Value, num_threads};
 
-/// A finding of a check. There is one for each position in the source, also if several launches,
-/// programs or lanes have it.
+/// A finding of a check. Findings of several launches, programs or lanes with the same kernel, code
+/// and positions in the source are one report.
 #[derive(Clone, Debug)]
 pub struct SanitizerReport {
     /// The check.
@@ -72,8 +73,8 @@ const MAX_REPORTS: usize = 100;
 /// True if each new finding is printed at once.
 static IS_PRINTING: AtomicBool = AtomicBool::new(false);
 
-/// Returns the checks of launches from now on. This call is the whole cost of a launch without
-/// checks.
+/// Returns the checks that a launch of this thread has to make. For a launch without checks, this
+/// call is the whole cost of the sanitizer.
 #[inline]
 pub(crate) fn active() -> Checks {
     checks::cached().unwrap_or_else(read)
@@ -81,8 +82,8 @@ pub(crate) fn active() -> Checks {
 
 #[cold]
 fn read() -> Checks {
-    // While a launch with checks of its own runs, nothing is cached, so every launch comes here and
-    // reads its scope.
+    // While [`with_checks`] runs on any thread, the checks are not cached, so every launch calls
+    // this function and reads the scope of its own thread.
     let scopes = SCOPES.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(checks) = SCOPE.with_borrow(|scope| scope.as_ref().map(|scope| scope.checks)) {
         return checks;
@@ -94,17 +95,17 @@ fn read() -> Checks {
     checks
 }
 
-/// The checks of one launch, and their findings.
+/// The checks of the launches within a call of [`with_checks`], and the findings of these launches.
 struct Scope {
     checks: Checks,
     kept: PendingFindings,
 }
 
-/// The number of running launches with checks of their own.
+/// The number of running calls of [`with_checks`].
 static SCOPES: Mutex<usize> = Mutex::new(0);
 
 thread_local! {
-    /// The scope of the launch that this thread runs.
+    /// The scope of the innermost [`with_checks`] that this thread runs, if there is one.
     static SCOPE: RefCell<Option<Scope>> = const { RefCell::new(None) };
 }
 
@@ -138,7 +139,7 @@ pub fn with_checks<R>(checks: Checks, run: impl FnOnce() -> R) -> (R, Vec<Saniti
     (result, reports, dropped)
 }
 
-/// Adds the findings of a launch with checks of its own to the pending ones, for a caller that does
+/// Adds the findings that [`with_checks`] returned to the pending findings, for a caller that does
 /// not use them itself.
 pub fn keep_reports_of_launch(reports: Vec<SanitizerReport>, dropped: u64) {
     let mut kept = PENDING.lock().unwrap_or_else(PoisonError::into_inner);
@@ -146,7 +147,7 @@ pub fn keep_reports_of_launch(reports: Vec<SanitizerReport>, dropped: u64) {
     kept.dropped += dropped;
 }
 
-/// Returns the checks of launches from now on.
+/// Returns the checks that launches of this thread make from now on.
 pub fn sanitizer_checks() -> Checks {
     active()
 }
@@ -204,9 +205,9 @@ impl Handle {
         outcome.map_err(|diagnostic| Error::new(*diagnostic, SourceMap::clone(sources)))
     }
 
-    /// Runs a kernel on the CPU before its launch in the simulator, for the checks of its ops
-    /// instead of its instructions: `init`, `alignment`, `overflow` and `nan`. Restores the memory
-    /// afterwards.
+    /// Runs a kernel on the CPU before its launch in the simulator, for the checks that look at the
+    /// ops of the kernel and not at its PTX instructions: `init`, `alignment`, `overflow` and
+    /// `nan`. Restores the memory afterwards.
     pub(crate) fn check_meaning(
         &self,
         grid: Grid,
@@ -313,8 +314,7 @@ impl Drop for Before<'_> {
     }
 }
 
-/// Keeps a finding. Prints it if it is new, printing is on, and the launch has no checks of its
-/// own.
+/// Keeps a finding. Outside of [`with_checks`], prints the finding if it is new and printing is on.
 pub(crate) fn keep(kernel: &str, finding: &Finding, sources: &SourceMap) {
     let is_of_launch = SCOPE.with_borrow_mut(|scope| {
         let scope = scope.as_mut()?;

@@ -1,4 +1,4 @@
-//! The parameters of a kernel, and how the arguments of a call are bound to them.
+//! Describes the parameters of a kernel, and binds the arguments of a call to them.
 
 use std::sync::Arc;
 
@@ -71,7 +71,7 @@ pub enum ParameterKind {
 /// The declared kind of a parameter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Annotation {
-    /// None, or one that is not known: the argument determines the type.
+    /// No annotation, or an unknown one: the argument determines the type.
     #[default]
     None,
     /// `tl.constexpr`.
@@ -133,8 +133,8 @@ pub enum ArgumentSource {
 }
 
 /// The assignment of a call's arguments to parameters and options. It depends only on the number of
-/// positional arguments and on the keywords, so a caller may reuse it for later calls with the
-/// same.
+/// positional arguments and on the keywords, so a caller may reuse it for later calls with the same
+/// number and keywords.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Binding {
     /// The source of each parameter, in order.
@@ -225,9 +225,9 @@ impl Signature {
         self.at(diagnostic, Some(index), "this parameter")
     }
 
-    /// `TW0106`: a tensor is on another device than the launch; for `place` see
-    /// [`invalid_argument`](Self::invalid_argument). `TW0109` if this machine does not have the
-    /// device of the launch: then no tensor can be moved there.
+    /// Returns `TW0106`: a tensor is on another device than the launch; for `place` see
+    /// [`invalid_argument`](Self::invalid_argument). Returns `TW0109` instead if this machine does
+    /// not have the device of the launch: then no tensor can be moved there.
     pub fn wrong_device(&self, index: usize, place: &str, found: &str, expected: &str) -> Error {
         if let Ok(device @ Device::Cuda(_)) = Device::parse(expected)
             && let Err(unavailable) = device.gpu()
@@ -242,8 +242,8 @@ impl Signature {
         self.at(diagnostic, Some(index), "this parameter")
     }
 
-    /// `TW0106`: some parameters get tensors on `cuda`, which is the CPU here, and others get
-    /// tensors on the CPU.
+    /// Returns `TW0106`: some parameters get tensors on `cuda`, which the CPU replaces here, and
+    /// others get tensors on the CPU.
     pub fn two_devices(&self, on_cuda: &[usize], on_cpu: &[usize]) -> Error {
         let (cuda, cpu) = (self.list(on_cuda), self.list(on_cpu));
         let message =
@@ -317,7 +317,8 @@ impl Signature {
         self.at(diagnostic, None, "this kernel")
     }
 
-    /// Returns the error for `given` values, where the caller has to pass one for each parameter.
+    /// Returns the error for a caller that has passed `given` values instead of one for each
+    /// parameter.
     pub(crate) fn wrong_number(&self, given: usize) -> Error {
         if given > self.parameters.len() {
             self.too_many(given)

@@ -13,10 +13,10 @@
 //! part of the code.
 //!
 //! A tensor descriptor is the tuple of its base, its extents and its strides; the shape of a block
-//! and the padding are part of the code. The base and the strides of every descriptor are aligned
-//! to 16 bytes.
+//! and the padding are part of the code. The base and all strides but the last of every descriptor
+//! are multiples of 16 bytes.
 //!
-//! An annotation with a type decides the type; the int 1 is then not a constant. With
+//! An annotation with a type decides the type; the int 1 is then a run-time value. With
 //! `do_not_specialize`, the code knows neither that an int is 1 nor that it is a multiple of 16;
 //! with `do_not_specialize_on_alignment`, it does not know the latter.
 
@@ -58,7 +58,7 @@ pub(crate) struct Misfit {
 
 #[derive(Debug)]
 pub(crate) enum Why {
-    /// The value that was found, the expected one, and the advice.
+    /// A description of the value that was found, a note about the expected value, and a hint.
     Value { found: String, note: String, hint: String },
     /// The tensor is on this device, whose memory the device of the launch cannot read.
     Device(Device),
@@ -72,7 +72,8 @@ impl Misfit {
 }
 
 impl Misfit {
-    /// Returns the misfit with the path of an item extended by the tuple that contains it.
+    /// Returns the misfit of a tuple's item with the position of the item in `tuple` added to the
+    /// front of its path.
     #[cold]
     fn within(mut self, tuple: &Tuple<Value<'_>>, index: usize) -> Self {
         self.place.insert_str(0, &tuple.accessor(index));
@@ -80,7 +81,7 @@ impl Misfit {
     }
 }
 
-/// The multiple, of an address in bytes or of an int, that code is specialized on.
+/// Code is specialized on whether an address in bytes, or an int, is a multiple of this number.
 const ALIGNMENT: u32 = 16;
 
 impl Class {
@@ -373,7 +374,7 @@ fn contains_pointer(value: &Value<'_>) -> bool {
 
 fn encode_constant(value: &Value<'_>, key: &mut Key) {
     match value {
-        // The common ones do not become a host value first.
+        // Common values are encoded without converting them to a host value first.
         Value::Int(value) => key.push_constant(&Constant::Int(*value)),
         Value::Bool(value) => key.push_constant(&Constant::Bool(*value)),
         Value::None => key.push_constant(&Constant::None),

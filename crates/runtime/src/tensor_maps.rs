@@ -60,7 +60,8 @@ pub struct TensorMaps {
     /// The offset of the number of programs in the buffer of parameters; only for a kernel whose
     /// blocks may run in pairs.
     programs: Option<usize>,
-    /// The number of programs along the first axis from which also an odd number runs in pairs.
+    /// The minimum of an odd number of programs along the first axis that run in pairs; an even
+    /// number always may.
     least_odd: u32,
     /// The context whose driver encodes the maps; `None` in the simulator.
     context: Option<cuda::Context>,
@@ -107,9 +108,9 @@ impl TensorMaps {
     }
 
     /// Appends the maps to the parameters of a launch, and the number of programs if the kernel
-    /// takes it. Returns the blocks, which run in pairs only if the launch `can` do that. If no map
-    /// can describe some tensor, returns the accesses to it, and appends nothing. `regions` is the
-    /// memory of the simulator; on a GPU, the driver is queried.
+    /// takes it. Returns the blocks, which run in pairs only if `can` is true. If no map can
+    /// describe some tensor, returns the accesses to it, and appends nothing. `regions` is the
+    /// memory that a kernel may access in the simulator; on a GPU, the driver is queried.
     pub(crate) fn append(
         &self,
         grid: [u32; 3],

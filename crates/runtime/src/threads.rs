@@ -8,9 +8,9 @@ use crate::knobs::{Knobs, MAX_THREADS};
 /// The number of threads; 0 if the next query has to determine it.
 static THREADS: AtomicUsize = AtomicUsize::new(0);
 
-/// Returns the number of threads of launches: the one that was set, else that of
-/// `TILEWRIGHT_NUM_THREADS`, else that of `OMP_NUM_THREADS`, else that of the hardware; at most
-/// 1024.
+/// Returns the number of threads of launches: the number of [`set_num_threads`], else of
+/// `TILEWRIGHT_NUM_THREADS`, else of `OMP_NUM_THREADS`, else the number of hardware threads; at
+/// most 1024.
 pub fn num_threads() -> usize {
     match THREADS.load(Ordering::Relaxed) {
         0 => {

@@ -1,5 +1,5 @@
-//! Traced launches. The CPU's executor runs them, also if the kernel usually runs on another
-//! device.
+//! Records launches in a trace. The CPU's executor runs a traced launch, even if the kernel usually
+//! runs on another device.
 
 use std::time::Instant;
 
@@ -20,7 +20,7 @@ use crate::{Error, Grid, Handle, Region, Value, num_threads};
 /// knows.
 #[derive(Clone, Debug)]
 pub struct TraceRequest<'a> {
-    /// The file.
+    /// The recorder of the trace file.
     pub recorder: &'a trace::Recorder,
     /// The number that the recorder has given to the launch.
     pub number: u32,
@@ -121,7 +121,8 @@ fn found(finding: &Finding, sources: &SourceMap, grid: [u32; 3]) -> trace::Findi
     let Finding { check, diagnostic, lane, other, count, occurrences, .. } = finding;
     let place = |span: Span| {
         let SourcePlace { file, line, column } = sanitize::place_of(sources, span);
-        // As for the positions of ops: the source in a trace is without its common indentation.
+        // The source in a trace is without its common indentation, so the columns of findings are
+        // reduced by it, like the columns of ops.
         (file, line, column - sources.file(span.file).removed_columns)
     };
     let number = |[x, y, z]: [u32; 3]| {

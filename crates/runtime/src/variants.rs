@@ -81,7 +81,8 @@ impl Variants {
         if let Some(variant) = found {
             return Ok(variant);
         }
-        // Two threads may both compile it here. An error is not cached: memory may be free later.
+        // Two threads may both compile the variant here. An error is not cached: memory may be free
+        // later.
         let variant = Arc::new(Variant::new(handle, kind)?);
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         if let (_, Some(other)) = choose(&known) {
@@ -102,15 +103,16 @@ impl Variant {
 }
 
 impl Choice {
-    /// Returns the code to launch: that of the variant, or `own`, the handle's, without one.
+    /// Returns the code to launch: the code of the chosen variant, or `own`, the handle's code, if
+    /// no variant was chosen.
     pub(crate) fn loaded<'a>(&'a self, own: &'a Loaded) -> &'a Loaded {
         self.other.as_ref().map_or(own, |other| &other.variant.loaded)
     }
 }
 
 impl ChosenVariant {
-    /// Describes the variant and the reasons, as a suffix to the description of the kernel: `
-    /// without tensor copies to c_ptr (its rows …)`.
+    /// Describes the variant and the reasons for choosing it, as a suffix to the description of the
+    /// kernel: ` without tensor copies to c_ptr (its rows …)`.
     pub(crate) fn describe(&self, handle: &Handle) -> String {
         let parameters = &handle.compiled.module.kernel().parameters;
         if self.variant.kind == TensorMapVariant::NoMaps {

@@ -11,8 +11,8 @@ use crate::specialize::pack;
 use crate::{Error, Grid, Handle, Loaded, Value};
 
 thread_local! {
-        /// The buffer of parameters, reused from launch to launch. A launch takes it out of the
-        /// cell, because reading an argument may run code that launches another kernel.
+    /// The buffer of parameters, reused from launch to launch. A launch takes it out of the cell,
+    /// because reading an argument may run code that launches another kernel.
     static PARAMETERS: Cell<Parameters> = Cell::new(Parameters::new());
 }
 
@@ -100,7 +100,7 @@ impl<'l> Call<'l> {
     /// scratch memory after their arguments.
     pub fn takes_scratch(&self) -> bool {
         if self.handle.is_some() {
-            // Tensor maps follow its arguments.
+            // The parameters after the arguments are tensor maps, which the launch makes.
             return false;
         }
         let expected = self.function().attributes().parameter_bytes.unwrap_or_default();
@@ -113,7 +113,7 @@ impl<'l> Call<'l> {
         let [x, y, z] = Grid::new(&programs.map(i128::from))?.extents();
         let blocks = [x.saturating_mul(self.launch.options().cluster[0]), y, z];
         let started = match self.handle {
-            // The handle multiplies the programs by the blocks of a cluster.
+            // `launch_passed` multiplies the programs by the blocks of a cluster.
             Some(handle) => handle.launch_passed(stream, [x, y, z], &mut self.parameters),
             None => self.launch.launch(blocks, stream, self.parameters.as_bytes()).map_err(Error::from),
         };

@@ -1,4 +1,4 @@
-//! The types of the arguments of device code, as names in signatures and as bytes.
+//! Converts the types of the arguments of device code between names in signatures and bytes.
 
 use tilewright_ir::Dtype;
 
@@ -77,7 +77,7 @@ pub enum Slot {
     Constexpr,
     /// One argument.
     Passed(ArgumentType),
-    /// The arguments of each item.
+    /// A tuple: the arguments of each item.
     Tuple(Vec<Slot>),
 }
 
@@ -87,7 +87,7 @@ impl Slot {
         if name == "constexpr" { Ok(Self::Constexpr) } else { ArgumentType::parse(name).map(Self::Passed) }
     }
 
-    /// Reads the next byte of a signature.
+    /// Reads the next byte of a signature, which encodes an [`ArgumentType`].
     pub fn from_next_byte(bytes: &mut impl Iterator<Item = u8>) -> Result<Self, Error> {
         let ty = bytes.next().and_then(ArgumentType::from_byte);
         let message = || "the signature of the launch ends too early or has an unknown type".into();

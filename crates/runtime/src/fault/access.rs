@@ -9,7 +9,7 @@ use tilewright_sim::Fault;
 
 use crate::Handle;
 
-/// A fault's access to global memory.
+/// The access to global memory that a fault reports.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MemoryAccess {
     pub is_store: bool,
@@ -21,11 +21,11 @@ pub(super) struct MemoryAccess {
 #[derive(Clone, Debug)]
 pub(super) struct Argument {
     pub name: String,
-    /// Its index among the passed parameters.
+    /// The index of the argument among the parameters that are passed at run time.
     parameter: usize,
     /// The address that was passed.
     base: u64,
-    /// The bytes of an element.
+    /// The size of an element in bytes.
     size: u64,
     /// The start and the end of the memory that it may access.
     start: u64,
@@ -39,7 +39,8 @@ impl Argument {
         (address.wrapping_sub(self.base) as i64).div_euclid(self.size as i64)
     }
 
-    /// Returns the number of bytes by which an access is outside of the memory; 0 if it is inside.
+    /// Returns the number of bytes by which an access is outside of the argument's memory; 0 if the
+    /// access is inside.
     fn distance(&self, target: MemoryAccess) -> u64 {
         let end = target.address.saturating_add(u64::from(target.bytes));
         self.start.saturating_sub(target.address).max(end.saturating_sub(self.end))
@@ -51,18 +52,19 @@ impl Argument {
         self.distance(target) <= self.end - self.start
     }
 
-    /// Returns the first element of an access that is out of bounds; if none is, its first element.
+    /// Returns the index of the first element outside of the argument's memory that an access
+    /// touches; for an access inside, the index of the first element that it touches.
     pub(super) fn bad_element(&self, target: MemoryAccess) -> i64 {
         let is_inside = (self.start..self.end).contains(&target.address);
         self.element(if is_inside && self.distance(target) > 0 { self.end } else { target.address })
     }
 
-    /// Returns the index of the element after the last one.
+    /// Returns the index of the element after the last element of the argument's memory.
     pub(super) fn end_element(&self) -> i64 {
         self.element(self.end)
     }
 
-    /// Describes the range of the elements.
+    /// Describes for a message which elements the argument's memory has.
     pub(super) fn bounds(&self) -> String {
         let name = &self.name;
         if self.start == self.end {
@@ -77,7 +79,7 @@ impl Argument {
         self.base.is_multiple_of(u64::from(alignment))
     }
 
-    /// Returns the bytes of an element.
+    /// Returns the size of an element in bytes.
     pub(super) fn element_bytes(&self) -> u64 {
         self.size
     }
@@ -88,22 +90,25 @@ impl Argument {
 struct Access {
     /// The span of the access, and those of the calls that it was inlined through, innermost first.
     chain: Vec<Span>,
-    /// The parameter that its pointers are derived from, if there is only one.
+    /// The index of the parameter that the accessed pointers are derived from; `None` if there are
+    /// several, or if the origin is unknown.
     parameter: Option<usize>,
 }
 
 /// The accesses that a fault may be about.
 pub(super) struct FaultCandidates {
     accesses: Vec<Access>,
-    /// The argument that the address was derived from, if that is known.
+    /// The argument whose pointer the faulting address was derived from, if it is known.
     pub(super) argument: Option<Argument>,
-    /// The names of the arguments that it may be, if it is not known.
+    /// If `argument` is `None`: the names of the pointer arguments that the accesses use; empty if
+    /// the origin of a pointer is unknown or no access was found.
     pub(super) candidates: Vec<String>,
 }
 
 impl FaultCandidates {
-    /// Finds the accesses on the line of the fault, and their common argument, or else that of
-    /// their arguments which is nearest to the address.
+    /// Finds the accesses on the line of the fault, and the argument that the address was derived
+    /// from. This is the common argument of these accesses. If they have different arguments, it is
+    /// the one whose memory is nearest to the address, provided that it is near.
     pub(super) fn new(fault: &Fault, handle: &Handle, target: MemoryAccess) -> Self {
         let mut accesses = accesses(fault, handle, target.is_store);
         let through = |argument: &Argument| {
@@ -128,8 +133,8 @@ impl FaultCandidates {
         Self { accesses, argument, candidates }
     }
 
-    /// Adds to a diagnostic the access with the calls that it was inlined through, if there is only
-    /// one access, or else the line.
+    /// Adds `label` to a diagnostic: at the access, with the calls that it was inlined through, if
+    /// there is only one access; or else at `line`, if it is known.
     pub(super) fn locate(&self, diagnostic: Diagnostic, line: Option<Span>, label: &str) -> Diagnostic {
         match (&self.accesses[..], line) {
             ([Access { chain, .. }], _) => called(diagnostic, chain, label),
@@ -139,15 +144,15 @@ impl FaultCandidates {
     }
 }
 
-/// Adds to a diagnostic the first span of `chain`, and the others as the calls that it was inlined
-/// through.
+/// Adds the first span of `chain` to a diagnostic, with `label`, and the other spans as the calls
+/// that the first was inlined through.
 pub(super) fn called(diagnostic: Diagnostic, chain: &[Span], label: &str) -> Diagnostic {
     let Some((&place, callers)) = chain.split_first() else { return diagnostic };
     let diagnostic = diagnostic.primary(place, label);
     callers.iter().fold(diagnostic, |diagnostic, &caller| diagnostic.secondary(caller, "called from here"))
 }
 
-/// Returns the arguments that are pointers.
+/// Returns the arguments of the launch that are pointers.
 fn arguments(fault: &Fault, handle: &Handle) -> Vec<Argument> {
     let kernel = handle.compiled.module.kernel();
     let entry = kernel.blocks[kernel.entry].parameters.iter().enumerate();
@@ -162,9 +167,9 @@ fn arguments(fault: &Fault, handle: &Handle) -> Vec<Argument> {
         .collect()
 }
 
-/// Returns the instructions of a kind on the line of the fault, each with its span and those of the
-/// calls that it was inlined through. An instruction of a library function counts as on the line of
-/// the innermost call outside of the library.
+/// Returns the instructions on the line of the fault whose op `is_wanted` accepts, each with its
+/// span and the spans of the calls that it was inlined through. An instruction of a library
+/// function counts as on the line of the innermost call outside of the library.
 pub(super) fn on_line<'a>(
     fault: &'a Fault,
     handle: &'a Handle,
@@ -212,7 +217,8 @@ fn accesses(fault: &Fault, handle: &Handle, is_store: bool) -> Vec<Access> {
     accesses
 }
 
-/// Returns the parameter of the kernel that a pointer is derived from, if there is only one.
+/// Returns the index of the kernel's parameter that a pointer is derived from. Returns `None` if
+/// there are several, or if the pointer is loaded, cast from an integer, or of unknown origin.
 fn origin(kernel: &Function, pointer: Value) -> Option<usize> {
     let parents = Parents::new(kernel);
     let (mut seen, mut open, mut found) = (FxHashSet::default(), vec![pointer], None);
@@ -245,8 +251,8 @@ fn carried(kernel: &Function, inst: Inst, value: Value) -> Option<impl Iterator<
     Some(carried.initial.into_iter().chain(carried.yielded))
 }
 
-/// Returns the pointers that the result of an instruction is derived from; `None` if it is loaded,
-/// cast from an integer, or unknown.
+/// Returns the pointers that the result of an instruction is derived from; `None` if the result is
+/// loaded, cast from an integer, or of unknown origin.
 fn made_of(kernel: &Function, inst: Inst) -> Option<SmallVec<[Value; 2]>> {
     let data = &kernel.insts[inst];
     match &data.op {

@@ -1,5 +1,5 @@
-//! Converts the faults that the simulator records in a sanitized launch, without ending it, to
-//! findings.
+//! Converts faults to findings of the sanitizer. In a sanitized launch, the simulator records these
+//! faults and continues.
 
 use tilewright_base::{Code, Diagnostic};
 use tilewright_cpu::{Finding, Occurrence, OtherAccess};

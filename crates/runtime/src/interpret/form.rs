@@ -1,10 +1,11 @@
-//! Operations without their operands, and the text of a function that computes one.
+//! Describes operations without their operands, and writes the Python text of a function that
+//! computes such an operation.
 
 use std::fmt::Write;
 
 use smallvec::SmallVec;
 
-/// An operation on operands in their order.
+/// An operation without its operands. A variant refers to the operands by their order.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Form {
     /// The operand itself.
@@ -35,12 +36,12 @@ pub enum Form {
     Subscript {
         /// Each index.
         pieces: SmallVec<[Piece; 4]>,
-        /// True if there is a comma.
+        /// True if the index is a tuple: the subscript has a comma.
         is_tuple: bool,
     },
     /// A call of a built-in function of Python: its name, and the number of operands.
     Builtin(&'static str, usize),
-    /// The truth of the operand, as a condition.
+    /// The truth value of the operand in a condition.
     Truth,
 }
 
@@ -53,12 +54,14 @@ pub enum Piece {
     Ellipsis,
     /// The next operand.
     Value,
-    /// A slice: which of start, stop and step are the next operands.
+    /// A slice: for start, stop and step, true if the next operand is this part, false if the part
+    /// is missing.
     Slice([bool; 3]),
 }
 
 impl Form {
-    /// Returns the text of a function that computes this operation.
+    /// Returns the Python text of a function that computes this operation on its parameters `a0`,
+    /// `a1`, ….
     pub(super) fn text(&self) -> String {
         let mut body = String::new();
         let mut next = 0;

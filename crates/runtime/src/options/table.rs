@@ -29,7 +29,7 @@ pub enum OptionKind {
     Any,
 }
 
-/// A default, as plain data.
+/// The default value of an option, in a form that a constant can have.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DefaultValue {
     /// `None`.
@@ -47,7 +47,8 @@ pub enum DefaultValue {
 /// The component that follows an option, or the treatment of an option that has no effect.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Consumer {
-    /// The launcher, before a kernel is looked up: it never reaches [`Options`](crate::Options).
+    /// The launcher, before it looks up a compiled variant: the option never reaches
+    /// [`Options`](crate::Options).
     Launcher,
     /// The language: the meaning of a kernel depends on it.
     Language,
@@ -57,11 +58,12 @@ pub enum Consumer {
     Launch,
     /// The check of the target: a launch on a GPU fails if the value is not that of the target.
     Check,
-    /// None, although a kernel with it would compute something else: it is refused with this text.
+    /// None, although a kernel with this option would compute something else: setting the option is
+    /// an error with this text.
     Refused(&'static str),
-    /// None, and a launch on a GPU that sets it is warned (TW0115) with this text.
+    /// None: a launch on a GPU that sets the option gets the warning TW0115 with this text.
     Warned(&'static str),
-    /// None: it is ignored without a warning, for this reason.
+    /// None: the option is ignored without a warning, for this reason.
     Silent(&'static str),
 }
 
