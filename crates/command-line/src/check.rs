@@ -88,7 +88,7 @@ fn place(finding: &BoundsFinding) -> String {
     place.map_or_else(String::new, |place| format!("{}:{}:{}: ", place.file, place.line, place.column))
 }
 
-/// Parses the options about sizes.
+/// Parses the options `--extent`, `--grid` and `--assume`.
 fn statement(arguments: &Arguments) -> Result<Statement, String> {
     let mut statement = Statement::default();
     for text in &arguments.extents {

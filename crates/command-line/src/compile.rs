@@ -165,7 +165,8 @@ fn stages() -> Vec<PossibleValue> {
     Stage::ALL.iter().map(value).collect()
 }
 
-/// Adds the existing options to the error about an unknown option.
+/// Adds the names of the existing options to an error about an unknown option. Returns other errors
+/// unchanged.
 fn with_options(error: Error) -> Error {
     let [diagnostic] = error.diagnostics() else { return error };
     if diagnostic.code != Code::UnknownOption {
@@ -202,7 +203,7 @@ fn file_and_name(argument: &OsStr) -> (&Path, Option<String>) {
     }
 }
 
-/// Returns the first bytes of an argument.
+/// Returns the first `end` bytes of an argument.
 #[cfg(unix)]
 #[expect(clippy::unnecessary_wraps, reason = "elsewhere there may be none")]
 fn prefix(argument: &OsStr, end: usize) -> Option<&OsStr> {
@@ -210,7 +211,7 @@ fn prefix(argument: &OsStr, end: usize) -> Option<&OsStr> {
     Some(OsStr::from_bytes(&argument.as_bytes()[..end]))
 }
 
-/// Returns the first bytes of an argument, if it is UTF-8.
+/// Returns the first `end` bytes of an argument; `None` if the argument is not UTF-8.
 #[cfg(not(unix))]
 fn prefix(argument: &OsStr, end: usize) -> Option<&OsStr> {
     Some(OsStr::new(&argument.to_str()?[..end]))

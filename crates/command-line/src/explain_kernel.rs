@@ -60,8 +60,8 @@ pub fn run(argument: &OsString, page: &Page) -> Result<(), Failure> {
     output::print(&format!("{}\n", path.display()))
 }
 
-/// Returns the stages that NVIDIA's tools make (SASS), and the resources that the kernel uses on a
-/// GPU; neither for a kernel for the CPU.
+/// Returns the stage that NVIDIA's tools produce (SASS), if they are found, and the resources that
+/// the kernel uses on a GPU. Both are empty for a kernel for the CPU.
 fn machine_code(compiled: &CompiledKernel) -> (Vec<StageText>, Vec<(String, String)>) {
     let MachineCode::Gpu(code) = &*compiled.code else { return (Vec::new(), Vec::new()) };
     let mut facts = vec![
@@ -105,7 +105,7 @@ fn why(compiled: &CompiledKernel, remarks: &[Remark], facts: &[(String, String)]
     text
 }
 
-/// Returns the page, a self-contained file.
+/// Returns the text of the page, which refers to no other file.
 fn html(name: &str, data: &str) -> String {
     // A `<` in a script could begin a tag; JSON can escape it.
     let data = data.replace('<', "\\u003c");

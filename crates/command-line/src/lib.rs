@@ -19,7 +19,7 @@ use clap::{Parser, Subcommand};
 use output::Failure;
 use tilewright::{Device, Error, Target};
 
-/// The environment variables; `README.md` has the same list.
+/// The help text about environment variables; `README.md` has the same list.
 const ENVIRONMENT: &str = "\
 Environment:
   TILEWRIGHT_DEVICE         where kernels run: cpu, cuda, cuda:1, sim:sm_90; else where their tensors are
@@ -72,7 +72,8 @@ where
     let parsed = match Arguments::try_parse_from(arguments) {
         Ok(parsed) => parsed,
         Err(error) => {
-            // Help and version are "errors" that go to stdout. A closed stdout is not an error.
+            // clap returns the help and the version as errors too, and prints them to stdout. A
+            // closed stdout is not an error.
             let _ = error.print();
             let is_answer = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
             return if is_answer { 0 } else { output::USAGE };

@@ -1,5 +1,5 @@
-//! The SASS of a kernel and its occupancy. It needs `ptxas` to assemble the PTX, and `nvdisasm` or
-//! `cuobjdump` to print the instructions.
+//! Determines the SASS and the occupancy of a kernel. Runs `ptxas` to assemble the PTX, and
+//! `nvdisasm` or `cuobjdump` to print the instructions.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -17,8 +17,8 @@ pub struct MachineCode {
     pub sass: Option<StageText>,
 }
 
-/// Assembles PTX. `source` is the name of the kernel's file in its line information. The error is a
-/// sentence.
+/// Assembles PTX. `source` is the name of the kernel's file in the line information of the PTX. The
+/// error is a text for the user.
 pub fn assemble(code: &GpuCode, source: &str) -> Result<MachineCode, String> {
     let ptxas = find("ptxas", &["TILEWRIGHT_PTXAS", "TRITON_PTXAS_PATH"], None)
         .ok_or("there is no ptxas: put it on PATH, or name it with TILEWRIGHT_PTXAS=/path/to/ptxas")?;
@@ -54,8 +54,9 @@ fn disassemble(ptxas: &Path, cubin: &Path, source: &str) -> Option<StageText> {
     Some(listing(&text, source))
 }
 
-/// Returns the instructions and labels of a listing, each with its line in the file `source`, which
-/// the comments of the listing state; 0 if it has none.
+/// Returns the instructions and labels of a disassembler's listing, each with the line of the file
+/// `source` that it comes from. The comments of the listing state these lines. The line is 0 for a
+/// label, and for an instruction without a line or from another file.
 fn listing(text: &str, source: &str) -> StageText {
     let (mut lines, mut origins, mut current) = (Vec::new(), Vec::new(), 0);
     for line in text.lines() {
@@ -66,7 +67,8 @@ fn listing(text: &str, source: &str) -> StageText {
                 rest.chars().skip_while(|c| !c.is_ascii_digit()).take_while(char::is_ascii_digit).collect();
             current = digits.parse().ok().filter(|_| file == source).unwrap_or(0);
         } else if word.starts_with("/*") && word.contains(';') {
-            // Drops what follows the instruction: `cuobjdump` prints its encoding there.
+            // Drops the text after the instruction: `cuobjdump` prints the encoding of the
+            // instruction there.
             let end = word.find(';').map_or(word.len(), |at| at + 1);
             lines.push(word[..end].to_owned());
             origins.push(current);
@@ -126,9 +128,9 @@ impl Drop for Folder {
     }
 }
 
-/// Returns the number of blocks of a kernel that are resident on a multiprocessor, and the resource
-/// that limits it. `threads` and `shared`, in bytes, are those of a block; `registers` are those of
-/// a thread.
+/// Returns the maximum number of blocks of a kernel that are resident on a multiprocessor at a
+/// time, and the resource that limits this number. A block has `threads` threads and `shared` bytes
+/// of shared memory, a thread has `registers` registers.
 pub fn occupancy(capability: u32, threads: u32, registers: u32, shared: u32) -> (u32, &'static str) {
     // The maximum threads, blocks and KiB of shared memory of a multiprocessor, from the CUDA
     // programming guide.
@@ -141,7 +143,7 @@ pub fn occupancy(capability: u32, threads: u32, registers: u32, shared: u32) -> 
         _ => (2048, 32, 228),
     };
     let warps = threads.div_ceil(32).max(1);
-    // A warp gets a multiple of 256 registers.
+    // The hardware allocates registers to a warp in units of 256.
     let of_warp = (registers.max(1) * 32).next_multiple_of(256);
     // From compute capability 8.0 on, the system reserves 1 KiB of shared memory for each block.
     let reserved = if capability >= 80 { 1024 } else { 0 };

@@ -1,4 +1,4 @@
-//! The output of commands: results to stdout; findings to stderr, in color on a terminal.
+//! Writes the output of commands: results to stdout; findings to stderr, in color on a terminal.
 
 use std::io::{ErrorKind, IsTerminal, Write};
 
@@ -7,7 +7,7 @@ use tilewright::{Color, Diagnostic, Error, SourceMap};
 /// The exit code for an error in the command line.
 pub const USAGE: u8 = 2;
 
-/// The exit code for an error in the user's program.
+/// The exit code for an error in the user's program, or of a file.
 const FAULT: u8 = 1;
 
 /// The reason why a command ends without a result.
@@ -18,7 +18,7 @@ pub enum Failure {
     Usage(String),
     /// A file cannot be read, or the result cannot be written.
     Io(String),
-    /// The check of the command failed, and its output already reports that.
+    /// `tilewright check` found an error, and its output has already reported the error.
     Told,
 }
 
@@ -60,7 +60,8 @@ pub fn tell(diagnostic: &Diagnostic, sources: &SourceMap) {
     let _ = writeln!(std::io::stderr(), "{}\n", diagnostic.render(sources, color()));
 }
 
-/// Returns whether findings are in color: on a terminal, unless `NO_COLOR` is set.
+/// Decides whether findings are in color: they are if stderr is a terminal, unless `NO_COLOR` is
+/// set to a text that is not empty.
 fn color() -> Color {
     let is_refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     if std::io::stderr().is_terminal() && !is_refused { Color::Always } else { Color::Never }

@@ -9,7 +9,8 @@ use crate::{Cache, Context, Error, Key};
 pub struct AssembleOptions {
     /// The optimization level, 0 to 4.
     pub optimization_level: u8,
-    /// The maximum number of registers of a thread; the assembler spills what does not fit.
+    /// The maximum number of registers of a thread; the assembler spills values for which these are
+    /// too few.
     pub max_registers: Option<u32>,
     /// Keeps the source lines of `.loc` directives, for profilers.
     pub line_info: bool,
@@ -53,7 +54,7 @@ pub struct Assembled {
     pub log: String,
 }
 
-/// Assembles a PTX module for the device of a context. Errors call it `kernel`.
+/// Assembles a PTX module for the device of a context. Errors name `kernel` as their subject.
 ///
 /// # Errors
 /// [`Error::Assembler`] with the assembler's messages if it does not accept the module;
@@ -89,12 +90,13 @@ pub fn assemble(
     }
 }
 
-/// The part that the assembler's warnings about serialized wgmma instructions have in common
-/// (C7511, C7512 and others).
+/// The text that all warnings of the assembler about serialized wgmma instructions contain (C7511,
+/// C7512 and others).
 const SERIALIZED: &str = "wgmma.mma_async instructions are serialized";
 
-/// As [`assemble`], or returns the cached cubin. An empty entry in the cache means that the
-/// assembler serializes the wgmma instructions of this source.
+/// Returns the cached cubin, or assembles the module as [`assemble`] does and caches the cubin. An
+/// empty entry in the cache means that the assembler serializes the wgmma instructions of this
+/// source.
 ///
 /// # Errors
 /// As [`assemble`].

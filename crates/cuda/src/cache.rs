@@ -1,5 +1,5 @@
-//! The cache of cubins on disk: assembling one may take seconds. The key of a cubin is a hash of
-//! everything that it depends on.
+//! Caches cubins on disk, because assembling a cubin may take seconds. The key of a cubin is a hash
+//! of everything that it depends on.
 //!
 //! ```text
 //! <directory>/tilewright-1/<first digit of the key>/<the key in hexadecimal>       an entry
@@ -29,8 +29,8 @@ use crate::{Error, Settings};
 /// The folder for this format of entries, within a cache folder that other programs may use too.
 const FOLDER: &str = "tilewright-1";
 
-/// The number of values of a hexadecimal digit: of folders that entries are distributed over, and
-/// of locks in each folder.
+/// The number of values of a hexadecimal digit. The first digit of a key selects one of this many
+/// folders, the second one of this many locks in the folder.
 const DIGITS: usize = 16;
 
 /// The first bytes of an entry.
@@ -41,7 +41,8 @@ const HEADER_BYTES: usize = MAGIC.len() + 32 + 32;
 /// but finite: a process that is stopped in a debugger must not block all others.
 const PATIENCE: Duration = Duration::from_mins(2);
 
-/// The age at which a file of an entry that is being written belongs to a process that was killed.
+/// The age at which an unfinished file of an entry is assumed to belong to a process that was
+/// killed.
 const ABANDONED: Duration = Duration::from_hours(1);
 
 /// The hash of everything that an entry depends on, 256 bits.
@@ -69,7 +70,7 @@ impl Key {
     }
 }
 
-/// The cache of a folder. Any number of processes and threads may use one folder at a time.
+/// A cache of cubins in a folder. Any number of processes and threads may use one folder at a time.
 #[derive(Debug)]
 pub struct Cache {
     /// The folder of this cache; `None` if there is no cache.
@@ -105,7 +106,8 @@ impl Cache {
         }
     }
 
-    /// Returns the reason why the cache cannot be used, if there is one; each reason only once.
+    /// Returns the first reason why the cache cannot be used, if there is one. Returns it only
+    /// once; later calls return `None`.
     pub fn take_warning(&self) -> Option<String> {
         let mut warning = self.warning.lock().unwrap_or_else(PoisonError::into_inner);
         if !matches!(*warning, Warning::Waiting(_)) {
@@ -263,7 +265,7 @@ impl EntryPaths {
         };
         let written = write();
         if written.is_err() {
-            // This fails if the file was not created.
+            // Removing the file fails if it was not created; the error of `write` is returned.
             let _ = fs::remove_file(&temporary);
         }
         written

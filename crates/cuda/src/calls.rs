@@ -1,6 +1,6 @@
-//! A safe method for each function of the driver in the table in `sys`. The calls are sound because
-//! a handle comes from the driver and belongs to a value that outlives the call, lengths are those
-//! of the slices, and the driver checks everything else and returns a code.
+//! Defines a safe method for each function of the driver in the table of `sys`. The calls are sound
+//! because a handle comes from the driver and belongs to a value that outlives the call, lengths
+//! are those of the slices, and the driver checks everything else and returns a code.
 #![expect(unsafe_code, reason = "calls of a C library")]
 
 use std::ffi::{CStr, CString, c_char, c_void};
@@ -451,7 +451,8 @@ impl Driver {
         if cubin.is_null() {
             return Ok(Vec::new());
         }
-        // SAFETY: the driver says that this many bytes are there; they live as long as the state.
+        // SAFETY: `cuLinkComplete` has returned the address and the length; the bytes live as long
+        // as the state.
         Ok(unsafe { std::slice::from_raw_parts(cubin.cast::<u8>(), bytes) }.to_vec())
     }
 }
@@ -460,8 +461,8 @@ impl Driver {
 impl Driver {
     pub(crate) fn load_module(&self, image: Image<'_>) -> Result<ModuleHandle, Error> {
         let mut module = ModuleHandle::NULL;
-        // SAFETY: the driver reads as far as the image's own header says, which an `Image` is known
-        // to have.
+        // SAFETY: the driver reads as many bytes as the image's header states, and `Image::new` has
+        // checked that the image has them.
         unsafe { call!(self.cuModuleLoadData(&raw mut module, image.bytes().as_ptr().cast())) }?;
         Ok(module)
     }
@@ -494,8 +495,8 @@ impl Driver {
     }
 
     /// Returns the offset and the size in bytes of each parameter, up to `count`; `None` if the
-    /// driver has no such query. Without `count`, the last query fails, which tools that check
-    /// every call report.
+    /// driver has no such query. Without `count`, the last query fails; tools that check every call
+    /// of the driver report this failure.
     pub(crate) fn parameters(
         &self,
         function: FunctionHandle,
@@ -569,7 +570,8 @@ impl Driver {
     }
 
     /// Launches a kernel with its parameters as one block of bytes. The driver also takes a list of
-    /// pointers, but without lengths: it reads a size that only it knows from each.
+    /// pointers to the parameters, but without lengths: it reads from each pointer a number of
+    /// bytes that only the driver knows.
     pub(crate) fn launch(
         &self,
         function: FunctionHandle,
@@ -654,7 +656,7 @@ impl Driver {
                 const CALL: &str = "cuTensorMapEncodeIm2col";
                 let encode = functions.cuTensorMapEncodeIm2col.ok_or_else(|| lacks(CALL))?;
                 let (lower, upper) = (lower.as_ptr(), upper.as_ptr());
-                // SAFETY: as above; of the corners the driver reads two elements fewer.
+                // SAFETY: as above; of each corner, the driver reads `rank - 2` elements.
                 let code = unsafe {
                     encode(
                         place,
@@ -693,8 +695,8 @@ pub(crate) enum TensorMapBlock {
     Im2col { lower: [i32; 3], upper: [i32; 3], channels: u32, pixels: u32 },
 }
 
-/// The arguments of `cuTensorMapEncodeTiled` and `cuTensorMapEncodeIm2col`. Only the first `rank`
-/// elements of the lists are used, and `rank - 1` of `strides`.
+/// The arguments of `cuTensorMapEncodeTiled` and `cuTensorMapEncodeIm2col`. The driver reads only
+/// the first `rank` elements of each list, and `rank - 1` elements of `strides`.
 pub(crate) struct TensorMapCall {
     pub(crate) element: u32,
     pub(crate) rank: u32,

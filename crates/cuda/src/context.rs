@@ -1,7 +1,7 @@
-//! Contexts: the device that the calling thread works on. The rules are those of CUDA's runtime
-//! library, which torch uses: all users in the process share a device's primary context; a thread
-//! without a context makes the primary one current; a current context is never replaced, since the
-//! caller has chosen it.
+//! Manages contexts: the current context of a thread determines the device that the thread uses.
+//! The rules are those of CUDA's runtime library, which torch uses: all users in the process share
+//! a device's primary context; a thread without a context makes the primary one current; a current
+//! context is never replaced, since the caller has chosen it.
 
 use std::marker::PhantomData;
 
@@ -27,8 +27,8 @@ impl Context {
         let handle = if let Some(handle) = slot.primary.get() {
             *handle
         } else {
-            // Two threads may both retain it here. One more reference does no harm: it is never
-            // released.
+            // Two threads may both retain the context here. The second reference does no harm:
+            // primary contexts are never released.
             let handle = device.driver().retain_primary_context(slot.handle)?;
             *slot.primary.get_or_init(|| handle)
         };
@@ -65,7 +65,7 @@ impl Context {
         self.driver().set_current_context(self.handle)
     }
 
-    /// Returns its device.
+    /// Returns the device of the context.
     pub fn device(self) -> Device {
         self.device
     }
@@ -75,7 +75,7 @@ impl Context {
         self.device.driver()
     }
 
-    /// Waits for all work in the context. Returns the error of a kernel that failed earlier, if
+    /// Waits for all work in the context. Fails with the error of a kernel that failed earlier, if
     /// there is one.
     pub fn synchronize(self) -> Result<(), Error> {
         let _entered = self.enter()?;

@@ -1,11 +1,12 @@
 //! CUPTI, NVIDIA's profiling library, opened at run time. It records the times at which each kernel
 //! begins and ends on the GPU.
 //!
-//! Its activity interface requests buffers, writes records into them and returns them. A launch is
-//! between [`Cupti::push`] and [`Cupti::pop`] of an external correlation id. CUPTI records this id
-//! with the id of the driver's call, and the id of the call with the kernel. Records of kernels
-//! without such an id, which other libraries launch, are skipped. New versions append fields to
-//! records; the fields that are read here have the same offsets since CUDA 9.
+//! CUPTI's activity interface requests buffers from this module, writes records into them and
+//! returns them. The caller makes each launch between [`Cupti::push`] and [`Cupti::pop`] of an
+//! external correlation id. CUPTI records this id with the id of the driver's call, and the id of
+//! the call with the kernel. Records of kernels without such an id, which other libraries launch,
+//! are skipped. New versions append fields to records; the fields that are read here have the same
+//! offsets since CUDA 9.
 #![expect(unsafe_code, reason = "a C library that calls back")]
 
 use std::ffi::{CStr, c_char, c_void};
@@ -27,7 +28,7 @@ mod kind {
     pub(super) const EXTERNAL_CORRELATION: u32 = 39;
 }
 
-/// The kinds of records. External correlation ids belong to calls of the driver, so those are
+/// The kinds of records. External correlation ids belong to calls of the driver, so these calls are
 /// recorded too.
 const KINDS: [u32; 3] = [kind::EXTERNAL_CORRELATION, kind::DRIVER, kind::CONCURRENT_KERNEL];
 
@@ -91,21 +92,23 @@ functions! {
 /// The times of a kernel, in nanoseconds of CUPTI's clock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct KernelTime {
-    /// The external correlation id of its launch.
+    /// The external correlation id of the kernel's launch.
     pub number: u64,
-    /// The time at which it began.
+    /// The time at which the kernel began.
     pub start: u64,
-    /// The time at which it ended.
+    /// The time at which the kernel ended.
     pub end: u64,
 }
 
-/// CUPTI in this process. There is one, because its callbacks have no argument for a caller's data.
+/// CUPTI in this process. There is only one value of this type, because CUPTI's callbacks have no
+/// argument for a caller's data.
 pub struct Cupti {
     functions: Functions,
     library: String,
 }
 
-/// The contents of the records. Those of one launch may come in different buffers.
+/// The contents of the records that CUPTI has returned. The records of one launch may be in
+/// different buffers.
 #[derive(Default)]
 struct CollectedRecords {
     /// The correlation id of each call of the driver, with the external correlation id that was
@@ -200,7 +203,7 @@ impl Cupti {
         unsafe { (self.functions.pop)(OWN, &mut 0) };
     }
 
-    /// Returns the present time of the clock of the recorded times, in nanoseconds.
+    /// Returns the current time in nanoseconds of CUPTI's clock, which also measures the kernels.
     pub fn clock(&self) -> Result<u64, String> {
         let mut now = 0;
         // SAFETY: a place for a number.
@@ -209,12 +212,12 @@ impl Cupti {
     }
 
     /// Returns the kernels that have an external correlation id and have ended since the last call.
-    /// The caller has to wait for their devices first.
+    /// The caller has to synchronize with the devices of these kernels first.
     pub fn take(&self) -> Result<Vec<KernelTime>, String> {
         // A flush without force does not return buffers that contain a kernel that still runs; a
         // forced flush returns them too.
         for flag in [0, FLUSH_FORCED] {
-            // SAFETY: takes a number; what it calls back is below.
+            // SAFETY: takes a number; CUPTI then calls `completed` below.
             self.check("cuptiActivityFlushAll", unsafe { (self.functions.flush)(flag) })?;
         }
         let CollectedRecords { mut numbers, kernels } = with_records(std::mem::take);
@@ -264,8 +267,8 @@ extern "system" fn requested(buffer: *mut *mut u64, size: *mut usize, most: *mut
 
 /// Reads a buffer that CUPTI returns; `valid` bytes of it are records.
 extern "system" fn completed(_: *mut c_void, _: u32, buffer: *mut u64, _: usize, valid: usize) {
-    // No panic may leave a callback: the functions called here have none, and a buffer of another
-    // origin is null.
+    // No panic may leave a callback, and the functions called here do not panic. A buffer is either
+    // one from `requested` or null.
     let Some(Ok(cupti)) = CUPTI.get() else { return };
     if buffer.is_null() {
         return;

@@ -9,7 +9,8 @@ use crate::{Capability, Driver, Error};
 /// The oldest device that kernels are compiled for.
 const NEEDED_CAPABILITY: Capability = Capability { major: 7, minor: 5 };
 
-/// The data of a device: handle and capability are read at once, the rest at its first use.
+/// The data of a device. `new` reads the handle and the capability; the primary context and the
+/// properties are determined at their first use.
 pub(crate) struct DeviceSlot {
     pub(crate) handle: i32,
     pub(crate) capability: Capability,
@@ -33,7 +34,7 @@ impl DeviceSlot {
 pub struct Properties {
     /// The product's name.
     pub name: String,
-    /// Its compute capability.
+    /// The compute capability.
     pub capability: Capability,
     /// Global memory.
     pub memory: usize,
@@ -119,22 +120,22 @@ impl Device {
         Self { driver, ordinal }
     }
 
-    /// Returns its driver.
+    /// Returns the driver of the device.
     pub fn driver(self) -> &'static Driver {
         self.driver
     }
 
-    /// Returns its ordinal, counted from 0.
+    /// Returns the ordinal of the device, counted from 0.
     pub fn ordinal(self) -> u32 {
         self.ordinal
     }
 
-    /// Returns its compute capability.
+    /// Returns the compute capability of the device.
     pub fn capability(self) -> Capability {
         self.slot().capability
     }
 
-    /// Returns its properties, which are read from the driver once.
+    /// Returns the properties of the device, which the first call reads from the driver.
     pub fn properties(self) -> Result<&'static Properties, Error> {
         let slot = self.slot();
         if let Some(properties) = slot.properties.get() {

@@ -33,8 +33,8 @@ impl Driver {
         DRIVER.get_or_init(|| Self::open(Settings::from_environment().library.as_deref())).clone()
     }
 
-    /// Opens the given library, or that of the system. This is for programs with a driver of their
-    /// own, such as tests; others call [`Driver::get`].
+    /// Opens the library at a path, or the driver library of the system. This is for programs with
+    /// a driver of their own, such as tests; other programs call [`Driver::get`].
     pub fn open(library: Option<&Path>) -> Result<&'static Self, Error> {
         let (opened, library) = open_library(library)?;
         let functions = Functions::load(&opened, &library)?;
@@ -58,9 +58,9 @@ impl Driver {
         Ok(Box::leak(Box::new(driver)))
     }
 
-    /// Makes the text of [`Self::identity`]. Releases of the driver with the same version of CUDA
-    /// may have different assemblers, so the text also has the name and the size of the library's
-    /// file. On Linux the name contains the release.
+    /// Returns the text for [`Self::identity`]. Releases of the driver with the same version of
+    /// CUDA may have different assemblers, so the text also has the name and the size of the
+    /// library's file. On Linux the name contains the release.
     fn identify(&self) -> String {
         let file = crate::calls::file_of(self.functions.cuInit);
         let name = file.as_ref().and_then(|file| file.file_name()).unwrap_or_default();
@@ -103,8 +103,8 @@ impl Driver {
         self.slots.len() as u32
     }
 
-    /// Returns a GPU by its ordinal, counted from 0. It may be too old: [`crate::Context::primary`]
-    /// checks that.
+    /// Returns a GPU by its ordinal, counted from 0. The GPU may be too old:
+    /// [`crate::Context::primary`] checks that.
     pub fn device(&'static self, ordinal: u32) -> Result<Device, Error> {
         if ordinal < self.num_devices() {
             return Ok(Device::new(self, ordinal));
@@ -121,7 +121,8 @@ impl Driver {
         &self.slots[ordinal as usize]
     }
 
-    /// Returns the functions. Fails if this process was forked after the driver was initialized.
+    /// Returns the driver's functions. Fails if this process was forked after the driver was
+    /// initialized.
     pub(crate) fn functions(&self) -> Result<&Functions, Error> {
         if fork::happened() { Err(Error::Forked) } else { Ok(&self.functions) }
     }
@@ -140,8 +141,8 @@ const NAMES: &[&str] = &["libcuda.so.1", "libcuda.so", "/usr/lib/wsl/lib/libcuda
 #[cfg(windows)]
 const NAMES: &[&str] = &["nvcuda.dll"];
 
-/// Opens the library at `path`, or in it if `path` is a folder, or that of the system. Returns it
-/// with its name.
+/// Opens the driver library: the file `path`, a library in `path` if that is a folder, or the
+/// library of the system without a `path`. Returns the library with its name.
 fn open_library(path: Option<&Path>) -> Result<(Library, String), Error> {
     let candidates: Vec<PathBuf> = match path {
         Some(path) if path.is_dir() => {
@@ -154,7 +155,7 @@ fn open_library(path: Option<&Path>) -> Result<(Library, String), Error> {
     for candidate in &candidates {
         match crate::calls::open_library(candidate) {
             Ok(library) => return Ok((library, candidate.display().to_string())),
-            // The first is the usual name; the errors of the others are not reported.
+            // The first candidate has the usual name; only its error is reported.
             Err(reason) if reasons.is_empty() => reasons.push(reason),
             Err(_) => {}
         }
@@ -162,9 +163,9 @@ fn open_library(path: Option<&Path>) -> Result<(Library, String), Error> {
     Err(Error::NoLibrary { reasons })
 }
 
-/// Detects that the process was forked after the driver was initialized. CUDA does not survive
-/// that, and fails with misleading errors. A handler of the C library sets a flag, so that a launch
-/// costs no system call.
+/// Detects that the process was forked after the driver was initialized. CUDA does not work in the
+/// child, and fails with misleading errors. A handler of the C library sets a flag, so that a
+/// launch costs no system call.
 mod fork {
     use std::sync::atomic::{AtomicBool, Ordering};
 

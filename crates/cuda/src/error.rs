@@ -1,6 +1,6 @@
-//! The error type of this crate. The message about an unusable machine (no driver, no GPU, too old
-//! a version) is one line, with the version that was found and the version that is needed. The
-//! message about a failed call names the call, its subject and the driver's code.
+//! Defines the error type of this crate. The message about an unusable machine (no driver, no GPU,
+//! too old a version) is one line, with the version that was found and the version that is needed.
+//! The message about a failed call names the call, its subject and the driver's code.
 
 use std::fmt;
 
@@ -137,11 +137,11 @@ pub enum Error {
     },
     /// The GPU is older than `sm_75`.
     UnsupportedDevice {
-        /// Its ordinal.
+        /// The ordinal of the GPU.
         ordinal: u32,
-        /// Its product name.
+        /// The product name of the GPU.
         name: String,
-        /// Its compute capability.
+        /// The compute capability of the GPU.
         found: Capability,
     },
     /// No GPU has this ordinal.
@@ -182,7 +182,7 @@ pub enum Error {
     InvalidImage {
         /// The kernel.
         kernel: String,
-        /// The error in it.
+        /// The reason why the image cannot be loaded.
         reason: &'static str,
     },
     /// A kernel needs more shared memory than a block can have.
@@ -202,7 +202,7 @@ pub enum Error {
         kernel: String,
         /// Threads along each axis.
         threads: [u32; 3],
-        /// Threads that a block of this kernel can have.
+        /// The maximum number of threads of a block of this kernel.
         limit: u32,
     },
     /// A grid has more blocks along an axis than the device allows.
@@ -211,9 +211,9 @@ pub enum Error {
         kernel: String,
         /// The axis: 0, 1 or 2.
         axis: usize,
-        /// Blocks along it.
+        /// The number of blocks along the axis.
         extent: u32,
-        /// Blocks that are allowed along it.
+        /// The maximum number of blocks along the axis.
         limit: u32,
     },
     /// The parameters of a launch have another size than those of the kernel.
@@ -231,7 +231,7 @@ pub enum Error {
         kernel: String,
         /// The index.
         index: usize,
-        /// The number of its parameters.
+        /// The number of parameters of the kernel.
         count: usize,
     },
     /// A copy does not fit into its buffer.

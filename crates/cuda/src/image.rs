@@ -1,6 +1,5 @@
-//! Loadable images: cubins (ELF files) and fat binaries. Their headers determine their size. The
-//! driver takes only a pointer, and would read beyond the end of a truncated file; this module
-//! detects such files.
+//! Checks that an image is complete: a cubin (an ELF file) or a fat binary, whose header determines
+//! its size. The driver takes only a pointer, and would read beyond the end of a truncated image.
 
 /// Device code that is at least as long as its header states.
 #[derive(Clone, Copy, Debug)]
@@ -15,7 +14,8 @@ impl<'a> Image<'a> {
         bytes.starts_with(b"\x7fELF") || bytes.starts_with(&FAT_BINARY)
     }
 
-    /// Checks that the file is complete, by its header. Otherwise returns the reason.
+    /// Checks that the image is complete, by its header. The error is the reason why it is not
+    /// usable.
     pub(crate) fn new(bytes: &'a [u8]) -> Result<Self, &'static str> {
         let end = if bytes.starts_with(&FAT_BINARY) {
             let (header, body) = (number(bytes, 6, 2), number(bytes, 8, 8));
@@ -36,11 +36,13 @@ impl<'a> Image<'a> {
     }
 }
 
-/// Returns the end of the last part of a 64-bit ELF file: its tables of segments and sections, and
-/// their contents.
+/// Returns the size in bytes that a complete 64-bit ELF file has at least: the end of the last of
+/// its tables of segments and sections and their contents. Returns `None` if the header or a table
+/// is cut off.
 fn elf_end(bytes: &[u8]) -> Option<u64> {
-    // For each table: the offsets in the header of its offset, entry size and entry count; then, in
-    // an entry, its offset and size. A section of type 8 takes no bytes in the file.
+    // For each table: the positions in the file's header of the table's offset, the size of an
+    // entry and the number of entries; the positions in an entry of the offset and the size of the
+    // contents; true if an entry has a type. A section of type 8 takes no bytes in the file.
     let tables = [(0x20, 0x36, 0x38, 0x08, 0x20, false), (0x28, 0x3a, 0x3c, 0x18, 0x20, true)];
     let mut end = 0x40;
     for (offset, entry_bytes, count, at, size, has_kind) in tables {
@@ -60,7 +62,8 @@ fn elf_end(bytes: &[u8]) -> Option<u64> {
     Some(end)
 }
 
-/// Returns the little-endian number of `width` bytes at offset `at`.
+/// Returns the little-endian number of `width` bytes at offset `at`; `None` if the bytes end
+/// before.
 fn number(bytes: &[u8], at: usize, width: usize) -> Option<u64> {
     let part = bytes.get(at..at.checked_add(width)?)?;
     Some(part.iter().rev().fold(0, |number, &byte| number << 8 | u64::from(byte)))

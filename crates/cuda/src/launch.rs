@@ -1,5 +1,5 @@
-//! Launches. A [`LaunchConfiguration`] contains everything that several launches of a kernel share,
-//! so that a launch allocates nothing.
+//! Launches kernels. A [`LaunchConfiguration`] contains everything that several launches of a
+//! kernel share, so that a launch allocates nothing.
 
 use bytemuck::NoUninit;
 use smallvec::SmallVec;
@@ -12,7 +12,7 @@ use crate::{Error, Function, TensorMap};
 /// The maximum number of blocks of a grid along each axis.
 pub const MAX_GRID: [u32; 3] = [i32::MAX as u32, 65_535, 65_535];
 
-/// The maximum bytes of shared memory of a block without opting in.
+/// The maximum number of bytes of shared memory of a block whose kernel has not opted in to more.
 const SHARED_WITHOUT_OPTIN: u32 = 48 << 10;
 
 /// The maximum number of blocks of a cluster that every device with clusters supports.
@@ -23,7 +23,7 @@ const PORTABLE_CLUSTER: u32 = 8;
 pub struct LaunchOptions {
     /// Threads of a block along each axis.
     pub threads: [u32; 3],
-    /// Bytes of dynamic shared memory of a block: those besides the static ones that the kernel
+    /// Bytes of dynamic shared memory of a block, in addition to the static bytes that the kernel
     /// declares.
     pub shared_bytes: u32,
     /// Blocks of a cluster along each axis; `[1, 1, 1]` without clusters.
@@ -88,8 +88,8 @@ impl Function {
         Ok(LaunchConfiguration { function: self.clone(), options, attributes })
     }
 
-    /// Opts in to `dynamic` bytes of dynamic shared memory, if they and the static ones of the
-    /// kernel need it. The kernel's context must be current.
+    /// Lets a block have `dynamic` bytes of dynamic shared memory: opts in if these and the static
+    /// bytes of the kernel are more than 48 KiB. The kernel's context must be current.
     pub(crate) fn opt_in(&self, dynamic: u32) -> Result<(), Error> {
         let fixed = self.attributes().shared_bytes;
         if dynamic.saturating_add(fixed) <= SHARED_WITHOUT_OPTIN {
@@ -190,9 +190,11 @@ impl LaunchConfiguration {
 }
 
 /// The parameters of a kernel, with the layout of PTX's `.param` space: one after the other, each
-/// aligned. A parameter with an alignment above 16 is at [`Function::parameter_offset`].
+/// aligned. The offset of a parameter with an alignment above 16 bytes is
+/// [`Function::parameter_offset`].
 ///
-/// A caller reuses one value, and clears it for each launch, so that a launch does not allocate.
+/// A caller reuses one `Parameters`, and clears it before each launch, so that a launch does not
+/// allocate.
 #[derive(Clone, Default, Debug)]
 pub struct Parameters {
     /// The buffer: its first `used` bytes are the parameters.

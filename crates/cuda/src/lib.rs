@@ -1,5 +1,5 @@
-//! The CUDA driver, opened at run time: contexts, memory, modules, launches, and the cache of
-//! device code. Building this crate needs no part of CUDA, and nothing is opened before
+//! Opens the CUDA driver at run time, and wraps its contexts, memory, modules and launches; caches
+//! cubins on disk. Building this crate needs no part of CUDA, and the driver is not opened before
 //! [`Driver::get`] is called.
 //!
 //! ```text
@@ -31,7 +31,7 @@
 //!
 //! - `sys` is the C interface; `calls` has a safe method for each of its functions. `unsafe` is in
 //!   these two, in `cupti`, and in the functions whose conditions only the caller can check.
-//! - `driver`, `device`, `context`: the driver, its devices, and the device that a thread works on.
+//! - `driver`, `device`, `context`: the driver, its devices, and the contexts in which threads use them.
 //! - `memory`, `stream`: buffers, streams, events.
 //! - `image`, `assemble`, `module`, `launch`, `tensor_map`: from device code to a running kernel.
 //! - `cache`, `settings`: the cache of cubins on disk, and the environment's settings of driver and

@@ -59,8 +59,8 @@ impl Module {
         self.find(name, None)
     }
 
-    /// As [`function`](Self::function), for a kernel with this number of parameters, which saves a
-    /// failing query of the driver.
+    /// As [`function`](Self::function), for a kernel with `parameters` parameters. Without this
+    /// number, the driver is queried for parameters until a query fails.
     pub fn function_of(&self, name: &str, parameters: usize) -> Result<Function, Error> {
         self.find(name, Some(parameters))
     }
@@ -95,7 +95,7 @@ impl Module {
     }
 }
 
-/// The resources of a kernel, which the driver states when the kernel is loaded.
+/// The resources of a kernel, which the driver reports when the kernel is loaded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FunctionAttributes {
     /// Registers of a thread.
@@ -106,7 +106,7 @@ pub struct FunctionAttributes {
     pub shared_bytes: u32,
     /// Constant memory in bytes.
     pub constant_bytes: u32,
-    /// The maximum number of threads of a block, which the registers limit.
+    /// The maximum number of threads of a block, which the number of registers limits.
     pub max_threads_per_block: u32,
     /// The compute capability that the code is for, as `10 * major + minor`.
     pub binary_version: u32,
@@ -147,8 +147,8 @@ impl Function {
     /// Returns the offset in bytes of the parameter with this index in the buffer of parameters.
     ///
     /// Only the driver knows the offset of parameters that are aligned to more than 16 bytes, such
-    /// as tensor maps: the device has the buffer at an offset that depends on the architecture, and
-    /// such a parameter is aligned to its address there.
+    /// as tensor maps: the buffer begins at an offset in the device's constant bank that depends on
+    /// the architecture, and such a parameter is aligned in this bank, not in the buffer.
     ///
     /// # Errors
     /// [`Error::NotInThisDriver`] if the driver is older than CUDA 12.4;

@@ -18,7 +18,7 @@ pub struct Settings {
     pub library: Option<PathBuf>,
     /// The folder of the cache; there is no cache if this is `None`.
     pub cache_directory: Option<PathBuf>,
-    /// The maximum number of bytes of the cache; 0 turns it off.
+    /// The maximum number of bytes of the cache; 0 turns the cache off.
     pub cache_limit: u64,
 }
 

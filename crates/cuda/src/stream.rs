@@ -29,7 +29,7 @@ impl StreamRef<'_> {
         Self { handle, lifetime: PhantomData }
     }
 
-    /// Returns its handle for other libraries.
+    /// Returns the handle of the stream for other libraries.
     pub fn raw(self) -> u64 {
         self.handle.0.addr() as u64
     }

@@ -1,6 +1,6 @@
 //! The part of the C interface of the CUDA driver that this crate uses: types, constants, and the
 //! table of functions. The table names functions by their symbols, which contain the version of the
-//! interface (`cuMemAlloc_v2`), so that the types are certain.
+//! interface (`cuMemAlloc_v2`), so that a symbol has exactly one type.
 #![expect(unsafe_code, reason = "the types of a C library's functions")]
 #![expect(non_snake_case, reason = "fields are named as the functions of the driver")]
 
@@ -159,8 +159,8 @@ macro_rules! functions {
         required { $($name:ident($($argument:ty),*);)* }
         optional { $($optional:ident($($optional_argument:ty),*) since $major:literal $minor:literal;)* }
     ) => {
-        /// The functions of the driver. They are valid for ever, because the library is never
-        /// closed.
+        /// The functions of the driver. They are valid until the process ends, because the library
+        /// is never closed.
         pub(crate) struct Functions {
             $(pub(crate) $name: unsafe extern "system" fn($($argument),*) -> Code,)*
             $(pub(crate) $optional: Option<unsafe extern "system" fn($($optional_argument),*) -> Code>,)*

@@ -27,7 +27,7 @@ macro_rules! numbered {
 numbered! {
     /// The type of a tensor's elements.
     TensorMapElement {
-        /// 8-bit integers, and formats of 8 bits.
+        /// 8-bit integers, and 8-bit floating-point formats.
         U8 = 0,
         /// 16-bit integers.
         U16 = 1,
@@ -100,7 +100,7 @@ numbered! {
 }
 
 impl TensorMapElement {
-    /// Returns the bytes of an element.
+    /// Returns the size of an element in bytes.
     pub fn bytes(self) -> u32 {
         match self {
             Self::U8 => 1,
@@ -116,7 +116,8 @@ impl TensorMapElement {
 }
 
 impl TensorMapSwizzle {
-    /// Returns the bytes of the span, which limits the bytes of a row; `None` without a swizzle.
+    /// Returns the size of the span in bytes, which is the maximum size of a row of the block;
+    /// `None` without a swizzle.
     fn span(self) -> Option<u32> {
         match self {
             Self::None => None,
@@ -127,8 +128,8 @@ impl TensorMapSwizzle {
     }
 }
 
-/// A tensor in global memory and the block of it that one copy moves. Axes are counted from the
-/// contiguous one.
+/// A tensor in global memory, and the block of the tensor that one copy moves. Axes are counted
+/// from the contiguous one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct TensorMapSource<'a> {
     /// The type of the elements.
@@ -159,9 +160,11 @@ pub struct TensorMapSource<'a> {
 /// and the images (the last).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TensorMapWindow<'a> {
-    /// For each of these axes, the offset of the window's first pixel from the axis' start.
+    /// For each axis that the window slides over, the offset of the window's first pixel from the
+    /// axis' start.
     pub lower: &'a [i32],
-    /// For each of these axes, the offset of the window's last pixel from the axis' end.
+    /// For each axis that the window slides over, the offset of the window's last pixel from the
+    /// axis' end.
     pub upper: &'a [i32],
     /// The number of channels of a pixel that a copy moves: 1 to 256.
     pub channels: u32,
@@ -350,8 +353,8 @@ impl TensorMapSource<'_> {
         self.interleave != TensorMapInterleave::None
     }
 
-    /// Checks the rules for the tensor. It must have at least `least` axes, and its block `extents`
-    /// extents.
+    /// Checks the rules for the tensor. The tensor must have at least `least` axes, and the block
+    /// must have `extents` extents: 0 for an im2col map.
     fn check_tensor(&self, least: usize, extents: usize) -> Result<(), TensorMapRule> {
         let rank = self.shape.len();
         if !(least..=5).contains(&rank) {

@@ -39,12 +39,12 @@ impl Array {
         Value::Pointer(Pointer { pointee, address: region.address(), region, device: Device::Cpu })
     }
 
-    /// Returns the elements as they are in memory.
+    /// Returns the bytes of the elements.
     pub fn bytes(&self) -> &[u8] {
         &bytemuck::cast_slice(&self.storage)[..self.len() * self.dtype.bytes()]
     }
 
-    /// Returns the mutable elements as they are in memory.
+    /// Returns the bytes of the elements, to change them.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         let length = self.len() * self.dtype.bytes();
         &mut bytemuck::cast_slice_mut(&mut self.storage)[..length]

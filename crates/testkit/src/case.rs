@@ -8,7 +8,7 @@ use tilewright::{Color, Device, Dtype, Error, Grid, Kernel, Module};
 
 use crate::{Array, Expression};
 
-/// A case of a page.
+/// A test case of a Markdown page; the header of the crate describes its format.
 #[derive(Clone, Debug)]
 pub struct Case {
     /// The line of the page on which it starts.
@@ -17,11 +17,12 @@ pub struct Case {
     pub kernel: String,
     /// The Python source.
     pub code: String,
-    /// The signature for which it is compiled if it is not run.
+    /// The signature to compile the kernel for, if the case is not run.
     pub signature: Option<String>,
     /// The arguments, the options and the grid, by name.
     pub inputs: Vec<(String, Input)>,
-    /// The expected results: a tensor, its tolerance (`None`: exact), the value.
+    /// The expected results: the name of a tensor, the tolerance (`None` if the elements must be
+    /// equal), and the expression for an element.
     pub expect: Vec<(String, Option<f64>, Expression)>,
 }
 
@@ -56,7 +57,7 @@ pub trait DeviceMemory {
     fn download(&mut self, address: u64, bytes: &mut [u8]) -> Result<(), String>;
 }
 
-/// The ways to run a case, which must all agree.
+/// The ways to run a case; the results must be right in each.
 #[derive(Clone, Copy, Debug)]
 enum Mode {
     Optimized,
@@ -82,8 +83,9 @@ impl Case {
         Ok(Self { line, kernel, code: code.to_owned(), signature, inputs, expect })
     }
 
-    /// Compiles the kernel; if there are inputs, runs it in every CPU mode and compares the
-    /// results. An `Err` means the case itself is malformed.
+    /// Compiles the kernel for the case's signature. If the case has no signature, compiles the
+    /// kernel for the inputs, runs it in every CPU mode and compares the results. An `Err` means
+    /// that the case itself is malformed.
     pub fn run(&self) -> Result<Outcome, String> {
         self.run_in_modes(&[Mode::Optimized, Mode::Unoptimized, Mode::Dense], &mut None)
     }
@@ -231,7 +233,8 @@ impl Case {
         Ok(launched)
     }
 
-    /// Returns the first difference from the expected results.
+    /// Returns a text about the first difference from the expected results; `None` if there is
+    /// none.
     fn compare(
         &self,
         before: &[(String, Array)],
@@ -265,7 +268,8 @@ impl Case {
 type Named<'t> = Vec<(&'t str, Value<'t>)>;
 type GridResult = Result<Grid, Error>;
 
-/// Returns a value for each parameter, and the options.
+/// Binds values by name to the kernel's parameters and the options. Returns a value for each
+/// parameter, and the options.
 fn bind<'t>(kernel: &Kernel, values: &Named<'t>) -> Result<(Vec<Value<'t>>, Options), Error> {
     let names: Vec<&str> = values.iter().map(|(name, _)| *name).collect();
     let binding = kernel.signature().bind(0, &names)?;

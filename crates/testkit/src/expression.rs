@@ -1,4 +1,5 @@
-//! The expressions of test cases: Python syntax, evaluated in binary64, with a few functions.
+//! Parses and evaluates the expressions of test cases. They have Python's syntax and a few
+//! functions, and are evaluated in binary64.
 //!
 //! `i`, `j`, `k`, `l` are the indices of the element; `x[i, j]` is an element of an input. `sum(k,
 //! 8, …)`, `max(k, 8, …)` and `min(k, 8, …)` bind `k` to 0 through 7. `tdiv` and `tmod` truncate,

@@ -1,6 +1,6 @@
 //! Test runners, for development only.
 //!
-//! [`check_snapshot`] compares text with a file, and [`run_text_cases`] the textual output of
+//! [`check_snapshot`] compares text with a file. [`run_text_cases`] compares the textual output of
 //! passes with the expected text. [`run_markdown`] runs the cases in a Markdown page;
 //! `docs/diagnostics` and `tests/kernels` use this format. [`Ptxas`] runs NVIDIA's assembler to
 //! validate PTX.
@@ -33,10 +33,11 @@
 //! error[TW0004]: …
 //! ```
 //! ````
-//! A case without `expect` and `text` must compile, and run if it has `inputs`. Expected values are
-//! computed from the inputs as they were before the launch. A case with inputs runs three times on
-//! the CPU: with optimized IR, with the IR before optimization, and with symbolic tiles turned off.
-//! The cases of `tests/kernels` also run on simulated GPUs and on the machine's GPU.
+//! A case with a `signature` is only compiled; another case is also run. If a case has neither
+//! `expect` nor `text`, this must succeed. Expected values are computed from the inputs as they
+//! were before the launch. A case with inputs runs three times on the CPU: with optimized IR, with
+//! the IR before optimization, and with symbolic tiles turned off. The cases of `tests/kernels`
+//! also run on simulated GPUs and on the machine's GPU.
 //!
 //! `TILEWRIGHT_BLESS=1` updates the snapshots and the `text` blocks.
 

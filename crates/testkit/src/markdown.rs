@@ -1,4 +1,4 @@
-//! Markdown pages with test cases.
+//! Runs the test cases in Markdown pages.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -83,7 +83,7 @@ pub fn cases(page: &str) -> Result<Vec<Case>, String> {
     parse(page).into_iter().map(|(case, _)| case).collect()
 }
 
-/// A case, and the byte range of its expected diagnostics.
+/// A case, and the byte range in the page of its expected diagnostics, if there are any.
 type Expected = (Result<Case, String>, Option<Range<usize>>);
 
 fn parse(page: &str) -> Vec<Expected> {

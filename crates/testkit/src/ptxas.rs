@@ -1,8 +1,8 @@
 //! Runs NVIDIA's assembler, which validates a PTX module, and returns the resources and the SASS of
 //! its kernels.
 //!
-//! It is a test dependency that `make test` installs into `.venv` from NVIDIA's package. Tests that
-//! need it are reported as skipped if it is missing.
+//! The assembler is a test dependency that `make test` installs into `.venv` from NVIDIA's package.
+//! Tests that need it are reported as skipped if it is missing.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -56,8 +56,8 @@ pub struct Usage {
 }
 
 impl Ptxas {
-    /// Returns the assembler named by `TILEWRIGHT_PTXAS`, or that of the project's environment, or
-    /// that of `PATH`.
+    /// Returns the assembler that `TILEWRIGHT_PTXAS` names, or else the one in the project's
+    /// `.venv`, or else the one in `PATH`; `None` if there is none.
     pub fn find() -> Option<Self> {
         if let Some(path) = std::env::var_os("TILEWRIGHT_PTXAS") {
             let path = PathBuf::from(path);
@@ -112,7 +112,8 @@ impl Ptxas {
         let output = command.output().map_err(|error| format!("{}: {error}", self.path.display()))?;
         let mut messages = String::from_utf8_lossy(&output.stderr).into_owned();
         if !output.status.success() {
-            // An assembler that rejects its input exits normally, with messages about the input.
+            // An assembler that rejects its input ends with an exit code and messages about the
+            // input; it does not die of a signal.
             let faults = ["Memory allocation failure", "Internal compiler error"];
             if output.status.code().is_none() || faults.iter().any(|fault| messages.contains(fault)) {
                 writeln!(messages, "{DIED}: {}", output.status).expect("writing to a string cannot fail");

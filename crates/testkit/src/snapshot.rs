@@ -1,4 +1,4 @@
-//! Comparison of text with a snapshot file.
+//! Compares text with a snapshot file.
 
 use std::path::Path;
 
@@ -7,7 +7,8 @@ pub fn is_blessing() -> bool {
     std::env::var_os("TILEWRIGHT_BLESS").is_some_and(|value| value == "1")
 }
 
-/// Fails unless the file contains this text.
+/// Panics unless the content of the file is `found`. Writes `found` to the file instead if
+/// [`is_blessing`].
 #[track_caller]
 pub fn check_snapshot(path: &Path, found: &str) {
     if is_blessing() {

@@ -1,4 +1,4 @@
-//! Files of cases with textual input and output: `tests/ir/*.ir`, `tests/gpu/*.gpu`.
+//! Runs the cases in files with textual input and output: `tests/ir/*.ir`, `tests/gpu/*.gpu`.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use crate::markdown::project_root;
 use crate::snapshot::is_blessing;
 
-/// Maps the steps of a case and its input to the output; fails if the case itself is malformed.
+/// Runs the steps of a case on its input, and returns the output; fails if the case itself is
+/// malformed.
 type Run<'a> = &'a dyn Fn(&[&str], &str) -> Result<String, String>;
 
 /// A case: prose, steps, input and expected output.

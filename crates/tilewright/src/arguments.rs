@@ -177,8 +177,8 @@ fn constant<'m>(constant: Constant) -> Value<'m> {
     Value::Constant { value: HostValue::Constant(constant), is_explicit: false }
 }
 
-/// A type of grids: a number of programs, an array of one to three numbers, or a tuple of two or
-/// three.
+/// A type whose values can be the grid of a launch: a number of programs, an array of one to three
+/// numbers, or a tuple of two or three numbers.
 pub trait IntoGrid {
     /// Returns the checked grid.
     fn into_grid(self) -> Result<Grid, Error>;
@@ -216,8 +216,8 @@ macro_rules! grids {
 }
 grids!(i32 i64 u32 u64 usize);
 
-/// Returns the compile-time value of an argument, for the option `name`. Fails if it has none, such
-/// as a tensor.
+/// Returns the compile-time value of an argument that sets the option `name`. Fails if the argument
+/// is not a compile-time value, for example a tensor.
 pub(crate) fn to_constant(name: &str, value: &Value<'_>) -> Result<Constant, Error> {
     if let Some(HostValue::Constant(constant)) = value.to_host_value() {
         return Ok(constant);

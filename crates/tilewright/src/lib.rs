@@ -52,7 +52,7 @@ pub use tilewright_runtime::{
 
 /// The compilation of a kernel, and its stages as text.
 pub use tilewright_compiler as compiler;
-/// From source to IR: hosts and compile-time values.
+/// The frontend: lowers source to IR, and defines hosts and compile-time values.
 pub use tilewright_frontend as frontend;
 /// The tile IR.
 pub use tilewright_ir as ir;

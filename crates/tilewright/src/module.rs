@@ -1,4 +1,4 @@
-//! A Python source file with kernels, and a kernel of such a file.
+//! Defines a Python source file with kernels, and a kernel of such a file.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,9 +16,9 @@ use tilewright_runtime::{
 use crate::arguments::to_constant;
 use crate::{Arguments, IntoGrid};
 
-/// The text of a Python module that defines kernels. Its imports of `triton` or `tilewright`, its
-/// constants and its `@jit` functions are evaluated without running Python. Imported modules that
-/// are files in the same folder or package are read too.
+/// The text of a Python module that defines kernels. The module's imports of `triton` or
+/// `tilewright`, its constants and its `@jit` functions are evaluated without running Python. If
+/// the text was read from a file, imported modules in the same folder or package are read too.
 #[derive(Clone, Debug)]
 pub struct Module {
     shared: Arc<Shared>,
@@ -191,7 +191,7 @@ impl Kernel {
         self.kernel.compile_for(arguments, options, tensor_maps, &mut *host)
     }
 
-    /// Returns the compiled variant for these values, one for each parameter; compiles it if
+    /// Returns the compiled variant for `values`, one for each parameter; compiles the variant if
     /// necessary.
     pub fn handle(&self, values: &[Value<'_>], options: &Options) -> Result<Arc<Handle>, Error> {
         if let Some(handle) = self.kernel.lookup(values, options)? {

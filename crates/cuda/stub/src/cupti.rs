@@ -1,5 +1,6 @@
-//! The activity interface of CUPTI: writes records of each launch into buffers of the caller. The
-//! fields that callers read have the offsets of CUPTI's headers; all other bytes have a pattern.
+//! Implements the activity interface of CUPTI: writes records of each launch into buffers of the
+//! caller. The fields that callers read have the offsets of CUPTI's headers; all other bytes have a
+//! pattern.
 
 use std::cell::RefCell;
 use std::ffi::{c_char, c_void};
@@ -17,7 +18,7 @@ const DRIVER: u32 = 4;
 const CONCURRENT_KERNEL: u32 = 10;
 const EXTERNAL_CORRELATION: u32 = 39;
 
-/// The nanoseconds that a launch takes, and those between the starts of two launches.
+/// The nanoseconds that a launch takes, and the nanoseconds between the starts of two launches.
 const TAKEN: u64 = 1500;
 const APART: u64 = 10_000;
 
@@ -43,7 +44,7 @@ fn activities<T>(work: impl FnOnce(&mut Activities) -> T) -> T {
     work(&mut ACTIVITIES.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// Returns the bytes of a record of this kind.
+/// Returns the size in bytes of a record of this kind.
 fn size(kind: u32) -> usize {
     match kind {
         EXTERNAL_CORRELATION => 24,
@@ -77,7 +78,8 @@ pub fn launched() {
         if is_on(DRIVER) {
             if is_on(EXTERNAL_CORRELATION) {
                 let numbers = NUMBERS.with_borrow(Clone::clone);
-                // The record of the last external id of each kind precedes that of the call.
+                // The records of the last external ids, one for each kind, precede the record of
+                // the call.
                 for kind in 1..=5 {
                     if let Some((_, number)) = numbers.iter().rfind(|(own, _)| *own == kind) {
                         made.push(record(EXTERNAL_CORRELATION, &[(4, kind), (16, call)], &[(8, *number)]));

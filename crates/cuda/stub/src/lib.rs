@@ -1,6 +1,6 @@
-//! A `libcuda` without a GPU, for tests and for measurements of the time that a launch takes on the
-//! host. Calls succeed, copies move bytes, and launches run nothing, but can be recorded and read
-//! back.
+//! Implements `libcuda` without a GPU, for tests and for measurements of the time that a launch
+//! takes on the host. Calls succeed, copies move bytes, and launches run nothing, but can be
+//! recorded and read back.
 //!
 //! `TILEWRIGHT_STUB_CUDA`, or the text given to [`tilewright_stub_configure`], is a list such as
 //! `devices=2,capability=8.0,fail=cuLaunchKernel:700`:
@@ -16,7 +16,7 @@
 //! | `fail=cuInit:999` | this call fails with this code; may be given more than once |
 //! | `records=0` | the maximum number of records in a buffer of CUPTI; 0 for no limit |
 //!
-//! It is also a `libcupti`, which reports a duration of 1500 ns for each launch.
+//! The library is also a `libcupti`, which reports a duration of 1500 ns for each launch.
 #![expect(unsafe_code, reason = "a C library: its callers give pointers")]
 #![expect(missing_docs, reason = "the functions are documented in the manual of the driver")]
 
@@ -48,7 +48,8 @@ const POINTER_MAPPED: i32 = 13;
 const SHARED: u32 = 48 << 10;
 const SHARED_OPTIN: u32 = 227 << 10;
 
-/// Writes a value to a pointer that the caller passed, unless it is null.
+/// Writes a value to a pointer that the caller passed, unless the pointer is null. Returns the code
+/// for success.
 fn put<T>(place: *mut T, value: T) -> Code {
     if !place.is_null() {
         // SAFETY: the caller of a function of the driver gives places that can be written, or null.
@@ -378,7 +379,7 @@ driver! {
     }
 }
 
-/// Writes a tensor map in the format of the stub: some of the arguments of the call.
+/// Writes a tensor map in the format of the stub, which contains only some of the call's arguments.
 fn encode(map: *mut c_void, head: &[u64], tail: &[u64]) -> Code {
     let mut words = [0_u64; 16];
     words[..head.len()].copy_from_slice(head);
@@ -446,7 +447,8 @@ fn launch(function: *const Function, config: &LaunchConfig, extra: *mut *mut c_v
     0
 }
 
-/// Returns the parameters of a launch that passes them as one block; empty for another launch.
+/// Returns the parameters of a launch that passes them as one block of bytes; empty for a launch
+/// that passes them in another way.
 fn parameters<'a>(extra: *mut *mut c_void) -> &'a [u8] {
     let extra = list(extra, if extra.is_null() { 0 } else { 4 });
     match extra {

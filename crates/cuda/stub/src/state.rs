@@ -1,4 +1,4 @@
-//! The state of the stub.
+//! Keeps the configuration and the state of the stub.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{LazyLock, Mutex, PoisonError};
 use std::time::Instant;
 
-/// The state of the stub, except for the counters and flags that every launch uses: those are
-/// atomics, because launches are measured.
+/// The state of the stub, except for the counters and flags that every launch uses. These are
+/// atomics, because tests measure the time of launches.
 pub static STATE: LazyLock<Mutex<State>> = LazyLock::new(|| {
     let mut state = State::default();
     state.configure(&std::env::var("TILEWRIGHT_STUB_CUDA").unwrap_or_default());
@@ -313,8 +313,8 @@ pub fn destroy(link: *mut Link) {
     drop(unsafe { Box::from_raw(link) });
 }
 
-/// The offset in an ELF header of 8 bytes of padding, which hold a magic number and the length of
-/// the PTX.
+/// The offset of 8 padding bytes in an ELF header, where the stub stores a magic number and the
+/// length of the options and the PTX.
 const MARK: usize = 8;
 
 impl Link {
@@ -346,8 +346,8 @@ impl Link {
         self.cubin = file;
     }
 
-    /// Writes a message to a log of the caller's, if there is one. `log` is its option: 3 for
-    /// messages, 5 for errors.
+    /// Writes a message to a log of the caller, if the caller has passed one. `log` is the option
+    /// of the log: 3 for messages, 5 for errors.
     pub fn write(&self, log: i32, message: &str) {
         let option =
             |key: i32| self.options.iter().find(|(option, _)| *option == key).map(|(_, value)| *value);
