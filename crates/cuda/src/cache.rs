@@ -7,7 +7,8 @@
 //!                                                  /lock-<second digit>            held while an entry is built
 //! ```
 //! - An entry is written under another name and renamed, so that readers see all of it or nothing.
-//!   It has its key and a checksum, so that a damaged entry is detected and built again.
+//!   An entry contains its key and a checksum, so that a reader detects a damaged entry and builds it
+//!   again.
 //! - A builder of an entry holds the lock of its key's first two digits: of several processes or
 //!   threads that request the entry, one builds it, and the others wait and read it. The system
 //!   releases the lock of a process that dies. If a lock cannot be acquired, an entry may be built
@@ -199,7 +200,8 @@ struct Lock(Option<File>);
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // Closing is not enough: a child that was forked meanwhile has the file open as well.
+        // Closing the file does not release the lock if a child that was forked meanwhile still has
+        // the file open.
         if let Some(file) = &self.0 {
             let _ = file.unlock();
         }

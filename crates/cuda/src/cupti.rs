@@ -1,12 +1,12 @@
-//! CUPTI, NVIDIA's profiling library, opened at run time. It records the times at which each kernel
-//! begins and ends on the GPU.
+//! Opens CUPTI, NVIDIA's profiling library, at run time. CUPTI records the times at which each
+//! kernel begins and ends on the GPU.
 //!
 //! CUPTI's activity interface requests buffers from this module, writes records into them and
 //! returns them. The caller makes each launch between [`Cupti::push`] and [`Cupti::pop`] of an
 //! external correlation id. CUPTI records this id with the id of the driver's call, and the id of
 //! the call with the kernel. Records of kernels without such an id, which other libraries launch,
-//! are skipped. New versions append fields to records; the fields that are read here have the same
-//! offsets since CUDA 9.
+//! are skipped. New versions of CUPTI append fields to records; the fields that are read here have
+//! the same offsets since CUDA 9.
 #![expect(unsafe_code, reason = "a C library that calls back")]
 
 use std::ffi::{CStr, c_char, c_void};
@@ -28,10 +28,11 @@ mod kind {
     pub(super) const EXTERNAL_CORRELATION: u32 = 39;
 }
 
-/// The kinds of records. External correlation ids belong to calls of the driver, so these calls are
-/// recorded too.
+/// The kinds of records that CUPTI has to write. External correlation ids belong to calls of the
+/// driver, so these calls are recorded too.
 const KINDS: [u32; 3] = [kind::EXTERNAL_CORRELATION, kind::DRIVER, kind::CONCURRENT_KERNEL];
 
+/// The kind of the external correlation ids that are pushed here,
 /// `CUPTI_EXTERNAL_CORRELATION_KIND_CUSTOM2`: torch uses the two custom kinds before it.
 const OWN: u32 = 5;
 
@@ -284,8 +285,10 @@ extern "system" fn completed(_: *mut c_void, _: u32, buffer: *mut u64, _: usize,
     drop(unsafe { Box::from_raw(ptr::slice_from_raw_parts_mut(buffer, BUFFER_WORDS)) });
 }
 
+/// Adds the contents of a record to `RECORDS`; ignores records of other kinds.
+///
 /// # Safety
-/// A record of CUPTI begins at `record`.
+/// A record that CUPTI has written must begin at `record`.
 unsafe fn read(record: *const u8) {
     // SAFETY: the offsets are within records of the kinds that they are read of.
     let word = |offset: usize| unsafe { record.add(offset).cast::<u32>().read_unaligned() };

@@ -29,7 +29,7 @@ impl fmt::Display for Version {
     }
 }
 
-/// Compute capability of a device.
+/// The compute capability of a device.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Capability {
     /// The generation: 9 for Hopper.

@@ -1,4 +1,4 @@
-//! Modules and their functions: code that is loaded on a device.
+//! Loads modules of device code on a device, and finds their kernels.
 
 use std::borrow::Cow;
 use std::sync::Arc;

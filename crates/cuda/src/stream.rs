@@ -1,4 +1,4 @@
-//! Streams and events: the order of work on a device, and its times.
+//! Manages streams and events, which order the work on a device and measure its time.
 
 use std::marker::PhantomData;
 

@@ -1,7 +1,7 @@
-//! Tensor maps: descriptors of tensors for the tensor memory accelerator (`sm_90` and newer). For a
-//! map that breaks a rule, the driver only returns "invalid argument". This module therefore checks
-//! the rules of the driver's manual for `cuTensorMapEncodeTiled` and `cuTensorMapEncodeIm2col`, and
-//! its errors name the broken rule.
+//! Encodes tensor maps: descriptors of tensors for the tensor memory accelerator (`sm_90` and
+//! newer). For a map that breaks a rule, the driver only returns "invalid argument". This module
+//! therefore checks the rules of the driver's manual for `cuTensorMapEncodeTiled` and
+//! `cuTensorMapEncodeIm2col`, and its errors name the broken rule.
 
 use std::fmt;
 

@@ -55,7 +55,8 @@ enum Passed {
     Tuple,
 }
 
-/// For each parameter of a handle, the source of its argument.
+/// For each parameter of a handle, the source of its argument; `None` for a `tl.constexpr`
+/// parameter that has the value in the code.
 pub type Bound = SmallVec<[Option<ArgumentSource>; 16]>;
 
 impl Handle {
@@ -128,7 +129,7 @@ impl Handle {
         &self.signature
     }
 
-    /// Returns the options that the kernel was compiled with.
+    /// Returns the launch options that the handle was requested with.
     pub fn options(&self) -> &Options {
         &self.options
     }
@@ -268,7 +269,7 @@ impl Handle {
     }
 
     /// Binds the positional arguments to the parameters with the indices `targets`, in order, and
-    /// the defaults to parameters without an argument. `named` has the bound keywords.
+    /// the defaults to run-time parameters without an argument. `named` has the bound keywords.
     fn bind_to(
         &self,
         positional: usize,

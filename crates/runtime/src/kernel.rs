@@ -189,7 +189,7 @@ impl Kernel {
         Some(self.compiled.try_read().ok()?.by_key.values().cloned().collect())
     }
 
-    /// Removes every compiled variant; for a source that has changed.
+    /// Removes every compiled variant. A caller uses this when the kernel's source has changed.
     pub fn clear(&self) {
         // The variants are dropped after the lock is released: dropping their attachments may run
         // code of the program.
@@ -395,8 +395,8 @@ enum TakeOff<'a> {
     Nested,
 }
 
-/// Ends a compilation when it is dropped, and wakes the waiting threads, which look up the key
-/// again.
+/// Marks a compilation of this thread. Dropping the value ends the compilation and wakes the
+/// waiting threads, which look up the key again.
 struct Landing<'a> {
     kernel: &'a Kernel,
     key: &'a Key,

@@ -157,8 +157,8 @@ pub fn print_findings(is_printing: bool) {
     IS_PRINTING.store(is_printing, Ordering::Relaxed);
 }
 
-/// Returns the pending findings, and the number of findings that were dropped. Removes them if
-/// `is_taken`.
+/// Returns the pending findings, and the number of findings that were dropped. If `is_taken`,
+/// removes the findings and sets the number to 0.
 pub fn sanitizer_reports(is_taken: bool) -> (Vec<SanitizerReport>, u64) {
     let mut kept = PENDING.lock().unwrap_or_else(PoisonError::into_inner);
     let found = (kept.reports.clone(), kept.dropped);
@@ -279,7 +279,7 @@ impl Handle {
     }
 }
 
-/// A copy of the memory before a launch. Dropping it restores the memory.
+/// A copy of the memory before a launch. Dropping the copy restores the memory.
 struct Before<'a> {
     regions: Vec<(Region<'a>, Vec<u8>)>,
     written: InitializedMemory,

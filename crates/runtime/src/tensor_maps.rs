@@ -70,8 +70,8 @@ pub struct TensorMaps {
 }
 
 impl TensorMaps {
-    /// Reads the plans of code; returns `None` if the code takes no maps. `place` returns the
-    /// offset of the parameter with an index.
+    /// Takes the plans from compiled code; returns `None` if the code takes no maps. `place`
+    /// returns the offset of the parameter with an index in the buffer of parameters.
     pub(crate) fn new(
         code: &GpuCode,
         context: Option<cuda::Context>,
@@ -108,9 +108,10 @@ impl TensorMaps {
     }
 
     /// Appends the maps to the parameters of a launch, and the number of programs if the kernel
-    /// takes it. Returns the blocks, which run in pairs only if `can` is true. If no map can
-    /// describe some tensor, returns the accesses to it, and appends nothing. `regions` is the
-    /// memory that a kernel may access in the simulator; on a GPU, the driver is queried.
+    /// takes it. Returns the blocks, which run in pairs only if `can` is true. If there are tensors
+    /// that no map can describe, returns the accesses to these tensors, and appends nothing.
+    /// `regions` is the memory that a kernel may access in the simulator; on a GPU, the driver is
+    /// queried.
     pub(crate) fn append(
         &self,
         grid: [u32; 3],
@@ -122,7 +123,8 @@ impl TensorMaps {
         let key: SmallVec<[i64; 8]> = self.used.iter().map(|number| self.argument(bytes, *number)).collect();
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if self.context.is_none() {
-            // Each launch may have other regions.
+            // In the simulator, each launch may have other regions, and a map is only made if its
+            // base is in a region.
             known.clear();
         }
         let place = if let Some(place) = known.iter().rposition(|(other, _)| *other == key) {
@@ -165,7 +167,8 @@ impl TensorMaps {
         Ok(Maps { maps: if unfit.is_empty() { Ok(maps) } else { Err(unfit) }, has_split_sectors })
     }
 
-    /// Makes a map. Returns it with its tensor, or the reason why the tensor cannot have one.
+    /// Makes the map of a plan. Returns the map with its tensor, or the reason why no map can
+    /// describe the tensor.
     fn make(
         &self,
         plan: &TensorMapPlan,
@@ -266,7 +269,8 @@ impl Tensor {
             Some(..=0) => Err("it is empty"),
             _ => Err(TOO_LARGE),
         };
-        // A copy to the tensor also writes the part of a chunk after the end of a row.
+        // A copy to the tensor writes whole chunks, so it would also write the bytes of a chunk
+        // after the end of a row.
         let row = in_bytes(&plan.extents[contiguous])?;
         if copied.is_written && plan.has_bounded_rows() && row % CHUNK != 0 {
             return Err("its rows end within 16 bytes");
@@ -292,7 +296,7 @@ impl Tensor {
         use sim::TensorDataType as T;
         let map = sim::TensorMap {
             data_type: match self.element {
-                // A reduction compares numbers with their signs.
+                // A copy that reduces compares elements by this type: signed ones need a signed type.
                 Dtype::I32 => T::S32,
                 Dtype::I64 => T::S64,
                 Dtype::F16 => T::F16,
@@ -322,12 +326,12 @@ impl Tensor {
         map.encode().ok()
     }
 
-    /// Calls the driver to encode the map; `None` if it refuses.
+    /// Calls the driver to encode the map; `None` if the driver refuses the map.
     fn encoded(&self, context: cuda::Context) -> Result<Option<Map>, Error> {
         use TensorMapElement as T;
         let source = TensorMapSource {
             element: match self.element {
-                // A reduction compares numbers with their signs.
+                // A copy that reduces compares elements by this type: signed ones need a signed type.
                 Dtype::I32 => T::I32,
                 Dtype::I64 => T::I64,
                 Dtype::F16 => T::F16,
