@@ -14,7 +14,7 @@ pub struct AssembleOptions {
     pub max_registers: Option<u32>,
     /// Keeps the source lines of `.loc` directives, for profilers.
     pub line_info: bool,
-    /// Generates full debug information. The code is slow.
+    /// Generates full debug information, which makes the code slow.
     pub debug_info: bool,
     /// Makes it an error that the assembler serializes wgmma instructions, as it does if there are
     /// too few registers.
@@ -34,7 +34,7 @@ impl Default for AssembleOptions {
 }
 
 impl AssembleOptions {
-    /// Returns pairs of a `CUjit_option` and its value.
+    /// Returns the options as pairs of a `CUjit_option` and its value.
     fn to_pairs(self) -> Vec<(i32, u32)> {
         // The option for a verbose log is not set: the log would have no room for warnings.
         let mut pairs = vec![(jit_option::OPTIMIZATION_LEVEL, u32::from(self.optimization_level))];

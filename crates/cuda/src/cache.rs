@@ -7,8 +7,8 @@
 //!                                                  /lock-<second digit>            held while an entry is built
 //! ```
 //! - An entry is written under another name and renamed, so that readers see all of it or nothing.
-//!   An entry contains its key and a checksum, so that a reader detects a damaged entry and builds it
-//!   again.
+//!   An entry contains its key and a checksum, so that a reader detects a damaged entry
+//!   and builds it again.
 //! - A builder of an entry holds the lock of its key's first two digits: of several processes or
 //!   threads that request the entry, one builds it, and the others wait and read it. The system
 //!   releases the lock of a process that dies. If a lock cannot be acquired, an entry may be built

@@ -36,7 +36,7 @@ pub(crate) fn at_fork(in_child: extern "C" fn()) {
 }
 
 /// Returns the path of the library file that contains `function`, with symbolic links resolved: on
-/// Linux, the name of the driver's file ends in its release.
+/// Linux, the name of the driver's file ends in the release of the driver.
 #[cfg(unix)]
 pub(crate) fn file_of(function: unsafe extern "system" fn(u32) -> Code) -> Option<PathBuf> {
     use std::os::unix::ffi::OsStrExt;

@@ -107,7 +107,7 @@ impl Context {
         self.driver().is_mapped(address)
     }
 
-    /// Sets the size in bytes of the buffer for the output of kernels that print. It must be called
+    /// Sets the size in bytes of the buffer for the output of kernels that print. Must be called
     /// before a kernel that prints is loaded: afterwards the driver refuses every size, even the
     /// current one. The current size is therefore not set again.
     pub fn set_printf_fifo_size(self, bytes: usize) -> Result<(), Error> {

@@ -1,4 +1,4 @@
-//! Devices and their properties.
+//! Defines devices, and reads their properties from the driver.
 
 use std::fmt;
 use std::sync::OnceLock;
@@ -29,7 +29,7 @@ impl DeviceSlot {
     }
 }
 
-/// The properties of a device. Memory is in bytes, clock rates are in kHz.
+/// The properties of a device. Sizes of memory are in bytes, clock rates in kHz.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Properties {
     /// The product's name.

@@ -1,4 +1,5 @@
-//! Device memory, for the Rust API and for tests. Torch allocates the memory of its tensors itself.
+//! Allocates and copies device memory, for the Rust API and for tests. Torch allocates the memory
+//! of its tensors itself.
 
 use crate::stream::StreamRef;
 use crate::{Context, Error};
@@ -33,17 +34,17 @@ impl DeviceBuffer {
         Ok(buffer)
     }
 
-    /// Returns the address of its first byte on the device.
+    /// Returns the address on the device of the buffer's first byte.
     pub fn address(&self) -> u64 {
         self.address
     }
 
-    /// Returns its size in bytes.
+    /// Returns the size of the buffer in bytes.
     pub fn len(&self) -> usize {
         self.bytes
     }
 
-    /// Returns whether it has no bytes.
+    /// Returns whether the buffer has no bytes.
     pub fn is_empty(&self) -> bool {
         self.bytes == 0
     }

@@ -44,17 +44,17 @@ impl Module {
         Ok(Self(Arc::new(Loaded { context, handle })))
     }
 
-    /// Returns the context that it is loaded in.
+    /// Returns the context that the module is loaded in.
     pub fn context(&self) -> Context {
         self.0.context
     }
 
-    /// Returns its handle for other libraries (`CUmodule`).
+    /// Returns the handle of the module for other libraries (`CUmodule`).
     pub fn raw(&self) -> u64 {
         self.0.handle.0.addr() as u64
     }
 
-    /// Returns the kernel with a name.
+    /// Returns the kernel with this name.
     pub fn function(&self, name: &str) -> Result<Function, Error> {
         self.find(name, None)
     }
@@ -134,12 +134,12 @@ pub struct Function {
 }
 
 impl Function {
-    /// Returns its name.
+    /// Returns the name of the kernel.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Returns its attributes.
+    /// Returns the attributes of the kernel.
     pub fn attributes(&self) -> FunctionAttributes {
         self.attributes
     }
@@ -164,12 +164,12 @@ impl Function {
         parameters.get(index).map(|(offset, _)| *offset).ok_or_else(missing)
     }
 
-    /// Returns the context that it is loaded in.
+    /// Returns the context that the module is loaded in.
     pub fn context(&self) -> Context {
         self.module.context()
     }
 
-    /// Returns its handle for other libraries (`CUfunction`).
+    /// Returns the handle of the kernel for other libraries (`CUfunction`).
     pub fn raw(&self) -> u64 {
         self.handle.0.addr() as u64
     }

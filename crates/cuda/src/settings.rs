@@ -1,9 +1,9 @@
-//! The environment's settings of the driver and the cache.
+//! Reads the environment's settings of the driver and of the cache of cubins.
 //!
 //! | variable | meaning |
 //! |---|---|
 //! | `TILEWRIGHT_LIBCUDA` | the driver library, or the folder that it is in |
-//! | `TRITON_LIBCUDA_PATH` | the same, if the first is not set |
+//! | `TRITON_LIBCUDA_PATH` | the same, if `TILEWRIGHT_LIBCUDA` is not set |
 //! | `TILEWRIGHT_CACHE_DIR`, `TRITON_CACHE_DIR` | the folder of the cache (the first one that is set) |
 //! | `TRITON_HOME`, `HOME`, `USERPROFILE` | the cache is in `.triton/cache` of this folder (the first one that is set), if neither variable of the row above is set |
 //! | `TILEWRIGHT_CACHE_LIMIT` | MiB that the cache may take, 1024 if it is not set; 0 turns the cache off |

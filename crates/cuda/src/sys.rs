@@ -1,6 +1,6 @@
-//! The part of the C interface of the CUDA driver that this crate uses: types, constants, and the
-//! table of functions. The table names functions by their symbols, which contain the version of the
-//! interface (`cuMemAlloc_v2`), so that a symbol has exactly one type.
+//! Declares the part of the C interface of the CUDA driver that this crate uses: types, constants,
+//! and the table of functions. The table names functions by their symbols, which contain the
+//! version of the interface (`cuMemAlloc_v2`), so that a symbol has exactly one type.
 #![expect(unsafe_code, reason = "the types of a C library's functions")]
 #![expect(non_snake_case, reason = "fields are named as the functions of the driver")]
 
@@ -56,7 +56,7 @@ handles! {
 pub(crate) struct LaunchAttribute {
     pub(crate) id: u32,
     pub(crate) padding: u32,
-    /// A union of 64 bytes. The attributes that are used here are words at its start.
+    /// A union of 64 bytes. The attributes that are used here have their values in the first words.
     pub(crate) value: [u32; 16],
 }
 

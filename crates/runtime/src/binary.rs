@@ -68,7 +68,7 @@ pub fn assemble(
 pub fn load(device: Device, kernel: &str, image: &[u8], shared_bytes: u32) -> Result<Binary, Error> {
     let module = Module::load(device.context()?, kernel, image)?;
     let function = module.function(kernel)?;
-    // Fails here and not at the first launch if the block is too large.
+    // Fails here, and not at the first launch, if a block cannot have `shared_bytes` bytes.
     function.configure(LaunchOptions { shared_bytes, ..LaunchOptions::new(1) })?;
     let (module, number, attributes) = (module.raw(), function.raw(), function.attributes());
     loaded().get_or_insert_default().insert(number, (module, function));
@@ -90,7 +90,7 @@ pub fn unload(module: u64) -> Result<(), Error> {
     let of_module = kernels.iter().flatten().find(|(_, (owner, _))| *owner == module);
     let found = of_module.map(|(&number, _)| number);
     let unloaded = found.and_then(|number| kernels.as_mut()?.remove(&number));
-    // The driver is called without the lock.
+    // Dropping the kernel calls the driver, so the lock is released first.
     drop(kernels);
     let message = || format!("no module with the handle {module:#x} is loaded");
     unloaded.map(drop).ok_or_else(|| invalid(message()).into())

@@ -134,7 +134,8 @@ impl Handle {
         if found.grid.iter().product::<i128>() > MAX_PROGRAMS {
             return not_run("the grid is too large");
         }
-        // The memory of each pointer, with room to align it.
+        // The index of each pointer parameter, and the memory of its tensor with room to align the
+        // start.
         let mut memory: Vec<(usize, Vec<u8>)> = Vec::new();
         let mut sum = 0;
         for (index, (parameter, argument)) in

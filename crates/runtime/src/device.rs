@@ -1,4 +1,4 @@
-//! Devices by name, their availability on this machine, and the selection of the device that
+//! Parses the names of devices, finds the devices of this machine, and selects the device that
 //! kernels run on.
 
 use std::fmt;
@@ -26,8 +26,8 @@ pub enum Device {
     Sim(u16),
 }
 
-/// The compute capability (times 10) that kernels for the processor report as that of their target;
-/// 0 for none.
+/// The compute capability (times 10) that kernels for the processor see as the capability of their
+/// target; 0 if they see none.
 static CLAIMED: AtomicU32 = AtomicU32::new(0);
 
 /// Makes `is_cuda()` and `cuda_capability_geq(...)` in kernels that are compiled for the processor

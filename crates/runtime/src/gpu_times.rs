@@ -1,6 +1,7 @@
 //! Times kernels on a GPU while a profile is taken: by CUPTI if it is available, else by an event
 //! before and one after each launch. Events are recorded in any case, because CUPTI may record a
-//! kernel too late or not at all. Launches that neither could time are reported.
+//! kernel too late or not at all. A launch that neither CUPTI nor events could time is reported in
+//! a note.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -25,7 +26,7 @@ pub(crate) enum Timing {
 /// The measured start and duration of a launch.
 #[derive(Clone, Copy)]
 pub(crate) struct Time {
-    /// Nanoseconds since the epoch of profiles.
+    /// The time of [`profile_clock`] at which the kernel began, in nanoseconds.
     pub(crate) start: u64,
     pub(crate) nanoseconds: f64,
     /// The source of the time: `cupti`, `events`, `model` or `clock`.

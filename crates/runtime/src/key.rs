@@ -103,14 +103,15 @@ impl Key {
         }
     }
 
-    /// Adds the head of a tensor descriptor; its parts follow.
+    /// Adds the form of a tensor descriptor. The caller adds the parts of the descriptor
+    /// afterwards.
     pub(crate) fn push_descriptor(&mut self, form: &DescriptorForm) {
         let padding = u64::from(form.padding == Padding::Nan);
         self.push_tag(Tag::Descriptor, form.block_shape.len() as u64 | padding << 8);
         form.block_shape.iter().for_each(|&extent| self.push(extent.into()));
     }
 
-    /// Adds the head of a tuple; its items follow.
+    /// Adds the class, the length and the fields of a tuple. The caller adds the items afterwards.
     pub(crate) fn push_tuple<T>(&mut self, items: &Tuple<T>) {
         if let Some(class) = items.class() {
             self.push_tag(Tag::Object, class.0.into());

@@ -1,5 +1,5 @@
-//! The settings of the environment, in one place. Of the other library crates, only
-//! `tilewright-cuda` reads variables: those of the driver, the cache of cubins and CUPTI.
+//! Reads the settings of the environment. Of the other library crates, only `tilewright-cuda` reads
+//! environment variables: those of the driver, the cache of cubins and CUPTI.
 //!
 //! | variable | meaning |
 //! |---|---|

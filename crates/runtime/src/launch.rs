@@ -1,4 +1,4 @@
-//! Launches of a handle, on each device.
+//! Launches a handle on each kind of device.
 
 use tilewright_base::SourceMap;
 use tilewright_compiler::MachineCode;
@@ -19,9 +19,9 @@ impl Handle {
         self.launch_on(StreamRef::DEFAULT, grid, arguments, &[], interrupt)
     }
 
-    /// As [`launch`](Self::launch), on a stream of a GPU; other devices ignore it. `foreign` is
-    /// main memory, besides that of the arguments, that pointers cast from integers may access; a
-    /// GPU can access all of its own memory.
+    /// As [`launch`](Self::launch), on a stream of a GPU; other devices ignore `stream`. `foreign`
+    /// is main memory, besides that of the arguments, that pointers cast from integers may access;
+    /// a GPU can access all of its own memory.
     pub fn launch_on(
         &self,
         stream: StreamRef<'_>,

@@ -1,4 +1,4 @@
-//! The options of a launch: the keyword arguments that are not parameters of the kernel.
+//! Defines the options of a launch: the keyword arguments that are not parameters of the kernel.
 
 mod table;
 
@@ -16,7 +16,7 @@ pub use table::{Consumer, DefaultValue, OPTIONS, OptionId, OptionInfo, OptionKin
 /// The options of one launch, which are part of a kernel's key in the cache.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Options {
-    /// The values that differ from the defaults of the table, in its order.
+    /// The values that differ from the defaults of the table, in the order of the table.
     set: SmallVec<[(OptionId, Constant); 4]>,
     /// The options that the environment decides, whatever a launch says.
     fixed: SmallVec<[OptionId; 2]>,
@@ -103,8 +103,8 @@ impl Options {
         }
     }
 
-    /// Fails if an option contradicts the target. The CPU accepts every value that GPUs accept, so
-    /// that programs for GPUs run on it.
+    /// Fails if the value of an option is not possible on the target. The CPU accepts every value
+    /// that GPUs accept, so that programs for GPUs run on it.
     pub(crate) fn check(&self, target: Target) -> Result<(), Error> {
         use OptionKind::{Int, PowerOfTwo};
         let Target::Gpu(gpu) = target else { return Ok(()) };
@@ -132,7 +132,7 @@ impl Options {
             Constant::Str(name) => name.to_string(),
             other => other.to_string(),
         };
-        // As Triton and its users write it: sm90, sm_90a, 90.
+        // Triton and its users write the architecture as sm90, sm_90a or 90.
         let digits: String = arch.chars().filter(char::is_ascii_digit).collect();
         if !arch.starts_with("gfx") && digits == gpu.capability.to_string() {
             return Ok(());
@@ -217,7 +217,8 @@ impl Options {
     }
 
     /// Sets an option to a value that it takes. A default value is not stored, so that options with
-    /// the same meaning are equal, and a launch without options looks at none.
+    /// the same meaning are equal, and the key of a launch with the defaults has only one word for
+    /// its options.
     fn put(&mut self, option: OptionId, value: Constant) {
         if self.fixed.contains(&option) {
             return;

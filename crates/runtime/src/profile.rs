@@ -36,13 +36,13 @@ thread_local! {
 #[derive(Default)]
 struct Records {
     kernels: Vec<Kernel>,
-    /// The indices of kernels by the address of their handle and their description, because a later
-    /// handle may have the same address.
+    /// The indices of kernels by the address and the description of their handle. The address is
+    /// not sufficient, because a later handle may have the same address.
     known: FxHashMap<(usize, String), usize>,
     launches: Vec<Launch>,
 }
 
-/// The launches of one variant of a kernel.
+/// The measurements of all launches of one variant of a kernel.
 struct Kernel {
     name: String,
     form: String,
@@ -64,7 +64,7 @@ struct Launch {
     scope: u64,
     thread: u64,
     grid: [u32; 3],
-    /// Nanoseconds since the epoch of profiles, on the host.
+    /// The time of [`profile_clock`] at which the launch began on the host, in nanoseconds.
     start: u64,
     host_nanoseconds: u64,
     /// The timing on a GPU.
@@ -357,7 +357,7 @@ fn counters(counters: &StepCounters) -> Json {
 }
 
 /// Returns the measurements since the last call, as JSON. Estimates the time of launches on the
-/// simulator for the GPU with this name, or else for a GPU of their architecture.
+/// simulator for the GPU with the name `gpu`, or else for a GPU of their architecture.
 pub fn take_profile(gpu: Option<&str>) -> Result<String, Error> {
     let gpu = gpu.map(model).transpose()?;
     let taken = records(std::mem::take);

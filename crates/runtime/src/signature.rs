@@ -18,7 +18,7 @@ pub struct Parameter {
     pub name: Arc<str>,
     /// The annotation after the colon.
     pub annotation: Annotation,
-    /// The way in which its argument is passed.
+    /// The way in which callers pass the argument.
     pub kind: ParameterKind,
     /// The default, if there is one. A caller that keeps the value itself sets `Value::None`.
     pub default: Option<Value<'static>>,
@@ -60,15 +60,15 @@ pub enum ParameterKind {
     /// By position or by name.
     #[default]
     Any,
-    /// By position: it is before a `/`.
+    /// By position: the parameter is before a `/`.
     PositionalOnly,
-    /// By name: it is after a `*`.
+    /// By name: the parameter is after a `*`.
     KeywordOnly,
     /// `*xs`: the remaining positional arguments, as one tuple.
     Variadic,
 }
 
-/// The declared kind of a parameter.
+/// The annotation of a parameter, which decides how its argument is specialized.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Annotation {
     /// No annotation, or an unknown one: the argument determines the type.
@@ -209,7 +209,7 @@ impl Signature {
         self.parameters.iter().position(|parameter| *parameter.name == *name)
     }
 
-    /// Returns `TW0105`: an argument has a type that kernels do not take, which `found` names.
+    /// Returns `TW0105`: an argument has a type that kernels do not take. `found` names the type.
     /// `place` is the path of the value in a tuple argument (`[0].name`), or empty.
     pub fn invalid_argument(&self, index: usize, place: &str, found: &str, hint: &str) -> Error {
         let taken =

@@ -1,4 +1,5 @@
-//! Specialization: the facts about an argument that become part of the code, by Triton's rules.
+//! Specializes arguments: determines the facts about an argument that become part of the code, by
+//! Triton's rules.
 //!
 //! | argument | type | what the code knows |
 //! |---|---|---|
@@ -16,9 +17,10 @@
 //! and the padding are part of the code. The base and all strides but the last of every descriptor
 //! are multiples of 16 bytes.
 //!
-//! An annotation with a type decides the type; the int 1 is then a run-time value. With
-//! `do_not_specialize`, the code knows neither that an int is 1 nor that it is a multiple of 16;
-//! with `do_not_specialize_on_alignment`, it does not know the latter.
+//! An annotation with a type decides the type; the int 1 is then a run-time value. For a parameter
+//! in `do_not_specialize`, the code knows neither that an int is 1 nor that an int or an address is
+//! a multiple of 16. For a parameter in `do_not_specialize_on_alignment`, the code does not know
+//! multiples of 16.
 
 use smallvec::SmallVec;
 use tilewright_cpu as cpu;
@@ -30,7 +32,7 @@ use crate::key::Key;
 use crate::signature::{Annotation, Parameter};
 use crate::{Device, Value};
 
-/// The facts about an argument that the code depends on, without its value.
+/// The facts about an argument that the code depends on, except the value of a constant.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) enum Class {
     Pointer {

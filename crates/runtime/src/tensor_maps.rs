@@ -296,7 +296,7 @@ impl Tensor {
         use sim::TensorDataType as T;
         let map = sim::TensorMap {
             data_type: match self.element {
-                // A copy that reduces compares elements by this type: signed ones need a signed type.
+                // A copy that reduces compares elements by this type, so its sign matters.
                 Dtype::I32 => T::S32,
                 Dtype::I64 => T::S64,
                 Dtype::F16 => T::F16,
@@ -331,7 +331,7 @@ impl Tensor {
         use TensorMapElement as T;
         let source = TensorMapSource {
             element: match self.element {
-                // A copy that reduces compares elements by this type: signed ones need a signed type.
+                // A copy that reduces compares elements by this type, so its sign matters.
                 Dtype::I32 => T::I32,
                 Dtype::I64 => T::I64,
                 Dtype::F16 => T::F16,

@@ -1,4 +1,5 @@
-//! Arguments of a launch, converted by the caller: one enum, no Python.
+//! Defines the arguments of a launch. A caller converts its own objects, such as Python's, to these
+//! values.
 
 use tilewright_base::memory::Region;
 use tilewright_frontend::{Constant, HostValue, Tuple};
@@ -6,7 +7,7 @@ use tilewright_ir::{Dtype, Literal};
 
 use crate::Device;
 
-/// An argument.
+/// An argument of a launch.
 #[derive(Clone, Debug)]
 pub enum Value<'m> {
     /// A tensor.
@@ -38,7 +39,8 @@ pub enum Value<'m> {
 pub struct Pointer<'m> {
     /// The type of the elements.
     pub pointee: Dtype,
-    /// The address of the first element (of a view, that of its element `[0, …]`).
+    /// The address of the first element; for a view of a tensor, the address of the view's element
+    /// `[0, …]`.
     pub address: u64,
     /// The whole allocation: accesses through this pointer must stay inside.
     pub region: Region<'m>,
@@ -48,8 +50,8 @@ pub struct Pointer<'m> {
 
 impl Pointer<'_> {
     /// Returns whether `device` cannot read the memory. An empty tensor of the CPU with a null
-    /// pointer has no memory: every device accepts it, as in CUDA. A region on a GPU may look
-    /// empty, because only its start is known.
+    /// pointer has no memory: every device accepts it, as in CUDA. The exception is only for the
+    /// CPU: a region on a GPU may look empty, because only its start is known.
     #[inline]
     pub fn is_elsewhere(&self, device: Device) -> bool {
         let has_none = self.device == Device::Cpu && self.address == 0 && self.region.is_empty();

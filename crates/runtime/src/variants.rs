@@ -1,4 +1,5 @@
-//! Variants of a kernel's GPU code, for launches whose tensors some tensor maps cannot describe.
+//! Chooses and compiles variants of a kernel's GPU code, for launches with tensors that some of the
+//! kernel's tensor maps cannot describe.
 //!
 //! The compiler chooses the variant ([`TensorMapVariant`]). It is compiled at its first use, and
 //! lives as long as the handle. A launch runs the handle's own code if all of its maps can be made.

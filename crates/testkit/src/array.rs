@@ -1,4 +1,4 @@
-//! Tensors for tests: any dtype, dense, row-major, 16-byte aligned.
+//! Defines tensors for tests: of any dtype, dense, row-major, aligned to 16 bytes.
 
 use half::{bf16, f16};
 use tilewright::Dtype;

@@ -48,8 +48,8 @@ pub enum Outcome {
     Diagnostics(String),
 }
 
-/// The memory of a device that is separate from the host's: tensors are copied there before a
-/// launch, and back after it.
+/// The memory of a device that cannot access the memory of the host. Tensors are copied to the
+/// device before a launch, and back after it.
 pub trait DeviceMemory {
     /// Copies bytes to the device and returns their address, a multiple of 16.
     fn upload(&mut self, bytes: &[u8]) -> Result<u64, String>;

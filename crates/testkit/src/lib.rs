@@ -1,13 +1,12 @@
-//! Test runners, for development only.
+//! Runs tests; for development only.
 //!
 //! [`check_snapshot`] compares text with a file. [`run_text_cases`] compares the textual output of
-//! passes with the expected text. [`run_markdown`] runs the cases in a Markdown page;
-//! `docs/diagnostics` and `tests/kernels` use this format. [`Ptxas`] runs NVIDIA's assembler to
-//! validate PTX.
+//! passes with the expected text. [`run_markdown`] runs the cases in a Markdown page, such as those
+//! of `docs/diagnostics` and `tests/kernels`. [`Ptxas`] runs NVIDIA's assembler to validate PTX.
 //!
 //! # A case
 //!
-//! Fenced blocks, with any prose in between:
+//! A case consists of fenced blocks, with any prose in between:
 //!
 //! ````text
 //! ```python kernel=scale signature=*fp32,i32      the program; `signature` if it is only compiled

@@ -20,10 +20,11 @@ thread_local! {
 #[derive(Debug)]
 pub struct Call<'l> {
     launch: &'l LaunchConfiguration,
-    /// The handle of the kernel, if it was compiled here; the launch then makes its tensor maps.
+    /// The kernel's [`Handle`], if this process has compiled the kernel; the launch then makes the
+    /// tensor maps.
     handle: Option<&'l Handle>,
     parameters: Parameters,
-    /// The number of arguments written.
+    /// The number of arguments that were written.
     count: usize,
 }
 

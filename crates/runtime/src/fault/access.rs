@@ -27,7 +27,7 @@ pub(super) struct Argument {
     base: u64,
     /// The size of an element in bytes.
     size: u64,
-    /// The start and the end of the memory that it may access.
+    /// The start and the exclusive end of the memory that may be accessed through the pointer.
     start: u64,
     end: u64,
 }
@@ -169,7 +169,7 @@ fn arguments(fault: &Fault, handle: &Handle) -> Vec<Argument> {
 
 /// Returns the instructions on the line of the fault whose op `is_wanted` accepts, each with its
 /// span and the spans of the calls that it was inlined through. An instruction of a library
-/// function counts as on the line of the innermost call outside of the library.
+/// function counts as one on the line of the innermost call outside of the library.
 pub(super) fn on_line<'a>(
     fault: &'a Fault,
     handle: &'a Handle,
