@@ -60,8 +60,8 @@ pub fn run(argument: &OsString, page: &Page) -> Result<(), Failure> {
     output::print(&format!("{}\n", path.display()))
 }
 
-/// Returns the stage that NVIDIA's tools produce (SASS), if they are found, and the resources that
-/// the kernel uses on a GPU. Both are empty for a kernel for the CPU.
+/// Returns the SASS as a stage, if NVIDIA's tools are found, and the names and values of the
+/// resources that the kernel uses on a GPU. Both lists are empty for a kernel for the CPU.
 fn machine_code(compiled: &CompiledKernel) -> (Vec<StageText>, Vec<(String, String)>) {
     let MachineCode::Gpu(code) = &*compiled.code else { return (Vec::new(), Vec::new()) };
     let mut facts = vec![

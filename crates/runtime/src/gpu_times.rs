@@ -26,7 +26,8 @@ pub(crate) enum Timing {
 /// The measured start and duration of a launch.
 #[derive(Clone, Copy)]
 pub(crate) struct Time {
-    /// The time of [`profile_clock`] at which the kernel began, in nanoseconds.
+    /// The time of [`profile_clock`] at which the kernel, or else its launch, began, in
+    /// nanoseconds.
     pub(crate) start: u64,
     pub(crate) nanoseconds: f64,
     /// The source of the time: `cupti`, `events`, `model` or `clock`.

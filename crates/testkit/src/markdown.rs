@@ -17,15 +17,16 @@ pub struct Fence {
     pub body: Range<usize>,
 }
 
-/// Returns the root of the project. Cargo sets the package directory at run time; without cargo,
-/// tests run in the root.
+/// Returns the root of the project. Cargo passes the directory of the package in
+/// `CARGO_MANIFEST_DIR`; without cargo, tests run in the root.
 pub fn project_root() -> PathBuf {
     let package = std::env::var_os("CARGO_MANIFEST_DIR");
     let root = package.map_or_else(|| ".".into(), |package| PathBuf::from(package).join("../.."));
     root.canonicalize().unwrap_or(root)
 }
 
-/// Runs the cases of every page in a directory and panics with all failures.
+/// Runs the cases of every page in a directory, and panics with the text of all failures if there
+/// are any.
 #[track_caller]
 pub fn run_directory(path: &Path) {
     let entries = std::fs::read_dir(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));

@@ -1,5 +1,5 @@
-//! Runs NVIDIA's assembler, which validates a PTX module, and returns the resources and the SASS of
-//! its kernels.
+//! Runs NVIDIA's assembler, which validates a PTX module, and returns the resources and the machine
+//! code of its kernels.
 //!
 //! The assembler is a test dependency that `make test` installs into `.venv` from NVIDIA's package.
 //! Tests that need it are reported as skipped if it is missing.
@@ -89,7 +89,8 @@ impl Ptxas {
         self.assemble_with(text, target, &[])
     }
 
-    /// Like [`Self::assemble`], with additional options: `-O0` is fast.
+    /// Like [`Self::assemble`], with additional options, such as `-O0`, with which the assembler is
+    /// fast.
     pub fn assemble_with(&self, text: &str, target: &str, options: &[&str]) -> Result<Assembled, String> {
         static COUNTER: AtomicU32 = AtomicU32::new(0);
         let number = COUNTER.fetch_add(1, Ordering::Relaxed);

@@ -18,8 +18,8 @@ struct TextCase {
     expected: String,
 }
 
-/// Runs the cases of every file in a directory of the project, which must have at least `at_least`
-/// files, and panics with the lines that differ.
+/// Runs the cases of every file with this extension in a directory of the project, and panics with
+/// the lines that differ. Also panics if the directory has fewer than `at_least` such files.
 ///
 /// A file is a sequence of cases. A case is lines of prose that start with `//`, a line `// RUN:
 /// dce, licm` with the steps, the input, a line `// ----`, and the expected text.

@@ -25,7 +25,7 @@ function mark(kind, line) {
   for (const part of byLine.get(line) ?? []) part.classList.add(kind);
 }
 
-/** Keeps a line marked, and brings what belongs to it into view in every other pane. */
+/** Keeps a source line marked, and scrolls every other pane to the lines that belong to it. */
 function pin(line, from) {
   pinned = line;
   mark("pinned", line);
@@ -59,7 +59,7 @@ function withLayouts(line) {
     : part || "");
 }
 
-// What belongs together, in the order of the path.
+// The panes: the source, then the stages in the order of compilation.
 const panes = [];
 if (data.source) {
   const { name, firstLine, lines } = data.source;
@@ -153,5 +153,5 @@ document.addEventListener("keydown", (event) => { if (event.key === "d" && !even
 setTheme(matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
 const line = Number(new URLSearchParams(location.hash.slice(1)).get("line"));
 if (byLine.has(line)) pin(line);
-// What the page draws, for those who check it.
+// The data that the page draws, for tests.
 globalThis.explained = { data, owners, layouts, wavefronts: (access) => wavefronts(access, layouts) };

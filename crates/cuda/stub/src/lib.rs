@@ -44,7 +44,8 @@ const NOT_SUPPORTED: Code = 801;
 /// `CU_POINTER_ATTRIBUTE_MAPPED`.
 const POINTER_MAPPED: i32 = 13;
 
-/// The maximum shared memory of a block in bytes, without and with opting in.
+/// The maximum number of bytes of shared memory of a block, for a kernel that has not opted in to
+/// more (`SHARED`) and for one that has (`SHARED_OPTIN`).
 const SHARED: u32 = 48 << 10;
 const SHARED_OPTIN: u32 = 227 << 10;
 
@@ -74,7 +75,7 @@ fn deref<'a, T>(pointer: *const T) -> &'a T {
     unsafe { &*pointer }
 }
 
-/// Returns the assembler of a handle.
+/// Dereferences the handle of an assembler.
 fn assembler<'a>(link: *mut Link) -> &'a mut Link {
     // SAFETY: the handle came from `cuLinkCreate_v2`, and one thread uses it.
     unsafe { &mut *link }
@@ -298,8 +299,9 @@ driver! {
     fn cuModuleLoadData(module: *mut usize, image: *const c_void) {
         let start = list(image.cast::<u8>(), 4);
         if start != b"\x7fELF" && start != [0x50, 0xed, 0x55, 0xba] { return INVALID_IMAGE; }
-        // The header of a cubin of this assembler has the length of the PTX that follows it. For
-        // other cubins, `cuModuleGetFunction` finds a kernel of any name.
+        // The header of a cubin of the stub's assembler has the length of the options and the PTX
+        // that follow the header. In other cubins, `cuModuleGetFunction` finds a kernel of any
+        // name.
         let header = list(image.cast::<u8>(), 0x40);
         let ptx = state::embedded_length(header).map(|bytes| list(image.cast::<u8>(), 0x40 + bytes)[0x40..].to_vec());
         put(module, locked(|state| state.add_module(ptx)))

@@ -114,7 +114,7 @@ pub fn with_stack<T>(work: impl FnOnce(&mut Vec<usize>) -> T) -> T {
     STACK.with_borrow_mut(work)
 }
 
-/// Returns the current context of this thread, or 0.
+/// Returns the current context of this thread; 0 if there is none.
 pub fn current() -> usize {
     with_stack(|stack| stack.last().copied().unwrap_or(0))
 }
@@ -156,7 +156,7 @@ impl State {
         FAILING.store(!self.failures.is_empty(), Ordering::Relaxed);
     }
 
-    /// Returns a number that was not used as a handle yet.
+    /// Returns a handle that was not used yet.
     pub fn number(&mut self) -> usize {
         self.next += 1;
         self.next << 4
@@ -169,8 +169,8 @@ impl State {
         number
     }
 
-    /// Returns an attribute of an H100 with the configured capability: 0 if the table has none, and
-    /// `None` for an attribute that is newer than the stub.
+    /// Returns a device attribute of an H100 with the configured capability: 0 for an attribute
+    /// that the stub does not know, and `None` for one that is newer than the stub.
     pub fn device_attribute(&self, attribute: i32) -> Option<i32> {
         let (major, minor) = self.capability;
         let table = [
@@ -232,8 +232,8 @@ impl State {
         number
     }
 
-    /// Returns the kernel with this name, if the module has it. A module without PTX has every
-    /// kernel.
+    /// Returns the kernel with this name, if the module has it. A module whose PTX is not known has
+    /// a kernel of every name.
     pub fn function(&self, module: usize, name: &str) -> Option<Function> {
         let parameters = match self.modules.get(&module)? {
             None => None,

@@ -108,7 +108,8 @@ pub(super) struct FaultCandidates {
 impl FaultCandidates {
     /// Finds the accesses on the line of the fault, and the argument that the address was derived
     /// from. This is the common argument of these accesses. If they have different arguments, it is
-    /// the one whose memory is nearest to the address, provided that it is near.
+    /// the one whose memory is nearest to the address, provided that it is near. If no access is on
+    /// the line, it may be any pointer argument that is near.
     pub(super) fn new(fault: &Fault, handle: &Handle, target: MemoryAccess) -> Self {
         let mut accesses = accesses(fault, handle, target.is_store);
         let through = |argument: &Argument| {

@@ -2,8 +2,8 @@
 //! the option takes, its default in Rust and in Python, its part in the key of a compiled kernel,
 //! the warning if it has no effect, and its row in `docs/options.md`.
 //!
-//! To add an option, add a row here. If the language or code generation follows it, add it to
-//! `Options::language` or `Options::codegen`.
+//! To add an option, add a row here. If the language or code generation follows the option, also
+//! add it to `Options::language` or `Options::codegen`.
 
 use std::fmt;
 
@@ -19,7 +19,7 @@ pub enum OptionKind {
     Int(i128, i128),
     /// As `Int`, or `None`.
     OptionalInt(i128, i128),
-    /// A boolean; `None` is the default.
+    /// A boolean; `None` selects the default.
     Bool,
     /// The name of a precision of `dot`.
     Precision,
@@ -50,20 +50,20 @@ pub enum Consumer {
     /// The launcher, before it looks up a compiled variant: the option never reaches
     /// [`Options`](crate::Options).
     Launcher,
-    /// The language: the meaning of a kernel depends on it.
+    /// The language: the meaning of a kernel depends on the option.
     Language,
     /// Code generation for a GPU.
     Codegen,
     /// The launch on a GPU.
     Launch,
-    /// The check of the target: a launch on a GPU fails if the value is not that of the target.
+    /// The check of the target: a launch on a GPU fails if the value does not match the target.
     Check,
-    /// None, although a kernel with this option would compute something else: setting the option is
-    /// an error with this text.
+    /// No component, although a kernel with this option would compute something else: setting the
+    /// option is an error with this text.
     Refused(&'static str),
-    /// None: a launch on a GPU that sets the option gets the warning TW0115 with this text.
+    /// No component: a launch on a GPU that sets the option gets the warning TW0115 with this text.
     Warned(&'static str),
-    /// None: the option is ignored without a warning, for this reason.
+    /// No component: the option is ignored without a warning, for this reason.
     Silent(&'static str),
 }
 
@@ -74,11 +74,11 @@ pub struct OptionInfo {
     pub id: OptionId,
     /// The keyword.
     pub name: &'static str,
-    /// The values that it takes.
+    /// The values that the option takes.
     pub kind: OptionKind,
     /// The default.
     pub default: DefaultValue,
-    /// The component that follows it.
+    /// The component that follows the option.
     pub consumer: Consumer,
     /// A short description of the effect.
     pub about: &'static str,
