@@ -133,8 +133,8 @@ impl Cupti {
     ///
     /// `TILEWRIGHT_CUPTI` names the library or its folder; `off` or `0` disables CUPTI. Without it,
     /// the library is searched in the folder that `TRITON_CUPTI_LIB_PATH` names, in the system's
-    /// folders, in `folders`, and in the CUDA toolkit. A major version newer than that of the
-    /// driver does not work, so it is not tried.
+    /// folders, in `folders`, and in the CUDA toolkit. A library with a newer major version than
+    /// the driver's does not work, so it is not tried.
     pub fn get(driver: Version, folders: &[PathBuf]) -> Result<&'static Self, &'static str> {
         let cupti = CUPTI.get_or_init(|| Self::open(&candidates(driver, folders)?));
         cupti.as_ref().map_err(String::as_str)

@@ -216,7 +216,7 @@ pub enum Error {
         /// The maximum number of blocks along the axis.
         limit: u32,
     },
-    /// The parameters of a launch have another size than those of the kernel.
+    /// The parameters of a launch have another size than the parameters of the kernel.
     WrongParameters {
         /// The kernel.
         kernel: String,

@@ -24,9 +24,9 @@ use crate::{Error, Grid, Handle, Value, padded, reports, sanitize};
 /// The memory that a launch on the simulator may touch.
 type Regions<'m> = SmallVec<[sim::Region<'m>; 16]>;
 
-/// Launches a kernel with arguments that it was compiled for. `foreign` is memory besides that of
-/// the arguments that the kernel may access; only the simulator needs it. The grid must not be
-/// empty.
+/// Launches a kernel with arguments that it was compiled for. `foreign` is memory that the kernel
+/// may access besides the memory of its arguments; only the simulator needs it. The grid must not
+/// be empty.
 #[inline]
 pub(crate) fn launch(
     handle: &Handle,

@@ -44,7 +44,7 @@ pub struct Tile {
     /// required.
     pub is_known: bool,
     /// For a pointer to read-only memory, the name of the parameter that declares the memory
-    /// read-only; the name is empty after a cast of the pointer.
+    /// read-only; an empty name for a pointer that was cast to a const pointer.
     pub read_only: Option<Arc<str>>,
 }
 

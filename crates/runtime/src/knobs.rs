@@ -5,15 +5,15 @@
 //! |---|---|
 //! | `TILEWRIGHT_DEVICE` | the device that kernels run on: `cpu`, `cuda:1`, `sim:sm_90`; if it is not set, they run on the device of their tensors |
 //! | `TILEWRIGHT_NUM_THREADS`, `OMP_NUM_THREADS` | threads that run programs on the CPU (the first one that is set) |
-//! | `TILEWRIGHT_DEBUG`, `TRITON_DEBUG` | `1`: assertions in kernels are checked, whatever a kernel or launch says |
+//! | `TILEWRIGHT_DEBUG`, `TRITON_DEBUG` | `1`: assertions in kernels are checked, even if a kernel or launch turns them off |
 //! | `TILEWRIGHT_SANITIZE=race,init` | launches are checked: `bounds`, `race`, `init`, `alignment`, `overflow`, `nan`; `1` for all |
 //! | `TILEWRIGHT_DUMP=ir,opt` | these stages of each compiled kernel are written to stderr; `all` for every stage |
 //! | `TILEWRIGHT_DUMP=folder` | every stage is written to files in this folder; a value is a folder if it does not contain the name of a stage |
 //! | `TILEWRIGHT_DUMP_DIR` | the stages are written to files in this folder, and not to stderr or to a folder that another variable names: `<folder>/<kernel>-<number>.<stage>` |
 //! | `TRITON_KERNEL_DUMP=1`, `TRITON_DUMP_DIR` | every stage is written to files in this folder (by default `~/.triton/dump`) |
 //! | `TRITON_ALLOW_NON_CONSTEXPR_GLOBALS=1` | kernels may read globals that are not `tl.constexpr` |
-//! | `TRITON_DEFAULT_FP_FUSION=0` | GPUs round multiplications and additions separately, unless a launch says otherwise |
-//! | `TRITON_FORCE_DISABLE_FP_FUSION=1` | GPUs round them separately, whatever a launch says |
+//! | `TRITON_DEFAULT_FP_FUSION=0` | GPUs round multiplications and additions separately, unless a launch sets `enable_fp_fusion=True` |
+//! | `TRITON_FORCE_DISABLE_FP_FUSION=1` | GPUs round multiplications and additions separately, even if a launch sets `enable_fp_fusion=True` |
 //! | `TRITON_F32_DEFAULT` | precision of `tl.dot` on binary32: `ieee`, `tf32`, `tf32x3`, `bf16x3`, `bf16x6` |
 
 use std::collections::BTreeSet;
@@ -34,8 +34,8 @@ pub(crate) const MAX_THREADS: usize = 1024;
 pub struct Knobs {
     /// `TILEWRIGHT_DEVICE`.
     pub device: Option<String>,
-    /// `TILEWRIGHT_DEBUG`, `TRITON_DEBUG`: assertions are checked, whatever a kernel or launch
-    /// says.
+    /// `TILEWRIGHT_DEBUG`, `TRITON_DEBUG`: assertions are checked, even if a kernel or launch turns
+    /// them off.
     pub debug: bool,
     /// `TRITON_ALLOW_NON_CONSTEXPR_GLOBALS`.
     pub allow_plain_globals: bool,
@@ -60,12 +60,12 @@ pub struct Knobs {
 /// twice.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum FpFusion {
-    /// Permitted, unless a launch says otherwise.
+    /// Permitted, unless a launch sets `enable_fp_fusion=False`.
     #[default]
     On,
-    /// Only permitted if a launch says so.
+    /// Only permitted if a launch sets `enable_fp_fusion=True`.
     Off,
-    /// Never permitted, whatever a launch says.
+    /// Never permitted, even if a launch sets `enable_fp_fusion=True`.
     Forbidden,
 }
 

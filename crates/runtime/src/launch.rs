@@ -20,8 +20,8 @@ impl Handle {
     }
 
     /// As [`launch`](Self::launch), on a stream of a GPU; other devices ignore `stream`. `foreign`
-    /// is main memory, besides that of the arguments, that pointers cast from integers may access;
-    /// a GPU can access all of its own memory.
+    /// is main memory that pointers cast from integers may access, besides the memory of the
+    /// arguments; a GPU can access all of its own memory.
     pub fn launch_on(
         &self,
         stream: StreamRef<'_>,

@@ -66,9 +66,9 @@ impl Loaded {
         }
     }
 
-    /// Assembles and loads a kernel. Limits the registers of a thread if slightly fewer registers
-    /// let more blocks be resident on a multiprocessor, unless the kernel needs the registers or
-    /// the program has set `maxnreg`.
+    /// Assembles and loads a kernel. Unless the program has set `maxnreg`,
+    /// [`Multiprocessor::assemble`] may choose the number of registers of a thread, so that more
+    /// blocks are resident or less is spilled.
     fn on_gpu(code: &GpuCode, device: Device, options: &Options) -> Result<Self, Error> {
         let (gpu, context) = (device.gpu()?, device.context()?);
         let cache = Cache::new(&Settings::from_environment());
@@ -193,8 +193,8 @@ pub(crate) struct Assembler<'a> {
 
 impl Assembler<'_> {
     /// Assembles and loads the kernel for blocks of `threads` threads and `shared_bytes` bytes of
-    /// shared memory. Returns the kernel with its cubin. If `max_registers` is `None`, the compiler
-    /// may limit the registers of a thread.
+    /// shared memory. Returns the kernel with its cubin. If `max_registers` is `None`,
+    /// [`Multiprocessor::assemble`] may choose the number of registers of a thread.
     pub(crate) fn assemble(
         &self,
         ptx: &str,

@@ -18,7 +18,7 @@ pub use table::{Consumer, DefaultValue, OPTIONS, OptionId, OptionInfo, OptionKin
 pub struct Options {
     /// The values that differ from the defaults of the table, in the order of the table.
     set: SmallVec<[(OptionId, Constant); 4]>,
-    /// The options that the environment decides, whatever a launch says.
+    /// The options that the environment decides, even if a launch sets them.
     fixed: SmallVec<[OptionId; 2]>,
     allow_plain_globals: bool,
 }

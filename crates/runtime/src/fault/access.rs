@@ -88,7 +88,8 @@ impl Argument {
 /// A load or a store of the kernel.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Access {
-    /// The span of the access, and those of the calls that it was inlined through, innermost first.
+    /// The span of the access, and the spans of the calls that it was inlined through, innermost
+    /// first.
     chain: Vec<Span>,
     /// The index of the parameter that the accessed pointers are derived from; `None` if there are
     /// several, or if the origin is unknown.
