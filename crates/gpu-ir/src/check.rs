@@ -459,10 +459,8 @@ impl<'a> Checker<'a> {
         let most = self.header.num_warps * 32;
         let fits = (1..16).contains(&barrier) && threads.is_multiple_of(32) && threads <= most;
         ensure(fits, || {
-            format!(
-                "named_barrier takes an id from 1 to 15 and whole warps of {most} threads, found {barrier} and \
-                 {threads}"
-            )
+            let found = format!("{barrier} and {threads}");
+            format!("named_barrier takes an id from 1 to 15 and whole warps of {most} threads, found {found}")
         })
     }
 
