@@ -1,29 +1,35 @@
-//! PTX as typed data: a [`Module`] of variables and [`Function`]s, whose bodies are lists of [`Statement`]s, most of them an
-//! [`Instruction`]. [`print()`] writes every module; [`parse`] reads what compilers write.
+//! PTX as typed data. A [`Module`] has variables and [`Function`]s; the body of a function is a
+//! list of [`Statement`]s, and most statements are an [`Instruction`]. [`print()`] writes a module
+//! as text; [`parse`] reads the PTX that compilers write.
 //!
 //! # The table
 //!
-//! An instruction is one row in `instruction.rs`: mnemonic, modifiers, operands. The row generates
-//! a struct with named fields ([`Add`], [`Ld`], [`Wgmma`] …), its variant of [`Instruction`], its
-//! method of [`InstructionVisitor`], the printer, the parser, and the walk over its registers. The
-//! header of that file lists the steps to add an instruction. `tests/corpus` has an example of
-//! every row and of every modifier, which NVIDIA's assembler accepts.
+//! An instruction is one row in `instruction.rs`: mnemonic, modifiers, operands. From each row, a
+//! macro generates a struct with named fields ([`Add`], [`Ld`], [`Wgmma`] …), a variant of
+//! [`Instruction`], a method of [`InstructionVisitor`], and the code that prints the instruction,
+//! parses it and visits its registers. The header of that file lists the steps to add an
+//! instruction. `tests/corpus` has an example of every row and of every modifier, which NVIDIA's
+//! assembler accepts.
 //!
 //! # Names
 //!
-//! Registers, labels, variables and functions are typed indices. The parser creates a register at
-//! its first use: `.reg .b32 %r<1000>;` creates none. Nested scopes are flattened; a name that an
-//! inner scope redeclares gets a numeric suffix. All names are unique within a function, so that a
-//! name in a message is unambiguous.
+//! An instruction refers to registers, labels, variables and functions by typed index. The parser
+//! creates a register where an instruction first uses it: the declaration `.reg .b32 %r<1000>;`
+//! creates none. The parser flattens nested scopes: a name that an inner scope redeclares gets a
+//! numeric suffix. All names are unique within a function, so that a name in a message is
+//! unambiguous.
 //!
 //! # Information that parsing loses
 //!
-//! Comments; the order of declarations (the printer first declares functions that others reference,
-//! then variables, then definitions; a function's variables precede its instructions); the spelling
-//! of constants; the order of modifiers, which the assembler ignores; unused registers. Debug
-//! information in `.section` is kept verbatim. An unsupported feature is a [`ParseError`] that
-//! names it, with line and column: among others `tcgen05`, sparse dots, textures and surfaces, the
-//! video instructions, vector registers, parameters in registers.
+//! A module does not record comments, unused registers, the spelling of constants, or the order of
+//! modifiers, which the assembler ignores. It does not record the order of declarations either: the
+//! printer writes the declarations of functions that others reference, then variables, then the
+//! definitions of functions; a function's variables precede its instructions. Sections of debug
+//! information (`.section`) are kept verbatim.
+//!
+//! If the text uses a feature that is not supported, [`parse`] returns a [`ParseError`] that names
+//! the feature, with line and column. Not supported are, among others, `tcgen05`, sparse dots,
+//! textures and surfaces, the video instructions, vector registers, and parameters in registers.
 
 mod check;
 mod instruction;

@@ -1,13 +1,15 @@
-//! Lowers the GPU dialect to PTX for each thread of a block: one file per op family.
+//! Lowers a module of the GPU dialect to PTX, the code that each thread of a block runs. Each
+//! family of ops has a file.
 //!
 //! ```text
 //! gpu::Module ── ops, through the builder ──> a listing ── passes/ ──> a listing ── epilogue: names, source ──> isa::Module
 //! ```
-//! A tile is a list of [`Scalar`]s by the register index of its layout; every thread also computes
-//! the scalars of the program, which are the same in all threads. All code is emitted through
-//! `builder.rs`, one op after the other. The lowering optimizes nothing: the ops state every choice
-//! of layout, access width and instruction, and `passes` removes duplicates and dead code and
-//! hoists loop-invariant code. `thread.rs` applies linear layouts to the thread id.
+//! A thread holds a tile as a list of [`Scalar`]s: element `i` is register `i` of the tile's
+//! layout. Every thread also computes the scalar values of the kernel, which are equal in all
+//! threads of a block. All code is emitted through `builder.rs`, one op after the other. The
+//! lowering optimizes nothing: the ops state every choice of layout, access width and instruction,
+//! and `passes` removes duplicates and dead code and hoists loop-invariant code. `thread.rs`
+//! applies linear layouts to the thread id.
 //!
 //! # Decisions
 //!
@@ -21,11 +23,11 @@
 //!   `offset + constant` is thus the extension of `offset`, plus the constant: all registers of a
 //!   tile share one extension, and the constants are in the addresses.
 //! - `elect.sync` selects one lane of the first warp that runs the code. This lane does the work of
-//!   a single thread: tensor copies, barriers in shared memory. In a partition, the thread id
-//!   counts from the first warp of the partition.
-//! - `wgmma` accumulates in place, against the rule that registers are assigned once. No op reads
-//!   these registers before the dot has finished; the passes treat the wait for the dot as another
-//!   write of them.
+//!   a single thread: tensor copies, barriers in shared memory. In a partition of a
+//!   warp-specialized kernel, the thread id counts from the first warp of the partition.
+//! - `wgmma` accumulates in place: its accumulator registers are written more than once, unlike
+//!   most registers. No op reads the accumulator before the dot has finished; the passes treat the
+//!   wait for the dot as another write of the accumulator.
 
 mod arithmetic;
 mod assertion;
@@ -104,9 +106,9 @@ type Lowered = Result<(), Box<Diagnostic>>;
 /// One element of each operand of an op on several tiles.
 type Elements = SmallVec<[Scalar; 2]>;
 
-/// Returns the name of a kernel in PTX. A name that is no plain PTX identifier gets the prefix
-/// `k_`: either it has non-ASCII letters, which become their code points (`_u3b1_`), or no ASCII
-/// letter follows its leading underscores.
+/// Returns the name of a kernel in PTX. A plain name has only ASCII letters, digits and
+/// underscores, and a letter follows its leading underscores. Any other name gets the prefix `k_`,
+/// and its non-ASCII letters become their code points (`_u3b1_`).
 pub fn entry_name(kernel: &str) -> Cow<'_, str> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let begins = kernel.trim_start_matches('_').starts_with(|c: char| c.is_ascii_alphabetic());
@@ -117,8 +119,8 @@ pub fn entry_name(kernel: &str) -> Cow<'_, str> {
     std::iter::once("k_".to_owned()).chain(escaped).collect::<String>().into()
 }
 
-/// Lowers a kernel. If it needs a feature that is unsupported or that the target lacks, returns a
-/// diagnostic that names the feature.
+/// Lowers a kernel. If the kernel needs a feature that is unsupported or that the target lacks,
+/// returns a diagnostic that names the feature.
 pub fn lower(program: &gpu::Module) -> Result<isa::Module, Box<Diagnostic>> {
     let mut lowering = Lowering::new(program);
     lowering.parameters();
@@ -141,17 +143,19 @@ struct Lowering<'p> {
     warps: Warps,
     /// The number of instructions that read each value.
     reads: UseCounts,
-    /// The pointers that are computed between asynchronous dots.
+    /// The pointers of asynchronous copies that are computed in blocks with asynchronous dots; see
+    /// the function `between_dots`.
     between_dots: EntitySet<Value>,
-    /// The thread that was elected last: the label count and the first warp at its election, and
-    /// its predicate. It is reused while both are unchanged, that is, in straight-line code.
+    /// The last election of one thread: [`Builder::labels`] and the first warp at the election, and
+    /// the predicate that is true in the elected thread. The predicate is reused while both are
+    /// unchanged, that is, in straight-line code of the same warps.
     leader: Option<(u32, u32, isa::Predicate)>,
     /// The program ids, if `program_id_remap` changed them; else the program ids are the block ids.
     program_ids: Option<[Scalar; 3]>,
     /// The memory of the tensor maps that the kernel makes.
     map_memory: Option<device_tensor_maps::MapMemory>,
-    /// The tensor maps that are emitted before the next op that is no map, allocation or
-    /// deallocation.
+    /// The tensor maps whose code is emitted before the next op other than `make_tensor_map`,
+    /// `alloc` and `dealloc`.
     pending_maps: Vec<device_tensor_maps::PendingMap>,
     /// The buffers that the blocks of a cluster fill by multicast.
     cluster_buffers: clusters::ClusterBuffers,
@@ -238,8 +242,9 @@ impl<'p> Lowering<'p> {
         }
     }
 
-    /// Returns the range of parameters that are tensor maps. They are the last ones; only the
-    /// number of programs of a paired kernel follows them.
+    /// Returns the indices of the parameters that are tensor maps. These are the last parameters,
+    /// except that in a kernel for clusters of two blocks (`Header::paired`) the number of programs
+    /// follows them.
     fn tensor_map_parameters(&self) -> std::ops::Range<usize> {
         let header = &self.program.header;
         let count = self.kernel.blocks[self.kernel.entry].parameters.len();
@@ -310,12 +315,12 @@ impl<'p> Lowering<'p> {
         self.kernel.ty(value).layout().map(|layout| self.program.header.layouts.get(layout))
     }
 
-    /// Returns element and shape of a scalar or a tile in registers.
+    /// Returns the type of a scalar or of a tile in registers: its element and its shape.
     fn ty(&self, value: Value) -> &'p ir::Type {
         self.kernel.ty(value).as_registers().expect("the verifier checks what is in registers")
     }
 
-    /// Returns element and shape of a tile in registers or in memory.
+    /// Returns the type of a tile in registers or in memory: its element and its shape.
     fn tile(&self, value: Value) -> ir::Type {
         self.kernel.ty(value).tile().expect("the verifier checks what is a tile")
     }
@@ -339,8 +344,9 @@ impl<'p> Lowering<'p> {
         }
     }
 
-    /// Returns the width of the registers of a value: a value in shared memory is its address, and
-    /// dots in flight accumulate 16-bit numbers in pairs.
+    /// Returns the width of the registers of a value. For a value in shared memory, the register
+    /// holds its address; for a dot in flight, a register holds one accumulator or a pair of 16-bit
+    /// ones.
     fn width(&self, value: Value) -> Width {
         match self.kernel.ty(value) {
             Type::Registers { tile, .. } => width_of(tile.element),
@@ -373,8 +379,8 @@ impl<'p> Lowering<'p> {
         self.unsupported(inst, &format!("`{}`", ir::Operation::name(&self.kernel.insts[inst].op)))
     }
 
-    /// Returns the diagnostic for an op that the GPU dialect replaces. The verifier rejects such an
-    /// op before it gets here.
+    /// Returns the diagnostic for an op of tile IR that has no place in the GPU dialect. The
+    /// verifier rejects such an op before the lowering.
     fn only_in_tile_ir(&self, inst: Inst) -> Box<Diagnostic> {
         self.unsupported(inst, &format!("`{}` of tile IR", ir::Operation::name(&self.kernel.insts[inst].op)))
     }

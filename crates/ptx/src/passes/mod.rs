@@ -1,9 +1,10 @@
-//! Optimizations of the code of one thread: passes from a listing to a listing, one file each.
-//! `PASSES` lists them in order.
+//! Optimizations of the code of one thread. Each pass is one file, and rewrites a listing, the list
+//! of the statements of a kernel. `PASSES` lists the passes in order.
 //!
-//! `lower` emits code for each op independently. The passes find duplicates, loop-invariant code,
-//! offsets of addresses and unused results. `regions.rs` finds loops and branches, `effects.rs`
-//! lists the instructions that may be moved or removed.
+//! `lower` emits code for each op independently. The passes merge equal instructions, move
+//! loop-invariant code out of loops, fold constants into the offsets of addresses, and remove code
+//! without users. `regions.rs` finds loops and branches; `effects.rs` lists the instructions that
+//! passes may move or remove.
 
 mod address_folding;
 mod dead_code;
@@ -38,7 +39,8 @@ pub(crate) struct Line {
     pub kind: LineKind,
     /// The source location.
     pub location: Option<ir::Location>,
-    /// True if the statement may be executed speculatively, or once for two equal statements.
+    /// True if passes may move the statement to where it runs more often than in the program
+    /// (speculation), and may replace two equal statements by one.
     pub is_pure: bool,
 }
 
@@ -50,40 +52,41 @@ pub(crate) enum LineKind {
     Label(LabelId),
     /// An instruction with its guard.
     Instruction(Option<Predicate>, Instruction),
-    /// Inline assembly, and whether it has an effect besides writing its registers.
+    /// Inline assembly; the flag is true if it has an effect besides writing its registers.
     Verbatim(Vec<Verbatim>, bool),
 }
 
-/// The code of a kernel before it is a function of a module.
+/// The code of a kernel while passes rewrite it, before it becomes the body of a [`Function`].
 #[derive(Clone, Debug)]
 pub(crate) struct Listing {
     /// The statements, in order.
     pub lines: Vec<Line>,
-    /// The size of each register in 32-bit words. A pass may have made more registers than the
-    /// function has.
+    /// The size of each register in 32-bit words. The registers that passes create are at the end;
+    /// [`declare`] adds them to the function.
     pub words: Vec<u8>,
-    /// The number of labels. A pass may have made more labels than the function has.
+    /// The number of labels, including those that passes create; [`declare`] adds these to the
+    /// function.
     pub labels: usize,
-    /// The largest number of 32-bit words that are live at once, if it was computed since the last
-    /// pass.
+    /// The largest number of 32-bit register words that are live at once, if it was computed since
+    /// the last pass.
     alive: OnceCell<u32>,
     /// The thresholds of the target.
     tuning: &'static Tuning,
 }
 
 impl Listing {
-    /// Returns a listing of lines, with the words of their registers and the number of their
-    /// labels.
+    /// Returns a listing of `lines`. `words` has the size of each register in 32-bit words;
+    /// `labels` is the number of labels.
     pub fn new(lines: Vec<Line>, words: Vec<u8>, labels: usize, tuning: &'static Tuning) -> Self {
         Self { lines, words, labels, alive: OnceCell::new(), tuning }
     }
 
-    /// Returns the largest number of 32-bit words that are live at once.
+    /// Returns the largest number of 32-bit register words that are live at once.
     fn alive(&self) -> u32 {
         *self.alive.get_or_init(|| pressure::words(self))
     }
 
-    /// Reorders the lines. `order` has the old index of each line in the new order.
+    /// Reorders the lines: line `order[i]` moves to index `i`.
     fn reorder(&mut self, order: &[u32]) {
         // Swaps the line at each index to its new position, until the right line is at the index.
         let mut places = vec![0; order.len()];
@@ -99,15 +102,15 @@ impl Listing {
         }
     }
 
-    /// Returns a new register of this number of words.
+    /// Creates a register of `words` 32-bit words.
     fn register(&mut self, words: u8) -> RegisterId {
         let register = RegisterId::new(self.words.len());
         self.words.push(words);
         register
     }
 
-    /// Inserts each new line before the line at its index, and removes the lines `left_out`. The
-    /// new lines are in ascending order of these indices.
+    /// Inserts each line of `new` before the line whose index is paired with it, and removes the
+    /// lines whose indices are in `left_out`. `new` must be sorted by index.
     fn insert(&mut self, new: Vec<(u32, Line)>, left_out: &FxHashSet<u32>) {
         let mut new = new.into_iter().peekable();
         let before = std::mem::take(&mut self.lines);
@@ -125,10 +128,11 @@ impl Listing {
 
 /// The passes, in order.
 ///
-/// Addresses and multiplications come first, since they leave unused additions and extensions. Dead
-/// code is removed before code motion. Value numbering follows code motion and precedes
-/// reassociation, which needs all readers of a term. Recomputation and sinking lower the register
-/// pressure, and jumps are inserted last.
+/// `address_folding` and `wide_products` are first: they leave unused additions and extensions,
+/// which `dead_code` removes before code motion. `value_numbering` follows code motion. It precedes
+/// `reassociation`, which counts the readers of a register: equal terms must be one register.
+/// `recomputation` and `sinking` lower the register pressure. `elect_region`, which inserts jumps,
+/// is last.
 const PASSES: &[Pass<Listing>] = &[
     Pass::new("address_folding", address_folding::run),
     Pass::new("wide_products", wide_products::run),
@@ -146,7 +150,8 @@ fn is_crowded(listing: &Listing) -> bool {
     listing.alive() > listing.tuning.crowded_registers
 }
 
-/// Runs all passes. Returns whether far more registers are live at once than a thread has.
+/// Runs all passes. Returns whether more 32-bit register words are then live at once than
+/// `Tuning::max_live_registers`, the limit above which the assembler spills most registers.
 pub(crate) fn run(listing: &mut Listing) -> bool {
     let Ok(()) = run_passes(PASSES, listing, |_, listing| listing.alive = OnceCell::new());
     listing.alive() > listing.tuning.max_live_registers
@@ -165,8 +170,8 @@ pub(crate) fn words_of(function: &Function) -> Vec<u8> {
     function.registers.values().map(|register| words(register.ty)).collect()
 }
 
-/// Runs the pass of this name on a function, which loses comments and source locations. Returns
-/// false if there is no such pass.
+/// Runs the pass `name` on a function, with the tuning of Hopper. The function loses its comments,
+/// pragmas and source locations. Returns false if there is no such pass.
 pub fn run_on(name: &str, function: &mut Function) -> bool {
     let Some(pass) = PASSES.iter().find(|pass| pass.name == name) else { return false };
     let body = function.body.take().unwrap_or_default();
@@ -178,7 +183,7 @@ pub fn run_on(name: &str, function: &mut Function) -> bool {
     true
 }
 
-/// Declares the labels and registers that passes have made.
+/// Adds to a function the labels and registers that passes have created.
 pub(crate) fn declare(function: &mut Function, listing: &Listing) {
     for number in function.labels.len()..listing.labels {
         function.labels.push(Label { name: format!("$others_{number}").into() });
@@ -190,7 +195,8 @@ pub(crate) fn declare(function: &mut Function, listing: &Listing) {
 }
 
 impl Line {
-    /// Returns the line of a parsed statement, or `None` for a comment or directive.
+    /// Returns the line of a parsed statement, or `None` for a comment, a source location or a
+    /// pragma.
     fn of_text(kind: StatementKind) -> Option<Self> {
         let kind = match kind {
             StatementKind::Label(label) => LineKind::Label(label),
@@ -214,7 +220,7 @@ impl Line {
         }
     }
 
-    /// Returns the instruction to be changed; none for a label or inline assembly.
+    /// Returns the instruction for a change; none for a label or inline assembly.
     fn instruction_mut(&mut self) -> Option<&mut Instruction> {
         match &mut self.kind {
             LineKind::Instruction(_, instruction) => Some(instruction),
@@ -222,7 +228,8 @@ impl Line {
         }
     }
 
-    /// Calls back with each register, that of the guard first, to replace it.
+    /// Calls `each` with every register of the line, first the register of the guard. `each` may
+    /// replace the register.
     pub(crate) fn map_registers(&mut self, mut each: impl FnMut(&mut RegisterId, Access)) {
         match &mut self.kind {
             LineKind::Label(_) => {}
@@ -242,7 +249,8 @@ impl Line {
         }
     }
 
-    /// Calls back with each register, including that of the guard, and its access.
+    /// Calls `each` with every register of the line and its access, first the register of the
+    /// guard.
     fn visit_registers(&self, mut each: impl FnMut(RegisterId, Access)) {
         match &self.kind {
             LineKind::Label(_) => {}

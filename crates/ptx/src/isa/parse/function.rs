@@ -165,7 +165,8 @@ impl<'a> FunctionParser<'a> {
         }
     }
 
-    /// Declares the labels of the scope that begins here, so that jumps may precede them.
+    /// Declares the labels of the scope that begins at the cursor, so that jumps may precede their
+    /// labels.
     fn labels(&mut self) -> Result<(), ParseError> {
         let mut depth = 0_usize;
         let mut position = self.cursor.position;
@@ -348,8 +349,8 @@ impl<'a> FunctionParser<'a> {
         }
     }
 
-    /// Parses the instruction by the first row that matches, or returns the error of the row that
-    /// read the most tokens.
+    /// Parses an instruction by the first row of the table that matches. If no row matches, returns
+    /// the error of the row that parsed the most of the instruction.
     fn row(&mut self, word: &str, opcode_position: usize) -> Result<Instruction, ParseError> {
         let opcode = alias::canonical(word);
         if let Some(needed) = alias::needed_version(word).filter(|needed| self.version < *needed) {
@@ -359,8 +360,8 @@ impl<'a> FunctionParser<'a> {
         let first = opcode.split('.').next().unwrap_or_default();
         let mut best: Option<((u8, usize), Mismatch, String)> = None;
         let start = self.cursor.position;
-        // Tries modifiers in the order of the manual first: in any order, they may match another
-        // row.
+        // First tries all rows with the modifiers in the order of the manual. With modifiers in any
+        // order, the wrong row may match.
         let rows = ROWS.get(first).map_or(&[][..], Vec::as_slice);
         for (any_order, (mnemonic, parse)) in
             [false, true].into_iter().flat_map(|any_order| rows.iter().map(move |row| (any_order, row)))

@@ -1,5 +1,5 @@
-//! Parses PTX as compilers write it to a module. No text makes the parser panic; each error has its
-//! line and column.
+//! Parses PTX text as compilers write it, and returns a [`Module`]. The parser never panics; each
+//! error has a line and a column.
 
 pub(crate) mod alias;
 mod cursor;
@@ -22,7 +22,7 @@ use super::module::{File, Function, FunctionKind, Linkage, Module, Section};
 use super::operand::Symbol;
 use super::types::StateSpace;
 
-/// An error of a text that is not a module.
+/// The first error in a text that the parser cannot read.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ParseError {
     /// The line, from 1.
@@ -50,19 +50,18 @@ pub enum ParseErrorKind {
     Redeclared(String),
     /// An instruction that the table does not have.
     UnknownInstruction(String),
-    /// A modifier that the instruction does not have, or not at this position; empty if one is
-    /// missing.
+    /// A modifier that the instruction does not have at this position, or a missing modifier.
     Modifier {
         /// The instruction.
         opcode: String,
-        /// The modifier, without the dot.
+        /// The modifier, without the dot; empty if a modifier is missing.
         modifier: String,
     },
-    /// A spelling that the version of the module lacks.
+    /// A spelling of an instruction that is newer than the `.version` of the module.
     Version {
         /// The instruction.
         opcode: String,
-        /// The first version that has it.
+        /// The first version that has the spelling.
         needed: (u32, u32),
     },
     /// Too few or too many operands.
@@ -138,7 +137,7 @@ fn unescaped_path(text: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// The referents of the names of a module.
+/// The variable or function that each name of a module refers to.
 pub(crate) type Symbols<'a> = FxHashMap<&'a str, Symbol>;
 
 struct ModuleParser<'a> {
@@ -287,7 +286,7 @@ impl ModuleParser<'_> {
     }
 }
 
-/// Parses the strings of `.pragma "…", "…";`, after the word.
+/// Parses the strings of `.pragma "…", "…";`. The cursor is after the word `.pragma`.
 pub(crate) fn pragma(cursor: &mut Cursor<'_>) -> Result<Vec<String>, ParseError> {
     let mut strings = vec![cursor.string()?.to_owned()];
     while cursor.take(",") {
