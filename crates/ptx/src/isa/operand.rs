@@ -124,7 +124,7 @@ pub struct CachePolicy(pub Source);
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct BranchTarget(pub LabelId);
 
-/// The list of labels that an indexed branch chooses from; see [`BranchTable`].
+/// Identifies the list of labels that an indexed branch chooses from, a [`BranchTable`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BranchTableId(u32);
 entity_impl!(BranchTableId, "table");
@@ -138,7 +138,7 @@ pub struct BranchTable {
     pub targets: Vec<LabelId>,
 }
 
-/// The signature of the functions that an indirect call may reach; see [`Prototype`].
+/// Identifies the signature of the functions that an indirect call may reach, a [`Prototype`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PrototypeId(u32);
 entity_impl!(PrototypeId, "prototype");

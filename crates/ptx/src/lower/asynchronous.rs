@@ -39,7 +39,7 @@ impl Lowering<'_> {
     }
 
     /// Returns the address of a slot or a barrier by its index. `bytes` is the distance between two
-    /// consecutive ones.
+    /// consecutive slots or barriers.
     pub(super) fn indexed(&mut self, memory: Value, index: Value, bytes: u32) -> Scalar {
         let (start, index) = (self.scalar(memory), self.scalar(index));
         let offset = self.builder.mul(Width::B32, index, Scalar::constant(bytes.into()));

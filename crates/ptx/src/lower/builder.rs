@@ -23,7 +23,7 @@ use crate::isa::{
 use crate::passes::{Line, LineKind, Listing, words_of};
 
 /// The number of latest pure instructions that the builder compares with a new one, to reuse their
-/// results: the registers of a tile often need the same instruction one after the other.
+/// results. Consecutive registers of a tile often need the same instruction.
 const REPEATED: usize = 4;
 
 /// A thread's view of one element: a register plus a constant, wrapping at its width. A predicate
@@ -66,9 +66,9 @@ pub(super) struct Builder {
     pub packed: FxHashMap<SmallVec<[Scalar; 4]>, Scalar>,
     /// The word that each byte was extracted from, and the index of the byte in it.
     pub bytes: FxHashMap<Scalar, (Scalar, u32)>,
-    /// Words of four bytes, each of whose high bits are known to be 0.
+    /// Words of four bytes, in which the high bit of each byte is known to be 0.
     pub small_bytes: FxHashSet<Scalar>,
-    /// Numbers that were converted from bytes.
+    /// The origin of each number that was converted from a byte.
     pub shifted: FxHashMap<Scalar, Shifted>,
     /// The number of labels placed and of scopes opened or closed so far. Code is straight-line
     /// while this number does not change.
@@ -192,13 +192,15 @@ impl Builder {
         self.scope().push(line);
     }
 
-    /// Returns the result of a pure instruction.
+    /// Emits a pure instruction and returns its result. If one of the latest pure instructions is
+    /// equal, returns the result of that instruction instead.
     pub fn pure<I: Into<Instruction>>(&mut self, width: Width, make: impl FnOnce(RegisterId) -> I) -> Scalar {
         let [register] = self.pure_many([width], |[d]| make(d));
         register.into()
     }
 
-    /// Returns the results of a pure instruction.
+    /// Emits a pure instruction and returns its results, or those of an equal instruction, as
+    /// [`Self::pure`] does.
     pub fn pure_many<const N: usize, I: Into<Instruction>>(
         &mut self,
         widths: [Width; N],
@@ -282,7 +284,7 @@ impl Builder {
         (self.function, Listing::new(lines, words, labels, tuning))
     }
 
-    /// Returns the register that holds a value.
+    /// Returns the register that holds a value; emits the instruction that computes it, if needed.
     pub fn register(&mut self, width: Width, scalar: Scalar) -> RegisterId {
         let result = match (scalar.base, scalar.offset) {
             (Some(base), 0) => return base,
@@ -377,7 +379,7 @@ pub(super) fn move_to(width: Width, to: RegisterId, from: Source) -> Mov {
     Mov { ty: width.ty(), d: to.into(), a: from.into() }
 }
 
-/// d = a + b of integers.
+/// Returns the instruction `d = a + b`, which wraps, on integers of the type `ty`.
 pub(super) fn plain_add(ty: ScalarType, d: RegisterId, a: Source, b: Source) -> isa::Add {
     isa::Add { carry_out: false, rounding: None, ftz: false, saturate: false, ty, d, a, b }
 }

@@ -1,5 +1,6 @@
-//! Conversions between element types. They follow the CPU's table of casts, and round once on every
-//! path: a conversion through a wider format rounds to odd there.
+//! Conversions between element types. They have the results of the CPU executor's table of casts.
+//! Each result is as if rounded once: a conversion through a wider format rounds to odd in that
+//! format.
 
 use tilewright_gpu_ir::Feature;
 use tilewright_ir::{Dtype, Element, Inst, Rounding, Value};
@@ -178,7 +179,8 @@ impl Lowering<'_> {
         self.round_to_odd(Float::F32, zero, up, down)
     }
 
-    /// Truncates towards zero. NaN yields 0, and a value out of range the nearest bound.
+    /// Converts a float to an integer, truncated towards zero. NaN yields 0; a value out of range
+    /// yields the nearest bound.
     fn float_to_integer(&mut self, from: Dtype, to: Dtype, x: Scalar) -> Option<Scalar> {
         let (x, float) = match from {
             Dtype::F64 => (x, Float::F64),
@@ -191,7 +193,7 @@ impl Lowering<'_> {
         let source = (float.width(), float.ty());
         let wide = (width, integer(width, to.is_signed() || to.bits() < 32));
         let mut result = self.builder.float_convert(wide, source, Some(isa::Rounding::Rzi), x);
-        // The instruction saturates. It converts NaN to zero only for results of 32 bits.
+        // The instruction saturates. Only from fp32 to 32 bits does it convert NaN to zero.
         if width == Width::B64 || float == Float::F64 {
             let is_nan = self.builder.float_compare(float, Comparison::Nan, x, x);
             result = self.builder.select(width, is_nan, Scalar::constant(0), result);
@@ -292,8 +294,8 @@ impl Lowering<'_> {
         }
     }
 
-    /// Converts to bfloat16 on targets without the instruction: adds half of the distance to the
-    /// next number, less one unless the last remaining bit is odd.
+    /// Converts to bfloat16 on targets without the instruction: adds 0x7fff, or 0x8000 if the
+    /// lowest bit of the upper half is 1, and takes the upper half. Does not add if `towards_zero`.
     fn bf16_by_bits(&mut self, x: Scalar, towards_zero: bool) -> Scalar {
         let builder = &mut self.builder;
         let mut bits = x;

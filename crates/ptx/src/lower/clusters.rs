@@ -13,7 +13,8 @@ use super::tensor_copy::load_of_box;
 use super::{LANES, Lowered, Lowering};
 use crate::isa::{self, Comparison, Destination, ScalarType, Source, SpecialRegister, StateSpace};
 
-/// The buffers that the blocks of a cluster fill by multicast, each with the condition for it.
+/// The buffers that the blocks of a cluster fill by multicast, each with the condition under which
+/// they do so.
 #[derive(Default)]
 pub(super) struct ClusterBuffers {
     buffers: FxHashMap<Value, Value>,
@@ -129,9 +130,9 @@ impl Lowering<'_> {
         self.builder.emit_if(Some(guard), arrival);
     }
 
-    /// Emits the copies of each block. If the condition holds, a block copies its share of the
-    /// boxes, or its slice of the only box, to all blocks of the cluster. Else it copies all boxes
-    /// to itself.
+    /// Emits the copies that each block starts. If the condition holds, a block copies its share of
+    /// the boxes, or its slice of the only box, to all blocks of the cluster. Else it copies all
+    /// boxes to itself.
     pub(super) fn multicast_load(
         &mut self,
         condition: Scalar,

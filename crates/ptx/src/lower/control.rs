@@ -1,8 +1,8 @@
 //! Loops and branches: labels, and registers that carry values around a loop and out of a branch.
 //!
-//! If the body moves all elements of an integer or pointer tile by the same amount, registers that
-//! differ by constants are carried as one. Narrow elements that were unpacked from words before a
-//! loop are carried as words.
+//! If the body of a loop adds the same amount to all elements of an integer or pointer tile, one
+//! register carries all registers of the tile that differ by constants. Narrow elements that were
+//! unpacked from words before a loop are carried as words.
 
 use tilewright_base::Diagnostic;
 use tilewright_gpu_ir::{GpuOp, Op, Type};
@@ -47,7 +47,8 @@ struct Counter {
 /// of the first two, and unrolls such loops.
 #[derive(Clone, Copy)]
 enum Ending {
-    /// The next index is compared with the bound: it is known to fit into its register.
+    /// The loop continues if the next index is before the bound. The next index is known to fit
+    /// into its register.
     NextIndex,
     /// A register counts the remaining iterations.
     Countdown(RegisterId),
@@ -55,7 +56,7 @@ enum Ending {
     Distance,
 }
 
-/// A jump.
+/// Returns a jump to a label.
 pub(super) fn jump(target: LabelId) -> isa::Bra {
     isa::Bra { uniform: false, target: BranchTarget(target) }
 }
@@ -104,7 +105,7 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// Returns whether a loop is entered. A step of zero stops the kernel.
+    /// Returns the condition under which a loop has an iteration. Emits a trap for a step of zero.
     fn enters(&mut self, counter: &Counter) -> Scalar {
         let Counter { width, signed, bounds: [lower, upper, step], .. } = *counter;
         let is_zero = self.builder.compare(width, signed, Comparison::Eq, step, Scalar::constant(0));
@@ -123,7 +124,8 @@ impl Lowering<'_> {
         self.builder.compare(width, signed, Comparison::Gt, step, Scalar::constant(0))
     }
 
-    /// Returns the condition by which a loop continues.
+    /// Chooses the condition by which a loop continues. For a countdown, emits the code that
+    /// computes the trip count.
     fn ending(
         &mut self,
         body: Block,
@@ -162,8 +164,8 @@ impl Lowering<'_> {
         })
     }
 
-    /// Returns whether there is another iteration. Adds the move that decrements the countdown, if
-    /// there is one.
+    /// Returns the condition under which there is another iteration. Adds to `moves` the move that
+    /// decrements the countdown, if there is one.
     fn goes_on(&mut self, counter: &Counter, moves: &mut Vec<Move>) -> Scalar {
         let Counter { width, signed, register, bounds: [_, upper, step], ending } = *counter;
         let own = Scalar::from(register);
@@ -217,8 +219,8 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// Assigns registers to the carried values, with the initial values, and sets the parameters of
-    /// the body.
+    /// Chooses the registers that carry values around a loop, copies the initial values to them,
+    /// and sets the parameters of the body.
     fn begin(&mut self, inst: Inst, parameters: &[Value]) -> Vec<Carried> {
         let mut groups: Vec<Carried> = Vec::new();
         let mut moves = Vec::new();
@@ -302,7 +304,8 @@ impl Lowering<'_> {
         (count > 1 && scalars.chunks(count).all(is_packed)).then_some(count)
     }
 
-    /// Unpacks the words that a loop carries, by the index of the carried value.
+    /// Unpacks the words that a loop carries. Returns the elements of each value that is carried as
+    /// words, with the index of the value.
     fn elements_of_words(&mut self, groups: &[Carried], values: &[Value]) -> Vec<(usize, Vec<Scalar>)> {
         let mut found: Vec<(usize, Vec<Scalar>)> = Vec::new();
         for group in groups.iter().filter(|group| group.is_word) {

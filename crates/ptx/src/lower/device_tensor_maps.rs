@@ -9,10 +9,11 @@
 //! fence.proxy.tensormap::generic.acquire.gpu …           makes it visible to the copies of this warp
 //! ```
 //! **Map memory.** A map in use is in global memory. The module has an array with an entry for each
-//! block that can be on the device at a time; bits mark the used entries. A block claims a free
-//! entry when it begins, if possible one of its multiprocessor, and releases the entry when it
-//! ends. The launcher allocates and passes nothing, even in graphs and with several streams. There
-//! are at least as many entries as concurrent blocks, so no block waits for another.
+//! block that can be on the device at a time; an entry holds all maps of a block. Bits mark the
+//! used entries. A block claims a free entry when it begins, if possible one of its multiprocessor,
+//! and releases the entry when it ends. The launcher allocates and passes nothing, even in graphs
+//! and with several streams. There are at least as many entries as concurrent blocks, so no block
+//! waits for another.
 //!
 //! **Empty tensors** cannot be described by a map. Their map describes one element instead, which
 //! is 0, in memory of the module that no thread writes.
@@ -134,7 +135,7 @@ impl Lowering<'_> {
         self.builder.pure(Width::B64, |d| super::integer::convert(to, from, d, a))
     }
 
-    /// Jumps if a thread is not in the first warp.
+    /// Emits a jump to `end` for the threads that are not in the first warp.
     fn skip_other_warps(&mut self, end: isa::LabelId) {
         if self.warps.count > 1 {
             let (thread, lanes) = (self.thread(), Scalar::constant(LANES.into()));

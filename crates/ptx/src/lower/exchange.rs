@@ -1,5 +1,5 @@
 //! Exchanges of elements along an axis within a warp: between registers of a thread, which is free,
-//! and between lanes by shuffles. Also histograms in shared memory.
+//! and between lanes by shuffles. Histograms in shared memory are here, too.
 //!
 //! In a bitonic merge, a bit of the coordinate gives the direction of a block. If the bit depends
 //! only on the register, the direction is known at compile time. If it depends on the thread and
@@ -14,7 +14,8 @@ use super::integer::Bitwise;
 use super::{Lowered, Lowering};
 use crate::isa::{self, AtomicOperation, Comparison, ScalarType, StateSpace};
 
-/// The parity of some bits of an index: known for registers, computed for threads.
+/// The bits of the register, lane and warp index of an element whose parity is needed. The parity
+/// of a register's bits is known at compile time; that of lanes and warps is computed.
 #[derive(Clone, Copy)]
 struct Parity {
     registers: u32,
@@ -38,7 +39,8 @@ impl Parity {
 }
 
 impl Lowering<'_> {
-    /// Returns whether the parity of an element's index is odd.
+    /// Returns the condition that the selected bits of a register, and of the thread, have odd
+    /// parity.
     fn parity_of(&mut self, parity: Parity, register: u32) -> Scalar {
         let thread = if parity.is_fixed() { Scalar::FALSE } else { self.parity(parity.lanes, parity.warps) };
         thread.plus(Width::Pred, u64::from(parity.of_register(register)))

@@ -1,4 +1,5 @@
-//! Integers and predicates: constant folding, sums in canonical form, and instructions.
+//! Emits arithmetic on integers and predicates. Folds constants, and leaves the addition of a
+//! constant to the offset of a [`Scalar`].
 
 use super::builder::{Builder, Scalar, Width, only, plain_add, sources};
 use crate::isa::{self, Comparison, MultiplyMode, ScalarType, Source};
@@ -165,9 +166,9 @@ impl Builder {
         })
     }
 
-    /// Returns the 64-bit product of a 32-bit number and a constant. If `splits`, or if the number
-    /// has a known bound, adding the constant of `a` to its register does not overflow: the product
-    /// of the constant then stays separate.
+    /// Returns the 64-bit product of a 32-bit number and a constant. If `splits`, the caller knows
+    /// that adding the constant of `a` to its register does not overflow; a known bound of `a`
+    /// shows the same. The constant is then multiplied separately.
     pub fn mul_wide(&mut self, signed: bool, a: Scalar, factor: u64, splits: bool) -> Scalar {
         let extend = |bits: u64| if signed { Width::B32.signed(bits) as u64 } else { bits };
         let bound = self.bound(Width::B32, a);

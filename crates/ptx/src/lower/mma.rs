@@ -123,7 +123,7 @@ impl Lowering<'_> {
         self.builder.float_convert(to, from, Some(Rounding::Rna), x)
     }
 
-    /// Emits one instruction, and returns its result D.
+    /// Emits one `mma` instruction, and returns its result D.
     fn multiply_matrices(
         &mut self,
         mma: Mma,

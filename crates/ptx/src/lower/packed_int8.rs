@@ -1,5 +1,5 @@
-//! 8-bit integers, four in a word: converts them to floating point and applies bitwise functions
-//! without unpacking the word.
+//! Converts 8-bit integers, four in a word, to floating point, and applies bitwise functions to
+//! them, without unpacking the word.
 //!
 //! A conversion instruction converts one number, at a fraction of the throughput of other
 //! instructions. A byte that is placed below the right exponent is already a floating-point number
@@ -8,16 +8,16 @@
 //! ```text
 //! binary32   4b 00 00 xx              2^23 + x
 //! binary16   64 xx                    1024 + x
-//! bfloat16   43 0x (the low 7 bits)   128 + x, and the high bit is 43 00 or 43 80, 128 or 256
+//! bfloat16   43 0x (the low 7 bits)   128 + the low 7 bits; by the high bit, 43 00 or 43 80, which
+//!                                     is 128 or 256, is added or subtracted
 //! ```
-//! A signed number is x - 128, where x has the high bit inverted. All additions are exact: if a
-//! constant is added next, such as the zero point of quantized numbers, one addition does both. If
-//! the high bits are known to be 0, as for 4-bit numbers, bfloat16 takes no more instructions than
-//! the other formats.
+//! A signed number is x - 128, where x is the byte with the high bit inverted. All additions are
+//! exact. If the program adds a constant next, such as the zero point of quantized numbers, one
+//! addition does both. If the high bits are known to be 0, as for 4-bit numbers, bfloat16 takes no
+//! more instructions than the other formats.
 //!
-//! Bytes of different words, as in a transposed tile, are selected from the words, too: one
-//! instruction selects two pairs of bytes from two words, and eight instructions transpose four
-//! words.
+//! Bytes of different words, as in a transposed tile, are not extracted one by one either: one
+//! `prmt` selects two pairs of bytes from two words, and eight transpose four words.
 
 use std::collections::hash_map::Entry;
 
@@ -136,8 +136,8 @@ impl Lowering<'_> {
 }
 
 impl Lowering<'_> {
-    /// Applies a bitwise function with one constant to bytes that were extracted from words, in any
-    /// order.
+    /// Applies a bitwise function to bytes that were extracted from words, in any order, and one
+    /// constant. Returns `None` if the words are unknown or the second operand is not one constant.
     fn bitwise_in_their_words(
         &mut self,
         function: BitwiseFn,
@@ -183,7 +183,7 @@ impl Half {
         }
     }
 
-    /// Returns the words of two elements.
+    /// Returns the packing of two elements in a word.
     fn words(self) -> Words {
         let dtype = match self {
             Self::F16 => Dtype::F16,
@@ -192,7 +192,7 @@ impl Half {
         Words::new(Element::Value(dtype), 2)
     }
 
-    /// Returns the bits as a small integer, if they are one.
+    /// Returns the number with these bits, if it is an integer of magnitude 2048 at most.
     fn integer(self, bits: u64) -> Option<i32> {
         let value = match self {
             Self::F16 => half::f16::from_bits(bits as u16).to_f32(),
@@ -254,7 +254,8 @@ impl Builder {
             .is_some_and(|places| places.iter().all(|(word, _)| self.small_bytes.contains(word)))
     }
 
-    /// Returns the word and the byte index of each number, if all are known.
+    /// Returns the word that each number was extracted from and the index of its byte in the word,
+    /// if they are known for all numbers.
     fn places(&self, numbers: &[Scalar]) -> Option<SmallVec<[(Scalar, u32); 4]>> {
         numbers.iter().map(|number| self.bytes.get(number).copied()).collect()
     }
@@ -289,8 +290,8 @@ impl Builder {
         }
     }
 
-    /// Returns pairs of numbers in the low bytes of halves, below the exponent of the format. For
-    /// fp16, the high bit of a signed number is inverted.
+    /// Returns words of two numbers: the low byte of each half is a number, the high byte is the
+    /// exponent of the format. For fp16, the high bit of a signed number is inverted.
     fn bytes_below(&mut self, format: Half, signed: bool, numbers: &[Scalar]) -> Vec<Scalar> {
         let exponent = if format == Half::F16 { 0x64 } else { 0x43 };
         let turns = signed && format == Half::F16;
@@ -321,8 +322,9 @@ impl Builder {
         numbers.chunks(2).map(|two| pair(self, two)).collect()
     }
 
-    /// Converts bytes of the same index of two words to bf16: pairs of bytes are in the halves of a
-    /// word, beside those of the next index.
+    /// Converts pairs of bytes to bf16, if the bytes of each pair have the same index in two
+    /// different words; else returns `None`. One `prmt` places a pair in the halves of a word,
+    /// beside the bytes of the neighboring index.
     fn bytes_of_two_words(&mut self, signed: bool, numbers: &[Scalar]) -> Option<Vec<Scalar>> {
         let places = self.places(numbers).filter(|places| places.len().is_multiple_of(2))?;
         if places.chunks(2).any(|two| two[0].1 != two[1].1 || two[0].0 == two[1].0) {
@@ -394,8 +396,8 @@ impl Builder {
         numbers
     }
 
-    /// Adds an integer to both numbers of a pair, or returns `None` if the format does not have the
-    /// integer.
+    /// Adds an integer to both numbers of a pair, or returns `None` if the integer is too large to
+    /// be exact in the format.
     fn sum_with(&mut self, format: Half, pair: Scalar, offset: i32) -> Option<SmallVec<[Scalar; 16]>> {
         let float = format.float();
         let constant = float.constant(f64::from(offset)).offset;
@@ -429,6 +431,7 @@ impl Builder {
 
     /// Adds a constant to a number that was converted from a byte, in one step from the byte: the
     /// first addition is exact, so rounding the combined sum equals rounding the second one.
+    /// Returns `None` for other operands and for multiplications.
     pub(super) fn sum_of_byte(&mut self, float: Float, function: Binary, x: &[Scalar]) -> Option<Scalar> {
         let format = match float {
             Float::F16 => Half::F16,

@@ -1,20 +1,21 @@
 //! Scans, and reductions by functions that do not commute: each thread combines its registers, then
-//! shuffles combine the lanes of a warp level by level. Also the last step of a scan between warps.
+//! shuffles combine the lanes of a warp level by level. The last step of a scan between warps is
+//! here, too.
 //!
 //! Each level joins two neighboring blocks of elements. A thread knows the total of its own block,
-//! and the carry, which is the total of the preceding blocks so far. In the end it combines its
-//! elements with the carry:
+//! and the carry, which is the total of the preceding blocks so far. After the last level, the
+//! thread combines its elements with the carry:
 //! ```text
 //! for each level:
 //!     other = the total of the partner's block
 //!     if own block is later: carry = combine(other, carry), own = combine(other, own)
 //!     else:                  own = combine(own, other)
 //! ```
-//! The lowest levels join neighboring registers, a run; one loop over the run computes them. If
-//! prefixes are needed, and enough of the next levels join lanes in ascending order
-//! (`Tuning::ordered_scan_levels`), each of these levels combines every lane with the lane at a
-//! distance before it (Hillis and Steele, Data parallel algorithms, 1986). This takes half as many
-//! combinations, as it keeps no totals.
+//! The lowest levels join neighboring registers of a thread, which are called a run. The code
+//! combines the registers of a run one after the other. If prefixes are needed, and enough of the
+//! next levels join lanes in ascending order (`Tuning::ordered_scan_levels`), each of these levels
+//! combines every lane with the lane at a distance before it (Hillis and Steele, Data parallel
+//! algorithms, 1986). This takes half as many combinations, as it keeps no totals.
 
 use tilewright_base::Diagnostic;
 use tilewright_gpu_ir::Scope;
@@ -87,13 +88,14 @@ fn lanes_in_order(layout: &Layout, levels: &[ScanStep]) -> usize {
 struct Carries<'a> {
     tiles: &'a [Value],
     parts: &'a [Value],
-    /// The layout of `parts`: those of a line are in registers, or in lanes by index.
+    /// The layout of `parts`: the parts of a line are in the registers of a thread, or in lanes, by
+    /// their index.
     layout: &'a Layout,
     /// The number of parts of a line.
     count: u32,
     reverse: bool,
     /// The contribution of the lane and the warp of this thread to the index of its part; `reached`
-    /// are the bits that it may have.
+    /// has the bits that may be set in `own`.
     own: Scalar,
     reached: u32,
 }
@@ -181,7 +183,8 @@ impl Lowering<'_> {
         levels: &[ScanStep],
         mut own: Vec<Elements>,
     ) -> Result<Scanned, Box<Diagnostic>> {
-        // The register at a position of a run: combines the steps of the bits of the position.
+        // Returns the register at a position of a run: `first` xor the steps of the bits that are
+        // set in the position.
         let at = |first: u32, place: u32| {
             let bits = levels.iter().enumerate().filter(|(bit, _)| place >> bit & 1 == 1);
             bits.fold(first, |register, (_, level)| register ^ level.step.register)
@@ -210,7 +213,7 @@ impl Lowering<'_> {
         Ok(Scanned { own, run, totals, carries })
     }
 
-    /// Scans the levels above the runs whose lanes are in ascending order.
+    /// Combines the levels above the runs that join lanes in ascending order.
     fn scan_lanes(
         &mut self,
         (inst, tiles): (Inst, &[Value]),
@@ -221,7 +224,7 @@ impl Lowering<'_> {
         let all = levels.iter().fold(0, |all, level| all | level.step.lane);
         let (thread, ends) = (self.thread(), Scalar::constant(if reverse { all.into() } else { 0 }));
         let place = self.mask(thread, all);
-        // The number of preceding lanes.
+        // The distance in lanes from the first lane of the block, in the direction of the scan.
         let place = self.builder.bitwise(Bitwise::Xor, Width::B32, place, ends);
         let mode = if reverse { ShuffleMode::Down } else { ShuffleMode::Up };
         let others = self.mask(thread, LANES - 1 - all);
@@ -367,8 +370,9 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// Returns the prefix before a thread's part of a line, whose index is the fixed one XOR the
-    /// thread's; `None` if it is the first part in all threads.
+    /// Returns the prefix before a part of a line. The index of the part is `fixed` xor the
+    /// contribution `own` of the thread. Returns `None` if the part is the first one in all
+    /// threads.
     fn carry(&mut self, carries: &Carries<'_>, [line, fixed]: [u32; 2]) -> Option<Elements> {
         let &Carries { tiles, parts, layout, count, reverse, own, reached } = carries;
         let span = Span::of(layout.bases(Input::Register));
@@ -402,7 +406,8 @@ impl Lowering<'_> {
         )
     }
 
-    /// Returns the element whose index is `fixed` XOR the bits `reached` of `own`.
+    /// Returns the element whose index is `fixed` xor the bits `reached` of `own`. Where the
+    /// element is `None`, any other may be returned.
     fn choose(
         &mut self,
         tiles: &[Value],

@@ -126,8 +126,8 @@ impl Lowering<'_> {
         ThreadPosition { start, images, own }
     }
 
-    /// Returns the shared memory address of a register, whose offset `constant` is added over F2 to
-    /// the position of the thread.
+    /// Returns the shared memory address of an element: adds the offset `constant` of its register
+    /// over F2 (xor) to the position of the thread.
     pub(super) fn shared_position(&mut self, thread: &ThreadPosition, constant: u32) -> Scalar {
         let place = self.displaced(thread.own, &thread.images, constant);
         self.builder.add(Width::B32, place, thread.start)

@@ -213,8 +213,8 @@ impl Lowering<'_> {
         coordinates.iter().position(|value| self.layout_of(*value).is_some())
     }
 
-    /// Returns the copies of four gathered or scattered rows each: the guard of the lanes that
-    /// start the copy, and its positions in shared memory and in the tensor.
+    /// Returns copies that gather or scatter four rows each. A copy has a guard, which is true in
+    /// the lanes that start it, and the positions of the rows in shared memory and in the tensor.
     ///
     /// Each of the first lanes of the first warp copies the four consecutive rows whose indices it
     /// holds. If the tile has more than 4 * 32 rows, each lane copies another group from every

@@ -160,7 +160,7 @@ impl Lowering<'_> {
     }
 
     /// Returns the types of D, A and B. Fails if `wgmma` lacks these types or this shape, or if the
-    /// warps do not begin at a warpgroup.
+    /// first warp of this code does not begin a warpgroup.
     fn wgmma_types(
         &self,
         inst: Inst,
@@ -293,7 +293,7 @@ impl Lowering<'_> {
         Source::Register(self.builder.register(Width::B64, descriptor))
     }
 
-    /// Emits one instruction.
+    /// Emits one `wgmma` instruction.
     fn multiply_group(
         &mut self,
         dot: &WgmmaDot,
@@ -368,9 +368,9 @@ impl Lowering<'_> {
 impl Lowering<'_> {
     /// Keeps the following code after the computation of a value.
     ///
-    /// For the assembler, a wait for a dot depends on no value: it hoists the wait up to the
-    /// previous wait, but not across a profiler event. The event is guarded: it happens only if an
-    /// element of the value has bits that no computation produces.
+    /// To the assembler, a wait for a dot depends on no value. The assembler hoists the wait up to
+    /// the previous wait, but not across a profiler event (`pmevent`). The event is guarded: it
+    /// happens only if an element of the value has bits that no computation produces.
     fn keep_after(&mut self, value: Value) {
         let last = self.get(value).last().copied().expect("a tile has elements");
         self.keep_after_bits(last);

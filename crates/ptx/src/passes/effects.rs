@@ -1,14 +1,14 @@
-//! Side effects of instructions, and instructions whose results do not depend on their position.
+//! Classifies instructions by their effects. Passes may move and merge the pure instructions.
 
 use crate::isa::{Instruction, LoadSemantics, Source, SpecialRegister, StateSpace};
 
 /// The effect of an instruction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Effect {
-    /// Its results depend only on its operands, and it has no other effect.
+    /// It only writes its results, which depend only on its operands (of all lanes, for a shuffle).
     Pure,
-    /// It only writes its registers, but its results depend on its position, or moving it does not
-    /// pay: loads, matrix instructions, votes of the active lanes.
+    /// It only writes its results, but they depend on its position, or moving the instruction does
+    /// not pay: loads, matrix instructions, votes of the active lanes.
     Value,
     /// It has another effect.
     Other,
@@ -168,13 +168,13 @@ pub(super) fn effect(instruction: &Instruction) -> Effect {
     }
 }
 
-/// Returns whether an instruction may be moved, and duplicates be merged.
+/// Returns whether passes may move an instruction, and merge it with an equal one.
 pub(super) fn is_pure(instruction: &Instruction) -> bool {
     effect(instruction) == Effect::Pure
 }
 
-/// Returns the effect of an addition. One that passes a carry to the next instruction must stay
-/// before it.
+/// Returns the effect of an addition, subtraction or multiply-add. If the instruction writes the
+/// carry flag (`is_left`), it must stay before the instruction that reads the flag.
 fn carry(is_left: bool) -> Effect {
     if is_left { Effect::Other } else { Effect::Pure }
 }

@@ -3,8 +3,8 @@
 //!
 //! The addition that computes the descriptor of the next part of a dot's operand in shared memory
 //! stays in the loop. The assembler itself hoists as many descriptors as there are uniform
-//! registers. Descriptors that are hoisted here would be in registers of the threads, 16 for each
-//! operand, which accumulators need.
+//! registers. Descriptors that this pass hoists would occupy 16 registers of each thread for each
+//! operand, which the accumulators need.
 //!
 //! The sign extension of an offset that is only added to variant values stays, too: the adder takes
 //! the sign of the lower word for the upper one, so an extension in the loop takes no instruction,
@@ -32,7 +32,8 @@ struct Motion<'a> {
     homes: Vec<Home>,
     /// The registers that asynchronous dots read.
     of_dots: FxHashSet<RegisterId>,
-    /// Signs, and numbers extended by them, that stay with the additions that read them.
+    /// The registers of sign extensions that stay in the loop with the additions that read them:
+    /// each sign, and the number that it extends.
     extended: FxHashSet<RegisterId>,
 }
 
@@ -51,7 +52,8 @@ fn read_by_dots(listing: &Listing) -> FxHashSet<RegisterId> {
     found
 }
 
-/// Returns the number whose sign an instruction computes, and the sign.
+/// Returns the registers of a number and of its sign, if the instruction is `shr.s32 sign, number,
+/// 31`.
 fn sign(instruction: &Instruction) -> Option<(RegisterId, RegisterId)> {
     let Instruction::Shr(shift) = instruction else { return None };
     let (Source::Register(of), Source::Immediate(Immediate::Integer(31))) = (&shift.a, &shift.b) else {
@@ -60,7 +62,7 @@ fn sign(instruction: &Instruction) -> Option<(RegisterId, RegisterId)> {
     (shift.ty == ScalarType::S32).then_some((*of, shift.d))
 }
 
-/// Returns the result of joining a lower and an upper word, and the words.
+/// Returns the result and the operands, if the instruction joins a lower and an upper word.
 fn of_words(instruction: &Instruction) -> Option<(RegisterId, [RegisterId; 2])> {
     let Instruction::Mov(words) = instruction else { return None };
     let ([Destination::Register(number)], [Source::Register(low), Source::Register(high)]) =
@@ -71,7 +73,7 @@ fn of_words(instruction: &Instruction) -> Option<(RegisterId, [RegisterId; 2])> 
     (words.ty == ScalarType::B64).then_some((*number, [*low, *high]))
 }
 
-/// Returns the numbers extended by a sign, with the sign, if only extensions read the sign and only
+/// Returns the sign of each number that a sign extends, if only extensions read the sign and only
 /// additions read the extended numbers.
 fn extended_for_sums(listing: &Listing, writes: &Writes) -> FxHashMap<RegisterId, RegisterId> {
     let instructions = || listing.lines.iter().filter_map(Line::instruction);
@@ -134,7 +136,7 @@ impl Motion<'_> {
         }
     }
 
-    /// Returns the outermost loop before which a line of a region can move.
+    /// Returns the outermost loop before which a line of a region can move; `None` if it must stay.
     fn outermost(&self, line: &Line, region: Option<u32>) -> Option<u32> {
         let instruction = line.instruction().filter(|_| line.is_pure)?;
         let mut stays = self.is_next_part(instruction);

@@ -88,7 +88,8 @@ pub(super) fn run(listing: &mut Listing) {
     }
 }
 
-/// Returns the sum of two registers that a line computes, if nothing else writes the result.
+/// Returns the 64-bit sum of two registers that a line computes, if no other line writes the
+/// result.
 fn sum(line: &Line, index: u32, writes: &Writes) -> Option<RegisterSum> {
     let Instruction::Add(add) = line.instruction().filter(|_| line.is_pure)? else { return None };
     let (Source::Register(a), Source::Register(b)) = (add.a, add.b) else { return None };

@@ -1,10 +1,10 @@
-//! Loops and branches of a listing, nested, derived from its jumps; and the lines that write each
+//! Finds the nested loops and branches of a listing from its jumps, and the lines that write each
 //! register.
 //!
 //! A label that is the target of a backward jump begins a loop, which ends at the last such jump. A
-//! forward jump from before that label to directly after the loop is the entry test, and belongs to
-//! the loop. Any other forward jump makes the lines that it skips a branch, except for a jump out
-//! of a loop: there the loop ends in any case.
+//! forward jump from the line before that label to the line after the loop is the entry test, and
+//! belongs to the loop. Any other forward jump makes the lines that it skips a branch; if the jump
+//! leaves a loop, the branch begins after the loop.
 
 use cranelift_entity::EntityRef;
 use rustc_hash::FxHashMap;
@@ -31,7 +31,7 @@ pub(super) struct Region {
     pub parent: Option<u32>,
 }
 
-/// The regions of a listing; each is after its parents.
+/// The regions of a listing. Each region follows its parent.
 #[derive(Debug, Default)]
 pub(super) struct Regions(pub Vec<Region>);
 
@@ -42,12 +42,13 @@ impl Region {
 }
 
 impl Regions {
-    /// Returns the regions, or `None` if jumps cross each other or the target of a jump is unknown.
+    /// Returns the regions, or `None` if two regions overlap without nesting, or if the target of a
+    /// jump is unknown.
     pub fn of(listing: &Listing) -> Option<Self> {
         Self::of_lines(listing.lines.iter())
     }
 
-    /// Returns the regions of lines in a new order.
+    /// Returns the regions of lines that are not in a listing, such as those of a new order.
     pub fn of_lines<'a>(lines: impl Iterator<Item = &'a Line>) -> Option<Self> {
         let mut labels: Vec<(LabelId, u32)> = Vec::new();
         let mut jumps: Vec<(u32, LabelId)> = Vec::new();
@@ -107,7 +108,8 @@ impl Regions {
         Some(Self(regions))
     }
 
-    /// Returns a walk over the lines in order, with the innermost region of each.
+    /// Returns the start of a walk over the lines in order, which finds the innermost region of
+    /// each line.
     pub fn walk(&self) -> RegionWalk<'_> {
         RegionWalk { regions: &self.0, next: 0, current: None }
     }
@@ -130,8 +132,8 @@ pub(super) enum Step {
 }
 
 impl RegionWalk<'_> {
-    /// Returns the next region that ends or begins at this line. Callers pass lines in order, each
-    /// until it returns `None`.
+    /// Returns the next region that ends or begins at this line. Callers pass the lines in order,
+    /// and repeat each line until the result is `None`.
     pub fn step(&mut self, line: u32) -> Option<Step> {
         if let Some(current) = self.current
             && self.regions[current as usize].end <= line
@@ -156,10 +158,11 @@ impl RegionWalk<'_> {
 /// The lines that write registers.
 #[derive(Debug)]
 pub(super) struct Writes {
-    /// The number of writes of each register: 0, 1, or 2 for more. Accumulators of asynchronous
-    /// dots have 2.
+    /// The number of writes of each register: 0, 1, or 2 for two or more. Accumulators of
+    /// asynchronous dots have 2, since each wait for dots counts as a write.
     counts: Vec<u8>,
-    /// The lines that write registers with several writes, in order.
+    /// The writes of registers with several writes: each register with the line, in the order of
+    /// the lines.
     again: Vec<(RegisterId, u32)>,
 }
 
@@ -184,7 +187,7 @@ impl Writes {
     }
 
     fn find_again(&mut self, listing: &Listing) {
-        // Waits write the accumulators of asynchronous dots.
+        // A wait for asynchronous dots counts as a write of all their accumulators.
         let mut sums: Vec<RegisterId> = Vec::new();
         for line in &listing.lines {
             if let Some(Instruction::Wgmma(product)) = line.instruction() {

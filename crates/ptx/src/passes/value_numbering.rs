@@ -75,8 +75,9 @@ pub(super) fn run(listing: &mut Listing) {
     listing.lines.retain(|_| stays.next().unwrap_or_default());
 }
 
-/// Finds the lines that remain if equal instructions at most `distance` lines apart are merged, and
-/// makes other lines read their results.
+/// Merges each instruction with an equal earlier one at most `distance` remaining lines before it:
+/// lines that read its results now read those of the earlier one. Returns, for each line, true if
+/// it remains, and the replaced registers.
 fn number(
     listing: &mut Listing,
     regions: &Regions,
@@ -141,8 +142,8 @@ impl Numbering<'_> {
         }
     }
 
-    /// Returns whether a line remains. Replaces the registers that it reads. `before` are the
-    /// preceding lines.
+    /// Replaces the registers that a line reads. Returns whether the line remains, that is, no
+    /// known instruction is equal to it. `before` are the preceding lines.
     fn line(&mut self, line: &mut Line, before: &[Line]) -> bool {
         let index = before.len() as u32;
         let is_load = is_plain_load(line);

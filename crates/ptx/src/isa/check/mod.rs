@@ -48,7 +48,8 @@ impl fmt::Display for Misuse {
 impl std::error::Error for Misuse {}
 
 impl Misuse {
-    /// Returns the message, and the line with a mark under the illegal part.
+    /// Returns the message. If `text` has the line of the misuse, appends that line with a mark
+    /// under the illegal part.
     pub fn render(&self, text: &str) -> String {
         let line = (self.line as usize).checked_sub(1).and_then(|index| text.lines().nth(index));
         let Some(line) = line else { return self.to_string() };
@@ -130,8 +131,9 @@ impl Checker<'_> {
         Err(worst.expect("an opcode without a row was found before").1)
     }
 
-    /// Checks that accesses of more than 16 bytes are to global memory, and that the target has
-    /// them. Also checks that accesses with an L2 eviction priority have 32 bytes.
+    /// Checks that an access of more than 16 bytes has at most 32 bytes, is to global memory or a
+    /// generic address, and is available on the target. Also checks that an access with an L2
+    /// eviction priority has 32 bytes, in elements of at least 4 bytes.
     fn width(&self, opcode: &str, bound: &Bound) -> Result<(), (usize, Finding)> {
         const WIDE: Need = Need { capability: 100, kind: NeedKind::All, version: (8, 8) };
         let is_access = opcode.starts_with("ld.") || opcode.starts_with("st.") || opcode.starts_with("ldu.");
@@ -158,7 +160,7 @@ impl Checker<'_> {
         self.head.as_ref().and_then(|head| head.lacks(need))
     }
 
-    /// Checks the requirements of special registers.
+    /// Checks that the target and the version have the special registers that an instruction reads.
     fn special_registers(&self, instruction: &Instruction) -> Result<(), Finding> {
         let mut found = Ok(());
         instruction.visit_operands(&mut |operand| {
@@ -179,7 +181,7 @@ impl Checker<'_> {
         found
     }
 
-    /// Checks the requirements of single words of an opcode.
+    /// Checks the requirements that `forms::WORDS` lists for single words of an opcode.
     fn needs_of_words(&self, opcode: &str) -> Result<(), Finding> {
         for (first, word, need) in forms::WORDS {
             let is_meant = opcode.starts_with(first)
@@ -196,7 +198,7 @@ impl Checker<'_> {
     }
 }
 
-/// Returns the rows that match an opcode.
+/// Returns the rows that match an opcode, or an error at the first word that no row accepts.
 fn forms_of(opcode: &str) -> Result<Rows, Finding> {
     let first = opcode.split('.').next().unwrap_or_default();
     let words: Vec<&str> = opcode.match_indices('.').map(|(at, _)| word_at(opcode, at)).collect();
@@ -248,10 +250,11 @@ fn predicate(function: &Function, predicate: Predicate) -> Result<(), Finding> {
     Err((name.clone(), format!("`{name}` is a register of {}, expected one of .pred", register.ty)))
 }
 
-/// Instructions that read the address of a variable as an operand.
+/// The first words of the instructions that may read the address of a variable as an operand.
 const READ_ADDRESSES: [&str; 4] = ["mov.", "cvta.", "mapa.", "getctarank."];
 
-/// The instructions of [`READ_ADDRESSES`] whose opcode names the state space of the variable.
+/// The words of [`READ_ADDRESSES`] whose instructions name the state space of the variable in their
+/// opcode.
 const OF_SPACE: &[&str] = &["cvta.", "mapa.", "getctarank."];
 
 /// The operands of an instruction.
@@ -262,7 +265,8 @@ struct Operands<'a> {
 }
 
 impl Operands<'_> {
-    /// Compares the operands with a row; an error tells which operand is wrong, and how.
+    /// Compares the operands with a row. An error has the number of operands read so far, by which
+    /// the caller ranks rows, and the finding.
     fn check(&self, instruction: &Instruction, form: &Form, bound: &Bound) -> Result<(), (usize, Finding)> {
         let mut expected = form.operands.iter();
         let mut result = Ok(());
@@ -377,7 +381,7 @@ impl Operands<'_> {
                     Destination::Register(register) => Some(*register),
                     Destination::Sink => None,
                 }))?;
-                // The assembler compares only the width of the others.
+                // Of the other registers, the assembler compares only the width.
                 let first = all.iter().find(|one| **one != Destination::Sink);
                 first.map_or(Ok(()), |one| self.write(*one, ty, expected.wider))
             }
@@ -408,7 +412,7 @@ impl Operands<'_> {
         }
     }
 
-    /// Checks two results; the second one is a predicate.
+    /// Checks a pair of results, the second of which is a predicate.
     fn pair(&self, pair: DestinationPair, ty: ScalarType, expected: &Expected) -> Result<(), Finding> {
         let has_sink = |second| pair.first == Destination::Sink && second == Destination::Sink;
         let wrong = match (pair.second, expected.second) {
@@ -443,7 +447,8 @@ impl Operands<'_> {
         }
     }
 
-    /// Checks that a result is dropped only if there are others.
+    /// Checks that an instruction does not drop all results of a list. A list of one may be
+    /// dropped, except by a load or `mov`.
     fn dropped_alone(&self, all: &[Destination]) -> Result<(), Finding> {
         let name = self.opcode.split('.').next().unwrap_or_default();
         let is_load = ["ld", "ldu", "mov", "ldmatrix"].contains(&name);
@@ -453,13 +458,14 @@ impl Operands<'_> {
         Ok(())
     }
 
-    /// Returns whether a matrix fragment of one register must not be this constant.
+    /// Returns whether the instruction rejects this constant as a matrix fragment of one register.
     fn is_of_matrices(&self, constant: Immediate) -> bool {
         let is_store = self.opcode.starts_with("stmatrix.") && !matches!(constant, Immediate::F32(_));
         is_store || self.opcode.contains("mma")
     }
 
-    /// Checks an element of a list: fragments of matrices are registers.
+    /// Checks an element of a list. In a fragment of one integer element, an instruction on
+    /// matrices requires a register.
     fn element(&self, source: Source, ty: ScalarType, expected: &Expected) -> Result<(), Finding> {
         match (source, expected.count) {
             (Source::Immediate(constant), Count::List(count))
@@ -499,7 +505,8 @@ impl Operands<'_> {
         })
     }
 
-    /// Checks registers that are the parts of one value of a type.
+    /// Calls `check` with the untyped type of one part of a value, which is divided into `count`
+    /// equal parts.
     fn parts(
         &self,
         count: usize,
@@ -550,7 +557,8 @@ impl Operands<'_> {
         sources.iter().try_for_each(|source| self.read(*source, ty, false))
     }
 
-    /// Checks an operand with more requirements than its type.
+    /// Checks an operand by its type, its allowed constants, and whether it may be a special
+    /// register.
     fn value(&self, source: Source, ty: ScalarType, expected: &Expected) -> Result<(), Finding> {
         match (source, &expected.values) {
             (Source::Immediate(Immediate::Integer(value)), Some(values)) if !values.contain(value) => {
@@ -632,7 +640,7 @@ impl Operands<'_> {
         }
     }
 
-    /// Checks a register that holds an address of any width.
+    /// Checks that an operand is an integer of 32 or 64 bits.
     fn any(&self, operand: &Operand<'_>) -> Result<(), Finding> {
         let Operand::Read(source) = *operand else { return Ok(()) };
         let narrow = self.read(source, ScalarType::U32, false);
@@ -657,8 +665,8 @@ impl Operands<'_> {
         Err(self.wrong(&register.name, &what, "an address: an integer of 64 bits, of 32 in small spaces"))
     }
 
-    /// Checks the coordinates of a tensor: one for each dimension, except for gathered or scattered
-    /// rows.
+    /// Checks the coordinates of a tensor: one for each dimension, or five, a column and four rows,
+    /// in a copy that gathers or scatters rows.
     fn tensor(&self, tensor: &TensorAddress) -> Result<(), Finding> {
         if tensor.map.base == AddressBase::Absolute {
             let message = format!("`{}`: a tensor map has a constant address", self.opcode);
@@ -668,13 +676,13 @@ impl Operands<'_> {
         let ranks = TensorDimension::ALL.iter().find(|rank| self.opcode.contains(rank.text()));
         let expected = if is_list { 5 } else { ranks.map_or(0, |rank| rank.rank()) };
         self.count(tensor.coordinates.0.len(), Count::List(expected), &Bound::default())?;
-        // A single coordinate is compared as an operand, several by their width.
+        // The assembler compares the type of a single coordinate, but only the width of several.
         let ty = if tensor.coordinates.0.len() == 1 { ScalarType::S32 } else { ScalarType::B32 };
         self.reads(&tensor.coordinates.0, ty)
     }
 
-    /// Returns whether the address with this index may have 32 bits: it is neither generic nor in
-    /// global memory.
+    /// Returns whether the address with this index may have 32 bits. In the instructions of `PLAIN`
+    /// except those of `OTHERS`, generic and global addresses must have 64 bits.
     fn may_be_narrow(&self, number: usize) -> bool {
         const PLAIN: [&str; 9] =
             ["ld.", "ldu.", "st.", "atom.", "red.", "prefetch", "discard.", "applypriority.", "mbarrier."];
@@ -690,8 +698,8 @@ impl Operands<'_> {
         words.filter_map(named).collect()
     }
 
-    /// Returns the state space of addresses if the opcode names none: barriers are in shared
-    /// memory. An opcode without any state space has generic addresses.
+    /// Returns the state space of an address for which the opcode names none, such as shared memory
+    /// for a barrier; `None` for a generic address.
     fn implied_space(&self) -> Option<StateSpace> {
         let is_shared = self.begins(&["mbarrier.", "mapa.", "getctarank."]);
         let is_counted = self.opcode.contains(".mbarrier::complete_tx") && !self.named_spaces().is_empty();
@@ -701,7 +709,7 @@ impl Operands<'_> {
         self.begins(&["prefetchu."]).then_some(StateSpace::Global)
     }
 
-    /// Returns whether the opcode begins with one of these.
+    /// Returns whether the opcode begins with one of these texts.
     fn begins(&self, all: &[&str]) -> bool {
         all.iter().any(|start| self.opcode.starts_with(start))
     }
@@ -717,7 +725,7 @@ impl Operands<'_> {
         }
     }
 
-    /// Checks that variables are in the state spaces that the opcode names.
+    /// Checks that variables are in the state spaces that the opcode names or implies.
     fn spaces(&self, instruction: &Instruction) -> Result<(), Finding> {
         let mut symbols = Vec::new();
         let mut addresses = 0;
@@ -760,7 +768,7 @@ impl Operands<'_> {
     }
 }
 
-/// Returns the state space without its restriction.
+/// Returns a state space without its restriction, such as `.shared` for `.shared::cta`.
 fn family(space: StateSpace) -> StateSpace {
     match space {
         StateSpace::SharedCta | StateSpace::SharedCluster => StateSpace::Shared,

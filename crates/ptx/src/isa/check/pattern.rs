@@ -1,27 +1,38 @@
-//! The notation of the rows of the table: parses them and compares them with opcodes.
+//! The notation of the rows of the instruction table: parses rows and compares them with opcodes.
 //!
-//! `opcode : operands @ need`, for instance
+//! A row is `opcode : operands @ need`, for instance
 //!
 //! ```text
 //! mad .wide .(u16|u32) : 2T T T 2T @ 75 6.3
 //! ```
 //!
-//! The opcode is the fixed beginning and then, word by word: `.word`, which is required; `[.a|.b]`,
-//! an optional choice; `<.a|.b>`, a required choice; `.(a|b)`, a type, which operands call `T`, the
-//! second one `U`, and so on; `.(=)`, the previous type again; `.m64n*k16`, a shape whose number of
-//! columns counts registers. `$name` is a set of [`super::forms::SETS`].
+//! The opcode is a fixed beginning and then a list of words:
+//! - `.word` is required;
+//! - `[.a|.b]` is an optional choice, `<.a|.b>` a required one;
+//! - `.(a|b)` is a choice of types; operands call the first such type `T`, the second `U`;
+//! - `.(=)` is the previous type again;
+//! - `.m64n*k16` is a shape; `*` is its number of columns, which determines the number of
+//!   registers;
+//! - `$name` in a choice is a set of [`super::forms::SETS`].
 //!
-//! The operands are those with types, in the order of the text, without addresses and labels. Each
-//! is a type or one of the letters, `2T` for twice as wide, then its properties: `+` registers may
-//! be wider; `!` special registers may be read; `=` it cannot be dropped; `|p` a predicate follows
-//! as a second result, `|p?` may; `#` several registers may be its parts; `*2` a list of two, `*v`
-//! as many as the vector has, `*n/4` a quarter of the columns; `(…)` the allowed constants; `?` it
-//! is optional. `imm` is a constant, `any` a register of integers, `_` a dropped result, `-` no
-//! operand.
+//! The operands are in the order of the text, without addresses and labels. An operand begins with
+//! its kind: the name of a type; `T` or `U`; `2T`, the type with twice the bits of `T`; `imm`, a
+//! constant; `any`, an integer of 32 or 64 bits; `_`, a dropped result; `-`, no operand. Then
+//! follow its properties, in this order:
+//! - `+`: registers may be wider than the type;
+//! - `#`: several registers may hold the parts of the value;
+//! - `*2`: a list of two; `*v`: one element for each element of the vector; `*n/4`: one for every
+//!   four columns;
+//! - `(…)`: the allowed constants;
+//! - `!`: special registers may be read;
+//! - `?`: the operand is optional;
+//! - `=`: the result cannot be dropped;
+//! - `|p`: a predicate follows as a second result; `|p?`: it may follow.
 //!
-//! The need is the minimum capability and the version of the language: `90a` only that
-//! architecture, `90a+` the specific targets (`a` and `f`) from there on, `10xa` those of the
-//! families 100 and 110.
+//! The need is the minimum capability of the target and the minimum version of the language. `90`
+//! means all targets from `sm_90` on; `90a`, only the specific targets (with the suffix `a` or `f`)
+//! of capability 90; `90a+`, all specific targets from capability 90 on; `10xa`, the specific
+//! targets of capability 100 to 119.
 
 use super::forms::{FORMS, SETS};
 use crate::isa::types::ScalarType;
@@ -38,7 +49,7 @@ pub(super) static TABLE: LazyLock<FxHashMap<&'static str, Vec<Form>>> = LazyLock
     table
 });
 
-/// A row.
+/// A row of the table: the syntax of an instruction, and its requirements.
 pub(super) struct Form {
     opcode: Vec<Element>,
     pub operands: Vec<Expected>,
@@ -84,9 +95,9 @@ pub(super) enum Second {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Fixed(ScalarType),
-    /// The type of the opcode with this index.
+    /// The type with this index among the types that the opcode chooses.
     Bound(usize),
-    /// The type of twice as many bits.
+    /// The type with twice the bits of the type with this index.
     Twice(usize),
     Immediate,
     Any,
@@ -102,7 +113,7 @@ pub(super) enum Count {
     Parts,
     List(usize),
     Vector,
-    /// The number of columns divided by this.
+    /// The number of columns of the shape, divided by this number.
     Columns(usize),
 }
 
@@ -110,11 +121,11 @@ pub(super) enum Count {
 #[derive(Clone, PartialEq, Eq)]
 pub(super) enum Values {
     OneOf(Vec<i64>),
-    /// From, to, step.
+    /// The multiples of the third number that are between the first and the second, inclusive.
     Range(i64, i64, i64),
 }
 
-/// The requirements of an instruction for the header of the module.
+/// The requirements of an instruction on the `.target` and the `.version` of the module.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Need {
     pub capability: u32,
@@ -126,15 +137,15 @@ pub(super) struct Need {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum NeedKind {
     All,
-    /// Only that architecture.
+    /// Only the specific targets (`a`, `f`) of this capability.
     This,
-    /// The targets for an architecture or a family.
+    /// The specific targets (`a`, `f`) of this capability or a greater one.
     Specific,
-    /// The targets for one of the families 100 and 110.
+    /// The specific targets (`a`, `f`) of capability 100 to 119.
     DataCenter,
 }
 
-/// The values that an opcode binds.
+/// The types and the number of columns that the words of an opcode choose in a row.
 #[derive(Default)]
 pub(super) struct Bound {
     pub types: Vec<ScalarType>,
@@ -164,7 +175,8 @@ impl Need {
     }
 }
 
-/// Returns the parts of a set of [`SETS`], or the text itself.
+/// Returns the alternatives of a choice `a|b`. Replaces `$name` by the alternatives of that set of
+/// [`SETS`].
 fn parts(text: &'static str) -> Option<Vec<&'static str>> {
     let mut all = Vec::new();
     for part in text.split('|') {
@@ -291,8 +303,8 @@ impl Form {
         operands.iter().all(is_bound).then_some(Self { opcode, operands, need })
     }
 
-    /// Returns the values that the opcode binds, given its words after the first; the error is the
-    /// number of words that match.
+    /// Compares the words of an opcode after the first one with the row. Returns the types and the
+    /// number of columns that they choose; the error is the number of words that match.
     pub(super) fn bind(&self, words: &[&str]) -> Result<Bound, usize> {
         let mut bound = Bound::default();
         let mut at = 0;

@@ -1,5 +1,5 @@
-//! The header of a module: the targets with their first language version, and the test of
-//! requirements.
+//! The header of a module: lists the targets with their first language version, and checks the
+//! requirements of instructions.
 
 use super::pattern::{Need, NeedKind};
 
