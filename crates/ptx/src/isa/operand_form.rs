@@ -32,7 +32,7 @@ pub(crate) enum Operand<'a> {
     Policy(Source),
 }
 
-/// The methods that the table generates from a row.
+/// The methods that a macro generates from each row of the instruction table.
 pub(crate) trait InstructionForm {
     fn print_opcode(&self, out: &mut String);
     fn print_operands(&self, printer: &mut OperandPrinter<'_>);
@@ -55,7 +55,7 @@ pub(crate) trait OperandForm: Sized {
         None
     }
 
-    /// Returns whether it is present.
+    /// Returns whether the operand is present.
     fn is_present(&self) -> bool {
         true
     }
@@ -79,7 +79,7 @@ pub(crate) trait OperandForm: Sized {
     /// Returns the view by which the type of the operand is checked.
     fn view(&self) -> Operand<'_>;
 
-    /// Calls back with the operand if it is an address of memory.
+    /// Calls `each` with the operand if it is an address of memory.
     fn map_addresses(&mut self, _each: &mut dyn FnMut(&mut Address)) {}
 }
 

@@ -99,7 +99,8 @@ impl Builder {
         if ty.bits < 32 { self.extend(result, ty.bits, ty.signed) } else { result }
     }
 
-    /// Shifts by an unsigned count. A count of the width or more leaves the sign or 0.
+    /// Shifts by an unsigned count. A count of the register width or more yields 0, or the sign for
+    /// a right shift of a signed integer.
     fn shift(&mut self, left: bool, ty: Integer, x: Scalar, count: Scalar) -> Scalar {
         let most = u64::from(ty.width.bits());
         if let Some(count) = count.as_constant() {
@@ -110,7 +111,8 @@ impl Builder {
                 _ => Scalar::constant(0),
             };
         }
-        // The instructions clamp a count of 32 bits.
+        // The shift instructions read a count of 32 bits and clamp it, so only a longer count is
+        // clamped here.
         let count = if ty.width == Width::B64 {
             let clamped = self.extremum(Width::B64, false, false, count, Scalar::constant(most));
             self.low_word(clamped)

@@ -25,8 +25,8 @@ impl Lowering<'_> {
         self.set(result, scalars);
     }
 
-    /// Returns the elements from other lanes of the warp. Narrow elements from one lane are sent in
-    /// one word.
+    /// Emits the shuffles of a plan, and returns the registers of the result. Narrow elements that
+    /// come from one lane are sent in one word.
     fn shuffled(&mut self, element: Element, plan: &ShufflePlan, own: &[Scalar]) -> Vec<Scalar> {
         let together = plan.elements_per_word(memory_bits(element)) as usize;
         let width = if together == 1 { width_of(element) } else { Width::B32 };

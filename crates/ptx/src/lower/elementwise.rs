@@ -1,4 +1,5 @@
-//! Lowers the elementwise table: the instructions of each function, by the type of its operands.
+//! Lowers elementwise functions to instructions, which depend on the function and on the type of
+//! its operands.
 
 use rustc_hash::FxHashSet;
 use tilewright_gpu_ir::Feature;
@@ -203,7 +204,8 @@ impl Lowering<'_> {
         self.narrow(dtype, result, false)
     }
 
-    /// Returns the type if the target has instructions in it that round once.
+    /// Returns the type in which a function of `dtype` is computed without a second rounding;
+    /// `None` if the target has no such instructions, so that the function is computed in fp32.
     fn computed_in(&self, needs: Needs, dtype: Dtype) -> Option<Float> {
         let has_bf16 = self.has(Feature::Bf16Arithmetic);
         match (dtype, needs) {

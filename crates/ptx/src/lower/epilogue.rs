@@ -100,8 +100,8 @@ struct Source<'a> {
 }
 
 impl Source<'_> {
-    /// Emits the source line of the next instructions if it changes. For code of the library, this
-    /// is the user's call.
+    /// Emits the source line of the next instructions if it changes. For code of the standard
+    /// library, emits the line of the call in the user's code.
     fn position(
         &mut self,
         location: Option<ir::Location>,

@@ -1,4 +1,4 @@
-//! Instructions on floating-point numbers, by type.
+//! Emits instructions on floating-point numbers.
 
 use tilewright_ir::Dtype;
 
@@ -79,7 +79,8 @@ impl Builder {
         }
     }
 
-    /// Applies a function of two operands. With a rounding, the assembler does not contract it.
+    /// Applies a function of two operands. If `rounding` is given, the assembler does not contract
+    /// the instruction.
     pub fn float_binary(
         &mut self,
         function: Binary,
@@ -209,7 +210,8 @@ impl Builder {
         }
     }
 
-    /// Compares; false if either operand is NaN, except for the unordered comparisons.
+    /// Compares two numbers. The result is false if either is NaN, except for the unordered
+    /// comparisons.
     pub fn float_compare(&mut self, float: Float, comparison: Comparison, a: Scalar, b: Scalar) -> Scalar {
         let a = Source::from(self.register(float.width(), a));
         let b = self.float_source(float, b);

@@ -1,5 +1,5 @@
-//! 8-bit floating-point formats. Newer targets convert pairs of e4m3 or e5m2 numbers by one
-//! instruction; all other conversions use integer operations on fp32.
+//! Conversions from and to 8-bit floating-point formats. Newer targets convert pairs of e4m3 or
+//! e5m2 numbers by one instruction; all other conversions use integer operations on fp32.
 
 use smallvec::SmallVec;
 use tilewright_gpu_ir::Feature;
@@ -68,7 +68,8 @@ impl Lowering<'_> {
         }
     }
 
-    /// Converts floats from or to 8 bits by pairs, or returns `None` if the target cannot.
+    /// Converts floats from or to 8 bits by pairs, or returns `None` if the target has no
+    /// instruction for these formats and this rounding.
     pub(super) fn convert_fp8_pairs(
         &mut self,
         from: Element,
@@ -105,8 +106,8 @@ impl Lowering<'_> {
         let two_halves = Words::new(Element::Value(Dtype::F16), 2);
         let mut wide = Vec::with_capacity(x.len());
         for elements in x.chunks(4) {
-            // Four at a time only if they already form a word: joining two takes fewer
-            // instructions.
+            // Converts four elements at a time only if they already are one word. Otherwise two are
+            // joined, which takes fewer instructions than joining four.
             let pairs: SmallVec<[Scalar; 16]> = if let Some(&word) = self.builder.packed.get(elements) {
                 self.builder.unpack(two_halves, word)
             } else {

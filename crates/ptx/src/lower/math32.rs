@@ -2,9 +2,9 @@
 //!
 //! Exponentials use `ex2.approx`; only `exp32` reduces its argument first. The errors of the
 //! hardware's logarithm, sine, cosine and hyperbolic tangent have only absolute bounds, so these
-//! functions use polynomials, as on the CPU. Each states its largest error in units in the last
-//! place. Rounding matters here, so multiplications and additions have `.rn`, and the assembler
-//! contracts nothing.
+//! functions use polynomials, as on the CPU. Each function states its largest error in units in the
+//! last place. Rounding matters here, so multiplications and additions have `.rn`, and the
+//! assembler contracts nothing.
 #![expect(clippy::many_single_char_names, reason = "formulas are read in their usual letters")]
 
 use super::builder::{Builder, Scalar, Width};

@@ -1,6 +1,6 @@
-//! Transcendental functions of fp64, as on the CPU: polynomials, each with its largest error in
-//! units in the last place. Multiplications and additions have `.rn`, so the assembler contracts
-//! nothing.
+//! Transcendental functions of fp64, by the same polynomials as on the CPU. Each function states
+//! its largest error in units in the last place. Multiplications and additions have `.rn`, so the
+//! assembler contracts nothing.
 #![expect(clippy::many_single_char_names, reason = "formulas are read in their usual letters")]
 
 use super::builder::{Builder, Scalar, Width};
@@ -48,7 +48,8 @@ impl Builder {
         self.select(Width::B64, is_above, constant(high), x)
     }
 
-    /// Returns the nearest integer, as a number and as an integer. |x| is below 2^51.
+    /// Returns the nearest integer, as an fp64 number and as a 64-bit integer. |x| must be below
+    /// 2^51.
     fn round64(&mut self, x: Scalar) -> (Scalar, Scalar) {
         let shifted = self.add_rn(F64, x, constant(SHIFTER));
         let n = self.sub_rn(F64, shifted, constant(SHIFTER));

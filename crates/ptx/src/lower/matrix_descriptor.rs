@@ -7,12 +7,12 @@
 //!
 //! | | along the contiguous dimension | eight lines | further lines |
 //! |---|---|---|---|
-//! | K-major | 32 bytes; without a swizzle the second 16 `leading` away | along m or n | groups `stride` apart |
+//! | K-major | 32 bytes; without a swizzle, two chunks `leading` apart | along m or n | groups `stride` apart |
 //! | MN-major, swizzled | lines `leading` apart | along k | groups `stride` apart |
 //! | MN-major, not swizzled | lines of 16 bytes `stride` apart | along k | groups `leading` apart |
 //!
-//! A layout is compared with these forms for each bit of the coordinates, however it was
-//! constructed.
+//! [`MatrixForm::of`] compares a layout with these forms for each bit of the coordinates, so it
+//! does not matter how the layout was constructed.
 
 use tilewright_layout::{Layout, SwizzleMode};
 

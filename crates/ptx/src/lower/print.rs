@@ -14,7 +14,8 @@ use crate::isa::{
     St, StateSpace, Symbol, Variable, VariableId,
 };
 
-/// The system function. Its parameters: a format of C, and a pointer to the values.
+/// The system function of the GPU that prints. Its parameters are a C format string, and a pointer
+/// to the values.
 const VPRINTF: &str = "vprintf";
 
 /// A printed text: a format, and values with their widths.
@@ -24,8 +25,9 @@ struct Text {
 }
 
 impl Lowering<'_> {
-    /// Prints each element of a tile with its program and index, or only `prefix` if there is no
-    /// value. With extents, elements beyond them are omitted.
+    /// Prints each element of a value with the program id, its index and `prefix`, or only the
+    /// program id and `prefix` if there is no value. If there are `extents`, omits the elements
+    /// beyond them.
     pub(super) fn lower_print(&mut self, value: Option<Value>, prefix: &str, digits: u32, extents: &[i64]) {
         let layout = value.and_then(|value| self.layout_of(value));
         // Every thread holds a scalar: only the first one prints it.
@@ -83,7 +85,8 @@ impl Lowering<'_> {
         self.builder.place(skip);
     }
 
-    /// Returns, for each axis, its extent and the index of each register.
+    /// Returns, for each axis, the extent of the axis and the index of the element in each
+    /// register.
     fn places(&mut self, layout: &Layout) -> Vec<(u32, Vec<Scalar>)> {
         let mut places = Vec::new();
         for (axis, &extent) in layout.output().shape().iter().enumerate() {
@@ -150,7 +153,7 @@ impl Lowering<'_> {
         Symbol::Variable(variable)
     }
 
-    /// Returns the memory for printed values, which all texts share.
+    /// Returns the local array for printed values, of at least `bytes` bytes. All texts share it.
     fn print_buffer(&mut self, bytes: u64) -> VariableId {
         const NAME: &str = "print_buffer";
         let variables = &mut self.builder.function.variables;
@@ -179,7 +182,7 @@ impl Lowering<'_> {
         self.builder.source(Width::B64, generic)
     }
 
-    /// Declares the system function, once.
+    /// Declares the system function, unless it is already declared.
     fn vprintf(&mut self) -> FunctionId {
         if let Some(known) = self.module.function(VPRINTF) {
             return known;

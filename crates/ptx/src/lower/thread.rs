@@ -1,4 +1,5 @@
-//! Linear maps of the thread id: coordinates, offsets, conditions.
+//! Emits linear maps of the thread id: the coordinates, offsets and conditions that differ by
+//! thread.
 
 use tilewright_layout::{Input, Transfer};
 
@@ -24,8 +25,8 @@ impl Lowering<'_> {
         self.special(SpecialRegister::TidX).plus(Width::B32, first.wrapping_neg())
     }
 
-    /// Returns the sum over F2 of the images of the bits of the thread id; `images[i]` is that of
-    /// bit `i`.
+    /// Returns the sum over F2 of the images of the bits of the thread id; `images[i]` is the image
+    /// of bit `i`.
     pub(super) fn linear(&mut self, images: &[u32]) -> Scalar {
         // Bits that move by the same distance share a shift.
         let mut distances: Vec<(i32, u32)> = Vec::new();
@@ -69,7 +70,7 @@ impl Lowering<'_> {
         self.builder.bitwise(Bitwise::And, Width::B32, value, Scalar::constant(mask.into()))
     }
 
-    /// Returns the bits that a thread id may have.
+    /// Returns a mask of the bits that may be set in a thread id.
     fn thread_mask(&self) -> u32 {
         self.warps.count.next_power_of_two() * LANES - 1
     }

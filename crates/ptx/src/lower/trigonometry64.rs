@@ -117,7 +117,7 @@ impl Builder {
         let mantissa = self.shl(LONG, x, 11);
         let mantissa = self.bitwise(Bitwise::Or, LONG, mantissa, Scalar::constant(SIGN));
         let window = self.window64(x, table);
-        // The product modulo 4, with its point above bit 126 of the upper two words.
+        // The upper two words of the product modulo 4: their upper two bits are the integer part.
         let carried = self.mul_high(LONG, false, mantissa, window[2]);
         let low = self.mul(LONG, mantissa, window[1]);
         let low = self.add(LONG, low, carried);

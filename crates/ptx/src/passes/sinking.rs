@@ -1,12 +1,12 @@
-//! Sinking: moves computations before their first reader, in listings whose live registers nearly
-//! fill those of a thread, or exceed them.
+//! Sinking: moves each computation directly before its first reader, in listings whose live
+//! registers nearly fill those of a thread, or exceed them.
 //!
-//! A function of many instructions is emitted instruction by instruction for all elements; sinking
-//! orders it element by element if that lowers the pressure enough. Lines with effects, and lines
-//! that write a register that others write, too, keep their position. A listing with dots of
+//! The lowering emits one op after the other, each for all elements of a tile. Sinking orders the
+//! code element by element, if that lowers the register pressure enough. Lines with effects keep
+//! their order, as do lines that write a register with several writes. A listing with dots of
 //! warpgroups stays as it is: their register operands must be written before their fence. So does a
-//! listing with dots of warps (`mma.sync`), unless the pressure is far too high: their operands are
-//! computed together with others.
+//! listing with dots of warps (`mma.sync`), unless the pressure exceeds
+//! `Tuning::max_live_registers`: their operands are computed together with others.
 
 use cranelift_entity::EntityRef;
 

@@ -27,7 +27,7 @@ pub(crate) fn constant(cursor: &mut Cursor<'_>) -> Result<Immediate, ParseError>
     conditional(cursor, 0)
 }
 
-/// Parses `condition ? value : value`, or an operand of it.
+/// Parses `condition ? value : value`, or an expression without `?`.
 fn conditional(cursor: &mut Cursor<'_>, depth: u32) -> Result<Immediate, ParseError> {
     if depth == MAX_DEPTH {
         return Err(cursor.error(ParseErrorKind::Nesting));

@@ -13,13 +13,13 @@ use crate::isa::operand::{
 use crate::isa::operand_form::OperandForm;
 use crate::isa::special::SpecialRegister;
 
-/// The reason why a row of the table does not match. If no row matches, the row that read most
-/// determines the error.
+/// The reason why a row of the table does not match. If no row matches, the row that parsed the
+/// most determines the error.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Mismatch {
     /// A modifier, with the number of unread bytes of the opcode.
     Modifier(usize),
-    /// An operand, at this token.
+    /// An operand, with the index of the token and the error.
     Operand(usize, ParseErrorKindAt),
 }
 
@@ -75,7 +75,8 @@ impl<'p, 'a> OperandParser<'p, 'a> {
         Mismatch::Operand(self.function.cursor.position, kind)
     }
 
-    /// Counts the operands: those beyond the required ones are optional.
+    /// Counts the operands up to the semicolon. Operands beyond the `required` ones are optional;
+    /// fails if there are fewer.
     pub(crate) fn begin(&mut self, required: usize) -> Result<(), Mismatch> {
         let mut depth = 0_usize;
         let mut count = usize::from(!self.at(";"));

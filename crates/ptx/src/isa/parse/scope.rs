@@ -8,7 +8,7 @@ use crate::isa::operand::{BranchTableId, PrototypeId};
 use crate::isa::print::split_number;
 use crate::isa::types::ScalarType;
 
-/// The referent of a name of a function.
+/// An object that a name in a function refers to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Entity {
     Register(RegisterId),
@@ -47,7 +47,7 @@ impl<'a> Names<'a> {
         self.scopes.push(Scope::default());
     }
 
-    /// Closes the innermost scope; returns `false` if that is the function's.
+    /// Closes the innermost scope. Returns `false` if this was the scope of the function.
     pub(crate) fn close(&mut self) -> bool {
         self.scopes.pop();
         !self.scopes.is_empty()
@@ -107,14 +107,15 @@ impl<'a> Names<'a> {
         self.declare(name, Entity::Variable(id)).then_some(id)
     }
 
-    /// Declares a list of branch targets or a prototype, which `make` adds to the function under a free name.
+    /// Declares a list of branch targets or a prototype, which `make` adds to the function under a
+    /// free name. Returns `false` if the name is already declared in this scope.
     pub(crate) fn declare_other(&mut self, name: &'a str, make: impl FnOnce(Box<str>) -> Entity) -> bool {
         let unique = self.unique(name).into_boxed_str();
         let entity = make(unique);
         self.declare(name, entity)
     }
 
-    /// Returns the referent of a name.
+    /// Returns the object that a name refers to. Creates a declared register at its first use.
     pub(crate) fn find(&mut self, function: &mut Function, name: &'a str) -> Option<Entity> {
         for depth in (0..self.scopes.len()).rev() {
             let scope = &self.scopes[depth];

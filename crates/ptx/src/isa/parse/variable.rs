@@ -28,7 +28,7 @@ pub(crate) fn scalar_type(cursor: &mut Cursor<'_>) -> Result<ScalarType, ParseEr
     take_modifier(cursor).ok_or_else(|| cursor.error(ParseErrorKind::Expected("a type")))
 }
 
-/// Parses the variables of `.space attributes .type name, name = …;`, after the space.
+/// Parses the variables of `.space attributes .type name, name = …;`. The cursor is after `.space`.
 pub(crate) fn declarations<'a>(
     cursor: &mut Cursor<'a>,
     space: StateSpace,
@@ -62,7 +62,8 @@ pub(crate) fn declarations<'a>(
     }
 }
 
-/// Parses a parameter `.param attributes .type name`, after the space, without semicolon.
+/// Parses a parameter `.param attributes .type name`, without a semicolon. The cursor is after
+/// `.param`.
 pub(crate) fn parameter<'a>(cursor: &mut Cursor<'a>) -> Result<(&'a str, Variable), ParseError> {
     let head = head(cursor, StateSpace::Param)?;
     declarator(cursor, &head)
