@@ -1,7 +1,7 @@
 //! The table of instructions: one row each, with the modifiers in the order of the opcode and the
-//! operands in the order of the text. A row generates a struct with a field for each modifier and
-//! operand, its variant of [`Instruction`], its method of [`InstructionVisitor`], its printer and
-//! its parser.
+//! operands in the order of the text. From each row, a macro generates a struct with a field for
+//! each modifier and operand, a variant of [`Instruction`], a method of [`InstructionVisitor`], a
+//! printer and a parser.
 //!
 //! # To add an instruction
 //!
@@ -19,11 +19,11 @@
 //! - in parentheses the operands, by kind: a [`RegisterId`] is written, a [`Source`] read, and so
 //!   on; see `operand.rs`. `Option<…>` is an optional operand.
 //!
-//! Several rows may have one mnemonic; the first that fits is taken. A new kind of modifier is an
-//! enum in `modifier.rs`; a new kind of operand implements `OperandForm` in `operand_form.rs`. The
-//! Rust compiler then reports the missing variant in `passes/effects.rs`, which classifies the
-//! effects of each instruction, and the tests report the missing signature in `check/forms.rs` and
-//! the missing example in `tests/corpus`.
+//! Several rows may have one mnemonic; the parser takes the first row that fits. A new kind of
+//! modifier is an enum in `modifier.rs`; a new kind of operand implements `OperandForm` in
+//! `operand_form.rs`. The Rust compiler then reports the missing variant in `passes/effects.rs`,
+//! which classifies the effects of each instruction, and the tests report the missing signature in
+//! `check/forms.rs` and the missing example in `tests/corpus`.
 
 use super::modifier::{
     AtomicOperation, BarrierReduction, BitOperation, BooleanOperation, BoundMode, Clamp, Comparison,
@@ -188,28 +188,29 @@ macro_rules! instructions {
 pub(crate) type RowParser = fn(&mut Opcode<'_>, &mut OperandParser<'_, '_>) -> Result<Instruction, Mismatch>;
 
 impl Instruction {
-    /// Calls back with each register that the instruction reads or writes, in the order of the
-    /// text; a register that occurs twice is passed twice. The guard is excluded.
+    /// Calls `each` with each register that the instruction reads or writes, in the order of the
+    /// text, without the guard. A register that occurs twice is passed twice.
     pub fn visit_registers(&self, mut each: impl FnMut(RegisterId, Access)) {
         self.form().visit_registers(&mut each);
     }
 
-    /// Calls back with each register, to replace it.
+    /// Calls `each` with each register, which `each` may replace.
     pub fn map_registers(&mut self, mut each: impl FnMut(&mut RegisterId, Access)) {
         self.form_mut().map_registers(&mut each);
     }
 
-    /// Calls back with each address of memory, except those of tensor maps, to replace it.
+    /// Calls `each` with each address of memory, except those of tensor maps. `each` may replace
+    /// the address.
     pub fn map_addresses(&mut self, mut each: impl FnMut(&mut Address)) {
         self.form_mut().map_addresses(&mut each);
     }
 
-    /// Calls back with each operand of the row that has a type.
+    /// Calls `each` with a view of each operand of the row.
     pub(crate) fn visit_operands(&self, each: &mut dyn FnMut(Operand<'_>)) {
         self.form().visit_operands(each);
     }
 
-    /// Returns its opcode with the modifiers.
+    /// Returns the opcode of the instruction, with the modifiers.
     pub fn opcode(&self) -> String {
         let mut opcode = String::new();
         self.form().print_opcode(&mut opcode);
@@ -279,7 +280,8 @@ instructions! {
     Popc popc "popc" [ty: ScalarType] (d: RegisterId, a: Source);
     /// d = the number of leading zeros in a.
     Clz clz "clz" [ty: ScalarType] (d: RegisterId, a: Source);
-    /// d = the position of the highest bit of a that differs from the sign, 0xffffffff if there is none.
+    /// d = the position of the highest bit of a that differs from the sign; 0xffffffff if there is
+    /// none.
     Bfind bfind "bfind" [shift_amount = ".shiftamt", ty: ScalarType] (d: RegisterId, a: Source);
     /// d = the position of the `offset`-th one in `mask`, counted from bit `base`.
     Fns fns "fns" [ty: ScalarType] (d: RegisterId, mask: Source, base: Source, offset: Source);
@@ -319,7 +321,7 @@ instructions! {
     Ex2 ex2 "ex2" [approx = ".approx", ftz = ".ftz", ty: ScalarType] (d: RegisterId, a: Source);
     /// d = the hyperbolic tangent of a, approximately.
     Tanh tanh "tanh" [approx = ".approx", ty: ScalarType] (d: RegisterId, a: Source);
-    /// d = whether a is of a class.
+    /// d = true if a is in the class `test`.
     Testp testp "testp" [test: FloatTest, ty: ScalarType] (d: RegisterId, a: Source);
     /// d = b with the sign of a.
     Copysign copysign "copysign" [ty: ScalarType] (d: RegisterId, a: Source, b: Source);
@@ -329,8 +331,9 @@ instructions! {
     /// d = all ones or 1.0 if the comparison holds, else 0.
     Set set "set" [comparison: Comparison, combine: Option<BooleanOperation>, ftz = ".ftz", to: ScalarType, ty: ScalarType]
         (d: RegisterId, a: Source, b: Source, c: Option<Predicate>);
-    /// d = whether the comparison holds, combined with c; the second result is its negation combined with c. On pairs
-    /// the two results are those of the two elements.
+    /// d = true if the comparison holds, combined with c. The second result is the negated
+    /// comparison, combined with c. On pairs of elements, the two results are those of the two
+    /// elements.
     Setp setp "setp" [comparison: Comparison, combine: Option<BooleanOperation>, ftz = ".ftz", ty: ScalarType]
         (d: DestinationPair, a: Source, b: Source, c: Option<Predicate>);
     /// d = a if c holds, else b.
@@ -351,8 +354,8 @@ instructions! {
     Not not "not" [ty: ScalarType] (d: RegisterId, a: Source);
     /// d = 1 if a is 0, else 0.
     Cnot cnot "cnot" [ty: ScalarType] (d: RegisterId, a: Source);
-    /// d = the function of a, b and c that the 8-bit table defines; the second result is whether
-    /// the first is not 0, combined with q.
+    /// d = the function of a, b and c that the 8-bit table defines. The second result is true if the
+    /// first is not 0, combined with q.
     Lop3 lop3 "lop3" [combine: Option<BooleanOperation>, ty: ScalarType]
         (d: DestinationPair, a: Source, b: Source, c: Source, table: Source, q: Option<Predicate>);
     /// d = 32 bits of the 64-bit value with the low word a and the high word b, shifted by c.
@@ -369,7 +372,8 @@ instructions! {
 
     /// d = a. Several registers on one side are the parts of one value, the lowest first.
     Mov mov "mov" [ty: ScalarType] (d: Destinations, a: Sources);
-    /// d = a converted; of two operands the first becomes the upper element. With `.rs` the last operand is random bits.
+    /// d = a converted; of two operands, the first becomes the upper element. With `.rs`, the last
+    /// operand is random bits.
     Cvt cvt "cvt" [rounding: Option<Rounding>, ftz = ".ftz", saturate = ".sat", clamp: Option<Clamp>, to: ScalarType, from: ScalarType]
         (d: RegisterId, a: Source, b: Option<Source>, c: Option<Source>);
     /// d = a and b converted with saturation and packed, with c above them.
@@ -377,7 +381,7 @@ instructions! {
         (d: RegisterId, a: Source, b: Source, c: Option<Source>);
     /// d = the generic address of an address in a space; with `.to`, the reverse.
     Cvta cvta "cvta" [to = ".to", space: StateSpace, ty: ScalarType] (d: RegisterId, a: Source);
-    /// d = whether the generic address a is in the space.
+    /// d = true if the generic address a is in the space.
     Isspacep isspacep "isspacep" [space: StateSpace] (d: RegisterId, a: Source);
     /// d = the address in the shared memory of block b of the cluster that corresponds to the
     /// address a in this block.
@@ -439,8 +443,8 @@ instructions! {
 
     // Asynchronous copies.
 
-    /// Copies from global to shared memory; bytes from `source_size` on are zero, all of them if it is a predicate that
-    /// holds.
+    /// Copies from global to shared memory. Writes zeros in place of the bytes from `source_size`
+    /// on, or in place of all bytes if `source_size` is a predicate that holds.
     CpAsync cp_async "cp.async" [cache: CopyCache, destination_space: StateSpace, source_space: StateSpace,
         cache_hint = ".L2::cache_hint", prefetch: Option<L2Prefetch>]
         (destination: Address, source: Address, size: Source, source_size: Option<Source>, policy: Option<CachePolicy>);
@@ -526,11 +530,12 @@ instructions! {
     MbarrierArriveDrop mbarrier_arrive_drop "mbarrier.arrive_drop" [expect_tx = ".expect_tx", no_complete = ".noComplete",
         semantics: Option<Semantics>, scope: Option<Scope>, space: Option<StateSpace>, ty: ScalarType]
         (d: Destination, address: Address, count: Option<Source>);
-    /// d = whether the phase of the state, or of the parity, is complete.
+    /// d = true if the phase of the state, or of the parity, is complete.
     MbarrierTestWait mbarrier_test_wait "mbarrier.test_wait" [parity = ".parity", semantics: Option<Semantics>,
         scope: Option<Scope>, space: Option<StateSpace>, ty: ScalarType]
         (d: RegisterId, address: Address, state: Source);
-    /// As `mbarrier.test_wait`, but it may wait, up to a number of nanoseconds.
+    /// Same as `mbarrier.test_wait`, but the thread may wait for the phase, up to `suspend_time`
+    /// nanoseconds.
     MbarrierTryWait mbarrier_try_wait "mbarrier.try_wait" [parity = ".parity", semantics: Option<Semantics>,
         scope: Option<Scope>, space: Option<StateSpace>, ty: ScalarType]
         (d: RegisterId, address: Address, state: Source, suspend_time: Option<Source>);
@@ -574,19 +579,19 @@ instructions! {
 
     // Between the lanes of a warp.
 
-    /// d = the value of another lane; the second result is whether that lane is in range.
+    /// d = the value of another lane; the second result is true if that lane is in range.
     Shfl shfl "shfl.sync" [mode: ShuffleMode, ty: ScalarType]
         (d: DestinationPair, a: Source, b: Source, c: Source, mask: Source);
     /// d = the vote of the lanes of the mask.
     Vote vote "vote.sync" [mode: VoteMode, ty: ScalarType] (d: RegisterId, a: Predicate, mask: Source);
-    /// d = the mask of the lanes with the same value; the second result is whether all have it.
+    /// d = the mask of the lanes with the same value; the second result is true if all have it.
     Match match_sync "match" [mode: MatchMode, ty: ScalarType] (d: DestinationPair, a: Source, mask: Source);
     /// d = the mask of the lanes that are active.
     Activemask activemask "activemask" [ty: ScalarType] (d: RegisterId);
     /// d = the values of the lanes of the mask combined.
     Redux redux "redux.sync" [operation: WarpReduction, abs = ".abs", nan = ".NaN", ty: ScalarType]
         (d: RegisterId, a: Source, mask: Source);
-    /// d = an elected lane of the mask; the second result is whether this lane is elected.
+    /// d = an elected lane of the mask; the second result is true if this lane is elected.
     Elect elect "elect.sync" [] (d: DestinationPair, mask: Source);
 
     // Matrices.
@@ -625,8 +630,8 @@ instructions! {
         c_ty: ScalarType, saturate = ".satfinite"]
         (d: Destinations, a: Sources, b: Sources, c: Sources);
     /// d = a * b + d on matrices in shared memory and registers, for the four warps of a warpgroup.
-    /// The immediates are the signs of a and b, and whether a and b are transposed, as far as their
-    /// types allow this.
+    /// `scale_a` and `scale_b` are the signs of a and b; `transpose_a` and `transpose_b` are 1 for a
+    /// transposed operand. All four are immediates, present if the types of a and b allow them.
     Wgmma wgmma "wgmma.mma_async.sync.aligned"
         [shape: MatrixShape, d_ty: ScalarType, a_ty: ScalarType, b_ty: ScalarType, operation: Option<BitOperation>, saturate = ".satfinite"]
         (d: Accumulators, a: Sources, b: Source, scale_d: Source, scale_a: Option<Source>, scale_b: Option<Source>,

@@ -99,8 +99,8 @@ impl<'a> Opcode<'a> {
 
     /// Removes the fixed beginning of an opcode. Returns whether it was present.
     pub(crate) fn take_mnemonic(&mut self, mnemonic: &str) -> bool {
-        // In any order, a modifier may precede the words of a mnemonic, but not the second word of
-        // these names.
+        // If modifiers may be in any order, one may precede the words of a mnemonic, but not the
+        // second word of these names.
         let has_two = ["cp.", "bar.", "barrier.", "mbarrier."].iter().any(|name| mnemonic.starts_with(name));
         let mut dots = mnemonic.match_indices('.').map(|(at, _)| at);
         let end = dots.next();
@@ -631,7 +631,7 @@ modifiers! {
         /// Five.
         D5 = ".5d",
     }
-    /// How coordinates select a box of a tensor.
+    /// The way in which coordinates select a box of a tensor.
     pub enum TensorMode {
         /// A tile.
         Tile = ".tile",
@@ -725,7 +725,7 @@ modifiers! {
         /// The row index.
         Column = ".col",
     }
-    /// The dot of single bits.
+    /// The function of two rows of bits that a dot of single bits adds to the accumulator.
     pub enum BitOperation {
         /// Exclusive or, counted.
         XorPopc = ".xor.popc",

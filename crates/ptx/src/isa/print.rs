@@ -418,12 +418,13 @@ fn print_statement(module: &Module, function: &Function, statement: &Statement, 
     }
 }
 
-/// Prints a character, escaped if it is not ASCII: assemblers reject others, even in comments.
+/// Prints a character, escaped if it is not ASCII: assemblers reject non-ASCII characters, even in
+/// comments.
 fn push_ascii(character: char, out: &mut String) {
     if character.is_ascii() { out.push(character) } else { out.extend(character.escape_unicode()) }
 }
 
-/// Escapes backslashes, and bytes outside of ASCII in octal, in a path, as LLVM does.
+/// Escapes the backslashes and the non-ASCII bytes of a path in octal, as LLVM does.
 fn escaped_path(path: &str) -> String {
     let mut out = String::with_capacity(path.len());
     for byte in path.bytes() {
@@ -460,7 +461,8 @@ pub(crate) struct OperandPrinter<'a> {
     function: &'a Function,
     out: &'a mut String,
     separator: &'static str,
-    /// A list of one element has braces: the assembler requires it for fragments of matrices.
+    /// True if a list of one element has braces, as the assembler requires for fragments of
+    /// matrices.
     pub(crate) braces_single: bool,
 }
 

@@ -11,13 +11,15 @@ use crate::isa::{
     ScalarType, Source, St, StateSpace, Symbol, Variable,
 };
 
-/// The system function. Its parameters: message, file, line, function, bytes of a character.
+/// The system function of the GPU that stops the kernel. Its parameters are the message, the file,
+/// the line, the function, and the number of bytes of a character.
 const ASSERT_FAIL: &str = "__assertfail";
 const ASSERT_FAIL_TYPES: [ScalarType; 5] =
     [ScalarType::B64, ScalarType::B64, ScalarType::B32, ScalarType::B64, ScalarType::B64];
 
 impl Lowering<'_> {
-    /// Stops the kernel if the condition is false for an element whose mask is true.
+    /// Emits code that stops the kernel if the condition is false for an element whose mask is
+    /// true.
     pub(super) fn lower_assert(
         &mut self,
         inst: Inst,
@@ -48,7 +50,7 @@ impl Lowering<'_> {
         self.builder.place(passes);
     }
 
-    /// Calls the function that stops the kernel.
+    /// Emits a call of the function that stops the kernel.
     fn fail(&mut self, inst: Inst, failure: &Failure) {
         let message = failure.message();
         let chain = self.kernel.call_chain(inst);
@@ -78,7 +80,7 @@ impl Lowering<'_> {
         });
     }
 
-    /// Declares the system function, once.
+    /// Declares the system function, unless it is already declared.
     fn assert_fail(&mut self) -> FunctionId {
         if let Some(known) = self.module.function(ASSERT_FAIL) {
             return known;

@@ -3,10 +3,11 @@
 //!
 //! A single instruction carries its own memory order. If a thread executes several instructions,
 //! they are relaxed and between two fences, which together cost as much as the order of one
-//! instruction. An operation without users is a `red`, unless it is an exchange. A `red` cannot
-//! acquire: a thread that ignores the result has nothing to order after it.
+//! instruction. An operation without users is a `red`, unless it is an exchange. A `red` has no
+//! acquire order, and needs none: a thread that ignores the result has nothing to order after the
+//! operation.
 //!
-//! Operations without an instruction, mostly on 16-bit numbers, are compare-and-swap loops.
+//! Operations on 16-bit numbers that have no instruction are compare-and-swap loops.
 
 use smallvec::SmallVec;
 use tilewright_gpu_ir::Feature;
@@ -331,7 +332,8 @@ impl Lowering<'_> {
         registers
     }
 
-    /// Emits one instruction on contiguous elements.
+    /// Emits one `atom` or `red` on contiguous elements. Returns their old values, or zeros if
+    /// these have no users.
     fn atomic_words(
         &mut self,
         operation: (AtomicOperation, ScalarType),

@@ -17,7 +17,7 @@ use crate::isa::{
     VectorWidth,
 };
 
-/// The cache behavior of an access.
+/// The cache behavior and the memory order of an access.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Policy {
     cache: CacheModifier,
@@ -288,7 +288,7 @@ impl Builder {
         parts[0]
     }
 
-    /// Selects four of the eight bytes of `a` and `b`.
+    /// Selects four of the eight bytes of `a` and `b`, by `prmt`.
     pub fn permute(&mut self, a: Scalar, b: Scalar, selector: u32) -> Scalar {
         let (a, b) = (self.source(Width::B32, a), self.source(Width::B32, b));
         let c = i64::from(selector).into();
@@ -375,7 +375,8 @@ impl Lowering<'_> {
         self.set(result, scalars);
     }
 
-    /// Emits one access. Returns its elements, or `others` if the mask is false.
+    /// Emits one load of consecutive elements. Returns the loaded elements, which are `others` if
+    /// the mask is false.
     pub(super) fn load_elements(
         &mut self,
         element: Element,
@@ -528,7 +529,7 @@ impl Lowering<'_> {
         elements
     }
 
-    /// Returns the 32-bit address at this offset in shared memory, in bytes.
+    /// Returns the 32-bit address of the byte at this offset in shared memory.
     pub(super) fn shared_address(&mut self, offset: u32) -> Scalar {
         let symbol = self.shared_symbol();
         let base = self

@@ -1,4 +1,4 @@
-//! Tiles of coordinates, and ops that only permute or select registers.
+//! Lowers `arange`, and the ops that only permute or select registers.
 
 use smallvec::SmallVec;
 use tilewright_ir::{Inst, Value};

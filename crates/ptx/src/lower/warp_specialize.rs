@@ -102,7 +102,7 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// Jumps to `next` in the warps after those of a partition.
+    /// Emits a jump to `next` for the warps after those of a partition.
     fn leave_partition(&mut self, partition: Partition, next: LabelId) {
         let after = (partition.warps.first + partition.warps.count) * LANES;
         let thread = self.thread();

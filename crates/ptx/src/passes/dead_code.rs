@@ -1,5 +1,5 @@
-//! Dead-code elimination: removes lines that only write unused registers, including cycles around a
-//! loop.
+//! Dead-code elimination: removes lines that only write unused registers, including registers that
+//! only compute their own next value in a loop.
 
 use cranelift_entity::EntityRef;
 

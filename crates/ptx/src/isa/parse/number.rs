@@ -1,4 +1,5 @@
-//! Numbers: decimal, octal, hexadecimal, binary, the bits of floating-point numbers, decimal fractions.
+//! Parses numbers: decimal, octal, hexadecimal and binary integers, the bits of floating-point
+//! numbers, and decimal fractions.
 
 use crate::isa::operand::Immediate;
 
