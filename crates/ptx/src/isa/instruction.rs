@@ -9,7 +9,8 @@
 //!
 //! ```text
 //! /// Describes its effect, and whatever is not obvious.
-//! Fma fma "fma" [rounding: Rounding, ftz = ".ftz", ty: ScalarType] (d: RegisterId, a: Source, b: Source, c: Source);
+//! Fma fma "fma" [rounding: Rounding, ftz = ".ftz", ty: ScalarType]
+//!     (d: RegisterId, a: Source, b: Source, c: Source);
 //! ```
 //!
 //! - first the name of the struct, the name of the visitor's method, and the fixed beginning of the

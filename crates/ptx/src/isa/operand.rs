@@ -79,7 +79,8 @@ pub struct Destinations(pub SmallVec<[Destination; 4]>);
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Sources(pub SmallVec<[Source; 1]>);
 
-/// Registers that are read and written, `{%f0, %f1, …}`, always in braces: the accumulator of `wgmma`.
+/// Registers that are read and written, `{%f0, %f1, …}`, always in braces: the accumulator of
+/// `wgmma`.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Accumulators(pub Vec<RegisterId>);
 

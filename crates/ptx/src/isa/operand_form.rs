@@ -1,4 +1,4 @@
-//! The text of each kind of operand: prints, parses and visits it.
+//! Prints and parses the text of each kind of operand, and visits its registers.
 
 use super::instruction::Instruction;
 use super::modifier::Opcode;

@@ -124,12 +124,12 @@ impl ScalarType {
         self.bits().div_ceil(8)
     }
 
-    /// Returns whether it is a signed integer, or a pair of them.
+    /// Returns whether the type is a signed integer, or a pair of them.
     pub fn is_signed(self) -> bool {
         matches!(self, Self::S4 | Self::S8 | Self::S16 | Self::S32 | Self::S64 | Self::S16x2)
     }
 
-    /// Returns whether it is a floating-point number, or a pair of them.
+    /// Returns whether the type is a floating-point number, or a pair of them.
     #[expect(clippy::match_same_arms, reason = "one match arm for each family of types")]
     pub fn is_float(self) -> bool {
         match self {
@@ -150,7 +150,7 @@ modifiers! {
     pub enum StateSpace {
         /// Memory of the device.
         Global = ".global",
-        /// Memory of the thread block (of the cluster, for an instruction that says so).
+        /// Memory of the thread block, or of the cluster in instructions that the ISA defines so.
         Shared = ".shared",
         /// The window of this thread block in the cluster's shared memory.
         SharedCta = ".shared::cta",

@@ -1,5 +1,5 @@
 //! Builds the body of a kernel: all lowerings emit their instructions here, in order. The passes in
-//! `passes` remove duplicates, loop-invariant code and unused results.
+//! `passes` remove duplicates and unused results, and move loop-invariant code out of loops.
 //!
 //! An integer is a register plus a constant ([`Scalar`]), so additions of constants need no
 //! instruction until the result is used.

@@ -35,7 +35,7 @@ impl ClusterBuffers {
         cluster_buffers
     }
 
-    /// Returns whether arrivals at a barrier count in every block of the cluster.
+    /// Returns whether threads of all blocks of the cluster arrive at these barriers.
     pub(super) fn are_shared(&self, barriers: Value) -> bool {
         self.empty.contains_key(&barriers)
     }
@@ -88,9 +88,9 @@ impl Lowering<'_> {
         if self.cluster_buffers.are_shared(barriers) { self.program.header.sharing_blocks() } else { 1 }
     }
 
-    /// Arrives with one lane for each block of the cluster. If the blocks share a slot, each lane
-    /// arrives at the barrier of a different block; else all arrive at the barrier of their own
-    /// block.
+    /// Emits an arrival by one lane for each block of the cluster. If the blocks share a slot, each
+    /// lane arrives at the barrier of a different block; else all arrive at the barrier of their
+    /// own block.
     pub(super) fn arrive_in_cluster(&mut self, [barriers, slot]: [Value; 2]) {
         let conditions = self.cluster_buffers.empty[&barriers].clone();
         let any = conditions.iter().fold(Scalar::constant(0), |any, condition| {

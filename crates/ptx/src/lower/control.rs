@@ -22,7 +22,8 @@ struct Carried {
     value: usize,
     width: Width,
     register: RegisterId,
-    /// The registers of the value that `register` represents, each with its difference from it.
+    /// The registers of the value that `register` represents, each with the constant that is added
+    /// to `register`.
     members: Vec<(usize, u64)>,
     /// True if `register` is a word, whose narrow elements are the members.
     is_word: bool,
@@ -34,7 +35,7 @@ type Branch = (Vec<Line>, Vec<Vec<Scalar>>);
 /// A copy to a register.
 type Move = (Width, RegisterId, Scalar);
 
-/// The counter of a loop.
+/// The counter of a loop. The bounds are the lower bound, the upper bound and the step.
 struct Counter {
     width: Width,
     signed: bool,
@@ -228,7 +229,8 @@ impl Lowering<'_> {
         for (value, (carried, &parameter)) in kernel.carried(inst).zip(parameters).enumerate() {
             let first = carried.initial.expect("a loop has an initial value of each carried value");
             let is_joint = self.is_sum(first) && self.is_moved_alike(carried.yielded[0], &carried.parameters);
-            // The registers of a dot in flight must not be touched, and have no other readers.
+            // The registers of a dot in flight must not be copied, and have no other readers, so
+            // the loop carries the dot in the same registers.
             let keeps =
                 matches!(self.kernel.ty(first), Type::Pending { .. }) || self.stays_in_registers(inst, first);
             let scalars = self.get_in(first, self.layout_of(parameter));

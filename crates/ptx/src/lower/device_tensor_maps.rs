@@ -2,11 +2,11 @@
 //! `tensormap.replace`" and "`tensormap.cp_fenceproxy`".
 //!
 //! ```text
-//! st.shared …, 0 ; bar.warp.sync                         the lanes of the first warp clear the template
-//! tensormap.replace.tile.global_address … ; …            one lane fills it
+//! st.shared …, 0 ; bar.warp.sync                  the lanes of the first warp clear the template
+//! tensormap.replace.tile.global_address … ; …     one lane fills the template
 //! bar.warp.sync
-//! tensormap.cp_fenceproxy.global.shared::cta …           copies it to the memory of the block
-//! fence.proxy.tensormap::generic.acquire.gpu …           makes it visible to the copies of this warp
+//! tensormap.cp_fenceproxy.global.shared::cta …    copies it to the map memory of the block
+//! fence.proxy.tensormap::generic.acquire.gpu …    makes the map visible to copies of this warp
 //! ```
 //! **Map memory.** A map in use is in global memory. The module has an array with an entry for each
 //! block that can be on the device at a time; an entry holds all maps of a block. Bits mark the

@@ -46,7 +46,8 @@ impl Lowering<'_> {
         thread.plus(Width::Pred, u64::from(parity.of_register(register)))
     }
 
-    /// Returns the partner of each register: the element at the position that differs by `place`.
+    /// Returns the partner of each register: the element whose register and lane index differ in
+    /// the bits `place`.
     fn partners(
         &mut self,
         inst: Inst,
@@ -148,8 +149,8 @@ impl Lowering<'_> {
         self.builder.select(width, is_larger, larger, smaller)
     }
 
-    /// Increments the bin in a buffer whose index is the value of each element. Elements outside of
-    /// the bins are ignored.
+    /// For each element, increments the bin of the buffer whose index is the value of the element.
+    /// Ignores elements outside of the bins, and elements whose mask is false.
     pub(super) fn lower_local_histogram(&mut self, buffer: Value, tile: Value, mask: Option<Value>) {
         let layout = self.layout(tile);
         let width = self.width(tile);

@@ -12,7 +12,8 @@ pub(super) enum Bitwise {
     Xor,
 }
 
-/// Returns the signed or unsigned integer type of a width.
+/// Returns the signed or unsigned integer type of a width; the type of a narrower width has 32
+/// bits.
 pub(super) fn integer(width: Width, signed: bool) -> ScalarType {
     match (width, signed) {
         (Width::B64, true) => ScalarType::S64,
@@ -22,7 +23,7 @@ pub(super) fn integer(width: Width, signed: bool) -> ScalarType {
     }
 }
 
-/// Returns the unsigned comparison.
+/// Returns the comparison of the operands as unsigned integers.
 fn unsigned(comparison: Comparison) -> Comparison {
     match comparison {
         Comparison::Lt => Comparison::Lo,
@@ -201,8 +202,8 @@ impl Builder {
     }
 
     /// Returns the 64-bit product of a signed number and a power of two, composed of two 32-bit
-    /// halves; the assembler would repeat a multiplication wherever the sum is needed. Another
-    /// factor is multiplied by [`Self::mul_wide`].
+    /// halves; the assembler would repeat a multiplication at each use of the product. For another
+    /// factor, calls [`Self::mul_wide`].
     pub fn mul_halves(&mut self, a: Scalar, factor: u64) -> Scalar {
         let Some(base) = a.base.filter(|_| factor.is_power_of_two()) else {
             return self.mul_wide(true, a, factor, true);

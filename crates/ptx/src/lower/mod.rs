@@ -2,7 +2,9 @@
 //! family of ops has a file.
 //!
 //! ```text
-//! gpu::Module ── ops, through the builder ──> a listing ── passes/ ──> a listing ── epilogue: names, source ──> isa::Module
+//! gpu::Module ──> listing     one file per op family, through builder.rs
+//! listing     ──> listing     passes/
+//! listing     ──> isa::Module epilogue.rs: names of registers, source lines
 //! ```
 //! A thread holds a tile as a list of [`Scalar`]s: element `i` is register `i` of the tile's
 //! layout. Every thread also computes the scalar values of the kernel, which are equal in all
@@ -22,9 +24,10 @@
 //! - Arithmetic on signed 32-bit offsets is assumed not to overflow. The 64-bit extension of
 //!   `offset + constant` is thus the extension of `offset`, plus the constant: all registers of a
 //!   tile share one extension, and the constants are in the addresses.
-//! - `elect.sync` selects one lane of the first warp that runs the code. This lane does the work of
-//!   a single thread: tensor copies, barriers in shared memory. In a partition of a
-//!   warp-specialized kernel, the thread id counts from the first warp of the partition.
+//! - `elect.sync` selects one lane of a warp. The selected lane of the first warp that runs the
+//!   code does the work of a single thread: tensor copies, barriers in shared memory. In a
+//!   partition of a warp-specialized kernel, the thread id counts from the first warp of the
+//!   partition.
 //! - `wgmma` accumulates in place: its accumulator registers are written more than once, unlike
 //!   most registers. No op reads the accumulator before the dot has finished; the passes treat the
 //!   wait for the dot as another write of the accumulator.

@@ -16,8 +16,8 @@ use super::scan::{AxisScan, Wanted};
 use super::{Elements, LANES, Lowered, Lowering};
 use crate::isa::{self, ScalarType, ShuffleMode, WarpReduction};
 
-/// A step that has combined pairs of registers, whose indices differ by `partner`. Bit `pivot` is
-/// the highest of `partner`; the register without this bit represents the pair.
+/// A step that has combined pairs of registers, whose indices differ in the bits `partner`. Bit
+/// `pivot` is the highest bit of `partner`; the register without this bit represents the pair.
 #[derive(Clone, Copy)]
 struct Joined {
     pivot: u32,

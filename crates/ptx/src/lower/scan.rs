@@ -55,10 +55,10 @@ pub(super) struct Scanned {
     own: Vec<Elements>,
     /// The register that represents the run of each register.
     pub run: Vec<u32>,
-    /// The totals of the blocks, by representative register.
+    /// The total of the block of each representative register, the one in `run`.
     pub totals: Vec<Elements>,
-    /// The prefix before the run in its block, by representative register, and whether it is
-    /// non-empty.
+    /// For each representative register, the condition that a prefix precedes the run in its block,
+    /// and this prefix.
     carries: Vec<(Scalar, Elements)>,
 }
 
@@ -83,8 +83,9 @@ fn lanes_in_order(layout: &Layout, levels: &[ScanStep]) -> usize {
     levels.iter().enumerate().take_while(is_next).count()
 }
 
-/// The operands of the last step of a scan between warps. A line of the tile along the axis is
-/// divided into parts, which warps have scanned by themselves; `parts` is the scan of their totals.
+/// The operands of the last step of a scan between warps. A line of the tile, the elements with the
+/// same coordinates except along the axis, is divided into parts, which warps have scanned by
+/// themselves; `parts` is the scan of their totals.
 struct Carries<'a> {
     tiles: &'a [Value],
     parts: &'a [Value],
@@ -248,7 +249,7 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// Joins the blocks of one level above the runs.
+    /// Joins pairs of blocks at one level above the runs: updates the totals and the carries.
     fn join_blocks(
         &mut self,
         (inst, tiles): (Inst, &[Value]),
@@ -288,7 +289,8 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// Combines two elements if `has_both`, else returns `otherwise`.
+    /// Returns the combination of `left` and `right` if the condition `has_both` is true, else
+    /// `otherwise`.
     fn combine_if(
         &mut self,
         (inst, tiles): (Inst, &[Value]),

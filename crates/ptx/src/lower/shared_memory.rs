@@ -37,7 +37,7 @@ pub(super) struct SharedTile {
     /// The address of the buffer.
     start: Scalar,
     access: TileAccess,
-    /// The position of the thread, after the first read.
+    /// The position of the thread; none before the first read.
     thread: Option<ThreadPosition>,
     /// The index of the access that reads each register.
     accesses: FxHashMap<u32, u32>,
@@ -160,8 +160,9 @@ impl Lowering<'_> {
         }
     }
 
-    /// Returns the matrices by which `stmatrix` stores a tile. Returns none if the target or the
-    /// layout lacks them, or if a plain store of a thread moves as many bytes per instruction.
+    /// Returns the matrices by which `stmatrix` stores a tile. Returns none if the target lacks
+    /// `stmatrix`, if the layout does not fit it, or if a plain store of a thread moves as many
+    /// bytes per instruction.
     fn stored_matrices(
         &self,
         element: Element,

@@ -20,7 +20,8 @@ const MAP_BYTES: u64 = 128;
 const MAP_ALIGNMENT: u32 = 64;
 
 impl Lowering<'_> {
-    /// Declares a parameter that is a tensor map: its value is its generic address.
+    /// Declares a parameter that is a tensor map, and sets `value` to the generic address of the
+    /// map.
     pub(super) fn tensor_map_parameter(&mut self, index: usize, value: Value) {
         let name = format!("{}_param_{index}", self.builder.function.name);
         let variable = Variable::array(name, StateSpace::Param, ScalarType::B8, MAP_BYTES, MAP_ALIGNMENT);
@@ -39,8 +40,8 @@ impl Lowering<'_> {
         self.set(value, [address]);
     }
 
-    /// Prefetches the tensor maps of the launch, by one thread, at the start of the kernel.
-    /// Otherwise the first copy through each map waits until the map is fetched.
+    /// Prefetches the tensor maps of the launch, by one thread, at the start of the kernel. Without
+    /// the prefetch, the first copy through each map waits until the map is fetched.
     pub(super) fn prefetch_tensor_maps(&mut self) {
         let parameters = &self.kernel.blocks[self.kernel.entry].parameters;
         let maps = parameters[self.tensor_map_parameters()].to_vec();

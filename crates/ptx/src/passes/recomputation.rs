@@ -76,11 +76,11 @@ fn wide_sum(line: &Line, writes: &Writes) -> Option<(RegisterId, RegisterId)> {
     (is_wide && writes.is_once(add.d) && writes.is_once(*of)).then_some((add.d, *of))
 }
 
-/// Returns where a line must be recomputed: before its first reader after a loop, or before the
-/// region around that reader.
+/// Returns the line before which a sum must be recomputed: its first reader after a loop, or the
+/// start of the region around that reader.
 ///
-/// Returns `None` unless the line precedes the loop and nothing in the loop reads its result. Also
-/// returns whether a line before the loop reads the result.
+/// Returns `None` unless `line`, which computes the sum, precedes the loop and nothing in the loop
+/// reads the sum. Also returns whether a line before the loop reads the sum.
 fn across_a_loop(line: u32, readers: &[u32], outermost: &[(RegionKind, Range<u32>)]) -> Option<(u32, bool)> {
     let around = |line: u32| outermost.iter().find(|(_, region)| region.contains(&line));
     let is_crossed = |(kind, region): &&(RegionKind, Range<u32>)| {

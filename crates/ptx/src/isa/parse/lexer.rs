@@ -25,9 +25,9 @@ pub(crate) enum TokenKind {
 pub(crate) struct Token<'a> {
     pub(crate) kind: TokenKind,
     pub(crate) text: &'a str,
-    /// From 1.
+    /// The line, from 1.
     pub(crate) line: u32,
-    /// From 1, in bytes.
+    /// The column in bytes, from 1.
     pub(crate) column: u32,
 }
 
@@ -94,7 +94,7 @@ impl<'a> Lexer<'a> {
                     let rest = &self.text[self.position..];
                     self.position += rest.find('\n').unwrap_or(rest.len());
                 }
-                // A line of a preprocessor.
+                // Skips a line of a preprocessor.
                 (b'#', _) if self.text[self.line_start..self.position].trim().is_empty() => {
                     let rest = &self.text[self.position..];
                     self.position += rest.find('\n').unwrap_or(rest.len());

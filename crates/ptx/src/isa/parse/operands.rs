@@ -123,7 +123,7 @@ impl<'p, 'a> OperandParser<'p, 'a> {
         self.expect(";")
     }
 
-    /// Returns whether the next optional operand is the cache policy.
+    /// Returns whether the instruction has a cache policy, as its opcode announces.
     pub(crate) fn has_policy(&self) -> bool {
         self.hinted
     }

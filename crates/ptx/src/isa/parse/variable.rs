@@ -13,7 +13,7 @@ use crate::isa::types::{ScalarType, StateSpace};
 const MAX_ELEMENTS: u64 = 1 << 24;
 const MAX_EXTENTS: usize = 8;
 
-/// Takes a modifier of this kind, if the next word is one.
+/// Takes a modifier of the kind `T`, if the next word is one.
 pub(crate) fn take_modifier<T: Modifier>(cursor: &mut Cursor<'_>) -> Option<T> {
     if cursor.kind() != TokenKind::Word {
         return None;
