@@ -52,7 +52,7 @@ pub struct Module {
     pub files: Vec<File>,
     /// The variables of the module.
     pub globals: PrimaryMap<GlobalId, Variable>,
-    /// The functions, declared and defined. A declaration and its definition are one.
+    /// The functions, declared and defined. A declaration and its definition are one element.
     pub functions: PrimaryMap<FunctionId, Function>,
     /// Other names of functions: `.alias name, function;`.
     pub aliases: Vec<(String, FunctionId)>,
@@ -126,9 +126,9 @@ pub struct Variable {
 /// Attributes of the pointer that a parameter holds: `.ptr .global .align 16`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PointerAttribute {
-    /// The space that it points to, `None` for a generic address.
+    /// The state space that the pointer points to, `None` for a generic address.
     pub space: Option<StateSpace>,
-    /// The alignment of the address.
+    /// The alignment of the address in bytes.
     pub alignment: Option<u32>,
 }
 
@@ -141,7 +141,7 @@ pub enum Initializer {
     Address {
         /// The symbol; never a function's variable.
         symbol: Symbol,
-        /// Bytes after it.
+        /// The number of bytes after the symbol.
         offset: i64,
         /// True if the element is the generic address, `generic(name)`.
         generic: bool,

@@ -95,7 +95,7 @@ pub enum AddressBase {
     Register(RegisterId),
     /// A symbol.
     Symbol(Symbol),
-    /// None: the offset is the address.
+    /// No base: the offset is the address.
     Absolute,
 }
 
@@ -180,11 +180,11 @@ pub struct CallOperands {
 /// The access of an instruction to a register.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Access {
-    /// It is read.
+    /// The instruction reads the register.
     Read,
-    /// It is written.
+    /// The instruction writes the register.
     Write,
-    /// It is read and written.
+    /// The instruction reads and writes the register.
     ReadWrite,
 }
 

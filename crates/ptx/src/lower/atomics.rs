@@ -181,7 +181,8 @@ impl Lowering<'_> {
         self.lower_store([pointer, value], mask, [0, 1], Policy::atomic(order.sem, order.scope));
     }
 
-    /// Polls in one thread until the value equals `expected`, or until the timeout has passed.
+    /// Emits a loop in which one thread polls until the value in memory equals `expected`, or until
+    /// the timeout has passed.
     pub(super) fn lower_atomic_poll(
         &mut self,
         inst: Inst,

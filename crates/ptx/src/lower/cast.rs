@@ -228,8 +228,8 @@ impl Lowering<'_> {
         }
     }
 
-    /// Converts to `fp8e4b15`, which has no NaN. The result has the sign of the operand even for a
-    /// NaN, whose sign intermediate conversions lose.
+    /// Converts to `fp8e4b15`, which has no NaN. The result takes its sign from the operand, since
+    /// intermediate conversions lose the sign of a NaN.
     fn without_nan(&mut self, from: Dtype, x: Scalar, towards_zero: bool) -> Option<Scalar> {
         let result = if from == Dtype::F64 {
             self.narrow_double(Dtype::F8E4B15, x, towards_zero)?

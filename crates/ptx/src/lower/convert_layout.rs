@@ -89,8 +89,8 @@ impl Lowering<'_> {
             plan.rounds[..together].iter().map(|round| round.register ^ first).collect();
         let wanted: SmallVec<[u32; 16]> =
             plan.rounds.iter().step_by(together).map(|round| round.register).collect();
-        // The words that are needed before each select, by the register of their first element:
-        // those before the first select are last, the results of the last select are first.
+        // The words from which each select chooses, in reverse order of the selects, after the
+        // words that are sent. A word has the index of the register of its first element.
         let mut chosen_from = vec![wanted.clone()];
         for select in plan.give.iter().rev() {
             let next = &chosen_from[chosen_from.len() - 1];

@@ -9,11 +9,11 @@
 //! fence.proxy.tensormap::generic.acquire.gpu …    makes the map visible to copies of this warp
 //! ```
 //! **Map memory.** A map in use is in global memory. The module has an array with an entry for each
-//! block that can be on the device at a time; an entry holds all maps of a block. Bits mark the
-//! used entries. A block claims a free entry when it begins, if possible one of its multiprocessor,
-//! and releases the entry when it ends. The launcher allocates and passes nothing, even in graphs
-//! and with several streams. There are at least as many entries as concurrent blocks, so no block
-//! waits for another.
+//! block that can be on the device at a time; an entry holds all maps of a block. Each
+//! multiprocessor has a word, whose bits mark used entries. A block claims a free entry when it
+//! begins, if possible in the word of its multiprocessor, and releases the entry when it ends. The
+//! launcher allocates and passes nothing, even in graphs and with several streams. There are at
+//! least as many entries as concurrent blocks, so no block waits for another.
 //!
 //! **Empty tensors** cannot be described by a map. Their map describes one element instead, which
 //! is 0, in memory of the module that no thread writes.
@@ -42,7 +42,7 @@ const EMPTY: &str = "tensor_of_nothing";
 const WORDS: u64 = 256;
 /// The largest number of threads of a multiprocessor.
 const MAX_THREADS: u32 = 2048;
-/// The first PTX version with these instructions.
+/// The first PTX version with the instructions on tensor maps.
 const SINCE: (u32, u32) = (8, 3);
 /// The largest extent: coordinates have 31 bits.
 const MAX_EXTENT: u64 = i32::MAX as u64;
@@ -272,7 +272,7 @@ impl Lowering<'_> {
         self.builder.emit_if(Some(elected), red);
     }
 
-    /// Records a map, which [`Self::make_maps`] makes in the memory of the block.
+    /// Records a map, which [`Self::make_maps`] makes in the map memory of the block.
     pub(super) fn lower_make_tensor_map(
         &mut self,
         inst: Inst,

@@ -16,7 +16,7 @@ use super::integer::Bitwise;
 use super::{Lowered, Lowering, width_of};
 use crate::isa::{self, Comparison, RegisterId, Rounding, ScalarType};
 
-/// The instructions that the target needs to compute a function in a 16-bit float.
+/// The instructions that a target needs to compute a function in a 16-bit floating-point type.
 #[derive(Clone, Copy)]
 enum Needs {
     Sums,
@@ -72,8 +72,9 @@ impl Lowering<'_> {
     }
 
     /// Multiplies a tile by factors that are mostly 1. A warp skips the multiplication if the
-    /// factors of all its lanes are 1; the vote keeps the lanes together. The multiplication writes
-    /// the result registers only when it runs.
+    /// factors of all its lanes are 1. The lanes vote, so that all of them take the same branch.
+    /// The result registers first get the elements of the tile, and the multiplication overwrites
+    /// them if it runs.
     pub(super) fn lower_rescale(&mut self, inst: Inst, tile: Value, factor: Value) -> Lowered {
         if self.element(tile) != Element::Value(Dtype::F32) {
             return Err(self.unsupported(inst, &format!("`rescale` of {}", self.element(tile))));

@@ -25,7 +25,7 @@ pub(super) enum Float {
 }
 
 impl Float {
-    /// Returns the type if every target has instructions in it.
+    /// Returns the floating-point type of `dtype`, if every target has instructions on it.
     pub fn of(dtype: Dtype) -> Option<Self> {
         match dtype {
             Dtype::F16 => Some(Self::F16),
@@ -153,8 +153,8 @@ impl Builder {
         })
     }
 
-    /// Applies a function of two operands as an `fma`, rounded once: a · 1 + b, b · -1 + a, a · b -
-    /// 0. Zeros keep their correct sign.
+    /// Applies a function of two operands as an `fma`, rounded once: `a * 1 + b`, `b * -1 + a` or
+    /// `a * b + -0`. A result of zero has the correct sign.
     pub fn fused(&mut self, function: Binary, float: Float, a: Scalar, b: Scalar) -> Scalar {
         match function {
             Binary::Add => self.fma(float, a, float.constant(1.0), b),

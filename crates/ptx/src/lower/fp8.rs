@@ -55,7 +55,8 @@ fn power_of_two(exponent: i32) -> u64 {
 }
 
 impl Lowering<'_> {
-    /// Returns the type of a pair of an 8-bit format, if the target converts it.
+    /// Returns the PTX type of a pair of numbers in an 8-bit format, if the target can convert such
+    /// pairs.
     fn pair_of(&self, dtype: Dtype) -> Option<ScalarType> {
         if !self.has(Feature::Fp8Conversion) {
             return None;
@@ -79,8 +80,8 @@ impl Lowering<'_> {
     ) -> Option<Vec<Scalar>> {
         let (from, to) = (from.value()?, to.value()?);
         let (read, written) = (self.pair_of(from), self.pair_of(to).filter(|_| !towards_zero));
-        // The conversion to the format without NaN keeps the sign of NaN, which the instructions
-        // lose.
+        // The conversion to fp8e4b15, which has no NaN, must keep the sign of a NaN; these
+        // instructions lose it.
         let is_by_pairs = (read.is_some() && to.is_float() && to != Dtype::F8E4B15)
             || (written.is_some() && from.is_float() && from != Dtype::F64);
         if from == to || !is_by_pairs {

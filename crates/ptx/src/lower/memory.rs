@@ -105,7 +105,7 @@ pub(super) struct Words {
 }
 
 impl Words {
-    /// Returns the words of an access to this number of elements, at most 16 bytes.
+    /// Returns the words of an access to `elements` elements, which have at most 16 bytes in all.
     pub fn new(element: Element, elements: usize) -> Self {
         let each = memory_bits(element);
         let bits = (each * elements as u32).min(32).max(each);

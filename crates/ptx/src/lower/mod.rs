@@ -287,7 +287,7 @@ impl<'p> Lowering<'p> {
         Ok(())
     }
 
-    /// Makes all threads of the block wait for each other.
+    /// Emits a barrier of all threads of the block.
     fn wait(&mut self) {
         self.builder.emit(isa::BarrierSync { aligned: true, barrier: 0.into(), threads: None });
     }

@@ -341,8 +341,8 @@ impl Builder {
         Some(converted)
     }
 
-    /// Returns `x & mask | exponents` by one `lop3`. From two instructions, the assembler fuses
-    /// only one of the two constants.
+    /// Returns `x & mask | exponents` by one `lop3`. If these were two instructions with constants,
+    /// the assembler would fuse only one of the constants.
     fn masked_below(&mut self, x: Scalar, mask: u64, exponents: u64) -> Scalar {
         let [a, c] = [x, Scalar::constant(exponents)].map(|operand| self.register(WORD, operand).into());
         let (b, table) = (Source::from(mask as i64), Source::from(AND_OR));
