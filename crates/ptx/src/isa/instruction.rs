@@ -355,8 +355,8 @@ instructions! {
     Not not "not" [ty: ScalarType] (d: RegisterId, a: Source);
     /// d = 1 if a is 0, else 0.
     Cnot cnot "cnot" [ty: ScalarType] (d: RegisterId, a: Source);
-    /// d = the function of a, b and c that the 8-bit table defines. The second result is true if the
-    /// first is not 0, combined with q.
+    /// d = the function of a, b and c that the 8-bit table defines. The second result is true if
+    /// the first is not 0, combined with q.
     Lop3 lop3 "lop3" [combine: Option<BooleanOperation>, ty: ScalarType]
         (d: DestinationPair, a: Source, b: Source, c: Source, table: Source, q: Option<Predicate>);
     /// d = 32 bits of the 64-bit value with the low word a and the high word b, shifted by c.
@@ -631,8 +631,8 @@ instructions! {
         c_ty: ScalarType, saturate = ".satfinite"]
         (d: Destinations, a: Sources, b: Sources, c: Sources);
     /// d = a * b + d on matrices in shared memory and registers, for the four warps of a warpgroup.
-    /// `scale_a` and `scale_b` are the signs of a and b; `transpose_a` and `transpose_b` are 1 for a
-    /// transposed operand. All four are immediates, present if the types of a and b allow them.
+    /// `scale_a` and `scale_b` are the signs of a and b; `transpose_a` and `transpose_b` are 1 for
+    /// a transposed operand. All four are immediates, present if the types of a and b allow them.
     Wgmma wgmma "wgmma.mma_async.sync.aligned"
         [shape: MatrixShape, d_ty: ScalarType, a_ty: ScalarType, b_ty: ScalarType, operation: Option<BitOperation>, saturate = ".satfinite"]
         (d: Accumulators, a: Sources, b: Source, scale_d: Source, scale_a: Option<Source>, scale_b: Option<Source>,

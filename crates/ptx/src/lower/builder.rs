@@ -199,8 +199,8 @@ impl Builder {
         register.into()
     }
 
-    /// Emits a pure instruction and returns its results, or those of an equal instruction, as
-    /// [`Self::pure`] does.
+    /// Emits a pure instruction and returns its results. If one of the latest pure instructions is
+    /// equal, returns the results of that instruction instead.
     pub fn pure_many<const N: usize, I: Into<Instruction>>(
         &mut self,
         widths: [Width; N],

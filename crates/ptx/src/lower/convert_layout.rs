@@ -89,8 +89,9 @@ impl Lowering<'_> {
             plan.rounds[..together].iter().map(|round| round.register ^ first).collect();
         let wanted: SmallVec<[u32; 16]> =
             plan.rounds.iter().step_by(together).map(|round| round.register).collect();
-        // The words from which each select chooses, in reverse order of the selects, after the
-        // words that are sent. A word has the index of the register of its first element.
+        // `chosen_from[0]` has the words that are sent. The words from which each select chooses
+        // follow, in reverse order of the selects. A word has the index of the register of its
+        // first element.
         let mut chosen_from = vec![wanted.clone()];
         for select in plan.give.iter().rev() {
             let next = &chosen_from[chosen_from.len() - 1];

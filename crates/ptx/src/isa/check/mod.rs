@@ -412,7 +412,7 @@ impl Operands<'_> {
         }
     }
 
-    /// Checks a pair of results, the second of which is a predicate.
+    /// Checks a pair of results. The second result is a predicate.
     fn pair(&self, pair: DestinationPair, ty: ScalarType, expected: &Expected) -> Result<(), Finding> {
         let has_sink = |second| pair.first == Destination::Sink && second == Destination::Sink;
         let wrong = match (pair.second, expected.second) {
