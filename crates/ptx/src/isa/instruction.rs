@@ -597,11 +597,11 @@ instructions! {
 
     // Matrices.
 
-    /// Loads matrices of 8 rows, one address a row.
+    /// Loads one or more matrices from shared memory; a lane has the address of a row.
     Ldmatrix ldmatrix "ldmatrix.sync.aligned" [shape: LdmatrixShape, count: MatrixCount, transpose = ".trans",
         space: Option<StateSpace>, format: Option<MatrixFormat>, ty: Option<ScalarType>]
         (d: Destinations, address: Address);
-    /// Stores matrices of 8 rows, one address a row.
+    /// Stores one or more matrices to shared memory; a lane has the address of a row.
     Stmatrix stmatrix "stmatrix.sync.aligned" [shape: LdmatrixShape, count: MatrixCount, transpose = ".trans",
         space: Option<StateSpace>, ty: ScalarType]
         (address: Address, a: Sources);

@@ -343,7 +343,7 @@ modifiers! {
         /// The selected half in each half of the result.
         Rc16 = ".rc16",
     }
-    /// The treatment of values out of range by a conversion, in the order of the opcode.
+    /// The treatment of negative results, and of results out of range, by a conversion.
     pub enum Clamp {
         /// Negative results become zero.
         Relu = ".relu",
@@ -351,7 +351,7 @@ modifiers! {
         Satfinite = ".satfinite",
         /// Both.
         ReluSatfinite = ".relu.satfinite",
-        /// Both, as conversions to fp8 and narrower write it.
+        /// Both, in the order that conversions to fp8 and narrower formats use.
         SatfiniteRelu = ".satfinite.relu",
     }
     /// The memory order of a load.
@@ -702,9 +702,9 @@ modifiers! {
     }
     /// The memory format of elements narrower than a byte, and the width that they are unpacked to.
     pub enum MatrixFormat {
-        /// 6 bits, padded, to 8.
+        /// Elements of 6 bits with padding, unpacked to 8 bits.
         B8x16B6x16P32 = ".b8x16.b6x16_p32",
-        /// 4 bits, padded, to 8.
+        /// Elements of 4 bits with padding, unpacked to 8 bits.
         B8x16B4x16P64 = ".b8x16.b4x16_p64",
         /// 8 bits.
         B8 = ".b8",

@@ -95,7 +95,7 @@ struct Source<'a> {
     sources: &'a tilewright_base::SourceMap,
     files: FxHashMap<String, u32>,
     last: Option<(FileId, u32)>,
-    /// The location of the previous line, which most lines share.
+    /// The location of the previous instruction, which the next one often shares.
     seen: Option<ir::Location>,
 }
 

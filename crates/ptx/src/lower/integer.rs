@@ -1,5 +1,5 @@
-//! Emits arithmetic on integers and predicates. Folds constants, and leaves the addition of a
-//! constant to the offset of a [`Scalar`].
+//! Emits arithmetic on integers and predicates. Folds constants, and keeps an added constant in the
+//! offset of a [`Scalar`] instead of emitting an addition.
 
 use super::builder::{Builder, Scalar, Width, only, plain_add, sources};
 use crate::isa::{self, Comparison, MultiplyMode, ScalarType, Source};

@@ -1,8 +1,8 @@
 //! Barriers in shared memory, which count arrivals and bytes in phases: PTX ISA, "Parallel
 //! Synchronization and Communication Instructions: `mbarrier`".
 //!
-//! The state space is `.shared::cta`, and the memory order is the default: an arrival releases to
-//! the block, a wait acquires.
+//! The state space is `.shared::cta`, except for arrivals in a cluster (`clusters.rs`). The memory
+//! order is the default: an arrival releases to the block, a wait acquires.
 
 use tilewright_gpu_ir::Feature;
 use tilewright_gpu_ir::Type;

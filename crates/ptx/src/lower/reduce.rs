@@ -149,7 +149,7 @@ impl Lowering<'_> {
         Ok(next)
     }
 
-    /// Returns the elements of the lane whose id differs by the mask `lane`.
+    /// Returns the elements of the lane whose id differs in the bits `lane`.
     pub(super) fn shuffle_elements(&mut self, tiles: &[Value], own: &[Scalar], lane: u32) -> Elements {
         self.shuffle_elements_from(tiles, own, ShuffleMode::Butterfly, Scalar::constant(lane.into()))
     }
@@ -182,7 +182,7 @@ impl Lowering<'_> {
         Ok(self.kernel.yielded(region).iter().map(|&value| self.scalar(value)).collect())
     }
 
-    /// Returns the value of the lane whose id differs by the mask `lane`.
+    /// Returns the value of the lane whose id differs in the bits `lane`.
     pub(super) fn shuffle(&mut self, width: Width, own: Scalar, lane: u32) -> Scalar {
         self.shuffle_from(width, own, ShuffleMode::Butterfly, Scalar::constant(lane.into()))
     }

@@ -4,8 +4,9 @@
 //!
 //! The accumulator is in registers that the instruction reads and writes, and that no other
 //! instruction may touch before the wait. A dot therefore starts with registers of its own, to
-//! which the initial accumulator is copied. The next dots before a wait (the type of their
-//! accumulator is `pending`) use the same registers.
+//! which the initial accumulator is copied, unless the accumulator is zero, or a loop carries it in
+//! registers that only the dot reads. The next dots before a wait (the type of their accumulator is
+//! `pending`) use the same registers.
 
 use std::ops::Range;
 
