@@ -20,7 +20,7 @@ pub struct AssemblyCode<'a> {
     pub results: &'a [Dtype],
     /// The types of the arguments.
     pub arguments: &'a [Element],
-    /// The number of elements of each operand that one run takes.
+    /// The number of elements of each operand that one execution of the text takes.
     pub pack: u32,
 }
 
@@ -42,8 +42,8 @@ pub enum AssemblyError {
 /// Executable inline assembly.
 pub trait Assembly: fmt::Debug + Send + Sync {
     /// Runs the assembly `runs` times. `words` has `runs` words for each operand, outputs first.
-    /// The words of the inputs hold the bits of their registers; the run writes those of the
-    /// outputs.
+    /// The words of an input hold the bits of its register in each run; this function writes the
+    /// words of the outputs.
     fn run(
         &self,
         runs: usize,

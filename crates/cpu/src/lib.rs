@@ -1,4 +1,4 @@
-//! The CPU executor of the tile IR: the definition of what every op does.
+//! The CPU executor of the tile IR. It defines the semantics of every op.
 //!
 //! ```text
 //! ir::Module ── compile ──> Program ── launch ──> threads ── machine ──> ops ── kernels, memory
@@ -12,7 +12,7 @@
 //!   is a dense buffer, which is recycled (`run/tile.rs`).
 //! - [`Program::evaluate`] runs the program once, on values that the caller holds ([`Held`]):
 //!   interpret mode evaluates a program of one op at a time (`run/evaluate.rs`).
-//! - `run/ops/` has one file for each family of ops. They decide between symbolic and dense
+//! - `run/ops/` has one file for each family of ops. An op decides between symbolic and dense
 //!   execution; the loops over elements are in [`kernels`], and only [`memory`] accesses user
 //!   memory.
 //! - A fault of a running kernel is a `Fault` (`run/fault.rs`), which becomes a diagnostic.

@@ -1,8 +1,9 @@
 //! The executable form of a kernel: blocks of steps over slots.
 //!
-//! Each SSA value of the kernel has a slot. Each use of a slot records whether it is the last use:
-//! the step then moves the value out of the slot, so that the op may work in place. The `kills` of
-//! a step are the slots that die without being moved out; the step clears them.
+//! Each SSA value of the kernel has a slot. Each use of a slot records whether it is the last use.
+//! At the last use, the step moves the value out of the slot, so that the op may overwrite it in
+//! place. The `kills` of a step are the slots that are dead after the step but that no operand
+//! moves out; the machine clears them after the step.
 
 #![allow(clippy::inline_always, reason = "each execution of a step reads its result slot")]
 
@@ -22,42 +23,44 @@ pub(crate) mod fused;
 pub use combine::Combine;
 pub(crate) use fused::FusedGroup;
 
-/// The index of a slot.
+/// The index of a slot, in [`Program::slots`].
 pub(crate) type Slot = u32;
 
-/// The index of a block.
+/// The index of a block, in [`Program::blocks`].
 pub(crate) type BlockId = u32;
 
-/// The index of a type.
+/// The index of a type, in [`Program::types`].
 pub(crate) type TypeId = u32;
 
 /// A compiled kernel. It is compiled once and launched often, from any thread.
 #[derive(Debug)]
 pub struct Program {
     pub(crate) name: String,
-    /// The slots of the arguments, in order, with their names.
+    /// The parameters of the kernel, in order.
     pub(crate) parameters: Vec<Parameter>,
-    /// The distinct types.
+    /// The distinct types of slots and operands.
     pub(crate) types: Vec<TileType>,
     /// The type of each slot.
     pub(crate) slots: Vec<TypeId>,
     pub(crate) blocks: Vec<Block>,
-    /// The grid-invariant steps: each thread of a launch runs them once.
+    /// The block of the grid-invariant steps, which each thread of a launch runs once.
     pub(crate) preamble: BlockId,
-    /// The steps of one program of the grid.
+    /// The block of the steps that run once for each program of the grid.
     pub(crate) body: BlockId,
-    /// The origin of each step: the innermost span first, then the call sites.
+    /// The source positions of steps, which [`Step::site`] selects. An entry has the innermost
+    /// span, then the call sites, innermost first.
     pub(crate) sites: Vec<SmallVec<[Span; 2]>>,
     pub(crate) sources: Arc<SourceMap>,
     /// The estimated time of one program of the grid, in nanoseconds.
     pub(crate) estimate: u64,
-    /// The measured time of one program in earlier launches, in nanoseconds; 0 before the first.
+    /// The mean time of one program of the grid in the last launch that measured it, in
+    /// nanoseconds; 0 if no launch has measured it.
     pub(crate) measured: AtomicU64,
     /// True if tiles may be symbolic; tests switch this off.
     pub(crate) symbolic: bool,
-    /// True if a program of the grid may wait for another one.
+    /// True if a program of the grid is likely to wait for another one.
     pub(crate) waits: bool,
-    /// The condition blocks of `while` loops that may wait for another program.
+    /// The condition blocks of the `while` loops that are likely to wait for another program.
     pub(crate) waiting_loops: Vec<BlockId>,
 }
 
@@ -71,11 +74,12 @@ pub(crate) struct Parameter {
 /// A list of steps.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Block {
-    /// The slots of its parameters.
+    /// The slots of the block's parameters.
     pub parameters: SmallVec<[Slot; 4]>,
     pub steps: Vec<Step>,
     pub yields: SmallVec<[Use; 4]>,
-    /// Dead parameters: cleared on entry.
+    /// The slots of the parameters that nothing reads. The machine clears them when the block
+    /// begins.
     pub kills: SmallVec<[Slot; 2]>,
 }
 
@@ -85,7 +89,7 @@ pub(crate) struct Use {
     pub slot: Slot,
     /// The type of the operand. A use may read the slot of a scalar as a uniform tile.
     pub ty: TypeId,
-    /// True if the slot is dead afterwards.
+    /// True if the slot is dead after the step, so that the step may move the value out of it.
     pub last: bool,
 }
 
@@ -95,11 +99,12 @@ pub(crate) struct Step {
     pub action: Action,
     pub operands: SmallVec<[Use; 4]>,
     pub results: SmallVec<[Slot; 1]>,
-    /// The lowered regions of the op.
+    /// The blocks to which lowering has translated the regions of the op. A combine region may have
+    /// several blocks: see [`Strategy::Tree`].
     pub blocks: SmallVec<[BlockId; 2]>,
-    /// Slots to clear afterwards.
+    /// The slots that the machine clears after the step.
     pub kills: SmallVec<[Slot; 2]>,
-    /// The index of its entry in [`Program::sites`].
+    /// The index of the step's source position in [`Program::sites`].
     pub site: u32,
 }
 
@@ -108,8 +113,8 @@ pub(crate) struct Step {
 #[derive(Clone, Debug)]
 pub(crate) enum Action {
     Op(Op),
-    /// `dot`. If an element of `transposed` is true, the last two axes of `a` or `b` are swapped
-    /// first.
+    /// A `dot`. If `transposed[0]` is true, it first swaps the last two axes of operand A; if
+    /// `transposed[1]` is true, those of operand B.
     Dot {
         transposed: [bool; 2],
     },
@@ -117,8 +122,8 @@ pub(crate) enum Action {
         axis: usize,
         strategy: Strategy,
     },
-    /// A function of single elements. Its block takes `pack` elements of each tile, or whole tiles
-    /// with [`Strategy::Tree`].
+    /// A `map`, which applies its block to tiles. An execution of the block takes `pack` elements
+    /// of each tile, or whole tiles with [`Strategy::Tree`].
     Map {
         pack: usize,
         strategy: Strategy,
@@ -130,8 +135,8 @@ pub(crate) enum Action {
         reverse: bool,
         strategy: Strategy,
     },
-    /// A loop that executes its members, the following steps. If their operands do not allow the
-    /// loop, they are executed one by one.
+    /// A loop that executes the steps after this one, its members, all at once. If the operands do
+    /// not allow that, the machine executes the members one by one.
     Fused(Box<FusedGroup>),
 }
 
@@ -139,7 +144,7 @@ pub(crate) enum Action {
 #[derive(Clone, Debug)]
 pub(crate) struct InlineAssembly {
     pub code: Arc<dyn Assembly>,
-    /// The number of elements of each operand that one run takes.
+    /// The number of elements of each operand that one execution of the assembly takes.
     pub pack: u32,
     /// True if the assembly may be dropped when its results are unused.
     pub is_pure: bool,
@@ -148,12 +153,13 @@ pub(crate) struct InlineAssembly {
 /// The algorithm of a reduction, a scan or a map.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Strategy {
-    /// A loop over the elements, for a combine function with a kernel.
+    /// A loop over the elements in `run/kernels`, for a combine function that is in [`Combine`].
     Kernel(Combine),
-    /// Whole tiles: one block for each level of a reduction, which halves the axis, or of a scan;
-    /// one block for a map.
+    /// Blocks that compute on whole tiles. A reduction has one block for each level, and each level
+    /// halves the axis. A scan also has one block for each level. A map has a single block.
     Tree,
-    /// Element by element with one block, for example because the region has control flow.
+    /// A single block that computes one element at a time (of a map, `pack` elements), for example
+    /// because the region has control flow.
     Sequential,
 }
 
@@ -208,7 +214,7 @@ impl Step {
         }
     }
 
-    /// Returns whether the step is dead if its results are unused.
+    /// Returns whether the step may be dropped if its results are unused.
     pub(crate) fn is_pure(&self) -> bool {
         match &self.action {
             Action::Op(op) => op.is_pure(),
@@ -234,8 +240,8 @@ impl Step {
         }
     }
 
-    /// Returns whether the result of the step is the same in each program of the grid if the
-    /// operands are, and is worth keeping for a launch.
+    /// Returns whether the step may move to the preamble if its operands are grid-invariant: its
+    /// result is then the same in each program of the grid, and is worth keeping for a launch.
     pub(crate) fn is_grid_invariant(&self) -> bool {
         self.op().is_some_and(|op| match op.family() {
             OpFamily::Scalar => !matches!(op, Op::ProgramId { .. } | Op::Machine { .. }),
@@ -247,7 +253,7 @@ impl Step {
         })
     }
 
-    /// Returns whether the blocks of the step may run more than once, or one after the other.
+    /// Returns whether one execution of the step may run a block more than once, or several blocks.
     pub(crate) fn repeats_blocks(&self) -> bool {
         !matches!(self.action, Action::Op(Op::If { .. }))
     }

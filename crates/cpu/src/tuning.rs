@@ -11,15 +11,16 @@
 pub(crate) const MIN_FUSED_BLOCKS: usize = 4;
 
 /// The most bytes of a dead tile that a fused group leaves in its slot for the next program. The
-/// group frees larger tiles at once, so that others reuse their cache lines.
+/// group frees larger tiles at once, so that other tiles reuse their cache lines.
 ///
 /// Not measured: a quarter of an L1 cache of 32 KiB.
 pub(crate) const MAX_KEPT_BYTES: usize = 8192;
 
-/// The most readers of a rematerialized tile; each of them recomputes it.
+/// The most readers of a rematerialized tile. Each reader except the first recomputes the tile.
 ///
-/// Not measured. Rematerialization itself was: with cheap functions of loads repeated too, layer
-/// norm took 0.96 of the time and softmax as long (`docs/performance/cpu.md`).
+/// Not measured. Rematerialization itself was measured: when cheap functions of loads are
+/// recomputed as well as the loads, layer norm takes 0.96 of the time, and softmax as long as
+/// before (`docs/performance/cpu.md`).
 pub(crate) const MAX_REMATERIALIZED_READERS: usize = 6;
 
 /// The most steps that rematerialization copies to a reader.
@@ -33,7 +34,9 @@ pub(crate) const MAX_REMATERIALIZED_STEPS: usize = 3;
 /// assumes the same count.
 pub(crate) const ASSUMED_TRIP_COUNT: u64 = 8;
 
-/// The estimated time of a launch, in nanoseconds, above which it uses several threads.
+/// The estimated time of the remaining programs of a launch, in nanoseconds, above which the
+/// calling thread wakes other threads. A launch that is estimated to take more than twice this time
+/// wakes them at once.
 ///
 /// Not measured: an estimate of the time in which threads wake up.
 pub(crate) const MIN_PARALLEL_NANOSECONDS: u64 = 20_000;
@@ -43,15 +46,15 @@ pub(crate) const MIN_PARALLEL_NANOSECONDS: u64 = 20_000;
 /// Not measured.
 pub(crate) const MAX_CHUNK_PROGRAMS: u64 = 1024;
 
-/// The bytes from which on stores bypass the caches: the region must have this size, and the launch
-/// must store at least as much to it.
+/// The size in bytes from which on stores bypass the caches: the region must have at least this
+/// size, and the launch must store at least this many bytes to the region.
 ///
 /// Not measured: more than the caches of common processors hold.
 pub(crate) const LARGER_THAN_CACHES: usize = 48 << 20;
 
 /// The length in bytes of a run of contiguous elements after which the hardware prefetcher follows
-/// the run. The memory after a run of at least this length is prefetched for the next program, as
-/// many bytes.
+/// the run. If a run has at least this length, the executor prefetches as many bytes after it for
+/// the next program.
 ///
 /// Not measured. Fetching the whole next row gained nothing (`docs/performance/cpu.md`).
 pub(crate) const PREFETCHED_BYTES: usize = 512;

@@ -19,7 +19,7 @@ pub(crate) struct TileType {
     pub extents: Extents,
 }
 
-/// The type in which elements are computed: the element type, and `uint64` for pointers.
+/// The type in which elements are computed: `uint64` for pointers, otherwise the element type.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Number {
     pub dtype: Dtype,
@@ -35,11 +35,11 @@ pub(crate) struct Extents {
     pub shape: Shape,
     /// The number of elements.
     pub elements: usize,
-    /// True if the rank allows an affine tile.
+    /// True if the rank is at most [`SYMBOLIC_RANK`], so that the tile may be symbolic.
     pub may_be_symbolic: bool,
     /// The number of axes, capped at [`SYMBOLIC_RANK`].
     pub rank: usize,
-    /// The last index along each of these axes.
+    /// The last index along each of the first `rank` axes; 0 for the other axes.
     pub last: [i64; SYMBOLIC_RANK],
 }
 
@@ -155,7 +155,7 @@ impl TileType {
         View { number: self.number, extents: &self.extents }
     }
 
-    /// Returns the element type in arithmetic.
+    /// Returns the type in which elements are computed: see [`Number`].
     #[inline]
     pub(crate) fn dtype(&self) -> Dtype {
         self.number.dtype
@@ -190,7 +190,7 @@ impl TileType {
         matches!(self.element, Element::Pointer(_))
     }
 
-    /// Returns the coordinates of an element, from its row-major index.
+    /// Returns the coordinates of the element with a row-major index.
     pub(crate) fn lane(&self, mut element: usize) -> SmallVec<[u32; 4]> {
         let mut lane: SmallVec<[u32; 4]> = SmallVec::from_elem(0, self.shape().len());
         for (index, &extent) in lane.iter_mut().zip(self.shape()).rev() {

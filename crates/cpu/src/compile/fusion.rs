@@ -45,7 +45,7 @@ pub(crate) fn fuse(program: &mut Program) {
     for block in &mut program.blocks {
         note_frees(block, |slot| {
             let ty = &types.0[types.1[slot as usize] as usize];
-            // Pointers are rarely materialized.
+            // Tiles of pointers are rarely dense, so that there is rarely a buffer to free.
             let is_light = ty.is_scalar() || ty.is_pointer() && ty.bytes() <= MAX_KEPT_BYTES;
             !is_light && !kept.contains(&slot)
         });
@@ -68,7 +68,8 @@ fn kept(program: &Program) -> FxHashSet<Slot> {
     outputs.filter(|&slot| program.ty(slot).bytes() <= MAX_KEPT_BYTES).collect()
 }
 
-/// Records the slots that each group frees in place of its members.
+/// Records the slots that each group frees: those that its members would free if they were
+/// executed, as far as `is_freed` is true for them.
 fn note_frees(block: &mut Block, is_freed: impl Fn(Slot) -> bool) {
     for index in 0..block.steps.len() {
         let (before, after) = block.steps.split_at_mut(index + 1);
@@ -82,7 +83,8 @@ fn note_frees(block: &mut Block, is_freed: impl Fn(Slot) -> bool) {
     }
 }
 
-/// Fuses the steps between side effects. A store may end a group.
+/// Fuses the steps between two steps with side effects, at most `MAX_WINDOW` at a time. The second
+/// of the two is included, because a store may end a group.
 fn fuse_block(program: &Program, uses: &[u32], block: &mut Block) {
     let mut fused = Vec::with_capacity(block.steps.len());
     let mut window = Vec::new();
@@ -102,8 +104,8 @@ fn fuse_block(program: &Program, uses: &[u32], block: &mut Block) {
 fn fuse_window(program: &Program, uses: &[u32], steps: &mut Vec<Step>) {
     let mut index = 0;
     while index < steps.len() {
-        // An earlier group may have moved a store into this range: no load may move across the
-        // store.
+        // An earlier group may have moved its store before `index`. The window begins after that
+        // store, because no load may move across it.
         let is_barrier = |step: &Step| !matches!(step.action, Action::Fused(_)) && step.has_side_effects();
         let side_effect = steps[..index].iter().rposition(is_barrier);
         let window = Window::new(program, uses, steps, side_effect.map_or(0, |store| store + 1));
@@ -113,7 +115,8 @@ fn fuse_window(program: &Program, uses: &[u32], steps: &mut Vec<Step>) {
     }
 }
 
-/// The steps from a start index on. Only the last step may have side effects.
+/// The steps in which fusion searches for a group. It considers the steps from a start index on;
+/// only the last one of these may have side effects.
 struct Window<'a> {
     program: &'a Program,
     /// The number of reads of each slot in the whole program.
@@ -125,7 +128,7 @@ struct Window<'a> {
     readers: FxHashMap<Slot, SmallVec<[usize; 2]>>,
 }
 
-/// A group under construction. `members` has the indices of its steps in the window.
+/// A group under construction. `members` has the indices of its members in [`Window::steps`].
 struct GroupDraft {
     group: FusedGroup,
     members: SmallVec<[usize; 16]>,
@@ -155,7 +158,7 @@ impl FusedOperand {
 }
 
 impl GroupDraft {
-    /// Writes the last op's result to an output.
+    /// Appends an op that writes the last op's result to the next output.
     fn write(&mut self) {
         self.group.ops.push(FusedOp::Write(self.group.outputs.len()));
     }
@@ -243,8 +246,9 @@ impl<'a> Window<'a> {
         };
         let consumed: u32 = [reduce, next, store].into_iter().flatten().map(occurrences).sum();
         let reduction = reduce.and_then(|reader| self.reduction(draft, reader));
-        // The executor may have to recompute a maximum: from an output, or by all members if the
-        // group has no other result.
+        // The loop may fail to determine a maximum: see [`Reduction::Max`]. The executor then
+        // recomputes it from an output, or executes all members one by one if the maximum ends the
+        // group.
         let is_end = next.is_none() && store.is_none();
         if self.uses[current as usize] > consumed || (reduction == Some(Reduction::Max) && !is_end) {
             draft.write();
@@ -263,7 +267,8 @@ impl<'a> Window<'a> {
         next.is_some_and(|reader| self.apply(draft, reader))
     }
 
-    /// Returns the reduction if a step reduces the last op's result to a scalar.
+    /// Returns the reduction of a step that reduces the last op's result to its sum or maximum;
+    /// `None` if the step does something else.
     fn reduction(&self, draft: &GroupDraft, reader: usize) -> Option<Reduction> {
         let step = &self.steps[reader];
         let Action::Reduce { strategy, .. } = step.action else { return None };
@@ -282,8 +287,9 @@ impl<'a> Window<'a> {
         }
     }
 
-    /// Returns whether a step stores the last op's result, and no load before it depends on
-    /// members.
+    /// Returns whether a step is a store of the last op's result that may end the group: its
+    /// pointers and its mask do not depend on members, and neither do the loads before it that are
+    /// not members.
     fn can_store(&self, draft: &GroupDraft, reader: usize) -> bool {
         let step = &self.steps[reader];
         let [pointer, value, mask @ ..] = &step.operands[..] else { return false };
@@ -304,8 +310,8 @@ impl<'a> Window<'a> {
         self.function(draft, reader).is_some()
     }
 
-    /// Adds a function to the group. Returns false if the step is no function that the group can
-    /// add.
+    /// Adds the function of a step to the group. Returns false if [`Self::function`] returns
+    /// `None`.
     fn apply(&self, draft: &mut GroupDraft, reader: usize) -> bool {
         let Some((op, member)) = self.function(draft, reader) else { return false };
         draft.members.extend(member);
@@ -315,8 +321,9 @@ impl<'a> Window<'a> {
         true
     }
 
-    /// Returns the op for a step that applies a function to the last op's result, and the step that
-    /// computes the other operand if that becomes a member, too.
+    /// Returns the op for a step that applies a function to the last op's result. Also returns the
+    /// step that computes the other operand, if that step becomes a member, too. Returns `None` if
+    /// the group cannot contain the step.
     fn function(&self, draft: &GroupDraft, reader: usize) -> Option<(FusedOp, Option<usize>)> {
         let step = &self.steps[reader];
         let function = elementwise(step)?;
@@ -348,8 +355,9 @@ impl<'a> Window<'a> {
         Some((operand.apply(function), member))
     }
 
-    /// Returns the operand of an op besides the last op's result, and the step that computes it if
-    /// that becomes a member, too.
+    /// Returns the fused form of an operand that is not the last op's result. Also returns the step
+    /// that computes the operand, if that step becomes a member, too. Returns `None` if the operand
+    /// depends on a member but is not an output.
     fn operand(&self, draft: &GroupDraft, operand: Use) -> Option<(FusedOperand, Option<usize>)> {
         if let Some(number) = draft.group.outputs.iter().position(|&slot| slot == operand.slot) {
             return Some((FusedOperand::Output(number), None));
@@ -414,7 +422,8 @@ pub(crate) fn is_fusible(function: ElementwiseFn) -> bool {
     function == ElementwiseFn::Select || Function::of(function).is_some()
 }
 
-/// Returns whether tiles of this size are worth a fused loop.
+/// Returns whether a tile of this size fits a fused loop, whose blocks have [`BLOCK`] elements, and
+/// repays the set-up of the loop.
 pub(crate) fn is_worthwhile(elements: usize) -> bool {
     elements >= MIN_FUSED_BLOCKS * BLOCK && elements.is_multiple_of(BLOCK)
 }
@@ -422,13 +431,14 @@ pub(crate) fn is_worthwhile(elements: usize) -> bool {
 /// A complete group.
 struct CompleteGroup {
     draft: GroupDraft,
-    /// The site of its first member.
+    /// The site of the step from which the group was built.
     site: u32,
 }
 
 impl CompleteGroup {
-    /// Moves the members to the position of the last one, preceded by the group and followed by the
-    /// steps that depend on members. Returns the index of the first step after the members.
+    /// Moves the members to the position of the last one. Inserts the step of the group before
+    /// them, and moves the steps between them that depend on members after them. Returns the index
+    /// of the first step after the members.
     fn rearrange(self, steps: &mut Vec<Step>) -> usize {
         let GroupDraft { mut group, members, .. } = self.draft;
         let number = |place: &mut usize| *place = members.binary_search(place).expect("it is a member");

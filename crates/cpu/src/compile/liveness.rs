@@ -61,8 +61,8 @@ fn unmark(block: &mut Block) {
 }
 
 struct Analysis {
-    /// The innermost repeated block (or the body) that defines the slot; [`PINNED`] for
-    /// longer-lived slots.
+    /// For each slot, the innermost block around its definition that may run repeatedly (the body
+    /// counts as one); [`PINNED`] for slots that live longer.
     owner: Vec<BlockId>,
     live: Vec<bool>,
     blocks: Vec<Block>,
@@ -72,7 +72,8 @@ struct Analysis {
 const PINNED: BlockId = BlockId::MAX;
 
 impl Analysis {
-    /// Finds the owner of each slot.
+    /// Sets the owner of each slot that `block`, or a block inside of it, defines. `root` is the
+    /// innermost block around it, or `block` itself, that may run repeatedly.
     fn own(&mut self, block: BlockId, root: BlockId) {
         let data = &self.blocks[block as usize];
         let mut inner = Vec::new();
@@ -91,9 +92,9 @@ impl Analysis {
         }
     }
 
-    /// Walks a block backwards. On entry, `live` holds the slots that are live after it; on return,
-    /// those that are live before it. The block may free a slot only if `root` owns it: otherwise
-    /// the next iteration would read it.
+    /// Walks a block backwards. On entry, `live` holds the slots that are live after the block; on
+    /// return, those that are live before it. The block may free a slot only if `root` owns the
+    /// slot: the next iteration of `root` may read any other slot.
     fn block(&mut self, block: BlockId, root: BlockId) {
         let mut data = std::mem::take(&mut self.blocks[block as usize]);
         self.uses(&mut data.yields, root);
@@ -133,7 +134,8 @@ impl Analysis {
         }
     }
 
-    /// Walks the blocks of a step. The step frees the captured slots that are dead afterwards.
+    /// Walks the blocks of a step. Slots that the blocks read, that `root` owns and that are dead
+    /// after the step become kills of the step.
     fn inner_blocks(&mut self, step: &mut Step, root: BlockId) {
         if step.blocks.is_empty() {
             return;
@@ -156,7 +158,8 @@ impl Analysis {
         self.live = captured;
     }
 
-    /// Walks the preamble. Its results live as long as the launch, so it only loses dead steps.
+    /// Walks the preamble. Its results live as long as the launch, so this function marks no last
+    /// uses and only drops dead steps.
     fn preamble(&mut self, preamble: BlockId) {
         let steps = std::mem::take(&mut self.blocks[preamble as usize].steps);
         let mut kept = Vec::with_capacity(steps.len());
@@ -173,8 +176,9 @@ impl Analysis {
     }
 }
 
-/// Frees a slot after the step if several operands of the step use it last: a step takes its
-/// operands in any order, and the first one would move the value out.
+/// If several operands read the same slot, the last of them marked as the last use, turns the mark
+/// into a kill of the step: a step takes its operands in any order, and might move the value out
+/// before it has read the other operands.
 fn release_shared(step: &mut Step) {
     for index in 1..step.operands.len() {
         let Use { slot, last, .. } = step.operands[index];

@@ -20,7 +20,7 @@ use crate::program::{
 use crate::tuning::ASSUMED_TRIP_COUNT;
 use crate::types::TileType;
 
-/// Maximum depth of calls, which only recursion exceeds.
+/// Maximum depth of nested calls. A deeper nesting counts as a recursion.
 const MAX_CALL_DEPTH: usize = 64;
 
 /// Maximum number of steps. Only nested calls exceed it, because each level multiplies the copies.
@@ -38,7 +38,8 @@ pub(crate) fn lower(module: &Module, symbolic: bool, assembler: Option<&dyn Asse
     lower_with(module, symbolic, assembler, false)
 }
 
-/// Lowers the kernel with a step for each barrier and each hint, which have no effect.
+/// Lowers the kernel with a step for each barrier and each hint. These steps compute nothing; a
+/// sanitized launch checks them.
 pub(crate) fn lower_whole(module: &Module, assembler: Option<&dyn Assembler>) -> Result<Program> {
     lower_with(module, true, assembler, true)
 }
@@ -83,7 +84,8 @@ fn lower_with(
         tile: None,
     };
     for (index, &value) in kernel.blocks[kernel.entry].parameters.iter().enumerate() {
-        // A kernel takes scalars; a program that is evaluated may also take tiles.
+        // The parameters of a kernel are scalars; those of a program for [`Program::evaluate`] may
+        // also be tiles.
         let slot = lowering.define(value, kernel.ty(value).is_scalar());
         let name = kernel.parameters[index].name.clone();
         lowering.program.parameters.push(Parameter { name, slot });
@@ -115,13 +117,14 @@ struct Lowering<'a> {
     callers: SmallVec<[Span; 2]>,
     /// The block to which steps are appended.
     block: BlockId,
-    /// The depth of calls and of regions.
+    /// The number of calls, and the number of regions, around the current instruction.
     depth: usize,
     nesting: usize,
     steps: usize,
     /// The assumed number of times that the current block runs per program.
     weight: u64,
-    /// In the combine region of a tree reduction: the shape that replaces a scalar.
+    /// In a region that computes on whole tiles (see [`Strategy::Tree`]): the shape that replaces
+    /// the shape of each scalar.
     tile: Option<Shape>,
 }
 
@@ -129,8 +132,8 @@ impl Lowering<'_> {
     /// Returns the type of a value at run time.
     fn ty(&mut self, value: Value) -> TypeId {
         let mut ty = self.function.ty(value).clone();
-        // A use of a captured scalar in the combine region of a tree reduction gets this shape as
-        // well. The scalar is uniform, so its shape is not read.
+        // In such a region, the use of a scalar from outside of the region gets this shape as well.
+        // The scalar is uniform, so its shape is not read.
         if let Some(shape) = &self.tile {
             ty.shape = shape.clone();
         }
@@ -177,7 +180,8 @@ impl Lowering<'_> {
                 self.alias(inst, &[location]);
                 Ok(())
             }
-            // An `assume` has no effect, one thread needs no barrier, and a block has the yields.
+            // An `assume` has no effect, a program runs on one thread and needs no barrier, and
+            // `insts` reads the operands of terminators.
             Op::Assume { .. } | Op::Barrier { .. } | Op::Yield { .. } | Op::Return { .. } => Ok(()),
             Op::Call { callee, .. } => self.inline(inst, *callee),
             Op::Splat { .. }
@@ -289,7 +293,7 @@ impl Lowering<'_> {
         self.function.call_chain(inst).into_iter().chain(self.callers.iter().copied()).collect()
     }
 
-    /// Estimates the nanoseconds of a step.
+    /// Estimates the time of one execution of a step, in nanoseconds.
     fn cost(&self, action: &Action, operands: &[Use], results: &[Slot]) -> u64 {
         let types = results.iter().map(|&slot| self.program.ty(slot));
         let types = types.chain(operands.iter().map(|operand| &self.program.types[operand.ty as usize]));
@@ -388,8 +392,8 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// Returns the combine function of a region that applies one elementwise function to its two
-    /// parameters.
+    /// Returns the combine function of a region that only applies one elementwise function to its
+    /// two parameters; `None` for other regions, and for other functions than those of [`Combine`].
     fn combine(&self, region: IrBlock) -> Option<Combine> {
         let data = &self.function.blocks[region];
         let [inst, _] = data.insts[..] else { return None };
@@ -427,8 +431,8 @@ impl Lowering<'_> {
                 return Ok((Strategy::Kernel(combine), SmallVec::new()));
             }
         }
-        // In a reduction inside the combine region of a tree reduction, tiles already replace
-        // scalars.
+        // Inside a region that computes on whole tiles, tiles already replace scalars, so the
+        // region of a nested reduction cannot compute on whole tiles.
         if self.has_control(self.function, region, 0) || self.tile.is_some() {
             return Ok((Strategy::Sequential, SmallVec::from_slice(&[self.loop_region(region)?])));
         }
@@ -470,7 +474,8 @@ impl Lowering<'_> {
     }
 
     /// Returns the strategy of a `map`, and the block of its region. The block takes whole tiles if
-    /// `pack` is 1 and it has no control flow, otherwise `pack` elements of each tile.
+    /// `pack` is 1, the region has no control flow, and the `map` is not inside a region that
+    /// computes on whole tiles; otherwise it takes `pack` elements of each tile.
     fn map(&mut self, data: &InstData, pack: usize) -> Result<(Strategy, SmallVec<[BlockId; 2]>)> {
         let region = data.regions[0];
         if pack > 1 || self.has_control(self.function, region, 0) || self.tile.is_some() {
@@ -483,8 +488,9 @@ impl Lowering<'_> {
         Ok((Strategy::Tree, SmallVec::from_slice(&[block?])))
     }
 
-    /// Returns the value that a dot reads for an operand, and whether it swaps the last two axes: a
-    /// dot reads the source of a transposed operand.
+    /// Returns the value that a dot reads for an operand, and whether the dot swaps the last two
+    /// axes of that value. If an op that swaps these axes computes the operand, the dot reads the
+    /// source of that op.
     fn dot_operand(&self, value: Value) -> (Value, bool) {
         let Some(inst) = self.function.defining_inst(value) else { return (value, false) };
         let inst = &self.function.insts[inst];

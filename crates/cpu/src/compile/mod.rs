@@ -14,7 +14,8 @@ mod rematerialize;
 pub(crate) mod sanitize;
 pub(crate) mod trace_points;
 
-/// Compiles the kernel without removing, moving or fusing steps: one step sets each slot.
+/// Compiles the kernel for sanitized launches, without removing, moving or fusing steps: one step
+/// sets each slot.
 pub(crate) fn whole(module: &Module, assembler: Option<&dyn Assembler>) -> Result<Program, Box<Diagnostic>> {
     lower::lower_whole(module, assembler)
 }
@@ -22,14 +23,14 @@ pub(crate) fn whole(module: &Module, assembler: Option<&dyn Assembler>) -> Resul
 impl Program {
     /// Compiles the kernel of a verified module. Calls are inlined.
     ///
-    /// Fails if functions call each other recursively, if inlining makes the program too large, or
-    /// if there is inline assembly.
+    /// Fails if functions call each other recursively, if regions are nested too deeply, if
+    /// inlining makes the program too large, or if the kernel has inline assembly.
     pub fn new(module: &Module) -> Result<Self, Box<Diagnostic>> {
         Self::with_assembler(module, None)
     }
 
     /// Compiles the kernel with an assembler for inline assembly. Fails if the assembler rejects
-    /// the assembly, otherwise as [`Program::new`] does.
+    /// the assembly, and in the other cases in which [`Program::new`] fails.
     pub fn with_assembler(
         module: &Module,
         assembler: Option<&dyn Assembler>,
@@ -50,8 +51,8 @@ impl Program {
         Ok(program)
     }
 
-    /// Compiles the kernel without symbolic values and fusion. Tests compare its results with those
-    /// of [`Program::new`].
+    /// Compiles the kernel without symbolic values, rematerialization and fusion. Tests compare its
+    /// results with those of [`Program::new`].
     #[doc(hidden)]
     pub fn without_symbolic_forms(
         module: &Module,

@@ -1,10 +1,11 @@
 //! Rematerialization: recomputes a tile at a reader if that is cheaper than keeping the tile.
 //!
-//! A reduction ends a [fused group](crate::compile::fusion), so one group would write a tile that
-//! is read before and after the reduction, and the next group would read it. Recently loaded memory
-//! is as close in the caches as that tile, and an addition or a multiplication takes no longer than
-//! a store. The pass therefore copies loads of contiguous memory, and cheap functions of them, to
-//! each reader, unless a side effect separates the copies: all copies compute the same.
+//! A reduction ends a [fused group](crate::compile::fusion). If a tile is read by the reduction and
+//! again by steps after it, the first group would have to write the tile, and the next group to
+//! read it. The memory from which the tile was loaded is as close in the caches as the tile itself,
+//! and an addition or a multiplication takes no longer than a store. The pass therefore copies
+//! loads of contiguous memory, and cheap functions of them, to each reader. It does so only if no
+//! step with side effects is between the copies, so that all copies compute the same elements.
 
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -14,7 +15,7 @@ use crate::compile::fusion::{elementwise, is_fusible, is_worthwhile};
 use crate::program::{Action, Block, Program, Slot, Step, Strategy};
 use crate::tuning::{MAX_REMATERIALIZED_READERS, MAX_REMATERIALIZED_STEPS};
 
-/// Maximum number of additions through which the pass follows a pointer.
+/// Maximum number of steps through which the pass follows a pointer: additions, and the `arange`.
 const MAX_DEPTH: usize = 6;
 
 /// The indices of steps in a block, ascending.
@@ -81,7 +82,7 @@ fn apply(program: &mut Program, block: &mut Block, mut copies: Vec<Copies>) {
     }
 }
 
-/// The facts about a block that the search for steps to copy reads.
+/// The facts about a block from which the pass selects the steps to copy.
 struct Candidates<'a> {
     program: &'a Program,
     /// The steps of the whole program that compute pointers, by result.
@@ -123,7 +124,7 @@ impl<'a> Candidates<'a> {
             let Some(steps) = self.cheap(index, MAX_REMATERIALIZED_STEPS) else { continue };
             let slot = step.result();
             let Some(readers) = self.readers.get(&slot) else { continue };
-            // All readers are steps of this block before the next side effect.
+            // All reads of the slot are in this block, before the next step with side effects.
             let is_known = readers.len() == self.uses[slot as usize] as usize
                 && readers.iter().all(|&reader| self.side_effects[reader] == self.side_effects[index]);
             let mut readers = readers.clone();
@@ -138,8 +139,10 @@ impl<'a> Candidates<'a> {
         copies
     }
 
-    /// Returns the steps that compute the result of a step, including the step: a load, and cheap
-    /// functions of it. Returns `None` if other steps are involved, or more than `most`.
+    /// Returns the steps that compute the result of a step from memory: a contiguous load, then
+    /// cheap functions, the step itself last. Returns `None` if the result depends on other tiles,
+    /// if more than `most` steps compute it, if a side effect is between these steps, or if a fused
+    /// loop would not execute them.
     fn cheap(&self, index: usize, most: usize) -> Option<Steps> {
         let step = &self.steps[index];
         if most == 0 {
@@ -170,7 +173,8 @@ impl<'a> Candidates<'a> {
         self.program.ty(slot).is_scalar()
     }
 
-    /// Returns whether a step loads binary32 elements that are likely to be contiguous.
+    /// Returns whether a step is a load of a 1-D binary32 tile from addresses that are probably
+    /// contiguous, which a fused loop can perform.
     fn is_contiguous_load(&self, step: &Step) -> bool {
         let (Some(Op::Load { volatile: false, .. }), &[result]) = (step.op(), &step.results[..]) else {
             return false;
@@ -184,7 +188,8 @@ impl<'a> Candidates<'a> {
             && self.is_contiguous(step.operands[0].slot, MAX_DEPTH)
     }
 
-    /// Returns whether pointers or offsets are an `arange` plus scalars.
+    /// Returns whether pointers or offsets are an `arange` plus scalars, computed by at most
+    /// `depth` steps.
     fn is_contiguous(&self, slot: Slot, depth: usize) -> bool {
         let Some(step) = self.pointers.get(&slot).filter(|_| depth > 0) else { return false };
         match step.operands[..] {

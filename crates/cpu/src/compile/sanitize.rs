@@ -67,7 +67,8 @@ impl Plan {
         };
         analysis.number(program.body);
         analysis.mark_offsets();
-        // Each pass over a loop may carry loads one iteration further.
+        // Each pass over the program may carry loads one loop iteration further: repeat until no
+        // set of loads grows.
         while analysis.follow(program.body, &FxHashSet::default()) {}
         Plan { sources: analysis.sources, ..analysis.plan }
     }
@@ -85,7 +86,7 @@ struct Loads {
     /// The loads that the value depends on lane by lane: each element depends on the loaded element
     /// at the same index.
     same: FxHashSet<u32>,
-    /// The loads that are complete before the value is computed.
+    /// The loads that all threads have completed before the value is computed.
     all: FxHashSet<u32>,
 }
 
@@ -163,8 +164,9 @@ impl Analysis<'_> {
         }
     }
 
-    /// Returns whether a load leaves masked-off lanes without a value. A load that itself computes
-    /// its mask, from the bounds of a descriptor or a block pointer, has a padding value.
+    /// Returns whether a load leaves masked-off lanes without a value. If the mask is computed at
+    /// the source position of the load, it comes from the bounds of a descriptor or a block
+    /// pointer, and the load has a padding value.
     fn leaves_lanes(&self, step: &Step) -> bool {
         let (Some(Op::Load { .. }), [_, mask]) = (step.op(), &step.operands[..]) else { return false };
         let mut slot = mask.slot;
@@ -180,7 +182,8 @@ impl Analysis<'_> {
         true
     }
 
-    /// Records the slots between which control flow copies values.
+    /// Records in `sources` the slots whose values the step copies to its results and to the
+    /// parameters of its blocks.
     fn propagate(&mut self, step: &Step) {
         let mut hand = |to: &[Slot], from: &mut dyn Iterator<Item = Slot>| {
             for (&to, from) in to.iter().zip(from) {
@@ -218,8 +221,9 @@ impl Analysis<'_> {
         }
     }
 
-    /// Marks the integers that become part of addresses through sums, products and shifts. Integers
-    /// under a remainder or a bitwise function may wrap on purpose, as hashes do.
+    /// Marks the integers that become part of addresses through sums, products and left shifts. The
+    /// operands of other functions are not marked: under a remainder or a bitwise function,
+    /// integers may wrap on purpose, as in a hash.
     fn mark_offsets(&mut self) {
         let is_offset = |step: &&Step| matches!(step.op(), Some(Op::PtrAdd {}));
         let steps = self.program.blocks.iter().flat_map(|block| &block.steps);
@@ -279,7 +283,8 @@ impl Analysis<'_> {
             }
             let mut inner = control.clone();
             inner.extend(&loads.all);
-            // The results depend on this access in place of the loads of its operands.
+            // Each element of the result depends on the same element of this access, and no longer
+            // on the loads of the operands.
             if matches!(what, CheckKind::Access | CheckKind::Atomic) {
                 let known = self.plan.orders.entry(number).or_default();
                 let before = known.len();

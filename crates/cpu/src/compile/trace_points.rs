@@ -9,25 +9,27 @@ use tilewright_trace::{Kind, Role};
 use crate::program::{Action, BlockId, Program, Slot, Step, Use};
 use crate::types::TileType;
 
-/// The records that a traced launch makes of a program.
+/// The steps of a program that a traced launch records, and the values that it records of each.
 #[derive(Debug, Default)]
 pub struct TracePoints {
     /// The op table of the trace.
     pub ops: Vec<trace::Op>,
-    /// The files of its source positions.
+    /// The source files to which the source positions of `ops` refer.
     pub files: Vec<trace::File>,
-    /// The index of the point of each step that is recorded, by block.
+    /// For each block, the index in `points` of each of its steps; `None` for a step that is not
+    /// recorded.
     pub(crate) steps: Vec<Vec<Option<u32>>>,
-    /// The index of the point of a loop, by the block of its body.
+    /// For each block that is the body of a recorded loop, the index of the loop in `points`.
     pub(crate) loops: Vec<Option<u32>>,
-    /// The records of each point.
+    /// The trace points, at the same indices as in `ops`.
     pub(crate) points: Vec<TracePoint>,
 }
 
 /// The values that a launch records of a step.
 #[derive(Debug, Default)]
 pub(crate) struct TracePoint {
-    /// True for a memory access, whose pointers and mask are recorded in each program.
+    /// True for a memory access. Its pointers and mask are recorded in every program of the grid;
+    /// other values are recorded only in programs that the recording selects for values.
     pub is_access: bool,
     pub operands: Operands,
     pub results: Vec<Slot>,
@@ -67,7 +69,8 @@ fn files(sources: &SourceMap) -> Vec<trace::File> {
 fn place(sources: &SourceMap, span: Span) -> trace::SourceRange {
     let file = sources.file(span.file);
     let ((line, column), (end_line, end_column)) = (file.line_column(span.start), file.line_column(span.end));
-    // The text of the trace lacks the removed indentation.
+    // `line_column` counts the indentation that was removed from the file, but the text in the
+    // trace lacks it.
     let (column, end_column) = (column - file.removed_columns, end_column - file.removed_columns);
     let number = sources.files().position(|(id, _)| id == span.file).unwrap_or(0) as u32;
     trace::SourceRange { file: number, line, column, end_line, end_column }
@@ -99,7 +102,8 @@ impl TracePoints {
                 }
                 number
             }));
-            // The combine steps of an op run inside of it and have no events.
+            // The steps in the blocks of a reduction, scan or map are a part of that op and have no
+            // events.
             if !matches!(step.action, Action::Reduce { .. } | Action::Scan { .. } | Action::Map { .. }) {
                 for &nested in &step.blocks {
                     self.block(program, nested, inner);
@@ -141,7 +145,8 @@ impl TracePoints {
 /// The recorded operands of a step, with their roles.
 type Operands = Vec<(Role, Use)>;
 
-/// Returns the kind and name of a recorded step, and its recorded operands.
+/// Returns the kind and name of a recorded step, and its recorded operands; `None` for a step that
+/// is not recorded.
 fn describe(step: &Step) -> Option<(Kind, String, Operands)> {
     let roles = |roles: &[Role]| roles.iter().copied().zip(step.operands.iter().copied()).collect();
     let operands = || step.operands.iter().map(|&operand| (Role::Operand, operand)).collect();
@@ -182,13 +187,13 @@ fn describe(step: &Step) -> Option<(Kind, String, Operands)> {
     Some((kind, name(op), roles))
 }
 
-/// Sorts pointer and mask to the front: these are recorded in each program.
+/// Moves the pointer and the mask to the front: every program records these, but not the others.
 fn pointers_first(mut operands: Operands) -> Operands {
     operands.sort_by_key(|(role, _)| !matches!(role, Role::Pointer | Role::Mask));
     operands
 }
 
-/// Returns the name of an op, for people.
+/// Returns the name of an op, as traces and profiles show it.
 pub(crate) fn name(op: &Op) -> String {
     match op {
         Op::Elementwise { function } => function.name().into(),

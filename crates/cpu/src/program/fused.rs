@@ -19,14 +19,15 @@ pub(crate) struct FusedGroup {
     /// The body of the loop: a pipeline in which each op takes the element that the previous op
     /// computed.
     pub ops: Vec<FusedOp>,
-    /// The slots that [`FusedOp::Write`] writes, by index. The next index is the tile that is
-    /// stored.
+    /// The slots that [`FusedOp::Write`] writes, by index. The index after the last slot means the
+    /// tile that the member `store` stores.
     pub outputs: Vec<Slot>,
-    /// The reduction of the elements, and the member that performs it.
+    /// The reduction of the elements, and the index of the member that it replaces.
     pub reduction: Option<(Reduction, usize)>,
-    /// The member that stores the elements, which is the last one.
+    /// The index of the member that stores the elements, which is the last member.
     pub store: Option<usize>,
-    /// The slots whose tiles are dead after the last member.
+    /// The slots that the group clears after the loop, because their tiles are dead after the last
+    /// member.
     pub frees: Vec<Slot>,
 }
 
@@ -48,7 +49,8 @@ pub(crate) enum FusedOp {
     Itself(Binary),
     /// Applies a function to the element.
     Unary(Unary),
-    /// Keeps the element where the first operand is true, and takes that of the second elsewhere.
+    /// Keeps the element where the first operand is true, and replaces it by the element of the
+    /// second operand elsewhere.
     Select(Use, Use),
     /// Writes the element to the output of this index.
     Write(usize),

@@ -54,7 +54,8 @@ impl Held {
         Some(Self(Value::dense(tile)))
     }
 
-    /// Returns the bits of all elements, if they are known to be equal, as for a scalar.
+    /// Returns the bits that all elements share, if the elements are known to be equal. Those of a
+    /// scalar are.
     pub fn uniform_bits(&self) -> Option<u64> {
         match self.0.form {
             Form::Uniform(bits) => Some(bits),
@@ -67,7 +68,8 @@ impl Held {
         materialize(&TileType::new(ty), self.0.clone()).bytes().to_vec()
     }
 
-    /// Returns the index of the argument that its pointers are derived from.
+    /// Returns the index of the argument from which the pointers of this value are derived; `None`
+    /// if the value is no pointer, or if the argument is unknown.
     pub fn argument_index(&self) -> Option<usize> {
         self.0.provenance.index()
     }
@@ -75,7 +77,7 @@ impl Held {
 
 /// The launch that an evaluation is part of.
 pub struct Surroundings<'a> {
-    /// The arguments of the kernel, whose memory pointers may access.
+    /// The arguments of the kernel. Pointers may access the memory of these arguments.
     pub arguments: &'a [Argument<'a>],
     /// The names of the arguments.
     pub names: &'a [Arc<str>],
@@ -86,7 +88,7 @@ pub struct Surroundings<'a> {
     pub grid: [u32; 3],
     /// The coordinates of this program.
     pub id: [u32; 3],
-    /// Interrupts a loop in the program.
+    /// Stops the evaluation early: each iteration of a loop checks it.
     pub interrupt: Interrupt<'a>,
     /// Records loads that end in the padding of a region, where they read 0. Without it, such loads
     /// are errors.

@@ -15,7 +15,8 @@ use crate::run::value::Provenance;
 #[derive(Clone, Debug)]
 pub(crate) struct Fault {
     pub kind: FaultKind,
-    /// The index of the step's entry in [`Program::sites`].
+    /// The index of the step's source position in [`Program::sites`]; `u32::MAX` until
+    /// [`Self::in_step`] sets it.
     pub site: u32,
     /// The coordinates of the element in the tile; empty for a scalar, or if the fault concerns no
     /// element.
@@ -77,7 +78,7 @@ impl Fault {
     }
 
     /// Returns the diagnostic of a fault in the program at these coordinates; `name` returns the
-    /// name of an argument.
+    /// name of the argument with an index.
     pub(crate) fn diagnostic(
         &self,
         program: &Program,
@@ -207,8 +208,8 @@ impl Fault {
     }
 }
 
-/// Returns a note and a hint if an offset is so far from the elements, which end before `last`,
-/// that 32-bit arithmetic may have wrapped.
+/// Returns a note and a hint if 32-bit arithmetic may have wrapped: if an offset in elements is far
+/// below 0, or far above `last`, the offset at which the memory ends.
 pub fn wrapped_offset(offset: i64, last: i64) -> Option<(String, &'static str)> {
     const HINT: &str = "compute it in 64 bits, before it is multiplied: `row.to(tl.int64) * stride`";
     if offset < -(1 << 20) {

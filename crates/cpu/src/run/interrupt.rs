@@ -35,7 +35,7 @@ pub(crate) struct Control<'a> {
     last_poll: Option<Instant>,
     /// Lets other programs run, in a launch of programs that wait for each other.
     park: Option<&'a dyn Fn()>,
-    /// The number of polls of the waiting program so far.
+    /// The number of calls of [`Self::wait`] so far.
     polls: u32,
     /// Records loads from padding; if absent, such loads are faults.
     pub padded: Option<&'a PaddedReads>,
@@ -106,8 +106,8 @@ impl<'a> Control<'a> {
         Ok(())
     }
 
-    /// Lets other programs run now and then, because this one may wait for them. Fails if the
-    /// launch has to stop.
+    /// Lets other programs run at every `POLLS_PER_TURN`-th call, because this program may wait for
+    /// them. Fails if the launch has to stop.
     pub(crate) fn wait(&mut self) -> Outcome {
         self.polls += 1;
         if self.polls.is_multiple_of(POLLS_PER_TURN)

@@ -1,9 +1,10 @@
 //! Launching: runs a program for every point of a grid, on several threads.
 //!
-//! The calling thread begins on its own, unless the launch is estimated to be long, and wakes
-//! others only if enough work remains to repay that: a small launch never leaves the calling
-//! thread. Scheduling is guided: chunks shrink towards the end, so that many tiny programs have
-//! little overhead and a few large ones balance.
+//! The calling thread begins on its own, unless the launch is estimated to be long, and wakes other
+//! threads only if enough work remains to repay the time that this takes: a small launch never
+//! leaves the calling thread. Scheduling is guided: a thread takes a chunk of programs at a time,
+//! and chunks shrink towards the end of the grid. Many tiny programs then have little overhead, and
+//! a few large ones are distributed evenly.
 //!
 //! Programs that may wait for each other use [`scheduler`](crate::run::scheduler) instead.
 
@@ -60,10 +61,11 @@ struct Shared<'a> {
     /// The first program that no thread has taken.
     next: AtomicU64,
     stop: AtomicBool,
-    /// The index of the lowest program that faulted, `u64::MAX` before that. Programs below it
-    /// still run, so that every run reports the same fault.
+    /// The index of the lowest program that faulted; `u64::MAX` if none has. Programs below it
+    /// still run, so that every run of the launch reports the same fault.
     faulted: AtomicU64,
-    /// The fault of that program.
+    /// The fault that the launch reports, and the index of its program; `u64::MAX` for an
+    /// interrupt.
     fault: Mutex<Option<(u64, Box<Fault>)>>,
     /// The number of helper threads that still work.
     helpers: Mutex<usize>,
@@ -107,11 +109,13 @@ impl Drop for HelperGuard<'_, '_> {
 impl Program {
     /// Runs the program for every point of the grid.
     ///
-    /// Fails with the diagnostic of the lowest program that faulted, x fastest. Lower programs have
-    /// had their effects, unless programs wait for each other: then the first fault that occurs
-    /// ends the launch.
+    /// If programs fault, fails with the diagnostic of the one with the lowest index (x is
+    /// fastest), and all programs with lower indices have run. If programs wait for each other, the
+    /// first fault that occurs ends the launch instead. Also fails if the interrupt stops the
+    /// launch.
     ///
-    /// Panics if the number or the kinds of the arguments differ from the parameters.
+    /// Panics if the number of arguments differs from that of the parameters, or if an argument is
+    /// a scalar but its parameter a pointer, or the reverse.
     pub fn launch(&self, launch: &Launch<'_>) -> Result<(), Box<Diagnostic>> {
         self.start(launch, &[])
     }
@@ -231,8 +235,9 @@ impl<'a> Shared<'a> {
         });
     }
 
-    /// Runs programs that wait for each other. The calling thread runs none, because a program may
-    /// wait for long.
+    /// Runs programs that wait for each other. The calling thread only polls the interrupt, because
+    /// a program may wait for long; it runs programs only if the system refuses to start any other
+    /// thread.
     fn run_scheduled(&'a self, threads: usize) {
         let scheduler = Scheduler::default();
         std::thread::scope(|scope| {
@@ -308,8 +313,8 @@ impl<'a> Shared<'a> {
         }
     }
 
-    /// Runs programs until none is left, or until the probe finds work for helpers. Returns whether
-    /// the probe found work.
+    /// Runs programs until none is left, until one fails, or until the probe finds work for
+    /// helpers. Returns whether the probe found work.
     fn work(&'a self, is_caller: bool, mut probe: Option<&mut Probe>) -> bool {
         let Launch { grid, interrupt, padded, .. } = *self.launch;
         let control = Control::new(&self.stop, interrupt, is_caller).below(&self.faulted).noting(padded);
@@ -351,7 +356,8 @@ impl<'a> Shared<'a> {
         false
     }
 
-    /// Takes the next chunk, of at most `most` programs.
+    /// Takes the next chunk of at most `most` programs. Returns the index of its first program, and
+    /// the index after its last one; `None` if no program is left.
     fn take(&self, most: u64) -> Option<(u64, u64)> {
         let threads = self.launch.threads.max(1) as u64;
         let mut first = self.next.load(Ordering::Relaxed);
@@ -389,7 +395,7 @@ impl<'a> Shared<'a> {
 
 /// Runs a closure. A failed allocation, which unwinds, becomes a fault.
 pub(crate) fn unless_out_of_memory<T>(run: impl FnOnce() -> Outcome<T>) -> Outcome<T> {
-    // Nothing reads the values that the program leaves.
+    // This is unwind-safe: after a failed allocation, nothing reads the values of the program.
     std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)).unwrap_or_else(|payload| {
         if payload.is::<OutOfMemory>() {
             return Err(Fault::new(FaultKind::OutOfMemory));

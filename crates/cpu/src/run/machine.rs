@@ -23,7 +23,8 @@ use crate::types::TileType;
 pub(crate) struct Machine<'a> {
     pub program: &'a Program,
     pub arguments: &'a [Argument<'a>],
-    /// The memory of all arguments, for pointers of unknown provenance.
+    /// The memory that pointers of unknown provenance may access: that of all arguments, and the
+    /// foreign memory of the launch.
     pub regions: &'a [Region<'a>],
     pub control: Control<'a>,
     pub grid: [u32; 3],
@@ -35,7 +36,8 @@ pub(crate) struct Machine<'a> {
     /// of the step.
     stack: Vec<Value>,
     scratch: Option<Box<Scratch>>,
-    /// The addresses of regions with advised huge pages.
+    /// The addresses of the regions for which this machine has advised the system to use huge
+    /// pages.
     advised: RefCell<SmallVec<[u64; 2]>>,
     /// The observers of the programs.
     observers: Vec<Box<dyn Observer + 'a>>,
@@ -211,7 +213,8 @@ impl<'a> Machine<'a> {
         if operand.last { std::mem::replace(slot, Value::EMPTY) } else { slot.clone() }
     }
 
-    /// Frees operands that were read but not moved out.
+    /// Empties the slots that a step uses for the last time, if the step has not moved the values
+    /// out.
     pub(crate) fn release(&mut self, operands: &[Use]) {
         for operand in operands.iter().filter(|operand| operand.last) {
             self.slots[operand.slot as usize] = Value::EMPTY;
@@ -243,8 +246,8 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// Returns a tile of `bytes` bytes to write: the slot's tile of the previous program, if it
-    /// fits.
+    /// Returns a tile of `bytes` bytes to write: the tile that the previous program left in the
+    /// slot, if it has this size and no other owner, otherwise a new tile.
     #[inline(always)]
     pub(crate) fn tile_for(&mut self, slot: Slot, bytes: usize) -> Tile {
         match &mut self.slots[slot as usize].form {
@@ -253,8 +256,8 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// Sets a slot. It is inlined, so that the value is constructed in place: moving it would cost
-    /// more than its op.
+    /// Sets a slot. This function is inlined, so that the value is constructed in the slot: to move
+    /// the value would take longer than to compute it.
     #[inline(always)]
     pub(crate) fn set(&mut self, slot: Slot, value: Value) {
         if self.program.symbolic {
@@ -313,9 +316,10 @@ impl<'a> Machine<'a> {
         Value::dense(ops::materialize::materialize(ty, value)).with_provenance(provenance)
     }
 
-    /// Returns whether stores of `bytes` by each program of the launch to a region should be
-    /// non-temporal: the data exceed the caches, which would evict the first of them before they
-    /// are read.
+    /// Returns whether stores of `bytes` bytes by each program of the launch to a region should be
+    /// non-temporal. They should if the stored data exceed the caches, which would evict the data
+    /// before they are read. In that case, also advises the system to use huge pages for the
+    /// region.
     #[inline]
     pub(crate) fn non_temporal(&self, region: &Region<'_>, bytes: usize) -> bool {
         let is_large =
@@ -434,7 +438,8 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// Runs a loop from lower to upper; the counter does not wrap.
+    /// Runs a loop from the lower bound to the upper bound, which is exclusive. The counter has 128
+    /// bits, so that it does not wrap.
     pub(crate) fn for_loop(&mut self, step: &'a Step) -> Outcome {
         let body = step.blocks[0];
         let [lower, upper, stride, carried @ ..] = &step.operands[..] else {

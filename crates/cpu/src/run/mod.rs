@@ -1,10 +1,11 @@
-//! The launch of a program: machines that execute its steps, their values, the ops, kernels and
-//! memory.
+//! Runs a program: a machine in each thread executes its steps, which compute values with ops,
+//! kernels and accesses to memory.
 //!
 //! The machine executes the steps of a block through `ops`, and an op with regions executes its
-//! blocks through the machine: these two modules use each other. The others form layers. The
-//! observers of a launch ([`trace`], [`profile`], [`sanitize`]) implement the trait of `observer`;
-//! the machine does not depend on them.
+//! blocks through the machine: `machine` and `ops` use each other. So do `machine` and `observer`,
+//! whose trait names the machine. The other modules form layers. The observers of a launch
+//! ([`trace`], [`profile`], [`sanitize`]) implement the trait of `observer`; the machine does not
+//! depend on these three modules.
 
 pub(crate) mod argument;
 pub(crate) mod evaluate;

@@ -24,7 +24,8 @@ pub struct PaddedReads {
 }
 
 impl PaddedReads {
-    /// Records a load of a program.
+    /// Records a load of the program with the index `number`, unless a lower program has had a load
+    /// at the same site.
     pub(crate) fn note(&self, number: u64, fault: Box<Fault>) {
         let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
         let known = found.get(&fault.site).map_or(u64::MAX, |(number, _)| *number);

@@ -27,8 +27,8 @@ pub struct StepCost {
     pub bytes_read: u64,
     /// The bytes that lanes wrote.
     pub bytes_written: u64,
-    /// Operations: one for each element of a float function, of a reduction and of a scan, two for
-    /// each multiply-add of a dot.
+    /// The number of operations: one for each result of a float function and for each operand
+    /// element of a reduction or a scan, two for each multiply-add of a dot.
     pub operations: u64,
 }
 
@@ -48,8 +48,8 @@ impl StepCost {
 pub struct StepProfile {
     /// The op; for a fused loop the ops of its members: `load + mul + store`.
     pub name: String,
-    /// The source lines of the step, at the outermost call: file and line. A fused loop may have
-    /// several.
+    /// The file and the line of the step; if the step was inlined, those of the outermost call. A
+    /// fused loop may have several lines.
     pub lines: Vec<(String, u32)>,
     /// The measured cost.
     pub cost: StepCost,
@@ -142,7 +142,7 @@ struct Profiler<'a> {
     costs: Vec<StepCost>,
     /// The time of the inner steps that have ended since the innermost running step began.
     inner: u64,
-    /// True inside a step that combines elements.
+    /// True while a reduction, a scan or a map runs: the steps in its blocks are not measured.
     is_muted: bool,
     /// The steps that have begun, the innermost last; `None` for those that are not measured.
     running: Vec<Option<Running>>,
@@ -151,7 +151,8 @@ struct Profiler<'a> {
 /// A step that has begun.
 struct Running {
     work: StepCost,
-    /// The time of its preceding siblings.
+    /// The value of [`Profiler::inner`] when the step began: the time of the steps before it in the
+    /// same region.
     outer: u64,
     began: Instant,
 }
@@ -208,8 +209,8 @@ fn work_of(machine: &Machine<'_>, step: &Step) -> StepCost {
         Action::Dot { .. } => {
             let [a, _, sum] = [0, 1, 2].map(|place| step.operands.get(place).copied());
             if let (Some(a), Some(sum)) = (a, sum) {
-                // Each element of the result has one multiply-add for each column of A; A may be
-                // transposed.
+                // Each element of the result has one multiply-add for each column of A. Divide the
+                // elements of A by its rows to get the columns, because A may be transposed.
                 let columns = machine.type_of(sum).shape().last().map_or(1, |&columns| u64::from(columns));
                 let lines = (elements(sum) / columns).max(1);
                 work.operations = 2 * elements(sum) * (elements(a) / lines);

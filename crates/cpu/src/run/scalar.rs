@@ -1,7 +1,7 @@
 //! Elementwise functions of single numbers, for index arithmetic, loop counters and uniform tiles.
 //!
-//! Their meaning is that of [`kernels::elementwise`](crate::run::kernels::elementwise): a test
-//! compares both, and that kernel computes the functions that are not implemented here.
+//! They return the same results as [`kernels::elementwise`](crate::run::kernels::elementwise), with
+//! which a test compares them. That kernel computes the functions that are not implemented here.
 
 use tilewright_ir::{
     ArithmeticFn, BitwiseFn, ComparisonFn, DivisionFn, Dtype, ElementwiseFamily as Family, ElementwiseFn,
@@ -31,7 +31,8 @@ pub(crate) fn elementwise(function: ElementwiseFn, number: Number, operands: &[u
     known.unwrap_or_else(|| by_kernel(function, dtype, operands))
 }
 
-/// Applies functions of two integers that take a few instructions.
+/// Applies a function of two integers that takes a few instructions; returns `None` for other
+/// functions.
 fn integers(family: Family, number: Number, x: u64, y: u64) -> Option<u64> {
     use {ArithmeticFn as A, BitwiseFn as B, ComparisonFn as C, DivisionFn as D};
     let (signed, width) = (number.is_signed(), u64::from(number.bits()));
@@ -75,7 +76,8 @@ fn integers(family: Family, number: Number, x: u64, y: u64) -> Option<u64> {
     })
 }
 
-/// Applies functions of two binary32 numbers that take one instruction.
+/// Applies a function of two binary32 numbers that takes one instruction; returns `None` for other
+/// functions.
 fn floats(family: Family, x: u64, y: u64) -> Option<u64> {
     use {ArithmeticFn as A, ComparisonFn as C, FloatFn as F};
     let (x, y) = (f32::from_bits(x as u32), f32::from_bits(y as u32));

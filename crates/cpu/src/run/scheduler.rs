@@ -41,8 +41,10 @@ impl Scheduler {
         })
     }
 
-    /// Parks this thread until it resumes, or until the launch has to stop. `begin` starts a thread
-    /// for a program that has not begun, and returns whether it could.
+    /// Lets another thread run, and parks this thread until another one resumes it or the launch
+    /// has to stop. With `has_others`, calls `begin`, which starts a thread for a program that has
+    /// not begun, and returns false if the system refuses the thread. Otherwise, resumes the thread
+    /// that has been parked longest; if there is none, returns without parking.
     pub(crate) fn park(&self, stop: &AtomicBool, has_others: bool, begin: impl FnOnce() -> bool) {
         let mut parked = self.parked.lock().unwrap_or_else(PoisonError::into_inner);
         let begins = has_others && parked.len() < MAX_PARKED;

@@ -1,9 +1,10 @@
 //! Symbolic arithmetic on affine integers and pointers, and on box masks.
 //!
-//! A function here returns the exact result or `None`; the caller then materializes the operands.
-//! Affine arithmetic is modular, so sums and products are exact even if they wrap. Comparison,
-//! widening and division depend on the order of the elements: they look at the corners of the tile,
-//! and refuse a tile in which an element wraps.
+//! A function here returns the exact result or `None`. If it returns `None`, the caller
+//! materializes the operands and computes a dense result. Affine arithmetic is modular, so sums and
+//! products are exact even if they wrap. Comparison, widening, division, minimum and maximum depend
+//! on the numbers themselves: these functions compute the range of the elements from the corners of
+//! the tile, and return `None` if an element wraps.
 #![allow(clippy::inline_always, reason = "a value that is constructed in place is not moved through memory")]
 
 use tilewright_ir::{
@@ -15,8 +16,8 @@ use crate::types::{Extents, Number, SYMBOLIC_RANK, View};
 
 type Indices = [u32; SYMBOLIC_RANK];
 
-/// Returns the affine form with this base and these strides, or a uniform form if no element
-/// varies; `None` if the tile has too many axes.
+/// Returns the affine form with this base and these strides, or a uniform form if all elements are
+/// equal; `None` if the tile has too many axes.
 #[inline(always)]
 pub(crate) fn affine(ty: View<'_>, base: i64, mut strides: [i64; SYMBOLIC_RANK]) -> Option<Form> {
     let mut varies = 0;
@@ -74,7 +75,8 @@ fn as_box(ty: View<'_>, form: &Form) -> Option<BoxMask> {
     }
 }
 
-/// Returns the minimum and the maximum before wrapping; `None` if they exceed 64 bits.
+/// Returns the minimum and the maximum of `base + Σ strides[axis] * index[axis]` over the tile,
+/// without wrapping; `None` if they exceed 64 bits.
 #[inline(always)]
 pub(crate) fn corners(extents: &Extents, affine: &Affine) -> Option<(i64, i64)> {
     let (mut low, mut high) = (affine.base, affine.base);
@@ -106,7 +108,7 @@ pub(crate) fn elementwise(function: ElementwiseFn, ty: View<'_>, operands: &[&Fo
             affine(ty, x.base.wrapping_neg(), x.strides.map(i64::wrapping_neg))
         }
         (family, [x, y]) if ty.number.may_be_affine() => {
-            // With a dense operand, there is nothing to gain.
+            // If an operand is dense, the result is dense.
             let (left, right) = (as_affine(ty.number, x)?, as_affine(ty.number, y)?);
             of_affine(family, ty, &left, &right)
         }
@@ -141,7 +143,7 @@ fn of_affine(family: Family, ty: View<'_>, x: &Affine, y: &Affine) -> Option<For
         Family::Division(function) if is_uniform(y) => divided(function, ty, x, y.base),
         Family::Bitwise(BitwiseFn::Shl) if is_uniform(y) => {
             let width = i64::from(ty.number.bits());
-            // 1 << 63 as a factor is negative, which is equal modulo 2^64.
+            // As an `i64`, `1 << 63` is negative, but equal to 2^63 modulo 2^64.
             if (0..width).contains(&y.base) { scaled(ty, x, 1_i64 << y.base) } else { Some(Form::Uniform(0)) }
         }
         Family::Comparison(function) => comparison(function, ty, x, y),
@@ -192,7 +194,8 @@ fn arithmetic(function: ArithmeticFn, ty: View<'_>, x: &Affine, y: &Affine) -> O
     }
 }
 
-/// Returns the quotient or the remainder by a number, if it is affine over the whole tile.
+/// Returns the quotient or the remainder of a tile by a number, if the result is uniform or affine.
+/// Returns `None` if an element may be negative or wrap, or if the divisor is not positive.
 fn divided(function: DivisionFn, ty: View<'_>, x: &Affine, divisor: i64) -> Option<Form> {
     let (low, high) = range(ty, x)?;
     if divisor <= 0 || low < 0 {
@@ -215,8 +218,8 @@ fn divided(function: DivisionFn, ty: View<'_>, x: &Affine, divisor: i64) -> Opti
     None
 }
 
-/// Compares tiles whose difference varies along one axis, or whose ranges decide; the result is a
-/// box.
+/// Compares two affine tiles. The result is uniform if the range of their difference decides the
+/// comparison, otherwise a box, if the difference varies along only one axis.
 fn comparison(function: ComparisonFn, ty: View<'_>, x: &Affine, y: &Affine) -> Option<Form> {
     range(ty, x)?;
     range(ty, y)?;
@@ -419,7 +422,7 @@ pub(crate) fn rearrange(to: View<'_>, form: &Form, axes: &[Option<usize>]) -> Op
     }
 }
 
-/// Slices each axis.
+/// Slices each axis: index `i` of the result is index `start + step * i` of the tile.
 pub(crate) fn slice(to: View<'_>, form: &Form, starts: &[i64], steps: &[i64]) -> Option<Form> {
     match form {
         Form::Uniform(_) => Some(form.clone()),

@@ -36,7 +36,7 @@ impl Observe for Tracing<'_> {
 struct Tracer<'a> {
     points: &'a TracePoints,
     batch: Batch<'a>,
-    /// True inside a step that combines elements.
+    /// True while a recorded reduction, scan or map runs: the steps in its blocks are not recorded.
     is_muted: bool,
     /// The time at which the program began.
     began: Instant,

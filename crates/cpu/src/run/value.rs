@@ -63,7 +63,8 @@ impl Provenance {
         (self != Self::UNKNOWN).then_some(self.0 as usize)
     }
 
-    /// Returns the provenance of a pointer that has one of two provenances.
+    /// Returns the provenance of a pointer that has one of two provenances: [`Self::UNKNOWN`] if
+    /// they differ.
     pub(crate) fn or(self, other: Self) -> Self {
         if self == other { self } else { Self::UNKNOWN }
     }

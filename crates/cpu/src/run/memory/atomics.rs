@@ -1,6 +1,7 @@
 //! Atomic operations with an address for each element.
 //!
-//! Each operation has acquire and release semantics, also if the program requests a weaker order.
+//! An operation that reads is an acquire, and one that writes is a release, also if the program
+//! requests a weaker order.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
@@ -103,7 +104,7 @@ pub fn store_each(
 }
 
 /// Checks all accesses, then calls a function for each element under the mask, with the range of
-/// its bytes in a tile; `old` receives its results.
+/// its bytes in a tile; `old` receives the results of the function.
 fn each_cell(
     regions: &[Region<'_>],
     size: usize,
@@ -151,8 +152,9 @@ fn each(
 
 /// Computes the bits that an operation stores, from the old bits and the bits of a value.
 fn combine(kind: AtomicKind, dtype: Dtype, before: u64, value: u64) -> u64 {
-    // Positive floats are ordered as their bits are as integers, and negative floats in the
-    // opposite order.
+    // Compares floats by their bits. If `value` is positive, the floats have the order of their
+    // bits as signed integers. If it is negative, they have the opposite order of their bits as
+    // unsigned integers.
     let is_negative = value >> (dtype.bits() - 1) & 1 == 1;
     let ordered = match (dtype.is_float() && kind != AtomicKind::Add, is_negative) {
         (true, true) => integer(dtype.bits(), false),

@@ -114,8 +114,8 @@ unsafe fn copy<const LOAD: bool>(size: usize, plan: &BlockAxes, memory: *mut u8,
     }
 }
 
-/// If the last axis is not contiguous in memory but another axis is, moves the latter before the
-/// last.
+/// If the last axis is not contiguous in memory but another axis is, moves that other axis directly
+/// before the last one.
 #[inline]
 fn order(axes: &mut [Axis], size: i64) -> &[Axis] {
     if let [outer @ .., last] = &mut *axes
@@ -204,7 +204,8 @@ unsafe fn walk<T: Word, const LOAD: bool>(axes: &[Axis], memory: *mut u8, tile: 
 ///
 /// Every element of the axes is valid at `memory` and at `tile`.
 unsafe fn transpose<T: Word, const LOAD: bool>(run: Axis, row: Axis, memory: *mut u8, tile: *mut T) {
-    // `block[j][i]` is element i of the run and j of the row; after the transpose, `block[i][j]`.
+    // In the order of memory, `block[j][i]` is element i of the run and j of the row; in the order
+    // of the tile, `block[i][j]` is.
     let mut block = [[T::default(); SIDE]; SIDE];
     for first_j in (0..row.count).step_by(SIDE) {
         let columns = (row.count - first_j).min(SIDE);

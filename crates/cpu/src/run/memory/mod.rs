@@ -2,13 +2,13 @@
 //!
 //! The arguments of a kernel point to user memory. Programs of the grid may access it at the same
 //! time without synchronization. That is legal for kernels, so the code never makes a reference to
-//! user memory, only raw copies through pointers. If programs race, a read element is a mixture of
-//! bytes that were there at some time; nothing else goes wrong. Addresses need no alignment, except
-//! those of atomic operations.
+//! user memory, only raw copies through pointers. If programs race, a read element may mix the
+//! bytes of different writes; nothing else goes wrong. Addresses need no alignment, except those of
+//! atomic operations.
 //!
 //! A [`Region`] is memory that may be accessed. Its creator guarantees that it stays valid. Every
-//! function here checks all its accesses against its regions before the first one. If one is out of
-//! bounds, nothing is written.
+//! function here checks all its accesses against its regions before it performs the first one. If
+//! an access is out of bounds, the function writes nothing.
 //!
 //! - `run`: contiguous elements;
 //! - `block`: strided blocks, whose loops `plan` determines;
@@ -38,7 +38,7 @@ pub use tilewright_base::memory::Region;
 
 use crate::tuning::PREFETCHED_BYTES;
 
-/// The bytes of a cache line.
+/// The size of a cache line in bytes.
 const LINE: usize = 64;
 
 /// The reason why an access is illegal.
@@ -130,7 +130,7 @@ unsafe fn stream(memory: *mut u8, tile: &[u8]) {
 }
 
 /// Advises the system to use huge pages for a region. Memory that a launch fills is often fresh,
-/// and one page fault then replaces hundreds. The content stays.
+/// and one page fault then replaces hundreds. The content of the region does not change.
 pub(crate) fn advise_large_pages(region: &Region<'_>) {
     #[cfg(all(target_os = "linux", not(miri)))]
     {
@@ -158,8 +158,8 @@ pub(crate) fn fence_stores() {
     };
 }
 
-/// Prefetches the memory after a run: the next program of the grid, which the same thread runs,
-/// probably accesses it, and the hardware prefetcher does not cross pages.
+/// Prefetches the memory after a long run: the next program of the grid, which the same thread
+/// runs, probably accesses this memory, and the hardware prefetcher does not cross pages.
 #[inline]
 fn prefetch_after<const STORE: bool>(region: &Region<'_>, address: u64, bytes: usize) {
     #[cfg(target_arch = "x86_64")]
@@ -207,7 +207,8 @@ fn writable_run(
     Ok(memory)
 }
 
-/// Returns the first element of a block, in row-major order, that is outside of the region.
+/// Returns the error for the first element of a block, in row-major order, that is outside of the
+/// region.
 #[cold]
 fn find_outside(region: &Region<'_>, size: usize, address: u64, axes: &[Axis]) -> AccessError {
     let elements: usize = axes.iter().map(|axis| axis.count).product();

@@ -58,8 +58,8 @@ pub(super) fn plan(axes: &[Axis]) -> Option<BlockAxes> {
     Some(plan)
 }
 
-/// Returns the axes of a dense row-major tile with a shape, whose elements have strides in memory,
-/// in bytes.
+/// Returns the axes of a copy between a dense row-major tile of this shape and memory in which its
+/// elements have these strides, in bytes.
 pub fn dense_axes<'a>(shape: &'a [u32], strides: &'a [i64]) -> impl Iterator<Item = Axis> + 'a {
     shape.iter().zip(strides).enumerate().map(|(i, (&count, &stride))| Axis {
         count: count as usize,

@@ -26,16 +26,17 @@ pub(crate) struct RunWriter<'a> {
 }
 
 impl<'a> RunReader<'a> {
-    /// No bytes.
+    /// A reader of no bytes.
     pub(crate) const EMPTY: Self = Self { first: std::ptr::dangling(), len: 0, lifetime: PhantomData };
 
-    /// Returns the bytes of a tile.
+    /// Returns a reader of the bytes of a tile.
     #[inline]
     pub(crate) fn of(bytes: &'a [u8]) -> Self {
         Self { first: bytes.as_ptr(), len: bytes.len(), lifetime: PhantomData }
     }
 
-    /// Returns `len` bytes of user memory at an address, which hold elements of `size` bytes.
+    /// Returns a reader of `len` bytes of user memory at an address, which hold elements of `size`
+    /// bytes. Fails if a byte is outside of the region.
     #[inline(always)]
     pub(crate) fn new(
         region: &Region<'a>,
@@ -99,14 +100,15 @@ impl<T: Pod, const N: usize> RunPart<'_, T, N> {
 }
 
 impl<'a> RunWriter<'a> {
-    /// Returns the bytes of a tile for writing.
+    /// Returns a writer of the bytes of a tile.
     #[inline]
     pub(crate) fn of(bytes: &'a mut [u8]) -> Self {
         Self { first: bytes.as_mut_ptr(), len: bytes.len(), non_temporal: 0, lifetime: PhantomData }
     }
 
-    /// Returns `len` bytes of user memory at an address, which hold elements of `size` bytes, for
-    /// writing. See [`store_run`](super::store_run) for `non_temporal`.
+    /// Returns a writer of `len` bytes of user memory at an address, which hold elements of `size`
+    /// bytes. Fails if a byte is outside of the region, or if the region is read-only. See
+    /// [`store_run`](super::store_run) for `non_temporal`.
     #[inline(always)]
     pub(crate) fn new(
         region: &Region<'a>,
@@ -145,8 +147,8 @@ impl<'a> RunWriter<'a> {
         RunReader { first: self.first, len: self.len, lifetime: PhantomData }
     }
 
-    /// Returns whether the runs overlap at different offsets: a loop would read elements that it
-    /// has overwritten.
+    /// Returns whether the runs overlap but begin at different addresses: a loop would then read
+    /// elements that it has overwritten.
     pub(crate) fn is_shifted_against(&self, read: &RunReader<'_>) -> bool {
         let (first, other) = (self.first.addr(), read.first.addr());
         read.len > 0 && first != other && first < other + read.len && other < first + self.len
@@ -161,7 +163,8 @@ pub(crate) struct RunPartMut<'a, T, const N: usize> {
 }
 
 impl<T: Pod, const N: usize> RunPartMut<'_, T, N> {
-    /// Returns whether values of whole lines should be written by [`stream`](Self::stream).
+    /// Returns whether the caller should write the values by [`stream`](Self::stream): the writer
+    /// is non-temporal, and a value fills whole cache lines.
     #[inline(always)]
     pub(crate) fn non_temporal(&self) -> bool {
         self.non_temporal && size_of::<T>().is_multiple_of(LINE)

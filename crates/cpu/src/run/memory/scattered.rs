@@ -142,7 +142,8 @@ fn all_inside(region: &Region<'_>, size: usize, addresses: &[i64], mask: Option<
     outside == 0
 }
 
-/// Checks that every element under the mask, which is inside a region, is inside a writable one.
+/// Checks that the region of every element under the mask is writable. Every such element has to be
+/// inside a region.
 pub(super) fn check_writable(
     regions: &[Region<'_>],
     size: usize,

@@ -1,5 +1,5 @@
-//! Atomic operations. Each has acquire and release semantics, also if the program requests a weaker
-//! order.
+//! Atomic operations. An operation that reads is an acquire, and one that writes is a release, also
+//! if the program requests a weaker order.
 
 use std::time::{Duration, Instant};
 
@@ -70,7 +70,8 @@ fn elements(machine: &mut Machine<'_>, operand: Use) -> Tile {
     materialize(machine.type_of(operand), machine.take(operand))
 }
 
-/// Sets the result of a step to the old elements, and to zeros where the mask is false.
+/// Executes an atomic operation with `access`, and sets the result of the step to the elements that
+/// were in memory before, and to zeros where the mask is false.
 fn find(
     machine: &mut Machine<'_>,
     step: &Step,
@@ -171,12 +172,12 @@ pub(crate) fn store(machine: &mut Machine<'_>, step: &Step) -> Outcome {
 }
 
 /// `atomic_poll`: polls until memory holds the expected value or the timeout expires. Other
-/// programs run meanwhile.
+/// programs may run meanwhile.
 pub(crate) fn poll(machine: &mut Machine<'_>, step: &Step) -> Outcome {
     let [pointer, expected, rest @ ..] = &step.operands[..] else { unreachable!("it has two operands") };
     let size = machine.type_of(*expected).size;
     let expected = elements(machine, *expected);
-    // A timeout beyond the range of the clock never expires; a negative one has expired.
+    // A negative timeout counts as 0: it expires after the first poll.
     let timeout = rest.first().map(|&timeout| {
         let nanoseconds = machine.take(timeout).scalar() as i64;
         Duration::from_nanos(u64::try_from(nanoseconds).unwrap_or(0))

@@ -40,8 +40,9 @@ pub(crate) fn execute<'a>(
     with_loads(machine, group, members)
 }
 
-/// Executes a group with loads that the loop cannot perform: executes their steps before the loop.
-/// Returns false, without any effect, if the loop does not support another operand.
+/// Executes a group if the loop cannot perform some of its loads: executes the steps of these loads
+/// first, then the loop. Returns false, without any effect, if the loop does not support another
+/// operand.
 #[cold]
 fn with_loads<'a>(machine: &mut Machine<'a>, group: &FusedGroup, members: &'a [Step]) -> Outcome<bool> {
     if !is_applicable(machine, group) {
@@ -129,7 +130,7 @@ impl<'m> Stages<'m> {
 }
 
 /// Adds a stage for each op of the group. Returns false if the loop cannot read an operand, or if
-/// no operand is a tile. `loaded` are the members that have been executed.
+/// no operand is a tile. `loaded` has the indices of the loads that were executed before the loop.
 #[inline(always)]
 fn locate<'m>(
     machine: &'m Machine<'_>,
@@ -202,9 +203,9 @@ fn locate<'m>(
     Ok(stages.has_elements)
 }
 
-/// Returns the number of first elements that a `select` keeps, and the number that replaces the
-/// others. Returns `None` if the kept elements are no prefix of the tile, or if the other operand
-/// varies.
+/// Returns the length of the prefix of the tile that a `select` keeps, and the float that replaces
+/// the elements after it. Returns `None` if the condition does not keep a non-empty prefix of a 1-D
+/// tile, or if the other operand varies.
 #[inline(always)]
 fn cut_at(machine: &Machine<'_>, group: &FusedGroup, [condition, other]: [Slot; 2]) -> Option<(usize, f32)> {
     match (machine.form_of(condition), machine.form_of(other)) {

@@ -25,7 +25,7 @@ use crate::types::{SYMBOLIC_RANK, TileType};
 
 use super::materialize::{materialize, materialize_unique, only_element};
 
-/// The predicate of an access: its mask, as far as its form is known.
+/// The predicate of an access: the mask, classified by its form.
 #[derive(Clone, Copy)]
 pub(super) enum Predicate {
     Always,
@@ -175,8 +175,8 @@ pub(super) fn out_of_bounds(
     Fault::new(FaultKind::OutOfBounds { is_store, address: error.address, size, provenance })
 }
 
-/// Executes `load`. The result is `other`, or zero, where the mask is false. A boolean is true if
-/// its byte is not 0.
+/// Executes `load`. Where the mask is false, the result is `other`, or zero without that operand. A
+/// boolean is true if its byte is not 0.
 pub(crate) fn load(machine: &mut Machine<'_>, step: &Step) -> Outcome {
     let [pointer, rest @ ..] = &step.operands[..] else { unreachable!("a load has a pointer") };
     let (mask, other) = (rest.first().copied(), rest.get(1).copied());
@@ -234,7 +234,8 @@ fn load_one(
     Ok(if ty.dtype() == Dtype::I1 { u64::from(bits != 0) } else { bits })
 }
 
-/// Loads into a tile where the mask is true.
+/// Loads the elements for which the mask is true into a tile. The tile already has the other
+/// elements.
 fn load_tile(
     machine: &mut Machine<'_>,
     step: &Step,
@@ -298,14 +299,15 @@ fn load_contiguous(
     )
 }
 
-/// Returns whether an out-of-bounds load may end in padding.
+/// Returns whether a load out of bounds may end in padding: the launch records such loads, and a
+/// region that the pointer may access has padding.
 pub(super) fn may_read_padding(machine: &Machine<'_>, provenance: Provenance) -> bool {
     machine.control.padded.is_some()
         && regions_of(machine, provenance).iter().any(|region| region.padding() > 0)
 }
 
-/// Loads elements, and 0 for those in padding. Returns the first element in padding. Fails if
-/// another element is out of bounds.
+/// Loads the elements under a mask, and sets those in padding to 0. Returns the index of the first
+/// element in padding. Fails if an element is out of bounds but not in padding.
 #[cold]
 fn load_around_padding(
     regions: &[Region<'_>],
@@ -332,7 +334,7 @@ pub(super) fn others(padded: &[u8], mask: Option<&[u8]>) -> Vec<u8> {
 fn background(ty: &TileType, predicate: Predicate, other: Value) -> Tile {
     match (predicate, &other.form) {
         (Predicate::Always, _) => Tile::new(ty.bytes()),
-        // The box spans the inner axes: fill before and after it.
+        // The box covers all axes except the first: fill the rows before and after it.
         (Predicate::Box(mask), &Form::Uniform(bits)) if covers_inner(ty, &mask) => {
             let mut tile = Tile::new(ty.bytes());
             let row = ty.bytes() / (ty.shape()[0] as usize).max(1);
@@ -391,9 +393,9 @@ pub(crate) fn store(machine: &mut Machine<'_>, step: &Step) -> Outcome {
         .map_err(|error| out_of_bounds(&error, true, ty.size, provenance).at(ty.lane(error.element)))
 }
 
-/// Returns what a fused loop reads in place of a load: the first elements of a binary32 tile, if
-/// they are contiguous in memory, and the number that all other elements have. Returns `None` for
-/// other loads. Fails as the step would.
+/// Returns the memory and the number that a fused loop reads in place of a load of a binary32 tile:
+/// the first elements, if they are contiguous in memory, and the number that all other elements
+/// equal. Returns `None` for other loads. Fails with the fault that the load would have.
 #[inline(always)]
 pub(crate) fn direct_load<'a>(machine: &Machine<'a>, step: &Step) -> Outcome<Option<(RunReader<'a>, f32)>> {
     let [pointer, rest @ ..] = &step.operands[..] else { return Ok(None) };
@@ -415,8 +417,8 @@ pub(crate) fn direct_load<'a>(machine: &Machine<'a>, step: &Step) -> Outcome<Opt
 }
 
 /// Returns the target that a fused loop writes in place of a store of the first elements of a
-/// binary32 tile, if they are contiguous in memory. Returns `None` for other stores. Fails as the
-/// step would.
+/// binary32 tile, if they are contiguous in memory. Returns `None` for other stores. Fails with the
+/// fault that the store would have.
 #[inline(always)]
 pub(crate) fn direct_store<'a>(machine: &Machine<'a>, step: &Step) -> Outcome<Option<FusedOutput<'a>>> {
     let [pointer, _, rest @ ..] = &step.operands[..] else { return Ok(None) };
@@ -441,7 +443,8 @@ fn direct<'a>(machine: &Machine<'a>, pointer: Use, mask: Option<Use>) -> Option<
     (run.low == 0).then(|| (region_of(machine, machine.provenance(pointer), run.address), run))
 }
 
-/// Returns a scalar that was computed as a tile of one element, or the tile.
+/// Returns the value of a computed tile: if the type is that of a scalar, its only element,
+/// otherwise the tile.
 pub(crate) fn scalar_or_tile(ty: &TileType, tile: Tile) -> Value {
     if ty.is_scalar() { Value::uniform(only_element(ty.size, tile.bytes())) } else { Value::dense(tile) }
 }

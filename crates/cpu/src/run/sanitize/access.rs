@@ -51,7 +51,7 @@ impl<'a> AccessedElements<'a> {
     }
 
     /// Returns the lanes that access memory, with their addresses. Leaves out an access outside of
-    /// memory, because it ends the launch.
+    /// the regions, because it ends the launch.
     fn lanes(&self) -> impl Iterator<Item = (usize, u64)> + '_ {
         let addresses: &[i64] = bytemuck::cast_slice(self.addresses.bytes());
         let mask = self.mask.as_ref().map(Tile::bytes);
@@ -70,7 +70,7 @@ impl<'a> AccessedElements<'a> {
     }
 }
 
-/// The order of an access of the running program relative to earlier accesses.
+/// An access of the running program. [`Rules`] decides whether it races with an earlier access.
 struct Lanes<'r, 'a> {
     plan: &'r Plan,
     accessed: &'r AccessedElements<'a>,
@@ -175,7 +175,8 @@ pub(super) fn atomic(checker: &mut Checker<'_>, machine: &Machine<'_>, step: &St
     }
 }
 
-/// Returns whether an operation has written at a lane: a failed comparison writes nothing.
+/// Returns a function that returns whether the operation has written at a lane: a failed comparison
+/// writes nothing.
 fn compared<'m>(machine: &'m Machine<'_>, step: &Step) -> impl Fn(usize) -> bool + use<'m> {
     let tiles = matches!(step.op(), Some(Op::AtomicCas { .. })).then(|| {
         let (expected, found) = (step.operands[1], step.result());
@@ -195,7 +196,8 @@ fn acquire(checker: &mut Checker<'_>, accessed: &AccessedElements<'_>) {
     let state = checker.shared.state.lock().unwrap_or_else(PoisonError::into_inner);
     for (_, address) in accessed.lanes() {
         for published in state.releases.get(address) {
-            // A program that knows that step knows all that precedes it.
+            // If the program already knows the published step, it knows all steps that happen
+            // before it.
             if published.agent != checker.agent && !checker.clock.knows(published.agent, published.step) {
                 checker.clock.join(&published.clock);
             }
@@ -279,7 +281,7 @@ fn check_races(
             let Some(conflict) = state.shadow.touch(record, lane as u32, access, &rules) else {
                 continue;
             };
-            // The first lane represents all that race with the same access.
+            // The first lane represents all lanes that race with the same earlier step.
             let key = |conflict: &Conflict| (conflict.first.site, conflict.first.agent == checker.agent);
             match conflicts.iter_mut().find(|(other, _)| key(other) == key(&conflict)) {
                 Some((_, addresses)) => addresses.push(address),
@@ -294,7 +296,8 @@ fn check_races(
     }
 }
 
-/// Returns the first of the affected lanes, and the addresses of all.
+/// Returns the first of the affected lanes, and the addresses of all affected lanes; `None` if
+/// there are none.
 fn found(mut lanes: impl Iterator<Item = (usize, u64)>) -> Option<(usize, Vec<u64>)> {
     let (lane, address) = lanes.next()?;
     Some((lane, std::iter::once(address).chain(lanes.map(|(_, address)| address)).collect()))

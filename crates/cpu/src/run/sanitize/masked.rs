@@ -76,7 +76,7 @@ pub(super) fn enter(checker: &mut Checker<'_>, machine: &Machine<'_>, block: Blo
     }
 }
 
-/// Propagates marks to a slot from the slots whose values control flow copies to it.
+/// Sets the mark of a slot to the first mark of the slots whose values control flow copies to it.
 fn propagate(checker: &mut Checker<'_>, to: Slot) {
     let plan = checker.shared.plan;
     let sources = plan.sources.get(to as usize).map_or(&[][..], |sources| sources);
@@ -123,7 +123,8 @@ fn describe(report: &Report<'_, '_>, origin: u32, does: &str) -> Diagnostic {
         .hint("define the values of these lanes: `tl.load(…, mask=mask, other=0.0)`, or exclude the lanes with `tl.where` or a mask")
 }
 
-/// Returns a predicate for the lanes that a mask enables.
+/// Returns a function that returns whether a mask enables a lane. Without a mask, all lanes are
+/// enabled.
 fn lanes_of_mask(machine: &Machine<'_>, mask: Option<Use>) -> impl Fn(usize) -> bool + use<> {
     let mask = mask.map(|mask| materialize(machine.type_of(mask), machine.value(mask).clone()));
     move |lane| {
@@ -169,7 +170,8 @@ pub(super) fn after(checker: &mut Checker<'_>, machine: &Machine<'_>, step: &Ste
     }
 }
 
-/// Returns which elements of a result depend on marked ones; `None` if the op drops marks.
+/// Returns a flag for each element of a result: true if it depends on a marked element of an
+/// operand. Returns `None` if the op drops marks.
 fn lanes_after(
     machine: &Machine<'_>,
     step: &Step,
@@ -280,7 +282,8 @@ fn along(from: &TileType, to: &TileType, axis: usize, any: &dyn Fn(usize) -> boo
     lines
 }
 
-/// Returns the marks of a dot: an element depends on a row of a and a column of b.
+/// Returns the marks of a dot: an element depends on a row of A, a column of B and an element of
+/// the accumulator.
 fn product(
     machine: &Machine<'_>,
     step: &Step,

@@ -38,7 +38,8 @@ pub struct SanitizedProgram {
 }
 
 impl SanitizedProgram {
-    /// Compiles the kernel of a module, before optimization: see [`Program::with_assembler`].
+    /// Compiles the kernel of a module that was not optimized. Fails as [`Program::with_assembler`]
+    /// does.
     pub fn new(module: &Module, assembler: Option<&dyn Assembler>) -> Result<Self, Box<Diagnostic>> {
         let program = crate::compile::whole(module, assembler)?;
         let plan = Plan::new(&program);
@@ -191,8 +192,8 @@ impl Checker<'_> {
         self.shared.checks.has(check)
     }
 
-    /// Returns the check of a step. A step in the block of a combining op has none, because the op
-    /// is checked as a whole.
+    /// Returns the check of a step. A step in the block of a reduction, scan or map has none,
+    /// because that op is checked as a whole.
     fn point(&self, unit: &Unit<'_>) -> CheckPoint {
         self.shared.plan.points[unit.id as usize].get(unit.index).copied().unwrap_or_default()
     }

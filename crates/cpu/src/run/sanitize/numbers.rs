@@ -54,8 +54,8 @@ fn class(dtype: Dtype, bits: u64) -> Class {
     }
 }
 
-/// Calls a function with each lane that is not finite, until it returns true. A uniform value has
-/// only lane 0.
+/// Calls a function with each lane that is not finite, until it returns true. Returns whether it
+/// did. A uniform value has only lane 0.
 fn any(ty: &TileType, form: &Form, mut call: impl FnMut(usize, Class) -> bool) -> bool {
     let dtype = ty.dtype();
     if !dtype.is_float() {
@@ -92,7 +92,7 @@ fn is_given(machine: &Machine<'_>, operand: Use, lane: usize) -> bool {
     }
 }
 
-/// Records the NaN and infinities that a step has made, after the step.
+/// After a step, records the lanes in which it has made NaN or infinity from finite numbers.
 pub(super) fn note(checker: &mut Checker<'_>, machine: &Machine<'_>, step: &Step, point: CheckPoint) {
     let Some(&result) = step.results.iter().find(|&&slot| machine.ty(slot).dtype().is_float()) else {
         return;
@@ -152,7 +152,7 @@ fn operation(step: &Step) -> &'static str {
     }
 }
 
-/// Reports the step that has made the NaN or infinities of a store.
+/// Reports the step that has made NaN or infinities that a store is about to write.
 pub(super) fn stored(
     checker: &mut Checker<'_>,
     machine: &Machine<'_>,
@@ -169,7 +169,9 @@ pub(super) fn stored(
     let bad: Vec<usize> = (0..elements).filter(|&lane| is_stored(lane)).collect();
     let Some(&first) = bad.first() else { return };
     let made = std::mem::take(&mut checker.made);
-    // The first op is the cause: the others only follow from it.
+    // The first recorded step with such a lane is the cause; the others only follow from it. If a
+    // tile has another number of elements than the store, its lanes have no counterpart, and its
+    // step counts as the cause.
     let found = made.iter().find_map(|made| {
         let has = |lane: usize| made.lanes.get(lane / 64).is_some_and(|word| word >> (lane % 64) & 1 == 1);
         if made.ty.elements() == elements {

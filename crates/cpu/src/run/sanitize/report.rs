@@ -64,7 +64,7 @@ pub struct OtherAccess {
     pub program: [u32; 3],
 }
 
-/// The context of a finding: a point of the running program.
+/// The context of a finding: the check point `number` in the running program.
 pub(super) struct Report<'r, 'a> {
     pub machine: &'r Machine<'a>,
     pub checker: &'r Checker<'a>,
@@ -79,7 +79,7 @@ pub(super) struct AccessReport<'r, 'a> {
     pub point: CheckPoint,
     pub pointer: Use,
     pub lane: SmallVec<[u32; 4]>,
-    /// The addresses of the affected lanes, the first one first.
+    /// The addresses that the affected lanes access; the first address is that of `lane`.
     pub addresses: &'r [u64],
 }
 
@@ -108,7 +108,7 @@ impl Report<'_, '_> {
             finding.count += 1;
             let room = MAX_OCCURRENCES.saturating_sub(finding.occurrences.len());
             for occurrence in occurrences.take(room) {
-                // A loop repeats the same occurrence.
+                // A later iteration of a loop often has the same occurrence: record it once.
                 if finding.occurrences.last() != Some(&occurrence) {
                     finding.occurrences.push(occurrence);
                 }
@@ -134,8 +134,8 @@ impl Report<'_, '_> {
         });
     }
 
-    /// Returns the call sites of a point, innermost first. Leaves out those within the library,
-    /// unless all are.
+    /// Returns the source position of a check point and its call sites, innermost first. Leaves out
+    /// positions in the library, unless all are there.
     fn chain(&self, number: u32) -> SmallVec<[Span; 2]> {
         let program = self.machine.program;
         let site = self.checker.shared.plan.sites[number as usize];
@@ -145,7 +145,7 @@ impl Report<'_, '_> {
         if own.is_empty() { all.clone() } else { own }
     }
 
-    /// Returns the position of a point in the program's own source.
+    /// Returns the innermost source position of a check point outside of the library.
     pub fn place_of(&self, number: u32) -> Option<Span> {
         self.chain(number).first().copied()
     }
@@ -170,7 +170,8 @@ impl<'r, 'a> AccessReport<'r, 'a> {
         Report { machine, checker, number: point.number, lane: lane.clone() }
     }
 
-    /// Returns the argument that an address belongs to, and the element of it.
+    /// Returns the name of the argument whose memory contains an address, and the index of the
+    /// element at that address.
     fn element(&self, address: u64) -> Option<(String, i64)> {
         let machine = self.machine;
         let of = |index: usize| match machine.arguments.get(index) {
