@@ -110,10 +110,13 @@ struct Lowering<'a> {
     /// True if barriers and hints become steps.
     is_whole: bool,
     program: Program,
-    /// The function that is being lowered, the slots of its values, and its call sites.
+    /// The function that is being lowered.
     function: &'a Function,
+    /// The slots of the function's values.
     slots: FxHashMap<Value, Location>,
+    /// The indices in [`Program::types`] of the types so far.
     types: FxHashMap<Type, TypeId>,
+    /// The calls through which the function is being inlined, innermost first.
     callers: SmallVec<[Span; 2]>,
     /// The block to which steps are appended.
     block: BlockId,

@@ -59,7 +59,7 @@ pub fn cast(from: Dtype, to: Dtype, rounding: Rounding, out: &mut [u8], x: &[u8]
     }
 }
 
-/// Returns whether it is a float that is converted through binary32.
+/// Returns whether a type is a 16- or 8-bit float, which is converted through binary32.
 fn is_narrow(dtype: Dtype) -> bool {
     dtype.is_float() && dtype.bytes() <= 2
 }

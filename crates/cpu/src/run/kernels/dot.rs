@@ -6,8 +6,9 @@
 //! accumulator is computed in binary32 and rounded once at the end.
 //!
 //! The microkernel keeps a block of rows times a few vectors of columns in registers. Tiles fit
-//! into the caches, so it packs at most one panel of columns of `b` at a time, and only if more
-//! than 8 rows of `a` use the panel: the rows of `b` may collide in the first-level cache.
+//! into the caches, so packing only avoids that rows of `b` collide in the first-level cache. The
+//! microkernel packs one panel of columns of `b` at a time, and only if more than 8 rows of `a` use
+//! the panel.
 
 use pulp::{Simd, WithSimd};
 use tilewright_ir::{Dtype, Rounding};
@@ -67,8 +68,8 @@ pub struct Scratch {
 
 /// Computes `acc += a * b`; `acc` is dense and row-major.
 ///
-/// The accumulator is `fp32`, `fp64`, `int32`, `fp16` or `bf16`; it represents the operands' types
-/// exactly (casts convert wider ones). Panics if a tile is too short.
+/// The accumulator is `fp32`, `fp64`, `int32`, `fp16` or `bf16`; it represents every element of the
+/// operands exactly (wider operands are cast before). Panics if a tile is too short.
 pub fn dot(
     dtype: Dtype,
     acc: &mut [u8],

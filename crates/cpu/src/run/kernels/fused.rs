@@ -98,9 +98,14 @@ pub(crate) struct Stage<'a> {
     code: Opcode,
     /// The function of [`Opcode::Itself`].
     function: Binary,
+    /// The operand; of a stage with a run, the operand after the end of the run.
     number: f32,
+    /// The reciprocal of `number`, for [`Opcode::Quotient`].
     reciprocal: f32,
+    /// The first replaced element of a cut, the index of the target of a write, or the shift of
+    /// [`Stage::rows`].
     count: usize,
+    /// The operand of a stage that reads a tile.
     run: RunReader<'a>,
 }
 
@@ -190,8 +195,8 @@ impl<'a> Stage<'a> {
 }
 
 /// Passes `elements` elements through the stages. From the element `varying` on, the operands are
-/// uniform, so the loop computes one block for all the others. Both numbers are multiples of
-/// [`BLOCK`].
+/// uniform, so the loop computes one block for all the others. `elements` and `varying` are
+/// multiples of [`BLOCK`]. Returns the result of the reduction, if there is one.
 pub(crate) fn run(
     stages: &[Stage<'_>],
     targets: &mut [FusedOutput<'_>],
@@ -232,7 +237,7 @@ struct Scratch([f32; MAX_FUSED_ELEMENTS]);
 /// The [`BLOCK`] interleaved accumulators of a reduction, in M registers.
 struct Accumulators<S: Simd, const M: usize> {
     values: [S::f32s; M],
-    /// NaN in each lane that has read one.
+    /// NaN in each lane of a maximum that has read a NaN.
     nan: S::f32s,
 }
 
@@ -375,7 +380,8 @@ impl Loop<'_, '_, '_> {
     }
 }
 
-/// Returns the elements of a tile for the block of N registers that begins at the element `first`.
+/// Returns the elements of the stage's run for the block of N registers that begins at the element
+/// `first`; after the end of the run, the stage's number.
 #[inline(always)]
 fn part<'p, S: Simd, const N: usize>(
     stage: &Stage<'p>,
@@ -391,7 +397,8 @@ fn part<'p, S: Simd, const N: usize>(
     RunReader::of(bytemuck::cast_slice(&scratch.0)).part(0)
 }
 
-/// Returns the operands of the rows in which a block of N registers begins and ends.
+/// Returns the operand elements of two rows: the row in which a block of N registers begins, and
+/// the row in which it ends.
 #[inline(always)]
 fn rows<S: Simd, const N: usize>(simd: S, stage: &Stage<'_>, first: usize) -> [S::f32s; 2] {
     let last = first + N * S::F32_LANES - 1;
@@ -412,7 +419,7 @@ fn pad(elements: &mut [f32], run: RunReader<'_>, offset: usize, rest: f32) {
     }
 }
 
-/// Sets the elements from the index `end` on.
+/// Sets the elements of the block in `scratch` from the index `end` on to a number.
 #[cold]
 #[inline(never)]
 fn cut(scratch: &mut Scratch, end: usize, value: f32) {

@@ -16,8 +16,9 @@ use super::simd::{self, vectorize};
 pub(super) const SHIFTER: f32 = 12_582_912.0;
 const SIGN: u32 = 0x8000_0000;
 
-/// Outside of these bounds, e^x and 2^x are 0 or infinite.
+/// Outside of these bounds, e^x is 0 or infinite.
 pub(super) const EXP_BOUNDS: [f32; 2] = [-104.0, 89.0];
+/// Outside of these bounds, 2^x is 0 or infinite.
 pub(super) const EXP2_BOUNDS: [f32; 2] = [-151.0, 129.0];
 
 /// Minus the natural logarithm of 2, in two parts; small multiples of the first one are exact.

@@ -15,15 +15,16 @@
 //! | [`dot`] | dot with an accumulator | [`dot::dot`] |
 //! | [`buffer`] | aligned storage of tiles | |
 //!
-//! `fused` is the loop of a fused group, with the functions of `fused_math`. Below them: `simd`
-//! selects the instruction set and splits tiles into blocks; `integer` and `float` are the loops of
-//! the elementwise table; `narrow` computes 16- and 8-bit floats in binary32; `math32` and `math64`
-//! are the transcendental functions of one element, branch-free so that a block of them is
-//! vectorized; `formats` converts one element between floating-point formats; `shuffle` transposes
-//! blocks of registers.
+//! `fused` is the loop of a fused group, with the functions of `fused_math`. These modules call the
+//! following ones: `simd` selects the instruction set and splits tiles into blocks; `integer` and
+//! `float` are the loops of the elementwise table; `narrow` computes 16- and 8-bit floats in
+//! binary32; `math32` and `math64` are the transcendental functions of one element, branch-free so
+//! that a block of them is vectorized; `formats` converts one element between floating-point
+//! formats; `shuffle` transposes blocks of registers.
 //!
 //! The results do not depend on the instruction set: sums have a fixed order, and the code writes
-//! every fused multiply-add explicitly. (A processor without the instruction emulates it.)
+//! every fused multiply-add explicitly. (On a processor without that instruction, software emulates
+//! it.)
 #![allow(
     clippy::inline_always,
     reason = "only inlined functions are compiled for the instruction set of the caller"

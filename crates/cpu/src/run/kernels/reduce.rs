@@ -119,9 +119,10 @@ macro_rules! floats {
 floats!(floats_32, f32, math32);
 floats!(floats_64, f64, math64);
 
-/// Finds a minimum or maximum of rows with comparisons only. Returns whether it equals that of the
-/// combine function: without NaN, the minimum (or maximum) does not depend on the order, unless it
-/// is a zero, which has two signs.
+/// Reduces rows to their minima or maxima with comparisons only. Returns whether the results
+/// certainly equal those of the combine function. They do if no element is NaN and no result is a
+/// zero, which has two signs: the order then does not matter. Returns false without results if
+/// `inner` is not 1.
 fn quick<T: Element + PartialOrd>(axis: Axis, out: &mut [T], x: &[T], f: impl Fn(T, T) -> T + Copy) -> bool {
     let zero = T::default();
     if axis.inner != 1 {
@@ -191,7 +192,7 @@ fn narrow_long(combine: Combine, dtype: Dtype, n: usize, out: &mut [u8], x: &[u8
         let sums = &mut sums[..columns];
         let mut row = 0;
         while row < n {
-            // The partial sums replace the first row.
+            // From the second part on, the partial sums of the rows so far form the first row.
             let carried = usize::from(row > 0);
             let rows = (n - row).min(CHUNK / columns - carried);
             wide[..carried * columns].copy_from_slice(&sums[..carried * columns]);
@@ -309,8 +310,8 @@ fn accumulators<T: Element>(block: &[T], f: impl Fn(T, T) -> T + Copy) -> ([T; A
     (accumulators, count)
 }
 
-/// Combines the upper half of the accumulators with the lower half, for each size above the wanted
-/// one. It is unrolled, so that the accumulators stay in registers.
+/// Combines the upper half of the accumulators with the lower half, until `$wanted` accumulators
+/// are left. The macro unrolls this, so that the accumulators stay in registers.
 macro_rules! halve {
     ($accumulators:ident, $count:expr, $wanted:expr, $f:ident, $($half:literal)*) => {$(
         if $count > $half && $wanted <= $half {

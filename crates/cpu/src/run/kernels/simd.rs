@@ -397,7 +397,7 @@ pub(super) fn binary_long<T: Copy + Default>(
     }
 }
 
-/// Calls a function with each chunk of the result and a copy of it.
+/// Calls a function with each chunk of the result and a copy of that chunk.
 fn on_itself<T: Copy + Default>(out: &mut [T], each: impl Fn(&mut [T], Source<'_, T>)) {
     let mut copy = [T::default(); CHUNK];
     for chunk in out.chunks_mut(CHUNK) {

@@ -1,6 +1,7 @@
-//! `map`: applies a function of scalars to the elements of tiles. Without control flow it runs
-//! once, on whole tiles; otherwise once for each `pack` adjacent elements in row-major order. An
-//! incomplete run repeats the last element.
+//! `map`: applies a function of scalars to the elements of tiles. A function of single elements
+//! without control flow runs once, on whole tiles. Any other function runs once for each `pack`
+//! adjacent elements in row-major order; if fewer are left for the last run, it repeats the last
+//! element.
 
 use smallvec::SmallVec;
 use tilewright_ir::Shape;

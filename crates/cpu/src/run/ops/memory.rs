@@ -66,6 +66,7 @@ struct Block {
     axes: SmallVec<[Axis; SYMBOLIC_RANK]>,
     /// The index of its first element in the tile.
     first: usize,
+    /// The coordinates of its first element in the tile.
     low: [u32; SYMBOLIC_RANK],
 }
 

@@ -67,7 +67,8 @@ pub(crate) fn gather(machine: &mut Machine<'_>, step: &Step, axis: usize) -> Out
     Ok(())
 }
 
-/// Returns the fault of the first index outside of an axis, and its element.
+/// Fails with the fault of the first index that is outside of the axis, and the position of that
+/// index in the tile.
 fn check_indices(indices: &[u8], extent: u32, axis: usize) -> Result<(), (Box<Fault>, usize)> {
     let number = |bytes: &[u8]| i32::from_le_bytes(bytes.try_into().expect("an index has four bytes"));
     let is_outside = |index: i32| index.cast_unsigned() >= extent;

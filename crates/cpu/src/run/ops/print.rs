@@ -10,7 +10,8 @@ use crate::run::machine::Machine;
 
 use super::materialize::materialize;
 
-/// Prints the elements of a tile, each with the program and its index, or only the text.
+/// Prints each element of a tile with the program and its index. Without an operand, prints only
+/// the program and the text.
 pub(crate) fn print(machine: &mut Machine<'_>, step: &Step, prefix: &str, digits: u32, extents: &[i64]) {
     let [x, y, z] = machine.id;
     let program = format!("pid ({x}, {y}, {z})");
