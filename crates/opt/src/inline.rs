@@ -3,7 +3,8 @@
 //! recursive functions.
 //!
 //! The copy of an instruction keeps its source location and gains the call site. Copied values keep
-//! their names, except that a returned value takes the name of the call's result if that has one.
+//! their names, except that a value which the callee computes and returns takes the name of the
+//! call's result, if that result has a name.
 
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -16,10 +17,12 @@ use crate::aliases::Aliases;
 /// hand-written module exceeds it, no call is inlined; backends may reject the calls.
 const MAX_INSTS: usize = 1 << 21;
 
-/// Maximum nesting of regions after inlining, for the same reason.
+/// Maximum nesting of regions after inlining. If a module exceeds it, no call is inlined, either.
 const MAX_NESTING: usize = 512;
 
-/// Inlines all calls except those of functions marked `noinline`. Returns whether anything changed.
+/// Inlines all calls except those of recursive functions and of functions marked `noinline`; if the
+/// result would exceed the limits of this file, inlines none. Removes the functions that are no
+/// longer called. Returns whether anything changed.
 pub fn run(module: &mut Module) -> bool {
     let order = callees_first(module);
     if !is_small_enough(module, &order) {
@@ -61,7 +64,8 @@ fn callees_first(module: &Module) -> Vec<FuncId> {
 }
 
 /// Returns whether all functions together stay within the limits after inlining. The pass checks
-/// this before it copies anything, because the code may double from each function to its caller.
+/// this before it copies anything, because each level of calls may double the number of
+/// instructions.
 fn is_small_enough(module: &Module, callees_first: &[FuncId]) -> bool {
     let mut extents: SecondaryMap<FuncId, Option<Extent>> = SecondaryMap::new();
     let mut total = 0_usize;

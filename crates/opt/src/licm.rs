@@ -17,7 +17,7 @@ pub fn run(function: &mut Function) -> bool {
 struct Scope {
     /// The instructions of the block so far.
     insts: Vec<Inst>,
-    /// True if instructions may leave it.
+    /// True if instructions may move out of the block: it is a region of a loop that allows this.
     is_open: bool,
 }
 

@@ -15,8 +15,8 @@ pub const PASSES: &[Pass<Function>] = &[
     Pass::reporting("narrowing", narrowing::run),
 ];
 
-/// Maximum number of runs of the list. The result is correct after any number of runs, and good
-/// after three.
+/// Maximum number of runs of the list. The result is correct after any number of runs; three runs
+/// usually find all simplifications.
 const MAX_ROUNDS: usize = 8;
 
 /// The optimization level.

@@ -14,8 +14,9 @@ use super::walk::Walk;
 use super::{Axis, AxisInfo, MAX_DIVISIBILITY, Range, power_of_two_in, unit};
 use crate::fold;
 
-/// The sign of a dividend is unknown if its lower bound is at most this number: the bounds of sums
-/// and quotients of unbounded numbers reach it.
+/// If the lower bound of a dividend is at most this number, the analysis knows nothing of its sign:
+/// the bounds of sums and quotients of unbounded numbers are that low. A dividend with a higher
+/// negative bound, such as `x - 1`, may well be negative.
 const UNKNOWN_LOW: i128 = -(1 << 30);
 
 impl Walk<'_> {
@@ -103,7 +104,8 @@ impl Walk<'_> {
         info
     }
 
-    /// Keeps the runs of one operand along which the other operand is constant.
+    /// Sets the runs of a sum or difference: those of one operand along which the other operand is
+    /// constant. A difference keeps no runs of its right operand, which descend.
     fn sum(info: &mut AxisInfo, a: &AxisInfo, b: &AxisInfo, is_sum: bool) {
         for (place, known) in info.axes.iter_mut().enumerate() {
             let (x, y) = (a.axis(place), b.axis(place));

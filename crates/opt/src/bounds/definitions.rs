@@ -70,7 +70,8 @@ impl Forms<'_> {
     }
 
     /// Returns the quotient, rounded towards zero, and the remainder, as the language defines them:
-    /// for the divisor zero, both have all bits set.
+    /// for the divisor zero, both have all bits set. `is_nonnegative` is true if the dividend is
+    /// known not to be negative.
     pub(super) fn truncated(
         &mut self,
         x: &Poly,

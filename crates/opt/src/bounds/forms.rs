@@ -1,11 +1,11 @@
-//! Forms: the element of an integer, a condition or a pointer at given coordinates, as a polynomial
-//! or a formula.
+//! Forms: describe the element of a tile at given coordinates, by a polynomial if the tile has
+//! integers or pointers, and by a formula if it has booleans.
 //!
 //! An integer that is not a polynomial of others is a variable with a definition: a quotient, a
 //! minimum, a choice. An integer that the analysis does not follow, such as a loaded one, is an
 //! opaque variable: it may be any number of its range.
 //!
-//! The polynomials are those of `tilewright_ir`, but not its scalar evolution. Here, a form
+//! This file uses the polynomials of `tilewright_ir`, but not its scalar evolution. Here, a form
 //! describes one element, whose coordinates may be any polynomials, and a variable may have a
 //! definition, which the solver needs for exact answers on overflow, division and choice.
 
@@ -83,12 +83,13 @@ pub struct Forms<'a> {
     pub(super) known: FxHashMap<(Value, Vec<Poly>), Poly>,
     pub(super) quotients: FxHashMap<(Poly, Poly, Rounding), (Poly, Poly)>,
     pub(super) parents: Parents,
-    /// Loop-carried values whose progressions are being computed.
+    /// The loop-carried values whose progressions are being computed: the value, the coordinates of
+    /// its element, the marker, and the parameter that it is derived from if it is a pointer.
     pub(super) carrying: Vec<(Value, Vec<Poly>, Poly, Option<usize>)>,
 }
 
 impl<'a> Forms<'a> {
-    /// Creates the forms of a function, which has no calls.
+    /// Creates the forms of a function. The results of calls are opaque.
     pub fn new(function: &'a Function) -> Self {
         let assumptions = Assumptions { no_signed_overflow: true, ..Assumptions::default() };
         Self {
@@ -108,7 +109,7 @@ impl<'a> Forms<'a> {
         &self.variables[var.0 as usize]
     }
 
-    /// Returns the variable with a meaning.
+    /// Returns the variable of a kind; creates it if there is none.
     pub fn var_of(&mut self, kind: Kind) -> Var {
         if let Some(&var) = self.vars_by_kind.get(&kind) {
             return var;
@@ -156,7 +157,7 @@ impl<'a> Forms<'a> {
         })
     }
 
-    /// Returns the message that no tensor has a name.
+    /// Returns the message that the kernel has no tensor of this name.
     pub fn no_pointer(&self, name: &str) -> String {
         let function = self.function;
         let parameters = function.parameters.iter().zip(&function.blocks[function.entry].parameters);
@@ -197,7 +198,7 @@ impl<'a> Forms<'a> {
         Poly::var(var)
     }
 
-    /// Returns the polynomial of an element of an integer.
+    /// Returns the polynomial of the element of an integer tile at the coordinates `at`.
     pub fn int(&mut self, value: Value, at: &[Poly]) -> Poly {
         if let Some(constant) = self.infos[value].constant {
             return Poly::constant(constant);
@@ -251,7 +252,9 @@ impl<'a> Forms<'a> {
         }
     }
 
-    /// Returns the coordinates of an element in the operand, for an op that moves elements.
+    /// Returns the coordinates in the operand of the element that an op moves to the coordinates
+    /// `at` of its result; `None` if the op does not move elements, or only to data-dependent
+    /// coordinates.
     fn moved(&mut self, inst: Inst, at: &[Poly]) -> Option<Vec<Poly>> {
         let function = self.function;
         let data = &function.insts[inst];
@@ -384,7 +387,7 @@ impl<'a> Forms<'a> {
         Some(if dtype.is_signed() { exact } else { self.narrowed(exact, dtype) })
     }
 
-    /// Returns the formula of an element of a boolean.
+    /// Returns the formula of the element of a boolean tile at the coordinates `at`.
     pub fn condition(&mut self, value: Value, at: &[Poly]) -> Formula {
         use ElementwiseFn as F;
         let function = self.function;
@@ -442,7 +445,8 @@ impl<'a> Forms<'a> {
         }
     }
 
-    /// Returns the tensor and the offset that an element of a tile of pointers points to.
+    /// Returns the tensor and the offset to which the element of a pointer tile at the coordinates
+    /// `at` points.
     pub fn pointer(&mut self, value: Value, at: &[Poly]) -> Result<TensorElement, UntrackedPointer> {
         let function = self.function;
         let lost = UntrackedPointer::Unknown(value);

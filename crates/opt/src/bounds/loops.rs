@@ -186,7 +186,8 @@ impl Forms<'_> {
         trips
     }
 
-    /// Returns the formula that holds in the body of a loop: the index is before the upper bound.
+    /// Returns the formula that holds in the regions of a loop: the iteration is not negative and,
+    /// in a `for` loop, the index is before the upper bound.
     pub fn counting(&mut self, inst: Inst) -> Formula {
         let data = &self.function.insts[inst];
         let iteration = self.iteration(inst);

@@ -61,7 +61,7 @@ pub struct Counterexample {
     pub grid: [i128; 3],
     /// The coordinates of the element in the accessed tile.
     pub lane: Vec<i128>,
-    /// The iterations of the enclosing loops, the outermost first.
+    /// The index of the iteration of each enclosing loop, the outermost first.
     pub iterations: Vec<i128>,
     /// The index of the accessed element, counted from the passed pointer.
     pub index: i128,
@@ -90,8 +90,8 @@ pub enum Reason {
     Open,
 }
 
-/// Checks each access of a kernel, in program order. Fails with the reason if the statement is
-/// wrong.
+/// Checks each access of a kernel, in program order. Fails with a message if the statement does not
+/// fit the kernel, for example if it names an unknown parameter.
 pub fn check(function: &Function, statement: &Statement) -> Result<Vec<Finding>, String> {
     let mut forms = Forms::new(function);
     let mut known = Vec::new();
@@ -270,8 +270,8 @@ impl Walk<'_> {
         outcome
     }
 
-    /// Adds the conditions of the statement on the variables, and on those that these conditions
-    /// involve.
+    /// Adds the formulas of `known` that involve one of the variables, and the variables of these
+    /// formulas; repeats this until no further formula involves one of the variables.
     fn add_known(&self, all: &mut Vec<Formula>, vars: &mut Vec<Var>) {
         let mut left: Vec<&Formula> = self.known.iter().collect();
         loop {
@@ -286,7 +286,8 @@ impl Walk<'_> {
             }
             left = far;
             if is_last {
-                // A contradiction in the statement rules everything out.
+                // If a condition of the statement never holds, no access is out of bounds: add the
+                // condition, which contradicts all others.
                 all.extend(left.into_iter().filter(|claim| claim.truth() == Some(false)).cloned());
                 return;
             }
@@ -306,7 +307,8 @@ impl Walk<'_> {
         }
     }
 
-    /// Returns the reason why the solver's numbers may not occur in a run of the kernel.
+    /// Returns the reason why the solver's numbers may not occur in a run of the kernel: an opaque
+    /// variable or an unknown condition. Returns `None` if there is neither.
     fn opaque(&self, vars: &[Var], claims: &[Formula]) -> Option<Reason> {
         let value = vars.iter().find_map(|&var| match &self.forms.variable(var).kind {
             Kind::Opaque(value, _) | Kind::Marker(value) => Some(*value),

@@ -15,7 +15,7 @@ impl Rational {
     /// Zero.
     pub const ZERO: Rational = Rational(0, 1);
 
-    /// Creates a quotient; `None` if it overflows.
+    /// Creates a quotient; `None` if the denominator is 0 or a number overflows.
     pub fn new(numerator: i128, denominator: i128) -> Option<Self> {
         if denominator == 1 {
             return Some(Self(numerator, 1));
@@ -106,8 +106,8 @@ impl Simplex {
         }
     }
 
-    /// Adds the inequality that the sum of `factor * column` is at least a number. Returns `None`
-    /// if a number overflows.
+    /// Adds the inequality that the sum of all `factor * column` is at least `least`. Returns
+    /// `None` if a number overflows.
     pub fn add(&mut self, factors: &[(usize, i128)], least: i128) -> Option<()> {
         if let &[(column, factor)] = factors {
             let bound = Rational::new(least, factor)?;
@@ -184,7 +184,8 @@ impl Simplex {
         Some(BoundsState::Hold)
     }
 
-    /// Returns the first variable of a row that can move the basic variable in the direction.
+    /// Returns the first variable in the row of a basic variable that can change, within its own
+    /// bounds, so that the basic variable grows or, if `grows` is false, shrinks.
     fn entering(&self, basic: usize, grows: bool) -> Option<EnteringVariable> {
         for (&column, &factor) in &self.rows[&basic] {
             let value = self.value[column];

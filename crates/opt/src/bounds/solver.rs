@@ -27,8 +27,9 @@ pub enum Answer {
     Undecided,
 }
 
-/// Maximum number of cases, and of numbers to try.
+/// Maximum number of cases.
 const MAX_CASES: usize = 600;
+/// Maximum number of numbers that the search tries for variables, over all cases.
 const MAX_TRIES: usize = 4000;
 /// Maximum number of products of inequalities that are added.
 const MAX_PRODUCTS: usize = 160;
@@ -163,7 +164,8 @@ impl System {
         feasible(&claims).is_never()
     }
 
-    /// Returns the lower bound 1 or 0 of each variable in a product, if the inequalities imply it.
+    /// Returns the inequality `var >= 1` or else `var >= 0` for each variable in a product, if the
+    /// other inequalities imply it.
     fn bounds(&self) -> Vec<Poly> {
         let factors: BTreeSet<Var> = self
             .claims
@@ -191,8 +193,8 @@ impl System {
     }
 }
 
-/// Returns the products of two inequalities that share a nonlinear monomial with the inequalities,
-/// those with the fewest new monomials first.
+/// Returns products of two inequalities. A product must contain a nonlinear monomial that the
+/// inequalities already contain; products with the fewest new monomials come first.
 fn products(claims: &BTreeSet<Poly>) -> Vec<Poly> {
     let known: BTreeSet<&Monomial> =
         claims.iter().flat_map(Poly::terms).map(|(monomial, _)| monomial).filter(|m| m.len() > 1).collect();
@@ -223,7 +225,7 @@ fn products(claims: &BTreeSet<Poly>) -> Vec<Poly> {
 enum RelaxationAnswer {
     /// The inequalities contradict each other.
     Never,
-    /// The floors of the numbers of a solution.
+    /// There is a solution: the value of each monomial in it, rounded down.
     Near(BTreeMap<Monomial, i128>),
     /// A number overflows, or the simplex method does not end in time.
     Unknown,
@@ -275,7 +277,7 @@ struct CaseSearch<'a> {
 }
 
 impl CaseSearch<'_> {
-    /// Splits the disjunctions into cases, and returns the first solution.
+    /// Splits the disjunctions into cases, and returns the first solution of a case.
     fn cases(&mut self, mut system: System) -> Option<FxHashMap<Var, i128>> {
         if self.cases == 0 {
             self.is_open = true;

@@ -210,7 +210,7 @@ struct Reader<'a> {
     depth: u32,
 }
 
-/// Maximum nesting of atoms.
+/// Maximum nesting of parentheses, calls and signs.
 const MAX_EXPRESSION_DEPTH: u32 = 64;
 
 impl<'a> Reader<'a> {

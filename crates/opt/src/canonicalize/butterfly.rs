@@ -80,8 +80,8 @@ impl Canonicalizer<'_> {
         Some(self.make(Op::Reshape { shape: ty.shape.clone() }, &[partners], ty))
     }
 
-    /// Returns the operand of the reduction that computes `sum`, if it reduces along the axis by
-    /// `by`.
+    /// Returns the operand of the reduction that computes `sum`, if the reduction combines elements
+    /// along the axis `along` with the function `by`.
     fn reduced(&self, sum: Value, along: u32, by: ElementwiseFn) -> Option<Value> {
         let data = &self.function.insts[self.function.defining_inst(sum)?];
         let (Op::Reduce { axis }, &[tile], &[region]) = (&data.op, &data.operands[..], &data.regions[..])

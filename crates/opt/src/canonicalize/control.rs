@@ -141,8 +141,8 @@ impl Canonicalizer<'_> {
         }
     }
 
-    /// Replaces results that are equal on both paths by that value, and scalar results of an `if`
-    /// with empty regions by a `select`.
+    /// Replaces each result of an `if` for which both regions yield the same value by that value.
+    /// If the regions are empty, replaces the other scalar results by a `select`.
     fn if_results(&mut self, inst: Inst, condition: Value, regions: &[Block]) {
         let all: Vec<Carried> = self.function.carried(inst).collect();
         let is_empty = regions.iter().all(|&region| self.function.blocks[region].insts.len() == 1);

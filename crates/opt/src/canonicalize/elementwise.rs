@@ -218,8 +218,9 @@ impl Canonicalizer<'_> {
     }
 
     /// Rewrites `c + dot(a, b, 0)` to `dot(a, b, c)`: the order of a dot's accumulation is free. If
-    /// both operands of the sum are dots, the right one accumulates. Programs usually compute it
-    /// last, so the operands of the left one are dead when those of the right one are loaded.
+    /// both operands of the sum are dots, the right one accumulates. Programs usually compute the
+    /// right dot last, so the operands of the left dot are dead when those of the right dot are
+    /// loaded.
     fn accumulate(&mut self, function: ElementwiseFn, x: Value, y: Value, ty: &Type) -> Option<Value> {
         if function != ElementwiseFn::Add {
             return None;

@@ -122,8 +122,8 @@ impl Canonicalizer<'_> {
         Some(self.make_cast(product, Element::Value(Dtype::I64), Rounding::default(), ty))
     }
 
-    /// Returns the minimum and maximum of an `arange` that may have been reshaped, or of the
-    /// exclusive or of two bits.
+    /// Returns the minimum and maximum of a tile, if it is an `arange`, also after ops that move
+    /// its elements, or the exclusive or of two tiles of bits.
     pub(super) fn span(&self, tile: Value) -> Option<(i128, i128)> {
         let data = &self.function.insts[self.function.defining_inst(tile)?];
         match (&data.op, &data.operands[..]) {
@@ -223,7 +223,8 @@ impl Canonicalizer<'_> {
         Some((inner, fold::elementwise(ElementwiseFn::Neg, &[self.constant(first)?])?))
     }
 
-    /// Builds `x + constant`, as a subtraction if that is more readable.
+    /// Builds `x + constant`, or the subtraction of the negated constant if the bits of that are a
+    /// smaller number.
     fn make_plus(&mut self, x: Value, constant: Literal, ty: &Type) -> Value {
         use ElementwiseFn as F;
         let negated = fold::elementwise(F::Neg, &[constant]);

@@ -152,7 +152,8 @@ impl Canonicalizer<'_> {
         self.out.push(inst);
     }
 
-    /// Simplifies an atomic operation with a known mask: removes the mask, or the operation.
+    /// Simplifies an atomic operation with a constant mask: removes the mask if it is true, or the
+    /// operation if it is false.
     pub(super) fn atomic(&mut self, inst: Inst) {
         let place = match self.function.insts[inst].op {
             Op::AtomicRmw { .. } | Op::AtomicStore { .. } => 2,

@@ -4,8 +4,8 @@
 //! region.
 //!
 //! The pass is one forward walk. It changes no pure instruction in place, except for the order of
-//! its operands: `simplify` returns a value that replaces the result, built from simpler
-//! instructions, which `simplify` simplifies too.
+//! its operands. Instead, `simplify` returns a value that replaces the result of the instruction.
+//! It may create new instructions for this value, which it simplifies as well.
 
 mod butterfly;
 mod cast;
@@ -169,7 +169,8 @@ impl Canonicalizer<'_> {
         }
     }
 
-    /// Returns the result of an op, which is simplified or created.
+    /// Returns a value that equals an op applied to operands: a simpler value if there is one,
+    /// otherwise the result of a new instruction.
     fn make(&mut self, op: Op, operands: &[Value], ty: &Type) -> Value {
         let mut operands = Operands::from_slice(operands);
         self.order(&op, &mut operands);
