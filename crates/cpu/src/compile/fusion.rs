@@ -3,9 +3,9 @@
 //!
 //! A fused group begins with a load or with the first operand of a function, continues with
 //! functions that consume the element, and may end in a reduction and a store. The members remain
-//! in the program, after the group: if an operand of the loop is neither dense nor uniform at run
-//! time, the executor runs the members one by one. Likewise, a member performs a load or a store
-//! that the loop cannot, such as a strided one.
+//! in the program, after the group: if the loop does not support an operand at run time, such as an
+//! affine tile, the executor runs the members one by one. If the loop only cannot perform a load or
+//! a store, such as a strided one, the executor runs that member before or after the loop.
 //!
 //! Fusion reorders steps, but moves no load across a store, and nothing across a step with other
 //! side effects.

@@ -1,11 +1,12 @@
 //! Rematerialization: recomputes a tile at a reader if that is cheaper than keeping the tile.
 //!
-//! A reduction ends a [fused group](crate::compile::fusion). If a tile is read by the reduction and
-//! again by steps after it, the first group would have to write the tile, and the next group to
-//! read it. The memory from which the tile was loaded is as close in the caches as the tile itself,
-//! and an addition or a multiplication takes no longer than a store. The pass therefore copies
-//! loads of contiguous memory, and cheap functions of them, to each reader. It does so only if no
-//! step with side effects is between the copies, so that all copies compute the same elements.
+//! A reduction ends a [fused group](crate::compile::fusion). If the reduction reads a tile, and so
+//! do steps after the reduction, the first group would have to write the tile to memory, and the
+//! next group to read it again. The memory from which the tile was loaded is as close in the caches
+//! as the tile itself, and an addition or a multiplication takes no longer than a store. The pass
+//! therefore copies loads of contiguous memory, and cheap functions of them, to each reader. It
+//! does so only if no step with side effects is between the copies, so that all copies compute the
+//! same elements.
 
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;

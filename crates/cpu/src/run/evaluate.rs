@@ -54,8 +54,8 @@ impl Held {
         Some(Self(Value::dense(tile)))
     }
 
-    /// Returns the bits that all elements share, if the elements are known to be equal. Those of a
-    /// scalar are.
+    /// Returns the bits that all elements share, if the elements are known to be equal; for a
+    /// scalar, always returns its bits.
     pub fn uniform_bits(&self) -> Option<u64> {
         match self.0.form {
             Form::Uniform(bits) => Some(bits),

@@ -44,6 +44,7 @@ pub(crate) enum FaultKind {
         axis: usize,
     },
     Assertion(Failure),
+    /// The step of a `for` loop is 0.
     LoopStep,
     Assembly(AssemblyFault),
     OutOfMemory,

@@ -109,10 +109,10 @@ impl Drop for HelperGuard<'_, '_> {
 impl Program {
     /// Runs the program for every point of the grid.
     ///
-    /// If programs fault, fails with the diagnostic of the one with the lowest index (x is
-    /// fastest), and all programs with lower indices have run. If programs wait for each other, the
-    /// first fault that occurs ends the launch instead. Also fails if the interrupt stops the
-    /// launch.
+    /// If programs fault, fails with the diagnostic of the program with the lowest index (x is
+    /// fastest); all programs with lower indices have then run. If programs wait for each other,
+    /// fails with the first fault instead, which ends the launch. Also fails if the interrupt stops
+    /// the launch.
     ///
     /// Panics if the number of arguments differs from that of the parameters, or if an argument is
     /// a scalar but its parameter a pointer, or the reverse.

@@ -32,8 +32,8 @@ pub(crate) struct Machine<'a> {
     /// The number of programs of the launch.
     programs: usize,
     slots: Vec<Value>,
-    /// Values that a block has yielded, until they become parameters of the next block or results
-    /// of the step.
+    /// Values that a block has yielded, until they become parameters of the next block of a step or
+    /// results of the step.
     stack: Vec<Value>,
     scratch: Option<Box<Scratch>>,
     /// The addresses of the regions for which this machine has advised the system to use huge
@@ -134,7 +134,7 @@ impl<'a> Machine<'a> {
         outcome
     }
 
-    /// Sets the observers of the following programs.
+    /// Creates the observers that this machine calls from its next program on.
     pub(crate) fn observe(&mut self, by: &'a [&'a dyn Observe]) {
         self.observers = by.iter().map(|observed| observed.observer()).collect();
     }
@@ -408,8 +408,8 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// Executes a step by itself. It is inlined, including the match on ops, because a call for
-    /// each step costs measurable time.
+    /// Executes a step by itself. This function is inlined, including the match on ops, because a
+    /// call for each step costs measurable time.
     #[inline(always)]
     pub(crate) fn single(&mut self, step: &'a Step) -> Outcome {
         ops::execute(self, step).map_err(|fault| fault.in_step(step))?;

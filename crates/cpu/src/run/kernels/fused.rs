@@ -293,7 +293,8 @@ impl Loop<'_, '_, '_> {
         Some(reduced::<S, M>(simd, self.reduction?, &accumulators, &mut scratch))
     }
 
-    /// Passes a block of N registers through the stages, once for `blocks` equal blocks.
+    /// Passes a block of N registers through the stages, in place of `blocks` equal blocks: sums
+    /// add it, and outputs receive it, `blocks` times.
     #[inline(always)]
     fn block<S: Simd, const N: usize, const M: usize>(
         &mut self,

@@ -101,7 +101,8 @@ struct Stages<'m> {
 }
 
 impl<'m> Stages<'m> {
-    /// Adds a function of a tile whose elements from the byte `varying` on are equal.
+    /// Adds a stage for a function whose operand is a tile. The elements of the tile from the byte
+    /// `varying` on are equal.
     #[inline(always)]
     fn push_bytes(&mut self, function: Binary, bytes: &'m [u8], varying: usize) {
         let (first, rest) = bytes.split_at(varying);
@@ -116,8 +117,8 @@ impl<'m> Stages<'m> {
         self.list.push(Stage::tile(function, run, rest));
     }
 
-    /// Adds a function of the elements of a slot. Returns false if they are neither dense nor
-    /// uniform.
+    /// Adds a stage for a function whose operand is in a slot. Returns false if the operand is
+    /// neither dense nor uniform.
     #[inline(always)]
     fn push_slot(&mut self, function: Binary, form: &'m Form) -> bool {
         match form {
@@ -222,7 +223,7 @@ fn cut_at(machine: &Machine<'_>, group: &FusedGroup, [condition, other]: [Slot; 
 /// Runs the loop and sets the slots of its results. Returns false, without any effect, if
 /// [`locate`] returns false.
 ///
-/// It is one function, because a call would move tiles and targets in memory.
+/// All of this is one function, because a call would move tiles and targets in memory.
 #[inline(always)]
 fn execute_loop<'a>(
     machine: &mut Machine<'a>,

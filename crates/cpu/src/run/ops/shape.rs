@@ -53,7 +53,7 @@ pub(crate) fn reshape(machine: &mut Machine<'_>, step: &Step) {
     let value = machine.take(step.operands[0]);
     let provenance = value.provenance;
     let result = match symbolic::reshape(from.view(), to.view(), &value.form) {
-        // A scalar is uniform, also if its tile was dense.
+        // A tile of one element becomes a scalar, which is uniform.
         Some(Form::Dense(tile)) if to.is_scalar() => scalar_or_tile(to, tile),
         // Moving the operand instead of cloning it leaves a dense tile with one owner.
         Some(Form::Dense(_) | Form::Uniform(_)) => value,

@@ -41,7 +41,7 @@ impl Mark {
 #[derive(Default)]
 pub(super) struct Masked {
     slots: Vec<Option<Rc<Mark>>>,
-    /// True if any value has ever had a mark.
+    /// True if a value has had a mark since the program began.
     is_any: bool,
 }
 

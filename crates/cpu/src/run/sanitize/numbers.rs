@@ -26,7 +26,7 @@ pub(super) struct NonFinite {
     lanes: Vec<u64>,
 }
 
-/// Maximum number of such steps that the checker keeps for a program.
+/// Maximum number of steps in `Checker::made`; further steps of the program are not recorded.
 const MAX_NON_FINITE: usize = 256;
 
 /// The class of a floating-point number.
