@@ -205,9 +205,9 @@ impl Walk<'_> {
                 HintKind::MultipleOf => known.divisibility = known.divisibility.max(promised),
                 HintKind::MaxContiguous => known.contiguity = known.contiguity.max(run),
                 HintKind::MaxConstancy => known.constancy = known.constancy.max(run),
-                // Rely on the promise only if the field is loaded from memory. The launch knows the
-                // divisibility of the arguments that it passes, and programs for GPUs without
-                // tensor copies may describe other tensors.
+                // Rely on the promise about a field of a tensor descriptor only if the field is
+                // loaded from memory. The launch knows the divisibility of the arguments that it
+                // passes, and programs for GPUs without tensor copies may describe other tensors.
                 HintKind::Described if place == 0 && self.is_loaded(value) => {
                     known.divisibility = known.divisibility.max(promised);
                 }
@@ -217,7 +217,7 @@ impl Walk<'_> {
         info
     }
 
-    /// Returns whether a scalar is loaded from memory, possibly with casts and hints.
+    /// Returns whether a scalar is a value loaded from memory, possibly after casts and hints.
     fn is_loaded(&self, mut value: Value) -> bool {
         while let Some(inst) = self.function.defining_inst(value) {
             let data = &self.function.insts[inst];

@@ -39,7 +39,7 @@ impl Forms<'_> {
         })
     }
 
-    /// Returns the minimum for `sign` 1, the maximum for -1.
+    /// Returns the minimum of `x` and `y` if `sign` is 1, their maximum if it is -1.
     pub fn extreme(&mut self, x: &Poly, y: &Poly, sign: i128) -> Poly {
         let at_most =
             |a: &Poly, b: &Poly| if sign > 0 { Formula::at_most(a, b) } else { Formula::at_most(b, a) };

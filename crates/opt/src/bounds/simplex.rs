@@ -65,7 +65,7 @@ impl Rational {
     }
 }
 
-/// The state of the bounds of the basic variables.
+/// The result of the check of the basic variables against their bounds.
 enum BoundsState {
     Hold,
     /// The basic variable has to grow or to shrink to the bound `target`.
@@ -91,7 +91,7 @@ pub struct Simplex {
     lower: Vec<Option<Rational>>,
     upper: Vec<Option<Rational>>,
     value: Vec<Rational>,
-    /// Each basic variable as a linear combination of the other variables.
+    /// Each basic variable as a linear combination of variables that are not basic.
     rows: BTreeMap<usize, BTreeMap<usize, Rational>>,
 }
 
@@ -166,7 +166,8 @@ impl Simplex {
     }
 
     /// Returns the first basic variable outside of its bounds, with the violated bound, and whether
-    /// the variable has to grow. Returns `None` if a number overflows.
+    /// the variable has to grow; [`BoundsState::Hold`] if there is none. Returns `None` if a number
+    /// overflows.
     fn violated(&self) -> Option<BoundsState> {
         for &basic in self.rows.keys() {
             let value = self.value[basic];
@@ -185,7 +186,8 @@ impl Simplex {
     }
 
     /// Returns the first variable in the row of a basic variable that can change, within its own
-    /// bounds, so that the basic variable grows or, if `grows` is false, shrinks.
+    /// bounds, so that the basic variable grows or, if `grows` is false, shrinks. Returns `None` if
+    /// a number overflows.
     fn entering(&self, basic: usize, grows: bool) -> Option<EnteringVariable> {
         for (&column, &factor) in &self.rows[&basic] {
             let value = self.value[column];

@@ -31,7 +31,7 @@ pub enum Answer {
 const MAX_CASES: usize = 600;
 /// Maximum number of numbers that the search tries for variables, over all cases.
 const MAX_TRIES: usize = 4000;
-/// Maximum number of products of inequalities that are added.
+/// Maximum number of products of inequalities that the solver adds to a system.
 const MAX_PRODUCTS: usize = 160;
 
 /// Decides whether the formulas can all hold. `order` ranks the variables: the solver chooses
