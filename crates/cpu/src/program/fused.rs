@@ -37,7 +37,7 @@ pub(crate) struct FusedGroup {
 pub(crate) enum FusedOp {
     /// Combines the element with the element of a slot.
     Slot(Binary, Use),
-    /// Combines the element with the one that the member with this index loads.
+    /// Combines the element with the element that the member with this index loads.
     Load(Binary, usize),
     /// Combines the element with an element of a slot that has one element for each row of `BLOCK
     /// << shift` elements.

@@ -3,8 +3,8 @@
 //! A waiting program keeps its thread parked, and another thread runs instead. A launch thus runs
 //! as many programs at once as it has threads, and every program of the grid makes progress, as on
 //! a GPU on which all programs are resident. A waiting thread starts a program that has not begun;
-//! if there is none, it resumes the thread that has been parked longest. When a program ends,
-//! others may have waited for it, so the thread that has been parked longest resumes before a new
+//! if there is none, it resumes the thread that has been parked longest. When a program ends, other
+//! programs may have waited for it, so the thread that has been parked longest resumes before a new
 //! program begins. Programs that only wait for earlier programs therefore need few threads.
 
 use std::collections::VecDeque;

@@ -1,8 +1,8 @@
 //! Selects the instruction set, and loops over blocks of elements.
 //!
 //! Every loop here works on blocks of [`BLOCK`] elements. The last, partial block is padded, so
-//! that the function is compiled once per loop and always vectorized: there is no scalar remainder
-//! loop.
+//! that no loop needs a scalar loop for the remaining elements: the function that a loop applies is
+//! compiled once and always vectorized.
 
 use super::Source;
 

@@ -49,7 +49,7 @@ pub fn store_block(
 ///
 /// `axes` describe the loops, outermost first: `stride` counts bytes of `from`, whose first element
 /// is at byte `start`, and `tile` counts elements of `to`. Panics if an element is outside of
-/// either.
+/// `from` or `to`.
 pub fn rearrange(size: usize, axes: &[Axis], to: &mut [u8], from: &[u8], start: usize) {
     if let [outer, inner @ ..] = axes
         && axes.len() > MAX_RANK
@@ -66,8 +66,8 @@ pub fn rearrange(size: usize, axes: &[Axis], to: &mut [u8], from: &[u8], start: 
     load_block(&region, size, address, axes, to).expect("the block lies in the tile");
 }
 
-/// Checks a block against the region and the length of the tile. Returns `None` if it has no
-/// elements.
+/// Checks a block against the region and the length of the tile, and plans the copy. Returns `None`
+/// if the block has no elements.
 #[inline]
 fn check(
     region: &Region<'_>,

@@ -10,10 +10,10 @@
 //! function here checks all its accesses against its regions before it performs the first one. If
 //! an access is out of bounds, the function writes nothing.
 //!
-//! - `run`: contiguous elements;
-//! - `block`: strided blocks, whose loops `plan` determines;
-//! - `scattered`: gather and scatter;
-//! - `atomics`: accesses to elements that other programs change at the same time.
+//! - `run` accesses contiguous elements.
+//! - `block` accesses strided blocks, with the loops that `plan` determines.
+//! - `scattered` gathers and scatters elements.
+//! - `atomics` accesses elements that other programs change at the same time.
 #![expect(
     unsafe_code,
     reason = "user memory is known only by address; every access is checked against a region"

@@ -38,7 +38,8 @@ fn whole(machine: &mut Machine<'_>, step: &Step) -> Outcome {
     for &result in step.results.iter().rev() {
         let value = machine.pop();
         let ty = machine.ty(result);
-        // The function may yield a scalar, or a tile of one axis.
+        // The block yields a tile of one axis, or a scalar from outside of the block: both become a
+        // tile of one axis.
         let line = TileType::with_shape(ty.element, Shape::from([ty.elements() as u32]));
         let tile = materialize(&line, value);
         machine.set_dense(result, tile);

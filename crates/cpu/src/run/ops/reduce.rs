@@ -37,7 +37,7 @@ impl Extents {
     }
 
     /// Views the tile as rows of `inner` elements, and returns the indices of the rows at these
-    /// indices of the axis. With `reverse`, the latter count from the end of the axis.
+    /// indices of the axis. With `reverse`, the indices of the axis count from its end.
     pub fn rows(&self, indices: &[usize], reverse: bool) -> Vec<usize> {
         let along = |index: &usize| if reverse { self.n - 1 - index } else { *index };
         (0..self.outer).flat_map(|outer| indices.iter().map(move |at| outer * self.n + along(at))).collect()

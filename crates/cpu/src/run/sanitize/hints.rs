@@ -56,8 +56,8 @@ pub(super) fn check(checker: &Checker<'_>, machine: &Machine<'_>, step: &Step, p
     });
 }
 
-/// Checks a field of a tensor descriptor: copies of a GPU require a base and strides that are
-/// multiples of 16 bytes.
+/// Checks a field of a tensor descriptor: tensor copies of a GPU require a base and strides that
+/// are multiples of 16 bytes.
 fn described(
     checker: &Checker<'_>,
     machine: &Machine<'_>,
