@@ -16,7 +16,7 @@ use crate::run::value::Provenance;
 pub(crate) struct Fault {
     pub kind: FaultKind,
     /// The index of the step's source position in [`Program::sites`]; `u32::MAX` until
-    /// [`Self::in_step`] sets it.
+    /// [`Fault::in_step`] sets it.
     pub site: u32,
     /// The coordinates of the element in the tile; empty for a scalar, or if the fault concerns no
     /// element.

@@ -35,7 +35,7 @@ pub(crate) struct Control<'a> {
     last_poll: Option<Instant>,
     /// Lets other programs run, in a launch of programs that wait for each other.
     park: Option<&'a dyn Fn()>,
-    /// The number of calls of [`Self::wait`] so far.
+    /// The number of calls of [`Control::wait`] so far.
     polls: u32,
     /// Records loads from padding; if absent, such loads are faults.
     pub padded: Option<&'a PaddedReads>,

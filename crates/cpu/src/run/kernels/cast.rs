@@ -11,11 +11,11 @@
 //! | float | narrower float | rounded once; overflow becomes an infinity (towards zero: the largest finite number) |
 //! | float | fp8 | rounded once; overflow and infinities become the largest finite number, as with PTX's `satfinite` |
 //!
-//! NaN stays NaN (quiet, its payload unspecified), except in `fp8e4b15`, which has no NaN: it
-//! becomes the largest finite number with the sign of the NaN. Formats without negative zero use
-//! zero for it.
+//! NaN stays NaN (quiet, its payload unspecified), except in `fp8e4b15`, which has no NaN: there,
+//! NaN becomes the largest finite number with the sign of the NaN. Formats without negative zero
+//! use zero for it.
 //!
-//! Rounding happens once on every path: a conversion through binary32 rounds to odd there.
+//! Rounding happens once on every path: a conversion through binary32 rounds to odd in binary32.
 
 use tilewright_ir::{Dtype, Rounding};
 
@@ -104,7 +104,8 @@ pub fn narrow(to: Dtype, out: &mut [u8], x: &[f32], towards_zero: bool) {
         };
     }
     if towards_zero {
-        // Rare: the format is a variable of the loop, which is compiled once.
+        // This mode is rare, so one loop is compiled for all 8-bit formats, with the format in a
+        // variable.
         match to {
             Dtype::BF16 => each(typed_mut(out), x, |x| formats::bf16_narrow(x, true)),
             Dtype::F16 => each(typed_mut(out), x, |x| F16.narrow(x, true) as u16),

@@ -162,8 +162,8 @@ pub(super) fn check_writable(
     Ok(())
 }
 
-/// Returns a byte for each element: 1 if it is under the mask, in no region, and ends in the
-/// padding of one.
+/// Returns a byte for each element: 1 if the element is under the mask, in no region, and ends in
+/// the padding of a region.
 pub fn in_padding(regions: &[Region<'_>], size: usize, addresses: &[i64], mask: Option<&[u8]>) -> Vec<u8> {
     let is_padding = |address: i64| {
         find(regions, address, size).is_none()
