@@ -1,6 +1,6 @@
 //! Range-based constants: replaces integers that the analysis knows to have one value in every run
-//! of the program. For example, a mask that compares the index of a loop with its bound becomes
-//! constant if the bounds differ by a multiple of the step.
+//! of the program. For example, the mask `index + arange < bound` in a loop over blocks becomes
+//! constant if the bounds of the loop differ by a multiple of its step.
 
 use smallvec::smallvec;
 use tilewright_base::entity::EntitySet;

@@ -13,7 +13,7 @@ pub enum Formula {
     All(Vec<Formula>),
     /// The disjunction; empty for false.
     Any(Vec<Formula>),
-    /// A formula that the analysis does not follow: it may be true or false.
+    /// An undetermined formula: the analysis does not follow it, so it may be true or false.
     Unknown,
 }
 

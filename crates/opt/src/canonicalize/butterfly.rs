@@ -139,9 +139,10 @@ impl Canonicalizer<'_> {
         }
     }
 
-    /// Finds the bit of a coordinate before a reshape that is the coordinate along `along`, an axis
-    /// of two elements of `tile`. Returns the source of the reshape, the axis and the mask of the
-    /// bit. For other tiles, returns the tile itself, `along` and 1.
+    /// Returns the tile before a reshape. If a reshape computes `tile`, the coordinate along
+    /// `along`, an axis of two elements, is a bit of a coordinate of the source of the reshape:
+    /// returns the source, the axis of that coordinate, and the mask of the bit. If there is no
+    /// reshape or no such bit, returns `tile` itself, `along` and 1.
     fn line_of(&mut self, tile: Value, along: usize) -> (Value, u32, u32) {
         let bits = self.operand_of(tile, |op| matches!(op, Op::Bitcast { .. }));
         let shaped = bits.unwrap_or(tile);
@@ -184,7 +185,8 @@ impl Canonicalizer<'_> {
     }
 
     /// Simplifies an exclusive or of selects: `x ^ (c ? x ^ y : 0)` to `c ? y : x`, and `(c ? x :
-    /// y) ^ (c ? y : x)` to `x ^ y`. Also rewrites partners.
+    /// y) ^ (c ? y : x)` to `x ^ y`. Also rewrites an exclusive or that [`Self::partners`]
+    /// recognizes.
     pub(super) fn exclusive_or(&mut self, x: Value, y: Value, ty: &Type) -> Option<Value> {
         use ElementwiseFn as F;
         if let Some(partners) = self.partners(x, y, ty).or_else(|| self.partners(y, x, ty)) {
@@ -228,8 +230,8 @@ impl Canonicalizer<'_> {
         self.differing_truths(x, y, ty)
     }
 
-    /// Simplifies `x != y`, where one is a widened boolean and the other is 0 or 1, to an exclusive
-    /// or of booleans.
+    /// Simplifies `x != y`, where one operand is a widened boolean and the other is 0 or 1, to an
+    /// exclusive or of booleans.
     pub(super) fn differing_truths(&mut self, x: Value, y: Value, ty: &Type) -> Option<Value> {
         for (truth, number) in [(x, y), (y, x)] {
             let source = self.operand_of(truth, |op| matches!(op, Op::Cast { .. }));
