@@ -1,4 +1,6 @@
-//! Liveness of slots: last uses, dead steps, and the hoisting of grid-invariant steps.
+//! Liveness of slots: marks last uses, drops dead steps, and hoists grid-invariant steps, whose
+//! results are the same in every program of the grid. The kills of a step are the slots that the
+//! machine clears after the step.
 
 use crate::program::{Block, BlockId, Program, Slot, Step, Use};
 
@@ -29,7 +31,8 @@ pub(crate) fn mark(program: &mut Program) {
     }
 }
 
-/// Moves the grid-invariant steps from the body to the preamble.
+/// Moves the grid-invariant steps from the body to the preamble, the block that each thread of a
+/// launch runs once.
 fn hoist(program: &mut Program) {
     let mut invariant = vec![false; program.slots.len()];
     for parameter in &program.parameters {

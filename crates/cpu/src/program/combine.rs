@@ -27,9 +27,9 @@ pub enum Combine {
 }
 
 impl Combine {
-    /// Returns whether a kernel scans elements of this type with this function. Narrow floats use
-    /// the combine region, which rounds after each step; so do booleans, and floats with a bitwise
-    /// function.
+    /// Returns whether the loop in `run/kernels/scan.rs` scans elements of this type with this
+    /// function. Narrow floats use the combine region, which rounds after each step; so do
+    /// booleans, and floats with a bitwise function.
     pub fn can_scan(self, dtype: Dtype) -> bool {
         let is_bitwise = matches!(self, Self::And | Self::Or | Self::Xor);
         match dtype {

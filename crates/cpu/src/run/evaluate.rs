@@ -90,8 +90,8 @@ pub struct Surroundings<'a> {
     pub id: [u32; 3],
     /// Stops the evaluation early: each iteration of a loop checks it.
     pub interrupt: Interrupt<'a>,
-    /// Records loads that end in the padding of a region, where they read 0. Without it, such loads
-    /// are errors.
+    /// Records loads that end in the padding of a region (see [`PaddedReads`]), where they read 0.
+    /// Without a recorder, such loads are errors.
     pub padded: Option<&'a PaddedReads>,
 }
 

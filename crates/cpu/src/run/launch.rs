@@ -45,8 +45,8 @@ pub struct Launch<'a> {
     pub threads: usize,
     /// Stops the launch early.
     pub interrupt: Interrupt<'a>,
-    /// Records the loads that end in the padding of a region, where they read 0. Without it, such
-    /// loads are faults.
+    /// Records the loads that end in the padding of a region (see [`PaddedReads`]), where they read
+    /// 0. Without a recorder, such loads are faults.
     pub padded: Option<&'a PaddedReads>,
 }
 

@@ -1,7 +1,8 @@
 //! Elementwise functions of single numbers, for index arithmetic, loop counters and uniform tiles.
 //!
-//! They return the same results as [`kernels::elementwise`](crate::run::kernels::elementwise), with
-//! which a test compares them. That kernel computes the functions that are not implemented here.
+//! They return the same results as the loops over tiles in
+//! [`kernels::elementwise`](crate::run::kernels::elementwise), with which a test compares them.
+//! Functions that are not implemented here use these loops.
 
 use tilewright_ir::{
     ArithmeticFn, BitwiseFn, ComparisonFn, DivisionFn, Dtype, ElementwiseFamily as Family, ElementwiseFn,

@@ -1,4 +1,5 @@
-//! Symbolic arithmetic on affine integers and pointers, and on box masks.
+//! Symbolic arithmetic on affine integers and pointers ([`Affine`]), and on box masks
+//! ([`BoxMask`]).
 //!
 //! A function here returns the exact result or `None`. If it returns `None`, the caller
 //! materializes the operands and computes a dense result. Affine arithmetic is modular, so sums and

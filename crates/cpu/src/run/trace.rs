@@ -1,7 +1,8 @@
 //! Tracing: an observer that records the steps of programs.
 //!
-//! A program that is recorded with values runs step by step. Other programs run as in any launch,
-//! fused loops included: the tracer records only their memory accesses.
+//! The recording selects some programs of the grid for which the tracer also records the values of
+//! the steps. These programs run step by step. Other programs run as in any launch, fused loops
+//! included: the tracer records only their memory accesses.
 
 use std::time::Instant;
 

@@ -1,4 +1,6 @@
-//! Applies functions of the elementwise table to values of any form.
+//! Applies functions of the elementwise table ([`ElementwiseFn`]) to values of any [`Form`]: to
+//! uniform and symbolic values without a loop over the elements if possible, otherwise to dense
+//! tiles.
 #![allow(clippy::inline_always, reason = "a value that is constructed in place is not moved through memory")]
 
 use tilewright_ir::{Dtype, ElementwiseFn, Signature};

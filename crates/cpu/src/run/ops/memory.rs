@@ -3,7 +3,7 @@
 //! An access through affine pointers under a box mask is one strided block copy with one bounds
 //! check; any other access gathers or scatters. A pointer may access the memory of its provenance,
 //! which is an argument. A pointer of unknown provenance may access the memory of any argument, and
-//! the foreign memory of the launch.
+//! the memory in [`Launch::foreign`](crate::Launch::foreign).
 #![allow(clippy::inline_always, reason = "a value that is constructed in place is not moved through memory")]
 
 use smallvec::SmallVec;

@@ -1,5 +1,6 @@
-//! The execution of each op. An op takes its operands from the machine, tries to compute a symbolic
-//! result, and otherwise materializes its operands and calls a kernel.
+//! The execution of each op. An op takes its operands from the machine and tries to compute a
+//! symbolic result. If there is none, it converts its operands to dense tiles and calls a loop of
+//! `run/kernels`.
 #![allow(clippy::inline_always, reason = "a call for each step costs measurable time")]
 
 use tilewright_ir::Op;

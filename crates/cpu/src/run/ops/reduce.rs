@@ -56,7 +56,8 @@ pub(crate) fn reduce(machine: &mut Machine<'_>, step: &Step, axis: usize, strate
     }
 }
 
-/// Reduces by a kernel: an elementwise function combines the elements of one tile.
+/// Reduces one tile with the loop of `run/kernels/reduce.rs`: the combine region is one elementwise
+/// function.
 fn by_kernel(machine: &mut Machine<'_>, step: &Step, combine: kernel::Combine, extents: Extents) {
     use kernel::Combine as C;
     let result = step.result();

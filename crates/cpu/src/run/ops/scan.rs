@@ -36,7 +36,8 @@ pub(crate) fn scan(
     }
 }
 
-/// Scans by a kernel: an elementwise function combines the elements of one tile.
+/// Scans one tile with the loop of `run/kernels/scan.rs`: the combine region is one elementwise
+/// function.
 fn by_kernel(
     machine: &mut Machine<'_>,
     step: &Step,
