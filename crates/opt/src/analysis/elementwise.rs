@@ -1,4 +1,5 @@
-//! Transfer functions of the elementwise functions.
+//! Transfer functions of the elementwise functions: compute the facts ([`AxisInfo`]) about a result
+//! from the facts about the operands.
 //!
 //! The rules for quotients, remainders and comparisons rely on one fact: a run of q consecutive
 //! numbers that begins at a multiple of q does not cross another multiple of q. Division by a

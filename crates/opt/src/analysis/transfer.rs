@@ -1,4 +1,5 @@
-//! Transfer functions: the facts about each op's results, from those about its operands.
+//! Transfer functions: compute the facts ([`AxisInfo`]) about the results of each op from the facts
+//! about its operands.
 
 use smallvec::SmallVec;
 use tilewright_ir::{Element, HintKind, Inst, IntList, Op, Type, Value};

@@ -1,4 +1,5 @@
-//! Walks a function: straight-line code in order, and loops to a fixed point.
+//! Computes the facts ([`AxisInfo`]) about each value of a function: walks straight-line code in
+//! order, and loops to a fixed point.
 //!
 //! The facts about a loop-carried value begin as those of its initial value; the yields of the body
 //! weaken them. The walk repeats over the whole function until no carried value is weakened, so
