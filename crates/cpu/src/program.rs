@@ -32,7 +32,8 @@ pub(crate) type BlockId = u32;
 /// The index of a type, in [`Program::types`].
 pub(crate) type TypeId = u32;
 
-/// A compiled kernel. It is compiled once and launched often, from any thread.
+/// A compiled kernel. It is compiled once and launched often, from any thread. A launch runs it
+/// once for each point of a grid; each of these runs is a program of the grid.
 #[derive(Debug)]
 pub struct Program {
     pub(crate) name: String,

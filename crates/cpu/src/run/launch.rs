@@ -1,4 +1,5 @@
-//! Launching: runs a program for every point of a grid, on several threads.
+//! Launching: runs a program for every point of a grid, on several threads. Each of these runs is a
+//! program of the grid, or a program for short.
 //!
 //! The calling thread begins on its own, unless the launch is estimated to be long, and wakes other
 //! threads only if enough work remains to repay the time that this takes: a small launch never

@@ -1,4 +1,4 @@
-//! Profiling: an observer that measures each step of the programs.
+//! Profiling: an observer that measures each step of the programs of the grid.
 //!
 //! It measures the same program that other launches run, fused loops included. The time of a step
 //! excludes the steps of its regions. Reading the clock takes some 30 ns a step, which are part of

@@ -1,4 +1,5 @@
-//! Schedules programs that wait for each other, at locks or for stores of another program.
+//! Schedules programs of the grid that wait for each other, at locks or for stores of another
+//! program.
 //!
 //! A waiting program keeps its thread parked, and another thread runs instead. A launch thus runs
 //! as many programs at once as it has threads, and every program of the grid makes progress, as on

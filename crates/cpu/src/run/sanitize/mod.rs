@@ -1,4 +1,4 @@
-//! Sanitizing: an observer that checks the programs.
+//! Sanitizing: an observer that checks the programs of the grid.
 //!
 //! Programs are compiled without liveness and fusion: each instruction of the source is one step,
 //! one step sets each slot, and each slot keeps its value, so that a check can read operands after
