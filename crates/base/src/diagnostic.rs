@@ -20,8 +20,8 @@ pub struct Diagnostic {
     pub code: Code,
     /// One sentence that states the error.
     pub message: String,
-    /// The position of the error; `None` if the error has no position in a source file, such as
-    /// that of a launch without arguments.
+    /// The position of the error; `None` if the error has no position in a source file, such as the
+    /// error of a launch without arguments.
     pub primary: Option<Label>,
     /// Other positions that explain the finding, such as the definition of a value, or the calls
     /// that lead to the primary position.
@@ -140,7 +140,8 @@ impl Diagnostic {
     }
 }
 
-/// Merges equal labels, and counts them: in a recursion, every call has the same label.
+/// Merges equal labels, and returns each with its count. For example, all calls of a recursion have
+/// the same label.
 fn count_equal<'a>(
     labels: impl Iterator<Item = (AnnotationKind, &'a Label)>,
 ) -> Vec<(AnnotationKind, &'a Label, usize)> {

@@ -7,10 +7,10 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Writes a file atomically. A concurrent reader sees the old or the new content, never a part.
-/// After an error, the file has its old content.
+/// After an error, the file has its old content. Neither holds if the function writes in place.
 ///
-/// It writes in place if the path is not a regular file, such as `/dev/stdout`, or if the file
-/// exists in a folder in which the process may not create files.
+/// The function writes in place if the path exists and is not a regular file, such as
+/// `/dev/stdout`, or if the file exists in a folder in which the process may not create files.
 ///
 /// # Errors
 ///

@@ -1,5 +1,5 @@
-//! Memory of the host that a caller lends to a launch. The executor and the simulator access it
-//! through [`Region`]s.
+//! CPU memory that a caller lends to a launch of a kernel. The CPU's executor and the GPU simulator
+//! access it through [`Region`]s.
 #![expect(unsafe_code, reason = "user memory is known by address only; whoever makes a region promises it")]
 
 use std::marker::PhantomData;
@@ -10,8 +10,8 @@ pub struct Region<'a> {
     base: *mut u8,
     len: usize,
     /// Bit 0 is 1 if the region may be written; the other bits are the number of bytes of padding.
-    /// Both are in one word, because a load of a whole word cannot be forwarded from a store of a
-    /// part of it.
+    /// Both are in one word, because a CPU cannot forward a store of a part of a word to a load of
+    /// the whole word.
     flags: usize,
     lifetime: PhantomData<&'a ()>,
 }
@@ -27,8 +27,8 @@ impl<'a> Region<'a> {
     /// # Safety
     ///
     /// For `'a`, these bytes are one allocation that may be read and written through `base` by all
-    /// threads, and that is not referenced while a kernel runs. (Read-only memory is fine if no
-    /// kernel stores to it.)
+    /// threads, and that no Rust reference points into while a kernel runs. (Read-only memory is
+    /// fine if no kernel stores to it.)
     #[inline]
     pub unsafe fn new(base: *mut u8, len: usize) -> Self {
         Self { base, len, flags: 1, lifetime: PhantomData }

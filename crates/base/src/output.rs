@@ -1,4 +1,5 @@
-//! The output of running kernels: to a capture, to the host of the process, or to standard output.
+//! Prints the text of running kernels: into a capture, through a function that the host of the
+//! process (such as the Python interpreter) has set, or to standard output.
 
 use std::io::Write;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -8,9 +9,9 @@ static THROUGH: OnceLock<fn(&str) -> bool> = OnceLock::new();
 
 /// Sets the function that prints the output of kernels.
 ///
-/// The function returns false if the text belongs on the standard output of the process. It then
-/// has flushed its own buffer of that output, and [`print()`] writes the text. Only the first call
-/// of `print_through` has an effect.
+/// The function returns true if it has printed the text. It returns false if the text belongs on
+/// the standard output of the process; it then first flushes the host's own buffer of that output,
+/// and [`print()`] writes the text. Only the first call of `print_through` has an effect.
 pub fn print_through(take: fn(&str) -> bool) {
     // A second host in the same process is ignored.
     let _ = THROUGH.set(take);
@@ -20,12 +21,12 @@ pub fn print_through(take: fn(&str) -> bool) {
 static TAKEN: Mutex<Option<String>> = Mutex::new(None);
 
 fn taken() -> MutexGuard<'static, Option<String>> {
-    // A panic leaves the text valid.
+    // A thread that panics while it holds the lock leaves the text valid.
     TAKEN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Runs a function, and returns its result and what kernels print in the meantime. The text is not
-/// printed. A second caller waits until the first has returned.
+/// Runs a function, and returns its result and the text that kernels print during the call. This
+/// text goes nowhere else. A second caller waits until the first has returned.
 pub fn take_printed<R>(run: impl FnOnce() -> R) -> (R, String) {
     static TURN: Mutex<()> = Mutex::new(());
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -48,7 +49,7 @@ pub fn print(text: &str) {
         return;
     }
     let mut out = std::io::stdout().lock();
-    // A closed output does not stop a kernel.
+    // Errors are ignored, so that a closed standard output does not stop a kernel.
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
 }
 

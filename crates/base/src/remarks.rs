@@ -1,15 +1,15 @@
 //! Remarks: the decisions of passes, and their reasons, on request (`tilewright explain`).
 //!
-//! A pass reports a decision where it makes it. It gives [`remark`] a function that makes the
-//! remark, which is only called while the thread collects remarks. A compilation that does not
-//! collect them only pays for a read of a thread-local, and no pass has to return remarks. The
-//! decisions themselves are in the IR, which does not contain the remarks.
+//! A pass reports a decision where it makes it. It passes a closure that makes the remark to
+//! [`remark`], which calls the closure only while the thread collects remarks. A compilation that
+//! does not collect them only pays for a read of a thread-local, and no pass has to return remarks.
+//! The IR contains the decisions, but not the remarks.
 
 use std::cell::RefCell;
 
 use crate::Span;
 
-/// The outcome of a pass for its subject.
+/// The outcome of a pass for the subject of a remark.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RemarkKind {
     /// The pass did its job.
@@ -67,7 +67,7 @@ pub fn is_collecting() -> bool {
 
 /// Calls a function, and returns the remarks that this thread made during the call.
 pub fn collect_remarks<T>(call: impl FnOnce() -> T) -> (T, Vec<Remark>) {
-    // Restores the outer collection, also if the function panics.
+    // Restores the collection of the caller when it is dropped, also if the function panics.
     struct Outer(Option<Vec<Remark>>);
     impl Drop for Outer {
         fn drop(&mut self) {

@@ -32,7 +32,7 @@ impl Span {
 pub struct SourceFile {
     /// The path, as it is shown to the user.
     pub name: String,
-    /// The text, without the common indentation that it has in the file.
+    /// The text, without the indentation that all its lines share in the file.
     pub text: String,
     /// The line of the file, counted from 1, at which `text` begins.
     pub first_line: u32,
@@ -49,14 +49,14 @@ impl SourceFile {
         Self { name: name.into(), text: text.into(), first_line: 1, removed_columns: 0 }
     }
 
-    /// Returns whether the file belongs to tilewright's library. For an error in such a file,
-    /// diagnostics show the line of the user that calls the library.
+    /// Returns whether the file belongs to tilewright's library. For an error in a library file,
+    /// diagnostics show the line in the user's file that calls the library.
     pub fn is_library(&self) -> bool {
         self.name.starts_with(LIBRARY)
     }
 
-    /// Returns the line and the column in the original file of a byte of `text`. Both count from 1;
-    /// columns count characters.
+    /// Returns the line and the column that a byte of `text` has in the original file. Both count
+    /// from 1; columns count characters.
     pub fn line_column(&self, byte: u32) -> (u32, u32) {
         let mut end = (byte as usize).min(self.text.len());
         while !self.text.is_char_boundary(end) {
@@ -84,8 +84,9 @@ impl SourceMap {
         known.unwrap_or_else(|| self.files.push(file))
     }
 
-    /// Returns the index of the first span of a call chain that is in a user's file. A call chain
-    /// consists of a span and the calls that lead to it, innermost first.
+    /// Returns the index of the innermost span of `chain` that is in a user's file; `None` if all
+    /// spans are in library files. A call chain consists of a span and the calls that lead to it,
+    /// innermost first.
     pub fn users_place(&self, chain: &[Span]) -> Option<usize> {
         chain.iter().position(|span| !self.file(span.file).is_library())
     }

@@ -37,8 +37,8 @@ pub struct ParameterSyntax {
     pub is_variadic: bool,
 }
 
-/// Returns every function of a module, including nested functions. `text` is the source of the
-/// module.
+/// Returns the signature of every function of a module, including nested functions. `text` is the
+/// source of the module.
 pub fn functions_of(module: &ModModule, text: &str) -> Vec<FunctionSyntax> {
     struct Collector<'t>(&'t str, Vec<FunctionSyntax>);
     impl<'a> SourceOrderVisitor<'a> for Collector<'_> {
@@ -58,7 +58,7 @@ pub fn functions_of(module: &ModModule, text: &str) -> Vec<FunctionSyntax> {
     collector.1
 }
 
-/// Returns every function of a source text; none if the text is not valid Python.
+/// Returns the signature of every function of a source text; none if the text is not valid Python.
 fn functions(text: &str) -> Vec<FunctionSyntax> {
     // The parser recurses with the nesting of the text; the frontend accepts two thousand levels.
     stacker::maybe_grow(4 << 20, 16 << 20, || {
@@ -66,7 +66,8 @@ fn functions(text: &str) -> Vec<FunctionSyntax> {
     })
 }
 
-/// Returns the signature of a function; `None` if its source does not contain it.
+/// Returns the signature of a function; `None` if the text of `source` does not contain the
+/// function.
 pub fn function_syntax(source: &FunctionSource) -> Option<FunctionSyntax> {
     let found = functions(&source.file.text);
     found.into_iter().find(|function| function.name == source.name && function.name_range.0 >= source.offset)

@@ -26,8 +26,8 @@ pub struct CompiledKernel {
     pub metadata: Metadata,
     /// The IR before optimization.
     pub lowered: Arc<Module>,
-    /// True if the code is the same for every number of warps, and for all options that only back
-    /// ends see.
+    /// True if the kernel is for a CPU, its code is the same for every number of warps and for all
+    /// options that only back ends read, and its compilation printed nothing.
     pub is_shareable: bool,
     pub(crate) source: Option<FunctionSource>,
 }
@@ -45,7 +45,7 @@ pub enum MachineCode {
 /// in the order of the parameters. Each has the alignment of its type; a bool has one byte.
 #[derive(Debug)]
 pub struct GpuCode {
-    /// The text of the module.
+    /// The PTX module as text.
     pub ptx: String,
     /// The name of the kernel in the module.
     pub entry: String,
@@ -60,8 +60,8 @@ pub struct GpuCode {
 }
 
 impl GpuCode {
-    /// Returns the number of warps that compute: those of the first partition if the kernel is
-    /// warp-specialized, else all.
+    /// Returns the number of warps that compute: the warps of the first partition if the kernel is
+    /// warp-specialized, else all warps of a block.
     pub fn num_warps(&self) -> u32 {
         let (kernel, mut found) = (self.program.kernel(), self.program.header.num_warps);
         kernel.walk(kernel.entry, &mut |inst| {
@@ -78,8 +78,8 @@ impl GpuCode {
     }
 
     /// Returns whether a launch passes an int32 after the tensor maps. Its value is the number of
-    /// programs along the first axis if blocks run in clusters of two, else 0. With it, the blocks
-    /// that pad the last cluster exit at once.
+    /// programs along the first axis if blocks run in clusters of two, else 0. The kernel compares
+    /// its program id with the value, so that blocks that only pad the last cluster exit at once.
     pub fn has_pairs(&self) -> bool {
         self.program.header.paired
     }
@@ -107,14 +107,16 @@ impl GpuCode {
     }
 }
 
-/// Lowers a program to PTX. `max_registers` applies unless the program has its own limit.
+/// Lowers a program to PTX. `max_registers` limits the registers of a thread unless the program has
+/// its own limit.
 pub(crate) fn ptx(
     program: &tilewright_gpu_ir::Module,
     max_registers: Option<u32>,
 ) -> Result<String, Box<Diagnostic>> {
     let mut module = tilewright_ptx::lower(program)?;
     for function in module.functions.values_mut() {
-        // Partitions transfer registers to each other, so the code depends on its own limit.
+        // A warp-specialized program has its own limit, because its partitions transfer registers
+        // to each other. `max_registers` must not replace that limit.
         function.directives.max_registers = function.directives.max_registers.or(max_registers);
     }
     Ok(tilewright_ptx::isa::print(&module))
@@ -129,18 +131,18 @@ pub enum ParameterType {
     Scalar(Dtype),
     /// A compile-time value, which is part of the code.
     Constexpr,
-    /// A tuple of these.
+    /// A tuple of parameters.
     Tuple(Tuple<ParameterType>),
 }
 
 /// The options of a compiled kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Metadata {
-    /// The target that it runs on.
+    /// The target for which the kernel is compiled.
     pub target: Target,
-    /// The options that the language saw.
+    /// The options that the frontend read.
     pub language: tilewright_frontend::Options,
-    /// The options that only back ends saw.
+    /// The options that only back ends read.
     pub codegen: CodegenOptions,
     /// The resources of a program.
     pub resources: Resources,
@@ -235,8 +237,8 @@ impl CompiledKernel {
         }
     }
 
-    /// Compiles the kernel for arguments that the tensor maps of some accesses cannot describe.
-    /// Returns `None` on a CPU.
+    /// Compiles a variant of the kernel for launches with tensors that tensor maps cannot describe.
+    /// `variant` names the accesses to these tensors. Returns `None` on a CPU.
     ///
     /// # Errors
     /// Returns an error if code generation fails.
@@ -253,8 +255,8 @@ impl CompiledKernel {
         with_stack(|| gpu_code(&self.module, code.target, (codegen, without), &mut |_, _| {})).map(Some)
     }
 
-    /// Returns the text of a stage, which is made at each call. It is `None` for a stage that the
-    /// target does not have, and for the cubin, which the compiler does not make.
+    /// Prints a stage, at each call again. Returns `None` for a stage that the target does not
+    /// have, and for the cubin, which the compiler does not make.
     pub fn asm(&self, stage: Stage) -> Option<String> {
         with_stack(|| match (stage, &*self.code) {
             (Stage::Ast, _) => Some(syntax_tree(self.source.as_ref())),
@@ -269,8 +271,9 @@ impl CompiledKernel {
         })
     }
 
-    /// Decides for each access whether it is in bounds for every grid and all arguments that
-    /// satisfy a statement. Also returns the module that the findings point into.
+    /// Decides for each memory access whether it is in bounds for every grid and all arguments that
+    /// satisfy `statement`, which states the sizes that callers guarantee. Also returns the module
+    /// that the findings point into.
     ///
     /// # Errors
     /// Returns an error if the statement is wrong, such as one that names an unknown parameter.

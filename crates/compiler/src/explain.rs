@@ -16,13 +16,13 @@ const ACCESS_BITS: u32 = 128;
 /// The text of a stage.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct StageText {
-    /// The name of the stage: `ir`, `ptx`, `sass`.
+    /// The name of the stage, such as `ir`, `ptx` or `sass`.
     pub name: String,
     /// A title of one or two words.
     pub title: String,
     /// The lines of the text.
     pub lines: Vec<String>,
-    /// The source line of each line; 0 if it is unknown.
+    /// For each line of the text, the number of the source line that it implements; 0 if unknown.
     pub links: Vec<u32>,
 }
 
@@ -184,11 +184,13 @@ impl CompiledKernel {
     }
 }
 
-/// Compiles tile IR for a target, and returns the layouts as JSON for the page of a trace. `text`
-/// is the text of stage `ir`.
+/// Compiles tile IR for a GPU. Returns the layouts, the accesses to shared memory and the lines of
+/// stage `gpu` as JSON, for the page that shows a trace of a launch. `text` is the text of stage
+/// `ir`.
 ///
 /// # Errors
-/// Returns the error of the parser, the verifier or the GPU path as text.
+/// Returns the error of the parser, the verifier or the GPU path as text, or an error if
+/// `num_warps` is not a power of two up to [`tilewright_gpu_ir::MAX_WARPS`].
 pub fn layouts_of_ir(
     text: &str,
     target: tilewright_gpu_ir::GpuTarget,
@@ -221,7 +223,8 @@ fn line_in(sources: &SourceMap, span: Span, file: &str) -> u32 {
     if known { sources.file(span.file).line_column(span.start).0 } else { 0 }
 }
 
-/// Splits a printed module into lines without spans, each with the source line of its span.
+/// Splits a printed module into lines, removes their spans, and links each line to the source line
+/// at which its outermost span begins.
 fn linked(text: &str, sources: &SourceMap, file: &str, (name, title): (&str, &str)) -> StageText {
     let (mut lines, mut origins) = (Vec::new(), Vec::new());
     let mut open: Vec<usize> = Vec::new();
@@ -235,7 +238,8 @@ fn linked(text: &str, sources: &SourceMap, file: &str, (name, title): (&str, &st
             let id = sources.files().map(|(id, _)| id).find(|id| id.to_string() == number);
             id.map_or(0, |id| line_in(sources, Span::new(id, start, start), file))
         });
-        // The spans of an instruction with regions follow its last region.
+        // The printer writes the spans of an instruction with regions after its last `}`. They also
+        // apply to the line that begins the instruction.
         let closes = own.trim_start().starts_with('}');
         let begun = if closes { open.pop() } else { None };
         if let Some(begun) = begun {
@@ -250,8 +254,8 @@ fn linked(text: &str, sources: &SourceMap, file: &str, (name, title): (&str, &st
     StageText { name: name.into(), title: title.into(), lines, links: origins }
 }
 
-/// Splits a line of printed IR into the text before its spans, and the outermost span as the name
-/// of the file and the offset of its first byte.
+/// Splits a line of printed IR into the text before its spans, and the outermost span as the id of
+/// its file (`file0`) and the offset of its first byte.
 fn split_places(line: &str) -> (&str, Option<(&str, u32)>) {
     let (mut own, mut outermost) = (line, None);
     while let Some((before, place)) = own.rsplit_once(" @") {
@@ -268,7 +272,9 @@ fn split_places(line: &str) -> (&str, Option<(&str, u32)>) {
     (own, outermost)
 }
 
-/// Links each line of PTX to the source line of the last `.loc` directive before it.
+/// Links each `.loc` directive and each instruction of PTX to the source line that the last `.loc`
+/// names. The link is 0 if that line is in another file than `file`, and for all other lines of
+/// PTX.
 fn linked_ptx(ptx: &str, file: &str) -> StageText {
     let quoted = |line: &str| line.split('"').nth(1).map(str::to_owned);
     let number = ptx.lines().find_map(|line| {

@@ -19,8 +19,8 @@ pub fn compile_gpu_text(name: &str, text: &str, stage: Stage) -> Result<String, 
         let mut program = parse(name, text)?;
         for pass in PASSES {
             pass.run(&mut program).map_err(|diagnostic| failure(*diagnostic, &program))?;
-            // Text may pass the verifier and still be no program that the earlier passes can
-            // produce.
+            // A program from text may satisfy the verifier although no sequence of passes produces
+            // it. A pass may then break its rules.
             verify(&program).map_err(|error| failure(broken(pass.name, &error), &program))?;
         }
         if stage == Stage::Gpu {

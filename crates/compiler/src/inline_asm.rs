@@ -13,7 +13,7 @@ use tilewright_ir::{AsmInput, AsmPiece, AsmRegister, AsmTemplate, Function, Inst
 use tilewright_ptx::isa::{self, ParseError, ParseErrorKind};
 use tilewright_sim::{FaultKind, Launch, LoadError, SimTarget, Simulator};
 
-/// The target of inline assembly that is run on a CPU.
+/// The PTX target of the kernel that contains the inline assembly.
 const TARGET: &str = "sm_90a";
 /// The name of the kernel that contains the inline assembly.
 const KERNEL: &str = "inline_assembly";
@@ -138,7 +138,7 @@ fn in_line(line: u32, message: &str, text: &str, first: u32) -> String {
     }
 }
 
-/// The line after the text.
+/// The line of the kernel that follows the inline text.
 const CLOSE: &str = "} // end of the text";
 
 /// Returns the kernel that runs the inline text once in each thread, and the line at which the
@@ -203,7 +203,7 @@ fn kernel(template: &AsmTemplate) -> (String, u32) {
 }
 
 /// Returns whether the text names an output or an input is tied to it. Otherwise nothing writes the
-/// output, as in a text that is only a barrier.
+/// output, as in a text that is only a barrier, and the kernel stores 0 for it.
 fn is_named(template: &AsmTemplate, output: usize) -> bool {
     let tied = template.inputs.iter().any(|input| matches!(input, AsmInput::Tied(to) if *to == output));
     let in_text = |piece: &AsmPiece| matches!(piece, AsmPiece::Operand(number) if *number == output);

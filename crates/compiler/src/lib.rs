@@ -68,7 +68,7 @@ pub struct CodegenOptions {
     /// The depth of software pipelines; without effect on a CPU.
     pub num_stages: u32,
     /// The number of thread blocks among which a program is divided. If the compiler cannot divide
-    /// it, one block with the warps of all of them runs the program.
+    /// the program, one block runs it, with as many warps as the `num_ctas` blocks have together.
     pub num_ctas: u32,
     /// The maximum number of registers of a thread; `None` leaves the choice to the compiler.
     pub max_registers: Option<u32>,
@@ -136,11 +136,13 @@ pub fn compile(
     dump(Stage::Ast, &|| syntax_tree(source.as_ref()));
 
     let lowered = tilewright_frontend::lower_kernel(&job.request, host).map_err(CompileError::Kernel)?;
-    // Lowering calls the host, so it grows the stack itself, below each call.
+    // Lowering also calls the host, so it is not run on a new stack here: it grows the stack itself
+    // where its own recursion needs that.
     with_stack(|| finish(job, source, lowered, dump))
 }
 
-/// Compiles a kernel from the text of stage `ir` of another process, without a host.
+/// Compiles a kernel from IR text that another process printed at stage `ir`. It needs no [`Host`],
+/// because the names of the source are resolved already.
 pub fn compile_ir(job: &Job, text: &str, dump: &mut DumpHook<'_>) -> Result<CompiledKernel, CompileError> {
     let module = with_stack(|| tilewright_ir::parse(text)).map_err(|error| {
         let (message, ir) = (format!("{error}, in text from another process"), text.to_owned());

@@ -61,7 +61,7 @@ enum Verdict {
 impl Occupancy {
     /// Returns the register limits with which one more block fits, best first.
     ///
-    /// There are none unless registers are the only obstacle to another block. A limit removes at
+    /// Returns none unless registers are the only obstacle to another block. A limit removes at
     /// most 1 / [`Tuning::max_register_loss`] of a thread's registers.
     fn register_limits(&self, multiprocessor: &Multiprocessor) -> SmallVec<[u32; 2]> {
         let more = self.blocks + 1;
@@ -72,9 +72,9 @@ impl Occupancy {
         if exceeds {
             return SmallVec::new();
         }
-        // The assembler schedules poorly at the limit `avoided_register_limit`, so a limit of 8
-        // registers fewer comes first. Two dependent dots of 128 x 64 by 8 warps need the limit
-        // itself.
+        // The assembler schedules poorly at the limit `avoided_register_limit`, so from this limit
+        // on, a limit of 8 registers fewer is tried first. Two dependent dots of 128 x 64 by 8
+        // warps need the limit itself, so it is tried next.
         let most = multiprocessor.registers / (more * self.threads) / REGISTER_UNIT * REGISTER_UNIT;
         let limits = [most.saturating_sub(REGISTER_UNIT), most];
         let loss = multiprocessor.tuning.max_register_loss;
@@ -91,13 +91,14 @@ impl Multiprocessor {
     /// Assembles a kernel with the number of registers that suits this multiprocessor.
     ///
     /// `assemble` assembles a PTX text; its second argument is true if this is not the first
-    /// attempt. With `max_registers`, this function makes one attempt, at this limit or at the
-    /// limit that the PTX states.
+    /// attempt. With `max_registers`, this function makes one attempt, with the limit that the PTX
+    /// states, or else with `max_registers`.
     ///
     /// Otherwise, PTX that spills although registers are unused is assembled again for one block
-    /// ([`for_one_block`]). Other PTX without a limit of its own is assembled again with each limit
-    /// that lets one more block run at a time. An attempt may fail because an instruction takes
-    /// more registers than the limit. If no attempt is better, the first result is returned.
+    /// ([`for_one_block`]). Other PTX without a limit of its own is assembled again with the limits
+    /// that let one more block run at a time, until an attempt is accepted or another one is not
+    /// worthwhile. An attempt may fail because an instruction takes more registers than the limit.
+    /// If no attempt is accepted, the first result is returned.
     pub fn assemble<K, E>(
         &self,
         ptx: &str,
@@ -125,7 +126,8 @@ impl Multiprocessor {
         Ok(kernel)
     }
 
-    /// Judges an attempt at fewer registers against the kernel without a limit.
+    /// Compares an attempt with fewer registers (`attempt`) to the kernel without a limit
+    /// (`first`).
     fn judge(&self, first: &Occupancy, attempt: &Occupancy) -> Verdict {
         let most_spills = first.spills + self.tuning.spills_for_one_more_block;
         let is_denser = attempt.blocks > first.blocks;
@@ -139,11 +141,12 @@ impl Multiprocessor {
     }
 }
 
-/// Returns PTX that tells the assembler that one block is enough. Returns `None` if nothing is
-/// spilled, if no registers are unused, or if the PTX states a limit of its own. `available` is the
-/// size of the register file divided by the threads of a block.
+/// Returns the PTX with the directive `.minnctapersm 1`, which tells the assembler that one block
+/// on a multiprocessor is enough. Returns `None` if nothing is spilled, if no registers are unused,
+/// or if the PTX states a limit of its own. `available` is the size of the register file divided by
+/// the threads of a block.
 ///
-/// Without that statement, the assembler may limit registers to make room for more blocks, down to
+/// Without this directive, the assembler may limit registers to make room for more blocks, down to
 /// 32 a thread.
 #[must_use]
 pub fn for_one_block(ptx: &str, registers: u32, spills: u32, available: u32) -> Option<String> {

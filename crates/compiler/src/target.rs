@@ -53,7 +53,7 @@ impl Target {
         }
     }
 
-    /// Returns 10 times the compute capability of a GPU.
+    /// Returns 10 times the compute capability of a GPU; `None` for a CPU.
     pub fn capability(self) -> Option<u32> {
         match self {
             Target::Cpu => None,
@@ -61,8 +61,8 @@ impl Target {
         }
     }
 
-    /// Returns the features of the processor, by their usual names. A GPU has an empty list,
-    /// because its architecture implies its features.
+    /// Returns the usual names of the vector extensions of the processor that runs this process. A
+    /// GPU has an empty list, because its architecture implies its features.
     pub fn features(self) -> Vec<&'static str> {
         match self {
             Target::Cpu => cpu_features(),

@@ -5,10 +5,10 @@
 //! the maps of some accesses are impossible   code in which threads make these accesses
 //! there are MAX_VARIANTS such sets already   code without tensor maps
 //! ```
-//! A tensor map cannot describe a tensor whose base or strides are not aligned to 16 bytes. The
-//! compiler would also have avoided the map if it had known the alignment, so the variant is the
-//! code for such arguments. If only the rows of C in a matmul are not aligned, tensor copies
-//! (TMA) still load A and B; if the rows of A are not, they load B.
+//! A tensor map cannot describe a tensor whose base or strides are not aligned to 16 bytes. A
+//! variant is the code that the compiler generates when it knows that these tensors are not
+//! aligned. If only the rows of C in a matmul are not aligned, tensor copies (TMA) still load A and
+//! B; if the rows of A are not, they load B.
 
 use smallvec::SmallVec;
 use tilewright_gpu_ir::TensorAccess;
@@ -17,7 +17,8 @@ use tilewright_gpu_ir::TensorAccess;
 /// every non-empty subset of three tensors, such as those of a matmul.
 pub const MAX_VARIANTS: usize = 7;
 
-/// The accesses that a variant of a kernel's code makes by threads instead of tensor copies.
+/// The accesses for which a variant of a kernel's code uses loads and stores of threads instead of
+/// tensor copies.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum TensorMapVariant {
     /// These accesses, in order.
@@ -28,8 +29,8 @@ pub enum TensorMapVariant {
 
 impl TensorMapVariant {
     /// Chooses the variant for a launch that cannot create the maps of the `unfit` accesses.
-    /// `compiled` are the variants that exist already. At their maximum number, a new set of
-    /// accesses gets [`Self::NoMaps`].
+    /// `compiled` are the variants that exist already. If [`MAX_VARIANTS`] of them exist, a new set
+    /// of accesses gets [`Self::NoMaps`].
     pub fn choose<'v>(
         unfit: impl IntoIterator<Item = TensorAccess>,
         compiled: impl IntoIterator<Item = &'v Self>,

@@ -12,8 +12,8 @@ pub enum DescriptorKind {
     /// The result of `tl.make_block_ptr`. It contains the offsets of its block, and each access
     /// names the axes to check.
     BlockPointer,
-    /// The result of `tl.make_tensor_descriptor`. Each access states the offsets of its block, and
-    /// every axis is checked.
+    /// The result of `tl.make_tensor_descriptor`, or a descriptor that is an argument of the
+    /// launch. Each access states the offsets of its block, and every axis is checked.
     Tensor,
 }
 
@@ -56,8 +56,9 @@ impl DescriptorForm {
 /// A block pointer or tensor descriptor. `T` is the type of its parts, which are values or
 /// compile-time integers.
 ///
-/// The base of a block pointer already points to the first element of its block. A loop that
-/// advances it therefore only carries a pointer; the offsets serve the checks.
+/// The base of a block pointer already points to the first element of the block. Only checks of
+/// bounds use the offsets, so a loop that advances a block pointer without checks only carries the
+/// base.
 #[derive(Clone, Debug)]
 pub struct Descriptor<T> {
     /// The compile-time properties.

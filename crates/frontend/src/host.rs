@@ -48,8 +48,8 @@ pub struct RunTime {
     pub number: u32,
     /// True if the value is a tensor descriptor.
     pub is_descriptor: bool,
-    /// The properties known at compile time, such as `dtype` and `shape`. Empty in the result of
-    /// the function.
+    /// The properties known at compile time, such as `dtype` and `shape`. Empty if the value is a
+    /// part of the function's result.
     pub attributes: Vec<(&'static str, HostValue)>,
 }
 
@@ -153,7 +153,8 @@ pub trait Host {
     /// `Language("builtins.triton.next_power_of_2")`.
     fn name(&mut self, function: FunctionRef, name: &str) -> Option<HostValue>;
 
-    /// Returns the names that are visible in a function, from which suggestions are chosen.
+    /// Returns the names that are visible in a function. For an undefined name, the error suggests
+    /// a similar one of them.
     fn names(&mut self, function: FunctionRef) -> Vec<String>;
 
     /// Returns an attribute of an object.
@@ -206,7 +207,7 @@ pub trait Host {
     }
 
     /// Returns whether a value is an instance of a class of the host. For an instance of an
-    /// aggregate, `value` is its class.
+    /// aggregate, `value` is the class of the instance.
     fn is_instance(&mut self, _value: &HostValue, _class: ObjectRef) -> bool {
         false
     }

@@ -56,7 +56,7 @@ impl std::ops::Deref for Tree {
     }
 }
 
-/// Drops a deep tree on a stack that suffices.
+/// Drops the tree on a stack that suffices for its depth, because dropping recurses.
 impl Drop for Tree {
     fn drop(&mut self) {
         with_stack(|| drop(std::mem::take(&mut self.0.body)));
@@ -83,7 +83,8 @@ fn parse_here(text: &str) -> Result<Tree, ParseFailure> {
     if let Some(error) = parsed.errors().first() {
         let message = sentence(&error.error.to_string());
         let mut range = bytes(error.location);
-        // If a line ends too early, the error is at its end, not at the start of the next line.
+        // If a line ends too early, the range of the error spans the newline. It is cut there, so
+        // that the label is at the end of the line and not at the start of the next line.
         let covered = text.get(range.start as usize..range.end as usize).unwrap_or("");
         if let Some(newline) = covered.find(['\n', '\r']) {
             range.end = range.start + newline as u32;
@@ -123,9 +124,9 @@ fn sentence(text: &str) -> String {
     first.into_iter().chain(chars).collect()
 }
 
-/// An upper bound of the depth of the syntax tree of the content of a bracket. It follows the
-/// precedence of Python's operators: a chain of `or`, of `and` or of comparisons adds one level,
-/// however many operands it has; each other operator adds one.
+/// Computes an upper bound of the depth of a bracket's syntax tree from the tokens in the bracket.
+/// It follows the precedence of Python's operators: a chain of `or`, of `and` or of comparisons
+/// adds one level, however many operands it has; each other operator adds one.
 #[derive(Clone, Copy, Default)]
 struct Nesting {
     /// The depth of the bracket itself.
@@ -312,8 +313,8 @@ fn check_nesting(text: &str) -> Result<(), ParseFailure> {
     }
 }
 
-/// Returns the range of the first bytes of a line; `line` counts from 0, as the lexer has no
-/// positions.
+/// Returns the range of a line, at most its first 60 bytes. `line` counts from 0. (Callers count
+/// lines, because they do not know the offset of a token.)
 fn line_start(text: &str, line: usize) -> Range<u32> {
     let start: usize = text.split_inclusive('\n').take(line).map(str::len).sum();
     let length = text[start..].bytes().take(60).take_while(|&byte| byte != b'\n').count();

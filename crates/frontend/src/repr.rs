@@ -50,7 +50,7 @@ pub(crate) fn decimal(scientific: &str) -> (String, i32) {
     (mantissa.replace('.', ""), exponent.parse().unwrap_or(0))
 }
 
-/// Formats the number `d.ddd` times 10 to the power of `exponent`, where `digits` are the digits.
+/// Formats the number `d.ddd * 10^exponent`; `digits` are the digits of `d.ddd`, without the point.
 ///
 /// The text has an exponent if `exponent` is less than -4 or at least `most` (at least `most` - 1
 /// if `fraction` is not 0). Otherwise it has at least `fraction` digits after the point.

@@ -11,8 +11,8 @@ use crate::reference::ObjectRef;
 /// The names of the fields of a `NamedTuple` or an aggregate.
 pub type Fields = Arc<[Arc<str>]>;
 
-/// A tuple or list, which derefs to a slice of its items. A tuple that collects the items of
-/// another one has no field names, as in Python.
+/// A tuple or list, which derefs to a slice of its items. A tuple that is collected from an
+/// iterator has no field names, even if the items are those of a `NamedTuple`.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Tuple<T> {
     items: Vec<T>,
@@ -34,8 +34,8 @@ impl<T> Tuple<T> {
         Self { items, fields: Some(fields), class: Some(class), descriptor: None }
     }
 
-    /// Makes a tensor descriptor of the host. Its items are the base, the extents, and all strides
-    /// but the last, which is 1.
+    /// Makes a tensor descriptor that the host passes to a launch. Its items are the base, the
+    /// extents, and all strides but the last, which is 1.
     pub fn of_descriptor(form: Arc<DescriptorForm>, items: Vec<T>) -> Self {
         let names = form.names().take(2 * form.block_shape.len()).map(Into::into);
         let fields = Some(names.collect());
@@ -58,7 +58,7 @@ impl<T> Tuple<T> {
         self.with_items(self.items.iter().map(each).collect())
     }
 
-    /// Returns the names of the fields, if it has any.
+    /// Returns the names of the fields, if the tuple has any.
     pub fn fields(&self) -> Option<&Fields> {
         self.fields.as_ref()
     }

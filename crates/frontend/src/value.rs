@@ -24,7 +24,8 @@ pub enum Constant {
     Float(f64),
     /// A string.
     Str(Arc<str>),
-    /// `tl.float32`, or with a shape, a `tl.block_type`; a pointer element is a `tl.pointer_type`.
+    /// A type of the IR: a dtype such as `tl.float32`; with a shape, a `tl.block_type`; with a
+    /// pointer as element, a `tl.pointer_type`.
     Type(Type),
     /// A type that no value of the IR has, such as `tl.void`.
     LanguageType(Arc<LanguageType>),
@@ -125,7 +126,7 @@ pub(crate) fn language_name(path: &str) -> String {
     }
 }
 
-/// The value of an expression. `V` is the builder's value.
+/// The value of an expression. `V` is the type of the builder's values.
 #[derive(Clone, Debug)]
 pub enum Operand<V> {
     /// A scalar or tile at run time.
@@ -138,8 +139,8 @@ pub enum Operand<V> {
     Descriptor(Box<Descriptor<Operand<V>>>),
     /// A name of `triton.language`, by its dotted path.
     Language(Arc<str>),
-    /// A method of a run-time value, such as `x.to`: the value, and the name of `triton.language`
-    /// that it calls.
+    /// A method of a run-time value, such as `x.to`: the value, and the path of the function in
+    /// `triton.language` that the method calls.
     Method(Box<Operand<V>>, Arc<str>),
     /// A `@jit` function.
     Function(FunctionRef),

@@ -105,7 +105,8 @@ impl<C: Caller + ?Sized> Arguments<'_, C> {
         }
     }
 
-    /// Returns the choice with the name that a compile-time string states; the default for `None`.
+    /// Returns the choice whose name equals a compile-time string, ignoring case; the default for
+    /// `None`.
     pub fn choice<T: Copy + Default>(
         &self,
         c: &mut C,
@@ -148,7 +149,7 @@ impl<C: Caller + ?Sized> Arguments<'_, C> {
         }))
     }
 
-    /// Returns a type that is not a pointer.
+    /// Returns the number type that an argument names; a pointer type is an error.
     pub fn dtype(&self, c: &mut C, index: usize) -> Semantic<Dtype> {
         let element = self.element(c, index)?;
         element.value().ok_or_else(|| {
@@ -192,7 +193,8 @@ impl<C: Caller + ?Sized> Arguments<'_, C> {
         self.wrap_axis(index, value, rank)
     }
 
-    /// Checks an axis of a tile with this rank; a negative one counts from the end.
+    /// Returns the axis `value` of a tile with this rank; a negative one counts from the end. An
+    /// axis that the tile does not have is an error.
     pub fn wrap_axis(&self, index: usize, value: i128, rank: usize) -> Semantic<usize> {
         let wrapped = if value < 0 { value + rank as i128 } else { value };
         usize::try_from(wrapped).ok().filter(|axis| *axis < rank).ok_or_else(|| {

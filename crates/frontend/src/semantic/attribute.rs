@@ -37,7 +37,7 @@ const TYPE_ATTRIBUTES: &[&str] = &[
     "const",
 ];
 
-/// The names of attributes and methods in other libraries, and what to write instead.
+/// Names of attributes and methods in other libraries, each with the code to write instead.
 const OTHER_NAMES: &[(&str, &str)] = &[
     ("astype", "x.to(dtype)"),
     ("type_as", "x.to(y.dtype)"),
@@ -59,7 +59,7 @@ const OTHER_NAMES: &[(&str, &str)] = &[
     ("minimum", "tl.minimum(x, y)"),
 ];
 
-/// The attributes of a tensor on the host that a pointer in a kernel does not have.
+/// Attributes of a tensor in Python (outside of a kernel) that a pointer in a kernel does not have.
 const HOST_ATTRIBUTES: &[&str] =
     &["data_ptr", "device", "dim", "itemsize", "ndim", "size", "stride", "strides"];
 
@@ -105,7 +105,7 @@ pub fn attribute<C: Caller + ?Sized>(c: &mut C, value: &Op<C>, name: &str) -> Se
             Err(unknown(&format!("the type {ty}"), name, names))
         }
         Operand::Constant(Constant::LanguageType(ty)) => language_type_attribute(c, value, ty, name),
-        // A compile-time number has the methods of the tensor that it becomes.
+        // A compile-time number has the methods of the tensor that an operator would convert it to.
         Operand::Constant(Constant::Int(_) | Constant::Float(_) | Constant::Bool(_)) => match name {
             "value" => Ok(value.clone()),
             "dtype" | "type" | "shape" | "numel" => {
@@ -182,8 +182,8 @@ fn tensor_attribute<C: Caller + ?Sized>(
     }
 }
 
-/// Returns the type of a value. A pointer that derives from a `tl.const` parameter has a const
-/// type.
+/// Converts `ty`, the IR type of a value, to a compile-time value. For a scalar pointer that
+/// derives from a `tl.const` parameter, it is a const pointer type.
 fn pointer_or_number<C: Caller + ?Sized>(c: &mut C, value: &ValueOf<C>, ty: Type) -> Constant {
     match ty.element.pointee().filter(|_| ty.is_scalar()) {
         Some(pointee) if c.read_only(value).is_some() => LanguageType::ConstPointer(pointee).into_constant(),

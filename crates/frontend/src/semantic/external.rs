@@ -1,5 +1,6 @@
-//! The rule of `extern_elementwise`, which calls a function of a device library by its symbol. On
-//! every device, the functions of libdevice are those of this language; no library is linked.
+//! The rule of `extern_elementwise`, which calls a function of a device library by its symbol. Each
+//! symbol of libdevice, such as `__nv_sqrtf`, calls the equivalent function of the language, on
+//! every device; no library is linked.
 
 use tilewright_base::Code;
 use tilewright_ir::{Builder, Dtype, Element, Rounding, Shape};
@@ -13,19 +14,22 @@ use super::{Caller, LanguageItem, Op, Semantic, SemanticError, ValueOf, language
 use crate::suggest::suggest;
 use crate::value::{Constant, Operand};
 
-/// Functions of libdevice for fp64. With an `f` after the name, they are for fp32.
+/// Functions of libdevice for fp64: the symbols without `__nv_`, which equal the names in the
+/// language. With an `f` appended, a symbol names the function for fp32.
 const OF_FLOATS: &str = "acos acosh asin asinh atan atan2 atanh cbrt ceil copysign cos cosh cospi cyl_bessel_i0 \
     cyl_bessel_i1 erf erfc erfcinv erfcx erfinv exp exp10 exp2 expm1 fdim floor fma fmod hypot ilogb j0 j1 jn ldexp \
     lgamma llrint llround log log10 log1p log2 logb nearbyint nextafter norm3d norm4d normcdf normcdfinv pow rcbrt \
     remainder rhypot rint rnorm3d rnorm4d round rsqrt scalbn sin sinh sinpi sqrt tan tanh tgamma trunc y0 y1 yn";
 
-/// Approximations for fp32 whose symbols equal their names in the language.
+/// Functions for fp32, most of them approximations, whose symbols with the `f` equal their names in
+/// the language.
 const FAST: &str = "fast_cosf fast_exp10f fast_expf fast_log10f fast_log2f fast_logf fast_powf fast_sinf fast_tanf saturatef";
 
 /// Operations whose symbol has a rounding direction: `__nv_fadd_rz`, `__nv_dadd_rz`.
 const ROUNDED: &str = "add div mul rcp sqrt sub";
 
-/// Other functions whose symbol is not their name: the symbol, the name, the type of the arguments.
+/// Other functions: the symbol without `__nv_`, the name in the language, and the type of the
+/// arguments.
 const OTHERS: &[(&str, &str, Dtype)] = &[
     ("abs", "abs", Dtype::I32),
     ("llabs", "abs", Dtype::I64),
@@ -68,7 +72,8 @@ const OTHERS: &[(&str, &str, Dtype)] = &[
     ("usad", "sad", Dtype::U32),
 ];
 
-/// Extrema, whose functions in the language are not in libdevice.
+/// Minima and maxima: the symbol without `__nv_`, the function of `triton.language`
+/// (`extra.libdevice` has none), and the type of the arguments.
 const EXTREMA: &[(&str, &str, Dtype)] = &[
     ("fmax", "maximum", Dtype::F64),
     ("fmaxf", "maximum", Dtype::F32),
@@ -100,7 +105,8 @@ const CONVERTED: &[(&str, Dtype)] = &[
 struct External {
     /// The path of the function in the language.
     path: String,
-    /// The type of the arguments. The integer exponent or order of a function of floats is int32.
+    /// The type of the arguments. The exponent of `ldexp`, `scalbn` and `pow` and the order of `jn`
+    /// and `yn` may be an integer of 32 bits instead.
     dtype: Dtype,
 }
 
@@ -235,7 +241,7 @@ fn arguments<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Ve
 }
 
 /// Returns the values and their types: unchanged if a row of the table has these types, otherwise
-/// converted to their common type.
+/// converted to their common type, if they have one.
 fn matching<C: Caller + ?Sized>(
     c: &mut C,
     values: Vec<ValueOf<C>>,
@@ -282,7 +288,8 @@ fn unknown<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>, symbol: &str) ->
     }
 }
 
-/// Checks that a row of the table declares the function with the right types.
+/// Checks that a row of the table declares the function with the number and the types of the
+/// arguments that it takes.
 fn check(row: &Row, external: &External) -> Semantic<()> {
     let Row { types, symbol, .. } = row;
     let wrong =
@@ -320,7 +327,7 @@ fn check(row: &Row, external: &External) -> Semantic<()> {
     Ok(())
 }
 
-/// Calls the function. Integers are converted to the signedness of its symbol.
+/// Calls the function. Integers are converted to the integer type that the symbol implies.
 fn apply<C: Caller + ?Sized>(
     c: &mut C,
     external: &External,

@@ -1,8 +1,8 @@
 //! The library: the functions of `triton.language` that are written in the kernel language, in
 //! `stdlib/*.py`.
 //!
-//! A function of such a file is a name of the language unless its name begins with `_`. A new
-//! function needs no other change.
+//! A function of such a file is a name of the language unless its name begins with `_`. To add a
+//! function to the language, it suffices to write it in such a file.
 
 use std::sync::LazyLock;
 
@@ -67,7 +67,8 @@ pub(super) struct Scanned {
 /// Every public function of the library.
 pub(super) static LIBRARY: LazyLock<Vec<Scanned>> = LazyLock::new(|| FILES.iter().flat_map(scan).collect());
 
-/// Returns a nameless function of a library file, through which the other functions are found.
+/// Returns a reference to a library file: a [`LibraryFunction`] without a name. Callers set the
+/// name of the function that they need.
 pub fn library_file(file: &str) -> Option<LibraryFunction> {
     FILES.iter().find(|known| known.name == file).map(|known| LibraryFunction {
         file: known.name,
@@ -110,8 +111,8 @@ pub fn combining_signatures() -> Vec<(&'static str, &'static str)> {
     };
     COMBINING.iter().filter_map(signature).collect()
 }
-/// Finds the public functions of a file in its lines, because a file is only parsed when one of its
-/// functions is called. A test compares the result with the parser's.
+/// Finds the public functions of a file by searching its text for `def`: a file is only parsed when
+/// one of its functions is called. A test compares the result with the parser's.
 fn scan(file: &'static LibraryFile) -> Vec<Scanned> {
     let starts = file.text.match_indices("\ndef ").map(|(at, mark)| at + mark.len());
     starts.filter_map(|start| describe(file, start)).collect()

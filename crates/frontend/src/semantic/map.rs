@@ -10,7 +10,7 @@ use super::{Caller, Op, Semantic, SemanticError, ValueOf};
 use crate::tuple::Tuple;
 use crate::value::{Constant, Operand};
 
-/// The maximum number of elements that one call of the function processes.
+/// The maximum number of elements of each tensor that one call of the function processes.
 const MAX_PACK: i128 = 64;
 
 /// `map_elementwise(scalar_fn, *args, pack)`.
@@ -124,7 +124,8 @@ fn mapped<C: Caller + ?Sized>(c: &mut C, result: &Op<C>) -> Semantic<Op<C>> {
     Ok(Operand::Tensor(tensor(c, result, 0)?))
 }
 
-/// Returns the first of every `pack` results, as a tuple if there are several.
+/// Returns every `pack`-th of `items`: a function that is called with `pack` copies of each scalar
+/// returns `pack` copies of each result. Several items are returned as a tuple.
 fn grouped<C: Caller + ?Sized>(c: &mut C, items: &[Op<C>], pack: usize) -> Semantic<Op<C>> {
     let first: Semantic<Vec<Op<C>>> = items.iter().step_by(pack).map(|item| mapped(c, item)).collect();
     let mut first = first?;
@@ -137,7 +138,7 @@ fn grouped<C: Caller + ?Sized>(c: &mut C, items: &[Op<C>], pack: usize) -> Seman
     })
 }
 
-/// Replaces the scalars in the result of the function by the next tiles.
+/// Replaces each scalar in the result of the function by the next tile that `next` returns.
 fn replaced<V: Clone>(result: &Operand<V>, next: &mut impl FnMut() -> Option<V>) -> Semantic<Operand<V>> {
     match result {
         Operand::Tuple(items) => {

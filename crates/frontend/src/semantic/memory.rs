@@ -137,7 +137,8 @@ fn store_block<C: Caller + ?Sized>(
     Ok(Operand::Constant(Constant::None))
 }
 
-/// Reports a mask for a block pointer, which has boundary checks instead.
+/// Reports `mask` or `other` in an access through a block pointer, which has boundary checks
+/// instead.
 fn no_mask<C: Caller + ?Sized>(a: &Arguments<'_, C>, indices: &[usize]) -> Semantic<()> {
     let Some(&index) = indices.iter().find(|&&index| !a.is_none(index)) else { return Ok(()) };
     let what = if a.spec.name == "load" { "loading" } else { "storing" };

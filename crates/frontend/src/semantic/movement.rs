@@ -19,8 +19,8 @@ pub(super) fn join<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Seman
     joined(c, x, y)
 }
 
-/// Converts the second of two values that are joined. An integer with the width of the first one
-/// gets its type, and keeps its bits.
+/// Converts the second of two joined values: if both are integers of one width, casts the bits of
+/// the second to the type of the first.
 fn with_sign_of<C: Caller + ?Sized>(
     c: &mut C,
     first: &ValueOf<C>,
@@ -34,8 +34,9 @@ fn with_sign_of<C: Caller + ?Sized>(
     Ok(second)
 }
 
-/// Selects between two values of one shape by the index along the new axis. If each thread has this
-/// axis in its registers, neither the condition nor the select needs an instruction.
+/// Stacks two values of one shape along a new last axis: selects `x` where the index along this
+/// axis is 0, else `y`. If both indices of the axis are in registers of one thread, neither the
+/// condition nor the select needs an instruction.
 fn joined<C: Caller + ?Sized>(c: &mut C, x: ValueOf<C>, y: ValueOf<C>) -> Semantic<Op<C>> {
     let mut shape = c.builder().type_of(&x).shape;
     let rank = shape.len();
@@ -165,7 +166,8 @@ pub(super) fn gather<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Sem
             .hint("give the index the shape of the result, with `tl.broadcast_to`"));
     }
     let options = c.options();
-    // The CPU's executor checks the int32 index itself, so only wider indices need a check here.
+    // The CPU's executor checks the int32 index itself, so only wider indices, which the cast below
+    // truncates, need a check here.
     let is_wide = index_ty.dtype().is_some_and(|dtype| dtype.bits() > 32);
     if if options.capability == 0 { is_wide } else { options.debug || options.check_indices } {
         check_index(c, &index, &index_ty, ty.shape[axis])?;
@@ -209,7 +211,8 @@ impl Slice {
         Self { starts: smallvec![0; rank], steps: smallvec![1; rank], shape: shape.clone(), is_whole: true }
     }
 
-    /// Restricts an axis to a part.
+    /// Restricts an axis to `count` elements, the first at `start`, the next ones at a distance of
+    /// `step`.
     pub(super) fn part(&mut self, axis: usize, start: u32, step: i64, count: u32) {
         self.is_whole &= (start, step, count) == (0, 1, self.shape[axis]);
         self.starts[axis] = start.into();

@@ -50,14 +50,15 @@ impl<C: Caller + ?Sized> Combined<C> {
         self.types.iter().map(|ty| ty.with_shape(Shape::scalar())).collect()
     }
 
-    /// Makes the region of the combine function, the third argument.
+    /// Makes the region that calls the combine function, which is the third argument.
     pub fn region(&self, c: &mut C, a: &Arguments<'_, C>) -> Semantic<RegionOf<C>> {
         let elements = self.elements();
         let types: Vec<Type> = elements.iter().chain(&elements).cloned().collect();
         c.region(a.at(2)?, &types)
     }
 
-    /// Returns the results in the form of the argument: as a tuple or as one value.
+    /// Returns one result as a value unless `is_tuple` is set; otherwise returns a tuple of the
+    /// results.
     pub fn results(is_tuple: bool, mut results: Vec<Op<C>>) -> Op<C> {
         match results.pop() {
             Some(single) if results.is_empty() && !is_tuple => single,
@@ -235,7 +236,8 @@ fn dot_shape(left: &Type, right: &Type) -> Semantic<Shape> {
     Ok(batch.iter().copied().chain([m, n]).collect())
 }
 
-/// Returns the element type of the operands, or reports that they do not fit.
+/// Returns the element type of the left operand, or an error if the types of the operands do not
+/// fit.
 fn dot_operand(left: &Type, right: &Type) -> Semantic<Dtype> {
     let allowed = |dtype: &Dtype| {
         use Dtype as D;
@@ -261,8 +263,8 @@ fn python_name(dtype: Dtype) -> &'static str {
     super::constants::dtype_name(dtype)
 }
 
-/// Returns the element type of the result. Only fp8 and fp16 operands have a choice; for other
-/// operands, `wanted` has no effect.
+/// Returns the element type of the result. For fp8 and fp16 operands, it is `wanted`, which must be
+/// fp16 or fp32; for other operands, `wanted` has no effect.
 fn dot_result<C: Caller + ?Sized>(
     a: &Arguments<'_, C>,
     operand: Dtype,

@@ -14,7 +14,8 @@ use crate::reference::{MemberFunction, ObjectRef};
 /// A class of a module.
 pub(super) struct Class {
     name: String,
-    /// True if the class itself is decorated; false if only a base is.
+    /// True if the class itself is decorated with `triton.aggregate`; false if only a base is, or
+    /// none.
     is_aggregate: bool,
     /// The method resolution order: the class, then its bases.
     order: Vec<ObjectRef>,

@@ -59,8 +59,8 @@ impl SourceHost {
         }
     }
 
-    /// Returns the path of a decorator or callee, such as `triton.jit`, whatever name it is
-    /// imported as.
+    /// Returns the full path of a decorator or callee, such as `triton.jit`, also if the module
+    /// imports it under another name.
     pub(super) fn dotted(&self, expression: &Expr) -> Option<String> {
         match expression {
             Expr::Name(name) => match self.current.names.get(name.id.as_str())? {

@@ -17,7 +17,8 @@ impl SourceHost {
     /// Defines the names that a module's statements assign.
     pub(super) fn execute_module(&mut self, body: &[Stmt]) {
         self.execute(body, 0);
-        // A function may assign a global before a kernel is launched.
+        // A function may assign a global before a kernel is launched, so globals that functions
+        // assign are opaque.
         let mut blocks = vec![body];
         while let Some(block) = blocks.pop() {
             for statement in block {
@@ -183,13 +184,14 @@ impl SourceHost {
     /// Executes the body of a loop.
     fn repeated(&mut self, whole: &Stmt, body: &[Stmt], depth: usize) {
         // The body runs any number of times, each time with the names of the previous iteration.
+        // Names that it assigns are therefore opaque before, during and after the loop.
         self.make_all_opaque(std::slice::from_ref(whole));
         self.one_of(&[vec![body]], true, depth);
         self.make_all_opaque(std::slice::from_ref(whole));
     }
 
     fn attempt(&mut self, attempt: &StmtTry, depth: usize) {
-        // Imports of tilewright and of these modules of Python do not fail.
+        // Imports of tilewright, and of the modules of Python that `is_at_hand` lists, do not fail.
         let cannot_fail = attempt.body.iter().all(|statement| match statement {
             Stmt::Import(import) => import.names.iter().all(|alias| is_at_hand(alias.name.as_str())),
             Stmt::ImportFrom(import) => {
@@ -214,8 +216,8 @@ impl SourceHost {
         self.execute(&attempt.finalbody, depth + 1);
     }
 
-    /// Executes the blocks of all paths that the program may take. With `or_none`, it may also take
-    /// none. A name with different values at the ends of the paths becomes opaque.
+    /// Executes the blocks of all paths that the program may take. With `or_none`, the program may
+    /// also skip all paths. A name with different values at the ends of the paths becomes opaque.
     fn one_of(&mut self, ways: &[Vec<&[Stmt]>], or_none: bool, depth: usize) {
         if let ([way], false) = (ways, or_none) {
             return way.iter().for_each(|block| self.execute(block, depth + 1));

@@ -14,7 +14,8 @@ use crate::parse::with_stack;
 use crate::parse::{Tree, parse};
 use crate::reference::ObjectRef;
 
-/// The maximum number of modules that are read; imports are transitive.
+/// The maximum number of modules that a host reads. A limit is needed because imports are
+/// transitive.
 const MAX_MODULES: usize = 1000;
 
 /// A module, and the values of its names.
@@ -22,7 +23,7 @@ pub(super) struct Scope {
     pub(super) file: Arc<SourceFile>,
     pub(super) module: Arc<Tree>,
     pub(super) names: FxHashMap<String, HostValue>,
-    /// The path of the file; `None` for a module that is only text.
+    /// The path of the file; `None` for a module that the caller passed as text.
     pub(super) path: Option<PathBuf>,
     /// The index of the module among the modules of the host.
     pub(super) index: usize,
@@ -34,7 +35,7 @@ impl SourceHost {
         if self.current.index == index { &self.current } else { &self.others[index] }
     }
 
-    /// Calls a function while a module is current.
+    /// Makes a module the current one for the duration of a call.
     pub(super) fn within<R>(&mut self, index: usize, function: impl FnOnce(&mut Self) -> R) -> R {
         let before = self.current.index;
         self.make_current(index);

@@ -1,7 +1,7 @@
 //! Resolves the free names of kernels without Python ([`Host`](crate::host::Host)): reads the
 //! source of a module and of the modules that it imports. It knows triton, tilewright and `math`,
-//! and the constants, functions and classes that the source modules define; everything else is
-//! opaque.
+//! and the constants, functions and classes that the source modules define; every other name is
+//! opaque: its value is unknown, and a kernel that uses it is an error.
 
 mod classes;
 mod evaluate;
@@ -30,10 +30,11 @@ use classes::Class;
 use imports::Scope;
 use math::{call_math, math_constant, math_function};
 
-/// The maximum nesting of an expression that is evaluated.
+/// The maximum nesting of the expressions that are evaluated and of the statements that are
+/// executed.
 const MAX_DEPTH: usize = 100;
 
-/// A module's source as a host.
+/// A [`Host`] that resolves names in the source of a module.
 pub struct SourceHost {
     /// The module whose statements are being executed; afterwards, the requested module, which has
     /// the index 0.
@@ -66,8 +67,8 @@ struct ModuleFunction {
     module: usize,
     name: String,
     offset: u32,
-    /// True if the function is decorated with `jit` and not a method, false if it is decorated with
-    /// `constexpr_function`.
+    /// True if the function is decorated with `jit` and is not a method; false for methods and for
+    /// functions that are decorated with `constexpr_function`.
     is_kernel: bool,
     noinline: bool,
     /// The class that contains the function.
@@ -177,7 +178,8 @@ impl SourceHost {
         self.current.names.insert(function.name.as_str().to_owned(), value);
     }
 
-    /// Returns a function of the kernel language, if a decorator makes the function one.
+    /// Registers a function as a function of the kernel language; `None` if no decorator makes it
+    /// one.
     fn decorated(&mut self, function: &StmtFunctionDef, decorators: &[Decorator]) -> Option<HostValue> {
         let noinline = decorators.iter().find_map(|decorator| match decorator {
             Decorator::Jit { noinline } => Some(*noinline),
