@@ -189,7 +189,8 @@ impl<'a> Lowerer<'a, '_, '_> {
         found.value
     }
 
-    /// Returns the function that an expression calls, if it has no `return` with a value.
+    /// Returns the name and the position of the `@jit` function that an expression calls, if the
+    /// function has no `return` with a value.
     fn returns_nothing(&mut self, expression: &Expr) -> Option<(String, Span)> {
         let Expr::Call(call) = expression else { return None };
         let name = call.func.as_name_expr()?.id.as_str();

@@ -37,7 +37,7 @@ impl Lowerer<'_, '_, '_> {
         self.steps(1, span)
     }
 
-    /// Counts a compile-time value, with a cost that is proportional to its size.
+    /// Counts steps for a compile-time value, in proportion to its size.
     pub(crate) fn pay_for(&mut self, value: &Operand<Value>, span: Span) -> Lower<()> {
         let size = value.size();
         if size < 4 {
@@ -102,7 +102,8 @@ impl Lowerer<'_, '_, '_> {
         )
     }
 
-    /// Counts the code of a call, which will be inlined; reports an error if a limit is exceeded.
+    /// Counts the code of the callee, as if the call were inlined; reports an error if a limit is
+    /// exceeded.
     pub(crate) fn count_call(&mut self, callee: FuncId, name: &str, span: Span) -> Lower<()> {
         let Extent { instructions, nesting } = self.session.budget.extents[callee];
         let nesting = self.region_depth + nesting;

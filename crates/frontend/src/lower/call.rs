@@ -41,12 +41,12 @@ impl<'a> Lowerer<'a, '_, '_> {
         self.call_operand(&callee, arguments, span, self.span_of(&*call.func))
     }
 
-    /// Evaluates all arguments, even if one is wrong.
+    /// Evaluates all arguments of a call, also those after one with an error.
     pub(crate) fn arguments(&mut self, call: &'a ExprCall) -> Lower<Arguments<'a>> {
         self.arguments_with(call, Self::expression)
     }
 
-    /// Evaluates all arguments, each with `evaluate`.
+    /// Evaluates all arguments of a call with `evaluate`; a starred argument is unpacked instead.
     pub(super) fn arguments_with(
         &mut self,
         call: &'a ExprCall,
@@ -172,7 +172,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         }
     }
 
-    /// Binds the arguments of a call to the fields of a class, or the fields to their defaults.
+    /// Binds each field of a class to an argument of a call, or to the default of the field.
     pub(crate) fn bind_fields(
         &mut self,
         class: &str,
@@ -374,7 +374,9 @@ impl<'a> Lowerer<'a, '_, '_> {
         result
     }
 
-    /// Adds defaults. A parameter that is annotated `tl.constexpr` gets its compile-time value.
+    /// Adds the defaults of parameters without an argument. The argument of a parameter that is
+    /// annotated `tl.constexpr` becomes a compile-time value, if its value is known at compile
+    /// time.
     fn complete(
         &mut self,
         callee: Callee,

@@ -37,7 +37,7 @@ impl Callee {
         }
     }
 
-    /// Returns the user's function, if it is one.
+    /// Returns the function, if it is a user's function.
     pub(super) fn user(self) -> Option<FunctionRef> {
         match self {
             Callee::User(function) | Callee::Constructor(function, _) => Some(function),

@@ -38,7 +38,8 @@ pub(crate) fn library_tree(function: LibraryFunction) -> Option<Arc<SyntaxTree>>
     tree.clone()
 }
 
-/// Returns the value of a literal: a default or a constant of a library file.
+/// Evaluates an expression without names of variables, such as the default of a parameter or a
+/// constant of a library file. Returns `None` for any other expression.
 pub(crate) fn literal(expression: &Expr) -> Option<Constant> {
     match expression {
         Expr::NoneLiteral(_) => Some(Constant::None),
@@ -210,7 +211,8 @@ impl Session<'_> {
         Ok(tree)
     }
 
-    /// Returns the definition in a loaded source, or reports that it has none.
+    /// Returns the definition of a loaded function, or reports that its source does not contain
+    /// one.
     pub(crate) fn definition<'l>(
         &mut self,
         loaded: &'l Loaded,
@@ -232,8 +234,9 @@ impl Session<'_> {
         }))
     }
 
-    /// Lowers a function for certain arguments; returns the existing specialization if there is
-    /// one.
+    /// Lowers a function for these arguments, unless a specialization for them exists. Returns the
+    /// IR function (`None` for a `constexpr_function`, which only computes compile-time values),
+    /// the result, and the parts of the result that point to read-only memory.
     fn specialize(
         &mut self,
         callee: Callee,
@@ -257,7 +260,7 @@ impl Session<'_> {
         }
         let keeps_constants = !is_entry && keeps_constants(definition);
         // A constructor may compute values that are only known at run time, so it needs an IR
-        // function.
+        // function even if it is a `constexpr_function`.
         let id = (!keeps_constants || callee.constructs().is_some())
             .then(|| self.functions.push(Function::new(loaded.name.as_str())));
         let is_library = matches!(callee, Callee::Library(_));
@@ -303,8 +306,8 @@ impl Session<'_> {
         self.report(diagnostic.note(note).hint("write it as a loop"))
     }
 
-    /// Reports a call within too many others. It may belong to a recursion whose compile-time
-    /// arguments change, perhaps without end.
+    /// Reports a call within too many others. The call may belong to a recursion in which each call
+    /// has other compile-time arguments.
     fn nested_calls(&mut self, loaded: &Loaded, call: Option<Span>) -> Reported {
         let is_recursive = self.frames.iter().any(|frame| frame.name == loaded.name);
         let code = if is_recursive { Code::RecursiveCall } else { Code::TooLarge };

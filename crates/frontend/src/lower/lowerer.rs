@@ -1,5 +1,5 @@
 //! The state of a compilation ([`Session`]) and of the function that is being lowered
-//! ([`Lowerer`]). The other files add the methods.
+//! ([`Lowerer`]). The other files of `lower` add methods to both.
 
 use std::sync::Arc;
 
@@ -29,14 +29,14 @@ const MAX_DEPTH: usize = 400;
 /// The maximum nesting of syntax in one function.
 const MAX_SYNTAX_DEPTH: usize = 200;
 
-/// The maximum number of diagnostics that are reported at once.
+/// The maximum number of diagnostics of a compilation.
 pub(super) const MAX_FINDINGS: usize = 50;
 
-/// The size of code into which all calls are inlined.
+/// The size of a function's code, as if every call were inlined.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Extent {
     pub instructions: usize,
-    /// The number of nested regions.
+    /// The depth of the most deeply nested region.
     pub nesting: usize,
 }
 
@@ -60,7 +60,8 @@ pub(crate) struct Frame {
     pub name: String,
     /// True if the function belongs to the library.
     pub is_library: bool,
-    /// For a library function, the position of the argument of each parameter.
+    /// If the function belongs to the library, the position of the argument for each parameter;
+    /// `None` for a default.
     pub passed: Vec<Option<Span>>,
 }
 
@@ -122,7 +123,8 @@ pub(crate) struct Lowerer<'a, 's, 'h> {
     pub(super) syntax_depth: usize,
     /// The number of open regions.
     pub(super) region_depth: usize,
-    /// The extent of the calls so far, with their callees inlined.
+    /// The number of instructions that inlining the calls so far would add, and the depth of the
+    /// most deeply nested region so far, including regions of callees.
     pub(super) inlined: Extent,
     /// The exit of the current path: whether it has returned, and the result.
     pub(super) exit: Exit,
@@ -140,7 +142,8 @@ impl<'a> Lowerer<'a, '_, '_> {
         Span::new(self.file, range.start, range.end)
     }
 
-    /// Runs a step one level deeper, on a stack that suffices; reports nesting that is too deep.
+    /// Runs `step` one level of nesting deeper, and grows the stack if necessary. Reports nesting
+    /// beyond [`MAX_SYNTAX_DEPTH`] or [`MAX_DEPTH`].
     pub(super) fn deeper<T>(&mut self, span: Span, step: impl FnOnce(&mut Self) -> Lower<T>) -> Lower<T> {
         self.step(span)?;
         if self.syntax_depth >= MAX_SYNTAX_DEPTH || self.session.depth >= MAX_DEPTH {

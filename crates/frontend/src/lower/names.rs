@@ -179,7 +179,8 @@ impl<'a> Lowerer<'a, '_, '_> {
         self.at(self.span_of(attribute));
         let result = semantic::attribute(self, value, attribute.attr.as_str());
         result.map_err(|mut error| {
-            // The message names the value's type; the error is in the name.
+            // The message names the type of the value already, so only the name of the attribute is
+            // underlined.
             error.arguments.clear();
             self.semantic_error(error, self.span_of(&attribute.attr), &[])
         })

@@ -30,7 +30,8 @@ impl From<Span> for OperationSpan {
 
 impl Session<'_> {
     /// Reports a diagnostic about the function that is being lowered, with the calls that lead to
-    /// it. Drops repetitions, and diagnostics after the first [`MAX_FINDINGS`].
+    /// it. Drops a diagnostic with the code and position of an earlier one, and diagnostics after
+    /// the first [`MAX_FINDINGS`].
     pub(crate) fn report(&mut self, diagnostic: Diagnostic) -> Reported {
         let diagnostic = self.with_calls(diagnostic);
         let place = |diagnostic: &Diagnostic| diagnostic.primary.as_ref().map(|label| label.span);
@@ -45,7 +46,8 @@ impl Session<'_> {
         Reported
     }
 
-    /// Warns about code of the user, once for each position.
+    /// Warns about code of the user, once for each position. Does nothing within a call of a
+    /// library function.
     pub(crate) fn warn(&mut self, diagnostic: Diagnostic) {
         if self.frames.iter().any(|frame| frame.is_library) {
             return;
@@ -72,8 +74,9 @@ impl Session<'_> {
         diagnostic
     }
 
-    /// Moves a diagnostic from the library to the user's call of it. A label that is already in the
-    /// user's file, on an argument, is not moved.
+    /// Moves a diagnostic from the library to the user's call of it. Does nothing if the primary
+    /// label is already in the user's file, on an argument of the call. Secondary labels in the
+    /// user's file stay where they are.
     fn blame_call(&self, diagnostic: &mut Diagnostic, frame: &Frame) {
         let is_inside = |label: &Label| label.span.file != frame.call.file;
         if diagnostic.primary.as_ref().is_some_and(|primary| !is_inside(primary)) {

@@ -1,6 +1,6 @@
 //! Lowers statements other than branches and loops. An error in a statement is reported, and the
-//! names that it assigns are poisoned: the rest is checked without errors that only follow from the
-//! first.
+//! names that it assigns are poisoned: the statements that follow are then checked without errors
+//! that only result from the first error.
 
 use ruff_python_ast::{Expr, Stmt, StmtAnnAssign, StmtAssert, StmtAugAssign};
 use ruff_text_size::Ranged;
@@ -15,8 +15,9 @@ use crate::semantic;
 use crate::value::{Constant, Operand};
 
 impl<'a> Lowerer<'a, '_, '_> {
-    /// Lowers statements, up to one that has returned. If a statement has returned on some paths
-    /// only, the rest is guarded.
+    /// Lowers statements, up to the first one after which the function has returned on all paths.
+    /// If the function has returned on some paths only, the remaining statements are guarded: they
+    /// run only on the other paths.
     pub(crate) fn block(&mut self, body: &'a [Stmt]) {
         for (index, statement) in body.iter().enumerate() {
             self.statement(statement);
@@ -295,8 +296,8 @@ impl<'a> Lowerer<'a, '_, '_> {
         self.scope.insert(name, binding);
     }
 
-    /// Converts a compile-time number to a scalar of its natural type, unless the function keeps
-    /// it.
+    /// Converts a compile-time number to a scalar of its natural type, unless the function is a
+    /// `constexpr_function`.
     pub(crate) fn decay(&mut self, value: &IrOperand) -> Lower<IrOperand> {
         match value {
             Operand::Constant(Constant::Bool(_) | Constant::Int(_) | Constant::Float(_))
@@ -312,7 +313,7 @@ impl<'a> Lowerer<'a, '_, '_> {
 
     /// Converts a value as a plain assignment does in Triton: a compile-time number becomes a
     /// scalar of its natural type, also within a tuple. ([`as_constant`](Self::as_constant) still
-    /// returns its compile-time value to rules that need one.)
+    /// returns the compile-time value of that scalar to rules that need one.)
     pub(crate) fn decay_all(&mut self, value: &IrOperand) -> Lower<IrOperand> {
         if let Operand::Descriptor(descriptor) = value {
             let span = self.span;

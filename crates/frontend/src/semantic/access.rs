@@ -52,7 +52,8 @@ pub(super) fn pointer<C: Caller + ?Sized>(
         .hint(hint))
 }
 
-/// Returns the mask, a boolean scalar or tile, and its type; `None` if there is no mask.
+/// Returns the mask in argument `index`, a boolean scalar or tile, and its type; `None` if there is
+/// no mask. A tile as the mask of a scalar pointer is an error.
 pub(super) fn mask<C: Caller + ?Sized>(
     c: &mut C,
     a: &Arguments<'_, C>,
@@ -106,7 +107,8 @@ pub(super) fn mask_shape<C: Caller + ?Sized>(
     })
 }
 
-/// Returns a mask that is broadcast to the shape of the pointers.
+/// Returns the mask in argument `index`, broadcast to the shape of the pointers; `None` if there is
+/// no mask.
 pub(super) fn fitting_mask<C: Caller + ?Sized>(
     c: &mut C,
     a: &Arguments<'_, C>,
@@ -120,7 +122,8 @@ pub(super) fn fitting_mask<C: Caller + ?Sized>(
     }
 }
 
-/// Returns the value to store, the argument `index`, in the type and shape of the memory.
+/// Converts the value in argument `index` to the pointee `dtype`, and broadcasts it to the shape of
+/// the pointers. A boolean becomes an int8, because it is a byte in memory.
 pub(super) fn stored<C: Caller + ?Sized>(
     c: &mut C,
     a: &Arguments<'_, C>,

@@ -57,8 +57,8 @@ pub(super) fn read_modify_write<C: Caller + ?Sized>(
     Ok(Operand::Tensor(c.builder().emit_one(Op::AtomicRmw { kind, sem, scope }, operands)?))
 }
 
-/// `desc.atomic_<kind>(offsets, value)`: updates each element of a block atomically, without an
-/// order among accesses. It has no result.
+/// `desc.atomic_<kind>(offsets, value)`: updates each element of a block atomically, in relaxed
+/// memory order. The method has no result.
 pub(super) fn reduce_into_block<C: Caller + ?Sized>(
     c: &mut C,
     a: &Arguments<'_, C>,
@@ -175,7 +175,8 @@ pub(super) fn poll<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Seman
     Ok(Operand::Tensor(c.builder().emit_one(Op::AtomicPoll { sem, scope }, operands)?))
 }
 
-/// Returns the pointer as one to memory, where booleans are bytes.
+/// Casts a pointer to booleans to a pointer to int8, because a boolean is a byte in memory. Returns
+/// any other pointer unchanged.
 fn as_bytes<C: Caller + ?Sized>(c: &mut C, pointer: ValueOf<C>, dtype: Dtype) -> Semantic<ValueOf<C>> {
     let element = if dtype.is_bool() { Dtype::I8 } else { dtype };
     cast_element(c, pointer, Element::Pointer(element), Rounding::default())

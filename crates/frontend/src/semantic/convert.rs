@@ -25,7 +25,8 @@ pub(crate) fn tensor<C: Caller + ?Sized>(c: &mut C, x: &Op<C>, index: usize) -> 
     }
 }
 
-/// Returns the natural type of a compile-time number.
+/// Returns the type of a compile-time number as a tensor ([`natural_dtype`]); an error for any
+/// other constant.
 pub(crate) fn number_dtype(constant: &Constant, index: usize) -> Semantic<Dtype> {
     match (natural_dtype(constant), constant) {
         (Some(dtype), _) => Ok(dtype),
@@ -91,7 +92,8 @@ fn not_a_number<V>(x: &Operand<V>, index: usize) -> SemanticError {
     }
 }
 
-/// Makes a scalar of this type from a compile-time number. A float is truncated to an integer type.
+/// Makes a scalar of type `dtype` from a compile-time number. If `dtype` is an integer type, a
+/// float is truncated.
 pub(crate) fn literal<C: Caller + ?Sized>(
     c: &mut C,
     constant: &Constant,
@@ -103,7 +105,7 @@ pub(crate) fn literal<C: Caller + ?Sized>(
         if let Some(value) = Literal::float(dtype, number) {
             return Ok(builder.constant(value)?);
         }
-        // The 8-bit formats have no literals of their own.
+        // The IR has no literals of 8-bit floats, so an fp32 literal is cast.
         let value = Literal::float(Dtype::F32, number).unwrap_or(Literal { dtype: Dtype::F32, bits: 0 });
         let wide = builder.constant(value)?;
         return Ok(builder.cast(wide, Element::Value(dtype), Rounding::default())?);
@@ -166,7 +168,7 @@ pub(crate) fn to_bool<C: Caller + ?Sized>(c: &mut C, value: ValueOf<C>) -> Seman
     cast(c, value, Dtype::I1)
 }
 
-/// Checks that a tile of this shape may exist.
+/// Checks that a shape has at most [`MAX_RANK`] axes and [`MAX_TILE_ELEMENTS`] elements.
 pub(crate) fn check_size(shape: &Shape) -> Semantic<()> {
     let error = |message: String| Err(SemanticError::new(Code::TooLarge, message));
     if shape.len() > MAX_RANK {

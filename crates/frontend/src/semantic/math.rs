@@ -63,8 +63,8 @@ pub(super) fn div_rn<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Sem
     Ok(Operand::Tensor(c.builder().binary(ElementwiseFn::DivRn, x, y)?))
 }
 
-/// `fdiv(x, y, ieee_rounding, approx)`: divides in fp32 if the floats are narrower, like `/`. One
-/// of the operands may be an integer.
+/// `fdiv(x, y, ieee_rounding, approx)`: divides in the common type of the floats, but at least in
+/// fp32, like `/`. One of the operands may be an integer.
 pub(super) fn fdiv<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
     let function = if a.flag(c, 2)? { ElementwiseFn::DivRn } else { ElementwiseFn::Div };
     let (x, y, dtype) = common_pair(c, a.spec.name, a.at(0)?, a.at(1)?, Rule::DIVIDE)?;
@@ -97,7 +97,7 @@ pub(super) fn mul_high<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> S
     Ok(Operand::Tensor(c.builder().binary(ElementwiseFn::MulHigh, x, y)?))
 }
 
-/// Returns two 32- or 64-bit integers in their common type.
+/// Converts arguments 0 and 1 to their common type, which must be an integer type of 32 or 64 bits.
 fn wide_integers<C: Caller + ?Sized>(
     c: &mut C,
     a: &Arguments<'_, C>,
@@ -232,7 +232,7 @@ pub(super) fn logical<C: Caller + ?Sized>(
 ) -> Semantic<Op<C>> {
     let (left, right) = (a.at(0)?, a.at(1)?);
     if let (Operand::Constant(one), Operand::Constant(other)) = (left, right) {
-        // For compile-time values, it is Python's operator.
+        // For two compile-time values, the result is that of Python's `and` or `or`.
         let takes_other = one.is_true() == matches!(op, BooleanOperator::And);
         return Ok(Operand::Constant(if takes_other { other } else { one }.clone()));
     }

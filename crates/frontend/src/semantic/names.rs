@@ -1,5 +1,6 @@
-//! The table of the names of `triton.language`. Calls and attributes are resolved in it; the stubs
-//! and the suggestions for mistyped names are generated from it.
+//! The table of the names of `triton.language`. The frontend resolves calls and attributes in this
+//! table, and chooses suggestions for mistyped names from it. The Python stubs are generated from
+//! it.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -51,7 +52,7 @@ pub struct BuiltinSpec {
     pub parameters: Vec<BuiltinParameter>,
     /// The documentation, one item for each line.
     pub docs: &'static [&'static str],
-    /// The modules and classes that have it.
+    /// The modules and classes that have the builtin as a member.
     namespaces: &'static [Namespace],
     pub(super) implementation: Builtin,
 }

@@ -1,5 +1,5 @@
-//! The program's position in the grid, hints, assertions, loops, and functions of compile-time
-//! values.
+//! The rules of the program's position in the grid, hints, assertions, prints, ranges of loops, and
+//! functions of compile-time values.
 
 use std::sync::Arc;
 
@@ -300,7 +300,8 @@ pub(super) fn tuple<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Sema
     }
 }
 
-/// `slice(start, stop, step)`: a tuple with the fields of a slice, which a subscript treats as one.
+/// `slice(start, stop, step)`: a tuple with the fields of a slice, which a subscript treats as a
+/// slice.
 pub(super) fn slice<C: Caller + ?Sized>(_: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
     let parts = [a.at(0)?.clone(), a.at(1)?.clone(), a.at(2)?.clone()];
     Ok(slice_of(parts))
@@ -309,7 +310,7 @@ pub(super) fn slice<C: Caller + ?Sized>(_: &mut C, a: &Arguments<'_, C>) -> Sema
 /// The names of the parts of a slice.
 const SLICE_FIELDS: [&str; 3] = ["start", "stop", "step"];
 
-/// Returns a slice as a value.
+/// Returns a slice as a tuple with the field names of [`SLICE_FIELDS`].
 pub(crate) fn slice_of<V>(parts: [Operand<V>; 3]) -> Operand<V> {
     let fields = Some(SLICE_FIELDS.iter().map(|field| Arc::from(*field)).collect());
     let constants: Option<Vec<Constant>> = parts.iter().map(|part| part.constant().cloned()).collect();

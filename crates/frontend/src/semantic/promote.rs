@@ -142,7 +142,7 @@ pub fn natural_dtype(constant: &Constant) -> Option<Dtype> {
     }
 }
 
-/// Returns whether an integer type can represent a value; true for other types.
+/// Returns whether an integer type can represent a value; true if `dtype` is not an integer type.
 pub(crate) fn holds(dtype: Dtype, value: i128) -> bool {
     dtype.int_range().is_none_or(|(low, high)| (low..=high).contains(&value))
 }

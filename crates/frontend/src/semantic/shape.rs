@@ -49,8 +49,9 @@ pub(super) fn full<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Seman
     Ok(Operand::Tensor(broadcast_to(c, scalar, &shape)?))
 }
 
-/// Reports a compile-time float that the integer type cannot represent. An integer wraps, as in a
-/// conversion, if it fits in 64 bits.
+/// Checks that a compile-time number can be converted to an integer type. A float must be a whole
+/// number in the range of the type. An integer must fit in 64 bits; it wraps if the type is
+/// narrower.
 fn check_literal(constant: &Constant, dtype: tilewright_ir::Dtype, index: usize) -> Semantic<()> {
     let Some((low, high)) = dtype.int_range().filter(|_| !dtype.is_bool()) else { return Ok(()) };
     let fits = match constant {
@@ -66,7 +67,7 @@ fn check_literal(constant: &Constant, dtype: tilewright_ir::Dtype, index: usize)
         .note(format!("found {constant}, expected an integer from {low} to {high}")))
 }
 
-/// Returns the only element of a value as a scalar.
+/// Returns the only element of a value as a scalar; a value with several elements is an error.
 fn scalar<C: Caller + ?Sized>(c: &mut C, value: ValueOf<C>, ty: &Type, index: usize) -> Semantic<ValueOf<C>> {
     if ty.is_scalar() {
         return Ok(value);
