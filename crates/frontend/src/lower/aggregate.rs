@@ -1,7 +1,8 @@
 //! Instances of users' classes (`triton.aggregate`): construction, fields, methods and operators.
 //!
-//! An instance is a tuple with a class, and immutable. Only `__init__` sets fields, and the lowered
-//! `__init__` returns the instance; elsewhere, `tl.aggregate_replace` makes a copy.
+//! An instance is an immutable tuple with a class. Only `__init__` sets fields, and the lowered
+//! `__init__` returns the instance; elsewhere, `tl.aggregate_replace` makes a copy with other
+//! fields.
 
 use ruff_python_ast::{Expr, ExprAttribute, ExprSubscript};
 use tilewright_base::{Code, Diagnostic, Span};
@@ -20,7 +21,8 @@ use crate::tuple::Tuple;
 use crate::value::{Constant, Operand};
 
 impl<'a> Lowerer<'a, '_, '_> {
-    /// Calls a class, which makes an instance.
+    /// Makes an instance of a class: calls the `__init__` of the class if it has its own, otherwise
+    /// sets the fields to the arguments.
     pub(crate) fn construct(
         &mut self,
         class: ObjectRef,
@@ -122,8 +124,8 @@ impl<'a> Lowerer<'a, '_, '_> {
         Ok(())
     }
 
-    /// Converts a value to the value that a field holds after an assignment, by the kind of the
-    /// field.
+    /// Converts an assigned value as the kind of the field requires; reports a value that does not
+    /// fit.
     fn field_value(
         &mut self,
         class: &str,
@@ -172,7 +174,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         }))
     }
 
-    /// Returns the name of the parameter that holds the instance under construction.
+    /// Returns the name of the first parameter. In a method, it is the instance.
     fn own_name(&self) -> Option<&'a str> {
         let definition = self.definition;
         super::function::parameters(definition).next().map(|parameter| parameter.name.as_str())
@@ -238,8 +240,8 @@ impl<'a> Lowerer<'a, '_, '_> {
         Err(self.error(Code::UndefinedName, span, "'super()' outside of a method of a class"))
     }
 
-    /// Returns a member of an instance of a class, of `super()` or of the class itself; `None` for
-    /// other operands and other names.
+    /// Evaluates `value.name` for an instance of a class, `super()` or the class itself; `None` for
+    /// other operands, and if there is no such member. Calls the function of a property.
     pub(crate) fn member_of(
         &mut self,
         value: &IrOperand,
@@ -278,7 +280,8 @@ impl<'a> Lowerer<'a, '_, '_> {
         }
     }
 
-    /// Calls a function of a class with all its arguments.
+    /// Calls a function of a class. `arguments` include the instance or the class, if the function
+    /// takes it.
     pub(crate) fn call_member(
         &mut self,
         member: MemberFunction,

@@ -31,7 +31,7 @@ impl Rest<'_, '_> {
     }
 }
 
-/// The end of one of two paths: its block, the values of names there, and whether it has returned.
+/// The end of one of two paths: its block, the values of names at the end, and its exit.
 struct End<'a> {
     block: Block,
     scope: Scope<'a>,
@@ -66,8 +66,8 @@ fn returns_last(body: &[Stmt]) -> bool {
 const ONE_BRANCH: &str = "only assigned in this branch";
 
 impl<'a> Lowerer<'a, '_, '_> {
-    /// Lowers an `if`. If the `if` contains a `return`, [`Lowerer::exit`] then states whether it
-    /// was reached.
+    /// Lowers an `if`. If the `if` contains a `return`, [`Lowerer::exit`] then states whether the
+    /// function has returned.
     pub(crate) fn branch(
         &mut self,
         mut test: &'a Expr,
@@ -146,8 +146,8 @@ impl<'a> Lowerer<'a, '_, '_> {
         }
     }
 
-    /// Joins two branches: each name that either branch assigned gets its value in the branch
-    /// taken. A branch that has returned contributes no value.
+    /// Joins two branches: each name that a branch assigns gets the value from the end of the
+    /// branch that runs. A branch that has returned contributes no value.
     fn join(&mut self, condition: Value, mut ends: [End<'a>; 2], names: &[&'a str]) -> Lower<()> {
         let blocks = [ends[0].block, ends[1].block];
         let mut joined = Joined::default();
@@ -373,7 +373,9 @@ impl<'a> Lowerer<'a, '_, '_> {
         Ok(results)
     }
 
-    /// Converts two values to one type. Different compile-time numbers become scalars.
+    /// Merges the values of two paths. Compile-time numbers become scalars, except that two
+    /// identical results of a function remain a compile-time value. Reports values whose types then
+    /// differ.
     fn merge(&mut self, paths: [PathEnd; 2], what: &str, code: Code) -> Lower<Merged> {
         let [left, right] = paths;
         if let (Code::ReturnMismatch, Operand::Constant(one), Operand::Constant(other)) =
@@ -439,7 +441,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         template::fill(&merged.template, &mut results.into_iter()).ok_or(Reported)
     }
 
-    /// Lowers statements and those after them, to the end of the function. Each may contain a
+    /// Lowers `body` and then `rest`, to the end of the function. Statements of both may contain a
     /// `return`.
     pub(crate) fn tail(&mut self, body: &'a [Stmt], rest: Option<&Rest<'a, '_>>) -> Lower<Returned> {
         for (index, statement) in body.iter().enumerate() {
@@ -494,8 +496,8 @@ impl<'a> Lowerer<'a, '_, '_> {
         }
     }
 
-    /// Converts the result of a `return` to a run-time value, as in Triton. The statements after
-    /// the `return` are discarded at compile time.
+    /// Converts the result of a `return` to a run-time value, as in Triton, if statements after the
+    /// `return` are discarded at compile time.
     fn before_others(&mut self, mut returned: Returned) -> Lower<Returned> {
         self.at(returned.span);
         returned.value = self.decay_all(&returned.value)?;

@@ -1,5 +1,5 @@
-//! The state of early returns: the flag that a path through a function has returned, and the
-//! result.
+//! The state of early returns: a flag that states whether a path through a function has returned,
+//! and the result.
 
 use tilewright_base::Span;
 
@@ -15,7 +15,8 @@ pub(crate) struct Returned {
     pub is_explicit: bool,
 }
 
-/// The exit of a path through a function: the flag that the path has returned, and the result.
+/// The exit of a path through a function: a flag that states whether the path has returned, and the
+/// result.
 #[derive(Clone)]
 pub(crate) struct Exit {
     /// True if the path has returned: a compile-time bool, or an int1.

@@ -1,5 +1,6 @@
-//! Calls functions of the host while a kernel is compiled. A function that is decorated with
-//! `constexpr_function` may also take run-time values; it reads their type and shape.
+//! Calls functions that the host runs while a kernel is compiled, such as Python functions. A
+//! function that is decorated with `constexpr_function` may also take run-time values; it can read
+//! their type and shape.
 
 use std::sync::Arc;
 

@@ -12,7 +12,8 @@ use super::template::{self, IrOperand, Template, constant_truth};
 use crate::semantic;
 use crate::value::{Constant, Operand, Range};
 
-/// The maximum number of iterations of an unrolled loop.
+/// The maximum number of iterations of an unrolled loop, and of a `while` in a
+/// `constexpr_function`.
 const MAX_UNROLLED: i128 = 1 << 16;
 
 const IN_LOOP: &str = "only assigned inside this loop, which may run zero times";
@@ -62,7 +63,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         }
     }
 
-    /// Returns the values of the variable of an unrolled loop.
+    /// Returns the value of the loop variable in each iteration of an unrolled loop.
     pub(crate) fn unrolled_items(
         &mut self,
         iterated: &IrOperand,
@@ -174,8 +175,8 @@ impl<'a> Lowerer<'a, '_, '_> {
         result
     }
 
-    /// Carries the variable of a loop if it has a value before the loop: after zero iterations it
-    /// still has this value.
+    /// Carries the loop variable if it is a scalar of type `dtype` before the loop: after zero
+    /// iterations it still has this value.
     fn carry_target(&mut self, names: &mut LoopNames<'a>, target: &'a str, dtype: Dtype) -> Lower<()> {
         let Some(Binding { state: NameState::Value(value), span, .. }) = self.scope.get(target) else {
             return Ok(());
@@ -230,7 +231,7 @@ impl<'a> Lowerer<'a, '_, '_> {
             if *self.builder.function.ty(value) == Type::scalar(dtype) {
                 return Ok(value);
             }
-            // A literal is emitted in this type, without a cast.
+            // A constant is emitted again in this type, without a cast.
             if let Some(Op::Constant { value: literal }) = self.builder.function.defining_op(value)
                 && let Some(number) = literal.as_int()
             {
@@ -282,7 +283,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         self.finish(Op::While {}, operands, smallvec![test_block, block], &names, &after, span)
     }
 
-    /// Lowers the condition of a `while` as the end of its region.
+    /// Lowers the condition of a `while`, and yields it at the end of the current region.
     fn loop_condition(&mut self, each: &'a StmtWhile, span: Span) -> Lower<()> {
         let condition = self.expression(&each.test)?;
         if constant_truth(&condition) == Some(true) {
@@ -293,7 +294,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         self.builder.yield_values([condition]).map_err(|error| self.rule_error(span, error))
     }
 
-    /// Executes a `while` of a compile-time function.
+    /// Executes a `while` of a `constexpr_function` at compile time.
     fn constant_while(&mut self, each: &'a StmtWhile, span: Span) -> Lower<()> {
         let errors = self.session.diagnostics.len();
         for _ in 0..MAX_UNROLLED {
@@ -438,7 +439,8 @@ impl<'a> Lowerer<'a, '_, '_> {
         self.report(diagnostic)
     }
 
-    /// Emits the loop, and binds the names to their values after it.
+    /// Emits the loop, and binds the names that it assigns to their values after the loop. `after`
+    /// has the bindings at the end of the body.
     fn finish(
         &mut self,
         op: Op,

@@ -85,7 +85,8 @@ impl<'a> Lowerer<'a, '_, '_> {
         Some(result.map(from_host).map_err(|message| self.error(Code::ConstexprError, span, message)))
     }
 
-    /// Evaluates `left op right` if one operand is an object; otherwise returns `None`.
+    /// Evaluates `left op right` if an operand is an object that implements the operator; otherwise
+    /// returns `None`.
     pub(crate) fn object_binary(
         &mut self,
         operator: BinaryOperator,
@@ -100,7 +101,8 @@ impl<'a> Lowerer<'a, '_, '_> {
             .or_else(|| self.operate(name, &[left, right], span))
     }
 
-    /// Evaluates a comparison if one operand is an object; otherwise returns `None`.
+    /// Evaluates a comparison if an operand is an object that implements it; otherwise returns
+    /// `None`.
     pub(crate) fn object_compare(
         &mut self,
         operator: CompareOperator,
@@ -114,7 +116,8 @@ impl<'a> Lowerer<'a, '_, '_> {
             .or_else(|| self.operate(name, &[left, right], span))
     }
 
-    /// Evaluates `op value` if the operand is an object; otherwise returns `None`.
+    /// Evaluates `op value` if the operand is an object that implements the operator; otherwise
+    /// returns `None`.
     pub(crate) fn object_unary(
         &mut self,
         operator: UnaryOperator,
@@ -149,7 +152,8 @@ impl<'a> Lowerer<'a, '_, '_> {
             .or_else(|| Some(Err(self.no_items(value, span))))
     }
 
-    /// Evaluates `item in container` if the container is an object; otherwise returns `None`.
+    /// Evaluates `item in container` if the container is an object of the host and the item is
+    /// known at compile time; otherwise returns `None`.
     pub(crate) fn object_contains(
         &mut self,
         item: &IrOperand,

@@ -53,7 +53,7 @@ pub struct LoweredOperation {
     pub read_only: ReadOnly,
 }
 
-/// Lowers an operation. Its text is the first file of the sources.
+/// Lowers an operation. The text of the operation is the first file of the sources.
 pub fn lower_operation(
     operation: &Operation<'_>,
     options: &Options,
@@ -132,7 +132,8 @@ impl Session<'_> {
 }
 
 impl Lowerer<'_, '_, '_> {
-    /// Replaces the known values by constants, and marks the pointers to read-only memory.
+    /// Replaces the parameters whose values are known by constants, and marks the parameters that
+    /// point to read-only memory.
     fn mark_parameters(&mut self, operation: &Operation<'_>) -> Lower<()> {
         let mut next = 0;
         for parameter in super::function::parameters(self.definition) {

@@ -1,5 +1,5 @@
-//! Operands with types in place of run-time values ([`Template`]): the key of a specialization, and
-//! the result of a call.
+//! Operands with types in place of run-time values ([`Template`]). They are the keys of
+//! specializations, and describe the results of calls.
 
 use std::hash::{Hash, Hasher};
 
@@ -102,7 +102,8 @@ pub(crate) fn fill(template: &Template, values: &mut impl Iterator<Item = Value>
     complete.then_some(filled)
 }
 
-/// Returns whether two operands are the same. `tensors` compares two run-time values.
+/// Returns whether two operands are the same; ranges never are. `tensors` compares two run-time
+/// values.
 pub fn same<V, W>(left: &Operand<V>, right: &Operand<W>, tensors: &impl Fn(&V, &W) -> bool) -> bool {
     match (left, right) {
         (Operand::Tensor(left), Operand::Tensor(right)) => tensors(left, right),
