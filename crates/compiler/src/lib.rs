@@ -8,8 +8,8 @@
 //!                                     Module ──compile──> Module ──lower──> PTX
 //!                                                          gpu              ptx
 //! ```
-//! [`Stage`] lists the representations that can be printed. Compiling needs no Python, and this crate
-//! has no state: the runtime caches compiled kernels.
+//! [`Stage`] lists the representations that can be printed. This crate needs no Python and has no
+//! state: the runtime caches compiled kernels.
 
 mod ast;
 mod compiled;
@@ -50,13 +50,13 @@ use tilewright_ir::Module;
 /// The input of a compilation: a kernel, its arguments, the target and the options.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Job {
-    /// The kernel, the facts about its arguments, and the options that the language sees.
+    /// The kernel, the facts about its arguments, and the options that the frontend reads.
     pub request: Request,
     /// The name of each parameter, in order.
     pub parameters: Vec<Arc<str>>,
     /// The target.
     pub target: Target,
-    /// The options that only back ends see.
+    /// The options that only back ends read.
     pub codegen: CodegenOptions,
 }
 

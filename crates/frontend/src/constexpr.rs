@@ -1,5 +1,5 @@
 //! Compile-time evaluation: Python's operators on compile-time values, with Python's semantics
-//! (floor division, errors where Python raises), up to 128 bits of precision.
+//! (floor division, errors where Python raises). Integers have at most 128 bits.
 
 use std::cmp::Ordering;
 

@@ -3,8 +3,9 @@
 //! the kernel language (`stdlib/*.py`).
 //!
 //! [`lower`] lowers a kernel, and [`lower_operation`] lowers one operation of interpret mode.
-//! `host.rs` declares the services of the host; `parse.rs` parses source; `lower/` walks the syntax
-//! trees; `semantic/` has the rules of the language, generic over the builder.
+//! `host.rs` declares the trait [`Host`], which looks up the names that a kernel's source does not
+//! define; `parse.rs` parses source; `lower/` walks the syntax trees; `semantic/` has the rules of
+//! the language, generic over the builder.
 
 mod constexpr;
 mod descriptor;
@@ -54,7 +55,7 @@ pub struct Request {
     pub kernel: FunctionRef,
     /// The arguments, one for each parameter, in order.
     pub arguments: Vec<Argument>,
-    /// The options that the language sees.
+    /// The options that the frontend reads.
     pub options: Options,
 }
 
@@ -70,7 +71,7 @@ pub enum Argument {
         /// True if the kernel must not write through the pointer, as declared by `tl.const`.
         is_const: bool,
     },
-    /// A scalar at run time.
+    /// A scalar whose value is only known at run time.
     Scalar {
         /// The type of the scalar.
         dtype: Dtype,
@@ -79,18 +80,18 @@ pub enum Argument {
     },
     /// A compile-time value.
     Constexpr(HostValue),
-    /// A tuple. Its run-time parts become parameters of the code, in order.
+    /// A tuple. Its run-time parts become parameters of the compiled kernel, in order.
     Tuple(Tuple<Argument>),
 }
 
-/// Options that the language sees.
+/// The options that the frontend reads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "they are independent switches")]
 pub struct Options {
     /// True if the kernel checks `assert`, `tl.device_assert`, the overflow of integers and
     /// division by zero (`debug=True`, `TRITON_DEBUG=1`).
     pub debug: bool,
-    /// True if `debug` checks neither the overflow of integers nor division by zero
+    /// True if `debug` adds no checks of integer overflow and of division by zero
     /// (`sanitize_overflow=False`).
     pub ignore_overflow: bool,
     /// True if globals that are not `tl.constexpr` may be read
@@ -100,9 +101,9 @@ pub struct Options {
     pub default_dot_precision: tilewright_ir::InputPrecision,
     /// The default of `max_num_imprecise_acc` of a dot of 8-bit floats.
     pub default_imprecise_acc: Option<u32>,
-    /// True if code for a GPU checks the indices of gathers, as the simulator requires. Otherwise a
-    /// gather with a bad index reads an arbitrary element. The CPU's executor always checks
-    /// indices.
+    /// True if code for a GPU checks the indices of gathers, as the GPU simulator requires.
+    /// Otherwise a gather with a bad index reads an arbitrary element. The CPU's executor always
+    /// checks indices.
     pub check_indices: bool,
     /// The number of warps of a program; 0 means 4.
     pub num_warps: u32,

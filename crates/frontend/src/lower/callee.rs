@@ -18,8 +18,8 @@ use crate::semantic::LibraryFunction;
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Callee {
     User(FunctionRef),
-    /// The `__init__` of a user's class, and the class of the instance that it makes, which may be a
-    /// derived class.
+    /// The `__init__` of a user's class, and the class of the instance under construction, which
+    /// may be a derived class.
     Constructor(FunctionRef, ObjectRef),
     Library(LibraryFunction),
     /// An operation of interpret mode; it is never called.

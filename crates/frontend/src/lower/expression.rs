@@ -387,8 +387,10 @@ impl<'a> Lowerer<'a, '_, '_> {
         }
         Some(true)
     }
-    /// Evaluates `and` and `or` as Triton does: compile-time operands decide the result or have no
-    /// effect; all run-time operands are evaluated.
+    /// Evaluates `and` and `or` as Triton does: a compile-time operand that decides the result (a
+    /// false one of `and`, a true one of `or`) is the result, and the operands after it are not
+    /// evaluated. Other compile-time operands have no effect if there are run-time operands, which
+    /// are all evaluated.
     fn boolean(&mut self, boolean: &'a ExprBoolOp, span: Span) -> Lower<IrOperand> {
         let stops_at = boolean.op == BoolOp::Or;
         let mut result: Option<(IrOperand, &'a Expr)> = None;
@@ -577,7 +579,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         self.tuple_subscript(&value, part, span)
     }
 
-    /// Appends the indices of a part of a subscript: one, or the items of a tuple.
+    /// Appends the index that a part of a subscript states, or one index for each item of a tuple.
     fn push_indices(&mut self, part: &'a Expr, indices: &mut Vec<Index<tilewright_ir::Value>>) -> Lower<()> {
         indices.push(match part {
             Expr::NoneLiteral(_) => Index::NewAxis,

@@ -12,7 +12,7 @@ use crate::constexpr;
 use crate::semantic::CompareOperator;
 use crate::value::{Constant, Operand};
 
-/// The known value of an expression.
+/// The value of an expression, as far as it is known before the expression is lowered.
 enum KnownValue {
     Constant(Constant),
     /// A run-time value, hence not `None`.

@@ -1,12 +1,12 @@
 //! Lowers syntax to IR: one IR function for each specialization of each `@jit` function that the
 //! kernel reaches.
 //!
-//! `lowerer.rs` has the state that all files work on, `callee.rs` the functions and their
+//! `lowerer.rs` has the state that all files work on, and `callee.rs` has the functions and their
 //! specializations. `function.rs` specializes and calls functions; `statement.rs`, `branch.rs` and
 //! `loops.rs` lower statements, `with.rs` lowers `with`; `expression.rs`, `call.rs`, `host_call.rs`
 //! and `python.rs` evaluate expressions; `operation.rs` lowers one operation of interpret mode;
 //! `aggregate.rs` makes instances of users' classes; `names.rs` resolves names; `scope.rs` has the
-//! values of names at a point of a function; `report.rs` words diagnostics.
+//! values of names at a point of a function; `report.rs` completes and collects diagnostics.
 
 mod advice;
 mod aggregate;
@@ -58,8 +58,9 @@ pub fn lower(request: &Request, host: &mut dyn Host) -> Result<Module, Box<Failu
 pub struct Lowered {
     /// The IR.
     pub module: Module,
-    /// True if the module is the same for every number of warps, and lowering printed nothing:
-    /// otherwise the user would miss that text if a compilation for another number were skipped.
+    /// True if lowering neither read the number of warps nor printed text. A compilation for
+    /// another number of warps can then reuse the module. If lowering prints, it must run for each
+    /// compilation, so that the user sees the text.
     pub is_shareable: bool,
 }
 

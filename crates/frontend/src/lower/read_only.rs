@@ -1,9 +1,9 @@
 //! Tracks pointers to read-only memory: parameters that are declared `tl.const`, and pointers that
 //! derive from them.
 //!
-//! The IR has no such pointers. Within a function, a pointer is followed to its origin. Across
-//! calls, the read-only arguments are a part of the key of a specialization, and the read-only
-//! results are a part of what it returns.
+//! The types of the IR do not distinguish such pointers. Within a function, a pointer is followed
+//! to its origin. Across calls, the read-only arguments are a part of the key of a specialization,
+//! and the specialization records its read-only results.
 
 use std::sync::Arc;
 
@@ -14,7 +14,8 @@ use super::callee::ReadOnly;
 use super::lowerer::Lowerer;
 use super::template::{self, IrOperand};
 
-/// The maximum number of definitions that are followed from a pointer to its origin.
+/// The maximum number of definitions that are followed from a pointer to its origin. A pointer with
+/// a longer chain counts as writable.
 const MAX_STEPS: usize = 256;
 
 /// Returns whether an annotation declares read-only memory: `tl.const`, `"const *fp32"`.
@@ -63,7 +64,7 @@ impl Lowerer<'_, '_, '_> {
     }
 
     /// Records that a pointer is the result of a cast to a pointer type, which may be const. The
-    /// origin of the pointer no longer matters.
+    /// cast alone then decides if the memory is read-only, not the origin of the pointer.
     pub(super) fn mark_cast(&mut self, pointer: Value, is_const: bool) {
         self.read_only.insert(pointer, is_const.then(|| "".into()));
     }

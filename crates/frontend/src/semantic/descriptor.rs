@@ -98,7 +98,7 @@ pub(super) fn make_tensor_descriptor<C: Caller + ?Sized>(c: &mut C, a: &Argument
 
 /// Adds hints that the base and the outer strides of a tensor are multiples of 16 bytes, as tensor
 /// copies of a GPU require. GPU code relies on the hints if a kernel loads the base or a stride
-/// from memory: the launch then says nothing about their alignment. A sanitizer checks the hints.
+/// from memory: the launcher then does not know their alignment. A sanitizer checks the hints.
 fn describe_alignment<C: Caller + ?Sized>(
     c: &mut C,
     base: ValueOf<C>,
@@ -217,7 +217,8 @@ fn integer<C: Caller + ?Sized>(
         .note(format!("found {found}, expected scalars of an integer type")))
 }
 
-/// Checks that an argument has one item for each axis, like the argument `first`.
+/// Checks that the argument `index` has as many items (`found`) as the argument `first`
+/// (`expected`).
 fn same_rank<C: Caller + ?Sized>(
     a: &Arguments<'_, C>,
     first: usize,
@@ -344,7 +345,7 @@ fn combine<C: Caller + ?Sized>(c: &mut C, function: F, x: &Op<C>, y: &Op<C>) -> 
     }
 }
 
-/// Moves a pointer by `by` elements along each axis.
+/// Moves a pointer by `by[axis]` elements along each axis.
 fn move_pointer<C: Caller + ?Sized>(
     c: &mut C,
     mut pointer: ValueOf<C>,
@@ -397,8 +398,9 @@ fn along<C: Caller + ?Sized>(
     broadcast_to(c, tile, shape)
 }
 
-/// Returns the elements of a block. `pointer` points to its first element, and `offsets` is the
-/// position of this element in the tensor.
+/// Returns the pointers to the elements of a block, and the mask for the axes that are `checked`.
+/// `pointer` points to the first element of the block, and `offsets` is the position of this
+/// element in the tensor.
 fn elements<C: Caller + ?Sized>(
     c: &mut C,
     descriptor: &DescriptorOf<C>,
@@ -429,8 +431,9 @@ fn elements<C: Caller + ?Sized>(
     Ok(Block { pointers, mask })
 }
 
-/// Returns the mask of the indices of a block along an axis that are within the tensor. The bounds
-/// are computed once for the block in 64 bits; the elements only need 32-bit comparisons.
+/// Returns a mask with one element for each of `places`, the indices of a block along one axis:
+/// true if the index is within the tensor. The bounds are computed once for the block in 64 bits;
+/// the elements only need 32-bit comparisons.
 fn within<C: Caller + ?Sized>(
     c: &mut C,
     places: ValueOf<C>,
@@ -481,7 +484,8 @@ pub(super) fn block_of_pointer<C: Caller + ?Sized>(
     elements(c, pointer, base, pointer.offsets(), &checked)
 }
 
-/// Returns the base as a pointer to memory, where booleans are bytes.
+/// Returns the base. A pointer to booleans is cast to a pointer to int8, because a boolean is a
+/// byte in memory.
 fn memory_pointer<C: Caller + ?Sized>(c: &mut C, descriptor: &DescriptorOf<C>) -> Semantic<ValueOf<C>> {
     let base = pointer_of(descriptor)?;
     let pointee = element_type(c, descriptor)?;
@@ -729,7 +733,7 @@ fn rows_at<C: Caller + ?Sized>(
     let column = integer(c, a, index + 1, a.at(index + 1)?)?;
     let shape = Shape::from([ty.shape[0], columns]);
     super::convert::check_size(&shape).map_err(|error| error.argument(index, format!("this is {ty}")))?;
-    // Within a row, the columns are those of a block.
+    // The columns of a row are addressed and checked as in a block with one row.
     let zero = Operand::Constant(Constant::Int(0));
     let base = memory_pointer(c, descriptor)?;
     let base = move_pointer(c, base, std::slice::from_ref(&column), &descriptor.strides()[1..])?;

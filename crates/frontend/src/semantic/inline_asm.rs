@@ -9,7 +9,7 @@ use super::convert::{broadcast_to, check_size, common_shape, shape_mismatch, ten
 use super::{Caller, Op, Semantic, SemanticError, ValueOf};
 use crate::value::{Constant, Operand};
 
-/// The maximum number of elements that one run of the text processes.
+/// The maximum number of elements of each argument that one run of the text processes.
 const MAX_PACK: i128 = 64;
 
 /// `inline_asm_elementwise(asm, constraints, args, dtype, is_pure, pack)`.
@@ -80,7 +80,7 @@ fn arguments<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Ve
     values.into_iter().map(|value| broadcast_to(c, value, &shape)).collect()
 }
 
-/// Returns the types of the results, and whether they form a tuple.
+/// Returns the types of the results, and true if they form a tuple.
 fn results<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<(Vec<Dtype>, bool)> {
     let items = match a.constant(c, 3) {
         Ok(Constant::Tuple(items)) => items.into_vec(),

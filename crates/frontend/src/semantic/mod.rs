@@ -1,4 +1,5 @@
-//! The semantic rules: the ops for each operator and for each name of `triton.language`.
+//! The semantic rules: they check the arguments of each operator and of each name of
+//! `triton.language`, and emit its ops.
 //!
 //! The rules are generic over the [`Builder`], and do not depend on syntax: an error has the index
 //! of the offending argument, and the caller knows the position of the argument in the source.
@@ -150,7 +151,7 @@ pub trait Caller {
     ) -> Semantic<(RegionOf<Self>, Op<Self>)>;
 
     /// Returns the name of an op that writes memory or makes a tile, if the region or a function
-    /// that it calls contains such an op.
+    /// that it calls contains such an op. Assertions do not count.
     fn beyond_elements(&mut self, region: &RegionOf<Self>) -> Option<&'static str>;
 
     /// Calls a library function or a `@jit` function.
@@ -168,7 +169,8 @@ pub trait Caller {
     /// unknown.
     fn num_warps(&mut self) -> u32;
 
-    /// Returns whether the code is in the library, where integers may wrap.
+    /// Returns whether the code belongs to a library function, where integers may wrap without an
+    /// error.
     fn is_in_library(&self) -> bool {
         false
     }
@@ -191,16 +193,17 @@ pub trait Caller {
     }
 
     /// Returns the compile-time value of an operand, even if a plain assignment (`x = 128`) has
-    /// made it a run-time scalar. Rules use it for arguments that must be known at compile time.
+    /// made it a run-time scalar. Rules use this function for arguments that must be known at
+    /// compile time.
     fn known(&mut self, operand: &Op<Self>) -> Option<Constant> {
         operand.constant().cloned()
     }
 }
 
-/// The value of a caller's builder.
+/// The type of the values of a caller's builder.
 pub type ValueOf<C> = <<C as Caller>::Builder as Builder>::Value;
 
-/// The region of a caller's builder.
+/// The type of the regions of a caller's builder.
 pub type RegionOf<C> = <<C as Caller>::Builder as Builder>::Region;
 
 /// The operand that a caller's expressions evaluate to.

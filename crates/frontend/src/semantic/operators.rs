@@ -16,10 +16,12 @@ use crate::value::{Constant, Operand};
 
 /// Computes `lhs op rhs`.
 ///
-/// Both operands are converted to their common type. If one is a compile-time number of the same or
-/// a lower kind (bool < integer < float), this is the type of the other. Otherwise it is the float
-/// of a float and an integer, or the wider type. Of fp16 and bf16 it is fp16; of bf16 and fp8 or an
-/// integer it is fp32; of two integers of one width it is the unsigned type.
+/// Both operands are converted to their common type. If one operand is a compile-time number of the
+/// same or a lower kind (bool < integer < float), the common type is the type of the other operand.
+/// Otherwise, a float and an integer have the type of the float, and two floats or two integers
+/// have the wider type, with these exceptions: fp16 and bf16 have fp16; bf16 and an integer or fp8
+/// have fp32; two different fp8 types have fp16; an fp8 and an integer have none; two integers of
+/// one width have the unsigned type.
 ///
 /// `/` and `%` compute fp16, bf16 and fp8 in fp32, and `/` of integers returns fp32. Two booleans
 /// remain `int1` under `+`, `-` and `*`, which compute modulo 2: the product of two masks is a
@@ -272,8 +274,8 @@ fn remainder<C: Caller + ?Sized>(c: &mut C, lhs: &Op<C>, rhs: &Op<C>) -> Semanti
 }
 
 /// Divides integers, or computes the remainder. With `debug=True`, the kernel asserts that the
-/// divisor is not 0, unless `sanitize_overflow=False`: torch.compile wants only its own assertions,
-/// and divides in lanes that a mask discards.
+/// divisor is not 0, unless `sanitize_overflow=False`. torch.compile sets this option: its kernels
+/// contain their own assertions, and divide by 0 in lanes that a mask discards.
 fn divide_integers<C: Caller + ?Sized>(
     c: &mut C,
     function: ElementwiseFn,
@@ -499,8 +501,8 @@ pub fn compare<C: Caller + ?Sized>(
 }
 
 /// Converts an operand of a comparison with a pointer to an address. With `==` and `!=`, a constant
-/// (`p == 0`) or a 64-bit integer counts as an address. A comparison with another number is a
-/// mistake, and an error.
+/// (`p == 0`) or a 64-bit integer counts as an address. A comparison with any other number is an
+/// error.
 fn address<C: Caller + ?Sized>(
     c: &mut C,
     x: &Op<C>,
