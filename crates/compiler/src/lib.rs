@@ -1,6 +1,6 @@
-//! Compiles a kernel from source to code, with one function, [`compile`]: source, typed tile IR,
-//! optimized tile IR, then either a program for the CPU's executor, or a program for the threads of
-//! a GPU and its PTX.
+//! Compiles kernels. [`compile`] lowers the source of a kernel to typed tile IR and optimizes the
+//! IR. From the optimized IR, it makes either a program for the CPU's executor, or a program for
+//! the threads of a GPU and the PTX of that program.
 //!
 //! ```text
 //! Job ──lower──> Module ──optimize──> Module ──cpu──> Program

@@ -169,8 +169,10 @@ fn with_max_registers(ptx: &str, count: u32) -> Option<String> {
 mod tests {
     use super::*;
 
-    /// Assembles a kernel that takes `registers`, or its limit, and returns the limits of all
-    /// attempts with the one that was chosen (0 for none). An attempt at 120 registers spills.
+    /// Assembles a kernel of 256 threads that takes `registers` registers a thread, or as many as
+    /// the limit in its PTX. Returns the limits of all attempts (0 without a limit) and the chosen
+    /// limit. The kernel spills 10 registers with a limit of 120, and the assembler fails with a
+    /// limit of 40.
     fn attempts(ptx: &str, registers: u32, max_registers: Option<u32>) -> (Vec<u32>, u32) {
         let mut limits = Vec::new();
         let chosen = HOPPER.assemble(ptx, max_registers, |ptx, is_again| {
@@ -195,13 +197,13 @@ mod tests {
         // The kernel spills with 120 registers, so 128 is tried.
         assert_eq!(attempts(plain, 161, None), (vec![0, 120, 128], 128));
         assert_eq!(attempts(plain, 64, None), (vec![0, 48], 48));
-        // The program's own limit is the only attempt.
+        // With `max_registers`, that limit is the only attempt.
         assert_eq!(attempts(plain, 161, Some(160)), (vec![160], 160));
         // Partitions of warps exchange registers, so their PTX states a limit.
         let partitioned = plain.replace(".reqntid", ".maxnreg 168\n.reqntid");
         assert_eq!(attempts(&partitioned, 161, None), (vec![168], 168));
         assert_eq!(attempts(&partitioned, 161, Some(160)), (vec![168], 168));
-        // The assembler refuses the limit.
+        // The assembler fails with the limit, so the first result is chosen.
         assert_eq!(attempts(plain, 48, None), (vec![0, 40], 0));
     }
 
@@ -219,7 +221,7 @@ mod tests {
             (texts.len(), texts.last().unwrap().contains(".minnctapersm 1\n.reqntid 256"), spills.unwrap())
         };
         assert_eq!(spills(plain, 115), (2, true, 115));
-        // The first result is returned if the second spills as much.
+        // The first result is returned if the second kernel spills as many registers as the first.
         assert_eq!(spills(plain, 2347), (2, true, 2347));
         // The PTX states the number of blocks.
         let stated = plain.replace(".reqntid", ".minnctapersm 2\n.reqntid");
@@ -250,9 +252,9 @@ mod tests {
         assert_eq!(tried(1, 256, 161, 0), [120, 128]);
         assert_eq!(tried(3, 512, 35, 0), [32]);
         assert_eq!(tried(5, 256, 48, 0), [40]);
-        // The limit may take a third of the registers: 128 does, 120 takes more.
+        // A limit may remove at most a third of the 190 registers: 128 does, 120 removes more.
         assert_eq!(tried(1, 256, 190, 0), [128]);
-        // Half of the registers are too few.
+        // The limit 128 would remove half of the 255 registers.
         assert!(tried(1, 256, 255, 0).is_empty());
         // The blocks already have all threads of the multiprocessor.
         assert!(tried(4, 512, 32, 0).is_empty());
@@ -260,7 +262,7 @@ mod tests {
         // resource limits their number.
         assert!(tried(32, 32, 64, 0).is_empty());
         assert!(tried(1, 256, 100, 0).is_empty());
-        // A second block fits into shared memory, then does not.
+        // Two blocks with 113 KiB of shared memory each fit; two with 114 KiB do not.
         assert_eq!(tried(1, 256, 161, 113 << 10), [120, 128]);
         assert!(tried(1, 256, 161, 114 << 10).is_empty());
     }

@@ -124,7 +124,7 @@ mod tests {
         let name = |capability| Target::for_capability(capability).map(Target::architecture);
         assert_eq!(name(70), None);
         assert_eq!((name(75), name(80), name(86)), (Some("sm_75"), Some("sm_80"), Some("sm_86")));
-        // Code that is only for 9.0 does not run on later ones.
+        // Code for a target whose name ends in `a`, such as `sm_90a`, does not run on later GPUs.
         assert_eq!((name(90), name(100), name(120)), (Some("sm_90a"), Some("sm_100a"), Some("sm_120")));
         assert_eq!((name(103), name(121)), (Some("sm_100"), Some("sm_120")));
     }

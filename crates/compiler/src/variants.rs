@@ -73,7 +73,7 @@ mod tests {
             compiled.push(choose(&[base + 1, base], &compiled));
             assert_eq!(compiled.last(), Some(&variant(&[base, base + 1])));
             if base == 0 {
-                // It is not counted.
+                // `NoMaps` does not count towards the maximum.
                 compiled.push(TensorMapVariant::NoMaps);
             }
         }

@@ -250,8 +250,8 @@ fn fixed(size: f64, precision: usize, alternate: bool) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    /// `tests/format_cases.tsv` was written by CPython 3.11: a type, a value, a specification, and
-    /// the text or `!`.
+    /// CPython 3.11 has written `tests/format_cases.tsv`. Each line has a type, a value, a
+    /// specification, and the formatted text, or `!` for an error.
     #[test]
     fn formats_are_those_of_python() {
         for line in include_str!("../tests/format_cases.tsv").lines() {

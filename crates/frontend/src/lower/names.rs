@@ -1,5 +1,5 @@
-//! Resolves names and attributes: first local names, then names of the host or the library, then
-//! Python's builtins.
+//! Resolves names and attributes. A name is looked up among the local names of the function, then
+//! by the host (in a library function: in the library file), then among Python's builtins.
 
 use std::sync::Arc;
 

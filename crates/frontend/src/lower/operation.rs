@@ -30,8 +30,8 @@ pub struct Operation<'a> {
     pub text: &'a str,
     /// Each argument: the type of a run-time value, or a compile-time value.
     pub arguments: &'a [Template],
-    /// The scalars that are constants in the code of a compiled kernel: the index of each among all
-    /// run-time values in the arguments, and its value.
+    /// The scalars that would be constants in the code of a compiled kernel: the index of each
+    /// among all run-time values in the arguments, and its value.
     pub known: &'a [(usize, Literal)],
     /// The indices of the run-time values that point to read-only memory, each with the parameter
     /// of the kernel that declares it.

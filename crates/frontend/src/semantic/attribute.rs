@@ -242,7 +242,8 @@ fn type_attribute(ty: &Type, name: &str) -> Option<Semantic<Constant>> {
     }
 }
 
-/// Returns the number of fraction bits and the bias of the exponent; `None` for other types.
+/// Returns the number of fraction bits and the bias of the exponent of a float type; `None` for
+/// other types.
 fn float_format(dtype: Dtype) -> Option<(i128, i128)> {
     Some(match dtype {
         Dtype::F8E5 => (2, 15),
@@ -284,7 +285,7 @@ pub(super) fn type_method(name: &str, ty: &Type) -> Option<Constant> {
         "get_int_max_value" => range.map(|(_, high)| Constant::Int(high)),
         "get_block_shapes" => Some(shape_constant(ty)),
         "codegen_name" => scalar.map(|dtype| Constant::Str(dtype_name(dtype).into())),
-        // `is_fp16()` and the like compare with the type of that name.
+        // `is_fp16()` and similar methods compare the type to the one that their name contains.
         _ => {
             let wanted = name.strip_prefix("is_")?;
             Dtype::parse(wanted).map(|dtype| Constant::Bool(scalar == Some(dtype)))

@@ -252,7 +252,8 @@ pub fn language(path: &str) -> Option<LanguageItem> {
     }
 }
 
-/// Returns the paths of the language, for "did you mean".
+/// Returns the path of every name of `triton.language`. Suggestions for mistyped names are chosen
+/// from these paths.
 pub fn language_names() -> impl Iterator<Item = &'static str> {
     NAMES.keys().map(String::as_str)
 }

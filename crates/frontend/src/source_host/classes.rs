@@ -34,7 +34,7 @@ impl SourceHost {
             matches!(path, Some("aggregate" | "core.aggregate" | "core._aggregate"))
         });
         let object = if is_aggregate {
-            // A class that is defined again is another object.
+            // A second definition of a class makes another object.
             let path = format!("{name}.{}", self.objects.len());
             self.object(path)
         } else {

@@ -125,7 +125,7 @@ impl Fixture {
         }
     }
 
-    /// Returns the instructions emitted so far, one a line, without their values.
+    /// Returns the names of the ops emitted so far, separated by spaces.
     pub(super) fn ops(&self) -> String {
         let function = &self.builder.function;
         let names = function.blocks[function.entry].insts.iter().map(|&inst| function.insts[inst].op.name());

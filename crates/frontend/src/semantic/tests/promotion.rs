@@ -1,4 +1,5 @@
-//! Promotion, against tables written down from the rules of the language.
+//! Tests of type promotion. They compare the common types to tables that follow the rules of the
+//! language.
 
 use super::*;
 use crate::semantic::{CompareOperator, compare};
