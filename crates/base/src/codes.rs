@@ -1,4 +1,5 @@
-//! The table of diagnostic codes. A code is never reused. `docs/diagnostics/<code>.md` explains it.
+//! The table of diagnostic codes. A code is never reused for another diagnostic.
+//! `docs/diagnostics/<code>.md` explains the code.
 
 /// The class of a diagnostic's Python exception.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -11,8 +12,8 @@ pub enum Kind {
     Attribute,
     /// A `static_assert` failed: `CompileTimeAssertionFailure`, a `CompilationError`.
     StaticAssertion,
-    /// The kernel uses Python or a feature that kernels do not support:
-    /// `UnsupportedLanguageConstruct`, a `CompilationError`.
+    /// The kernel uses a construct of Python that kernels do not support, or a feature that the
+    /// device or tilewright does not have: `UnsupportedLanguageConstruct`, a `CompilationError`.
     Unsupported,
     /// An argument of the launch is missing, superfluous or of an unsupported type: `LaunchError`,
     /// a `TypeError`.

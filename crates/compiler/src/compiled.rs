@@ -22,7 +22,7 @@ pub struct CompiledKernel {
     pub module: Arc<Module>,
     /// The code that the target executes.
     pub code: Arc<MachineCode>,
-    /// The options of the compilation, and the resources of its code.
+    /// The options of the compilation, and the resources that the code takes.
     pub metadata: Metadata,
     /// The IR before optimization.
     pub lowered: Arc<Module>,
@@ -42,7 +42,7 @@ pub enum MachineCode {
 }
 
 /// GPU code, as the driver and the simulator take it. A launch passes its arguments in one buffer,
-/// in the order of the parameters. Each has the alignment of its type; a bool has one byte.
+/// in the order of the parameters. Each argument is aligned to its size; a bool has one byte.
 #[derive(Debug)]
 pub struct GpuCode {
     /// The PTX module as text.
@@ -79,7 +79,7 @@ impl GpuCode {
 
     /// Returns whether a launch passes an int32 after the tensor maps. Its value is the number of
     /// programs along the first axis if blocks run in clusters of two, else 0. The kernel compares
-    /// its program id with the value, so that blocks that only pad the last cluster exit at once.
+    /// block ids with this value, because blocks that pad the last cluster run no program.
     pub fn has_pairs(&self) -> bool {
         self.program.header.paired
     }
@@ -255,8 +255,8 @@ impl CompiledKernel {
         with_stack(|| gpu_code(&self.module, code.target, (codegen, without), &mut |_, _| {})).map(Some)
     }
 
-    /// Prints a stage, at each call again. Returns `None` for a stage that the target does not
-    /// have, and for the cubin, which the compiler does not make.
+    /// Returns the text of a stage, which each call prints again. Returns `None` for a stage that
+    /// the target does not have, and for the cubin, which the compiler does not make.
     pub fn asm(&self, stage: Stage) -> Option<String> {
         with_stack(|| match (stage, &*self.code) {
             (Stage::Ast, _) => Some(syntax_tree(self.source.as_ref())),

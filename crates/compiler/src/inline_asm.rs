@@ -1,6 +1,7 @@
 //! Inline assembly outside of a GPU. The CPU's executor runs it in the simulator, and GPU
-//! compilations parse it before an assembler does, to find its errors. Both put the text into a
-//! kernel in which each thread runs the text once, on operands that are words of memory.
+//! compilations parse it before an assembler does, to find its errors. For both purposes, this
+//! module puts the text into a kernel in which each thread runs the text once, on operands that are
+//! words of memory.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -20,10 +21,10 @@ const KERNEL: &str = "inline_assembly";
 /// The maximum number of threads of a block of that kernel.
 const THREADS: u32 = 128;
 
-/// The simulator as the implementation of inline assembly.
+/// Implements inline assembly for the CPU's executor with the GPU simulator.
 pub(crate) struct SimulatedAssembler;
 
-/// Inline assembly as a kernel of the simulator.
+/// Inline assembly, compiled into a kernel that the simulator runs.
 #[derive(Debug)]
 struct SimulatedAssembly {
     module: tilewright_sim::LoadedModule,

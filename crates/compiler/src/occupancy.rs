@@ -1,5 +1,6 @@
-//! Chooses the registers of a thread: tries fewer than the assembler chose if one more block then
-//! fits on a multiprocessor, and more if the kernel spills although registers are unused.
+//! Chooses the number of registers of a thread. If one more block would then fit on a
+//! multiprocessor, tries fewer registers than the assembler chose. If the kernel spills although
+//! registers are unused, lets the assembler choose more.
 //!
 //! Only the assembler knows how many registers a kernel takes and spills, so the choice takes
 //! several attempts. A runtime passes its assembler to [`Multiprocessor::assemble`], which chooses
@@ -11,7 +12,7 @@ use smallvec::SmallVec;
 use tilewright_gpu_ir::Tuning;
 use tilewright_gpu_ir::target::THREAD_REGISTERS;
 
-/// The granularity of a thread's registers.
+/// The hardware allocates the registers of a thread in units of this number.
 const REGISTER_UNIT: u32 = 8;
 
 /// The resources that the blocks on a multiprocessor share.

@@ -198,8 +198,8 @@ impl Spec {
         }
     }
 
-    /// Joins the parts of a number: sign and prefix, the digits of `whole` in groups of `group`,
-    /// the rest.
+    /// Joins the parts of a number and pads the text: `sign`, which includes the prefix, then
+    /// `whole` in groups of `group` digits, then `rest`.
     fn number(&self, sign: &str, whole: &str, rest: &str, group: usize) -> String {
         let Some(separator) = self.grouping.filter(|_| group < whole.len().max(self.width)) else {
             return self.pad(sign, &format!("{whole}{rest}"), '>');

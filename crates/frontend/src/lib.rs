@@ -114,7 +114,7 @@ pub struct Options {
 /// The errors of a kernel that does not compile, and the sources that they point into.
 #[derive(Clone, Debug)]
 pub struct Failure {
-    /// The findings, at least one.
+    /// The errors, at least one.
     pub diagnostics: Vec<Diagnostic>,
     /// The sources.
     pub sources: SourceMap,

@@ -34,7 +34,7 @@ impl<T> Tuple<T> {
         Self { items, fields: Some(fields), class: Some(class), descriptor: None }
     }
 
-    /// Makes a tensor descriptor that the host passes to a launch. Its items are the base, the
+    /// Makes a tensor descriptor that is an argument of a launch. Its items are the base, the
     /// extents, and all strides but the last, which is 1.
     pub fn of_descriptor(form: Arc<DescriptorForm>, items: Vec<T>) -> Self {
         let names = form.names().take(2 * form.block_shape.len()).map(Into::into);

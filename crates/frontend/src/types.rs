@@ -59,7 +59,8 @@ impl LanguageType {
         }
     }
 
-    /// Returns whether `isinstance` holds for the type and a class of types, such as `dtype`.
+    /// Returns whether `isinstance(type, class)` is true for a class of `triton.language`, such as
+    /// `dtype`.
     pub fn is_of(&self, class: &str) -> bool {
         class == "base_type"
             || match self {
@@ -71,7 +72,7 @@ impl LanguageType {
             }
     }
 
-    /// Returns an attribute. For a pointer, returns only attributes that differ from those of the
+    /// Returns an attribute. For a pointer, returns `None` for an attribute that equals that of the
     /// corresponding type of the IR.
     pub fn attribute(&self, name: &str) -> Option<Constant> {
         let own_name = || Constant::Str(self.to_string().into());
@@ -98,8 +99,8 @@ impl LanguageType {
         }
     }
 
-    /// Returns the result of a method without arguments. For a pointer, returns only results that
-    /// differ from those of the corresponding type of the IR.
+    /// Returns the result of a method without arguments. For a pointer, returns `None` if the
+    /// corresponding type of the IR has the same result.
     pub fn method(&self, name: &str) -> Option<Constant> {
         match (self, name) {
             (_, "mangle") => Some(Constant::Str(self.mangled().into())),

@@ -23,7 +23,7 @@ enum Method {
     Binary(BinaryOperator),
     Compare(CmpOp),
     Unary(UnaryOp),
-    /// Returns the object itself.
+    /// Evaluates to the object itself, as `__index__` does.
     Identity,
     Truth,
     Item,

@@ -126,7 +126,8 @@ pub(crate) struct Lowerer<'a, 's, 'h> {
     /// The number of instructions that inlining the calls so far would add, and the depth of the
     /// most deeply nested region so far, including regions of callees.
     pub(super) inlined: Extent,
-    /// The exit of the current path: whether it has returned, and the result.
+    /// The exit of the current path: a flag that states whether the function has returned, and the
+    /// result.
     pub(super) exit: Exit,
     /// True in a `constexpr_function`: numbers that are assigned or returned remain compile-time
     /// values.

@@ -1,5 +1,6 @@
-//! The rules of atomic operations: `atomic_add` and the like, also on blocks of tensor descriptors,
-//! `atomic_cas`, `atomic_load`, `atomic_store`, `atomic_poll`.
+//! The rules of atomic operations: read-modify-write operations such as `atomic_add`, through
+//! pointers and on blocks of tensor descriptors; `atomic_cas`, `atomic_load`, `atomic_store` and
+//! `atomic_poll`.
 
 use smallvec::smallvec;
 use tilewright_base::Code;
@@ -94,7 +95,7 @@ fn check_kind<C: Caller + ?Sized>(
         .hint("bits of floats are those of integers: `ptr.to(tl.pointer_type(tl.int32))`"))
 }
 
-/// `atomic_cas(pointer, cmp, val, sem, scope)`: the result has the signedness of `val`.
+/// `atomic_cas(pointer, cmp, val, sem, scope)`: the result is the old value of the memory.
 pub(super) fn compare_and_swap<C: Caller + ?Sized>(
     c: &mut C,
     a: &Arguments<'_, C>,
@@ -107,7 +108,8 @@ pub(super) fn compare_and_swap<C: Caller + ?Sized>(
     let value = stored(c, a, 2, &ty, dtype)?;
     let op = Op::AtomicCas { sem, scope };
     let before = c.builder().emit_one(op, smallvec![pointer, expected, value])?;
-    // The old value has the signedness of `val`.
+    // If the pointee and `val` are integers of one width, the old value gets the signedness of
+    // `val`.
     let own = match a.at(2)? {
         Operand::Tensor(value) => c.builder().type_of(value).dtype(),
         Operand::Constant(constant) => natural_dtype(constant),

@@ -1,5 +1,5 @@
-//! Block pointers and tensor descriptors: their construction and attributes, and the tile of
-//! pointers and the mask of an access.
+//! The rules of block pointers and tensor descriptors: their construction, their attributes, and
+//! the tile of pointers and the mask of an access to a block.
 
 use std::sync::Arc;
 
@@ -462,8 +462,8 @@ fn clamp<C: Caller + ?Sized>(c: &mut C, value: ValueOf<C>, most: u32) -> Semanti
     cast(c, value, Dtype::I32)
 }
 
-/// Returns the block that an access through a block pointer reads or writes. `boundary_check` is
-/// the index of that argument.
+/// Returns the pointers and the mask of the block that an access through a block pointer reads or
+/// writes. `boundary_check` is the index of that argument.
 pub(super) fn block_of_pointer<C: Caller + ?Sized>(
     c: &mut C,
     a: &Arguments<'_, C>,
@@ -632,8 +632,8 @@ pub(super) fn store<C: Caller + ?Sized>(
     write(c, a, block, value, dtype)
 }
 
-/// Returns the block of the descriptor in argument 0 that begins at the offsets in argument 1, and
-/// the type of its elements.
+/// Returns the pointers and the mask of a block, and the type of its elements. Argument 0 is the
+/// tensor descriptor, and argument 1 has the offsets of the block.
 pub(super) fn block_at_offsets<C: Caller + ?Sized>(
     c: &mut C,
     a: &Arguments<'_, C>,
@@ -687,7 +687,8 @@ fn write<C: Caller + ?Sized>(
     Ok(Operand::Constant(Constant::None))
 }
 
-/// Returns the block that begins at the offsets in the argument `index`.
+/// Returns the pointers and the mask of the block that begins at the offsets in the argument
+/// `index`.
 fn block_at<C: Caller + ?Sized>(
     c: &mut C,
     a: &Arguments<'_, C>,
@@ -708,8 +709,8 @@ fn block_at<C: Caller + ?Sized>(
     elements(c, descriptor, base, &offsets, &vec![true; rank])
 }
 
-/// Returns rows of a matrix, from a column on. The argument `index` has the indices of the rows,
-/// and the next one the column.
+/// Returns the pointers and the mask of rows of a matrix, from a column on. The argument `index`
+/// has the indices of the rows, and the next argument has the index of the column.
 fn rows_at<C: Caller + ?Sized>(
     c: &mut C,
     a: &Arguments<'_, C>,

@@ -21,8 +21,8 @@ const OF_FLOATS: &str = "acos acosh asin asinh atan atan2 atanh cbrt ceil copysi
     lgamma llrint llround log log10 log1p log2 logb nearbyint nextafter norm3d norm4d normcdf normcdfinv pow rcbrt \
     remainder rhypot rint rnorm3d rnorm4d round rsqrt scalbn sin sinh sinpi sqrt tan tanh tgamma trunc y0 y1 yn";
 
-/// Functions for fp32, most of them approximations, whose symbols with the `f` equal their names in
-/// the language.
+/// Functions for fp32, most of them approximations. Their symbols without `__nv_` equal their names
+/// in the language, including the `f` at the end.
 const FAST: &str = "fast_cosf fast_exp10f fast_expf fast_log10f fast_log2f fast_logf fast_powf fast_sinf fast_tanf saturatef";
 
 /// Operations whose symbol has a rounding direction: `__nv_fadd_rz`, `__nv_dadd_rz`.

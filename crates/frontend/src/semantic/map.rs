@@ -110,7 +110,7 @@ fn check_results<C: Caller + ?Sized>(c: &mut C, result: &Op<C>, shape: &Shape) -
     Ok(())
 }
 
-/// Converts numbers in a result to tensors.
+/// Converts the numbers in a result, and in tuples within it, to tensors.
 fn mapped<C: Caller + ?Sized>(c: &mut C, result: &Op<C>) -> Semantic<Op<C>> {
     let items: Option<Tuple<Op<C>>> = match result {
         Operand::Tuple(items) => Some(items.clone()),

@@ -13,7 +13,7 @@ use super::{BinaryOperator, BooleanOperator, Caller, Op, Semantic, SemanticError
 use crate::types::LanguageType;
 use crate::value::{Constant, Operand};
 
-/// Applies a function of one float.
+/// Applies an elementwise function of one float, argument 0.
 pub(super) fn float<C: Caller + ?Sized>(
     c: &mut C,
     a: &Arguments<'_, C>,
@@ -82,7 +82,7 @@ pub(super) fn fdiv<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Seman
     Ok(Operand::Tensor(c.builder().binary(function, x, y)?))
 }
 
-/// `umulhi(x, y)`: treats the operands as unsigned, whatever their type is.
+/// `umulhi(x, y)`: treats the operands as unsigned, also if their type is signed.
 pub(super) fn unsigned_mul_high<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
     let (x, y, dtype) = wide_integers(c, a)?;
     let unsigned = if dtype.bits() == 64 { Dtype::U64 } else { Dtype::U32 };
@@ -91,7 +91,8 @@ pub(super) fn unsigned_mul_high<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_,
     Ok(Operand::Tensor(cast(c, product, dtype)?))
 }
 
-/// `libdevice.mulhi(x, y)`: is signed or unsigned, depending on the common type.
+/// `libdevice.mulhi(x, y)`: multiplies signed or unsigned integers, as the common type of the
+/// operands is.
 pub(super) fn mul_high<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
     let (x, y, _) = wide_integers(c, a)?;
     Ok(Operand::Tensor(c.builder().binary(ElementwiseFn::MulHigh, x, y)?))

@@ -168,8 +168,8 @@ fn print_prefix(prefix: &str, is_alone: bool) -> String {
     text
 }
 
-/// Converts a value to a type that can be printed. Also returns the number of hexadecimal digits; 0
-/// for decimal.
+/// Converts a value to a type that can be printed. Also returns the minimum number of hexadecimal
+/// digits, which is 1 for a pointer; 0 for a decimal number.
 fn printable<C: Caller + ?Sized>(c: &mut C, value: ValueOf<C>, is_hex: bool) -> Semantic<(ValueOf<C>, u32)> {
     let ty = c.builder().type_of(&value);
     let Some(dtype) = ty.dtype() else {

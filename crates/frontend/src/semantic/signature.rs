@@ -9,7 +9,7 @@ use crate::value::Constant;
 pub enum ParameterKind {
     /// By position or by keyword.
     Positional,
-    /// By keyword.
+    /// Only by keyword.
     KeywordOnly,
     /// By position: the tuple of all further positional arguments.
     Variadic,

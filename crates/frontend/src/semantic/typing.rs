@@ -310,8 +310,8 @@ mod tests {
             .collect()
     }
 
-    /// Returns the functions that need rows here. The stubs of classes and types are written by
-    /// hand.
+    /// Returns the functions that the rows of `PARAMETERS` and `RESULTS` are about. The stubs of
+    /// classes and types are written by hand.
     fn functions() -> Vec<(&'static str, String)> {
         const CLASSES: &[&str] = &[
             "range",

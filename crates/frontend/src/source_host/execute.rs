@@ -1,6 +1,6 @@
 //! Executes the statements of a module that define names. A name that may have one of several
-//! values, because it is assigned under a condition or in a loop, is opaque: for a kernel that
-//! reads it, an error is better than an arbitrary one of the values.
+//! values, because it is assigned under a condition or in a loop, is opaque: its value is unknown.
+//! For a kernel that reads the name, an error is better than an arbitrary one of the values.
 
 use ruff_python_ast::{Expr, Stmt, StmtAugAssign, StmtIf, StmtTry};
 use rustc_hash::FxHashMap;
@@ -184,7 +184,8 @@ impl SourceHost {
     /// Executes the body of a loop.
     fn repeated(&mut self, whole: &Stmt, body: &[Stmt], depth: usize) {
         // The body runs any number of times, each time with the names of the previous iteration.
-        // Names that it assigns are therefore opaque before, during and after the loop.
+        // Names that it assigns are therefore opaque at the beginning of the body and after the
+        // loop.
         self.make_all_opaque(std::slice::from_ref(whole));
         self.one_of(&[vec![body]], true, depth);
         self.make_all_opaque(std::slice::from_ref(whole));
