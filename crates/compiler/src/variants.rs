@@ -3,7 +3,7 @@
 //! ```text
 //! the launch can create all maps             the kernel's own code
 //! the maps of some accesses are impossible   code in which threads make these accesses
-//! there are MAX_VARIANTS such sets already   code without tensor maps
+//! MAX_VARIANTS other variants exist already  code without tensor maps
 //! ```
 //! A tensor map cannot describe a tensor whose base or strides are not aligned to 16 bytes. A
 //! variant is the code that the compiler generates when it knows that these tensors are not

@@ -57,8 +57,8 @@ impl DescriptorForm {
 /// compile-time integers.
 ///
 /// The base of a block pointer already points to the first element of the block. Only checks of
-/// bounds use the offsets, so a loop that advances a block pointer without checks only carries the
-/// base.
+/// bounds use the offsets, so a loop that advances a block pointer without checks only has to carry
+/// the base.
 #[derive(Clone, Debug)]
 pub struct Descriptor<T> {
     /// The compile-time properties.
