@@ -1,9 +1,9 @@
 //! Remarks: the decisions of passes, and their reasons, on request (`tilewright explain`).
 //!
-//! A pass reports a decision where it makes it. It passes a closure that makes the remark to
-//! [`remark`], which calls the closure only while the thread collects remarks. A compilation that
-//! does not collect them only pays for a read of a thread-local, and no pass has to return remarks.
-//! The IR contains the decisions, but not the remarks.
+//! A pass reports a decision where it makes it. The pass gives [`remark`] a closure that makes the
+//! remark, and `remark` calls the closure only while the thread collects remarks. A compilation
+//! that does not collect remarks only pays for a read of a thread-local, and no pass has to return
+//! remarks. The IR contains the decisions, but not the remarks.
 
 use std::cell::RefCell;
 

@@ -20,7 +20,7 @@ pub fn compile_gpu_text(name: &str, text: &str, stage: Stage) -> Result<String, 
         for pass in PASSES {
             pass.run(&mut program).map_err(|diagnostic| failure(*diagnostic, &program))?;
             // A program from text may satisfy the verifier although no sequence of passes produces
-            // it. A pass may then break its rules.
+            // such a program. From it, a pass may make a program that violates the rules.
             verify(&program).map_err(|error| failure(broken(pass.name, &error), &program))?;
         }
         if stage == Stage::Gpu {

@@ -73,9 +73,9 @@ impl Occupancy {
         if exceeds {
             return SmallVec::new();
         }
-        // The assembler schedules poorly at the limit `avoided_register_limit`, so from this limit
-        // on, a limit of 8 registers fewer is tried first. Two dependent dots of 128 x 64 by 8
-        // warps need the limit itself, so it is tried next.
+        // The assembler schedules poorly at the limit `avoided_register_limit`, so if `most` is at
+        // least this limit, `most` - 8 is tried before `most`. Two dependent dots of 128 x 64 by 8
+        // warps need `most` itself.
         let most = multiprocessor.registers / (more * self.threads) / REGISTER_UNIT * REGISTER_UNIT;
         let limits = [most.saturating_sub(REGISTER_UNIT), most];
         let loss = multiprocessor.tuning.max_register_loss;

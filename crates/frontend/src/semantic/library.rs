@@ -2,7 +2,8 @@
 //! `stdlib/*.py`.
 //!
 //! A function of such a file is a name of the language unless its name begins with `_`. To add a
-//! function to the language, it suffices to write it in such a file.
+//! function to the language, write it in such a file. Parameters with new names also need rows in
+//! `typing`.
 
 use std::sync::LazyLock;
 
