@@ -276,7 +276,11 @@ impl<'a> Shared<'a> {
             unless_out_of_memory(|| Machine::new(self.program, arguments, self.regions, grid, control));
         let mut machine = match machine {
             Ok(machine) => machine,
-            Err(fault) => return self.fail(0, fault),
+            Err(fault) => {
+                // Parked programs may wait for the programs that this thread would have run.
+                self.stop.store(true, Ordering::Relaxed);
+                return self.fail(0, fault);
+            }
         };
         machine.observe(self.observers);
         while let Some((number, _)) = self.take(1) {

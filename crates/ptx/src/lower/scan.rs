@@ -408,8 +408,8 @@ impl Lowering<'_> {
         )
     }
 
-    /// Returns the element whose index is `fixed` xor the bits `reached` of `own`. Where the
-    /// element is `None`, any other may be returned.
+    /// Returns the element whose index is `fixed` xor the bits `reached` of `own`. If that element is
+    /// `None`, may return any other element.
     fn choose(
         &mut self,
         tiles: &[Value],
