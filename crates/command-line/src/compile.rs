@@ -17,7 +17,7 @@ pub const SIGNATURES: &str = "\
 Arguments in --signature, one for each parameter, separated by commas:
   *fp32  *i64  *bf16       a tensor
   i32  u8  fp32  u1        a number at run time
-  *fp32:16  i32:16         a tensor with an address, or a number, that is a multiple of 16
+  *fp32:16  i32:16         the same; the address or the number is a multiple of 16
   1024  -1.5  'text'       a compile-time value; also True, None, and fp16 for a tl.constexpr
   (*fp32, i32, 2)          a tuple of these; a NamedTuple names its fields: (x=*fp32, n=i32)
   tensordesc<fp16[64, 32]> a tensor descriptor with blocks of this shape
@@ -205,7 +205,7 @@ fn file_and_name(argument: &OsStr) -> (&Path, Option<String>) {
 
 /// Returns the first `end` bytes of an argument.
 #[cfg(unix)]
-#[expect(clippy::unnecessary_wraps, reason = "elsewhere there may be none")]
+#[expect(clippy::unnecessary_wraps, reason = "on other platforms it may return none")]
 fn prefix(argument: &OsStr, end: usize) -> Option<&OsStr> {
     use std::os::unix::ffi::OsStrExt;
     Some(OsStr::from_bytes(&argument.as_bytes()[..end]))

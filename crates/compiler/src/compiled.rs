@@ -244,8 +244,8 @@ impl CompiledKernel {
     /// Returns an error if code generation fails.
     pub fn without_tensor_maps(&self, variant: &TensorMapVariant) -> Result<Option<GpuCode>, CompileError> {
         let MachineCode::Gpu(code) = &*self.code else { return Ok(None) };
-        // If the program could not be divided, its one block already has the warps of the whole
-        // cluster.
+        // Does not request the cluster again if the compiler could not divide the program:
+        // `num_warps` then already counts the warps of the whole cluster.
         let num_ctas = code.cluster();
         let (without, tensor_maps) = match variant {
             TensorMapVariant::Without(accesses) => (&**accesses, true),
@@ -255,8 +255,9 @@ impl CompiledKernel {
         with_stack(|| gpu_code(&self.module, code.target, (codegen, without), &mut |_, _| {})).map(Some)
     }
 
-    /// Returns the text of a stage, which each call prints again. Returns `None` for a stage that
-    /// the target does not have, and for the cubin, which the compiler does not make.
+    /// Returns the text of a stage. Each call builds the text anew, except for PTX, which is
+    /// stored. Returns `None` for a stage that the target does not have, and for the cubin, which
+    /// the compiler does not make.
     pub fn asm(&self, stage: Stage) -> Option<String> {
         with_stack(|| match (stage, &*self.code) {
             (Stage::Ast, _) => Some(syntax_tree(self.source.as_ref())),

@@ -203,8 +203,9 @@ fn kernel(template: &AsmTemplate) -> (String, u32) {
     (out, first)
 }
 
-/// Returns whether the text names an output or an input is tied to it. Otherwise nothing writes the
-/// output, as in a text that is only a barrier, and the kernel stores 0 for it.
+/// Returns whether something writes an output: the text names it, or an input is tied to it.
+/// Otherwise nothing writes the output, as in a text that is only a barrier, and the kernel stores
+/// 0 for it.
 fn is_named(template: &AsmTemplate, output: usize) -> bool {
     let tied = template.inputs.iter().any(|input| matches!(input, AsmInput::Tied(to) if *to == output));
     let in_text = |piece: &AsmPiece| matches!(piece, AsmPiece::Operand(number) if *number == output);

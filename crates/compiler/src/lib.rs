@@ -33,7 +33,7 @@ pub use tilewright_opt::bounds;
 pub use compiled::{CompiledKernel, GpuCode, MachineCode, Metadata, ParameterType, Resources};
 pub use explain::{SourceText, StageText, layouts_of_ir};
 pub use gpu_text::compile_gpu_text;
-pub use occupancy::{Multiprocessor, Occupancy, for_one_block};
+pub use occupancy::{Multiprocessor, Occupancy, against_spills};
 pub use operation::{CompiledOperation, compile_operation, locate};
 pub use stage::{DumpHook, Stage};
 pub use target::Target;

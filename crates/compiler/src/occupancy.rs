@@ -95,8 +95,8 @@ impl Multiprocessor {
     /// attempt. With `max_registers`, this function makes one attempt, with the limit that the PTX
     /// states, or else with `max_registers`.
     ///
-    /// Otherwise, PTX that spills although registers are unused is assembled again for one block
-    /// ([`for_one_block`]). Other PTX without a limit of its own is assembled again with the limits
+    /// Otherwise, PTX that spills is assembled again with another directive, if one may help
+    /// ([`against_spills`]). Other PTX without a limit of its own is assembled again with the limits
     /// that let one more block run at a time, until an attempt is accepted or another one is not
     /// worthwhile. An attempt may fail because an instruction takes more registers than the limit.
     /// If no attempt is accepted, the first result is returned.
@@ -111,7 +111,8 @@ impl Multiprocessor {
             return Ok(assemble(&limited, false)?.0);
         }
         let (kernel, first) = assemble(ptx, false)?;
-        if let Some(ptx) = for_one_block(ptx, first.registers, first.spills, self.registers / first.threads) {
+        if let Some(ptx) = against_spills(ptx, first.registers, first.spills, self.registers / first.threads)
+        {
             let attempt = assemble(&ptx, true).ok().filter(|(_, attempt)| attempt.spills < first.spills);
             return Ok(attempt.map_or(kernel, |(kernel, _)| kernel));
         }
@@ -142,19 +143,30 @@ impl Multiprocessor {
     }
 }
 
-/// Returns the PTX with the directive `.minnctapersm 1`, which tells the assembler that one block
-/// on a multiprocessor is enough. Returns `None` if nothing is spilled, if no registers are unused,
-/// or if the PTX states a limit of its own. `available` is the size of the register file divided by
-/// the threads of a block.
+/// Returns PTX to assemble in place of PTX that spills. `available` is the size of the register file
+/// divided by the threads of a block. Returns `None` if nothing is spilled, or in other cases than
+/// these:
 ///
-/// Without this directive, the assembler may limit registers to make room for more blocks, down to
-/// 32 a thread.
+/// - The PTX states no limit, and registers are unused. The assembler has limited them to make room
+///   for more blocks, down to 32 a thread. `.minnctapersm 1` tells it that one block on a
+///   multiprocessor is enough.
+/// - The PTX states a number of blocks. A lower limit of registers may spill less, because the
+///   assembler makes poor schedules at some limits ([`Tuning::avoided_register_limit`]): attention
+///   of 64x64 by 5 warps spills 28 bytes with 128 registers, and none with 120 (ptxas 13.0,
+///   2026-11-28).
 #[must_use]
-pub fn for_one_block(ptx: &str, registers: u32, spills: u32, available: u32) -> Option<String> {
+pub fn against_spills(ptx: &str, registers: u32, spills: u32, available: u32) -> Option<String> {
+    const BLOCKS: &str = ".minnctapersm ";
+    if spills == 0 || ptx.contains(".maxnreg") {
+        return None;
+    }
+    if let Some((before, rest)) = ptx.split_once(BLOCKS) {
+        let limit = registers.next_multiple_of(REGISTER_UNIT) - REGISTER_UNIT;
+        let (_, after) = rest.split_once('\n').filter(|_| registers < THREAD_REGISTERS)?;
+        return Some(format!("{before}.maxnreg {limit}\n{after}"));
+    }
     let has_unused = registers + REGISTER_UNIT <= available.min(THREAD_REGISTERS);
-    let states_limit = [".maxnreg", ".minnctapersm"].iter().any(|directive| ptx.contains(directive));
-    (spills > 0 && has_unused && !states_limit)
-        .then(|| ptx.replacen(".reqntid", ".minnctapersm 1\n.reqntid", 1))
+    has_unused.then(|| ptx.replacen(".reqntid", &format!("{BLOCKS}1\n.reqntid"), 1))
 }
 
 /// Returns the PTX with a register limit; `None` if the PTX states its own, because partitions that
@@ -209,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kernel_that_spills_with_unused_registers_is_assembled_for_one_block() {
+    fn a_kernel_that_spills_is_assembled_again() {
         let plain = ".visible .entry k()\n.reqntid 256, 1, 1\n{\n}";
         let spills = |ptx: &str, better: u32| {
             let mut texts = Vec::new();
@@ -224,14 +236,19 @@ mod tests {
         assert_eq!(spills(plain, 115), (2, true, 115));
         // The first result is returned if the second kernel spills as many registers as the first.
         assert_eq!(spills(plain, 2347), (2, true, 2347));
-        // The PTX states the number of blocks.
+        // The PTX states the number of blocks: a lower limit replaces that.
         let stated = plain.replace(".reqntid", ".minnctapersm 2\n.reqntid");
-        assert_eq!(spills(&stated, 115), (1, false, 2347));
+        assert_eq!(
+            against_spills(&stated, 128, 7, 256).as_deref(),
+            Some(&*plain.replace(".reqntid", ".maxnreg 120\n.reqntid"))
+        );
+        assert_eq!(against_spills(&stated, 255, 7, 256), None);
+        assert_eq!(against_spills(&plain.replace(".reqntid", ".maxnreg 168\n.reqntid"), 120, 7, 256), None);
         // No registers are unused, or nothing is spilled.
-        assert_eq!(for_one_block(plain, 255, 4, 256), None);
-        assert_eq!(for_one_block(plain, 120, 4, 128).map(|_| ()), Some(()));
-        assert_eq!(for_one_block(plain, 128, 4, 128), None);
-        assert_eq!(for_one_block(plain, 32, 0, 256), None);
+        assert_eq!(against_spills(plain, 255, 4, 256), None);
+        assert_eq!(against_spills(plain, 120, 4, 128).map(|_| ()), Some(()));
+        assert_eq!(against_spills(plain, 128, 4, 128), None);
+        assert_eq!(against_spills(plain, 32, 0, 256), None);
     }
 
     /// The multiprocessor of an H200. An A100 has the same limits, except for shared memory.

@@ -10,7 +10,7 @@
 //! |---|---|
 //! | `, 3 stages` | loops are not pipelined yet; a loop that does not set its stages gets 3 |
 //! | `, no contraction` | no multiplication is fused with an addition: each is rounded |
-//! | `, synchronized` | all barriers are inserted: one is wherever threads must wait for each other |
+//! | `, synchronized` | a pass has inserted all barriers: there is one at each point where threads must wait for each other |
 //! | `, cluster pairs` | the launch may put two neighboring programs into one cluster |
 //! | `, clusters of 2` | the two blocks of a cluster compute one program together |
 //! | `, longest CTA first by descending id` | programs with a larger index along the first axis start first, because they take longest |
@@ -39,8 +39,8 @@ pub enum ProgramOrder {
     DescendingIds,
 }
 
-/// The limit of the two counts of a header, of stages and of blocks on a multiprocessor. It is the
-/// limit of stages; no multiprocessor holds more than 32 blocks.
+/// The limit of the two counts of a header, of stages and of blocks on a multiprocessor. The limit
+/// of stages serves for both counts: it is 64, and no multiprocessor holds more than 32 blocks.
 const MAX_COUNT: u32 = tilewright_ir::LoopOptions::MAX_STAGES;
 
 const ASCENDING_IDS: &str = "longest CTA first by ascending id";

@@ -26,8 +26,9 @@ pub enum Feature {
     MmaSyncWide,
     /// 8-bit float operands of `mma.sync`, which need PTX 8.4.
     ///
-    /// Hopper is listed without them: its `mma.sync` converts them to fp16, which generated code
-    /// can do for older drivers too, and its `wgmma` takes 8-bit floats.
+    /// [`HOPPER`] omits this feature, because its `mma.sync` only converts such operands to fp16.
+    /// Generated code can convert them as well, and then also runs on drivers without PTX 8.4. The
+    /// `wgmma` of Hopper takes 8-bit floats.
     MmaSyncFp8,
     /// `ldmatrix`.
     LdMatrix,
@@ -186,9 +187,10 @@ const BLACKWELL_DATA_CENTER: &[Feature] = &[
 ];
 
 impl GpuTarget {
-    /// Every target. The PTX version is the oldest that has all features. The bytes of shared
-    /// memory are the limit per block, with opt-in, in the CUDA programming guide's table of
-    /// technical specifications.
+    /// Every target. The PTX version is the oldest that has all features but `VectorAtomics`:
+    /// lowering raises the version of a module that uses them to 8.1. The bytes of shared memory
+    /// are the limit per block, with opt-in, in the CUDA programming guide's table of technical
+    /// specifications.
     pub const ALL: &[GpuTarget] = &[
         GpuTarget::new("sm_75", 75, (6, 5), TURING, 64 << 10),
         GpuTarget::new("sm_80", 80, (7, 4), AMPERE, 163 << 10),

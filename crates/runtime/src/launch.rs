@@ -76,8 +76,8 @@ impl Handle {
         }
     }
 
-    /// As [`launch`](Self::launch), with another program of the same kernel. Tests use it to run
-    /// the IR before optimization.
+    /// As [`launch`](Self::launch), but runs `program`: other CPU code that was compiled from the
+    /// same kernel. Tests use it to run the IR before optimization.
     pub fn launch_program(
         &self,
         program: &Program,

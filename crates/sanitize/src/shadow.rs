@@ -186,7 +186,8 @@ impl Shadow {
                 let read_by = &self.records[read.record as usize];
                 read.record != 0 && (read_by.agent != now.agent || read.lane != lane)
             };
-            // If both reads are to be kept, replace the one of the current agent.
+            // If both earlier reads are by other lanes or agents, there is room for only one of
+            // them: drop the first if it is of the current agent, else the second.
             let [first, second] = cell.reads;
             let is_of_agent = |read: Touch| self.records[read.record as usize].agent == now.agent;
             let takes_second = !is_kept(first) || is_kept(second) && is_of_agent(first);

@@ -17,7 +17,7 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tilewright_base::{Color, Diagnostic, collect_remarks};
-use tilewright_compiler::for_one_block;
+use tilewright_compiler::against_spills;
 use tilewright_gpu::Launcher;
 use tilewright_gpu_ir::GpuTarget;
 use tilewright_gpu_ir::target::REGISTER_FILE;
@@ -212,7 +212,7 @@ impl Figures {
         let first = figures(text)?;
         let (_, threads) = text.split_once(".reqntid ")?;
         let threads: u32 = threads.split([',', '\n']).next()?.trim().parse().ok()?;
-        let again = for_one_block(text, first[0], first[1], REGISTER_FILE / threads);
+        let again = against_spills(text, first[0], first[1], REGISTER_FILE / threads);
         let second = again.and_then(|text| figures(&text)).filter(|second| second[1] < first[1]);
         Some(second.unwrap_or(first))
     }

@@ -246,9 +246,9 @@ fn product(mut extents: impl Iterator<Item = u64>) -> Option<u64> {
     extents.try_fold(1_u64, u64::checked_mul)
 }
 
-/// Returns the number of elements, with each extent of 0 counted as 1: a loop over the outer axes
-/// builds an entry for each of their indices, even if an inner extent is 0. Returns `None` on
-/// overflow.
+/// Returns the number of elements, with each extent of 0 counted as 1: the reader of a trace loops
+/// over the outer axes and builds an entry for each of their indices, even if an inner extent is 0.
+/// Returns `None` on overflow.
 fn padded_product(extents: impl Iterator<Item = u64>) -> Option<u64> {
     product(extents.map(|extent| extent.max(1)))
 }

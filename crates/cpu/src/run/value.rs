@@ -8,7 +8,8 @@ use crate::run::argument::Argument;
 use crate::run::tile::Tile;
 use crate::types::{SYMBOLIC_RANK, TileType};
 
-/// The elements `base + Σ strides[axis] * index[axis]`, modulo 2 to the width of the element type.
+/// The elements `base + Σ strides[axis] * index[axis]`, modulo `2^width`, with the bits of the
+/// element type as `width`.
 ///
 /// `base` is the element at the origin, extended to 64 bits as its type requires (unchanged for
 /// 64-bit types); strides are sign-extended from the element's width. The stride of an axis of

@@ -78,8 +78,8 @@ pub fn launched() {
         if is_on(DRIVER) {
             if is_on(EXTERNAL_CORRELATION) {
                 let numbers = NUMBERS.with_borrow(Clone::clone);
-                // The records of the last external ids, one for each kind, precede the record of
-                // the call.
+                // CUPTI writes the last external correlation id of each id kind (1 to 5) before the
+                // record of the call.
                 for kind in 1..=5 {
                     if let Some((_, number)) = numbers.iter().rfind(|(own, _)| *own == kind) {
                         made.push(record(EXTERNAL_CORRELATION, &[(4, kind), (16, call)], &[(8, *number)]));
@@ -167,7 +167,8 @@ cupti! {
     }
 }
 
-/// Requests a buffer from the caller, fills it with records, and returns it.
+/// Requests a buffer from the caller, fills it with records, and passes it to the callback for
+/// completed buffers.
 fn hand_over((requested, completed): (Requested, Completed), records: &[Vec<u8>]) {
     let (mut buffer, mut size, mut most) = (std::ptr::null_mut(), 0, 0);
     requested(&raw mut buffer, &raw mut size, &raw mut most);

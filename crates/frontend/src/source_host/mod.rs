@@ -44,7 +44,8 @@ pub struct SourceHost {
     functions: Vec<ModuleFunction>,
     classes: FxHashMap<ObjectRef, Class>,
     /// The path of each object: a dotted path (`torch.nn`), an opaque name and its module
-    /// (`'scale'@2`), a module (`@2`), or a name of a module (`@2.scale`).
+    /// (`'scale'@2`), a module (`@2`), or a name that a source module does not define when another
+    /// one imports it (`@2.scale`).
     objects: Vec<String>,
 }
 

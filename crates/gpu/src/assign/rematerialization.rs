@@ -114,8 +114,8 @@ impl RematerializationSearch<'_> {
         }
     }
 
-    /// Returns whether a load outside of loops loads a vector of integers with at least 32 bits, in
-    /// a kernel with dots. Volatile loads do not count.
+    /// Returns whether an instruction loads a vector of integers with at least 32 bits, is outside
+    /// of all loops, and is in a kernel with dots. Volatile loads do not count.
     fn is_load_of_indices(&self, inst: Inst) -> bool {
         let data = &self.function.insts[inst];
         let ty = self.function.ty(data.results[0]);

@@ -3,8 +3,10 @@
 //! of bank conflicts.
 //!
 //! The bits of an offset have three parts: the index of the element in its vector, the bank, and
-//! the line of 128 bytes. The buffer is a basis of the tile's space in that order, and its quality
-//! follows from the spans of these parts (section 5.5 of Zhou et al., "Linear Layouts"):
+//! the line of 128 bytes. The columns of the buffer form a basis of the tile's space: first those
+//! of the vector, then those of the bank, then those of the line. The spans of these three parts
+//! determine the width and the bank conflicts of accesses (section 5.5 of Zhou et al., "Linear
+//! Layouts"):
 //! - An access moves a whole vector if the elements of the vector are registers of one thread, and
 //!   no lane or warp bit maps into the vector.
 //! - Two lanes that are served together conflict if they differ in the line but not in the bank. So
@@ -27,8 +29,8 @@ const LOG_WORD_BYTES: usize = 2;
 
 /// A conversion through a buffer in shared memory: every thread executes the accesses of `store`,
 /// all wait at a barrier, and every thread executes the accesses of `load`. Replicas store the same
-/// value to the same offset; threads with one of the [`Layout::free_bits`] of the source set need
-/// not store.
+/// value to the same offset; A thread need not store if its index has a 1 in any of the source's
+/// [`Layout::free_bits`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SharedPlan {
     /// The element at each offset.
@@ -71,9 +73,9 @@ impl Access {
 /// instruction's immediate offset can hold `add`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Start {
-    /// The bits, in elements, that also depend on the thread.
+    /// The part of the register's offset, in elements, whose bits offsets of threads also use.
     pub xor: u32,
-    /// The bits, in elements, that are 0 in the offset of every thread.
+    /// The part of the register's offset, in elements, whose bits no offset of a thread uses.
     pub add: u32,
 }
 
@@ -200,8 +202,8 @@ impl Planner<'_> {
         preferred.extend_from_slice(wide.registers);
         // An element extends the vector only if no thread bit of `wide` maps into the vector of
         // `wide`, and no thread bit of either side maps into the common vector. The second
-        // condition holds if the vector adds as many dimensions to the span of both sides' threads
-        // as to the span of these threads and the common vector.
+        // condition stays true if an added element is in both of these spans or in neither: the
+        // span of both sides' threads, and the span of these threads and the common vector.
         let mut of_wide = Span::of(&concat(&[narrow, &wide.threads]));
         let mut of_both = Span::of(&concat(&[&wide.threads, &other.threads]));
         let mut with_narrow = of_both.clone();

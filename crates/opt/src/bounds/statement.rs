@@ -1,5 +1,6 @@
-//! A user's statement of sizes: Python expressions over the scalar parameters for the extents of
-//! tensors and the grid, and conditions on the arguments.
+//! A user's statement of sizes: Reads the sizes that a user states. Python expressions over the
+//! scalar parameters give the extents of the tensors and of the grid; conditions restrict the
+//! arguments.
 
 use super::forms::Forms;
 use super::logic::Formula;
@@ -181,7 +182,7 @@ impl Expression {
     }
 }
 
-/// Returns the formula that all comparisons hold.
+/// Returns a formula that is true if all comparisons of the condition are true.
 pub fn claim(
     condition: &Condition,
     forms: &mut Forms<'_>,

@@ -122,8 +122,8 @@ impl Canonicalizer<'_> {
         Some(self.make_cast(product, Element::Value(Dtype::I64), Rounding::default(), ty))
     }
 
-    /// Returns the minimum and maximum of a tile, if it is an `arange`, also after ops that move
-    /// its elements, or the exclusive or of two tiles of bits.
+    /// Returns bounds of the elements of a tile: of an `arange`, of an `arange` whose elements
+    /// other ops have moved, and of the exclusive or of two tiles of bits.
     pub(super) fn span(&self, tile: Value) -> Option<(i128, i128)> {
         let data = &self.function.insts[self.function.defining_inst(tile)?];
         match (&data.op, &data.operands[..]) {
@@ -178,7 +178,8 @@ impl Canonicalizer<'_> {
         Some(self.make_elementwise(new, &[x, operand], ty))
     }
 
-    /// Rewrites `(x ∘ c1) ∘ c2` to `x ∘ (c1 ∘ c2)`.
+    /// Combines the constants of `(x ∘ c1) ∘ c2`: returns `x ∘ (c1 ∘ c2)` for an associative
+    /// function, and `x ∘ (c1 + c2)` for subtractions and shifts.
     fn reassociate_constant(
         &mut self,
         function: ElementwiseFn,
@@ -223,8 +224,8 @@ impl Canonicalizer<'_> {
         Some((inner, fold::elementwise(ElementwiseFn::Neg, &[self.constant(first)?])?))
     }
 
-    /// Builds `x + constant`, or the subtraction of the negated constant if the bits of that are a
-    /// smaller number.
+    /// Builds `x + constant`, or `x - negated` if the negated constant, read as an unsigned number,
+    /// is smaller.
     fn make_plus(&mut self, x: Value, constant: Literal, ty: &Type) -> Value {
         use ElementwiseFn as F;
         let negated = fold::elementwise(F::Neg, &[constant]);

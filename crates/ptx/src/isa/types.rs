@@ -150,7 +150,7 @@ modifiers! {
     pub enum StateSpace {
         /// Memory of the device.
         Global = ".global",
-        /// Memory of the thread block, or of the cluster in instructions that the ISA defines so.
+        /// Memory of the thread block. Some instructions access the memory of the cluster by it.
         Shared = ".shared",
         /// The window of this thread block in the cluster's shared memory.
         SharedCta = ".shared::cta",

@@ -151,7 +151,8 @@ fn is_crowded(listing: &Listing) -> bool {
 }
 
 /// Runs all passes. Returns whether more 32-bit register words are then live at once than
-/// `Tuning::max_live_registers`, the limit above which the assembler spills most registers.
+/// `Tuning::max_live_registers`, the limit above which the assembler falls back to 32 registers and
+/// spills the others.
 pub(crate) fn run(listing: &mut Listing) -> bool {
     let Ok(()) = run_passes(PASSES, listing, |_, listing| listing.alive = OnceCell::new());
     listing.alive() > listing.tuning.max_live_registers
@@ -220,7 +221,8 @@ impl Line {
         }
     }
 
-    /// Returns the instruction for a change; none for a label or inline assembly.
+    /// Returns the instruction so that the caller can change it; `None` for a label or inline
+    /// assembly.
     fn instruction_mut(&mut self) -> Option<&mut Instruction> {
         match &mut self.kind {
             LineKind::Instruction(_, instruction) => Some(instruction),

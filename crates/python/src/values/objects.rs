@@ -1,4 +1,5 @@
-//! Numbers for Python objects that only Python understands; the compiler refers to them by number.
+//! Assigns a number to each Python object that only Python understands. The compiler refers to the
+//! object by this number.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -115,9 +116,9 @@ fn is_same(one: &Bound<'_, PyAny>, other: &Bound<'_, PyAny>, depth: u32) -> PyRe
     let one = quiet(py, one.call_method1(reduce, (2,)))?;
     let other = quiet(py, other.call_method1(reduce, (2,)))?;
     let (Some(one), Some(other)) = (one, other) else { return Ok(false) };
-    // If a result is a string, it names a global variable, whose object exists only once: the
-    // objects differ. The items of an object derived from a list or dict are iterators, which
-    // cannot be compared.
+    // If `__reduce_ex__` returns a string, the object is the value of the global variable with this
+    // name, and exists only once. The two objects are not identical, so they differ. The items of
+    // an object derived from a list or dict are iterators, which cannot be compared.
     let has_items = |parts: &Bound<'_, PyTuple>| parts.iter().skip(3).any(|items| !items.is_none());
     match (one.cast::<PyTuple>(), other.cast::<PyTuple>()) {
         (Ok(one), Ok(other)) if !has_items(one) && !has_items(other) => {

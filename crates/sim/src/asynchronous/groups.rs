@@ -8,7 +8,8 @@
 
 use std::collections::VecDeque;
 
-/// The operations of a warp in flight, each with its clock or its registers.
+/// The asynchronous operations of a warp that are in flight. `T` is the data of one operation: the
+/// vector clock of a copy, or the registers of a `wgmma`.
 #[derive(Debug)]
 pub struct Groups<T> {
     /// Uncommitted operations, with the lanes that began them.
@@ -50,8 +51,8 @@ impl<T: Clone> Groups<T> {
         self.committed.push_back(Group { lanes, waited: 0, operations });
     }
 
-    /// Waits until at most `keep` groups of these lanes are in flight. Returns the operations that
-    /// are now complete.
+    /// Waits until at most `keep` groups of these lanes are in flight. Returns the operations of
+    /// each group for which one of these lanes waits for the first time.
     pub fn wait(&mut self, lanes: u32, keep: usize) -> Vec<T> {
         let mut kept = [0; 32];
         let mut complete = Vec::new();

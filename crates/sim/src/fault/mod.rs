@@ -27,7 +27,7 @@ impl fmt::Display for Location {
     }
 }
 
-/// A fault that ends a launch.
+/// A finding of a launch. It ends the launch, except for `GlobalRace` and `UnwrittenGlobal`.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Fault {
     /// The kind of the fault.
@@ -249,7 +249,8 @@ pub enum FaultKind {
     },
 }
 
-/// The cause of a fault before the scheduler resolves agents and sites to a [`FaultKind`].
+/// The cause of a fault, with agents and instructions as indices. The scheduler replaces the
+/// indices by names and locations, and so makes the [`FaultKind`].
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum Cause {
     /// A fault that names no agent and no site.

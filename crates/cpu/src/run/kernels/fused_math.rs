@@ -138,7 +138,7 @@ pub(super) fn reciprocal(divisor: f32) -> Option<f32> {
 /// than two units in the last place; its remainder then determines the correct quotient (Markstein,
 /// Computation of elementary functions on the IBM RISC System/6000 processor, 1990). An exhaustive
 /// test over every divisor showed that no quotient close to a midpoint between two numbers is
-/// rounded wrongly. It takes half as long as a division.
+/// rounded wrongly. This method takes half as long as a division.
 #[inline(always)]
 pub(super) fn quotient<S: Simd, const N: usize>(
     simd: S,
@@ -187,8 +187,8 @@ fn polynomial<S: Simd, const K: usize>(simd: S, x: S::f32s, coefficients: &[f32;
     sum
 }
 
-/// The constants of an exponential. They stay in memory: in registers, for the whole loop, they
-/// would leave no room for its blocks.
+/// The constants of an exponential. `black_box` keeps them in memory: in registers during the loop
+/// of the fused steps, they would leave no registers for its blocks.
 struct Exponential<const K: usize> {
     bounds: [f32; 2],
     /// The result for arguments below this magnitude is neither subnormal nor infinite.

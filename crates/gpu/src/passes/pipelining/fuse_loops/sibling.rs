@@ -9,14 +9,15 @@ use crate::passes::global_memory::GlobalAccesses;
 use crate::passes::pipelining::loop_plan::{Fusion, LateDots, LoopPlan, RingLoad, Successor};
 use tilewright_gpu_ir::{Function, Module};
 
-/// Fuses each loop with the next loop of its block, if that loop takes the same slots.
+/// Fuses each loop with the next loop of its IR block, if that loop can read its operands from the
+/// slots of the first loop.
 pub(super) fn fuse(module: &Module, global: &GlobalAccesses<'_>, plans: &mut [LoopPlan]) {
     for index in 1..plans.len() {
         let (before, after) = plans.split_at_mut(index);
         let next = &mut after[0];
         let last = before.iter_mut().rev().find(|plan| plan.block == next.block);
-        // A loop that follows another one has no successor: if it had few iterations, it would
-        // leave slots that the previous loop filled to its successor.
+        // Does not fuse a third loop: if the second loop had few iterations, it would not read
+        // every slot that the first loop filled for it, and the third loop would read these slots.
         if let Some(plan) = last.filter(|plan| !plan.follows)
             && let Some(fusion) =
                 (Siblings { module, function: module.kernel(), global, plan, next }).fusion()
@@ -86,8 +87,9 @@ impl Siblings<'_> {
             && plan.loads.iter().zip(&next.loads).all(is_same)
     }
 
-    /// Returns whether the late stage of the next loop continues the accumulators of the late stage
-    /// of this loop, which have no other use.
+    /// Returns whether the late stages of both loops may run in one step. Only the late stage of
+    /// the next loop may use the accumulators of this loop, the neutral values of this loop must be
+    /// known, and every op between the loops must be pure.
     fn may_run_beside(&self) -> bool {
         let function = self.function;
         let [Some(own), Some(others)] = [self.plan, self.next].map(|plan| plan.late.as_ref()) else {
