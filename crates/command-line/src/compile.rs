@@ -18,7 +18,7 @@ Arguments in --signature, one for each parameter, separated by commas:
   *fp32  *i64  *bf16       a tensor
   i32  u8  fp32  u1        a number at run time
   *fp32:16  i32:16         the same; the address or the number is a multiple of 16
-  1024  -1.5  'text'       a compile-time value; also True, None, and fp16 for a tl.constexpr
+  1024  -1.5  'text'       a compile-time value; also True and None, and a type for a tl.constexpr: fp16
   (*fp32, i32, 2)          a tuple of these; a NamedTuple names its fields: (x=*fp32, n=i32)
   tensordesc<fp16[64, 32]> a tensor descriptor with blocks of this shape
   BLOCK=1024               by name, after those by position";
@@ -28,7 +28,7 @@ Arguments in --signature, one for each parameter, separated by commas:
 #[command(after_help = SIGNATURES)]
 pub struct Arguments {
     #[arg(
-        help = "The file and the kernel: k.py::add_kernel (or k.py, if it has one kernel); or a text of --emit gpu: k.gpu"
+        help = "The file and the kernel: k.py::add_kernel (or k.py, if it has one kernel); or a file with the output of --emit gpu: k.gpu"
     )]
     kernel: OsString,
     #[command(flatten)]
@@ -91,7 +91,10 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         module.syntax_tree(name)?
     } else {
         let handle = compile(&module.kernel(name)?, &arguments.specialization, target)?;
-        handle.compiled.asm(stage).expect("`Stage::of` lists only stages that code for the target has")
+        handle
+            .compiled
+            .asm(stage)
+            .expect("`Stage::of(target)` lists only the stages of a kernel for the target")
     };
     write(arguments, &text)
 }

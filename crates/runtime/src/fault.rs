@@ -180,9 +180,7 @@ fn out_of_bounds(
         Some((name, distance)) => {
             diagnostic.note(format!("it reaches {distance} bytes beyond the memory of `{name}`"))
         }
-        None => {
-            diagnostic.note("the pointer was made of an integer, or of the pointers of several arguments")
-        }
+        None => diagnostic.note("the pointer was cast from an integer, or derived from several arguments"),
     }
     .hint("derive the pointer from the argument whose memory it points into")
 }

@@ -94,7 +94,10 @@ impl Knobs {
         let no_texts = FLAGS.iter().filter_map(|name| Some((name, variable(name)?)));
         let no_texts = no_texts.filter(|(_, value)| value.to_str().is_none());
         let no_texts = no_texts.map(|(name, value)| {
-            format!("{name} is '{}', which is not UTF-8: it counts as an unknown word", text_of(&value))
+            format!(
+                "{name} is '{}', which is not UTF-8: a flag with this value is off, and a number is ignored",
+                text_of(&value)
+            )
         });
         let no_texts: Vec<String> = no_texts.collect();
         for finding in

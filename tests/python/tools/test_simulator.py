@@ -201,7 +201,7 @@ MASK = "mask the access, `tl.load(…, mask=…)`, where the tile extends past t
             "TW0201 load outside of the memory of every argument",
             "tl.load(address.to(tl.int64).to(tl.pointer_type(tl.float32)))",
             "reads at address 0x10000000000",
-            "the pointer was made of an integer, or of the pointers of several arguments",
+            "the pointer was cast from an integer, or derived from several arguments",
             "derive the pointer from the argument whose memory it points into",
         ),
         (
@@ -209,7 +209,7 @@ MASK = "mask the access, `tl.load(…, mask=…)`, where the tile extends past t
             "TW0201 load outside of the memory of every argument",
             "tl.load(address.to(tl.int64).to(tl.pointer_type(tl.float32)))",
             "reads at address 0x10000000001",
-            "the pointer was made of an integer, or of the pointers of several arguments",
+            "the pointer was cast from an integer, or derived from several arguments",
             "derive the pointer from the argument whose memory it points into",
         ),
         (
@@ -217,7 +217,7 @@ MASK = "mask the access, `tl.load(…, mask=…)`, where the tile extends past t
             "TW0201 load through a null pointer",
             "tl.load(address.to(tl.int64).to(tl.pointer_type(tl.float32)))",
             "reads at address 0x0",
-            "the pointer was made of an integer, or of the pointers of several arguments",
+            "the pointer was cast from an integer, or derived from several arguments",
             "derive the pointer from the argument whose memory it points into",
         ),
         (

@@ -171,7 +171,7 @@ impl Fault {
             let label = format!("{verb} at address {:#x}", access.address);
             return self
                 .located(program, Code::OutOfBounds, message, &label)
-                .note("the pointer was made of an integer, or of the pointers of several arguments")
+                .note("the pointer was cast from an integer, or derived from several arguments")
                 .hint("derive the pointer from the argument whose memory it points into");
         };
         if access.is_store && !region.is_writable() && region.contains(access.address, access.size) {

@@ -92,7 +92,7 @@ fn check_kind<C: Caller + ?Sized>(
     Err(SemanticError::new(Code::TypeMismatch, format!("`{name}` does not support {dtype}"))
         .argument(0, format!("this is {ty}"))
         .note(format!("found {dtype}, expected an integer of 16, 32 or 64 bits"))
-        .hint("bits of floats are those of integers: `ptr.to(tl.pointer_type(tl.int32))`"))
+        .hint("to change the bits of floats, cast the pointer: `ptr.to(tl.pointer_type(tl.int32))`"))
 }
 
 /// `atomic_cas(pointer, cmp, val, sem, scope)`: the result is the old value of the memory.
@@ -193,5 +193,5 @@ fn check_width<C: Caller + ?Sized>(a: &Arguments<'_, C>, ty: &Type, dtype: Dtype
     Err(SemanticError::new(Code::TypeMismatch, format!("`{name}` does not support {dtype}"))
         .argument(0, format!("this is {ty}"))
         .note(format!("found {dtype}, expected a type of 16, 32 or 64 bits"))
-        .hint("keep what several programs change in a wider type, such as int32"))
+        .hint("use a wider type, such as int32, for values that several programs change"))
 }

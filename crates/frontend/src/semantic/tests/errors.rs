@@ -501,7 +501,7 @@ fn names() {
         TW0005: `atomic_add` does not support int8
           0: this is *int8
           note: found int8, expected a type of 16, 32 or 64 bits
-          hint: keep what several programs change in a wider type, such as int32
+          hint: use a wider type, such as int32, for values that several programs change
     "#]],
     );
 }
