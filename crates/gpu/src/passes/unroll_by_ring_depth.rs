@@ -93,7 +93,8 @@ impl RingStep {
     }
 }
 
-/// Returns the rings of a loop, if the slots of its first iteration are known.
+/// Returns the step of each ring that a loop advances, if the slots of its first iteration are
+/// known. Returns `None` if a nested region advances a ring, or if no ring has several slots.
 fn rings_of(function: &Function, parents: &Parents, inst: Inst) -> Option<Vec<RingStep>> {
     let body = function.insts[inst].regions[0];
     let mut ends: Vec<(Value, bool, RingStep)> = Vec::new();
@@ -228,9 +229,9 @@ fn is_arithmetic(function: &Function, inst: Inst) -> bool {
     matches!(data.op, Op::Gpu(GpuOp::Elementwise { .. })) && function.ty(data.results[0]).layout().is_some()
 }
 
-/// Returns whether a dot of a body reads an operand from registers that threads compute from
-/// another dot of the body. An operand in shared memory does not count: the threads that store it
-/// wait for each other, so no thread runs ahead.
+/// Returns whether threads compute the first operand of a dot of a body, in registers, from another
+/// dot of the body. An operand that is in shared memory, or loaded from it, does not count: the
+/// threads that store it wait for each other, so no thread runs ahead.
 fn has_dependent_dots(function: &Function, body: Block) -> bool {
     dots_of(function, body).into_iter().any(|dot| {
         let operand = function.insts[dot].operands[0];
@@ -254,7 +255,8 @@ fn unroll(function: &mut Function, block: Block, inst: Inst, plan: &Plan) {
 }
 
 /// Returns the upper bound of the unrolled loop: the lower bound plus the distance of the bounds,
-/// which an unsigned integer holds, rounded down to whole unrolled iterations.
+/// rounded down to a multiple of `step`, the step of the unrolled loop. The distance may exceed the
+/// maximum of `dtype`, so it is divided as an unsigned integer.
 fn middle(cursor: &mut Cursor<'_, Gpu>, [lower, upper]: [Value; 2], step: i64, dtype: Dtype) -> Value {
     let unsigned = if dtype.bits() == 64 { Dtype::U64 } else { Dtype::U32 };
     let cast = |cursor: &mut Cursor<'_, Gpu>, value: Value, dtype: Dtype| {

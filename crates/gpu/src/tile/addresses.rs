@@ -17,12 +17,12 @@
 //! No arithmetic overflows that did not overflow before. Offsets are never added to each other:
 //! each is extended to 64 bits by itself, as in the program. If a factor of a product is a sum, and
 //! a loop changes only one term of the sum, the product is distributed, `(u + v) * s` to
-//! `u * s + v * s`. Both terms have the same sign, so each new product is between 0 and the whole
-//! product, which does not overflow by the promise of the language
-//! ([`Assumptions::no_signed_overflow`]).
+//! `u * s + v * s`. If the terms have 32 bits, both must be nonnegative. Each new product is then
+//! between 0 and the whole product, which does not overflow by the promise of the language
+//! ([`Assumptions::no_signed_overflow`]). Products of 64 bits may wrap around, as pointers do.
 //!
-//! A hint on a tile of pointers (`tl.multiple_of`) moves to the pointers of the access. A step that
-//! only the next iteration uses needs no hint.
+//! A hint on a tile of pointers (`tl.multiple_of`) moves to the pointers of the access. An
+//! addition to such a tile drops the hint if only the next iteration of a loop uses the sum.
 
 use cranelift_entity::SecondaryMap;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -257,7 +257,8 @@ impl Split<'_> {
         }
     }
 
-    /// Returns an integer tile as a loop-variant scalar plus tiles, at least one of them invariant.
+    /// Splits an integer tile into a scalar that a loop changes plus tiles, at least one of them
+    /// invariant in this loop.
     fn sum(&mut self, tile: Value, steps: u32) -> Option<SplitOffset> {
         let steps = steps.checked_sub(1)?;
         let inst = self.cursor.function.defining_inst(tile)?;
@@ -317,7 +318,8 @@ impl Split<'_> {
         }
     }
 
-    /// Splits `uniform + tile`, if a loop changes only `uniform`, and neither term exceeds the sum.
+    /// Splits `uniform + tile`, if a loop changes only `uniform`, and if both have 64 bits or are
+    /// nonnegative.
     fn leaf(&self, uniform: Value, tile: Value, bits: u32) -> Option<SplitOffset> {
         let scalar = self.scalar_of(uniform)?;
         let [a, b]: [Range; 2] = [scalar, tile].map(|value| self.infos[value].range);
@@ -329,8 +331,8 @@ impl Split<'_> {
         })
     }
 
-    /// Rewrites a loop. It carries only the base of a tile of pointers whose elements it moves by
-    /// the same offset.
+    /// Rewrites a loop. If the loop moves all elements of a carried tile of pointers by the same
+    /// offset, the new loop carries only the base of the tile.
     fn repeat(&mut self, inst: Inst) {
         let bounds = if matches!(self.cursor.function.insts[inst].op, Op::For { .. }) { 3 } else { 0 };
         let mut moved = Vec::new();
@@ -361,8 +363,8 @@ impl Split<'_> {
         self.push(inst);
     }
 
-    /// Returns whether a tile of pointers is one of the parameters, with all elements moved
-    /// by the same offset.
+    /// Returns whether a tile of pointers is one of the parameters, or a parameter whose elements
+    /// are all moved by the same offset.
     fn is_moved_alike(&mut self, tile: Value, parameters: &[Value]) -> bool {
         if parameters.contains(&tile) {
             return true;

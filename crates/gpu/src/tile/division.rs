@@ -80,7 +80,8 @@ impl<'f> Writer<'f> {
         forms
     }
 
-    /// Keeps promises about scalars; those about tiles are of use only before the division.
+    /// Keeps the terminator of the entry and the promises about scalars. Promises about tiles are
+    /// dropped: only passes before the division use them.
     fn root(&mut self, inst: Inst) {
         let InstData { op, operands, .. } = self.cursor.function.insts[inst].clone();
         if operands.iter().all(|value| self.cursor.function.ty(*value).is_scalar()) {

@@ -8,8 +8,8 @@
 //!   128x128 that a loop carries take 256 registers in four warps.
 //! - If threads compute an operand of a dot from another dot, and registers do not hold two
 //!   iterations, the tensor cores idle while the threads compute. A second warpgroup can use them
-//!   meanwhile. On a target with `wgmma`, the pass doubles the warps if a multiprocessor still
-//!   holds as many blocks.
+//!   meanwhile. On a target with `wgmma`, the pass doubles the warps if each dot has 64 rows for
+//!   every warpgroup, and if a multiprocessor still holds as many blocks.
 //!
 //! If a launch requests a cluster of blocks for a program that cannot be divided between them, one
 //! block runs the program, if possible with the warps of all blocks.
@@ -37,7 +37,8 @@ pub fn add_warps(kernel: &mut Preparation<'_>) {
 
 /// Returns the warps of a kernel: those requested, or more.
 ///
-/// Inline assembly may depend on the number of threads, so such kernels keep the requested warps.
+/// A kernel with inline assembly keeps the requested warps: the assembly may depend on the number
+/// of threads.
 fn warps_of_dots(kernel: &Function, target: GpuTarget, num_warps: u32) -> u32 {
     let has_assembly = find(kernel, |op| matches!(op, Op::InlineAsm { .. })).is_some();
     let Some(dot) = find(kernel, is_dot).filter(|_| !has_assembly) else { return num_warps };
@@ -106,9 +107,10 @@ fn max_warps() -> u32 {
 
 /// Divides a program between the blocks of its cluster, if possible; returns whether it did.
 ///
-/// Each block of a divided program has the requested warps. Otherwise one block runs the program.
-/// If the launcher adds warps and the kernel has no assembly, this block has the warps of all
-/// blocks, but at most [`max_warps`]. The results of the program are the same.
+/// Each block of a divided program has the requested warps. If the program cannot be divided, one
+/// block runs it, with the same results. This block has the requested warps, too; but if the
+/// launcher adds warps and the kernel has no assembly, it has the warps of all blocks, up to
+/// [`max_warps`].
 pub fn divide_for_cluster(preparation: &mut Preparation<'_>) -> bool {
     let Preparation { module, target, num_warps, launcher, .. } = preparation;
     let blocks = launcher.cluster.max(1);
@@ -159,7 +161,7 @@ fn is_dot(op: &Op) -> bool {
     matches!(op, Op::Dot { .. })
 }
 
-/// Returns the first instruction with such an op.
+/// Returns the first instruction whose op satisfies the predicate.
 fn find(kernel: &Function, is_it: impl Fn(&Op) -> bool) -> Option<Inst> {
     let mut found = None;
     kernel.walk(kernel.entry, &mut |inst| {

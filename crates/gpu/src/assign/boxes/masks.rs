@@ -30,8 +30,8 @@ pub fn bounds(evolution: &mut ScalarEvolution<'_>, mask: Value) -> Option<Vec<Bo
     Some(conjuncts.into_iter().map(|(_, bound)| bound).collect())
 }
 
-/// Returns the indices that a mask bounds, if it is a conjunction of bounds: indices along axes of
-/// the tile, and elements of tiles of indices.
+/// Returns the indices that a mask bounds: indices along axes of the tile, and elements of tiles of
+/// indices. Returns `None` if the mask is no conjunction of bounds.
 pub fn bounded_indices(evolution: &mut ScalarEvolution<'_>, mask: Value) -> Option<Vec<Term>> {
     let conjuncts = Masks { evolution }.conjuncts(mask)?;
     Some(conjuncts.into_iter().map(|(index, _)| index).collect())
@@ -145,8 +145,8 @@ impl Masks<'_, '_> {
         (blocks > 0).then_some(blocks - 1)
     }
 
-    /// Returns `x` for `min(max(x, start), c)`, where `c` is at least `extent`, and for splats and
-    /// casts of it. Returns `None` for other values.
+    /// Returns `x` for the clamp `min(max(x, start), c)`, where `c` is from `extent` to `i32::MAX`,
+    /// and for splats and casts of the clamp. Returns `None` for other values.
     fn clamped(&self, tile: Value, start: i128, extent: i128) -> Option<Value> {
         let function = self.evolution.function;
         let inst = |value: Value| function.defining_inst(value).map(|inst| &function.insts[inst]);

@@ -126,7 +126,7 @@ impl Transfer for Counting<'_> {
                 let later = state.dots.remove(&data.operands[0]).unwrap_or(0);
                 keep_minimum(&mut self.counts.pending_dots, inst, later);
                 // All older dots are complete too. With a pending count above the dots in flight,
-                // ptxas would keep accumulators in separate registers that could share them.
+                // ptxas would give separate registers to accumulators that could share registers.
                 state.dots.values_mut().for_each(|other| *other = (*other).min(later));
             }
             // tidy: wildcard because nothing else is counted
@@ -146,8 +146,8 @@ impl Transfer for Counting<'_> {
             for (one, other) in published.iter_mut().zip(others) {
                 *one = (*one).min(*other);
             }
-            // Drops the newest slots of the longer list. A later `take` of one uses the count of a
-            // newer slot, or 0: fewer groups stay pending, which is safe.
+            // Drops the newest slots of the longer list. A later `take` of a dropped slot uses
+            // the count of a newer slot, or 0: fewer groups stay pending, which is safe.
             published.truncate(others.len());
         }
         for (token, later) in &other.dots {

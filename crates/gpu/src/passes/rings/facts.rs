@@ -26,7 +26,7 @@ pub struct RingFacts {
     pub roots: FxHashMap<Value, Value>,
     /// The acquired or taken slots that are read or written.
     pub touched: FxHashSet<Value>,
-    /// The sides that advance inside an instruction with regions.
+    /// For each instruction with regions, the ring sides that advance inside it.
     pub advances: FxHashMap<Inst, BTreeSet<RingSide>>,
     /// For each instruction with regions, the number of slots by which a side advances in an
     /// iteration; `None` if a nested region advances the side.

@@ -1,5 +1,5 @@
-//! Pads `map` ops: a function with control flow runs only on the elements of the program, since it
-//! may not terminate on the padding.
+//! Pads `map` ops: a function with control flow or side effects runs only on the elements of the
+//! program. On the padding, its loop might not terminate, or its check might fail.
 
 use smallvec::{SmallVec, smallvec};
 use tilewright_ir::{

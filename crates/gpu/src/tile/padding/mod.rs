@@ -80,7 +80,8 @@ struct Pad<'f> {
     shapes: SecondaryMap<Value, Option<Shape>>,
     /// The padded tiles whose padding is 0.
     zeros: EntitySet<Value>,
-    /// For each tile with one axis that has all elements of another tile in order, this other tile.
+    /// Maps the result of each reshape to one axis that became a gather to the operand of the
+    /// reshape.
     flattened: FxHashMap<Value, Value>,
 }
 
@@ -168,8 +169,8 @@ impl Pad<'_> {
         self.cursor.function.insts[inst].op = op;
     }
 
-    /// Makes a range whose padding exceeds int32 from one that starts at 0, by an addition that
-    /// wraps.
+    /// Rewrites a range whose padding exceeds int32: adds its start to a range from 0, and the
+    /// addition wraps.
     fn wrapping_arange(&mut self, inst: Inst, start: i64, count: i64) {
         let ty = self.cursor.function.ty(self.cursor.function.insts[inst].results[0]).clone();
         let from_zero = self.cursor.value(Op::Arange { start: 0, end: count }, &[], ty.clone());
@@ -287,7 +288,7 @@ impl Pad<'_> {
         self.along(valid, axis, &padded(shape))
     }
 
-    /// Broadcasts a tile with one axis, `axis` of `shape`, along all other axes.
+    /// Broadcasts a 1-D tile to `shape`: its axis becomes `axis`.
     fn along(&mut self, line: Value, axis: usize, shape: &Shape) -> Value {
         let mut ones = Shape(SmallVec::from_elem(1, shape.len()));
         ones.0[axis] = shape[axis];

@@ -1,8 +1,8 @@
 //! Pads reductions and scans, so that the padding does not change their results.
 //!
-//! If the function has a neutral element, as a sum has, this element replaces the padding. With any
-//! other function, a flag is reduced along with the tiles. It is true for elements of the program;
-//! the combination of an element with padding is the element itself.
+//! If the op combines one tile by one elementwise function with a neutral element, as a sum does,
+//! this element replaces the padding. Otherwise, a flag is reduced along with the tiles. The flag is
+//! true for elements of the program; the combination of an element with padding is the element.
 
 use smallvec::{SmallVec, smallvec};
 use tilewright_ir::{
@@ -63,8 +63,9 @@ impl Pad<'_> {
         self.with_flag(data, operands, valid);
     }
 
-    /// Returns the tiles to reduce, and the mask of the program's elements. Returns `None` if the
-    /// reduction reads no padding.
+    /// Returns the tiles to reduce, and the mask of the program's elements. Returns `None` if
+    /// padding cannot change a result: the reduced axis is not padded, and the function may run on
+    /// the padding along other axes.
     fn reduced_tiles(&mut self, data: &InstData, axis: usize) -> Option<(SmallVec<[Value; 4]>, Value)> {
         let sources: Option<SmallVec<[Value; 4]>> =
             data.operands.iter().map(|tile| self.flattened.get(tile).copied()).collect();
@@ -91,8 +92,8 @@ impl Pad<'_> {
         })
     }
 
-    /// Returns the neutral element of a region that combines its parameters by one elementwise
-    /// function.
+    /// Returns the neutral element of a region that combines its two parameters by one elementwise
+    /// function. Returns `None` for other regions, and if the function has no such element.
     fn neutral(&self, region: Block, tile: Value) -> Option<Literal> {
         use ElementwiseFn as F;
         let insts = &self.cursor.function.blocks[region].insts;
