@@ -7,10 +7,12 @@
 //! %q = wgmma %c, %d, 0               %e = exp2 %s
 //! %t = wgmma_wait %q                 %t = wgmma_wait %q
 //! ```
-//! Each op has a [`Priority`]. Dots issue as soon as their operands are ready, so that the tensor
-//! cores work while the threads compute; waits for dots issue as late as an op needs their result;
-//! all other ops keep the order of the text. Nothing moves across an op that writes or orders
-//! memory, except that slots may be filled before they are read.
+//! Each op has a [`Priority`]. Waits for dots issue as late as an op needs their result. In a block
+//! of several warpgroups, dots issue as soon as their operands are ready, so that the tensor cores
+//! work while the threads compute. Reads of vectors from slots issue early, and slots that a block
+//! takes together are released at its end. All other ops keep the order of the text. Dots and waits
+//! pass only ops that are pure, read memory or release a slot; a read of a vector may also pass ops
+//! that fill slots.
 //!
 //! **Registers.** A dot reads A from registers. If a thread does not have the registers for A, the
 //! tile that A is converted from and the accumulator, the dot issues after the other readers of
@@ -294,7 +296,7 @@ fn is_release(function: &Function, inst: Inst) -> bool {
     matches!(function.insts[inst].op, Op::Gpu(GpuOp::Release {}))
 }
 
-/// Adds an operand to each wait: a tile that the threads compute between its dot and the wait.
+/// Adds an operand to each wait: a tile that the threads compute after the last dot before it.
 /// Otherwise the assembler would move the wait up to the dot. A wait that already has such an
 /// operand, from the schedule of its loop, stays as it is.
 fn wait_after_computation(function: &mut Function, insts: &[Inst]) {

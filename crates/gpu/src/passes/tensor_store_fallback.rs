@@ -116,7 +116,7 @@ fn loaded_maps(function: &Function, inst: Inst, stores: &[Inst]) -> Option<Vec<I
     (is_known && loaded.iter().all(is_before)).then(|| loaded.into_iter().collect())
 }
 
-/// Returns the map of the `tensor_box` of pointers.
+/// Returns the map of the `tensor_box` that marks pointers, before any transposes.
 fn marked_map(function: &Function, pointers: Value) -> Option<Value> {
     let (pointers, _) = transposed(function, pointers)?;
     let mark = function.defining_inst(pointers)?;
@@ -192,8 +192,8 @@ pub(super) fn store_where_it_fits(
     cursor.take_next();
 }
 
-/// Removes the pure instructions whose results only `users` need from a list, and returns them in
-/// order.
+/// Removes from a list the pure instructions whose results only `users` need, and returns these
+/// instructions in order.
 fn sink(function: &Function, insts: &mut Vec<Inst>, users: &[Inst]) -> Vec<Inst> {
     let mut needed_by: BTreeSet<Inst> = users.iter().copied().collect();
     let mut readers: BTreeMap<Value, Vec<Inst>> = BTreeMap::new();
@@ -276,10 +276,8 @@ impl Scalars<'_> {
         so_far.unwrap_or_else(|| self.constant(Dtype::I64, 0))
     }
 
-    /// Writes the condition that copies by a map store the same elements as threads would.
-    ///
-    /// It is the part of the condition that all boxes have in common; `None` if that is always
-    /// true.
+    /// Writes the part that all boxes have in common of this condition: copies by a map store the
+    /// same elements as threads would. Returns `None` if this part is always true.
     fn fits(&mut self, header: &Header, around: &Around, runs_beside: bool) -> Option<Value> {
         let plan =
             plan_of(header, self.cursor.function, around.made).expect("the instruction makes a map").clone();

@@ -4,10 +4,10 @@
 //! An operand is stored before the first dot that reads it, once for all dots that read it or its
 //! transpose: a descriptor states the order of rows and columns.
 //!
-//! An A in the fragment layout of the instruction stays in registers. If threads hold an operand
-//! contiguous along another axis than the memory, it is converted first: each thread gets a block,
-//! which it transposes in its registers, so that it stores 16 bytes at a time and not single
-//! elements.
+//! An A in the fragment layout of the instruction stays in registers. If the vectors
+//! of the threads run along another axis than the rows in memory, the operand is converted first:
+//! each thread gets a block, which it transposes in its registers, so that it stores 16 bytes at a
+//! time and not single elements.
 
 use cranelift_entity::SecondaryMap;
 use smallvec::{SmallVec, smallvec};
@@ -50,10 +50,9 @@ impl Operand {
         all.iter().any(|(_, _, other)| is_other(other)).then_some(root)
     }
 
-    /// Returns whether the operand is the transpose of one in memory, contiguous along the same
-    /// axis.
-    ///
-    /// `None` if it is neither the transpose nor the same.
+    /// Returns true if the operand is the transpose of `memory`, and false if both are the same
+    /// tile. Returns `None` if they are of different tiles, or not contiguous along the same axis
+    /// of their tile.
     fn is_transpose_of(&self, function: &Function, memory: &Self) -> Option<bool> {
         let (value, axes) = transposed(function, self.value)?;
         (value == memory.value && axes[self.axis] == memory.axis).then(|| !axes.is_sorted())
@@ -156,7 +155,7 @@ fn is_along(layout: &Layout, axis: usize) -> bool {
     layout.bases(Input::Lane).first().is_some_and(|first| *first == 1 << layout.output().shift(axis))
 }
 
-/// Returns the instruction in the block of a value that is or contains a use of the value.
+/// Returns `user`, or the instruction around it that is in the block where `value` is defined.
 fn beside(analysis: &SlotAnalysis<'_>, value: Value, user: Inst) -> Inst {
     analysis.ancestor_in(analysis.block_of(value), user).expect("a definition dominates its uses")
 }
@@ -197,12 +196,13 @@ impl Pass<'_> {
     /// Returns the layout in which threads transpose an operand, if they would store less than a
     /// word at a time.
     ///
-    /// A thread has a block of 16 bytes along the axis of the memory and a word along the other.
-    /// Lanes that store together go to different banks: the swizzle separates as many rows as it
-    /// has chunks of 16 bytes, and neighboring lanes along the other axis are a word of rows apart.
+    /// A thread has 16 bytes along the axis of the memory and a word of elements, `across`, along
+    /// the other axis. Lanes that store together access different banks: the swizzle puts
+    /// consecutive rows in different chunks of 16 bytes. Neighboring lanes along the other axis are
+    /// `across` rows apart, and `across` lanes along the axis of the memory use the other chunks.
     ///
     /// A box that is contiguous in global memory along the same axis needs no such layout: a tensor
-    /// copy brings it, not threads.
+    /// copy, and not threads, writes it to shared memory.
     fn transposing_layout(&self, Operand { value, axis, .. }: Operand) -> Option<Layout> {
         if contiguous_axis(self.header, self.cursor.function, value) == Some(axis) {
             return None;

@@ -94,7 +94,7 @@ pub enum Destination {
     Registers,
 }
 
-/// The ops that one stage runs ahead of an iteration.
+/// The ops of one stage that run ahead of the ops that take the slots.
 pub struct Level {
     /// The loads whose operands the ops compute.
     pub loads: Vec<Inst>,

@@ -77,7 +77,8 @@ impl RingPlan {
 
     /// Returns the number of arrivals that make the slots of a group of rings full.
     ///
-    /// A thread arrives once for its copies to all rings of the group.
+    /// One thread arrives for the tensor copy to each ring. A thread of the producer arrives once for
+    /// its copies to all rings, and a warp of the producer once for its stores to each ring.
     pub fn full_arrivals(&self, rings: u32) -> u32 {
         let warps = self.partitions.as_ref().map_or(0, |partitions| partitions.producing_warps);
         match self.writer {
@@ -217,7 +218,7 @@ fn plan_ring(
     })
 }
 
-/// Checks that one tensor copy in the block of the `publish` fills a slot.
+/// Checks that exactly one tensor copy fills each published slot, in the block of the `publish`.
 ///
 /// The `mbarrier` of the slot expects the bytes of one copy.
 fn check_single_fills(analysis: &SlotAnalysis<'_>, uses: &RingUses) -> Result<(), &'static str> {

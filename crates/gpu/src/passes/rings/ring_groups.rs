@@ -1,8 +1,8 @@
 //! Finds groups of rings that advance together, such as the rings of the two operands of a dot.
 //!
 //! In every block, the slots of a group are acquired, published, taken and released in turns: one
-//! step with a slot of each ring, in the order of the rings. Only partitions may release them in
-//! any order. All slots of a turn are published before the first one is taken, and that `take`
+//! step with a slot of each ring, in the order of the rings. Partitions may release them in any
+//! order. All slots of a turn are published before the first one is taken, and that `take`
 //! waits for all. All slots are released before the first one is acquired, and the last release of
 //! the turn signals all.
 //!
@@ -178,9 +178,9 @@ fn can_share_barriers(analysis: &SlotAnalysis<'_>, plans: &RingPlans, one: Value
 
 /// Splits the steps of some rings for which `counts` is true into turns of one step per ring.
 ///
-/// If partitions use the rings, a region where any ring advances ends the turn. Otherwise the wait
-/// for a whole turn at its first step could wait for a partition that waits for this one in that
-/// region.
+/// A region where one of these rings advances ends the turn. If partitions use the rings, a region
+/// where any ring advances ends it: else the first `take` of a turn, which waits for the whole turn,
+/// could wait for a partition that waits for this one in that region.
 fn split_into_turns(
     steps: &[(Step, Value, Inst)],
     rings: &[Value],

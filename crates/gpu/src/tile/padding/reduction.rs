@@ -1,8 +1,8 @@
 //! Pads reductions and scans, so that the padding does not change their results.
 //!
 //! If the op combines one tile by one elementwise function with a neutral element, as a sum does,
-//! this element replaces the padding. Otherwise, a flag is reduced along with the tiles. The flag is
-//! true for elements of the program; the combination of an element with padding is the element.
+//! this element replaces the padding. Otherwise, a flag is reduced along with the tiles. The flag
+//! is true for elements of the program; the combination of an element with padding is the element.
 
 use smallvec::{SmallVec, smallvec};
 use tilewright_ir::{

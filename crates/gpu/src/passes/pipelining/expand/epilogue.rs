@@ -98,8 +98,9 @@ impl LoopRewriter<'_> {
         )
     }
 
-    /// Emits the last stage of the last iteration, if there is one. If the next loop continues its
-    /// accumulators, that loop runs the stage, which adds zeros if there is no iteration.
+    /// Emits the last stage of the last iteration, which runs if the loop has an iteration. If the
+    /// next loop continues the accumulators, that loop runs the stage in every case: the stage adds
+    /// zeros if this loop has no iteration.
     pub(super) fn epilogue(
         &mut self,
         pipeline: &Pipeline,

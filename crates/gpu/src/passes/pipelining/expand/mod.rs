@@ -10,8 +10,9 @@
 //!   c(%i)  [2, 2]                            c(%i)
 //! }                                        } ; c(last) if there is one    the epilogue
 //! ```
-//! The counter of the new loop is the counter of the last stage. The loop carries a value that a
-//! later stage uses in one parameter for each stage from its definition to this use.
+//! The counter of the new loop is the counter of the last stage. If a later stage
+//! uses a value, the loop carries the value in one parameter for each stage from its definition to
+//! this use.
 //!
 //! **Ops that fill slots**, and the ops that only they need, are predicated: if an iteration is out
 //! of range, a copy fills its slot with zeros. So the last iterations need no copy of the body
@@ -151,8 +152,8 @@ impl LoopRewriter<'_> {
         tail
     }
 
-    /// Predicates an access: it reads no memory, and fills its slot with zeros, if its iteration is
-    /// out of range.
+    /// Predicates an access. If its iteration is out of range, the access reads no memory and fills
+    /// its slot with zeros. In a fused loop, a tensor copy then copies for the successor instead.
     fn predicate(&mut self, inst: Inst, (counter, in_range): (Value, Value)) {
         self.location = self.function.insts[inst].location;
         let data = self.function.insts[inst].clone();

@@ -42,7 +42,7 @@ impl LoopRewriter<'_> {
         })
     }
 
-    /// Returns a parameter of the body in one of the first iterations.
+    /// Returns the value that a parameter of the body has in one of the first iterations.
     pub(super) fn carried_before(
         &mut self,
         pipeline: &Pipeline,
@@ -92,14 +92,14 @@ impl LoopRewriter<'_> {
         self.out.pop().expect("`copy` emits an instruction")
     }
 
-    /// Emits the ops that fill slots in the steps before the loop, ops with the same distance
-    /// together.
+    /// Emits the ops that fill slots in the steps before the loop. Ops whose copies are in the same
+    /// stage are emitted together.
     pub(super) fn first_fills(&mut self, pipeline: &Pipeline, bounds: &Bounds, steps: &mut Steps) {
         let plan = self.plan;
         let mut groups: Vec<u32> = pipeline.fills.values().copied().collect();
         groups.sort_unstable_by_key(|ahead| std::cmp::Reverse(*ahead));
         groups.dedup();
-        // The loop takes these slots even if it has no iteration.
+        // The number of slots that the loop takes even if it has no iteration.
         let always_taken = pipeline.crossing;
         let lower = self.function.insts[plan.inst].operands[0];
         for group in groups {
@@ -140,7 +140,7 @@ impl LoopRewriter<'_> {
     }
 
     /// Emits the other ops of the step before the loop, with the rest of the previous loop. Returns
-    /// whether there is an iteration.
+    /// the condition that there is an iteration.
     pub(super) fn first_step(
         &mut self,
         pipeline: &Pipeline,

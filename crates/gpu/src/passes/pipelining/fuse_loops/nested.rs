@@ -14,8 +14,8 @@
 //! computed once more. After the last tile, boxes are outside of their tensors, and slots are
 //! zeros.
 //!
-//! **A tile takes as many slots as it has iterations, but at least as many as are filled ahead.**
-//! So all filled slots that a tile leaves are for the next tile. A loop with dots in flight
+//! **A tile takes as many slots as the inner loop has iterations for it, but at least as many as
+//! are filled ahead.** So all filled slots that a tile leaves are for the next tile. A loop with dots in flight
 //! multiplies the slots beyond its iterations, which are zeros. After any other loop, another loop
 //! takes them ([`LoopRewriter::take_rest`]).
 //!
@@ -191,7 +191,8 @@ impl LoopRewriter<'_> {
         NextLoop { copies, lower, length: Some(length) }
     }
 
-    /// Returns whether a counter of the loop around is before another one in its direction.
+    /// Computes whether a counter of the loop around is before another one in the direction of that
+    /// loop.
     fn is_before(&mut self, outer: &Outer, counters: [Value; 2]) -> Value {
         match outer.step {
             Some(step) if step > 0 => self.compare(ElementwiseFn::Lt, counters),

@@ -23,7 +23,7 @@ impl LoopRewriter<'_> {
         let length = self.length([lower, upper], slots, None);
         let length = self.whole_steps(length);
         let length = self.cast_as(length, lower);
-        // The successor's counter at the first iteration of this loop.
+        // The counter of the successor that corresponds to the first iteration of this loop.
         let first = self.scalar(ElementwiseFn::Sub, &[next.lower, length]);
         let [own_values, next_values] = [
             self.boxes_at(&fusion.own, FxHashMap::default(), lower),
