@@ -174,7 +174,7 @@ impl<'a> ClassUnion<'a> {
         node
     }
 
-    /// Joins the values that are not rematerialized with each other and with node `first`.
+    /// Joins values with each other and with the node `first`. Skips the rematerialized values.
     fn join(&mut self, values: impl IntoIterator<Item = Value>, mut first: Option<usize>) {
         for value in values {
             if self.rematerializable.contains(value) {

@@ -54,9 +54,9 @@ pub struct DotPlan {
     /// The layouts of A and B in registers. `None` if the dot reads the operand from shared memory,
     /// to which any layout can be stored.
     pub operands: [Option<LayoutId>; 2],
-    /// For A and B each: true if the operand stays in registers, false if it does not fit beside
-    /// the accumulator and shared memory can hold it. Each instruction of the dot then loads its
-    /// part of the operand from shared memory.
+    /// For A and B each: false if the operand has a layout in registers, but does not fit beside the
+    /// accumulator, and shared memory can hold it. Each instruction of the dot then loads its part
+    /// of the operand from shared memory.
     pub fits: [bool; 2],
     /// The layout of the accumulator and of the result.
     pub accumulator: LayoutId,
@@ -128,6 +128,10 @@ impl DotPlans {
 
 /// Converts operands of types without an instruction to a type that has one, and 16-bit
 /// accumulators to fp32 if tensor cores do not accumulate in 16 bits.
+///
+/// If there is no such type, converts the operands and a floating-point accumulator to fp32, or to
+/// fp64 if the accumulator is fp64: FMAs compute the dot. Leaves dots with integer accumulators
+/// unchanged.
 pub fn convert_operands(function: &mut Function, target: GpuTarget, num_warps: u32) {
     for (block, inst) in collect_dots(function) {
         let types = DotTypes::of(function, inst);

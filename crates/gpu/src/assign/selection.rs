@@ -32,8 +32,9 @@ pub struct LayoutChoice {
 
 /// Selects the layouts of all classes.
 ///
-/// If the greedy selection gives its default layout to a class without candidates, it runs again,
-/// and such classes wait for the layout of a neighbor. Returns the cheaper of the two results.
+/// If a class with edges but without candidates gets the default layout, the greedy selection runs
+/// again, and such classes wait for the layout of a neighbor. Returns the cheaper of the two
+/// results.
 pub fn select_layouts(
     function: &Function,
     classes: &Classes,
@@ -103,7 +104,7 @@ struct LayoutSelection<'a> {
 }
 
 impl LayoutSelection<'_> {
-    /// Selects layouts of all classes until none changes.
+    /// Selects layouts of all classes until none changes, in at most [`MAX_ITERATIONS`] passes.
     fn select_all(&mut self, order: &[usize]) {
         for _ in 0..MAX_ITERATIONS {
             let mut changed = false;
@@ -230,8 +231,8 @@ impl LayoutSelection<'_> {
         registers * self.classes.list[class].arithmetic / u64::from(self.layouts.tuning.instructions_per_pass)
     }
 
-    /// Returns the layout of a class with shared elements for which an edge costs nothing, if the
-    /// edge is a broadcast of elements with copies in lanes.
+    /// Returns the layout in which lanes share the elements of a class, and for which an edge costs
+    /// nothing, if the edge is a broadcast to the class from elements with copies in lanes.
     fn shared_across(&mut self, class: usize, edge: &Edge) -> Option<LayoutId> {
         let EdgeEnd::Shape(inst, to) = edge.to else { return None };
         let from = self.chosen[edge.from].filter(|_| to == class)?;

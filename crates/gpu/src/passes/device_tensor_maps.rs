@@ -19,7 +19,8 @@ use tilewright_gpu_ir::{Function, GpuOp, Header, Module, Op, TensorMapPlan};
 
 /// Returns a map with the `wanted` plan for the tensor of another map.
 ///
-/// That is the other map itself if it has no box yet.
+/// Uses an existing map with this plan, or else the other map itself, if it has no box yet and the
+/// plan has the same order of axes. Otherwise, adds a map.
 pub(super) fn map_for(
     header: &mut Header,
     function: &mut Function,
@@ -160,7 +161,7 @@ impl Access {
     }
 }
 
-/// The accesses of a kernel, except for the stores in conditions of loops.
+/// The accesses of a kernel, except for those in conditions of `while` loops.
 #[derive(Default)]
 struct Accesses {
     /// Stores and atomic operations.

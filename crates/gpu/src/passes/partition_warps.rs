@@ -428,7 +428,8 @@ fn name_barriers(function: &mut Function, block: Block, warps: u32) {
     }
 }
 
-/// Checks that the producer uses no value of the consumer, and no tile if one thread copies.
+/// Checks that the producer has copies and uses no value of the consumer, and that it uses no tile
+/// if one thread copies.
 fn check_producer(function: &Function, producer: Block, by_threads: bool) -> Result<(), &'static str> {
     let mut known: FxHashSet<Value> = function.blocks[function.entry].parameters.iter().copied().collect();
     for inst in &function.blocks[function.entry].insts {

@@ -16,7 +16,7 @@
 //! copy_async %e, %p, %m and splat %c           ──>    tensor_fill %e, %map, %i if %c else -2^31, %j
 //! ```
 //! If the condition is false, the box is outside of the tensor, and the copy fills the slot with
-//! zeros. The pass drains the ring of slots that were filled but not taken. The box and the swizzle
+//! zeros. After the loop, the pass takes the slots that were filled but not taken. The box and the swizzle
 //! of a tensor map are those of the buffers; maps without copies are not passed to the kernel.
 //! After this pass, no `tensor_box` is left.
 
@@ -58,7 +58,7 @@ pub fn use_tensor_copies(module: &mut Module) {
     function.walk(function.entry, &mut |inst| can_gather_rows |= is_of_rows(function, inst));
     erase_marks(function);
     if can_gather_rows {
-        // Masks and addresses of gathered rows go through shared memory themselves.
+        // Remove the unused masks and addresses of gathered rows: they go through shared memory.
         prune::prune(function);
     }
     remove_unused_maps(header, function);
@@ -144,7 +144,7 @@ impl Pass<'_> {
         (is_one_block && is_only_use).then_some(found)
     }
 
-    /// Returns whether a tile and all tiles that it is a transpose of have one use.
+    /// Returns whether a tile, and each tile that it is a transpose of, has exactly one use.
     fn is_used_once(&self, mut value: Value, first: Value) -> bool {
         loop {
             if self.uses.count(value) != 1 {
@@ -389,7 +389,8 @@ impl Pass<'_> {
     }
 }
 
-/// Removes the fences for operands of asynchronous dots, if threads no longer write such operands.
+/// Removes the fences of the asynchronous proxy, if threads no longer write shared memory that
+/// asynchronous dots or tensor stores read.
 fn remove_needless_fences(function: &mut Function) {
     let analysis = SlotAnalysis::new(function, false);
     let (mut written, mut read) = (BTreeSet::new(), BTreeSet::new());

@@ -106,8 +106,8 @@ pub fn pipeline_loops(module: &mut Module) -> Result<(), Box<Diagnostic>> {
     Ok(())
 }
 
-/// Gives the ops of loops their stages, as many as the kernel requests. [`pipeline_loops`] schedules
-/// a loop that it does not fuse in the same way, and then expands it.
+/// Gives the ops of loops their stages, as many as the kernel requests. [`pipeline_loops`]
+/// schedules a loop that it does not fuse in the same way, and then expands it.
 #[expect(clippy::unnecessary_wraps, reason = "other passes may fail")]
 pub fn schedule_loops(module: &mut Module) -> Result<(), Box<Diagnostic>> {
     let stages = std::mem::take(&mut module.header.stages);
@@ -200,8 +200,8 @@ pub(super) fn plan_producer(module: &Module) -> Result<ProducerPlan, &'static st
     Ok(ProducerPlan { plans, stages, by_threads, gathered })
 }
 
-/// Lowers the loads of loops to rings of at most `slots` slots. Each slot is filled in the iteration
-/// that takes it.
+/// Lowers the loads of loops to rings of at most `slots` slots. Each slot is filled in the
+/// iteration that takes it.
 pub(super) fn lower_for_producer(module: &mut Module, plans: &[LoopPlan], slots: u32) {
     let Module { header, functions, entry, .. } = module;
     let function = &mut functions[*entry];

@@ -77,8 +77,8 @@ impl RingPlan {
 
     /// Returns the number of arrivals that make the slots of a group of rings full.
     ///
-    /// One thread arrives for the tensor copy to each ring. A thread of the producer arrives once for
-    /// its copies to all rings, and a warp of the producer once for its stores to each ring.
+    /// One thread arrives for the tensor copy to each ring. A thread of the producer arrives once
+    /// for its copies to all rings, and a warp of the producer once for its stores to each ring.
     pub fn full_arrivals(&self, rings: u32) -> u32 {
         let warps = self.partitions.as_ref().map_or(0, |partitions| partitions.producing_warps);
         match self.writer {

@@ -2,8 +2,8 @@
 //!
 //! In every block, the slots of a group are acquired, published, taken and released in turns: one
 //! step with a slot of each ring, in the order of the rings. Partitions may release them in any
-//! order. All slots of a turn are published before the first one is taken, and that `take`
-//! waits for all. All slots are released before the first one is acquired, and the last release of
+//! order. All slots of a turn are published before the first one is taken, and that `take` waits
+//! for all. All slots are released before the first one is acquired, and the last release of
 //! the turn signals all.
 //!
 //! If nothing is read between the first and the last `take` of a turn, the copies by threads for
@@ -179,8 +179,8 @@ fn can_share_barriers(analysis: &SlotAnalysis<'_>, plans: &RingPlans, one: Value
 /// Splits the steps of some rings for which `counts` is true into turns of one step per ring.
 ///
 /// A region where one of these rings advances ends the turn. If partitions use the rings, a region
-/// where any ring advances ends it: else the first `take` of a turn, which waits for the whole turn,
-/// could wait for a partition that waits for this one in that region.
+/// where any ring advances ends it: else the first `take` of a turn, which waits for the whole
+/// turn, could wait for a partition that waits for this one in that region.
 fn split_into_turns(
     steps: &[(Step, Value, Inst)],
     rings: &[Value],

@@ -15,9 +15,9 @@
 //! zeros.
 //!
 //! **A tile takes as many slots as the inner loop has iterations for it, but at least as many as
-//! are filled ahead.** So all filled slots that a tile leaves are for the next tile. A loop with dots in flight
-//! multiplies the slots beyond its iterations, which are zeros. After any other loop, another loop
-//! takes them ([`LoopRewriter::take_rest`]).
+//! are filled ahead.** So all filled slots that a tile leaves are for the next tile. A loop with
+//! dots in flight multiplies the slots beyond its iterations, which are zeros. After any other
+//! loop, another loop takes them ([`LoopRewriter::take_rest`]).
 //!
 //! **Obstacles**, besides those of pipelining: stores of the loop around that may write memory that
 //! is copied, boxes that depend on more than the counters, tensor maps that the loop around makes,
