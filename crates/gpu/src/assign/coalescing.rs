@@ -239,8 +239,8 @@ fn atomic_bytes(kind: AtomicKind, dtype: Dtype, target: GpuTarget) -> u32 {
     }
 }
 
-/// Returns the bits of the register index that do not change the element: elements whose register
-/// indices differ only in these bits are in one run of equal elements.
+/// Returns the bits of the register index that do not change the value of an element: elements
+/// whose register indices differ only in these bits are in one run of equal elements.
 pub fn equal_registers(layout: &Layout, info: &AxisInfo) -> u32 {
     let tile = layout.output();
     let is_in_run =

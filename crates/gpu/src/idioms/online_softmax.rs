@@ -51,7 +51,8 @@ pub fn skip_rescaling(module: &mut Module) {
     }
 }
 
-/// Returns the accumulator and its factors, if `mul` multiplies them in the body of a loop.
+/// Returns the operands of a `rescale` in place of `mul`: the accumulator of a dot of the body, and
+/// its correction factors. The accumulator is fp32 and has at least `rescaled_registers` registers.
 fn rescaled_operands(header: &Header, function: &Function, body: Block, mul: Inst) -> Option<[Value; 2]> {
     let data = &function.insts[mul];
     let Op::Gpu(GpuOp::Elementwise { function: ElementwiseFn::Mul, .. }) = data.op else { return None };

@@ -2,8 +2,8 @@
 //! not overlap.
 //!
 //! If each iteration moves a tile of pointers past all addresses of the tile, the tiles of two
-//! iterations have no address in common. The offset of an element is a sum of iteration counts and of
-//! coordinates in the tile, each times a constant factor, and of terms that are the same
+//! iterations have no address in common. The offset of an element is a sum of iteration counts and
+//! of coordinates in the tile, each times a constant factor, and of terms that are the same
 //! everywhere. No two offsets are equal if counts and coordinates act like the digits of a number:
 //! each factor exceeds the greatest sum of all terms with smaller factors.
 //!

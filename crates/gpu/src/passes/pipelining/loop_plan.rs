@@ -174,7 +174,7 @@ pub struct DotsInFlight {
 
 /// The division of a loop body between two stages.
 pub struct LateDots {
-    /// The indices of the loads that only these dots read.
+    /// The indices of the loads that only the late dots read.
     pub loads: Vec<usize>,
     /// The ops of the late stage: the dots, the ops that depend on them, and the ops that only
     /// their accumulators need.
@@ -222,7 +222,7 @@ pub struct Fusion {
     pub min_iterations: i128,
 }
 
-/// The loop that takes the slots.
+/// The loop that takes the slots that a fused loop fills last.
 pub enum Successor {
     /// The next loop of the block.
     Sibling {

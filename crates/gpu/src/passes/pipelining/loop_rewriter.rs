@@ -68,10 +68,10 @@ pub(super) struct PreviousLoop {
 
 /// The values by which a loop tests whether an iteration is in range.
 pub(super) struct Bounds {
-    /// The ends: the iteration `n` after that of a counter is in range if the counter is before the
-    /// `n`th end.
+    /// At index `n`, the end for `n` iterations later: that iteration is in range if the counter of
+    /// the current one is before this end.
     ends: Vec<Value>,
-    /// The distances of `n` steps.
+    /// At index `n`, for `n` from 1 on, the distance that the counter moves in `n` steps.
     steps: Vec<Value>,
     /// True if the loop counts upwards: a constant, or a run-time value.
     is_up: Result<bool, Value>,
@@ -332,8 +332,8 @@ impl LoopRewriter<'_> {
         insts.splice(index..=index, before.into_iter().chain([inst]).chain(after));
     }
 
-    /// Lets the loop carry one more value, from `initial` to `next` in each iteration. Returns its
-    /// parameter in the body.
+    /// Lets the loop carry one more value: `initial` into the first iteration, and `next` into each
+    /// later one. Returns its parameter in the body.
     pub(super) fn carry(&mut self, initial: Value, next: Value) -> Value {
         let ValueData { ty, name, .. } = self.function.values[next].clone();
         let parameter = self.function.add_parameter(self.body, ty.clone(), name);

@@ -46,7 +46,7 @@ pub(super) mod order {
 }
 
 impl LoopRewriter<'_> {
-    /// Schedules the loop, whose rings the ops `fills` fill.
+    /// Schedules the loop. `fills` has the ops that fill the rings of the loop.
     pub(super) fn schedule(&mut self, fills: &[FillOp]) {
         let plan = self.plan;
         let latency = self.slots.saturating_sub(1);
@@ -100,8 +100,8 @@ impl LoopRewriter<'_> {
         first_wait.unwrap_or_else(|| insts.iter().take_while(is_take).count())
     }
 
-    /// Returns the stages between each op and the last stage, and its order, of a loop with late
-    /// dots.
+    /// For a loop with late dots, returns the stages between each op and the last stage, and the
+    /// order of each op.
     fn two_stages(&self, insts: &[Inst]) -> Vec<(u32, u32)> {
         let late = self.plan.late.as_ref().expect("the loop has late dots");
         let early: Vec<Inst> = insts.iter().copied().filter(|inst| !late.late.contains(inst)).collect();
@@ -140,8 +140,8 @@ impl LoopRewriter<'_> {
         stages
     }
 
-    /// Returns the stages between each op and the last stage, and its order, of a loop whose dots
-    /// run into the next iteration.
+    /// For a loop whose dots run into the next iteration, returns the stages between each op and
+    /// the last stage, and the order of each op.
     fn in_flight_stages(&self, insts: &[Inst]) -> Vec<(u32, u32)> {
         let dots = &self.plan.in_flight.as_ref().expect("the loop has dots in flight").dots;
         let stage = |inst: &Inst| match &self.function.insts[*inst].op {

@@ -65,8 +65,9 @@ pub(super) fn choose(header: &Header, function: &mut Function, rings: &[(Inst, I
 
 /// Fills a ring after the last `dealloc` before its first use, if that saves memory.
 ///
-/// It does so only if the kernel needs more than `cheap_shared_bytes`, and if the kernel does not
-/// fit otherwise or the ops that the fill passes compute too little to hide the copy anyway.
+/// It does so only if the kernel needs more than `cheap_shared_bytes`. The kernel must also need
+/// more than the target has, or the ops across which the fill moves must compute too little to hide
+/// the copy.
 fn fill_late(header: &Header, function: &mut Function, parents: &Parents, alloc: Inst) {
     let limit = u64::from(header.target.max_shared_bytes);
     let before = least_bytes(&header.layouts, function);
@@ -106,7 +107,8 @@ fn fill_of(function: &Function, block: Block, ring: Value) -> Option<(usize, usi
     Some((first, insts[first..].iter().position(is_end)? + 1))
 }
 
-/// Returns whether threads compute a tile of floats, or wait for a dot.
+/// Returns whether threads compute a tile of floats by an instruction: elementwise, by a reduction
+/// or by a synchronous dot.
 fn computes(function: &Function, inst: Inst) -> bool {
     let data = &function.insts[inst];
     let is_float = |value: &Value| {
