@@ -319,7 +319,7 @@ fn in_sequence(function: &Function) -> BTreeSet<(Inst, Inst)> {
                 )
             })
             .collect();
-        // Conflicting accesses to one buffer need a barrier at any offset.
+        // Conflicting accesses to one buffer need a barrier wherever the buffer is placed.
         let is_one = |a: MemoryLocation, b: MemoryLocation| alloc(&a).is_some() && alloc(&a) == alloc(&b);
         if open.needs_barrier(&effects, is_one) {
             open.close();

@@ -14,9 +14,9 @@
 //! before the first copy, and both blocks come to the same result. If all are equal, each block
 //! copies half of a tile to both (`multicast_loads`), and the cache of the device delivers it once.
 //!
-//! The last parameter of such a kernel is the number of programs along the first axis if the launch
-//! has clusters of two blocks, else 0, which disables sharing. Blocks past the last program exit at
-//! once.
+//! The last parameter of a kernel for such pairs is the number of programs along the first axis if
+//! the launch has clusters of two blocks, else 0, which disables sharing. Blocks past the last
+//! program exit at once.
 //!
 //! Sharing is faster if the L2 cache limits the kernel: each row that begins in the middle of a
 //! sector is read with an extra sector. Only the launch knows the strides. A kernel stays as it is

@@ -48,8 +48,8 @@ const WORD_BITS: u32 = 32;
 /// Lowers the ops of a kernel whose elements cross warps.
 ///
 /// # Errors
-/// If such an op is in a partition of the warps: the barrier between its store and its load would
-/// be one of the whole block.
+/// Such an op is in a partition of the warps: the barrier between its store and its load would be
+/// one of the whole block.
 pub fn lower_conversions(module: &mut Module) -> Result<(), Box<Diagnostic>> {
     let Module { header, functions, entry, .. } = module;
     let function = &mut functions[*entry];
@@ -167,8 +167,8 @@ impl Pass<'_> {
         self.cursor.insert(inst);
     }
 
-    /// Records an instruction whose lowering needs shared memory and a barrier of the block, which
-    /// a partition of warps cannot execute.
+    /// Records an instruction whose lowering needs shared memory and a barrier of the block, if the
+    /// instruction is in a partition of the warps: a partition cannot execute such a barrier.
     pub(super) fn goes_through_memory(&mut self, inst: Inst) {
         if self.in_partition && self.refused.is_none() {
             self.refused = Some((inst, self.cursor.function.insts[inst].op.name()));
@@ -417,8 +417,8 @@ impl Pass<'_> {
         }
     }
 
-    /// Stores values to shared memory, in a layout for the bits of an element, and loads them as
-    /// values of other types; one barrier serves all of them.
+    /// Stores values to shared memory, and loads them as values of other types; one barrier serves
+    /// all of them. `memory` returns the layout of a buffer for the width of an element in bits.
     pub(super) fn through_memory(
         &mut self,
         values: &[Value],

@@ -5,7 +5,7 @@ use tilewright_ir::Value;
 use crate::assign::boxes::MapId;
 use tilewright_gpu_ir::{Function, GpuOp, Header, Op, TensorMapPlan};
 
-/// Returns the id and the plan of the tensor map of a mark or a copy.
+/// Returns the id and the plan of a tensor map: the operand of a mark or a copy.
 pub(super) fn map_plan<'h>(
     header: &'h Header,
     function: &Function,
@@ -19,7 +19,8 @@ pub(super) fn map_plan<'h>(
     Some((MapId::Launch(index), &header.tensor_maps[index]))
 }
 
-/// Returns the index of the tensor map that a parameter of the kernel is.
+/// Returns the index of a tensor map among the parameters that are tensor maps, or `None` if the
+/// value is no such parameter.
 pub(super) fn launch_map_index(header: &Header, function: &Function, map: Value) -> Option<usize> {
     let parameters = &function.blocks[function.entry].parameters;
     let first = parameters.len().checked_sub(header.tensor_maps.len())?;

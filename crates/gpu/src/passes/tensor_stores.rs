@@ -11,8 +11,8 @@
 //! ```
 //! One thread starts the copy. It waits for the copy only before its buffer is written again, an
 //! iteration later, or at the end of the kernel. So a persistent kernel loads and multiplies the
-//! next tile during the copy. The tile is stored to the buffer in the layout that it has in
-//! registers, mostly that of accumulators, without a conversion to a coalesced layout.
+//! next tile during the copy. Threads store the tile to the buffer from the layout that it has
+//! in registers, mostly that of accumulators, without a conversion to a coalesced layout.
 //!
 //! **Candidates** are stores that would go through shared memory anyway, or that write fewer than
 //! 16 bytes at a time. Stores of gathered rows are always candidates, if the target has copies of
@@ -23,9 +23,9 @@
 //! tensor stores of a kernel combine by the same operation, they wait only for their buffers, not
 //! for each other to be complete.
 //!
-//! **Order.** No barrier orders the writes of the asynchronous proxy. So only such stores may
-//! access the argument that they store to. The kernel must not have other atomic operations, or
-//! assembly with effects, which could tell other programs that the memory is written. Such stores
+//! **Order.** No barrier orders the writes of the asynchronous proxy. So only tensor stores
+//! may access the argument that they store to. The kernel must not have other atomic operations, or
+//! assembly with effects, which could tell other programs that the memory is written. Tensor stores
 //! wait for each other by a `tensor_store_wait` that is `complete`, unless they are of one
 //! iteration and go to different elements.
 //!
@@ -221,8 +221,8 @@ impl StoreAnalysis<'_> {
         }
     }
 
-    /// Returns the store that a tensor copy can replace, or the reason why not; `None` without a
-    /// box.
+    /// Returns a store that a tensor copy can replace, or the reason why a tensor copy cannot
+    /// replace it. Returns `None` if the store has no box.
     fn store(
         &self,
         inst: Inst,
@@ -402,7 +402,7 @@ impl StoreAnalysis<'_> {
             let extent = |store: &FoundStore| {
                 place.checked_sub(own).map_or(1, |axis| i128::from(store.boxed.shape[axis]))
             };
-            // The first begins `distance` elements after the second.
+            // The box of `a` begins `distance` elements after the box of `b`.
             let distance =
                 evolution.form(*from).minus(&evolution.form(*to)).and_then(|form| form.as_constant());
             distance.is_some_and(|distance| distance >= extent(b) || -distance >= extent(a))

@@ -311,7 +311,7 @@ impl<'f> Demand<'f> {
     }
 }
 
-/// Returns the forms of the operands that an instruction needs for its results in a form.
+/// Returns the form in which an instruction needs each operand to compute its results in `form`.
 pub fn operand_forms(kernel: &Function, inst: Inst, form: Form) -> Found<SmallVec<[Form; 4]>> {
     let data = &kernel.insts[inst];
     let count = data.operands.len();
@@ -380,7 +380,8 @@ impl Written {
         Self { accesses: about.cloned().collect() }
     }
 
-    /// Refuses a program in which a block may access elements of another block.
+    /// Refuses a program in which a block may access elements that another block writes, or in
+    /// which an atomic operation orders accesses to written memory.
     fn check(&self, demand: &Demand<'_>) -> Found<()> {
         let kernel = demand.kernel;
         for (number, one) in self.accesses.iter().enumerate() {

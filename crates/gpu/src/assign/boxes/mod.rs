@@ -234,7 +234,7 @@ struct Axis {
     stride: Form,
     /// The extent of the box.
     extent: u32,
-    /// The extent of the tensor, if a mask bounds it.
+    /// The extent of the tensor, if a mask bounds the index along this axis.
     bound: Option<Form>,
     /// The coordinate of the first element of the box.
     coordinate: Form,

@@ -313,8 +313,8 @@ impl LoopBody<'_> {
         late.iter().all(is_known).then_some(neutral)
     }
 
-    /// Returns the scaling of an accumulator, if the accumulator is a carried value or another dot
-    /// that is scaled at most once.
+    /// Returns the scaling of an accumulator, if the accumulator is a carried value or the result
+    /// of another late dot, and is scaled at most once.
     fn scaling(&self, acc: Value, late: &FxHashSet<Inst>) -> Option<Scaling> {
         let function = self.function;
         let is_accumulator = |value: Value| match function.values[value].definition {
@@ -383,8 +383,7 @@ impl LoopBody<'_> {
         Some(late)
     }
 
-    /// Returns the cheap ops that only the late stage needs, conversions and changes of shape, in
-    /// reverse order.
+    /// Returns the casts and shape ops that only the late stage needs, in reverse order.
     fn exclusive(&self, late: &FxHashSet<Inst>) -> Vec<Inst> {
         let function = self.function;
         let mut found: Vec<Inst> = Vec::new();

@@ -16,7 +16,7 @@ impl LoopBody<'_> {
 }
 
 /// Returns the number of iterations of a loop whose bounds are constants, or differ by a constant.
-/// If its bounds overflow, the loop has no iteration.
+/// If the addition in its upper bound overflows at run time, the loop has no iteration instead.
 pub fn constant_iterations(function: &Function, inst: Inst) -> Option<u32> {
     let operands = &function.insts[inst].operands;
     let step = constant_int(function, operands[2]).filter(|step| *step != 0)?;

@@ -52,7 +52,7 @@ pub fn sink_layout_into_local_load(header: &mut Header, function: &mut Function)
             let result = function.insts[*inst].results[0];
             function.values[result].ty = ty;
         }
-        // The op before the conversion now defines its result.
+        // The op before the conversion now defines the result of the conversion.
         function.insts[chain[0]].results[0] = result;
         function.values[result].definition = Definition::Result(chain[0], 0);
         function.blocks[block].insts.retain(|inst| *inst != conversion);

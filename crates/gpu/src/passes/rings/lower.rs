@@ -66,7 +66,7 @@ impl Carried {
 struct HeldSlot {
     root: Value,
     index: Value,
-    /// The slot of the buffer; the whole buffer if the slot is not accessed.
+    /// The slot of the buffer; the whole buffer if it has one slot, or if no op accesses the slot.
     slot: Value,
 }
 
@@ -269,7 +269,8 @@ impl RingLowering<'_> {
         self.make_barriers(root, &plan, state);
     }
 
-    /// Makes the barriers of a group of rings and starts its sides.
+    /// Makes the barriers of a group of rings. If all warps use the rings, also makes the initial
+    /// states of the two sides.
     fn make_barriers(&mut self, root: Value, plan: &RingPlan, state: &mut PipelineStates) {
         let mut barriers = Barriers::default();
         if plan.has_full() {
@@ -291,7 +292,8 @@ impl RingLowering<'_> {
         }
     }
 
-    /// Returns whether each thread has fenced all its earlier writes, judged by this block only.
+    /// Returns whether a fence follows all earlier stores to shared memory. Looks back only in this
+    /// block, to the last instruction with regions.
     fn is_fenced(&self) -> bool {
         for inst in self.cursor.preceding().iter().rev() {
             let data = &self.cursor.function.insts[*inst];
@@ -380,7 +382,8 @@ impl RingLowering<'_> {
     /// Fences the copies by all threads to the taken slots, in each thread that reads them.
     ///
     /// A later pass places the block barrier before this fence. The fence waits for the thread's
-    /// own memory accesses, and before the barrier all threads would wait for the slowest fence.
+    /// own memory accesses: if it were before the barrier, all threads would wait for the slowest
+    /// fence.
     fn fence_taken(&mut self) {
         let taken = std::mem::take(&mut self.unfenced).into_iter();
         let slots: Vec<Value> = taken
@@ -477,7 +480,7 @@ impl RingLowering<'_> {
     ///
     /// A side that starts at a constant slot and advances by a multiple of the ring's slots has the
     /// same slots in all iterations. Such sides share one parity if their first phases are
-    /// constants.
+    /// constants and their phases change in each iteration.
     fn carried(&self, inst: Inst, sides: BTreeSet<RingSide>, state: &PipelineStates) -> Carried {
         let mut carried = Carried { sides, ..Carried::default() };
         if !matches!(self.cursor.function.insts[inst].op.as_tile(), Some(ir::Op::For { .. })) {
