@@ -108,7 +108,7 @@ impl DotPlans {
                 let Some(layout) = &operands[operand] else { return true };
                 let ty = &types.operands[operand];
                 let bytes = ty.shape.iter().product::<u32>() * element_bits(ty) / 8;
-                // Otherwise the operand stays in registers, even if they spill.
+                // If the operand cannot go to memory, it stays in registers, even if these spill.
                 let can_go_to_memory =
                     fits_registers(accumulator_words) && bytes <= target.max_shared_bytes / 2;
                 !can_go_to_memory || fits_registers(words(layout, operand) + accumulator_words)
@@ -412,7 +412,7 @@ impl DotTypes {
 
 /// Returns the warps along the batch, M and N with which a warp loads the fewest elements.
 ///
-/// A division in which warps compute the same elements is used only if there is no other. The warps
+/// A division in which warps compute the same elements is used only if all divisions are such. The warps
 /// of a chained dot are along M first.
 fn split_warps(mma: Mma, shape: DotShape, batch: u32, num_warps: u32, is_chained: bool) -> [u32; 3] {
     let (max_m, max_n) = (shape.m / mma.m, shape.n / mma.n);

@@ -1,6 +1,6 @@
-//! Lowers ops whose elements cross warps to copies through shared memory: conversions of layouts,
-//! reductions and scans of the block, gathers, and results of atomic operations that only one of
-//! several threads has.
+//! Lowers the ops that move elements between warps: they become copies through shared memory. The
+//! ops are conversions of layouts, reductions and scans of the block, gathers, and atomic operations
+//! whose results only one of several threads has.
 //!
 //! ```text
 //! %y = convert_layout %x                  %b = alloc ; local_store %b, %x ; %y = local_load %b
@@ -45,7 +45,7 @@ use tilewright_gpu_ir::{Buffer, Deferred, Function, Gpu, GpuOp, Header, LayoutId
 
 const WORD_BITS: u32 = 32;
 
-/// Lowers the ops of a kernel whose elements cross warps.
+/// Lowers the ops of a kernel that move elements between warps.
 ///
 /// # Errors
 /// Such an op is in a partition of the warps: the barrier between its store and its load would be
@@ -614,7 +614,7 @@ impl OperandRoles {
         self.uses.of(value).iter().any(|one| one.operand < 2 && is_fma(&function.insts[one.inst].op))
     }
 
-    /// Returns whether an op moves elements of a value to indices that other values select.
+    /// Returns whether an op gathers elements of a value, at indices that another operand holds.
     fn is_moved(&self, function: &Function, value: Value) -> bool {
         let is_movement = |op: &Op| op.info().family == OpFamily::Movement;
         self.uses.of(value).iter().any(|one| one.operand == 0 && is_movement(&function.insts[one.inst].op))

@@ -91,8 +91,8 @@ impl Rewriter<'_> {
         unroll_loop(&mut self.cursor, (block, inst), &unrolling, Op::For { options });
     }
 
-    /// Returns the counter after the last unrolled iteration. Each unrolled iteration adds `advance`
-    /// to the counter.
+    /// Returns the counter after the last unrolled iteration. Each unrolled iteration adds
+    /// `advance` to the counter.
     fn middle(&mut self, lower: Value, upper: Value, advance: i64, dtype: Dtype) -> Value {
         let [low, high] = [lower, upper].map(|bound| self.cast(bound, Dtype::I64));
         let zero = self.cursor.int(Dtype::I64, 0);

@@ -66,7 +66,8 @@ pub fn lower_rings(module: &mut Module) -> Result<(), Box<Diagnostic>> {
     Ok(())
 }
 
-/// Checks that a ring with barriers in a region is deallocated there with all slots taken.
+/// Checks that a region that allocates a ring with `mbarrier`s takes all its slots and deallocates
+/// it.
 ///
 /// Otherwise a copy that no thread waits for could write to memory that another buffer has by then.
 fn check_ends_in_regions(

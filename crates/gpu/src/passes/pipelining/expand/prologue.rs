@@ -212,8 +212,8 @@ impl LoopRewriter<'_> {
         computed
     }
 
-    /// Returns the values with which the last stage changes nothing, if it runs even if there is no
-    /// iteration.
+    /// If the last stage runs even without an iteration, returns the values with which it then
+    /// changes nothing.
     pub(super) fn neutral(&self) -> Option<&Neutral> {
         self.plan.late.as_ref()?.neutral.as_ref().filter(|_| self.plan.joined().is_some())
     }
