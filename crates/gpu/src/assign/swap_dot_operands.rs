@@ -29,8 +29,8 @@ use tilewright_gpu_ir::target::GpuTarget;
 
 const WORD_BYTES: usize = 4;
 
-/// Swaps the operands of each dot that is faster if it computes the transpose of its result; returns
-/// whether there is such a dot.
+/// Swaps the operands of each dot that is faster if it computes the transpose of its result.
+/// Returns whether there is such a dot.
 pub fn swap_operands(function: &mut Function, target: GpuTarget, num_warps: u32) -> bool {
     let mut found = false;
     for (block, inst) in collect_dots(function) {

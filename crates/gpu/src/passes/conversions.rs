@@ -1,6 +1,6 @@
-//! Lowers the ops that move elements between warps: they become copies through shared memory. The
-//! ops are conversions of layouts, reductions and scans of the block, gathers, and atomic operations
-//! whose results only one of several threads has.
+//! Lowers the ops that move elements between warps: they become copies through shared memory. These
+//! ops are conversions of layouts, reductions and scans of the block, gathers, and atomic
+//! operations whose results only one of several threads has.
 //!
 //! ```text
 //! %y = convert_layout %x                  %b = alloc ; local_store %b, %x ; %y = local_load %b
