@@ -21,8 +21,8 @@
 //! **Other ops** before the last stage are not predicated: the loop ends a step earlier, and the
 //! last stage runs once more after it. Their first step is before the loop, and runs even if there
 //! is no iteration: its slots are zeros then, and a selection keeps the initial values that the
-//! loop carries. If slots of zeros change no value that the loop carries (`LoopRewriter::drains`), the
-//! loop ends before copies would be out of range, and a second loop, without copies, runs the
+//! loop carries. If slots of zeros change no value that the loop carries (`LoopRewriter::drains`),
+//! the loop ends before copies would be out of range, and a second loop, without copies, runs the
 //! remaining steps.
 
 mod epilogue;
