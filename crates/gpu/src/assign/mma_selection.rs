@@ -412,7 +412,7 @@ impl DotTypes {
 
 /// Returns the warps along the batch, M and N with which a warp loads the fewest elements.
 ///
-/// A division in which warps compute the same elements is used only if all divisions are such. The
+/// A division in which warps compute the same elements is used only if no division avoids this. The
 /// warps of a chained dot are along M first.
 fn split_warps(mma: Mma, shape: DotShape, batch: u32, num_warps: u32, is_chained: bool) -> [u32; 3] {
     let (max_m, max_n) = (shape.m / mma.m, shape.n / mma.n);

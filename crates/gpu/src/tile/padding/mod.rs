@@ -80,8 +80,8 @@ struct Pad<'f> {
     shapes: SecondaryMap<Value, Option<Shape>>,
     /// The padded tiles whose padding is 0.
     zeros: EntitySet<Value>,
-    /// Maps the result of each reshape to one axis that became a gather to the operand of the
-    /// reshape.
+    /// Maps each flattened tile to the tile before the reshape. Has only the reshapes to one axis
+    /// that became gathers.
     flattened: FxHashMap<Value, Value>,
 }
 

@@ -10,9 +10,9 @@
 //!   c(%i)  [2, 2]                            c(%i)
 //! }                                        } ; c(last) if there is one    the epilogue
 //! ```
-//! The counter of the new loop is the counter of the last stage. If a later stage
-//! uses a value, the loop carries the value in one parameter for each stage from its definition to
-//! this use.
+//! The counter of the new loop is the counter of the last stage. If a later stage uses a
+//! value, the loop carries the value in one parameter for each stage from its definition to this
+//! use.
 //!
 //! **Ops that fill slots**, and the ops that only they need, are predicated: if an iteration is out
 //! of range, a copy fills its slot with zeros. So the last iterations need no copy of the body
