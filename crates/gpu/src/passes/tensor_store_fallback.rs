@@ -276,8 +276,8 @@ impl Scalars<'_> {
         so_far.unwrap_or_else(|| self.constant(Dtype::I64, 0))
     }
 
-    /// Writes the part, common to all boxes, of the condition that a copy by the map stores the same
-    /// elements as the threads would. Returns `None` if this part is always true.
+    /// Writes the part, common to all boxes, of the condition that a copy by the map stores the
+    /// same elements as the threads would. Returns `None` if this part is always true.
     fn fits(&mut self, header: &Header, around: &Around, runs_beside: bool) -> Option<Value> {
         let plan =
             plan_of(header, self.cursor.function, around.made).expect("the instruction makes a map").clone();
