@@ -12,27 +12,27 @@ use super::operand::{
 };
 use super::types::{ScalarType, StateSpace};
 
-/// A register of a function.
+/// Identifies a register of a function.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RegisterId(u32);
 entity_impl!(RegisterId, "register");
 
-/// A label of a function.
+/// Identifies a label of a function.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LabelId(u32);
 entity_impl!(LabelId, "label");
 
-/// A variable or a parameter of a function.
+/// Identifies a variable or a parameter of a function.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct VariableId(u32);
 entity_impl!(VariableId, "variable");
 
-/// A variable of the module.
+/// Identifies a variable of the module.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GlobalId(u32);
 entity_impl!(GlobalId, "global");
 
-/// A function of the module.
+/// Identifies a function of the module.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FunctionId(u32);
 entity_impl!(FunctionId, "function");
@@ -240,7 +240,7 @@ pub enum FunctionKind {
 /// Performance directives of a function. Extents have 1 to 3 axes.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Directives {
-    /// `.maxntid`: the block has at most this extent.
+    /// `.maxntid`: the block has at most as many threads as a block of this extent.
     pub max_threads: Option<Vec<u32>>,
     /// `.reqntid`: the block has exactly this extent.
     pub required_threads: Option<Vec<u32>>,

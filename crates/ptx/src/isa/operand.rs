@@ -13,8 +13,8 @@ pub enum Immediate {
     Integer(i64),
     /// The bits of a binary32 number, `0f3F800000`.
     F32(u32),
-    /// The bits of a binary64 number, `0d3FF0000000000000`. A decimal literal has this variant; an
-    /// instruction of another floating-point type converts it.
+    /// The bits of a binary64 number, `0d3FF0000000000000`. A literal such as `1.5` has this
+    /// variant; an instruction of another floating-point type converts it.
     F64(u64),
 }
 

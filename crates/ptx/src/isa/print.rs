@@ -20,7 +20,8 @@ use super::types::ScalarType;
 /// The column of operands, unless the opcode is longer.
 const OPERAND_COLUMN: usize = 28;
 
-/// Returns the text of a module. `parse` reads it back to the same module, without comments.
+/// Returns the text of a module. `parse` reads it back to the same module, but drops comments and
+/// unused registers, reads inline assembly as instructions, and sets the lines of the statements.
 pub fn print(module: &Module) -> String {
     let mut out = String::new();
     let (major, minor) = module.version;

@@ -150,7 +150,7 @@ modifiers! {
     pub enum StateSpace {
         /// Memory of the device.
         Global = ".global",
-        /// Memory of the thread block. Some instructions access the memory of the cluster by it.
+        /// Memory of the thread block. In an instruction, it means `.shared::cta`.
         Shared = ".shared",
         /// The window of this thread block in the cluster's shared memory.
         SharedCta = ".shared::cta",

@@ -6,7 +6,7 @@ use super::builder::{Builder, Scalar, Width};
 use super::integer::{Bitwise, integer};
 use crate::isa::{self, Comparison};
 
-/// An integer type: its register, its bits, its sign.
+/// An integer type: the width of its register, its number of bits, and whether it is signed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Integer {
     pub width: Width,
@@ -22,7 +22,7 @@ impl Integer {
     }
 }
 
-/// Returns the comparison of PTX.
+/// Translates a comparison to that of PTX.
 pub(super) fn comparison(function: ComparisonFn) -> Comparison {
     match function {
         ComparisonFn::Eq => Comparison::Eq,

@@ -193,7 +193,7 @@ impl Lowering<'_> {
         let source = (float.width(), float.ty());
         let wide = (width, integer(width, to.is_signed() || to.bits() < 32));
         let mut result = self.builder.float_convert(wide, source, Some(isa::Rounding::Rzi), x);
-        // The instruction saturates. Only from fp32 to 32 bits does it convert NaN to zero.
+        // The instruction saturates. It converts NaN to zero only from fp32 to 32 bits.
         if width == Width::B64 || float == Float::F64 {
             let is_nan = self.builder.float_compare(float, Comparison::Nan, x, x);
             result = self.builder.select(width, is_nan, Scalar::constant(0), result);
@@ -296,6 +296,7 @@ impl Lowering<'_> {
 
     /// Converts to bfloat16 on targets without the instruction: adds 0x7fff, or 0x8000 if the
     /// lowest bit of the upper half is 1, and takes the upper half. Does not add if `towards_zero`.
+    /// NaN becomes 0x7fff.
     fn bf16_by_bits(&mut self, x: Scalar, towards_zero: bool) -> Scalar {
         let builder = &mut self.builder;
         let mut bits = x;

@@ -281,9 +281,9 @@ impl Lowering<'_> {
         groups
     }
 
-    /// Returns whether a tile is a result of an earlier loop of the same block that only this loop
-    /// reads. This loop then carries the tile in the same registers. With other registers, the
-    /// assembler might keep two copies of an accumulator.
+    /// Returns whether a tile of floats or booleans, which only this loop reads, is a result of an
+    /// earlier loop in the same block. This loop then carries the tile in the same registers. With
+    /// other registers, the assembler might keep two copies of an accumulator.
     fn stays_in_registers(&self, inst: Inst, first: Value) -> bool {
         let kernel = self.kernel;
         let Some(before) = kernel.defining_inst(first) else { return false };

@@ -62,8 +62,8 @@ impl Lowering<'_> {
         }
         let results: Vec<Scalar> = plan.results.iter().map(|&round| taken[round as usize]).collect();
         if memory_bits(element) == 8 && results.len().is_multiple_of(4) {
-            // Packs and unpacks the results, so that the builder knows their words: users read
-            // whole words where they can.
+            // Packs and unpacks the results, so that the builder knows the word that holds each
+            // four bytes: a user that packs the same bytes reads this word.
             return results
                 .chunks(4)
                 .flat_map(|bytes| {
@@ -89,9 +89,9 @@ impl Lowering<'_> {
             plan.rounds[..together].iter().map(|round| round.register ^ first).collect();
         let wanted: SmallVec<[u32; 16]> =
             plan.rounds.iter().step_by(together).map(|round| round.register).collect();
-        // `chosen_from[0]` has the words that are sent. The words from which each select chooses
-        // follow, in reverse order of the selects. A word has the index of the register of its
-        // first element.
+        // `chosen_from[0]` lists the words that are sent, each by the register of its first
+        // element. The words from which each select chooses follow, in reverse order of the
+        // selects.
         let mut chosen_from = vec![wanted.clone()];
         for select in plan.give.iter().rev() {
             let next = &chosen_from[chosen_from.len() - 1];

@@ -93,7 +93,7 @@ pub(super) struct PendingMap {
 
 impl Lowering<'_> {
     /// Returns the number of entries of a word: the largest number of blocks on a multiprocessor,
-    /// rounded up to a power of two.
+    /// rounded up to a power of two, and at most 32.
     fn places_of_word(&self) -> u32 {
         let threads = self.program.header.num_warps * LANES;
         (MAX_THREADS / threads).next_power_of_two().clamp(1, u32::BITS)
@@ -371,7 +371,7 @@ impl Lowering<'_> {
     }
 
     /// Returns the fields of a map, with their values. Dimension 0 is the contiguous one. Returns
-    /// `None` if no pass has set the box.
+    /// `None` if no pass has set the box, or if no axis is contiguous.
     fn fields(&mut self, plan: &TensorMapPlan, parts: &[Value]) -> Option<Vec<Field>> {
         use TensormapField as F;
         let copied = plan.copied.as_ref()?;

@@ -272,7 +272,8 @@ impl GpuVisitor for Lowering<'_> {
     }
 
     fn multicast_loads(&mut self, _: Inst, _: Value, _: Value, _: Value, _: Value) -> Lowered {
-        // `clusters.rs` finds this op when it lowers the copies and barriers of the buffer.
+        // Emits nothing: `ClusterBuffers::of` has collected these ops for the lowerings of the
+        // buffer's copies and barriers.
         Ok(())
     }
 

@@ -115,8 +115,8 @@ impl Builder {
         self.add(width, below, sign)
     }
 
-    /// Adds the divisor less one to a negative x, so that rounding down becomes rounding towards
-    /// zero.
+    /// Adds `divisor - 1` to a negative x, so that a right shift, which rounds down, rounds towards
+    /// zero. The divisor is a power of two.
     fn biased(&mut self, width: Width, x: Scalar, divisor: u64) -> Scalar {
         let sign = self.shr(width, true, x, width.bits() - 1);
         let bias = self.shr(width, false, sign, width.bits() - divisor.trailing_zeros());

@@ -1,4 +1,4 @@
-//! Operands of dots, and dots of single elements (`fma_dot`).
+//! Operands of dots, and dots by scalar multiply-adds (`fma_dot`).
 
 use std::rc::Rc;
 
@@ -23,7 +23,7 @@ pub(super) enum DotOperand {
     Shared(Box<SharedTile>),
 }
 
-/// The type in which a dot of single elements is computed.
+/// The arithmetic of the multiply-adds of a dot.
 #[derive(Clone, Copy)]
 enum Arithmetic {
     Float(Float),
@@ -31,7 +31,8 @@ enum Arithmetic {
 }
 
 impl Lowering<'_> {
-    /// Returns an operand of a dot, in the layout in which threads read it.
+    /// Returns the source of an operand of a dot: its registers, or the buffer that threads read in
+    /// this layout.
     pub(super) fn operand(&self, value: Value, layout: &Layout, loads: Loads) -> DotOperand {
         match self.kernel.ty(value).as_memory() {
             Some(buffer) => DotOperand::Shared(Box::new(self.shared_tile(value, buffer, layout, loads))),
@@ -47,7 +48,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// Computes a dot by multiplications and additions, along K in ascending order.
+    /// Computes a dot by scalar multiply-adds, along K in ascending order.
     pub(super) fn lower_fma_dot(&mut self, inst: Inst, [a, b, acc]: [Value; 3]) -> Lowered {
         let result = self.kernel.insts[inst].results[0];
         let layout = self.layout(result);

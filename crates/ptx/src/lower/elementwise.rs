@@ -239,8 +239,8 @@ impl Lowering<'_> {
         }
     }
 
-    /// Computes an addition or a multiplication, which the assembler may contract if the program
-    /// allows it.
+    /// Computes an addition, a subtraction or a multiplication, which the assembler may contract if
+    /// the program allows it.
     fn sum(&mut self, binary: Binary, float: Float, x: &[Scalar]) -> Scalar {
         if let Some(sum) = self.builder.sum_of_byte(float, binary, x) {
             return sum;

@@ -60,7 +60,8 @@ impl Lowering<'_> {
     }
 }
 
-/// Numbers the registers in order of appearance.
+/// Renames the registers: numbers those of each width in order of appearance. Returns the renamed
+/// registers, and omits those that no line names.
 fn rename(lines: &mut [Line], old: &PrimaryMap<RegisterId, Register>) -> PrimaryMap<RegisterId, Register> {
     let mut named = PrimaryMap::new();
     let mut new: Vec<Option<RegisterId>> = vec![None; old.len()];

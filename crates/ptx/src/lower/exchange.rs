@@ -14,8 +14,8 @@ use super::integer::Bitwise;
 use super::{Lowered, Lowering};
 use crate::isa::{self, AtomicOperation, Comparison, ScalarType, StateSpace};
 
-/// The bits of the register, lane and warp index of an element whose parity is needed. The parity
-/// of a register's bits is known at compile time; that of lanes and warps is computed.
+/// Masks of bits of an element's register, lane and warp index, for the parity of these bits. The
+/// parity of the register's bits is known at compile time; that of lane and warp is computed.
 #[derive(Clone, Copy)]
 struct Parity {
     registers: u32,

@@ -1,5 +1,5 @@
 //! Conversions from and to 8-bit floating-point formats. Newer targets convert pairs of e4m3 or
-//! e5m2 numbers by one instruction; all other conversions use integer operations on fp32.
+//! e5m2 numbers by one instruction; all other conversions use integer and fp32 instructions.
 
 use smallvec::SmallVec;
 use tilewright_gpu_ir::Feature;
@@ -25,7 +25,7 @@ struct Format {
     bias: i32,
     /// The largest finite number, the result of overflow.
     largest: u64,
-    /// Positive NaN; the format has none if this is `largest`.
+    /// NaN without a sign, or `SIGN` if this is the only NaN. If it is `largest`, there is no NaN.
     nan: u64,
     /// Infinity, if the format has it.
     infinity: Option<u64>,
@@ -69,8 +69,8 @@ impl Lowering<'_> {
         }
     }
 
-    /// Converts floats from or to 8 bits by pairs, or returns `None` if the target has no
-    /// instruction for these formats and this rounding.
+    /// Converts floats from or to 8 bits in pairs. Returns `None` if the types are equal, if one is
+    /// no float, or if no instruction of the target converts them correctly with this rounding.
     pub(super) fn convert_fp8_pairs(
         &mut self,
         from: Element,

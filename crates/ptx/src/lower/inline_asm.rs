@@ -29,7 +29,7 @@ impl Lowering<'_> {
         let count = arguments.iter().chain(results).next().map_or(1, |value| self.count(*value));
         let mut made: Vec<Vec<Scalar>> = vec![Vec::with_capacity(count); results.len()];
         for first in (0..count).step_by(pack as usize) {
-            // The last repetition takes copies of the last element for missing ones.
+            // If `pack` does not divide `count`, the last repetition repeats the last element.
             let places: SmallVec<[usize; 16]> =
                 (first..first + pack as usize).map(|place| place.min(count - 1)).collect();
             let mut inputs = Vec::new();

@@ -201,9 +201,10 @@ impl Builder {
         wide.plus(Width::B64, offset)
     }
 
-    /// Returns the 64-bit product of a signed number and a power of two, composed of two 32-bit
-    /// halves; the assembler would repeat a multiplication at each use of the product. For another
-    /// factor, calls [`Self::mul_wide`].
+    /// Returns the 64-bit product of a signed 32-bit number and a power of two, composed of two
+    /// 32-bit halves; the assembler would repeat a multiplication at each use of the product. For
+    /// another factor, calls [`Self::mul_wide`] with `splits`. In both cases, adding the constant
+    /// of `a` to its register must not overflow.
     pub fn mul_halves(&mut self, a: Scalar, factor: u64) -> Scalar {
         let Some(base) = a.base.filter(|_| factor.is_power_of_two()) else {
             return self.mul_wide(true, a, factor, true);

@@ -19,7 +19,8 @@ impl Lowering<'_> {
         let count = self.count(tiles[0]);
         let mut made: Vec<Vec<Scalar>> = vec![Vec::with_capacity(count); results.len()];
         for first in (0..count).step_by(pack) {
-            // The last repetition takes copies of the last element for missing ones.
+            // If `pack` does not divide the number of registers, the last repetition repeats the
+            // last element.
             let places: SmallVec<[usize; 8]> =
                 (first..first + pack).map(|place| place.min(count - 1)).collect();
             let elements = columns.iter().flat_map(|column| places.iter().map(|&place| column[place]));

@@ -2,8 +2,8 @@
 //!
 //! Exponentials use `ex2.approx`; only `exp32` reduces its argument first. The errors of the
 //! hardware's logarithm, sine, cosine and hyperbolic tangent have only absolute bounds, so these
-//! functions use polynomials, as on the CPU. Each function states its largest error in units in the
-//! last place. Rounding matters here, so multiplications and additions have `.rn`, and the
+//! functions use polynomials, as on the CPU. Most functions state their largest error in units in
+//! the last place. Rounding matters here, so multiplications and additions have `.rn`, and the
 //! assembler contracts nothing.
 #![expect(clippy::many_single_char_names, reason = "formulas are read in their usual letters")]
 
@@ -56,11 +56,12 @@ impl Builder {
         self.mul_rn(F32, root, root)
     }
 
-    /// Returns e^x within 2 ulp: 2^n * 2^f with the integer n in -126 … 126 nearest below x
-    /// log2(e). Beyond that range f is large, so the hardware overflows, or yields a small number
-    /// that the last multiplication rounds to a subnormal one. NaN propagates through f.
+    /// Returns e^x within 2 ulp, as 2^n * 2^f: n is x log2(e) rounded down and clamped to
+    /// -126 … 126, and f is the rest. Outside of that range |f| is large, so the hardware
+    /// overflows, or yields a small number that the last multiplication rounds to a subnormal one.
+    /// NaN propagates through f.
     pub(super) fn exp32(&mut self, x: Scalar) -> Scalar {
-        // n + 126 is the largest integer in 252 t, where t is between 0 and 1.
+        // t is x log2(e) / 252 + 0.5, clamped to 0 … 1, so n + 126 is 252 t rounded down.
         let log2_e = f32_constant(std::f32::consts::LOG2_E);
         let scale = f32_constant(std::f32::consts::LOG2_E / 252.0);
         let t = self.fma_with(F32, Rounding::Rn, true, [x, scale, f32_constant(0.5)]);
@@ -101,7 +102,7 @@ impl Builder {
     }
 
     /// Splits a positive x into 2^exponent * (1 + m) with m in [-1/3, 1/3]: returns the exponent as
-    /// a number, and m.
+    /// an fp32 number, and m.
     fn split32(&mut self, x: Scalar) -> (Scalar, Scalar) {
         let is_subnormal = self.float_compare(F32, Comparison::Lt, x, f32_constant(f32::MIN_POSITIVE));
         let scaled = self.mul_rn(F32, x, f32_constant(8_388_608.0));
@@ -170,7 +171,7 @@ impl Builder {
         self.log_special(F32, x, result)
     }
 
-    /// Returns x with the sign of another number.
+    /// Returns x, whose sign bit is 0, with the sign of another number.
     pub(super) fn with_sign_of(&mut self, float: Float, x: Scalar, sign: Scalar) -> Scalar {
         let width = float.width();
         let mask = Scalar::constant(1 << (width.bits() - 1));
@@ -178,7 +179,7 @@ impl Builder {
         self.bitwise(Bitwise::Or, width, x, sign)
     }
 
-    /// Returns the hyperbolic tangent within 4 ulp, as 1 - 2 / (e^2|x| + 1) or near zero as a
+    /// Returns the hyperbolic tangent within 4 ulp: ±(1 - 2 / (e^(2|x|) + 1)), or near zero a
     /// polynomial.
     pub(super) fn tanh32(&mut self, x: Scalar) -> Scalar {
         let t = self.absolute32(x);

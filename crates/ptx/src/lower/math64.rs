@@ -1,6 +1,6 @@
-//! Transcendental functions of fp64, by the same polynomials as on the CPU. Each function states
-//! its largest error in units in the last place. Multiplications and additions have `.rn`, so the
-//! assembler contracts nothing.
+//! Transcendental functions of fp64, by the same polynomials as on the CPU. Each of these functions
+//! states its largest error in units in the last place. Multiplications and additions have `.rn`,
+//! so the assembler contracts nothing.
 #![expect(clippy::many_single_char_names, reason = "formulas are read in their usual letters")]
 
 use super::builder::{Builder, Scalar, Width};

@@ -90,8 +90,9 @@ fn swizzled(swizzle: SwizzleMode, address: u32) -> u32 {
     address ^ (address >> 7 & chunks) << 4
 }
 
-/// Returns the first of the offsets, if each is twice the previous one, fits a descriptor and is
-/// unchanged by the swizzle. Returns an arbitrary valid offset if there are none.
+/// Returns the first of the offsets `images`, if each is twice the previous one, fits a descriptor
+/// and is unchanged by the swizzle; else `None`. If `images` is empty, returns an arbitrary valid
+/// offset.
 fn doubling(swizzle: SwizzleMode, images: &[u32]) -> Option<u32> {
     let Some(&first) = images.first() else { return Some(CHUNK) };
     // The offsets of a descriptor are multiples of 16 with 14 bits.
@@ -112,7 +113,7 @@ impl Images {
         &self.k[..self.inner[1]]
     }
 
-    /// Returns whether these are the offsets of consecutive elements.
+    /// Returns whether `images` are the offsets of consecutive elements.
     fn is_contiguous(&self, images: &[u32]) -> bool {
         images.iter().enumerate().all(|(bit, &image)| image == self.element_bytes << bit)
     }
@@ -145,9 +146,9 @@ impl Images {
         Some(MatrixForm { swizzle, is_mn_major: true, leading, stride })
     }
 
-    /// Returns whether a descriptor can describe the start of the parts that other instructions
-    /// read: the offset is a sum of powers of two that the swizzle leaves unchanged and that do not
-    /// carry into the offsets within a part.
+    /// Returns whether a descriptor can describe the parts of the tile that further instructions
+    /// read: the offset of each part is a sum of powers of two that the swizzle leaves unchanged
+    /// and that do not overlap the bits of the offsets within a part.
     fn fits_outside(&self, form: &MatrixForm) -> bool {
         let unswizzled = |image: u32| swizzled(form.swizzle, image);
         let inner = self.inner_mn().iter().chain(self.inner_k()).map(|&image| unswizzled(image));

@@ -66,7 +66,8 @@ impl Lowering<'_> {
 
     pub(super) fn lower_mbarrier_arrive(&mut self, inst: Inst, barrier: [Value; 2]) -> Lowered {
         self.require(inst, Feature::Tma)?;
-        // Orders the accesses of the other lanes before the arrival of the first lane.
+        // Orders the accesses of all lanes before the arrival, which only one lane makes, or one
+        // for each block of a cluster.
         self.builder.emit(isa::BarWarpSync { mask: (-1).into() });
         if self.arrivals(barrier[0]) > 1 {
             self.arrive_in_cluster(barrier);

@@ -192,8 +192,7 @@ pub(super) fn plain_store(address: Address, b: Sources, ty: ScalarType) -> St {
 }
 
 impl Builder {
-    /// Returns an address as an operand. It is always in a register: only local memory has constant
-    /// addresses.
+    /// Returns an address as an operand: always a register, to which a constant address is moved.
     pub fn address(&mut self, width: Width, address: Scalar) -> Address {
         self.register(width, address).into()
     }

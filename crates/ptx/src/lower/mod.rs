@@ -109,9 +109,10 @@ type Lowered = Result<(), Box<Diagnostic>>;
 /// One element of each operand of an op on several tiles.
 type Elements = SmallVec<[Scalar; 2]>;
 
-/// Returns the name of a kernel in PTX. A plain name has only ASCII letters, digits and
-/// underscores, and a letter follows its leading underscores. Any other name gets the prefix `k_`,
-/// and its non-ASCII letters become their code points (`_u3b1_`).
+/// Returns the name of a kernel in PTX. A name stays as it is if it has only ASCII letters, digits
+/// and underscores, and a letter follows its leading underscores. Any other name gets the prefix
+/// `k_`, and each character that is no ASCII letter, digit or underscore becomes its code point
+/// (`α` becomes `_u3b1_`).
 pub fn entry_name(kernel: &str) -> Cow<'_, str> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let begins = kernel.trim_start_matches('_').starts_with(|c: char| c.is_ascii_alphabetic());
@@ -405,9 +406,9 @@ impl<'p> Lowering<'p> {
 }
 
 /// Returns the source pointers of the copies in each block with an asynchronous dot, and the
-/// pointers in this block from which they are computed. [`Lowering::lower_ptr_add`] avoids 64-bit
-/// multiplications for them, which take several times as long as additions between the instructions
-/// of a dot (H200: 8 % of a grouped matmul).
+/// pointers in this block from which they are computed. For these pointers,
+/// [`Lowering::lower_ptr_add`] avoids 64-bit multiplications: between the instructions of a dot, a
+/// multiplication takes several times as long as an addition (H200: 8 % of a grouped matmul).
 fn between_dots(kernel: &gpu::Function) -> EntitySet<Value> {
     let mut found = EntitySet::new();
     for block in kernel.blocks.values() {

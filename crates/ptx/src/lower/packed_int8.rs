@@ -467,8 +467,9 @@ impl Builder {
         })
     }
 
-    /// Applies a bitwise function to the four bytes of words. Returns `None` for functions that
-    /// take more instructions than on single bytes.
+    /// Applies a bitwise function to the four bytes of words. Returns `None` for signed right
+    /// shifts, and for shifts unless the counts are one constant below 8: these would take more
+    /// instructions than on single bytes.
     fn bitwise_of_bytes(
         &mut self,
         function: BitwiseFn,

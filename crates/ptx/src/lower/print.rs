@@ -30,7 +30,7 @@ impl Lowering<'_> {
     /// beyond them.
     pub(super) fn lower_print(&mut self, value: Option<Value>, prefix: &str, digits: u32, extents: &[i64]) {
         let layout = value.and_then(|value| self.layout_of(value));
-        // Every thread holds a scalar: only the first one prints it.
+        // Every thread holds a scalar; only the first thread prints it.
         let [lanes, warps] = layout.map_or([LANES - 1, self.warps.count.next_power_of_two() - 1], |layout| {
             [Input::Lane, Input::Warp].map(|input| layout.free_bits(input))
         });

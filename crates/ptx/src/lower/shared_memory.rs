@@ -161,8 +161,8 @@ impl Lowering<'_> {
     }
 
     /// Returns the matrices by which `stmatrix` stores a tile. Returns none if the target lacks
-    /// `stmatrix`, if the layout does not fit it, or if a plain store of a thread moves as many
-    /// bytes per instruction.
+    /// `stmatrix`, if the elements do not have 16 bits, if the layout does not fit the instruction,
+    /// or if a plain store of a thread moves at least as many bytes per instruction.
     fn stored_matrices(
         &self,
         element: Element,

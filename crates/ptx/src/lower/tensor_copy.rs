@@ -57,8 +57,8 @@ impl Lowering<'_> {
         }
     }
 
-    /// Returns the boxes of a buffer. Fails if tensor copies cannot move its layout, or if the
-    /// tensor has fewer axes than the buffer or more than five.
+    /// Returns the boxes of a buffer. Fails if the target has no tensor copies, if they cannot move
+    /// the layout of the buffer, or if the tensor has fewer axes than the buffer or more than five.
     fn tensor_boxes(
         &self,
         inst: Inst,
@@ -215,7 +215,8 @@ impl Lowering<'_> {
     }
 
     /// Returns copies that gather or scatter four rows each. A copy has a guard, which is true in
-    /// the lanes that start it, and the positions of the rows in shared memory and in the tensor.
+    /// the lanes that start it (`None` if all do), and the positions of the rows in shared memory
+    /// and in the tensor.
     ///
     /// Each of the first lanes of the first warp copies the four consecutive rows whose indices it
     /// holds. If the tile has more than 4 * 32 rows, each lane copies another group from every

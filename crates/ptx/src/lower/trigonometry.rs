@@ -1,7 +1,7 @@
 //! Sine and cosine of fp32, over the whole range.
 //!
-//! An argument is reduced by pi/2: a small one by three multiplications, a large one, in a branch,
-//! by a window of the bits of 2/pi (Payne and Hanek, "Radian Reduction for Trigonometric
+//! An argument is reduced modulo pi/2: a small one by three multiplications, a large one, in a
+//! branch, by a window of the bits of 2/pi (Payne and Hanek, "Radian Reduction for Trigonometric
 //! Functions", 1983).
 
 use super::Lowering;
@@ -42,8 +42,8 @@ impl Lowering<'_> {
 }
 
 impl Builder {
-    /// Returns the remainder of a large x by pi/2, and the quadrant in the low two bits of a
-    /// number.
+    /// Returns the remainder of a large x modulo pi/2, and a number whose low two bits are the
+    /// quadrant.
     fn reduce_large(&mut self, x: Scalar) -> (Scalar, Scalar) {
         let word = Width::B32;
         // x is 2^(exponent - 31) times an integer of 32 bits. The 96 bits of 2/pi from position
@@ -83,7 +83,7 @@ impl Builder {
         (r, self.select(word, is_negative, minus, quadrant))
     }
 
-    /// Returns three words of 2/pi from the bit `place` on.
+    /// Returns three words of [`TWO_OVER_PI`] from the bit `place` on.
     fn window(&mut self, place: Scalar) -> [Scalar; 3] {
         let word = Width::B32;
         let [one, two] = [32, 64].map(|bit| {

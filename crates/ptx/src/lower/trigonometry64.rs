@@ -1,9 +1,9 @@
 //! Sine and cosine of fp64, over the whole range.
 //!
-//! An argument is reduced by pi/2: a small one by three multiplications (Cody and Waite, "Software
-//! Manual for the Elementary Functions", 1980), a large one, in a branch, by a window of the bits
-//! of 2/pi (Payne and Hanek, "Radian Reduction for Trigonometric Functions", 1983). The polynomials
-//! have the least relative error on the remainders (Remez).
+//! An argument is reduced modulo pi/2: a small one by three multiplications (Cody and Waite,
+//! "Software Manual for the Elementary Functions", 1980), a large one, in a branch, by a window of
+//! the bits of 2/pi (Payne and Hanek, "Radian Reduction for Trigonometric Functions", 1983). The
+//! polynomials have the least relative error on the remainders (Remez).
 
 use super::Lowering;
 use super::builder::{Builder, Scalar, Width, move_to};
@@ -22,7 +22,7 @@ const SIGN: u64 = 1 << 63;
 const SHIFTER: f64 = 6_755_399_441_055_744.0;
 /// The largest argument, 2^30, for which three parts of pi/2 suffice.
 const LARGEST_SMALL_ANGLE: f64 = 1_073_741_824.0;
-/// pi/2 as a sum.
+/// Three parts whose sum is pi/2.
 const HALF_PI: [f64; 3] =
     [std::f64::consts::FRAC_PI_2, 6.123_233_995_736_766e-17, -1.497_384_904_859_169_8e-33];
 /// 2^-64.
@@ -98,9 +98,9 @@ impl Lowering<'_> {
 }
 
 impl Builder {
-    /// Returns the remainder by pi/2 of an x from 0 to `LARGEST_SMALL_ANGLE`, and the quadrant in
-    /// the low two bits of a number. The first product and difference are exact: both are multiples
-    /// of 2^-53, and the remainder is below 1.
+    /// Returns the remainder modulo pi/2 of an x from 0 to `LARGEST_SMALL_ANGLE`, and a number
+    /// whose low two bits are the quadrant. The first `fma` is exact: unless n is 0, x and the
+    /// product are multiples of 2^-53, and their difference is below 1.
     fn reduce_small64(&mut self, x: Scalar) -> (Scalar, Scalar) {
         let turns = self.mul_rn(F64, x, F64.constant(std::f64::consts::FRAC_2_PI));
         let shifted = self.add_rn(F64, turns, F64.constant(SHIFTER));
@@ -109,7 +109,7 @@ impl Builder {
         (r, shifted)
     }
 
-    /// Returns the remainder and the quadrant of a larger x, as `reduce_small64`.
+    /// Returns the remainder and the quadrant of a larger x, as `reduce_small64` does.
     fn reduce_large64(&mut self, x: Scalar, table: Symbol) -> (Scalar, Scalar) {
         // x is 2^(exponent - 63) times an integer of 64 bits. The 192 bits of 2/pi from position
         // exponent - 64 after the point on determine the quadrant and 126 bits of the fraction,

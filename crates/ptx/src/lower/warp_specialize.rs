@@ -24,8 +24,9 @@ struct Partition {
     registers: u32,
 }
 
-/// Returns the number of registers of a thread before and after the partitions, which is their
-/// average; `None` if no partition changes it.
+/// Returns the number of registers that each thread has before and after the partitions: the
+/// average, weighted by warps, of the counts in the partitions. Returns `None` if no partition
+/// changes the number.
 fn common_registers(partitions: &[Partition]) -> Option<u32> {
     let changing = partitions.iter().filter(|partition| partition.registers != 0);
     let (sum, warps) = changing.fold((0, 0), |(sum, warps), partition| {
@@ -120,7 +121,8 @@ impl Lowering<'_> {
         self.builder.emit(isa::Setmaxnreg { change, ty: ScalarType::U32, count: i64::from(to).into() });
     }
 
-    /// Returns whether code follows that may need registers: any op but `dealloc` and `return`.
+    /// Returns whether an instruction after `inst` in its block may need registers: any op but
+    /// `dealloc` and `return`.
     fn has_code_after(&self, inst: Inst) -> bool {
         let holds = |block: &&ir::BlockData| block.insts.contains(&inst);
         let block = self.kernel.blocks.values().find(holds).expect("an instruction is in a block");

@@ -160,8 +160,8 @@ impl Lowering<'_> {
         }
     }
 
-    /// Returns the types of D, A and B. Fails if `wgmma` lacks these types or this shape, or if the
-    /// first warp of this code does not begin a warpgroup.
+    /// Returns the types of D, A and B. Fails if the target lacks `wgmma`, if `wgmma` lacks these
+    /// types or this shape, or if the first warp of this code does not begin a warpgroup.
     fn wgmma_types(
         &self,
         inst: Inst,
@@ -235,7 +235,8 @@ impl Lowering<'_> {
         (distinct.len() == own.len()).then_some(own)
     }
 
-    /// Returns the words of A in registers, one item per part.
+    /// Returns the words of A in registers: one item for each fragment, a part along M and a step
+    /// along K.
     fn left_words(
         &mut self,
         a: Value,

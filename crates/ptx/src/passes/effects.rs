@@ -179,7 +179,7 @@ fn carry(is_left: bool) -> Effect {
     if is_left { Effect::Other } else { Effect::Pure }
 }
 
-/// Returns whether an operand may change while the kernel runs.
+/// Returns whether an operand is a special register that may change while a thread runs.
 fn is_changing(source: &Source) -> bool {
     match source {
         Source::Special(register) => may_change(*register),

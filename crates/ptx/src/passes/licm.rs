@@ -33,7 +33,7 @@ struct Motion<'a> {
     /// The registers that asynchronous dots read.
     of_dots: FxHashSet<RegisterId>,
     /// The registers of sign extensions that stay in the loop with the additions that read them:
-    /// each sign, and the number that it extends.
+    /// each sign, and each extended number, of 64 bits.
     extended: FxHashSet<RegisterId>,
 }
 
@@ -73,8 +73,8 @@ fn of_words(instruction: &Instruction) -> Option<(RegisterId, [RegisterId; 2])> 
     (words.ty == ScalarType::B64).then_some((*number, [*low, *high]))
 }
 
-/// Returns the sign of each number that a sign extends, if only extensions read the sign and only
-/// additions read the extended numbers.
+/// Maps each extended number, of 64 bits, to its sign, if only extensions read the sign and only
+/// additions read the numbers that it extends.
 fn extended_for_sums(listing: &Listing, writes: &Writes) -> FxHashMap<RegisterId, RegisterId> {
     let instructions = || listing.lines.iter().filter_map(Line::instruction);
     let mut signs: FxHashMap<RegisterId, RegisterId> =

@@ -129,10 +129,10 @@ impl Listing {
 /// The passes, in order.
 ///
 /// `address_folding` and `wide_products` are first: they leave unused additions and extensions,
-/// which `dead_code` removes before code motion. `value_numbering` follows code motion. It precedes
-/// `reassociation`, which counts the readers of a register: equal terms must be one register.
-/// `recomputation` and `sinking` lower the register pressure. `elect_region`, which inserts jumps,
-/// is last.
+/// which `dead_code` removes before code motion. `value_numbering` follows code motion, and comes
+/// before `reassociation`, which counts the readers of a register: equal terms must be one
+/// register. `recomputation` and `sinking` lower the register pressure. `elect_region`, which
+/// inserts jumps, is last.
 const PASSES: &[Pass<Listing>] = &[
     Pass::new("address_folding", address_folding::run),
     Pass::new("wide_products", wide_products::run),

@@ -241,7 +241,8 @@ impl Writes {
     }
 }
 
-/// The line since which each register with several writes has its value, on a walk over the lines.
+/// For each register with several writes, the line since which it has its value, at the current
+/// line of a walk.
 pub(super) struct Changes<'a> {
     writes: &'a Writes,
     regions: &'a Regions,
@@ -254,7 +255,7 @@ impl<'a> Changes<'a> {
         Self { writes, regions, since: vec![0; registers] }
     }
 
-    /// Marks the registers that a region writes as changed: at the start of a loop, whose earlier
+    /// Marks as changed the registers that a region writes: at the start of a loop, whose earlier
     /// iterations may have written them, and at the end of a loop or a branch.
     pub fn pass(&mut self, step: Step, line: u32) {
         let region = match step {
@@ -279,7 +280,7 @@ impl<'a> Changes<'a> {
     }
 }
 
-/// Returns the lines that read each of some registers, in order.
+/// Maps each of the `registers` to the lines that read it, in order.
 pub(super) fn readers(
     listing: &Listing,
     registers: impl IntoIterator<Item = RegisterId>,

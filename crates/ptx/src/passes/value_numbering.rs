@@ -202,7 +202,9 @@ impl Numbering<'_> {
         true
     }
 
-    /// Returns the index of a known instruction that is equal except for its results.
+    /// Returns the index of a known instruction, at most `distance` remaining lines before, that is
+    /// equal except for its results. Since then, neither its operands nor, for a load, the memory
+    /// may have changed.
     fn find(
         &self,
         hash: u64,

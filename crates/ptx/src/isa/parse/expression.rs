@@ -5,7 +5,7 @@ use super::lexer::TokenKind;
 use super::{ParseError, ParseErrorKind};
 use crate::isa::operand::Immediate;
 
-/// The deepest nesting of parentheses and signs.
+/// The depth of nested parentheses, signs and conditionals at which the parser reports an error.
 const MAX_DEPTH: u32 = 32;
 
 /// The binary operators by precedence, the weakest first.
@@ -48,12 +48,12 @@ fn take_operator(cursor: &mut Cursor<'_>, operator: &str) -> bool {
     let is_at = |index: usize, text: &str| {
         let token = cursor.at_position(cursor.position + index);
         let place = (first.line, first.column + index as u32);
-        // A `%` followed by a space is a word.
+        // The kind need not be punctuation: the lexer makes `%` before a space a word.
         token.kind != TokenKind::String && token.text == text && (token.line, token.column) == place
     };
     let count = operator.len();
     let is_present = (0..count).all(|index| is_at(index, &operator[index..=index]));
-    // `<` is not the beginning of `<<`; `&` not that of `&&`.
+    // Does not take `<` from `<<`, or `&` from `&&`.
     let is_longer = matches!(operator, "<" | ">" | "|" | "&") && is_at(1, operator);
     let is_found = is_present && !is_longer;
     cursor.position += if is_found { count } else { 0 };
@@ -102,7 +102,8 @@ fn unary(cursor: &mut Cursor<'_>, depth: u32) -> Result<Immediate, ParseError> {
         return Err(cursor.error(ParseErrorKind::Nesting));
     }
     if cursor.take("(") {
-        // A cast, `(.u64) 1`, changes nothing: elements are cut to their type.
+        // A cast, as in `(.u64) 1`, is ignored: users of an initializer cut it to the type of its
+        // element.
         if cursor.text().starts_with('.') && cursor.kind() == TokenKind::Word {
             cursor.position += 1;
             cursor.expect(")")?;

@@ -8,9 +8,9 @@ use crate::isa::module::{Initializer, Linkage, PointerAttribute, Variable};
 use crate::isa::operand::{Immediate, Symbol};
 use crate::isa::types::{ScalarType, StateSpace};
 
-/// The largest number of elements to which an initializer is padded, and the largest number of
-/// extents of an array.
+/// The largest number of elements to which an initializer is padded.
 const MAX_ELEMENTS: u64 = 1 << 24;
+/// The largest number of extents of an array.
 const MAX_EXTENTS: usize = 8;
 
 /// Takes a modifier of the kind `T`, if the next word is one.
@@ -172,7 +172,8 @@ fn convert(element: &mut Initializer, ty: ScalarType) {
     };
 }
 
-/// Parses a number, or the address of a symbol: `name + 8`, `generic(name)`, `0xFF00(name)`.
+/// Parses a number, or the address of a symbol: `name + 8`, `generic(name)`, or with a mask of its
+/// bits, `0xFF00(name)`.
 fn element<'a>(cursor: &mut Cursor<'a>, symbols: &Symbols<'a>) -> Result<Initializer, ParseError> {
     if cursor.kind() == TokenKind::Word {
         return address(cursor, symbols, None);
