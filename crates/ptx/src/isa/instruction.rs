@@ -281,8 +281,8 @@ instructions! {
     Popc popc "popc" [ty: ScalarType] (d: RegisterId, a: Source);
     /// d = the number of leading zeros in a.
     Clz clz "clz" [ty: ScalarType] (d: RegisterId, a: Source);
-    /// d = the position of the highest bit of a that differs from the sign; 0xffffffff if there is
-    /// none.
+    /// d = the position of the highest bit of a that differs from the sign, or with `.shiftamt`,
+    /// the left shift that moves this bit to the highest position; 0xffffffff if there is none.
     Bfind bfind "bfind" [shift_amount = ".shiftamt", ty: ScalarType] (d: RegisterId, a: Source);
     /// d = the position of the `offset`-th one in `mask`, counted from bit `base`.
     Fns fns "fns" [ty: ScalarType] (d: RegisterId, mask: Source, base: Source, offset: Source);
@@ -547,7 +547,7 @@ instructions! {
 
     /// The fence of older PTX.
     Membar membar "membar" [level: MembarLevel] ();
-    /// The fence between proxies of older PTX.
+    /// The fence of older PTX between proxies.
     MembarProxy membar_proxy "membar.proxy" [kind: ProxyKind] ();
     /// Orders this thread's accesses; `.acq_rel` is the default.
     Fence fence "fence" [semantics: Option<Semantics>, restrict: Option<SyncRestrict>, scope: Scope] ();
@@ -630,9 +630,10 @@ instructions! {
         shape: MatrixShape, rounding: Option<Rounding>, d_ty: ScalarType, a_ty: ScalarType, b_ty: ScalarType,
         c_ty: ScalarType, saturate = ".satfinite"]
         (d: Destinations, a: Sources, b: Sources, c: Sources);
-    /// d = a * b + d on matrices in shared memory and registers, for the four warps of a warpgroup.
-    /// `scale_a` and `scale_b` are the signs of a and b; `transpose_a` and `transpose_b` are 1 for
-    /// a transposed operand. All four are immediates, present if the types of a and b allow them.
+    /// d = a * b + d on matrices in shared memory and registers, for the four warps of a warpgroup;
+    /// d = a * b if the predicate `scale_d` is false. `scale_a` and `scale_b` are the signs of a and
+    /// b; `transpose_a` and `transpose_b` are 1 for a transposed operand. All four are immediates,
+    /// present if the types of a and b allow them.
     Wgmma wgmma "wgmma.mma_async.sync.aligned"
         [shape: MatrixShape, d_ty: ScalarType, a_ty: ScalarType, b_ty: ScalarType, operation: Option<BitOperation>, saturate = ".satfinite"]
         (d: Accumulators, a: Sources, b: Source, scale_d: Source, scale_a: Option<Source>, scale_b: Option<Source>,

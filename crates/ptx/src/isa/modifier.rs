@@ -648,11 +648,11 @@ modifiers! {
         /// Columns written without offsets.
         Im2colNoOffsets = ".im2col_no_offs",
     }
-    /// The number of thread blocks of a pair that a copy serves.
+    /// The thread blocks of a pair that may have the barrier of a copy.
     pub enum CtaGroup {
-        /// This one.
+        /// Only the block to which the copy writes.
         One = ".cta_group::1",
-        /// Both.
+        /// This block, or the other one of the pair.
         Two = ".cta_group::2",
     }
     /// The field of a tensor map.

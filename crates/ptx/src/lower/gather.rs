@@ -15,8 +15,8 @@ impl Lowering<'_> {
         let (layout, memory) = (self.layout(index), self.layout(tile).output());
         let (element, start, indices) = (self.element(tile), self.scalar(tile), self.get(index));
         let bytes = element.bytes() as u32;
-        // The offset in bytes of the line along the axis from which an element of the result is
-        // taken.
+        // Returns the offset in bytes of the line along the axis that holds an element of the
+        // result.
         let line = |place: u32| {
             let mut coordinates = layout.output().coordinates(place);
             coordinates[axis] = 0;

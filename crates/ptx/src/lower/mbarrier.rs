@@ -2,7 +2,7 @@
 //! Synchronization and Communication Instructions: `mbarrier`".
 //!
 //! The state space is `.shared::cta`, except for arrivals in a cluster (`clusters.rs`). The memory
-//! order is the default: an arrival releases to the block, a wait acquires.
+//! order is the default: an arrival is a release, and a wait an acquire, both of block scope.
 
 use tilewright_gpu_ir::Feature;
 use tilewright_gpu_ir::Type;
@@ -66,8 +66,8 @@ impl Lowering<'_> {
 
     pub(super) fn lower_mbarrier_arrive(&mut self, inst: Inst, barrier: [Value; 2]) -> Lowered {
         self.require(inst, Feature::Tma)?;
-        // Orders the accesses of all lanes before the arrival, which only one lane makes, or one
-        // for each block of a cluster.
+        // Orders the accesses of all lanes before the arrival, which one lane makes, or in a
+        // cluster, one lane for each block.
         self.builder.emit(isa::BarWarpSync { mask: (-1).into() });
         if self.arrivals(barrier[0]) > 1 {
             self.arrive_in_cluster(barrier);

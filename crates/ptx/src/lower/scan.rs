@@ -14,8 +14,8 @@
 //! The lowest levels join neighboring registers of a thread, which are called a run. The code
 //! combines the registers of a run one after the other. If prefixes are needed, and enough of the
 //! next levels join lanes in ascending order (`Tuning::ordered_scan_levels`), each of these levels
-//! combines every lane with the lane at a distance before it (Hillis and Steele, Data parallel
-//! algorithms, 1986). This takes half as many combinations, as it keeps no totals.
+//! combines every lane with the lane at the level's distance before it (Hillis and Steele, Data
+//! parallel algorithms, 1986). This takes half as many combinations, since no level computes totals.
 
 use tilewright_base::Diagnostic;
 use tilewright_gpu_ir::Scope;
@@ -55,7 +55,7 @@ pub(super) struct Scanned {
     own: Vec<Elements>,
     /// The register that represents the run of each register.
     pub run: Vec<u32>,
-    /// The total of the block of each representative register, the one in `run`.
+    /// For each representative register (those in `run`), the total of its block.
     pub totals: Vec<Elements>,
     /// For each representative register, the condition that a prefix precedes the run in its block,
     /// and this prefix.

@@ -25,8 +25,8 @@ impl Lowering<'_> {
         self.special(SpecialRegister::TidX).plus(Width::B32, first.wrapping_neg())
     }
 
-    /// Returns the sum over F2 of the images of the bits of the thread id; `images[i]` is the image
-    /// of bit `i`.
+    /// Returns the sum over F2 of the images of the bits that are set in the thread id; `images[i]`
+    /// is the image of bit `i`.
     pub(super) fn linear(&mut self, images: &[u32]) -> Scalar {
         // Bits that move by the same distance share a shift.
         let mut distances: Vec<(i32, u32)> = Vec::new();
@@ -75,7 +75,7 @@ impl Lowering<'_> {
         self.warps.count.next_power_of_two() * LANES - 1
     }
 
-    /// Adds a constant over F2 to a value of [`Self::linear`].
+    /// Adds a constant over F2 to `thread_part`, the result of [`Self::linear`] for `images`.
     pub(super) fn displaced(&mut self, thread_part: Scalar, images: &[u32], constant: u32) -> Scalar {
         let reached = images.iter().fold(0, |any, image| any | image);
         if reached & constant == 0 {
@@ -87,7 +87,7 @@ impl Lowering<'_> {
         part.plus(Width::B32, (constant & !reached).into())
     }
 
-    /// Returns the image under a map of each bit of the thread id.
+    /// Returns the image of each bit of the thread id under `map`.
     pub(super) fn thread_images(map: &Transfer) -> Vec<u32> {
         [map.bases(Input::Lane), map.bases(Input::Warp)].concat()
     }

@@ -27,7 +27,7 @@ use super::memory::Words;
 use super::{LANES, Lowered, Lowering, memory_bits};
 use crate::isa::{self, Accumulators, Comparison, MatrixShape, RegisterId, ScalarType, Source, Sources};
 
-/// The number of rows of A that every instruction has.
+/// The number of rows of A that an instruction reads.
 const ROWS: u32 = 64;
 /// The number of warps of a warpgroup.
 const GROUP_WARPS: u32 = 4;
@@ -48,7 +48,7 @@ struct SharedMatrix {
 
 /// The source of A.
 enum Left {
-    /// Registers: the words of each part of A. Parts along K are adjacent.
+    /// Registers: the words of each fragment of A. Consecutive steps along K are adjacent.
     Words(Vec<Sources>),
     Shared(SharedMatrix),
 }
@@ -372,7 +372,8 @@ impl Lowering<'_> {
     ///
     /// To the assembler, a wait for a dot depends on no value. The assembler hoists the wait up to
     /// the previous wait, but not across a profiler event (`pmevent`). The event is guarded: it
-    /// happens only if an element of the value has bits that no computation produces.
+    /// happens only if the last element of the value is [`NO_RESULT`], which no computation
+    /// produces.
     fn keep_after(&mut self, value: Value) {
         let last = self.get(value).last().copied().expect("a tile has elements");
         self.keep_after_bits(last);
@@ -396,9 +397,9 @@ impl Lowering<'_> {
     }
 }
 
-/// Returns the number of steps along K after which a dot of 8-bit floats is added to the
-/// accumulator in full precision; none if it never is. The tensor cores themselves accumulate with
-/// fewer bits.
+/// Returns the number of steps along K whose dot of 8-bit floats is added to the accumulator in full
+/// precision, since the tensor cores accumulate with fewer bits. Returns `None` if the tensor cores
+/// accumulate all steps.
 fn exact_steps([d, a, _]: [ScalarType; 3], shape: MmaShape, max_imprecise_acc: u32) -> Option<u32> {
     let is_imprecise = d == ScalarType::F32 && matches!(a, ScalarType::E4m3 | ScalarType::E5m2);
     (is_imprecise && max_imprecise_acc > 0).then(|| (max_imprecise_acc / shape.k).max(1))

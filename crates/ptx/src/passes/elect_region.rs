@@ -50,8 +50,8 @@ pub(super) fn run(listing: &mut Listing) {
     listing.lines = lines;
 }
 
-/// Returns the guard of an instruction that may be in a run: a load of a box, a prefetch or an
-/// arrival at a barrier that writes no register.
+/// Returns the guard of an instruction that may be in a run: a load of a box, a prefetch, or an
+/// arrival at a barrier. The instruction must write no register.
 fn guard(line: &Line) -> Option<Predicate> {
     let LineKind::Instruction(Some(guard), instruction) = &line.kind else { return None };
     let is_of_copy = is_copy(instruction) || matches!(instruction, Instruction::MbarrierArrive(_));

@@ -381,7 +381,7 @@ impl Operands<'_> {
                     Destination::Register(register) => Some(*register),
                     Destination::Sink => None,
                 }))?;
-                // Of the other registers, the assembler compares only the width.
+                // The assembler compares only the first register with the type of the operand.
                 let first = all.iter().find(|one| **one != Destination::Sink);
                 first.map_or(Ok(()), |one| self.write(*one, ty, expected.wider))
             }

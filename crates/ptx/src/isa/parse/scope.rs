@@ -38,7 +38,8 @@ pub(crate) struct Names<'a> {
 }
 
 impl<'a> Names<'a> {
-    /// Returns an empty set of names; `reserved` are those of the module.
+    /// Returns an empty set of names. The function must not use the names in `reserved`, which are
+    /// those of the module.
     pub(crate) fn new(reserved: FxHashSet<String>) -> Self {
         Self { scopes: vec![Scope::default()], used: reserved, suffixes: FxHashMap::default() }
     }
