@@ -631,9 +631,9 @@ instructions! {
         c_ty: ScalarType, saturate = ".satfinite"]
         (d: Destinations, a: Sources, b: Sources, c: Sources);
     /// d = a * b + d on matrices in shared memory and registers, for the four warps of a warpgroup;
-    /// d = a * b if the predicate `scale_d` is false. `scale_a` and `scale_b` are the signs of a and
-    /// b; `transpose_a` and `transpose_b` are 1 for a transposed operand. All four are immediates,
-    /// present if the types of a and b allow them.
+    /// d = a * b if the predicate `scale_d` is false. `scale_a` and `scale_b` are the signs of a
+    /// and b; `transpose_a` and `transpose_b` are 1 for a transposed operand. All four are
+    /// immediates, present if the types of a and b allow them.
     Wgmma wgmma "wgmma.mma_async.sync.aligned"
         [shape: MatrixShape, d_ty: ScalarType, a_ty: ScalarType, b_ty: ScalarType, operation: Option<BitOperation>, saturate = ".satfinite"]
         (d: Accumulators, a: Sources, b: Source, scale_d: Source, scale_a: Option<Source>, scale_b: Option<Source>,

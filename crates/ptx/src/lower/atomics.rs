@@ -426,7 +426,7 @@ impl Lowering<'_> {
         let is_negative = self.builder.compare(width, true, Comparison::Lt, value, Scalar::constant(0));
         let b = self.builder.register(width, value);
         let old = if place.is_used {
-            // One of the two instructions sets it, unless the mask is false.
+            // One of the two instructions writes the register, unless the mask is false.
             self.zeros(width, 1, place)
         } else {
             SmallVec::new()

@@ -515,8 +515,8 @@ impl Lowering<'_> {
     }
 }
 
-/// Returns whether the last index that a loop computes fits its width: the first index at or past
-/// the bound `end`, which is less than a step past it.
+/// Returns whether the last index that a loop computes fits its width. This index is at the bound
+/// `end`, or less than a step past it.
 fn fits(width: Width, signed: bool, end: u64, step: u64) -> bool {
     let most = i128::from(width.cut(u64::MAX));
     let (end, step, range) = if signed {

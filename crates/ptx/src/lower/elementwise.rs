@@ -301,7 +301,7 @@ impl Lowering<'_> {
 
     /// Returns the minimum or maximum; NaN if either operand is NaN.
     fn extremum_nan(&mut self, float: Float, largest: bool, a: Scalar, b: Scalar) -> Scalar {
-        // The targets with bf16 instructions have the modifier `.NaN`.
+        // The targets with `MmaSyncWide` have the modifier `.NaN`, but not for fp64.
         if float != Float::F64 && self.has(Feature::MmaSyncWide) {
             return self.builder.float_extremum(float, largest, true, a, b);
         }

@@ -23,7 +23,7 @@ pub(super) fn integer(width: Width, signed: bool) -> ScalarType {
     }
 }
 
-/// Returns the comparison of the operands as unsigned integers.
+/// Translates a comparison of signed integers to that of unsigned integers.
 fn unsigned(comparison: Comparison) -> Comparison {
     match comparison {
         Comparison::Lt => Comparison::Lo,

@@ -33,11 +33,11 @@ pub(super) struct MatrixForm {
     pub stride: u32,
 }
 
-/// The offset in bytes of each bit of the coordinates: of m or n, and of k.
+/// For each bit of a coordinate, along m or n and along k, the offset in bytes that the bit adds.
 struct Images {
     mn: Vec<u32>,
     k: Vec<u32>,
-    /// The number of bits of `mn` and of `k` that are within one instruction.
+    /// The number of bits of `mn` and of `k` that one instruction covers.
     inner: [usize; 2],
     element_bytes: u32,
 }
@@ -95,7 +95,7 @@ fn swizzled(swizzle: SwizzleMode, address: u32) -> u32 {
 /// offset.
 fn doubling(swizzle: SwizzleMode, images: &[u32]) -> Option<u32> {
     let Some(&first) = images.first() else { return Some(CHUNK) };
-    // The offsets of a descriptor are multiples of 16 with 14 bits.
+    // A descriptor stores an offset in 14 bits, in units of 16 bytes.
     let is_offset = |image: u32| image.is_power_of_two() && (CHUNK..CHUNK << 14).contains(&image);
     let fits = images
         .iter()

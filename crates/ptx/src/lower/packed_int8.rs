@@ -13,8 +13,8 @@
 //! ```
 //! A signed number is x - 128, where x is the byte with the high bit inverted. All additions are
 //! exact. If the program adds a constant next, such as the zero point of quantized numbers, one
-//! addition does both. If the high bits are known to be 0, as for 4-bit numbers, bfloat16 takes no
-//! more instructions than the other formats.
+//! addition adds the sum of both constants. If the high bits are known to be 0, as for 4-bit
+//! numbers, bfloat16 takes no more instructions than the other formats.
 //!
 //! Bytes of different words, as in a transposed tile, are not extracted one by one either: one
 //! `prmt` selects two pairs of bytes from two words, and eight transpose four words.

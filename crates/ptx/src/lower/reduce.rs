@@ -24,8 +24,7 @@ struct Joined {
     partner: u32,
 }
 
-/// Returns the register that holds the value into which `register` has been combined by these
-/// steps.
+/// Returns the register that represents `register` after these steps.
 fn canonical(joined: &[Joined], register: u32) -> u32 {
     joined.iter().fold(register, |register, step| {
         if register >> step.pivot & 1 == 1 { register ^ step.partner } else { register }

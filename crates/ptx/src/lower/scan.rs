@@ -15,7 +15,8 @@
 //! combines the registers of a run one after the other. If prefixes are needed, and enough of the
 //! next levels join lanes in ascending order (`Tuning::ordered_scan_levels`), each of these levels
 //! combines every lane with the lane at the level's distance before it (Hillis and Steele, Data
-//! parallel algorithms, 1986). This takes half as many combinations, since no level computes totals.
+//! parallel algorithms, 1986). This takes half as many combinations, since no level computes
+//! totals.
 
 use tilewright_base::Diagnostic;
 use tilewright_gpu_ir::Scope;
@@ -408,8 +409,8 @@ impl Lowering<'_> {
         )
     }
 
-    /// Returns the element whose index is `fixed` xor the bits `reached` of `own`. If that element is
-    /// `None`, may return any other element.
+    /// Returns the element whose index is `fixed` xor the bits `reached` of `own`. If that element
+    /// is `None`, may return any other element.
     fn choose(
         &mut self,
         tiles: &[Value],

@@ -397,9 +397,9 @@ impl Lowering<'_> {
     }
 }
 
-/// Returns the number of steps along K whose dot of 8-bit floats is added to the accumulator in full
-/// precision, since the tensor cores accumulate with fewer bits. Returns `None` if the tensor cores
-/// accumulate all steps.
+/// Returns the number of steps along K whose dot of 8-bit floats is added to the accumulator in
+/// full precision, since the tensor cores accumulate with fewer bits. Returns `None` if the tensor
+/// cores accumulate all steps.
 fn exact_steps([d, a, _]: [ScalarType; 3], shape: MmaShape, max_imprecise_acc: u32) -> Option<u32> {
     let is_imprecise = d == ScalarType::F32 && matches!(a, ScalarType::E4m3 | ScalarType::E5m2);
     (is_imprecise && max_imprecise_acc > 0).then(|| (max_imprecise_acc / shape.k).max(1))

@@ -1,10 +1,10 @@
-//! Loop-invariant code motion: moves a pure instruction whose operands are defined outside of a
-//! loop before the loop and its entry test. Code in a branch inside of the loop stays.
+//! Loop-invariant code motion: moves a pure instruction to before a loop and its entry test, if
+//! the loop does not write the operands. Code in a branch inside of the loop stays.
 //!
 //! The addition that computes the descriptor of the next part of a dot's operand in shared memory
 //! stays in the loop. The assembler itself hoists as many descriptors as there are uniform
-//! registers. Descriptors that this pass hoists would occupy 16 registers of each thread for each
-//! operand, which the accumulators need.
+//! registers. If this pass hoisted the descriptors, they would occupy 16 registers of each thread
+//! for each operand. The accumulators need these registers.
 //!
 //! The sign extension of an offset that is only added to variant values stays, too: the adder takes
 //! the sign of the lower word for the upper one, so an extension in the loop takes no instruction,
@@ -220,7 +220,7 @@ pub(super) fn run(listing: &mut Listing) {
     }
 }
 
-/// Returns the order of the lines after the lines `moved` are placed before their loops.
+/// Returns the new order of the lines, in which each line of `moved` is before its loop.
 fn order(lines: usize, regions: &Regions, moved: &FxHashMap<u32, Vec<u32>>) -> Vec<u32> {
     let mut order = Vec::with_capacity(lines);
     let mut is_moved = vec![false; lines];

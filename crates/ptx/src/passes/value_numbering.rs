@@ -1,6 +1,6 @@
-//! Value numbering: replaces a pure instruction by an equal one that ran before it, in the same
-//! region or in one around it. Loads of global memory are merged, too, if nothing between them may
-//! change or order memory.
+//! Value numbering: removes a pure instruction if an equal one ran before it, in the same region or
+//! in one around it, and uses the results of the earlier one. Loads of global memory are merged,
+//! too, if nothing between them may change or order memory.
 
 use std::hash::{Hash, Hasher};
 
