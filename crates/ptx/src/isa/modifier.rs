@@ -648,7 +648,7 @@ modifiers! {
         /// Columns written without offsets.
         Im2colNoOffsets = ".im2col_no_offs",
     }
-    /// The thread blocks of a pair that may have the barrier of a copy.
+    /// The thread blocks of a pair in which the barrier of a copy may be.
     pub enum CtaGroup {
         /// Only the block to which the copy writes.
         One = ".cta_group::1",

@@ -88,9 +88,9 @@ impl Lowering<'_> {
         if self.cluster_buffers.are_shared(barriers) { self.program.header.sharing_blocks() } else { 1 }
     }
 
-    /// Emits arrivals by as many lanes as the cluster has blocks. If the blocks fill a buffer of
-    /// these barriers together, each of the lanes arrives at the barrier of a different block; else
-    /// all arrive at the barrier of their own block.
+    /// Emits arrivals by as many lanes as the cluster has blocks. If the blocks together fill a
+    /// buffer of these barriers, each of the lanes arrives at the barrier of a different block;
+    /// else all lanes arrive at the barrier of their own block.
     pub(super) fn arrive_in_cluster(&mut self, [barriers, slot]: [Value; 2]) {
         let conditions = self.cluster_buffers.empty[&barriers].clone();
         let any = conditions.iter().fold(Scalar::constant(0), |any, condition| {

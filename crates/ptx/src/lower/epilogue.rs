@@ -1,5 +1,5 @@
 //! Turns the listing into the module: runs the passes, names registers in order of appearance, and
-//! adds the source as comments.
+//! adds the source lines as comments, with their locations (`.loc`).
 
 use std::fmt::Write as _;
 

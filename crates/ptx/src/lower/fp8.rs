@@ -25,7 +25,7 @@ struct Format {
     bias: i32,
     /// The largest finite number, the result of overflow.
     largest: u64,
-    /// NaN without a sign, or `SIGN` if this is the only NaN. If it is `largest`, there is no NaN.
+    /// NaN without a sign, or `SIGN` if no other bits are NaN. `largest` if the format has no NaN.
     nan: u64,
     /// Infinity, if the format has it.
     infinity: Option<u64>,

@@ -25,8 +25,8 @@ struct Partition {
 }
 
 /// Returns the number of registers that each thread has before and after the partitions: the
-/// average, weighted by warps, of the counts in the partitions. Returns `None` if no partition
-/// changes the number.
+/// average, weighted by warps, of the numbers that partitions set, rounded up to a multiple of
+/// [`STEP`]. Returns `None` if no partition sets a number.
 fn common_registers(partitions: &[Partition]) -> Option<u32> {
     let changing = partitions.iter().filter(|partition| partition.registers != 0);
     let (sum, warps) = changing.fold((0, 0), |(sum, warps), partition| {

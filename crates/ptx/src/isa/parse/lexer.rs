@@ -12,7 +12,7 @@ pub(crate) enum TokenKind {
     Number,
     /// The text between quotes.
     String,
-    /// One character.
+    /// Any other character, by itself.
     Punctuation,
     /// The text of a section of debug information, with its braces.
     Raw,

@@ -75,8 +75,8 @@ impl<'p, 'a> OperandParser<'p, 'a> {
         Mismatch::Operand(self.function.cursor.position, kind)
     }
 
-    /// Counts the operands up to the semicolon. Operands beyond the `required` ones are optional;
-    /// fails if there are fewer.
+    /// Counts the operands up to the semicolon. Operands beyond the first `required` ones count as
+    /// optional; fails if there are fewer than `required`.
     pub(crate) fn begin(&mut self, required: usize) -> Result<(), Mismatch> {
         let mut depth = 0_usize;
         let mut count = usize::from(!self.at(";"));
