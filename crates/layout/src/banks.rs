@@ -31,8 +31,8 @@ impl BankUse {
         self.wavefronts - self.least_wavefronts
     }
 
-    /// Adds the wavefronts of lanes that are served together. Each lane accesses `bytes` bytes from
-    /// its address in `addresses`, in bytes, on.
+    /// Adds the wavefronts of lanes that are served together. Each lane accesses `bytes` bytes,
+    /// which begin at its byte address in `addresses`.
     fn serve(&mut self, addresses: impl Iterator<Item = u32>, bytes: u32) {
         let mut words = [const { Vec::new() }; BANKS];
         for address in addresses {
@@ -49,8 +49,8 @@ impl BankUse {
 }
 
 /// Returns the cost of reading or writing a tile with the layout `layout` in a buffer with the
-/// layout `memory`, in the widest accesses that both allow, of at most 16 bytes and `width`
-/// elements.
+/// layout `memory`. The accesses are the widest that both layouts allow, but have at most 16 bytes
+/// and at most `width` elements.
 ///
 /// # Panics
 /// If the buffer does not hold every element.

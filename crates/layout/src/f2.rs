@@ -161,8 +161,8 @@ pub fn intersection(a: &[u32], b: &[u32]) -> Columns {
     dependent.map(|sum_of| multiply(&a, (sum_of & own) as u32)).collect()
 }
 
-/// Returns the candidates, in their order, that together with `space` are independent: a basis of a
-/// complement of `space` in the span of `space` and the candidates.
+/// Returns the candidates, in their order, that are not in the span of `space` and the previous
+/// candidates: a basis of a complement of `space` in the span of `space` and all candidates.
 pub fn complement(space: &[u32], candidates: &[u32]) -> Columns {
     let mut span = Span::of(space);
     candidates.iter().copied().filter(|vector| span.insert(*vector)).collect()

@@ -48,9 +48,10 @@ impl MatrixAccess {
 
 impl Layout {
     /// Returns how `ldmatrix` or `stmatrix` moves a value of this layout from or to a buffer with
-    /// the layout `memory`, or `None` if they cannot. They can if the lanes of each group of four
-    /// hold the words of 16 consecutive bytes or, transposed, if the groups hold the elements of 16
-    /// consecutive bytes.
+    /// the layout `memory`, or `None` if they cannot. They need warps of 32 lanes and elements of
+    /// at most 32 bits. The lanes of each group of four must hold the words of a row: 16
+    /// consecutive, aligned bytes of the buffer. With `.trans`, which needs 16-bit elements, the
+    /// eight groups must hold the elements of a row instead.
     ///
     /// # Panics
     /// If the buffer does not hold every element.

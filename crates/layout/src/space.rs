@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Input {
     /// The index of an element among those of one thread. It counts elements, not machine
-    /// registers: two 16-bit elements are two.
+    /// registers: two 16-bit elements in one machine register have two indices.
     Register,
     /// The index of the thread in its warp.
     Lane,

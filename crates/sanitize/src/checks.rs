@@ -74,7 +74,7 @@ impl Checks {
         self.0
     }
 
-    /// Returns the set with this number, without bits that are no check.
+    /// Returns the set with this number, ignoring bits that belong to no check.
     pub fn from_bits(bits: u8) -> Self {
         Self(bits & Self::ALL.0)
     }

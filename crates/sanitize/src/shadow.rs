@@ -3,8 +3,10 @@
 //! An agent is a program or a warp. The shadow of an element keeps its last write and up to two
 //! later reads. If several agents or lanes have read the element, the two reads differ in agent or
 //! lane. Two accesses race if at least one is a write, they are not both atomic at a scope that
-//! includes both, and they are ordered neither by a clock nor, within an agent, by its [`Rules`]. A
-//! plain write of the value that an earlier write has stored does not race with that write.
+//! includes both, and they are unordered. [`Rules::knows`] orders accesses of different agents. Two
+//! accesses of one agent are ordered if they are by the same lane, if a barrier lies between them,
+//! or if [`Rules::are_ordered`] returns true. A plain write of the value that an earlier write has
+//! stored does not race with that write.
 
 use rustc_hash::FxHashMap;
 

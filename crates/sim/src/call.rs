@@ -20,7 +20,8 @@ use crate::warp::Warp;
 const LOCAL_LIMIT: usize = 512 << 10;
 /// Alignment of frames in bytes.
 const FRAME_ALIGNMENT: u64 = 16;
-/// The first generic address of functions.
+/// The start of the window for generic addresses of functions. Function `i` is at
+/// `FUNCTION_WINDOW + (i + 1) * FUNCTION_STEP`.
 const FUNCTION_WINDOW: u64 = 0x4000_0000_0000_0000;
 /// The bytes between the addresses of two functions.
 const FUNCTION_STEP: u64 = 16;

@@ -16,8 +16,9 @@ use crate::watch::Watch;
 pub(crate) enum Flow {
     /// The lanes go on to the next instruction.
     Next,
-    /// The instruction cannot complete yet and has changed nothing. The lanes execute it again
-    /// after another step in the cluster; if no step can complete, that is a deadlock.
+    /// The instruction cannot complete yet and has changed nothing. The lanes execute it again, at
+    /// the latest in the next turn of the warp. If no step of the cluster completes in a whole
+    /// round of turns, that is a deadlock.
     Wait,
 }
 
@@ -316,7 +317,7 @@ impl Context<'_> {
     }
 
     /// Records an access to the shared memory of a block by another block's warp or an asynchronous
-    /// copy. The block's warps have to wait for such accesses before the last of them exits.
+    /// copy. Such accesses must complete before the last warp of the block exits.
     #[inline]
     pub fn visit(&mut self, place: ResolvedAddress, agent: usize, step: u32) -> Outcome {
         match place {

@@ -55,7 +55,8 @@ pub struct Launch<'a> {
 }
 
 impl<'a> Launch<'a> {
-    /// Returns a launch without clusters, dynamic shared memory and cancellation.
+    /// Returns a launch without clusters, dynamic shared memory, cancellation, a watch, and a
+    /// collector for loads from padding.
     pub fn new(
         kernel: &'a str,
         grid: [u32; 3],
@@ -280,9 +281,9 @@ impl LoadedModule {
     }
 }
 
-/// Replaces the outcome of a cluster by a fault for its first read of uninitialized shared memory,
-/// because a later fault may be a consequence of that read. Races and cancellations are not
-/// replaced.
+/// If a cluster has read uninitialized shared memory, replaces its outcome by a fault for the first
+/// such read, because a later fault may be a consequence of that read. Races and cancellations are
+/// not replaced.
 fn unwritten(blocks: &[BlockMemory], outcome: Result<(), Stopped>, warps: usize) -> Result<(), Stopped> {
     if let Err(Stopped { stop, .. }) = &outcome
         && matches!(stop.cause, Cause::Race { .. } | Cause::Cancelled(_))

@@ -2,7 +2,7 @@
 //! progress.
 //!
 //! Blocks begin in the order of their indices as soon as a multiprocessor has room for them, and
-//! occupy that room until they end. A block that waits for a block without room never ends. A
+//! occupy that room until they end, even while they wait for a block that has no room yet. A
 //! cluster is stuck if its registers, positions and shared memory repeat while no byte of global
 //! memory has changed: it will do the same again. If all resident clusters are stuck and no other
 //! cluster can begin, the launch hangs.
@@ -23,8 +23,8 @@ const REPETITIONS: u32 = 3;
 /// Maximum states of a cluster that [`SeenStates`] stores.
 const MAX_STATES: usize = 1 << 12;
 
-/// Returns how many blocks a GPU holds at once, by threads and shared memory. Registers do not
-/// count, because only the assembler assigns them.
+/// Returns how many blocks a GPU holds at once, by its limits on threads, blocks and shared memory.
+/// Registers do not count, because only the assembler assigns them.
 pub fn resident_blocks(target: &SimTarget, threads: u64, shared_bytes: usize) -> u64 {
     let limits = target.multiprocessor();
     let warps = threads.div_ceil(32).max(1);
@@ -87,9 +87,9 @@ impl Residency {
 }
 
 impl SeenStates {
-    /// Returns whether a cluster repeats its state. `changes` is the number of changes of global
-    /// memory so far. If it differs from that of the last call, this function first forgets all
-    /// states.
+    /// Returns whether a cluster has reached its state [`REPETITIONS`] times. `changes` is the
+    /// number of changes of global memory so far. This function first forgets all states if
+    /// `changes` differs from that of the last call, or if there are more than [`MAX_STATES`].
     pub fn is_stuck(&mut self, cluster: &Cluster<'_>, changes: u64) -> bool {
         if self.changes != changes || self.found.len() > MAX_STATES {
             *self = Self { changes, found: FxHashMap::default() };

@@ -40,10 +40,10 @@ const fn multiprocessor(count: u32, threads: u32, blocks: u32, shared_kib: u32) 
     Multiprocessor { count, threads, blocks, shared_bytes: shared_kib << 10, reserved_bytes }
 }
 
-/// The multiprocessors of, from the last row to the first, T4, A100, A10, Orin, L40S, H100, B200
-/// and RTX 5090. The first row whose capability is at most that of the device applies. Threads,
-/// blocks and shared memory are from the table of compute capabilities in the CUDA programming
-/// guide.
+/// The multiprocessors of one GPU for each range of capabilities. From the last row to the first,
+/// the GPUs are T4, A100, A10, Orin, L40S, H100, B200 and RTX 5090. The first row whose capability
+/// is at most that of the device applies. Threads, blocks and shared memory are from the table of
+/// compute capabilities in the CUDA programming guide.
 const MULTIPROCESSORS: [(u32, Multiprocessor); 8] = [
     (120, multiprocessor(170, 1536, 24, 100)),
     (100, multiprocessor(148, 2048, 32, 228)),
@@ -80,8 +80,9 @@ impl SimTarget {
         limit.expect("the last row holds for all").1
     }
 
-    /// Returns whether the device runs modules of a target: of the same or a lower capability; with
-    /// the suffix `f`, only of the same family; with the suffix `a`, only of the same capability.
+    /// Returns whether the device runs modules of a target. The capability of the target must be at
+    /// most that of the device. With the suffix `f`, it must also be of the same family; with the
+    /// suffix `a`, it must be equal.
     pub fn runs(&self, module: &str) -> bool {
         match parse(module) {
             Some((capability, None)) => capability <= self.capability,

@@ -1,9 +1,9 @@
 //! A warp: the program position of each lane, and the divergence of lanes.
 //!
 //! Lanes at the same step are a group and execute together. Of the groups that can go on, the one
-//! with the lowest step runs first: groups at higher steps wait where the paths rejoin, and the
-//! groups merge. (Compilers order the basic blocks of a function such that this is the point of
-//! reconvergence in nearly all cases. Otherwise the lanes rejoin at the next warp-synchronous
+//! with the lowest step runs first: groups at higher steps wait until it reaches their step, and
+//! the groups merge. (In nearly all cases, compilers order the basic blocks of a function such that
+//! diverged paths rejoin at a higher step. Otherwise the lanes rejoin at the next warp-synchronous
 //! instruction.) Only the counters depend on where lanes rejoin. A lane at a lower step may spin
 //! until a lane at a higher step has done something, so the preference flips every
 //! [`PREFERENCE_STEPS`] steps.
@@ -51,7 +51,7 @@ pub(crate) struct Warp {
     pub time: u64,
     /// The generation of the cluster's barrier at which the warp has arrived.
     pub cluster_arrival: Option<u64>,
-    /// The lanes that have arrived at the cluster's barrier in this generation.
+    /// The lanes that have arrived at the cluster's barrier in the generation `cluster_arrival`.
     pub cluster_arrived: u32,
     /// The active calls of each lane; empty if the decoder inlined every call.
     pub returns: Vec<Vec<Return>>,

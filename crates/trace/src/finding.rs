@@ -49,7 +49,7 @@ fn put_place(out: &mut Vec<u8>, place: Option<&(String, u32, u32)>) {
     }
 }
 
-/// Reads whether an optional value is present, as written by [`put_place`].
+/// Reads the number, 0 or 1, that precedes an optional value: returns true if the value follows.
 fn follows(from: &mut Decoder<'_>) -> Option<bool> {
     from.number().map(|is_there| is_there != 0)
 }

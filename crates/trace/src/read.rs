@@ -158,7 +158,7 @@ impl Budget {
 }
 
 impl Trace {
-    /// Returns the lane budget of a query over all events, bounded by the size of the file.
+    /// Returns the lane budget of a query over all events, which grows with the size of the file.
     pub(crate) fn budget(&self) -> Budget {
         Budget(LANES + LANES_PER_BYTE * self.bytes.len() as u64)
     }
@@ -338,8 +338,8 @@ fn split_elements(bytes: &[u8], size: usize) -> Vec<u64> {
 }
 
 impl Form<'_> {
-    /// Returns the bits of each element in row-major order; for pointers, their offsets from the
-    /// parameter. Returns `None` if they were not recorded.
+    /// Returns the bits of each element in row-major order; for pointers, their byte offsets from
+    /// the parameter, or their addresses. Returns `None` if they were not recorded.
     pub fn expand(&self, value: &ValueInfo) -> Option<Vec<u64>> {
         let shape = &value.shape;
         Some(match self {

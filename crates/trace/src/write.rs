@@ -224,8 +224,8 @@ impl Batch<'_> {
         self.events.push(0);
     }
 
-    /// Sets the parameter from which the next pointers are offsets; with `None`, they are
-    /// addresses.
+    /// Writes the parameter from which the pointers of the next value are offsets; with `None`,
+    /// the pointers are addresses. Call it before each value of pointers.
     pub fn relative_to(&mut self, parameter: Option<usize>) {
         self.events.number(parameter.map_or(0, |parameter| parameter as u64 + 1));
     }

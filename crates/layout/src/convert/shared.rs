@@ -29,8 +29,8 @@ const LOG_WORD_BYTES: usize = 2;
 
 /// A conversion through a buffer in shared memory: every thread executes the accesses of `store`,
 /// all wait at a barrier, and every thread executes the accesses of `load`. Replicas store the same
-/// value to the same offset; A thread need not store if its index has a 1 in any of the source's
-/// [`Layout::free_bits`].
+/// value to the same offset, so a thread need not store if one of the [`Layout::free_bits`] of the
+/// source is 1 in the index of the thread.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SharedPlan {
     /// The element at each offset.
@@ -158,8 +158,8 @@ impl<'a> Side<'a> {
     }
 }
 
-/// A buffer and its cost. The first element of `widths` and `wavefronts` is that of `wide`, the
-/// second that of `other`, the two parameters of [`Planner::buffer`].
+/// A buffer and its cost. As [`Planner::buffer`] returns it, the first element of `widths` and
+/// `wavefronts` belongs to the accesses of its parameter `wide`, the second to those of `other`.
 struct Candidate {
     columns: Columns,
     /// The log2 of the number of elements of an access.
@@ -235,7 +235,8 @@ impl Planner<'_> {
         let low = concat(&[&vector, &fill]);
         let sides = [(wide, vector.len()), (other, narrow.len())];
         let together = sides.map(|(side, width)| side.served_together(self.log_bytes + width));
-        // The spaces that the lines must not intersect, for each side.
+        // For each side, the span that the lines should intersect only in zero: the side's vector,
+        // completed to a word, and its lanes that are served together.
         let clear = [0, 1].map(|side| {
             let within = sides[side].1.max(word).min(low.len());
             concat(&[&low[..within], together[side]])

@@ -1,13 +1,14 @@
 //! Plans conversions within warps, with warp shuffles.
 //!
-//! In one shuffle every lane sends one element and receives one. So each lane holds at most one
-//! element of a shuffle in the source layout, and exactly one in the target layout. Each shuffle
-//! moves one coset of a subspace `U` (section 5.4 of Zhou et al., "Linear Layouts"): in the span of
-//! the elements that the warp needs, `U` is a complement of the span of the target's registers, and
-//! it intersects the span of the source's registers as little as possible. Within a shuffle, these
-//! are affine functions of the lane: the lane that sends to it, the register that it sends, and the
-//! register that it receives into. A register index that depends on the lane is an XOR with a
-//! linear function of the lane, which code implements with conditional swaps: [`Select`].
+//! In one shuffle every lane sends one element and receives one. So each lane holds exactly one
+//! element of the shuffle in the target layout. If a lane holds several in the source layout, its
+//! replicas send the others. Each shuffle moves one coset of a subspace `U` (section 5.4 of Zhou et
+//! al., "Linear Layouts"): in the span of the elements that the warp needs, `U` is a complement of
+//! the span of the target's registers, and it intersects the span of the source's registers as
+//! little as possible, because this intersection needs replicas. Within a shuffle, these are affine
+//! functions of the lane: the lane that sends to it, the register that it sends, and the register
+//! that it receives into. A register index that depends on the lane is an XOR with a linear
+//! function of the lane, which code implements with conditional swaps: [`Select`].
 
 use smallvec::SmallVec;
 
@@ -40,7 +41,7 @@ impl Select {
 pub struct Round {
     /// The register of the source that a lane sends, before the selects of [`ShufflePlan::give`].
     pub register: u32,
-    /// XOR-ed to the lane that [`ShufflePlan::source_lane`] returns.
+    /// The mask that is XOR-ed to each lane's source lane in [`ShufflePlan::source_lane`].
     pub lane: u32,
 }
 
@@ -207,7 +208,8 @@ struct Source<'a> {
 struct Givers {
     elements: Columns,
     lanes: Columns,
-    /// For each bit of the lane, the XOR to the register that the lane sends.
+    /// For each bit of the lane, the mask that the bit XORs to the index of the register that the
+    /// lane sends.
     registers: Columns,
 }
 
@@ -254,8 +256,8 @@ impl<'a> Source<'a> {
             lanes.push(lane);
             registers.push(register);
         }
-        // Express the registers as a function of the lane. A lane outside of the span of the
-        // sending lanes does not change its registers.
+        // Express the registers as a linear function of the lane. The unit vectors that complete
+        // the span of the sending lanes to all lanes contribute no register.
         let units: Columns = (0..self.lanes.len()).map(|bit| 1 << bit).collect();
         let mut span = Span::of(&lanes);
         debug_assert_eq!(span.rank(), lanes.len(), "no lane gives two elements");
