@@ -4,7 +4,7 @@
 //! As in the race detector of shared memory, the agents are warps and asynchronous operations, here
 //! of all clusters of the launch. The index of an agent in the launch is the cluster's index times
 //! the agents of a cluster, plus the agent's index in the cluster. The watch treats accesses of the
-//! lanes of a warp as ordered, except those of one store to one address.
+//! lanes of a warp as ordered, except if lanes of one store write different values to one address.
 
 use std::sync::{Mutex, PoisonError};
 

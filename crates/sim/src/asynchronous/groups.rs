@@ -51,8 +51,9 @@ impl<T: Clone> Groups<T> {
         self.committed.push_back(Group { lanes, waited: 0, operations });
     }
 
-    /// Waits until at most `keep` groups of these lanes are in flight. Returns the operations of
-    /// each group for which one of these lanes waits for the first time.
+    /// Waits until at most `keep` groups of each of these lanes are in flight. Returns the
+    /// operations of the groups that one of these lanes waits for now and has not waited for
+    /// before.
     pub fn wait(&mut self, lanes: u32, keep: usize) -> Vec<T> {
         let mut kept = [0; 32];
         let mut complete = Vec::new();

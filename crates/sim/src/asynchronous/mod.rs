@@ -34,8 +34,8 @@ use proxy_visibility::UnfencedWrites;
 const BARRIER_CHANNELS: usize = 16;
 
 /// Returns the number of asynchronous channels of a block. Each channel is an agent of the race
-/// detector. Except [`Channel::BulkWrites`], it completes its operations in the order in which they
-/// began.
+/// detector. All channels but those of [`Channel::BulkWrites`] complete their operations in the
+/// order in which the operations began.
 pub(crate) fn channels(warps: usize) -> usize {
     4 * warps + BARRIER_CHANNELS
 }

@@ -26,7 +26,7 @@ impl fmt::Display for Fault {
 
 impl std::error::Error for Fault {}
 
-/// Writes one line for each warp: its position, and the instruction at which it waits.
+/// Writes one line for each group of lanes: its position, and the instruction at which it waits.
 fn write_waiting(f: &mut fmt::Formatter<'_>, waiting: &[Waiting]) -> fmt::Result {
     for Waiting { block, warp, lanes, location, instruction } in waiting {
         write!(

@@ -126,7 +126,8 @@ pub enum FaultKind {
         bytes: u32,
         /// The nearest allocation: its index among the regions of the launch, and by how many bytes
         /// the access misses it (negative: the access begins before it). `None` if the access
-        /// misses every allocation by more than the size of that allocation.
+        /// misses every allocation by more than the size of that allocation. In other spaces than
+        /// global memory, the index is 0 and the bytes are relative to the end of the memory.
         nearest: Option<(usize, i64)>,
     },
     /// The address is not a multiple of the required alignment.
@@ -249,8 +250,8 @@ pub enum FaultKind {
     },
 }
 
-/// The cause of a fault, with agents and instructions as indices. The scheduler replaces the
-/// indices by names and locations, and so makes the [`FaultKind`].
+/// The cause of a fault, with agents and instructions as indices. `launch` replaces the indices by
+/// names and locations when it makes the [`FaultKind`].
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum Cause {
     /// A fault that names no agent and no site.

@@ -173,17 +173,17 @@ impl Agent {
         self.clock.order[self.index] += 1;
     }
 
-    /// Begins an asynchronous operation as step `step` of the agent `index`. The operation is
-    /// ordered after everything that this agent has done. Nothing is ordered after the operation
-    /// until an agent acquires its clock.
+    /// Begins an asynchronous operation on behalf of this agent, the warp. The operation is step
+    /// `step` of the agent `index`, its channel, and is ordered after everything that the warp has
+    /// done. Nothing is ordered after the operation until an agent acquires its clock.
     pub fn fork(&mut self, index: usize, step: u32) -> Self {
         let mut clock = self.release();
         clock.order[index] = clock.order[index].max(step);
         Self { index, clock, fenced: None, seen: None, unordered_step: None, lane_phase: 0 }
     }
 
-    /// Begins an operation that is unordered with others of the agent `index`, except those that
-    /// this agent has waited for.
+    /// Begins an operation as [`Self::fork`] does, but the operation is unordered with the other
+    /// operations of its channel, except those that this warp has waited for.
     pub fn fork_unordered(&mut self, index: usize, step: u32) -> Self {
         Self {
             index,

@@ -57,7 +57,8 @@ impl Shared {
         &self.bytes
     }
 
-    /// Returns the first read of an uninitialized byte, if no write has raced with it.
+    /// Returns the first read of an uninitialized byte, as the byte and the read, or `None` if
+    /// there was none. Only valid after a run without races, as [`Shadow::unwritten`].
     pub fn unwritten(&self) -> Option<(u32, Record)> {
         self.shadow.unwritten()
     }
