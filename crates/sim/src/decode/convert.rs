@@ -126,7 +126,8 @@ impl Decoder<'_> {
     }
 }
 
-/// Sign-extends an integer to a wider register.
+/// Extends an integer to the width of a register, if the register is wider: with its sign if the
+/// integer is signed, else with zeros.
 fn extended(value: u64, int: Int, width: u32) -> u64 {
     if width <= int.bits { value } else { low(int.value(value) as u64, width) }
 }

@@ -1,4 +1,4 @@
-//! Decodes the typed instructions of a function to its executable form: a list of steps over the
+//! Decodes a kernel from typed instructions to its executable form: a list of steps over the
 //! registers of a warp.
 //!
 //! Every operand becomes a register (see [`crate::registers`]). Calls are inlined as far as
@@ -283,7 +283,8 @@ pub(crate) enum Binding {
     DynamicShared,
 }
 
-/// A function that is being decoded: the kernel, or an inlined call.
+/// A function that is being decoded: the kernel, an inlined call, or a function that is called on
+/// the stack.
 struct Frame<'a> {
     function: &'a Function,
     id: FunctionId,

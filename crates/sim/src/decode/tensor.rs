@@ -203,8 +203,8 @@ fn unsupported(instruction: &Instruction) -> Decoded {
     Err(FaultKind::Unsupported(format!("`{}`", instruction.opcode())))
 }
 
-/// The registers of `wgmma` in a kernel and the other accesses to them, which are checked while a
-/// `wgmma` is in flight.
+/// The registers of the `wgmma` instructions of a kernel, and the accesses of other instructions to
+/// these registers. The simulator checks such accesses while a `wgmma` is in flight.
 pub(super) struct WgmmaRegisters {
     /// True if the module has a `wgmma`.
     is_needed: bool,

@@ -56,7 +56,8 @@ impl Decoder<'_> {
         self.step_registers.push(noted);
     }
 
-    /// Attaches the registers to check to the steps. Returns whether there are any.
+    /// Attaches to each step the registers to check or to mark as written. Returns whether any
+    /// register must be checked. `entries` are the first steps of the called functions.
     pub(super) fn watch_registers(&mut self, entries: &[u32]) -> bool {
         let by_step = self.registers_by_step();
         let blocks = blocks(&self.steps, entries);

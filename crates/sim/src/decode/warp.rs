@@ -1,7 +1,7 @@
 //! Decodes warp-level instructions: shuffles, votes, matches, reductions.
 //!
-//! The scheduler executes one of these instructions only after all lanes of the member masks have
-//! arrived at it. A lane that has exited is no longer a member.
+//! The scheduler executes an instruction with a member mask for a lane only after all lanes of that
+//! lane's mask have arrived at the instruction. A lane that has exited is no longer a member.
 
 use tilewright_ptx::isa::{self, MatchMode, ScalarType, ShuffleMode, Source, VoteMode, WarpReduction};
 
