@@ -6,7 +6,8 @@ use super::{low, signed};
 /// An integer type.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Int {
-    /// The width: 8, 16, 32 or 64.
+    /// The width: 8, 16, 32 or 64 for a type of PTX. Predicates, and fields of integers, have other
+    /// widths.
     pub bits: u32,
     /// True if the type is signed.
     pub signed: bool,
@@ -130,8 +131,9 @@ pub fn insert(bits: u32, a: u64, b: u64, start: u64, len: u64) -> u64 {
     low((b & !field) | ((a << start) & field), bits)
 }
 
-/// `bfind`: returns the index of the highest bit that differs from the sign, or all ones if there
-/// is none. With `shift`, returns the left shift that moves this bit to the highest position.
+/// `bfind`: returns the index of the highest set bit or, if the type is signed, of the highest bit
+/// that differs from the sign. Returns all ones if there is none. With `shift`, returns the left
+/// shift that moves this bit to the highest position.
 pub fn find_leading(ty: Int, a: u64, shift: bool) -> u64 {
     let magnitude = if ty.signed && signed(a, ty.bits) < 0 { low(!a, ty.bits) } else { a };
     match magnitude.checked_ilog2() {

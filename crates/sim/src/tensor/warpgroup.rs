@@ -1,9 +1,10 @@
 //! `wgmma.mma_async` and its synchronization in executable form.
 //!
 //! The simulator computes a `wgmma` when its warp executes it, but the registers remain in use
-//! until a `wgmma.wait_group`. An access in between is a fault, as is a `wgmma` whose registers
-//! were written after the last `wgmma.fence`. Each `wgmma` reads its operands in shared memory as
-//! an agent of its own, so a write to an operand without the wait is a race.
+//! until a `wgmma.wait_group`. Until then, it is a fault to read or write an accumulator, or to
+//! write a fragment of A. It is also a fault if no `wgmma.fence` lies between a write to registers
+//! of a `wgmma` and the next `wgmma`. Each `wgmma` reads its operands in shared memory as an agent
+//! of its own, so a write to an operand without the wait is a race.
 
 use std::collections::VecDeque;
 
@@ -77,7 +78,8 @@ impl PendingWgmmas {
     /// Checks the accesses of another instruction to registers of `wgmma`s.
     ///
     /// # Errors
-    /// If a `wgmma` in flight writes the register, or reads it and the access is a write.
+    /// If an access reads or writes an accumulator of a `wgmma` in flight, reads a copy of such an
+    /// accumulator, or writes a register of A of a `wgmma` in flight. A copy itself is no error.
     pub fn check_accesses(&mut self, accesses: &[WgmmaRegisterAccess]) -> Result<(), FaultKind> {
         for &access in accesses {
             match access {
