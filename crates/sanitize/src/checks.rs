@@ -11,7 +11,7 @@ pub enum Check {
     Race,
     /// Reads of uninitialized memory, and uses of masked-off lanes of a load without `other`.
     Init,
-    /// Misaligned addresses, and violated hints.
+    /// Misaligned addresses and tensor descriptors, and wrong hints such as `tl.multiple_of`.
     Alignment,
     /// Integer overflow in the computation of addresses.
     Overflow,

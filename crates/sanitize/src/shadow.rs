@@ -4,9 +4,9 @@
 //! later reads. If several agents or lanes have read the element, the two reads differ in agent or
 //! lane. Two accesses race if at least one is a write, they are not both atomic at a scope that
 //! includes both, and they are unordered. [`Rules::knows`] orders accesses of different agents. Two
-//! accesses of one agent are ordered if they are by the same lane, if a barrier lies between them,
-//! or if [`Rules::are_ordered`] returns true. A plain write of the value that an earlier write has
-//! stored does not race with that write.
+//! accesses of one agent are ordered if they are by the same lane or in different phases, or if
+//! [`Rules::are_ordered`] returns true. A plain write of the value that an earlier write has stored
+//! does not race with that write.
 
 use rustc_hash::FxHashMap;
 
@@ -17,7 +17,7 @@ pub enum Mode {
     Plain,
     /// Atomic at block scope.
     Block,
-    /// Atomic at device scope, or a volatile load.
+    /// Atomic at device scope or a wider one, or volatile.
     Device,
 }
 
@@ -30,7 +30,8 @@ pub struct Access {
     pub program: u32,
     /// The agent's step, incremented by its releases.
     pub step: u32,
-    /// The number of barriers that the program has passed.
+    /// How often the program has synchronized its lanes so far: by barriers, and by atomics that
+    /// acquire or release.
     pub phase: u32,
     /// The caller's id of the accessing instruction.
     pub site: u32,
@@ -45,8 +46,7 @@ pub trait Rules {
     /// Returns whether the step `step` of another agent happens before the current access.
     fn knows(&self, agent: u32, step: u32) -> bool;
 
-    /// Returns whether two accesses of an agent by different lanes, without a barrier between them,
-    /// are ordered.
+    /// Returns whether two accesses of an agent by different lanes in the same phase are ordered.
     fn are_ordered(&self, first: &Access, second: &Access) -> bool;
 
     /// Returns whether the current write of `lane` stores the value that `first_lane` has stored at
