@@ -193,7 +193,7 @@ impl Program {
 }
 
 impl Step {
-    /// Returns the slot of its only or first result.
+    /// Returns the slot of the step's first result. Panics if the step has no result.
     #[inline(always)]
     pub(crate) fn result(&self) -> Slot {
         match self.results[..] {

@@ -74,8 +74,8 @@ impl Licm<'_> {
         outermost.max(self.needed(inst))
     }
 
-    /// Returns the depth of the innermost operand, including the operands of instructions in
-    /// regions.
+    /// Returns the depth of the innermost block that defines an operand of the instruction or of an
+    /// instruction in its regions.
     fn needed(&self, inst: Inst) -> u32 {
         let data = &self.function.insts[inst];
         let operands = data.operands.iter().map(|&value| self.depths[value]);

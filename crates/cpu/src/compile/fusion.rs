@@ -68,8 +68,8 @@ fn kept(program: &Program) -> FxHashSet<Slot> {
     outputs.filter(|&slot| program.ty(slot).bytes() <= MAX_KEPT_BYTES).collect()
 }
 
-/// Records the slots that each group frees: those that its members would free if they were
-/// executed, as far as `is_freed` is true for them.
+/// Records the slots that each group frees: among the slots that its members would free if they
+/// were executed one by one, those for which `is_freed` is true.
 fn note_frees(block: &mut Block, is_freed: impl Fn(Slot) -> bool) {
     for index in 0..block.steps.len() {
         let (before, after) = block.steps.split_at_mut(index + 1);
@@ -83,8 +83,8 @@ fn note_frees(block: &mut Block, is_freed: impl Fn(Slot) -> bool) {
     }
 }
 
-/// Fuses the steps between two steps with side effects, at most `MAX_WINDOW` at a time. The second
-/// of the two is included, because a store may end a group.
+/// Fuses the steps of a block in windows of at most `MAX_WINDOW` steps. A step with side effects
+/// also ends a window; the window includes it, because a store may end a group.
 fn fuse_block(program: &Program, uses: &[u32], block: &mut Block) {
     let mut fused = Vec::with_capacity(block.steps.len());
     let mut window = Vec::new();
@@ -287,9 +287,9 @@ impl<'a> Window<'a> {
         }
     }
 
-    /// Returns whether a step is a store of the last op's result that may end the group: its
-    /// pointers and its mask do not depend on members, and neither do the loads before it that are
-    /// not members.
+    /// Returns whether a step is a store of the last op's result that may end the group. The
+    /// pointers and the mask of the store must not depend on members. Nor may a load before the
+    /// store depend on a member, unless the load is a member itself: it would move after the store.
     fn can_store(&self, draft: &GroupDraft, reader: usize) -> bool {
         let step = &self.steps[reader];
         let [pointer, value, mask @ ..] = &step.operands[..] else { return false };

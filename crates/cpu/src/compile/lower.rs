@@ -135,8 +135,8 @@ impl Lowering<'_> {
     /// Returns the type of a value at run time.
     fn ty(&mut self, value: Value) -> TypeId {
         let mut ty = self.function.ty(value).clone();
-        // In such a region, the use of a scalar from outside of the region gets this shape as well.
-        // The scalar is uniform, so its shape is not read.
+        // In a region that computes on whole tiles, the use of a scalar from outside of the region
+        // gets the shape of the tiles as well. The scalar is uniform, so its shape is not read.
         if let Some(shape) = &self.tile {
             ty.shape = shape.clone();
         }

@@ -1,12 +1,13 @@
 //! Rematerialization: recomputes a tile at a reader if that is cheaper than keeping the tile.
 //!
-//! A reduction ends a [fused group](crate::compile::fusion). If the reduction reads a tile, and so
-//! do steps after the reduction, the first group would have to write the tile to memory, and the
-//! next group to read it again. The memory from which the tile was loaded is as close in the caches
-//! as the tile itself, and an addition or a multiplication takes no longer than a store. The pass
-//! therefore copies loads of contiguous memory, and cheap functions of them, to each reader. It
-//! does so only if no step with side effects is between the copies, so that all copies compute the
-//! same elements.
+//! A [fused group](crate::compile::fusion) cannot read the result of its own reduction: the steps
+//! that need the result are in a later group. If these steps also read the tile that was reduced,
+//! the first group would have to write the tile to memory, and the later group would have to read
+//! it again. The memory from which the tile was loaded is as close in the caches as the tile
+//! itself, and an addition or a multiplication takes no longer than a store. The pass therefore
+//! copies loads of contiguous memory, and cheap functions of them, to each reader. It does so only
+//! if no step with side effects is between the copies, so that all copies compute the same
+//! elements.
 
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;

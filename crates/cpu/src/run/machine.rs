@@ -213,8 +213,8 @@ impl<'a> Machine<'a> {
         if operand.last { std::mem::replace(slot, Value::EMPTY) } else { slot.clone() }
     }
 
-    /// Empties the slots that a step uses for the last time, if the step has not moved the values
-    /// out.
+    /// Empties the slots of the operands that a step uses for the last time, for a step that reads
+    /// its operands without moving them out.
     pub(crate) fn release(&mut self, operands: &[Use]) {
         for operand in operands.iter().filter(|operand| operand.last) {
             self.slots[operand.slot as usize] = Value::EMPTY;

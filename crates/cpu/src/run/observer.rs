@@ -89,8 +89,8 @@ impl<'p> Unit<'p> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum End {
     Done,
-    /// The operands of a fused group do not allow one loop: nothing has happened, and its members
-    /// follow one by one.
+    /// The operands of a fused group do not allow one loop. Nothing has been executed yet: the
+    /// machine executes the members one by one next.
     LeftToMembers,
     Failed,
 }

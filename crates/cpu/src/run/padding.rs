@@ -15,11 +15,11 @@ use crate::run::argument::Argument;
 use crate::run::fault::Fault;
 use crate::run::grid::coordinates;
 
-/// The loads of a launch that ended in the padding of an allocation. For each site, it keeps the
-/// load of the lowest program of the grid, so that every run reports the same loads.
+/// The loads of a launch that ended in the padding of an allocation. Of the loads at the same site,
+/// it keeps that of the program with the lowest index, so that every run reports the same loads.
 #[derive(Debug, Default)]
 pub struct PaddedReads {
-    /// By site: the index of the program, and the fault that the load would have been.
+    /// For each site, the index of the program, and the fault that the load would have been.
     found: Mutex<BTreeMap<u32, (u64, Box<Fault>)>>,
 }
 

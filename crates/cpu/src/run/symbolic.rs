@@ -317,7 +317,8 @@ fn intersection(ty: View<'_>, x: &BoxMask, y: &BoxMask) -> Option<Form> {
     boxed(ty, low, high)
 }
 
-/// Returns the complement of a box that is bounded along one axis only.
+/// Returns the complement of a box that is bounded along one axis only, and at one end of this axis
+/// only. Returns `None` for other boxes, whose complement is not a box.
 fn complement(ty: View<'_>, mask: &BoxMask) -> Option<Form> {
     let mut partial = (0..ty.extents.shape.len())
         .filter(|&axis| mask.low[axis] != 0 || mask.high[axis] != ty.extents.shape[axis]);

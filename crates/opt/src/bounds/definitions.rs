@@ -8,8 +8,9 @@ use super::logic::Formula;
 use super::variables::Poly;
 
 impl Forms<'_> {
-    /// Returns a polynomial wrapped to a type. If it may not fit, the result is a variable that
-    /// equals the polynomial where that fits, and is any number of the type elsewhere.
+    /// Returns a polynomial wrapped to an integer type. A constant that fits the type is returned as
+    /// it is. Otherwise, the result is a variable that equals the polynomial where the polynomial
+    /// fits the type, and is any number of the type elsewhere.
     pub(super) fn narrowed(&mut self, poly: Poly, dtype: Dtype) -> Poly {
         let Some((low, high)) = dtype.int_range() else { return poly };
         if poly.as_constant().is_some_and(|number| (low..=high).contains(&number)) {
@@ -108,7 +109,7 @@ impl Forms<'_> {
             let zero = Poly::default();
             let mut cases = Vec::new();
             for sign in [1, -1] {
-                // The magnitude of the divisor.
+                // The magnitude of the divisor, if the divisor has this sign.
                 let Some(size) = d.scaled(sign) else { return Formula::Unknown };
                 let Some(negative) = size.scaled(-1) else { return Formula::Unknown };
                 let (towards, away) = if sign > 0 { (&zero, q) } else { (q, &zero) };

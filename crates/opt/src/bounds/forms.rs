@@ -1,5 +1,5 @@
-//! Forms: describe the element of a tile at given coordinates, by a polynomial if the tile has
-//! integers or pointers, and by a formula if it has booleans.
+//! Forms: a form describes the element of a tile at given coordinates. It is a polynomial if the
+//! tile has integers or pointers, and a formula if the tile has booleans.
 //!
 //! An integer that is not a polynomial of others is a variable with a definition: a quotient, a
 //! minimum, a choice. An integer that the analysis does not follow, such as a loaded one, is an
@@ -142,7 +142,8 @@ impl<'a> Forms<'a> {
         Poly::var(var).scaled(divisibility).expect("a coefficient of 32 bits fits")
     }
 
-    /// Returns the integer parameter with a name; fails with a message.
+    /// Returns the polynomial of the integer parameter with a name. If there is none, fails with a
+    /// message that lists the integer parameters.
     pub fn named(&mut self, name: &str) -> Result<Poly, String> {
         let function = self.function;
         let parameters = || function.parameters.iter().zip(&function.blocks[function.entry].parameters);
@@ -253,8 +254,8 @@ impl<'a> Forms<'a> {
     }
 
     /// Returns the coordinates in the operand of the element that an op moves to the coordinates
-    /// `at` of its result; `None` if the op does not move elements, or only to data-dependent
-    /// coordinates.
+    /// `at` of its result. Returns `None` if the op does not move elements, if it moves them to
+    /// data-dependent coordinates, or if a coefficient overflows.
     fn moved(&mut self, inst: Inst, at: &[Poly]) -> Option<Vec<Poly>> {
         let function = self.function;
         let data = &function.insts[inst];

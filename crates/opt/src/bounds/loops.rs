@@ -186,8 +186,8 @@ impl Forms<'_> {
         trips
     }
 
-    /// Returns the formula that holds in the regions of a loop: the iteration is not negative and,
-    /// in a `for` loop, the index is before the upper bound.
+    /// Returns a formula that holds in the regions of a loop: the iteration is not negative and, in
+    /// a `for` loop, the index has not reached the upper bound.
     pub fn counting(&mut self, inst: Inst) -> Formula {
         let data = &self.function.insts[inst];
         let iteration = self.iteration(inst);
@@ -202,7 +202,8 @@ impl Forms<'_> {
     }
 }
 
-/// Returns the formula that an index is before the upper bound, in the direction of the step.
+/// Returns a formula that is true if an index is below the upper bound or, for a negative step,
+/// above it.
 fn counted(index: &Poly, upper: &Poly, step: &Poly) -> Formula {
     match step.as_constant() {
         Some(step) if step > 0 => Formula::below(index, upper),

@@ -2,10 +2,10 @@
 //!
 //! [`check`] takes a kernel and a statement of sizes: the number of elements of each tensor as an
 //! expression of the scalar parameters, and conditions on these and on the grid. For each access it
-//! reports that the access is in bounds for all sizes, or sizes for which it is out of bounds, or
-//! why it is undecided. One mechanism does all three: addresses and masks become polynomials and
-//! formulas (`forms.rs`), and `solver.rs` searches for integers for which the program reaches the
-//! access, the mask is true, and the element is outside of the tensor.
+//! returns one of three outcomes: the access is in bounds for all sizes, or it is out of bounds for
+//! the returned sizes, or it is undecided for the returned reason. `forms.rs` converts addresses
+//! and masks to polynomials and formulas. `solver.rs` then searches for integers for which the
+//! program reaches the access, the mask is true, and the element is outside of the tensor.
 //!
 //! The check relies on the assumption of the language that no signed integer wraps
 //! ([`Assumptions::no_signed_overflow`](crate::analysis::Assumptions)), and on the kernel's own
@@ -287,7 +287,7 @@ impl Walk<'_> {
             left = far;
             if is_last {
                 // If a condition of the statement never holds, no access is out of bounds: add the
-                // condition, which contradicts all others.
+                // condition, so that the solver finds a contradiction.
                 all.extend(left.into_iter().filter(|claim| claim.truth() == Some(false)).cloned());
                 return;
             }

@@ -85,7 +85,8 @@ enum EnteringVariable {
 /// Maximum pivots before the solver gives up.
 const MAX_PIVOTS: usize = 400;
 
-/// A system of linear inequalities: each bounds a linear combination of columns from below.
+/// A system of linear inequalities. A column is a variable: first those of the caller, then one for
+/// the linear combination in each inequality that has several terms.
 #[derive(Default, Debug)]
 pub struct Simplex {
     lower: Vec<Option<Rational>>,
@@ -96,7 +97,7 @@ pub struct Simplex {
 }
 
 impl Simplex {
-    /// Creates a system over `columns` columns.
+    /// Creates a system without inequalities over `columns` variables of the caller.
     pub fn new(columns: usize) -> Self {
         Self {
             lower: vec![None; columns],
@@ -185,9 +186,9 @@ impl Simplex {
         Some(BoundsState::Hold)
     }
 
-    /// Returns the first variable in the row of a basic variable that can change, within its own
-    /// bounds, so that the basic variable grows or, if `grows` is false, shrinks. Returns `None` if
-    /// a number overflows.
+    /// Searches the row of a basic variable for the first variable whose bounds allow a change by
+    /// which the basic variable grows or, if `grows` is false, shrinks. Returns
+    /// [`EnteringVariable::Impossible`] if there is none, and `None` if a number overflows.
     fn entering(&self, basic: usize, grows: bool) -> Option<EnteringVariable> {
         for (&column, &factor) in &self.rows[&basic] {
             let value = self.value[column];

@@ -164,8 +164,8 @@ impl System {
         feasible(&claims).is_never()
     }
 
-    /// Returns the inequality `var >= 1` or else `var >= 0` for each variable in a product, if the
-    /// other inequalities imply it.
+    /// For each variable that is a factor of a product, returns `var >= 1` if the inequalities
+    /// imply that, or `var >= 0` if they imply only that.
     fn bounds(&self) -> Vec<Poly> {
         let factors: BTreeSet<Var> = self
             .claims

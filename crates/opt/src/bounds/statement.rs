@@ -1,6 +1,5 @@
-//! A user's statement of sizes: Reads the sizes that a user states. Python expressions over the
-//! scalar parameters give the extents of the tensors and of the grid; conditions restrict the
-//! arguments.
+//! Parses a user's statement of sizes: Python expressions over the scalar parameters for the
+//! extents of the tensors and of the grid, and conditions on the arguments.
 
 use super::forms::Forms;
 use super::logic::Formula;
@@ -55,7 +54,7 @@ pub enum Relation {
     AtLeast,
 }
 
-/// Comparisons that all hold, such as `0 < n <= 10 and n % 2 == 0`.
+/// A conjunction of comparisons, such as `0 < n <= 10 and n % 2 == 0`.
 pub type Condition = Vec<(Relation, Expression, Expression)>;
 
 /// A statement of sizes.

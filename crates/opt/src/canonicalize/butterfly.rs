@@ -2,9 +2,9 @@
 //!
 //! Two elements whose coordinates differ in one bit are partners. A program that has no op for the
 //! exchange of partners multiplies each pair of partners by [1, 0] and sums it for the lower
-//! element, and by [0, 1] for the upper one. It broadcasts both sums to the pair, and each element
-//! keeps one of them by exclusive or. This file selects the lower and the upper element from an
-//! element and its partner instead: one butterfly replaces two sums.
+//! element, and by [0, 1] for the upper one. It broadcasts both sums to the pair, and combines them
+//! by exclusive or. This file replaces the two sums by one butterfly, which returns the partner of
+//! each element, and by a select between the element and its partner for each sum.
 //!
 //! ```text
 //! %y = reshape %x                            %o = butterfly %x
@@ -139,10 +139,10 @@ impl Canonicalizer<'_> {
         }
     }
 
-    /// Returns the tile before a reshape. If a reshape computes `tile`, the coordinate along
-    /// `along`, an axis of two elements, is a bit of a coordinate of the source of the reshape:
-    /// returns the source, the axis of that coordinate, and the mask of the bit. If there is no
-    /// reshape or no such bit, returns `tile` itself, `along` and 1.
+    /// Follows `along`, an axis of two elements, back through a reshape. If a reshape computes
+    /// `tile`, and the coordinate along `along` is one bit of a coordinate of the reshape's source,
+    /// returns the source, the axis of that bit's coordinate, and the mask of the bit. Otherwise,
+    /// returns `tile` itself, `along` and 1. A bitcast after the reshape is applied to the source.
     fn line_of(&mut self, tile: Value, along: usize) -> (Value, u32, u32) {
         let bits = self.operand_of(tile, |op| matches!(op, Op::Bitcast { .. }));
         let shaped = bits.unwrap_or(tile);

@@ -66,7 +66,7 @@ impl Canonicalizer<'_> {
         let holds = self.function.yielded(condition).first().map(|&value| self.aliases.resolve(value));
         let parameters = self.function.blocks[condition].parameters.clone();
         if holds.is_some_and(|holds| self.is_constant(holds, |constant| constant.bits == 0)) {
-            // The condition runs once, because it may store.
+            // Keep one execution of the condition region, which may store, and drop the body.
             self.changed = true;
             self.replace_all(&parameters, &carried);
             self.splice(condition);

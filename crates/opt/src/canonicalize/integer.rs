@@ -262,8 +262,8 @@ impl Canonicalizer<'_> {
         Some(self.make_elementwise(new, &operands, ty))
     }
 
-    /// Rewrites `(tile ∘ s1) ∘ s2` with uniform s1 and s2 to `tile ∘ (s1 ∘ s2)`, which saves a tile
-    /// op.
+    /// Rewrites a sum or product `(tile ∘ s1) ∘ s2` with uniform s1 and s2 to `tile ∘ (s1 ∘ s2)`,
+    /// which saves a tile op. Does so only if `tile ∘ s1` has no other use.
     fn reassociate_uniform(
         &mut self,
         function: ElementwiseFn,

@@ -23,8 +23,9 @@ impl Canonicalizer<'_> {
             .or_else(|| self.before_broadcast(&Op::PtrAdd {}, &[pointer, offset], ty))
     }
 
-    /// Returns the int32 tile from which a tile of int64 offsets was extended. The extension is
-    /// redundant, because `ptr_add` extends its offsets.
+    /// Returns a tile of int32 whose extension equals `offset`, a tile of int64 offsets; `None` if
+    /// `offset` was not extended from int32. If shape ops follow the extension, applies them to the
+    /// int32 tile instead. The extension is redundant, because `ptr_add` extends its offsets.
     fn narrow(&mut self, offset: Value) -> Option<Value> {
         let inst = self.function.defining_inst(offset)?;
         let data = &self.function.insts[inst];

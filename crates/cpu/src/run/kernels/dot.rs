@@ -5,10 +5,10 @@
 //! operands. Operands narrower than the accumulator are first converted, exactly. A 16-bit
 //! accumulator is computed in binary32 and rounded once at the end.
 //!
-//! The microkernel keeps a block of rows times a few vectors of columns in registers. Tiles fit
-//! into the caches, so the only purpose of packing is that rows of `b` do not collide in the
-//! first-level cache. The microkernel packs one panel of columns of `b` at a time, and only if more
-//! than 8 rows of `a` use the panel.
+//! The microkernel keeps a block of the accumulator in registers: some rows of a few vectors of
+//! columns. Tiles fit into the caches, so the only purpose of packing is that rows of `b` do not
+//! collide in the first-level cache. The microkernel packs one panel of columns of `b` at a time,
+//! and only if more than 8 rows of `a` use the panel.
 
 use pulp::{Simd, WithSimd};
 use tilewright_ir::{Dtype, Rounding};

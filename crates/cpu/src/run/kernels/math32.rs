@@ -136,7 +136,7 @@ fn split(x: f32) -> (f32, f32) {
     ((exponent >> 23) as f32 + bias, m)
 }
 
-/// Replaces the result of a logarithm outside of the positive finite numbers.
+/// Replaces the result of a logarithm if `x` is not a positive finite number.
 #[inline(always)]
 fn log_special(x: f32, result: f32) -> f32 {
     let result = if x < f32::INFINITY { result } else { x }; // infinity and NaN

@@ -171,7 +171,7 @@ fn split(x: f64) -> (f64, f64, f64, f64) {
     (exponent, f, s * (half_square + (even + odd)), half_square)
 }
 
-/// Replaces the result of a logarithm outside of the positive finite numbers.
+/// Replaces the result of a logarithm if `x` is not a positive finite number.
 #[inline(always)]
 fn log_special(x: f64, result: f64) -> f64 {
     let result = if x < f64::INFINITY { result } else { x }; // infinity and NaN

@@ -115,7 +115,8 @@ fn fma_odd(x: f32, y: f32, z: f32) -> f32 {
     let product = f64::from(x) * f64::from(y);
     let z = f64::from(z);
     let sum = product + z;
-    // The exact error of the sum: 0, or its sign says on which side of the sum the exact value is.
+    // The exact error of the sum. If it is not 0, its sign tells on which side of the sum the exact
+    // value lies.
     let part = sum - product;
     let error = (product - (sum - part)) + (z - part);
     let bits = sum.to_bits();

@@ -331,8 +331,9 @@ fn horizontal<T: Element>(out: &mut [T], block: &[T], f: impl Fn(T, T) -> T + Co
     out.copy_from_slice(&accumulators[..out.len()]);
 }
 
-/// [`horizontal`] for [`SIDE`] rows of at least as many 32-bit elements: transposes the last
-/// [`SIDE`] accumulators of all rows and combines them side by side, in the same order.
+/// Reduces [`SIDE`] rows, each of at least [`SIDE`] 32-bit elements, with the results of
+/// [`horizontal`]: transposes the last [`SIDE`] accumulators of all rows and combines them side by
+/// side, in the same order.
 #[inline(always)]
 fn rows<T: Element>(out: &mut [T], block: &[T], f: impl Fn(T, T) -> T + Copy) {
     let mut square = [[T::default(); SIDE]; SIDE];

@@ -15,8 +15,9 @@ use crate::run::kernels::{Operand, elementwise};
 /// Combines the element at each address with a value, one element after another, where the mask is
 /// absent or not 0. `old` receives the previous elements; masked-off ones stay unchanged.
 ///
-/// `dtype` has 16, 32 or 64 bits. Fails, with nothing written, if an element is outside the regions
-/// or not aligned to its size. Panics if the slices have different numbers of elements.
+/// `dtype` has 16, 32 or 64 bits. Fails, with nothing written, if an element is outside the
+/// regions, in a read-only region, or not aligned to its size. Panics if the slices have different
+/// numbers of elements.
 pub fn read_modify_write(
     regions: &[Region<'_>],
     kind: AtomicKind,
@@ -121,7 +122,7 @@ fn each_cell(
     Ok(())
 }
 
-/// Checks accesses that change memory.
+/// Checks that every element under the mask is inside a writable region, and aligned to its size.
 fn check_changes(
     regions: &[Region<'_>],
     size: usize,

@@ -8,7 +8,7 @@
 //!
 //! A [`Region`] is memory that may be accessed. Its creator guarantees that it stays valid. Every
 //! function here checks all its accesses against its regions before it performs the first one. If
-//! an access is out of bounds, the function writes nothing.
+//! an access is illegal ([`AccessErrorKind`]), the function writes nothing.
 //!
 //! - `run` accesses contiguous elements.
 //! - `block` accesses strided blocks, with the loops that `plan` determines.

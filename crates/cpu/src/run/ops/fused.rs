@@ -1,5 +1,6 @@
 //! Executes a fused group: several steps on binary32 tiles run as one loop. If the loop does not
-//! support their operands, it leaves the group to the caller, which executes the steps one by one.
+//! support an operand of the steps, [`execute`] returns false, and the machine executes the steps
+//! one by one.
 //!
 //! Each program of the grid locates the operands of each group. For a row of some hundred elements,
 //! this takes a notable part of the group's time. List items are therefore constructed in place: an

@@ -35,7 +35,7 @@ pub struct Finding {
     pub element: Option<(String, i64)>,
     /// The earlier access of a race.
     pub other: Option<OtherAccess>,
-    /// The number of executions of the step that had the finding.
+    /// The number of executions of the step in which the finding has occurred.
     pub count: u64,
     /// The first occurrences, up to a limit.
     pub occurrences: Vec<Occurrence>,
