@@ -123,7 +123,8 @@ struct Caller<'a> {
 }
 
 impl Caller<'_> {
-    /// Inlines the calls in a block. Returns whether there were any.
+    /// Inlines the calls in a block and its regions whose callee `can_inline` accepts. Returns
+    /// whether it inlined any.
     fn block(&mut self, block: Block) -> bool {
         let insts = std::mem::take(&mut self.function.blocks[block].insts);
         let mut out = Vec::with_capacity(insts.len());
@@ -139,7 +140,7 @@ impl Caller<'_> {
                     self.call(inst, &self.module.functions[callee], &mut out);
                     changed = true;
                 }
-                // tidy: wildcard because every op except a call stays unchanged
+                // tidy: wildcard because every op except an inlined call stays unchanged
                 _ => out.push(inst),
             }
         }
@@ -218,7 +219,7 @@ impl Copier<'_> {
     }
 
     /// Returns the location of a callee's instruction with the call site added, or the call site if
-    /// the callee has no location.
+    /// the instruction has no location.
     fn location(&mut self, location: PackedOption<Location>) -> PackedOption<Location> {
         let Some(location) = location.expand() else { return self.call_location };
         if let Some(&known) = self.locations.get(&location) {

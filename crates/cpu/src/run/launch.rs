@@ -59,7 +59,7 @@ struct Shared<'a> {
     observers: &'a [&'a dyn Observe],
     regions: &'a [Region<'a>],
     total: u64,
-    /// The first program that no thread has taken.
+    /// The index of the first program that no thread has taken.
     next: AtomicU64,
     stop: AtomicBool,
     /// The index of the lowest program that faulted; `u64::MAX` if none has. Programs below it

@@ -58,7 +58,7 @@ impl Walk<'_> {
                 Range { low: least, high: low.abs().max(high.abs()) }.wrapped(dtype, false)
             }
             F::Not if dtype.is_signed() => Range { low: !high, high: !low },
-            // tidy: wildcard because nothing is known of the others
+            // tidy: wildcard because only constancy is known of the others
             _ => return info,
         };
         info.range = range;
@@ -105,8 +105,9 @@ impl Walk<'_> {
         info
     }
 
-    /// Sets the runs of a sum or difference: those of one operand along which the other operand is
-    /// constant. A difference keeps no runs of its right operand, which descend.
+    /// Sets the runs and the divisibility of a sum or difference. The runs are those of one operand
+    /// along which the other operand is constant. A difference keeps no runs of its right operand,
+    /// which descend.
     fn sum(info: &mut AxisInfo, a: &AxisInfo, b: &AxisInfo, is_sum: bool) {
         for (place, known) in info.axes.iter_mut().enumerate() {
             let (x, y) = (a.axis(place), b.axis(place));
@@ -269,8 +270,8 @@ impl Walk<'_> {
         if bound.divisibility_at(place, run, 1) >= u64::from(run) { run } else { 1 }
     }
 
-    /// Returns the dividend and the divisor of a remainder, also if it was cast without changing
-    /// its value.
+    /// Returns the dividend and the divisor if the value is a remainder, or a remainder after casts
+    /// that do not change its value. Returns `None` for other values.
     fn operands_of_remainder(&self, mut value: Value) -> Option<(Value, Value)> {
         loop {
             let data = &self.function.insts[self.function.defining_inst(value)?];

@@ -73,8 +73,8 @@ impl Walk<'_> {
         info
     }
 
-    /// Keeps the facts if the reshape only inserts and removes axes of extent 1; otherwise keeps
-    /// only the runs along the last axis.
+    /// Keeps the facts if the reshape only inserts and removes axes of extent 1. Otherwise keeps a
+    /// divisor of every element, and the runs along the last axis whose extent is not 1.
     fn reshape(&self, tile: Value, ty: &Type) -> AxisInfo {
         let info = &self.infos[tile];
         let from = &self.function.ty(tile).shape;

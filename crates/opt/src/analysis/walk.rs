@@ -111,7 +111,7 @@ impl Walk<'_> {
             }
         }
         for &region in &data.regions {
-            // Nothing is known about the elements that a reduction combines.
+            // Nothing is known about the elements that an op passes to its region.
             for &parameter in &function.blocks[region].parameters {
                 self.set(parameter, AxisInfo::unknown(function.ty(parameter)));
             }

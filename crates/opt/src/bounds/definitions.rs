@@ -8,8 +8,8 @@ use super::logic::Formula;
 use super::variables::Poly;
 
 impl Forms<'_> {
-    /// Returns a polynomial wrapped to an integer type. A constant that fits the type is returned as
-    /// it is. Otherwise, the result is a variable that equals the polynomial where the polynomial
+    /// Returns a polynomial wrapped to an integer type. A constant that fits the type is returned
+    /// as is. Otherwise, the result is a variable that equals the polynomial where the polynomial
     /// fits the type, and is any number of the type elsewhere.
     pub(super) fn narrowed(&mut self, poly: Poly, dtype: Dtype) -> Poly {
         let Some((low, high)) = dtype.int_range() else { return poly };

@@ -19,8 +19,8 @@ struct Line([u8; ALIGNMENT]);
 const PAGE: usize = 4096 / ALIGNMENT;
 
 /// The distance, in lines, between the page offsets of successive buffers. It is odd, so that all
-/// offsets occur before one recurs, and far from a small fraction of a page, so that successive
-/// buffers stay apart.
+/// offsets occur before one recurs. It is not close to a half, a third or a quarter of a page, so
+/// that the offsets of a few successive buffers stay apart.
 const STAGGER: usize = 25;
 
 /// Returns the page offset, in lines, of a new buffer of this size.
@@ -36,8 +36,8 @@ fn next_page_offset(lines: usize) -> usize {
 
 /// A failed allocation of a tile.
 ///
-/// It is the payload of a panic: every op allocates, so the failure unwinds to the loop over the
-/// programs of the grid, which converts it to an error of the launch.
+/// It is the payload of a panic. Every op may allocate, so no op returns this failure; it unwinds to
+/// the loop over the programs of the grid, which converts it to an error of the launch.
 #[derive(Clone, Copy, Debug)]
 pub struct OutOfMemory;
 

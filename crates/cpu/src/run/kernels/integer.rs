@@ -354,7 +354,7 @@ pub(super) fn negate_float(bytes: usize, out: &mut [u8], x: Operand<'_>) {
     bitwise(BitwiseFn::Xor, (bytes, false), out, x, Operand::Scalar(sign_of(bytes)));
 }
 
-/// Returns the absolute values of floats of `bytes` bytes by clearing the sign.
+/// Computes the absolute values of floats of `bytes` bytes by clearing the sign.
 pub(super) fn absolute_float(bytes: usize, out: &mut [u8], x: Operand<'_>) {
     bitwise(BitwiseFn::And, (bytes, false), out, x, Operand::Scalar(!sign_of(bytes)));
 }
