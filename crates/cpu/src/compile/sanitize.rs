@@ -164,9 +164,10 @@ impl Analysis<'_> {
         }
     }
 
-    /// Returns whether a load leaves masked-off lanes without a value. If the mask is computed at
-    /// the source position of the load, it comes from the bounds of a descriptor or a block
-    /// pointer, and the load has a padding value.
+    /// Returns whether a step is a load that leaves masked-off lanes without a value: it has a mask
+    /// but no `other`, and the mask is not computed at the source position of the load. (A mask at
+    /// that position comes from the bounds of a descriptor or a block pointer, whose padding value
+    /// the masked-off lanes have.)
     fn leaves_lanes(&self, step: &Step) -> bool {
         let (Some(Op::Load { .. }), [_, mask]) = (step.op(), &step.operands[..]) else { return false };
         let mut slot = mask.slot;
@@ -221,9 +222,10 @@ impl Analysis<'_> {
         }
     }
 
-    /// Marks the integers that become part of addresses through sums, products and left shifts. The
-    /// operands of other functions are not marked: under a remainder or a bitwise function,
-    /// integers may wrap on purpose, as in a hash.
+    /// Selects the check of offsets for the sums, differences, products, negations and left shifts
+    /// of integers of at least 16 bits that become part of addresses. Does not follow the operands
+    /// of other functions: under a remainder or a bitwise function, integers may wrap on purpose, as
+    /// in a hash.
     fn mark_offsets(&mut self) {
         let is_offset = |step: &&Step| matches!(step.op(), Some(Op::PtrAdd {}));
         let steps = self.program.blocks.iter().flat_map(|block| &block.steps);
@@ -283,7 +285,7 @@ impl Analysis<'_> {
             }
             let mut inner = control.clone();
             inner.extend(&loads.all);
-            // Each element of the result depends on the same element of this access, and no longer
+            // Lane by lane, each element of the result depends on this access only, and no longer
             // on the loads of the operands.
             if matches!(what, CheckKind::Access | CheckKind::Atomic) {
                 let known = self.plan.orders.entry(number).or_default();

@@ -263,7 +263,8 @@ impl<'a> Shared<'a> {
         begun.is_ok()
     }
 
-    /// Runs programs until none is left, or until a parked program resumes in place of this thread.
+    /// Runs programs until none is left, until one fails, or until a parked program resumes in place
+    /// of this thread.
     fn run_until_parked<'s>(&'s self, scheduler: &'s Scheduler, scope: &'s Scope<'s, '_>) {
         let park = || {
             let has_others = self.next.load(Ordering::Relaxed) < self.total;
@@ -300,7 +301,8 @@ impl<'a> Shared<'a> {
         scheduler.yield_now();
     }
 
-    /// Waits for the helpers, and polls the interrupt meanwhile.
+    /// If the interrupt is a function, polls it until no helper works. Otherwise returns at once:
+    /// the caller's thread scope waits for the helpers.
     fn wait(&self) {
         let Interrupt::Poll(poll) = self.launch.interrupt else { return };
         let mut helpers = self.helpers.lock().unwrap_or_else(PoisonError::into_inner);

@@ -131,7 +131,8 @@ struct Walk<'a> {
     function: &'a Function,
     forms: Forms<'a>,
     extents: Vec<Option<Poly>>,
-    /// The conditions of the statement, and the bounds of the grid and of the extents.
+    /// The conditions of the statement, and the bounds of the program's index, of the grid and of
+    /// the extents.
     known: Vec<Formula>,
     /// The conditions under which the program reaches the current instruction.
     path: Vec<Formula>,

@@ -29,7 +29,7 @@ pub enum Answer {
 
 /// Maximum number of cases.
 const MAX_CASES: usize = 600;
-/// Maximum number of numbers that the search tries for variables, over all cases.
+/// Maximum number of assignments of a number to a variable that the search tries, over all cases.
 const MAX_TRIES: usize = 4000;
 /// Maximum number of products of inequalities that the solver adds to a system.
 const MAX_PRODUCTS: usize = 160;
@@ -141,7 +141,7 @@ impl System {
         }
     }
 
-    /// Returns the variables that are not eliminated.
+    /// Returns the variables of the inequalities, which do not contain eliminated variables.
     fn vars(&self) -> BTreeSet<Var> {
         self.claims.iter().flat_map(Poly::vars).collect()
     }

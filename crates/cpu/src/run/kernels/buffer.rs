@@ -36,8 +36,8 @@ fn next_page_offset(lines: usize) -> usize {
 
 /// A failed allocation of a tile.
 ///
-/// It is the payload of a panic. Every op may allocate, so no op returns this failure; it unwinds to
-/// the loop over the programs of the grid, which converts it to an error of the launch.
+/// It is the payload of a panic. Every op may allocate, so ops do not return this failure: it
+/// unwinds to the loop over the programs of the grid, which converts it to an error of the launch.
 #[derive(Clone, Copy, Debug)]
 pub struct OutOfMemory;
 
