@@ -224,8 +224,8 @@ impl Analysis<'_> {
 
     /// Selects the check of offsets for the sums, differences, products, negations and left shifts
     /// of integers of at least 16 bits that become part of addresses. Does not follow the operands
-    /// of other functions: under a remainder or a bitwise function, integers may wrap on purpose, as
-    /// in a hash.
+    /// of other functions: under a remainder or a bitwise function, integers may wrap on purpose,
+    /// as in a hash.
     fn mark_offsets(&mut self) {
         let is_offset = |step: &&Step| matches!(step.op(), Some(Op::PtrAdd {}));
         let steps = self.program.blocks.iter().flat_map(|block| &block.steps);

@@ -263,8 +263,8 @@ impl<'a> Shared<'a> {
         begun.is_ok()
     }
 
-    /// Runs programs until none is left, until one fails, or until a parked program resumes in place
-    /// of this thread.
+    /// Runs programs until none is left, until one fails, or until a parked program resumes in
+    /// place of this thread.
     fn run_until_parked<'s>(&'s self, scheduler: &'s Scheduler, scope: &'s Scope<'s, '_>) {
         let park = || {
             let has_others = self.next.load(Ordering::Relaxed) < self.total;

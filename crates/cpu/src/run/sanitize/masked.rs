@@ -2,8 +2,9 @@
 //! Reports such a value if it is stored, used by an atomic operation, or decides a branch.
 //!
 //! Each value that depends on such lanes has a mark, with a flag for each element. Elementwise and
-//! shape ops propagate marks; reductions, scans and dots propagate them along their axes. Ops that
-//! move elements to data-dependent indices drop marks, so that every finding is certain.
+//! shape ops propagate marks; reductions, scans and dots propagate them along their axes. Inline
+//! assembly, and ops that move elements to data-dependent indices, drop marks, so that every
+//! finding is certain.
 
 use std::rc::Rc;
 
