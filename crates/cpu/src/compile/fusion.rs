@@ -115,8 +115,8 @@ fn fuse_window(program: &Program, uses: &[u32], steps: &mut Vec<Step>) {
     }
 }
 
-/// The steps in which fusion searches for a group. It considers the steps from a start index on;
-/// only the last one of these may have side effects.
+/// The steps in which fusion searches for a group: those from a start index on. Only the last step
+/// may have side effects.
 struct Window<'a> {
     program: &'a Program,
     /// The number of reads of each slot in the whole program.
@@ -436,9 +436,9 @@ struct CompleteGroup {
 }
 
 impl CompleteGroup {
-    /// Moves the members to the position of the last one. Inserts the step of the group before
-    /// them, and moves the steps between them that depend on members after them. Returns the index
-    /// of the first step after the members.
+    /// Moves the members to the position of the last member, and inserts the step of the group
+    /// before them. The steps between the first and the last member that depend on a member follow
+    /// the members. Returns the index of the first step after the members.
     fn rearrange(self, steps: &mut Vec<Step>) -> usize {
         let GroupDraft { mut group, members, .. } = self.draft;
         let number = |place: &mut usize| *place = members.binary_search(place).expect("it is a member");

@@ -175,8 +175,8 @@ impl<'a> Candidates<'a> {
         self.program.ty(slot).is_scalar()
     }
 
-    /// Returns whether a step is a load of a 1-D binary32 tile from addresses that are probably
-    /// contiguous, which a fused loop can perform.
+    /// Returns whether a step is a load that a fused loop can probably perform: it loads a 1-D
+    /// binary32 tile, large enough for a fused loop, from an `arange` of pointers plus scalars.
     fn is_contiguous_load(&self, step: &Step) -> bool {
         let (Some(Op::Load { volatile: false, .. }), &[result]) = (step.op(), &step.results[..]) else {
             return false;
@@ -201,7 +201,7 @@ impl<'a> Candidates<'a> {
         }
     }
 
-    /// Returns whether a step may be a member of a fused group.
+    /// Returns whether a step is a reduction or a function that may be a member of a fused group.
     fn is_fusible(&self, index: usize) -> bool {
         let step = &self.steps[index];
         matches!(step.action, Action::Reduce { strategy: Strategy::Kernel(_), .. })

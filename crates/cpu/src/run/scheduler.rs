@@ -13,7 +13,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-/// Maximum parked threads. Further waiting threads poll instead.
+/// Maximum parked threads. While so many are parked, a waiting thread resumes a parked thread
+/// instead of starting a new one.
 const MAX_PARKED: usize = 8192;
 
 /// The interval at which a parked thread checks whether the launch has to stop.
@@ -43,9 +44,11 @@ impl Scheduler {
     }
 
     /// Lets another thread run, and parks this thread until another one resumes it or the launch
-    /// has to stop. With `has_others`, calls `begin`, which starts a thread for a program that has
-    /// not begun, and returns false if the system refuses the thread. Otherwise, resumes the thread
-    /// that has been parked longest; if there is none, returns without parking.
+    /// has to stop. If `has_others` is true and fewer than [`MAX_PARKED`] threads are parked, calls
+    /// `begin`, which starts a thread for a program that has not begun, and returns false if the
+    /// system refuses the thread. Otherwise, or if `begin` returns false, resumes the thread that
+    /// has been parked longest. Returns without parking if it neither calls `begin` nor finds a
+    /// parked thread.
     pub(crate) fn park(&self, stop: &AtomicBool, has_others: bool, begin: impl FnOnce() -> bool) {
         let mut parked = self.parked.lock().unwrap_or_else(PoisonError::into_inner);
         let begins = has_others && parked.len() < MAX_PARKED;

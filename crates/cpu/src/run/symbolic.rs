@@ -100,7 +100,8 @@ pub(crate) fn range(ty: View<'_>, affine: &Affine) -> Option<(i64, i64)> {
     ty.number.contains(low, high).then_some((low, high))
 }
 
-/// Applies an elementwise function to forms; `ty` is the type of the last operand.
+/// Applies an elementwise function to forms. `ty` has the element type of the last operand, and the
+/// extents of the result.
 pub(crate) fn elementwise(function: ElementwiseFn, ty: View<'_>, operands: &[&Form]) -> Option<Form> {
     match (function.family(), operands) {
         (Family::Bitwise(function), _) if ty.number.is_bool() => boolean(function, ty, operands),
@@ -270,7 +271,8 @@ fn decided(function: ComparisonFn, least: i64, most: i64) -> Option<bool> {
 }
 
 /// Returns the indices i in `0..extent` for which the comparison of `base + stride * i` with 0
-/// holds, if they are one range. The stride is not 0.
+/// holds, if they are one range: its first index, and the index after its last one. The stride is
+/// not 0.
 fn solve(function: ComparisonFn, base: i64, stride: i64, extent: i64) -> Option<(i64, i64)> {
     // The first index at which an ascending progression is at least (above) zero.
     let first_at_least =

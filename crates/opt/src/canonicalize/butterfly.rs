@@ -20,7 +20,8 @@ use tilewright_ir::{Dtype, Element, ElementwiseFn, Literal, Op, Rounding, Shape,
 use super::{Canonicalizer, fold};
 
 impl Canonicalizer<'_> {
-    /// Rewrites a sum that picks one of two elements along an axis, broadcast back along that axis.
+    /// Rewrites the broadcast of `tile` to the type `ty`, if `tile` is a sum that picks one element
+    /// of each pair along an axis, and the broadcast is along that axis.
     pub(super) fn picked(&mut self, tile: Value, ty: &Type) -> Option<Value> {
         let is_cast = |op: &Op| matches!(op, Op::Cast { .. });
         let dtype = ty.dtype().filter(|dtype| dtype.is_int() && !dtype.is_bool())?;

@@ -168,15 +168,15 @@ macro_rules! dot_kernel {
             fn with_simd<S: Simd>(self, simd: S) {
                 let Self { acc, a, b, extents, panel } = self;
                 let Extents { n, k, .. } = extents;
-                // 32 registers have room for 4 vectors of columns, fewer for 2.
+                // 32 registers have room for 4 vectors of columns; fewer registers, for 2.
                 let most = if S::REGISTER_COUNT >= 32 { 4 } else { 2 };
                 let mut column = 0;
                 while column < n {
                     let rest = n - column;
                     let vectors = [4, 2, 1].into_iter().find(|&v| v <= most && v * S::$lanes <= rest);
                     let width = vectors.map_or(rest, |v| v * S::$lanes);
-                    // Rows of b that are a multiple of 1 KiB apart share few sets of the cache:
-                    // pack the panel.
+                    // Pack the panel: rows of b that are a multiple of 1 KiB apart would share few
+                    // sets of the cache.
                     let (b, stride, first) = if n > width
                         && extents.m >= MIN_PANEL_ROWS
                         && width <= PANEL_COLUMNS

@@ -98,7 +98,8 @@ pub(crate) struct Stage<'a> {
     code: Opcode,
     /// The function of [`Opcode::Itself`].
     function: Binary,
-    /// The operand; of a stage with a run, the operand after the end of the run.
+    /// The operand if it is a number. In a stage that reads a tile, the operand after the end of
+    /// the run; in a cut, the number that replaces elements.
     number: f32,
     /// The reciprocal of `number`, for [`Opcode::Quotient`].
     reciprocal: f32,
@@ -449,7 +450,7 @@ fn reduced<S: Simd, const M: usize>(
             }
         )*}};
     }
-    // First combine registers, then the lanes of the last one.
+    // First combine registers, then the lanes of the register that is left.
     match reduction {
         Reduction::Sum => halves!(x y => simd.add_f32s(x, y); 32 16 8 4 2 1),
         Reduction::Max => halves!(x y => simd.max_f32s(y, x); 32 16 8 4 2 1),
@@ -468,7 +469,8 @@ fn reduced<S: Simd, const M: usize>(
     }
 }
 
-/// Combines the upper half of the first elements with the lower half, until one element is left.
+/// Combines the upper half of the first `count` elements with the lower half, until one element is
+/// left, and returns that element.
 #[inline(always)]
 fn halve(all: &mut [f32; MAX_FUSED_ELEMENTS], count: usize, f: impl Fn(f32, f32) -> f32) -> f32 {
     macro_rules! halves {

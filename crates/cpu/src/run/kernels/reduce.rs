@@ -1,7 +1,7 @@
 //! Reduction of a tile along one axis with a known combine function.
 //!
 //! The tile is viewed as `(outer, n, inner)`; the result is `(outer, inner)`. The order of
-//! combination depends only on the shape, never on the processor:
+//! combination depends only on the shape and the element type, never on the processor:
 //!
 //! - If `inner` is a power of two below 64 (1 for a reduction of rows): the elements `[n, inner]`
 //!   in row-major order form 64 interleaved accumulators (of the elements 0, 64, 128, …; 1, 65,
@@ -10,9 +10,10 @@
 //!   that does not exceed their number.
 //! - Otherwise: from the first to the last element of the axis, one after another.
 //!
-//! Integers wrap. 16- and 8-bit floats accumulate in binary32 and round once at the end. Minima and
-//! maxima are those of the elementwise table, so the result of `min` and `max` is NaN only if all
-//! elements are.
+//! Integers wrap. 16- and 8-bit floats accumulate in binary32 and round once at the end. If
+//! `[n, inner]` has more than 1024 of them, they are reduced in parts: the result of the parts so
+//! far is the first row of the next part. Minima and maxima are those of the elementwise table, so
+//! the result of `min` and `max` is NaN only if all elements are.
 
 use tilewright_ir::Dtype;
 

@@ -218,8 +218,8 @@ pub(super) fn convert<T: Copy + Default, R: Copy + Default>(out: &mut [R], x: &[
     }
 }
 
-/// Computes `out[i] = f(out[i])` on whole blocks. The compiler does not know the number of blocks:
-/// otherwise it would unroll a single block before vectorizing it.
+/// Computes `out[i] = f(out[i])` on whole blocks. Even a single block is passed as a slice: if the
+/// compiler knew the number of elements, it would unroll the loop before vectorizing it.
 #[inline(always)]
 fn update1<T: Copy>(out: &mut [T], f: impl Fn(T) -> T) {
     let whole = out.len() & !(BLOCK - 1);

@@ -93,7 +93,8 @@ fn is_applicable(machine: &Machine<'_>, group: &FusedGroup) -> bool {
     all_known && has_elements
 }
 
-/// The stages of a loop under construction: one for each op of the group.
+/// The stages of a loop under construction: one for each op of the group, except a `select` that
+/// keeps all elements.
 struct Stages<'m> {
     list: SmallVec<[Stage<'m>; 12]>,
     has_elements: bool,
@@ -131,8 +132,9 @@ impl<'m> Stages<'m> {
     }
 }
 
-/// Adds a stage for each op of the group. Returns false if the loop cannot read an operand, or if
-/// no operand is a tile. `loaded` has the indices of the loads that were executed before the loop.
+/// Adds the stages for the ops of the group. Returns false if the loop cannot read an operand, or
+/// if no operand is a tile. `loaded` has the indices of the loads that were executed before the
+/// loop.
 #[inline(always)]
 fn locate<'m>(
     machine: &'m Machine<'_>,
