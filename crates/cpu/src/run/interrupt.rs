@@ -88,7 +88,8 @@ impl<'a> Control<'a> {
         Self { padded, ..self }
     }
 
-    /// Returns the flag that becomes true when the launch has to stop, for code that cannot poll.
+    /// Returns a flag that stops code which cannot call [`Control::check`]: the flag of the
+    /// interrupt if it has one, otherwise the flag that ends all threads of the launch.
     pub(crate) fn stop(&self) -> &'a AtomicBool {
         self.flag.unwrap_or(self.stop)
     }

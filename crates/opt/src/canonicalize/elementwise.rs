@@ -190,7 +190,8 @@ impl Canonicalizer<'_> {
         Some(self.make_splat(result, &ty.shape))
     }
 
-    /// Applies an op to the sources of equal broadcasts, and broadcasts the result.
+    /// If each operand is a splat or a broadcast, all broadcasts from the same shape, applies the op
+    /// to the sources of the operands in that shape, and broadcasts the result.
     pub(super) fn before_broadcast(&mut self, op: &Op, operands: &[Value], ty: &Type) -> Option<Value> {
         let mut shape: Option<Shape> = None;
         let mut sources = Operands::new();
@@ -217,10 +218,10 @@ impl Canonicalizer<'_> {
         Some(self.make(Op::Broadcast { shape: ty.shape.clone() }, &[result], ty))
     }
 
-    /// Rewrites `c + dot(a, b, 0)` to `dot(a, b, c)`: the order of a dot's accumulation is free. If
-    /// both operands of the sum are dots, the right one accumulates. Programs usually compute the
-    /// right dot last, so the operands of the left dot are dead when those of the right dot are
-    /// loaded.
+    /// Rewrites `c + dot(a, b, 0)` to `dot(a, b, c)` if the dot has no other use: the order of a
+    /// dot's accumulation is free. If both operands of the sum are such dots, the right one
+    /// accumulates. Programs usually compute the right dot last, so the operands of the left dot
+    /// are dead when those of the right dot are loaded.
     fn accumulate(&mut self, function: ElementwiseFn, x: Value, y: Value, ty: &Type) -> Option<Value> {
         if function != ElementwiseFn::Add {
             return None;
