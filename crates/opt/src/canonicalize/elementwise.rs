@@ -190,8 +190,8 @@ impl Canonicalizer<'_> {
         Some(self.make_splat(result, &ty.shape))
     }
 
-    /// If each operand is a splat or a broadcast, all broadcasts from the same shape, applies the op
-    /// to the sources of the operands in that shape, and broadcasts the result.
+    /// If each operand is a splat or a broadcast, and all broadcasts are from the same shape,
+    /// applies the op to the sources of the operands in that shape, and broadcasts the result.
     pub(super) fn before_broadcast(&mut self, op: &Op, operands: &[Value], ty: &Type) -> Option<Value> {
         let mut shape: Option<Shape> = None;
         let mut sources = Operands::new();

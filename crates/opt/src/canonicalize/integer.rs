@@ -141,8 +141,8 @@ impl Canonicalizer<'_> {
         }
     }
 
-    /// Returns whether a tile is an `arange(0, 2)`, or one that shape ops have moved or repeated: it
-    /// has only the elements 0 and 1.
+    /// Returns whether a tile is an `arange(0, 2)`, or one that shape ops have moved or repeated.
+    /// It then has only the elements 0 and 1.
     fn is_bit(&self, mut tile: Value) -> bool {
         let is_moved =
             |op: &Op| matches!(op, Op::ExpandDims { .. } | Op::Broadcast { .. } | Op::Reshape { .. });

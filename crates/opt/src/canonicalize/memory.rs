@@ -44,7 +44,8 @@ impl Canonicalizer<'_> {
         }
     }
 
-    /// Merges two additions to a pointer.
+    /// Merges two additions of constants to a pointer. Otherwise, if the first addition to a uniform
+    /// base is not uniform but the second one is, swaps them.
     fn ptr_add_twice(&mut self, pointer: Value, offset: Value, ty: &Type) -> Option<Value> {
         let data = &self.function.insts[self.function.defining_inst(pointer)?];
         let (Op::PtrAdd {}, &[base, first]) = (&data.op, &data.operands[..]) else { return None };
@@ -113,7 +114,7 @@ impl Canonicalizer<'_> {
         Some(self.make_constant(Literal { dtype, bits: 0 }, &ty.shape))
     }
 
-    /// Replaces a load of one address at every element by the splat of a scalar load.
+    /// Replaces an unmasked load of one address at every element by the splat of a scalar load.
     fn load_scalar(&mut self, inst: Inst, ty: &Type) -> Option<Value> {
         let data = &self.function.insts[inst];
         let (Op::Load { volatile: false, .. }, &[pointer]) = (&data.op, &data.operands[..]) else {

@@ -92,7 +92,8 @@ impl Report<'_, '_> {
         self.add_with(check, key, (&mut std::iter::once(None), None), describe);
     }
 
-    /// Adds a finding with its elements; the first one belongs to the first lane.
+    /// Adds a finding, or occurrences of an existing one, with the accessed elements. The first
+    /// element belongs to the first affected lane.
     fn add_with(
         &self,
         check: Check,
@@ -145,7 +146,7 @@ impl Report<'_, '_> {
         if own.is_empty() { all.clone() } else { own }
     }
 
-    /// Returns the innermost source position of a check point outside of the library.
+    /// Returns the innermost source position of a check point, outside of the library if possible.
     pub fn place_of(&self, number: u32) -> Option<Span> {
         self.chain(number).first().copied()
     }
