@@ -301,8 +301,8 @@ impl<'a> Shared<'a> {
         scheduler.yield_now();
     }
 
-    /// If the interrupt is a function, polls it until no helper works. Otherwise returns at once:
-    /// the caller's thread scope waits for the helpers.
+    /// Polls the interrupt, if it is a function, until all helpers have finished. Otherwise returns
+    /// at once: the caller's thread scope waits for the helpers.
     fn wait(&self) {
         let Interrupt::Poll(poll) = self.launch.interrupt else { return };
         let mut helpers = self.helpers.lock().unwrap_or_else(PoisonError::into_inner);

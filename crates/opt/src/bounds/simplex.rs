@@ -85,8 +85,8 @@ enum EnteringVariable {
 /// Maximum pivots before the solver gives up.
 const MAX_PIVOTS: usize = 400;
 
-/// A system of linear inequalities. A column is a variable: first those of the caller, then one for
-/// the linear combination in each inequality that has several terms.
+/// A system of linear inequalities. Its columns are variables: first those of the caller, then one
+/// for the linear combination in each inequality that has several terms.
 #[derive(Default, Debug)]
 pub struct Simplex {
     lower: Vec<Option<Rational>>,

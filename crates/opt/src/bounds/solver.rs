@@ -164,8 +164,8 @@ impl System {
         feasible(&claims).is_never()
     }
 
-    /// For each variable that is a factor of a product, returns `var >= 1` if the inequalities
-    /// imply that, or `var >= 0` if they imply only that.
+    /// Returns a lower bound of each variable that is a factor of a product: `var >= 1` if the
+    /// inequalities imply it, otherwise `var >= 0` if they imply that, otherwise none.
     fn bounds(&self) -> Vec<Poly> {
         let factors: BTreeSet<Var> = self
             .claims

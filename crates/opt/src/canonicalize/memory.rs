@@ -44,8 +44,8 @@ impl Canonicalizer<'_> {
         }
     }
 
-    /// Merges two additions of constants to a pointer. Otherwise, if the first addition to a uniform
-    /// base is not uniform but the second one is, swaps them.
+    /// Merges two additions of constants to a pointer. If the base is uniform, also moves the
+    /// addition of a uniform offset before that of an offset that is not uniform.
     fn ptr_add_twice(&mut self, pointer: Value, offset: Value, ty: &Type) -> Option<Value> {
         let data = &self.function.insts[self.function.defining_inst(pointer)?];
         let (Op::PtrAdd {}, &[base, first]) = (&data.op, &data.operands[..]) else { return None };
