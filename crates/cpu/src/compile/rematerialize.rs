@@ -175,8 +175,9 @@ impl<'a> Candidates<'a> {
         self.program.ty(slot).is_scalar()
     }
 
-    /// Returns whether a step is a load that a fused loop can probably perform: it loads a 1-D
-    /// binary32 tile, large enough for a fused loop, from an `arange` of pointers plus scalars.
+    /// Returns whether a step is a load that a fused loop can probably perform: the load of a 1-D
+    /// binary32 tile, large enough for a fused loop, from addresses that are an `arange` plus
+    /// scalars.
     fn is_contiguous_load(&self, step: &Step) -> bool {
         let (Some(Op::Load { volatile: false, .. }), &[result]) = (step.op(), &step.results[..]) else {
             return false;

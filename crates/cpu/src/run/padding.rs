@@ -19,7 +19,7 @@ use crate::run::grid::coordinates;
 /// it keeps that of the program with the lowest index, so that every run reports the same loads.
 #[derive(Debug, Default)]
 pub struct PaddedReads {
-    /// For each site, the index of the program, and the fault that the load would have been.
+    /// For each site, the index of the program, and the fault that the load would have caused.
     found: Mutex<BTreeMap<u32, (u64, Box<Fault>)>>,
 }
 

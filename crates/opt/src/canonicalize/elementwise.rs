@@ -190,9 +190,8 @@ impl Canonicalizer<'_> {
         Some(self.make_splat(result, &ty.shape))
     }
 
-    /// Applies an op to the sources of its operands, and broadcasts the result. Each operand must be
-    /// a splat or a broadcast, and all broadcasts must be from the same shape; otherwise returns
-    /// `None`.
+    /// Applies an op to the sources of its operands, and broadcasts the result. Returns `None`
+    /// unless each operand is a splat or a broadcast, and all broadcasts are from the same shape.
     pub(super) fn before_broadcast(&mut self, op: &Op, operands: &[Value], ty: &Type) -> Option<Value> {
         let mut shape: Option<Shape> = None;
         let mut sources = Operands::new();
