@@ -67,7 +67,7 @@ pub fn is_collecting() -> bool {
 
 /// Calls a function, and returns the remarks that this thread made during the call.
 pub fn collect_remarks<T>(call: impl FnOnce() -> T) -> (T, Vec<Remark>) {
-    // Restores the collection of the caller when it is dropped, also if the function panics.
+    // Dropping this value restores the remarks that the caller has collected, also after a panic.
     struct Outer(Option<Vec<Remark>>);
     impl Drop for Outer {
         fn drop(&mut self) {

@@ -66,8 +66,8 @@ fn functions(text: &str) -> Vec<FunctionSyntax> {
     })
 }
 
-/// Returns the signature of a function; `None` if the text of `source` does not contain the
-/// function.
+/// Returns the signature of the first function that has the name of `source` and begins at or after
+/// its offset; `None` if there is no such function, or the text is not valid Python.
 pub fn function_syntax(source: &FunctionSource) -> Option<FunctionSyntax> {
     let found = functions(&source.file.text);
     found.into_iter().find(|function| function.name == source.name && function.name_range.0 >= source.offset)

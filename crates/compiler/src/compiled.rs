@@ -345,7 +345,7 @@ impl ParameterType {
 }
 
 /// Returns the name of a descriptor type: `tensordesc<fp16[64, 32]>`, or `tensordesc<fp16[64, 32],
-/// nan>` if a load returns NaN outside of the tensor.
+/// nan>` if a load returns NaN for elements outside of the tensor.
 fn descriptor_name(parts: &Tuple<ParameterType>) -> String {
     let (Some(form), Some(ParameterType::Pointer(dtype))) = (parts.descriptor(), parts.first()) else {
         return "constexpr".into();

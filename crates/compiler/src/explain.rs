@@ -18,7 +18,7 @@ const ACCESS_BITS: u32 = 128;
 pub struct StageText {
     /// The name of the stage, such as `ir`, `ptx` or `sass`.
     pub name: String,
-    /// A title of one or two words.
+    /// A short title, such as `tile IR`.
     pub title: String,
     /// The lines of the text.
     pub lines: Vec<String>,
@@ -39,7 +39,7 @@ pub struct SourceText {
 
 impl CompiledKernel {
     /// Returns the texts of the stages after the syntax tree, in order. The lines of stage `cpu`
-    /// have no source lines.
+    /// are not linked to source lines.
     pub fn linked_stages(&self) -> Vec<StageText> {
         with_stack(|| {
             let file = self.source_name();
@@ -178,7 +178,8 @@ impl CompiledKernel {
             .iter()
             .map(|(id, layout)| (layout.to_string(), id.to_string()))
             .collect();
-        // The text of one layout may be a prefix of another's.
+        // Longer texts are replaced first, because the text of one layout may be a prefix of
+        // another.
         layouts.sort_by_key(|(text, _)| std::cmp::Reverse(text.len()));
         layouts.iter().fold(text.to_owned(), |text, (layout, id)| text.replace(layout.as_str(), id))
     }
@@ -223,8 +224,8 @@ fn line_in(sources: &SourceMap, span: Span, file: &str) -> u32 {
     if known { sources.file(span.file).line_column(span.start).0 } else { 0 }
 }
 
-/// Splits a printed module into lines, removes their spans, and links each line to the source line
-/// at which its outermost span begins.
+/// Splits a printed module into lines, and links each line to the source line at which its
+/// outermost span begins. Removes the spans, and the lines that list the source files.
 fn linked(text: &str, sources: &SourceMap, file: &str, (name, title): (&str, &str)) -> StageText {
     let (mut lines, mut origins) = (Vec::new(), Vec::new());
     let mut open: Vec<usize> = Vec::new();

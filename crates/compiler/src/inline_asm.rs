@@ -62,8 +62,8 @@ impl Assembly for SimulatedAssembly {
         let mut parameters = own.address().to_le_bytes().to_vec();
         parameters.extend((runs as u32).to_le_bytes());
         let regions: Vec<Region<'_>> = std::iter::once(own).chain(regions.iter().copied()).collect();
-        // If there are few runs, the block has no more threads than runs, so that every thread of
-        // the block reaches a barrier in the text.
+        // With fewer runs than `THREADS`, the block has one thread for each run, so that every
+        // thread of the block reaches a barrier in the text.
         let threads = (runs as u32).min(THREADS);
         let grid = [(runs as u32).div_ceil(threads), 1, 1];
         let mut launch = Launch::new(KERNEL, grid, [threads, 1, 1], &parameters, &regions);
@@ -78,7 +78,8 @@ impl Assembly for SimulatedAssembly {
     }
 }
 
-/// Finds errors of inline assembly. An instruction that the PTX parser does not know is no error.
+/// Returns the first error of inline assembly in a module. An instruction that the PTX parser does
+/// not know is no error.
 pub(crate) fn check(module: &Module) -> Result<(), Box<Diagnostic>> {
     for function in module.functions.values() {
         let mut found = Ok(());
@@ -113,8 +114,8 @@ fn check_inst(function: &Function, inst: Inst) -> Result<(), Box<Diagnostic>> {
     Err(Box::new(diagnostic))
 }
 
-/// Returns whether the text is certainly wrong. An instruction that the PTX parser does not know
-/// may be right.
+/// Returns whether the text is certainly wrong. An instruction or modifier that the PTX parser does
+/// not know or support may be right.
 fn is_mistake(error: &ParseError) -> bool {
     !matches!(
         error.kind,
@@ -146,7 +147,8 @@ const CLOSE: &str = "} // end of the text";
 /// inline text begins.
 ///
 /// The parameters of the kernel are the address of the operands and the number of runs. Each
-/// operand is an array of one 64-bit word for each run, outputs before inputs.
+/// operand is an array with one 64-bit word for each run; the arrays of the outputs precede those
+/// of the inputs.
 fn kernel(template: &AsmTemplate) -> (String, u32) {
     let mut out = format!(
         ".version 8.7\n.target {TARGET}\n.address_size 64\n\

@@ -1,6 +1,6 @@
-//! Chooses the number of registers of a thread. If one more block would then fit on a
-//! multiprocessor, tries fewer registers than the assembler chose. If the kernel spills although
-//! registers are unused, lets the assembler choose more.
+//! Chooses the number of registers of a thread. Tries fewer registers than the assembler chose if
+//! one more block then fits on a multiprocessor, or if a kernel with a stated number of blocks
+//! spills. Lets the assembler choose more if another kernel spills although registers are unused.
 //!
 //! Only the assembler knows how many registers a kernel takes and spills, so the choice takes
 //! several attempts. A runtime passes its assembler to [`Multiprocessor::assemble`], which chooses
@@ -60,9 +60,9 @@ enum Verdict {
 }
 
 impl Occupancy {
-    /// Returns the register limits with which one more block fits, best first.
+    /// Returns the register limits with which one more block fits, in the order of the attempts.
     ///
-    /// Returns none unless registers are the only obstacle to another block. A limit removes at
+    /// Returns no limit unless registers are the only obstacle to another block. A limit removes at
     /// most 1 / [`Tuning::max_register_loss`] of a thread's registers.
     fn register_limits(&self, multiprocessor: &Multiprocessor) -> SmallVec<[u32; 2]> {
         let more = self.blocks + 1;
@@ -98,8 +98,8 @@ impl Multiprocessor {
     /// Otherwise, PTX that spills is assembled again with another directive, if one may help
     /// ([`against_spills`]). Other PTX without a limit of its own is assembled again with the limits
     /// that let one more block run at a time, until an attempt is accepted or another one is not
-    /// worthwhile. An attempt may fail because an instruction takes more registers than the limit.
-    /// If no attempt is accepted, the first result is returned.
+    /// worthwhile. An attempt that fails, because an instruction takes more registers than the
+    /// limit, is skipped. If no attempt is accepted, the first result is returned.
     pub fn assemble<K, E>(
         &self,
         ptx: &str,
@@ -144,14 +144,15 @@ impl Multiprocessor {
 }
 
 /// Returns PTX to assemble in place of PTX that spills. `available` is the size of the register file
-/// divided by the threads of a block. Returns `None` if nothing is spilled, or in other cases than
-/// these:
+/// divided by the threads of a block. Returns `None` if nothing is spilled, if the PTX states a
+/// register limit, or in other cases than these:
 ///
-/// - The PTX states no limit, and registers are unused. The assembler has limited them to make room
-///   for more blocks, down to 32 a thread. `.minnctapersm 1` tells it that one block on a
-///   multiprocessor is enough.
-/// - The PTX states a number of blocks. A lower limit of registers may spill less, because the
-///   assembler makes poor schedules at some limits ([`Tuning::avoided_register_limit`]): attention
+/// - The PTX states no number of blocks, and registers are unused. The assembler has limited the
+///   registers to make room for more blocks, down to 32 a thread. `.minnctapersm 1` tells the
+///   assembler that one block on a multiprocessor is enough.
+/// - The PTX states a number of blocks, and a thread has fewer than [`THREAD_REGISTERS`] registers.
+///   A limit below that number of registers may spill less, because the assembler makes poor
+///   schedules at some limits ([`Tuning::avoided_register_limit`]): attention
 ///   of 64x64 by 5 warps spills 28 bytes with 128 registers, and none with 120 (ptxas 13.0,
 ///   2026-11-28).
 #[must_use]
@@ -169,8 +170,8 @@ pub fn against_spills(ptx: &str, registers: u32, spills: u32, available: u32) ->
     has_unused.then(|| ptx.replacen(".reqntid", &format!("{BLOCKS}1\n.reqntid"), 1))
 }
 
-/// Returns the PTX with a register limit; `None` if the PTX states its own, because partitions that
-/// exchange registers depend on it.
+/// Returns the PTX with a register limit; `None` if the PTX states a limit of its own, on which
+/// partitions that exchange registers depend.
 ///
 /// The directive is inserted before `.reqntid`, the size of a block, which the compiler writes for
 /// each kernel.
@@ -270,15 +271,15 @@ mod tests {
         assert_eq!(tried(1, 256, 161, 0), [120, 128]);
         assert_eq!(tried(3, 512, 35, 0), [32]);
         assert_eq!(tried(5, 256, 48, 0), [40]);
-        // A limit may remove at most a third of the 190 registers: 128 does, 120 removes more.
+        // A limit may remove at most a third of the 190 registers: 128 removes less, 120 more.
         assert_eq!(tried(1, 256, 190, 0), [128]);
         // The limit 128 would remove half of the 255 registers.
         assert!(tried(1, 256, 255, 0).is_empty());
         // The blocks already have all threads of the multiprocessor.
         assert!(tried(4, 512, 32, 0).is_empty());
-        // The number of blocks is at its limit; registers suffice for two blocks, so another
-        // resource limits their number.
+        // The multiprocessor already has its maximum of 32 blocks.
         assert!(tried(32, 32, 64, 0).is_empty());
+        // 100 registers a thread suffice for two blocks, so another resource limits their number.
         assert!(tried(1, 256, 100, 0).is_empty());
         // Two blocks with 113 KiB of shared memory each fit; two with 114 KiB do not.
         assert_eq!(tried(1, 256, 161, 113 << 10), [120, 128]);

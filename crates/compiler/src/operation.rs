@@ -19,8 +19,8 @@ pub struct CompiledOperation {
     pub result: Operand<Type>,
     /// The indices of the run-time parts that are constants in the program.
     pub known: Vec<usize>,
-    /// The indices of the run-time parts that point to const memory, each with the parameter of the
-    /// kernel that declares the memory const.
+    /// The indices of the run-time parts that point to const memory, each with the name of the
+    /// kernel parameter that declares the memory const.
     pub read_only: Vec<(usize, Arc<str>)>,
 }
 

@@ -13,7 +13,8 @@ pub enum Target {
 }
 
 impl Target {
-    /// Returns the target with this name: `cpu`, `sm_80`, `sm_90` (which is `sm_90a`).
+    /// Returns the target with this name, such as `cpu` or `sm_80`. `sm_90` is an alias of
+    /// `sm_90a`.
     pub fn parse(name: &str) -> Option<Self> {
         match name {
             "cpu" => Some(Self::Cpu),

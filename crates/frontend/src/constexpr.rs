@@ -207,7 +207,8 @@ fn float_power(base: f64, power: f64) -> Evaluated {
     Ok(Constant::Float(value))
 }
 
-/// Returns the quotient rounded up, as `triton.cdiv` computes it: `(left + right - 1) // right`.
+/// Computes `triton.cdiv`: `(left + right - 1) // right`. For integers, this is the quotient
+/// rounded up if `right` is positive.
 pub fn ceil_div(left: &Constant, right: &Constant) -> Evaluated {
     let sum = binary(BinaryOperator::Add, left, right)?;
     let sum = binary(BinaryOperator::Sub, &sum, &Constant::Int(1))?;
@@ -245,7 +246,7 @@ pub fn unary(operator: UnaryOperator, value: &Constant) -> Evaluated {
     }
 }
 
-/// Returns whether Python's `==` is true.
+/// Returns whether `left == right` in Python.
 pub fn equal(left: &Constant, right: &Constant) -> bool {
     match (Number::of(left), Number::of(right)) {
         (Some(Number::Int(left)), Some(Number::Int(right))) => left == right,
@@ -259,8 +260,8 @@ pub fn equal(left: &Constant, right: &Constant) -> bool {
     }
 }
 
-/// Returns whether two values are interchangeable: they have the same Python type, and floats have
-/// the same bits.
+/// Returns whether two values are interchangeable: they have the same Python type and the same
+/// value, and floats have the same bits.
 pub fn identical(left: &Constant, right: &Constant) -> bool {
     match (left, right) {
         (Constant::Float(left), Constant::Float(right)) => left.to_bits() == right.to_bits(),

@@ -14,7 +14,8 @@ use crate::parse::{self, with_stack};
 const MAX_SNIPPET: usize = 60;
 
 /// Formats the syntax tree of a function, or of the whole file if `function` is `None` or the file
-/// has no such function. Each node is one indented line with its position and its source.
+/// has no such function. Each node is one indented line with its kind, its position, and at most 60
+/// characters of the first line of its source.
 pub fn dump_ast(file: &SourceFile, function: Option<&str>) -> Result<String, Box<Failure>> {
     let module = parse::parse(&file.text).map_err(|failure| {
         let mut sources = SourceMap::default();

@@ -153,8 +153,8 @@ pub trait Host {
     /// `Language("builtins.triton.next_power_of_2")`.
     fn name(&mut self, function: FunctionRef, name: &str) -> Option<HostValue>;
 
-    /// Returns the names that are visible in a function. For an undefined name, the error suggests
-    /// a similar one of them.
+    /// Returns the names that are visible in a function. The error about an undefined name suggests
+    /// a similar one of these.
     fn names(&mut self, function: FunctionRef) -> Vec<String>;
 
     /// Returns an attribute of an object.

@@ -133,8 +133,8 @@ struct Nesting {
     base: u32,
     /// The depth of the current operand; 0 before it begins.
     operand: u32,
-    /// The number of arithmetic operators in the current chain, and the depth of its deepest
-    /// operand.
+    /// The number of arithmetic operators in the current chain, and the depth of the deepest
+    /// operand before the current one.
     chain: u32,
     chain_operand: u32,
     /// The number of prefix operators and powers in the chain, for which the parser recurses.
@@ -356,7 +356,7 @@ impl<'a> Visitor<'a> for Lambda<'a> {
     }
 }
 
-/// Visits every function of a module, including those in classes, functions and conditions.
+/// Visits every function of a module, including those in classes, functions and other blocks.
 pub(crate) fn visit_functions<'a>(body: &'a [Stmt], each: &mut impl FnMut(&'a StmtFunctionDef)) {
     let mut blocks: Vec<&[Stmt]> = vec![body];
     while let Some(block) = blocks.pop() {

@@ -64,7 +64,7 @@ impl Constant {
         }
     }
 
-    /// Returns the name of its Python type, for messages.
+    /// Returns the name of the value's Python type, for messages.
     pub fn type_name(&self) -> &'static str {
         match self {
             Constant::None => "None",

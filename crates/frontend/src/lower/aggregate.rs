@@ -228,7 +228,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         Ok(())
     }
 
-    /// Evaluates `super()`: the first parameter, with the class that contains the function.
+    /// Evaluates `super()` to the first parameter and the class that contains the function.
     pub(crate) fn super_object(&mut self, span: Span) -> Lower<IrOperand> {
         let lexical = self.callee.user().and_then(|function| self.session.host.name(function, "__class__"));
         let object = self.own_name().and_then(|name| self.scope.get(name)).map(|binding| &binding.state);
@@ -294,7 +294,8 @@ impl<'a> Lowerer<'a, '_, '_> {
         self.call_function(Callee::User(member.function), arguments, span)
     }
 
-    /// Evaluates `tl.aggregate_replace(obj, field=value, …)`: makes a copy with other fields.
+    /// Evaluates `tl.aggregate_replace(obj, field=value, …)`: makes a copy of the object in which
+    /// the named fields have the given values.
     pub(crate) fn aggregate_replace(&mut self, arguments: &Arguments<'a>, span: Span) -> Lower<IrOperand> {
         let object = match &arguments.positional[..] {
             [(object, _)] => object.clone(),

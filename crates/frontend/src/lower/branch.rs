@@ -496,8 +496,8 @@ impl<'a> Lowerer<'a, '_, '_> {
         }
     }
 
-    /// Converts the result of a `return` to a run-time value, as in Triton, if statements after the
-    /// `return` are discarded at compile time.
+    /// Converts the result of a `return` to a run-time value, as Triton does if statements after
+    /// the `return` are discarded at compile time.
     fn before_others(&mut self, mut returned: Returned) -> Lower<Returned> {
         self.at(returned.span);
         returned.value = self.decay_all(&returned.value)?;

@@ -235,9 +235,9 @@ impl Session<'_> {
     }
 
     /// Lowers a function for these arguments, unless a specialization for them exists. Returns the
-    /// IR function (`None` for a `constexpr_function` other than a constructor, which only computes
-    /// compile-time values), the result, and the parts of the result that point to read-only
-    /// memory.
+    /// IR function, the result, and the parts of the result that point to read-only memory. A
+    /// `constexpr_function` that is not a constructor only computes compile-time values, and has no
+    /// IR function.
     fn specialize(
         &mut self,
         callee: Callee,

@@ -175,8 +175,8 @@ impl<'a> Lowerer<'a, '_, '_> {
         result
     }
 
-    /// Carries the loop variable if it is a scalar of type `dtype` before the loop: after zero
-    /// iterations it still has this value.
+    /// Carries the loop variable if its value before the loop is a scalar of type `dtype`, because
+    /// the variable still has this value after zero iterations.
     fn carry_target(&mut self, names: &mut LoopNames<'a>, target: &'a str, dtype: Dtype) -> Lower<()> {
         let Some(Binding { state: NameState::Value(value), span, .. }) = self.scope.get(target) else {
             return Ok(());

@@ -132,8 +132,9 @@ pub(crate) struct Lowerer<'a, 's, 'h> {
     /// True in a `constexpr_function`: numbers that are assigned or returned remain compile-time
     /// values.
     pub(super) keeps_constants: bool,
-    /// The pointers to read-only memory, each with the name of the parameter that declares it;
-    /// `None` for a pointer that a cast has made writable.
+    /// The pointers to read-only memory, each with the name of the parameter that declares it, or
+    /// an empty name after a cast to a const type; `None` for a pointer that a cast has made
+    /// writable.
     pub(super) read_only: FxHashMap<Value, Option<Arc<str>>>,
 }
 

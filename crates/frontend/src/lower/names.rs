@@ -142,7 +142,7 @@ impl<'a> Lowerer<'a, '_, '_> {
             Operand::Language(path) => self.language_attribute(path, attribute),
             Operand::Object(object) | Operand::Constant(Constant::Object(object)) => {
                 if let Some(found) = self.session.host.attribute(*object, name) {
-                    // The attributes of a module count as constants, like the module itself.
+                    // An attribute of an object, such as a module, need not be a `tl.constexpr`.
                     return Ok(match found {
                         HostValue::PlainGlobal(constant) => Operand::Constant(constant),
                         other => from_host(other),

@@ -38,7 +38,8 @@ pub(crate) const BUILTIN_NAMES: &[&str] = &[
     "zip",
 ];
 
-/// The builtins that kernels cannot call. A call of one is an error with advice.
+/// The builtins that kernels cannot call, except for `super` without arguments. A call of one is an
+/// error with advice.
 const OTHER_BUILTINS: &[&str] = &[
     "all",
     "any",

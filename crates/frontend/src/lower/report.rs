@@ -30,8 +30,8 @@ impl From<Span> for OperationSpan {
 
 impl Session<'_> {
     /// Reports a diagnostic about the function that is being lowered, with the calls that lead to
-    /// it. Drops a diagnostic with the code and position of an earlier one, and diagnostics after
-    /// the first [`MAX_FINDINGS`].
+    /// it. Drops a diagnostic with the code and position of an earlier one (without a position:
+    /// with its code and message), and diagnostics after the first [`MAX_FINDINGS`].
     pub(crate) fn report(&mut self, diagnostic: Diagnostic) -> Reported {
         let diagnostic = self.with_calls(diagnostic);
         let place = |diagnostic: &Diagnostic| diagnostic.primary.as_ref().map(|label| label.span);
@@ -132,7 +132,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         self.report(diagnostic.hint("give parts of it names, or move them into helper functions"))
     }
 
-    /// Reports an error of the IR's rules, which no semantic rule has found before.
+    /// Reports an error that the rules of the IR find, and that no semantic rule found before.
     pub(crate) fn rule_error(&mut self, span: Span, error: RuleError) -> Reported {
         self.error(Code::TypeMismatch, span, error.message)
     }

@@ -165,7 +165,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         self.unsupported(at, construct, hint)
     }
 
-    /// `name: annotation = value`.
+    /// Lowers `name: annotation = value`.
     fn annotated(&mut self, assign: &'a StmtAnnAssign) {
         let Some(expression) = &assign.value else { return };
         let at = self.span_of(&**expression);
@@ -184,7 +184,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         self.assign_target(&assign.target, value, at);
     }
 
-    /// `name op= value`.
+    /// Lowers `name op= value`.
     fn augmented(&mut self, assign: &'a StmtAugAssign, span: Span) -> Lower<()> {
         let old = match &*assign.target {
             Expr::Name(target) => self.name(target),
@@ -332,8 +332,9 @@ impl<'a> Lowerer<'a, '_, '_> {
     }
 
     /// Lowers an `assert`, which the kernel checks at run time if it is compiled with `debug`. A
-    /// condition that is known at compile time is no exception: it may be known only because an
-    /// argument is specialized to 1. In contrast, a `tl.static_assert` is always checked.
+    /// condition that is false at compile time is not reported here, because it may be known only
+    /// because an argument is specialized to 1. In contrast, a `tl.static_assert` is always
+    /// checked.
     fn assertion(&mut self, assert: &'a StmtAssert, span: Span) -> Lower<()> {
         let condition = self.expression(&assert.test)?;
         let message = match &assert.msg {

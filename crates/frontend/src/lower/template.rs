@@ -320,8 +320,8 @@ pub fn from_host<V: Clone>(value: HostValue) -> Operand<V> {
         HostValue::ConstexprFunction(object) => Operand::ConstexprFunction(object),
         HostValue::Callable(object) => Operand::Callable(object),
         HostValue::Object(object) => Operand::Object(object),
-        // A run-time value of another call, which no host returns. Every use of this operand is an
-        // error.
+        // No host returns a run-time value of another call. If one did, every use of this operand
+        // would be an error.
         HostValue::RunTime(_) => Operand::Language("(a value at run time)".into()),
     }
 }

@@ -209,7 +209,7 @@ fn unknown<'a>(what: &str, name: &str, names: impl IntoIterator<Item = &'a str>)
     }
 }
 
-/// Returns an attribute of a type that is not a method; `None` if the type has none of this name.
+/// Returns the attribute of a type with this name; `None` if there is none, or it is a method.
 fn type_attribute(ty: &Type, name: &str) -> Option<Semantic<Constant>> {
     let bits = |element: Element| element.value().map_or(64, Dtype::bits);
     let int = |value: usize| Some(Ok(Constant::Int(value as i128)));
@@ -259,7 +259,8 @@ fn float_format(dtype: Dtype) -> Option<(i128, i128)> {
     })
 }
 
-/// Returns the result of a method of a type that takes no arguments.
+/// Returns the result of a method of a type, called without arguments; `None` if the type does not
+/// have the method.
 pub(super) fn type_method(name: &str, ty: &Type) -> Option<Constant> {
     let scalar = if ty.is_scalar() { ty.dtype() } else { None };
     let is = |predicate: fn(Dtype) -> bool| Some(Constant::Bool(scalar.is_some_and(predicate)));

@@ -243,7 +243,8 @@ pub(crate) fn broadcast_pair<C: Caller + ?Sized>(
     Ok((broadcast_to(c, lhs, &shape)?, broadcast_to(c, rhs, &shape)?))
 }
 
-/// Returns the error that two shapes do not broadcast.
+/// Returns the error about two shapes that do not broadcast. `axis` is the first axis of the result
+/// with two different extents.
 pub(crate) fn shape_mismatch(
     what: &str,
     (left, lhs): (usize, &Shape),

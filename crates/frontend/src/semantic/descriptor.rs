@@ -177,7 +177,7 @@ fn of_kind<C: Caller + ?Sized>(
         .hint(format!("`{maker}` makes one")))
 }
 
-/// Returns the integers of a tuple: compile-time integers are unchanged, scalars become int64.
+/// Returns the integers of a tuple: compile-time integers remain so, run-time scalars become int64.
 fn integers<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>, index: usize) -> Semantic<Vec<Op<C>>> {
     let mut items = flatten(a.at(index)?);
     // A tuple whose only item is a tuple, `(offsets,)`, is replaced by that item.
@@ -238,8 +238,8 @@ fn same_rank<C: Caller + ?Sized>(
         .note("expected one item for each axis (shape, strides and the block have the same length)"))
 }
 
-/// Checks the order of the axes in memory, the fastest axis first. This hint is otherwise unused,
-/// because the strides are exact.
+/// Checks that `order` is a permutation of the axes. `order` lists the axes, the fastest axis
+/// first; it has no other effect, because the strides determine the order.
 fn check_order<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>, rank: usize) -> Semantic<()> {
     let order = a.ints(c, 5)?;
     let mut sorted = order.clone();
@@ -432,8 +432,8 @@ fn elements<C: Caller + ?Sized>(
 }
 
 /// Returns a mask with one element for each of `places`, the indices of a block along one axis:
-/// true if the index is within the tensor. The bounds are computed once for the block in 64 bits;
-/// the elements only need 32-bit comparisons.
+/// true if `offset` plus the index is within the tensor, whose extent is `size`. The bounds are
+/// computed once for the block in 64 bits; the elements only need 32-bit comparisons.
 fn within<C: Caller + ?Sized>(
     c: &mut C,
     places: ValueOf<C>,

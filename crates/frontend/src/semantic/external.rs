@@ -1,6 +1,6 @@
-//! The rule of `extern_elementwise`, which calls a function of a device library by its symbol. Each
-//! symbol of libdevice, such as `__nv_sqrtf`, calls the equivalent function of the language, on
-//! every device; no library is linked.
+//! The rule of `extern_elementwise`, which calls a function of a device library by its symbol. A
+//! symbol of libdevice without pointer parameters, such as `__nv_sqrtf`, calls the equivalent
+//! function of the language, on every device; no library is linked.
 
 use tilewright_base::Code;
 use tilewright_ir::{Builder, Dtype, Element, Rounding, Shape};

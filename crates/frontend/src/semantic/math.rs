@@ -91,7 +91,7 @@ pub(super) fn unsigned_mul_high<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_,
     Ok(Operand::Tensor(cast(c, product, dtype)?))
 }
 
-/// `libdevice.mulhi(x, y)`: multiplies signed or unsigned integers, as the common type of the
+/// `libdevice.mulhi(x, y)`: the high half of the product, which is signed if the common type of the
 /// operands is.
 pub(super) fn mul_high<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
     let (x, y, _) = wide_integers(c, a)?;

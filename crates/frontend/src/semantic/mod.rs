@@ -117,7 +117,7 @@ impl SemanticError {
     }
 }
 
-/// Converts an error of the IR's type rules, which no semantic rule found before.
+/// Converts an error that the type rules of the IR find, and that no semantic rule found before.
 impl From<RuleError> for SemanticError {
     fn from(error: RuleError) -> Self {
         Self::new(Code::TypeMismatch, error.message)
@@ -165,8 +165,8 @@ pub trait Caller {
     /// Returns the options of the compilation.
     fn options(&self) -> &crate::Options;
 
-    /// Returns the number of warps of a program, and records that the code depends on it; 0 if
-    /// unknown.
+    /// Returns the number of warps of a program, and records that the code depends on it; 0 means
+    /// the default, 4.
     fn num_warps(&mut self) -> u32;
 
     /// Returns whether the code belongs to a library function, where integers may wrap without an

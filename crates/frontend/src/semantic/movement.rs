@@ -166,8 +166,8 @@ pub(super) fn gather<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Sem
             .hint("give the index the shape of the result, with `tl.broadcast_to`"));
     }
     let options = c.options();
-    // The CPU's executor checks the int32 index itself, so only wider indices, which the cast below
-    // truncates, need a check here.
+    // The CPU's executor (capability 0) checks the int32 index itself, so on a CPU only wider
+    // indices, which the cast below truncates, need a check here.
     let is_wide = index_ty.dtype().is_some_and(|dtype| dtype.bits() > 32);
     if if options.capability == 0 { is_wide } else { options.debug || options.check_indices } {
         check_index(c, &index, &index_ty, ty.shape[axis])?;

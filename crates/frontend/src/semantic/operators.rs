@@ -20,8 +20,8 @@ use crate::value::{Constant, Operand};
 /// same or a lower kind (bool < integer < float), the common type is the type of the other operand.
 /// Otherwise, a float and an integer have the type of the float, and two floats or two integers
 /// have the wider type, with these exceptions: fp16 and bf16 have fp16; bf16 and an integer or fp8
-/// have fp32; two different fp8 types have fp16; an fp8 and an integer have none; two integers of
-/// one width have the unsigned type.
+/// have fp32; two different fp8 types have fp16; an fp8 and an integer have none; a signed and an
+/// unsigned integer of one width have the unsigned type.
 ///
 /// `/` and `%` compute fp16, bf16 and fp8 in fp32, and `/` of integers returns fp32. Two booleans
 /// remain `int1` under `+`, `-` and `*`, which compute modulo 2: the product of two masks is a

@@ -410,7 +410,7 @@ pub(super) fn next_power_of_two<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_,
     })
 }
 
-/// `_log2(i)`: the binary logarithm, rounded down.
+/// `_log2(i)`: the binary logarithm, rounded down; 0 if `i` is not positive.
 pub(super) fn log_two<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
     let value = a.int(c, 0)?;
     Ok(Operand::Constant(Constant::Int(value.checked_ilog2().map_or(0, i128::from))))

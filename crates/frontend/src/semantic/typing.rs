@@ -11,10 +11,10 @@ use super::{atomics, descriptor, math, memory, reduce};
 /// The type and the meaning of a parameter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ParameterType {
-    /// The name of the parameter, in every function. A row such as `dot.other` is about the
-    /// parameter of one function, and has precedence.
+    /// The name of the parameter. The row is about every function with a parameter of this name; a
+    /// row such as `dot.other` is about the parameter of one function, and has precedence.
     pub name: &'static str,
-    /// Its type.
+    /// The type of the parameter, in the notation of the stubs.
     pub ty: &'static str,
     /// The meaning of the parameter.
     pub doc: &'static str,

@@ -183,7 +183,8 @@ impl SourceHost {
         self.classes.get(&class).is_some_and(|class| class.is_aggregate)
     }
 
-    /// Returns the fields of a decorated class, fields of its bases first.
+    /// Returns the fields of a class that `triton.aggregate` decorates, fields of its bases first;
+    /// `None` for other classes.
     pub(super) fn fields_of(&self, class: ObjectRef) -> Option<Aggregate> {
         let known = self.classes.get(&class).filter(|class| class.is_aggregate)?;
         let mut fields: Vec<(Arc<str>, FieldKind)> = Vec::new();
@@ -211,7 +212,7 @@ impl SourceHost {
     }
 
     /// Returns the meaning of a name in a class. With `after`, searches only the classes after
-    /// `after` in the method resolution order.
+    /// `after` in the method resolution order. Without `after`, `__init__` is not inherited.
     pub(super) fn member_of(&self, class: ObjectRef, after: Option<ObjectRef>, name: &str) -> Option<Member> {
         let order = &self.classes.get(&class)?.order;
         let first = match after {

@@ -126,7 +126,9 @@ impl SourceHost {
         if above == folder { None } else { self.load(&above.join(below)) }
     }
 
-    /// Reads the module `path.py` or the package `path`, once.
+    /// Reads and executes the module `path.py` or the package `path`, unless it is loaded already.
+    /// Returns its index; `None` if there is no such file, it is not valid Python, or the limit
+    /// [`MAX_MODULES`] is reached.
     fn load(&mut self, path: &Path) -> Option<usize> {
         let file = [path.with_extension("py"), path.join("__init__.py")];
         let path = file.into_iter().find(|file| file.is_file())?;

@@ -44,8 +44,9 @@ pub struct SourceHost {
     functions: Vec<ModuleFunction>,
     classes: FxHashMap<ObjectRef, Class>,
     /// The path of each object: a dotted path (`torch.nn`), an opaque name and its module
-    /// (`'scale'@2`), a module (`@2`), or a name that a source module does not define when another
-    /// one imports it (`@2.scale`).
+    /// (`'scale'@2`), a module (`@2`), a name that a source module does not define when another
+    /// one imports it (`@2.scale`), or an aggregate class and its index among the objects
+    /// (`Pair.7`).
     objects: Vec<String>,
 }
 
@@ -116,7 +117,8 @@ impl SourceHost {
         &self.current.module
     }
 
-    /// Returns the names of the `@jit` functions, in the order of the source.
+    /// Returns the names of the `@jit` functions of the requested module, in the order of their
+    /// definitions.
     pub fn kernels(&self) -> Vec<&str> {
         let kernels = self.functions.iter().filter(|function| function.is_kernel && function.module == 0);
         kernels.map(|function| function.name.as_str()).collect()

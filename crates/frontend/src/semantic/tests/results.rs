@@ -298,8 +298,8 @@ fn no_builtin_panics_on_strange_arguments() {
                 let arguments: Vec<_> =
                     (0..count).map(|index| pool[(start + index * step) % pool.len()].clone()).collect();
                 let _ = call_builtin(&mut f, spec, &arguments);
-                // Of this call, the first argument is from the pool. The other arguments are the
-                // defaults of their parameters, or an operand of the pool if there is no default.
+                // In this call, the first argument is an operand of the pool. Each other argument
+                // is the default of its parameter, or an operand of the pool if it has no default.
                 let usual = spec.parameters.iter().skip(1).map(|parameter| {
                     parameter
                         .default
