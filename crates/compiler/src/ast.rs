@@ -60,14 +60,14 @@ pub fn functions_of(module: &ModModule, text: &str) -> Vec<FunctionSyntax> {
 
 /// Returns the signature of every function of a source text; none if the text is not valid Python.
 fn functions(text: &str) -> Vec<FunctionSyntax> {
-    // The parser recurses with the nesting of the text; the frontend accepts two thousand levels.
+    // The parser recurses once for each level of nesting, and the frontend accepts 2000 levels.
     stacker::maybe_grow(4 << 20, 16 << 20, || {
         parse_module(text).map_or_else(|_| Vec::new(), |parsed| functions_of(parsed.syntax(), text))
     })
 }
 
-/// Returns the signature of the first function that has the name of `source` and begins at or after
-/// its offset; `None` if there is no such function, or the text is not valid Python.
+/// Returns the signature of the function of `source`: the first function with its name whose name
+/// begins at or after its offset. Returns `None` if there is none, or the text is not valid Python.
 pub fn function_syntax(source: &FunctionSource) -> Option<FunctionSyntax> {
     let found = functions(&source.file.text);
     found.into_iter().find(|function| function.name == source.name && function.name_range.0 >= source.offset)

@@ -91,7 +91,7 @@ impl GpuCode {
     }
 
     /// Returns the offset in bytes of each argument in the parameter buffer, and its type. The
-    /// tensor maps, which follow the arguments, are not included.
+    /// tensor maps and the int32 ([`Self::has_pairs`]) that follow the arguments are not included.
     pub fn arguments(&self) -> Vec<(usize, Element)> {
         let types: Vec<_> = self.program.kernel().parameter_types().collect();
         let count = types.len() - self.tensor_maps().len() - usize::from(self.has_pairs());
@@ -150,10 +150,10 @@ pub struct Metadata {
 
 /// The resources that a program of the grid takes.
 ///
-/// Host code divides by these numbers to choose a grid. `max_num_regs // (n_regs * warp_size *
-/// num_warps)` and `max_shared_mem // shared` are the numbers of programs that fit on a
-/// multiprocessor. A CPU has no multiprocessors, so its values only have to suit such divisions:
-/// they are not zero, and small enough that at least one program fits.
+/// Host code divides by these numbers to choose a grid. A multiprocessor has the registers of
+/// `max_num_regs // (n_regs * warp_size * num_warps)` programs, and the shared memory of
+/// `max_shared_mem // shared` programs. A CPU has no multiprocessors, so its values only have to
+/// suit such divisions: they are not zero, and small enough that at least one program fits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Resources {
     /// The number of registers of a thread. On a CPU it is 32, the number of vector registers of

@@ -45,8 +45,8 @@ impl Target {
         }
     }
 
-    /// Returns the architecture: `sm_80` for a GPU, the instruction set, such as `x86_64`, for a
-    /// CPU.
+    /// Returns the architecture: for a GPU, the name of the target, such as `sm_80`; for a CPU, the
+    /// instruction set, such as `x86_64`.
     pub fn architecture(self) -> &'static str {
         match self {
             Target::Cpu => std::env::consts::ARCH,

@@ -83,8 +83,8 @@ fn parse_here(text: &str) -> Result<Tree, ParseFailure> {
     if let Some(error) = parsed.errors().first() {
         let message = sentence(&error.error.to_string());
         let mut range = bytes(error.location);
-        // If a line ends too early, the range of the error spans the newline. It is cut there, so
-        // that the label is at the end of the line and not at the start of the next line.
+        // If a line ends too early, the range of the error spans the newline. The range is cut
+        // before the newline, so that the label is not at the start of the next line.
         let covered = text.get(range.start as usize..range.end as usize).unwrap_or("");
         if let Some(newline) = covered.find(['\n', '\r']) {
             range.end = range.start + newline as u32;

@@ -1,8 +1,8 @@
 //! Instances of users' classes (`triton.aggregate`): construction, fields, methods and operators.
 //!
 //! An instance is an immutable tuple with a class. Only `__init__` sets fields, and the lowered
-//! `__init__` returns the instance; elsewhere, `tl.aggregate_replace` makes a copy with other
-//! fields.
+//! `__init__` returns the instance; elsewhere, `tl.aggregate_replace` makes a copy in which some
+//! fields have other values.
 
 use ruff_python_ast::{Expr, ExprAttribute, ExprSubscript};
 use tilewright_base::{Code, Diagnostic, Span};
@@ -174,7 +174,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         }))
     }
 
-    /// Returns the name of the first parameter. In a method, it is the instance.
+    /// Returns the name of the first parameter, which is the instance in a method.
     fn own_name(&self) -> Option<&'a str> {
         let definition = self.definition;
         super::function::parameters(definition).next().map(|parameter| parameter.name.as_str())

@@ -1,6 +1,6 @@
-//! The limits of one compilation. Evaluation steps are limited, so that the compilation ends and
-//! can be interrupted. The instructions and the nesting of its code are limited, too; they are
-//! counted as if every call were inlined.
+//! The limits of one compilation. The number of evaluation steps is limited, so that the
+//! compilation ends; the host is polled for an interrupt every few thousand steps. The instructions
+//! and the nesting of the code are limited, too; they are counted as if every call were inlined.
 
 use tilewright_base::{Code, Diagnostic, Span};
 use tilewright_ir::{FuncId, Value};

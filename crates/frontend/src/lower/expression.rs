@@ -390,7 +390,7 @@ impl<'a> Lowerer<'a, '_, '_> {
     /// Evaluates `and` and `or` as Triton does: a compile-time operand that decides the result (a
     /// false one of `and`, a true one of `or`) is the result, and the operands after it are not
     /// evaluated. Other compile-time operands have no effect if there are run-time operands, which
-    /// are all evaluated. If there are none, the last operand is the result.
+    /// are all evaluated. Without run-time operands, the last operand is the result.
     fn boolean(&mut self, boolean: &'a ExprBoolOp, span: Span) -> Lower<IrOperand> {
         let stops_at = boolean.op == BoolOp::Or;
         let mut result: Option<(IrOperand, &'a Expr)> = None;

@@ -1,9 +1,9 @@
 //! Tracks pointers to read-only memory: parameters that are declared `tl.const`, and pointers that
 //! derive from them.
 //!
-//! The types of the IR do not distinguish such pointers. Within a function, a pointer is followed
-//! to its origin. Across calls, the read-only arguments are a part of the key of a specialization,
-//! and the specialization records its read-only results.
+//! The types of the IR do not distinguish such pointers. Within a function, `read_only_root`
+//! follows a pointer to its origin. Across calls, the read-only arguments are a part of the key of
+//! a specialization, and the specialization records its read-only results.
 
 use std::sync::Arc;
 

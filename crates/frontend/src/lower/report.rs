@@ -17,7 +17,7 @@ use crate::value::Operand;
 pub(crate) struct OperationSpan {
     /// The whole expression.
     pub whole: Span,
-    /// The part that errors about several operands underline: the operator, or the name of the
+    /// The part that an error about several operands underlines: the operator, or the name of the
     /// callee.
     pub focus: Span,
 }

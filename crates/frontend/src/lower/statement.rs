@@ -205,7 +205,8 @@ impl<'a> Lowerer<'a, '_, '_> {
         Ok(())
     }
 
-    /// Binds the names of a target to their values, or poisons them.
+    /// Binds the names of an assignment's target to their values, or poisons them if the evaluation
+    /// of `value` failed.
     pub(crate) fn assign_target(&mut self, target: &'a Expr, value: Lower<IrOperand>, at: Span) {
         match target {
             Expr::Name(name) => {
@@ -332,8 +333,8 @@ impl<'a> Lowerer<'a, '_, '_> {
     }
 
     /// Lowers an `assert`, which the kernel checks at run time if it is compiled with `debug`. A
-    /// condition that is false at compile time is not reported here, because it may be known only
-    /// because an argument is specialized to 1. In contrast, a `tl.static_assert` is always
+    /// condition that is false at compile time is not an error of the compilation: it may be known
+    /// only because an argument is specialized to 1. In contrast, a `tl.static_assert` is always
     /// checked.
     fn assertion(&mut self, assert: &'a StmtAssert, span: Span) -> Lower<()> {
         let condition = self.expression(&assert.test)?;

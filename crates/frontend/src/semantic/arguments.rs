@@ -33,12 +33,12 @@ impl<C: Caller + ?Sized> Arguments<'_, C> {
         matches!(self.values.get(index), None | Some(Operand::Constant(Constant::None)))
     }
 
-    /// Returns an argument that is a number or a tensor, as a value.
+    /// Returns an argument, which must be a number or a tensor, as a value.
     pub fn tensor(&self, c: &mut C, index: usize) -> Semantic<ValueOf<C>> {
         tensor(c, self.at(index)?, index)
     }
 
-    /// Returns an argument that is a number or a tensor, as a value, and its type.
+    /// Returns an argument, which must be a number or a tensor, as a value, and its type.
     pub fn typed(&self, c: &mut C, index: usize) -> Semantic<(ValueOf<C>, Type)> {
         let value = self.tensor(c, index)?;
         let ty = c.builder().type_of(&value);

@@ -182,8 +182,8 @@ fn tensor_attribute<C: Caller + ?Sized>(
     }
 }
 
-/// Converts `ty`, the IR type of a value, to a compile-time value. For a scalar pointer that
-/// derives from a `tl.const` parameter, it is a const pointer type.
+/// Converts `ty`, the IR type of a value, to a compile-time value: for a scalar pointer to
+/// read-only memory, a const pointer type; otherwise `ty` itself.
 fn pointer_or_number<C: Caller + ?Sized>(c: &mut C, value: &ValueOf<C>, ty: Type) -> Constant {
     match ty.element.pointee().filter(|_| ty.is_scalar()) {
         Some(pointee) if c.read_only(value).is_some() => LanguageType::ConstPointer(pointee).into_constant(),

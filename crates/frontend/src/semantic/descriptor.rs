@@ -528,8 +528,7 @@ pub(super) fn padding_option<C: Caller + ?Sized>(
     Ok(padding)
 }
 
-/// Evaluates `value.name` of a block pointer or descriptor; `None` if the name is not an attribute
-/// with a value.
+/// Evaluates `value.name` of a block pointer or descriptor; `None` for a method or an unknown name.
 pub(super) fn descriptor_attribute<C: Caller + ?Sized>(
     c: &mut C,
     descriptor: &DescriptorOf<C>,

@@ -18,10 +18,10 @@ use crate::value::{Constant, Operand};
 ///
 /// Both operands are converted to their common type. If one operand is a compile-time number of the
 /// same or a lower kind (bool < integer < float), the common type is the type of the other operand.
-/// Otherwise, a float and an integer have the type of the float, and two floats or two integers
-/// have the wider type, with these exceptions: fp16 and bf16 have fp16; bf16 and an integer or fp8
-/// have fp32; two different fp8 types have fp16; an fp8 and an integer have none; a signed and an
-/// unsigned integer of one width have the unsigned type.
+/// Otherwise, the common type of a float and an integer is the type of the float, and that of two
+/// floats or two integers is the wider type, with these exceptions: fp16 and bf16 give fp16; bf16
+/// and an integer or fp8 give fp32; two different fp8 types give fp16; an fp8 and an integer have
+/// no common type; a signed and an unsigned integer of one width give the unsigned type.
 ///
 /// `/` and `%` compute fp16, bf16 and fp8 in fp32, and `/` of integers returns fp32. Two booleans
 /// remain `int1` under `+`, `-` and `*`, which compute modulo 2: the product of two masks is a

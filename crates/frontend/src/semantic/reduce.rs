@@ -57,8 +57,8 @@ impl<C: Caller + ?Sized> Combined<C> {
         c.region(a.at(2)?, &types)
     }
 
-    /// Returns one result as a value unless `is_tuple` is set; otherwise returns a tuple of the
-    /// results.
+    /// Returns the results as a tuple. A single result is returned as a value, unless `is_tuple` is
+    /// set.
     pub fn results(is_tuple: bool, mut results: Vec<Op<C>>) -> Op<C> {
         match results.pop() {
             Some(single) if results.is_empty() && !is_tuple => single,
