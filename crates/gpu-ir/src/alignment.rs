@@ -5,7 +5,7 @@
 //!
 //! | user of the slot | the address is a multiple of |
 //! |---|---|
-//! | threads | 16 bytes, the widest access of a thread, or the size of a smaller slot |
+//! | threads | 16 bytes (the widest access of a thread), or the size of the slot if it is smaller |
 //! | tensor copies | 128 bytes, or the size of the eight rows after which the swizzle of the box repeats ([`BoxLayout::alignment`]) |
 //! | `wgmma` | the larger of 16 bytes and the period of the operand's swizzle |
 //! | `make_tensor_map` | the size of a tensor map, 128 bytes |
@@ -26,7 +26,7 @@ use crate::box_layout::BoxLayout;
 use crate::layout_rules::element_bits;
 use crate::target::ACCESS_BYTES;
 
-/// The bytes of an `mbarrier`, and their alignment.
+/// The size of an `mbarrier`, which is also its alignment, in bytes.
 pub const MBARRIER_BYTES: u32 = 8;
 
 /// The alignment of each buffer of a function.
@@ -103,7 +103,8 @@ fn of_threads(memory: &Type) -> u32 {
     }
 }
 
-/// Returns the alignment that an instruction needs of an operand that not only threads access.
+/// Returns the alignment that a tensor copy, a `wgmma` or `make_tensor_map` needs of an operand in
+/// shared memory; `None` for other instructions.
 fn of_operand(layouts: &Layouts, function: &Function, inst: Inst, operand: Value) -> Option<u32> {
     let Op::Gpu(op) = &function.insts[inst].op else { return None };
     let memory = function.ty(operand).as_memory()?;
@@ -121,8 +122,9 @@ fn of_operand(layouts: &Layouts, function: &Function, inst: Inst, operand: Value
 
 /// Returns the period of the swizzle of a matrix in bytes, or 1 without a swizzle.
 ///
-/// The matrix has all rows of one period. The period is therefore twice the value of the most
-/// significant address bit that the swizzle combines (exclusive or) with less significant bits.
+/// The matrix contains at least one whole period. The period is therefore twice the value of the
+/// most significant address bit that the swizzle combines (exclusive or) with less significant
+/// bits.
 fn pattern_bytes(memory: &Layout, element_bytes: u32) -> u32 {
     let Some(offsets) = memory.inverse() else { return 1 };
     let swizzled = offsets.columns().iter().filter(|offset| offset.count_ones() > 1);

@@ -19,7 +19,7 @@ pub fn rows_of_box(shape: &[u32], axis: usize, element_bits: u32) -> Layout {
     swizzled(shape, &[axis, 1 - axis], element_bits, mode)
 }
 
-/// The boxes of a slot; one tensor copy moves each.
+/// The division of a slot into boxes of equal size. One tensor copy moves each box.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BoxLayout {
     /// The axes of the tile; rows lie along the first.

@@ -19,9 +19,10 @@ use crate::{Function, GpuOp, Op};
 /// equal, greater), so `n` tiles have `3^n` combinations.
 const MAX_COMPARED_TILES: usize = 4;
 
-/// Returns whether a region yields the same values with left and right swapped.
+/// Returns whether a region provably yields the same values with left and right swapped.
 ///
-/// Returns `false` also if the region has control flow, side effects or ops with several results.
+/// Returns `false` for a region with control flow, side effects, or an op that has not exactly one
+/// result.
 pub fn commutes(function: &Function, region: Block) -> bool {
     let mut terms = Terms::default();
     let (Some(plain), Some(swapped)) =
@@ -54,7 +55,7 @@ type Term = usize;
 
 #[derive(Clone, PartialEq, Eq, Hash)]
 enum Node {
-    /// An element: the index of its tile, and whether it is the right one.
+    /// An element: the index of its tile, and true for the right side or false for the left side.
     Element(usize, bool),
     Apply(F, Vec<Term>),
     /// Another op, by its name and its attributes.

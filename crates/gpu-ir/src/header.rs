@@ -39,8 +39,8 @@ pub enum ProgramOrder {
     DescendingIds,
 }
 
-/// The limit of the two counts of a header, of stages and of blocks on a multiprocessor. The limit
-/// of stages serves for both counts: it is 64, and no multiprocessor holds more than 32 blocks.
+/// The maximum of `stages`, and also of `min_blocks`, whose own maximum is smaller: no
+/// multiprocessor holds more than 32 blocks.
 const MAX_COUNT: u32 = tilewright_ir::LoopOptions::MAX_STAGES;
 
 const ASCENDING_IDS: &str = "longest CTA first by ascending id";
@@ -59,8 +59,8 @@ pub struct Header {
     pub stages: u32,
     /// Allows a multiplication and an addition to become one `fma`.
     pub contraction: bool,
-    /// A barrier is wherever threads must wait for each other. The pass that inserts barriers sets
-    /// this flag; from then on, the verifier requires them.
+    /// True if there is a barrier wherever threads must wait for each other. The pass that inserts
+    /// barriers sets this flag; from then on, the verifier reports missing barriers.
     pub synchronized: bool,
     /// Allows a launch in pairs: clusters of two blocks. The kernel then has one more parameter,
     /// after the tensor maps: the number of programs along the first axis if the launch has pairs,

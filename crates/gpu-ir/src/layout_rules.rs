@@ -8,13 +8,15 @@ use tilewright_layout::{Input, Layout, Parts, Reduction, blocked, coalesced, spr
 
 /// Lanes of a warp.
 pub const LANES: u32 = 32;
-/// The most partial results of a line, each from another warp, that every thread combines in order.
+/// The most partial results of a line, each of a different warp, that every thread combines in
+/// order.
 pub const MAX_PARTIAL_RESULTS: u32 = 32;
 
 /// Returns the layout in which the partial results of a scan are combined.
 ///
 /// Up to eight partial results of a line are in the registers of one thread. More are spread over
-/// the lanes of each warp, if all its lanes hold the same lines.
+/// the lanes of each warp if all lanes of a warp hold the same lines; else they are in the
+/// registers of one thread, too.
 pub fn partial_results_layout(parts: &Parts) -> Layout {
     let spread =
         (parts.count() > MAX_PARTIAL_RESULTS_IN_REGISTERS).then(|| spread_over_lanes(&parts.gathered, 1));
@@ -43,7 +45,7 @@ pub const GATHERED_ROWS_PER_COPY: u32 = 4;
 pub const MIN_GATHERED_ROWS: u32 = 8;
 
 /// Returns the layout of row indices for gathering copies: a thread has the indices of its copies
-/// in consecutive registers, and each warp has all of them.
+/// in consecutive registers, and each warp has all indices.
 pub fn gathered_row_indices(count: u32, num_warps: u32) -> Layout {
     coalesced(&[count], &[0], GATHERED_ROWS_PER_COPY, LANES, 1).product(&Layout::replicated(
         1,
@@ -99,7 +101,8 @@ pub fn result_layout(op: &Op, from: &Type, operand: &Layout) -> Layout {
 /// Returns a second layout of the result of a broadcast for which the operand needs no conversion.
 ///
 /// In [`result_layout`], lanes that hold copies of the operand hold copies of the result. In this
-/// layout, each of them holds another part of the result. Returns `None` if no lanes hold copies.
+/// layout, each of these lanes holds a different part of the result. Returns `None` for ops other
+/// than a broadcast, and if no lanes hold copies of the operand.
 pub fn shared_result_layout(op: &Op, from: &Type, operand: &Layout) -> Option<Layout> {
     let ShapeOp::Broadcast { shape } = op.as_shape()? else { return None };
     let whole = result_layout(op, from, operand);
@@ -144,7 +147,7 @@ pub fn reduced_layout(operand: &Layout, axis: u32) -> Layout {
 /// Returns a layout in which lines along an axis are scanned or sorted with the fewest exchanges.
 ///
 /// Consecutive elements of a line are in registers, then in lanes. Warps divide a line only if
-/// there are too few other lines.
+/// there are fewer lines than warps.
 pub fn line_layout(shape: &[u32], axis: usize, num_warps: u32) -> Layout {
     let per_thread = (shape.iter().product::<u32>() / (LANES * num_warps)).max(1);
     let ones: SmallVec<[u32; 6]> = SmallVec::from_elem(1, shape.len());

@@ -66,7 +66,7 @@ pub struct Features(u32);
 /// A GPU architecture.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct GpuTarget {
-    /// Its PTX name, as in `.target sm_90a`.
+    /// The PTX name, as in `.target sm_90a`.
     pub name: &'static str,
     /// The compute capability times 10, such as 90 for 9.0.
     pub capability: u32,

@@ -179,10 +179,10 @@ impl TensorMapPlan {
         self.strides.iter().position(|stride| *stride == LaunchInteger::constant(1))
     }
 
-    /// Returns the plan for a tile with permuted axes, which are the last axes of the tensor, or
-    /// `None` if the tile has more axes than the tensor.
+    /// Returns the plan for the same tile with its axes in the order `axes`, or `None` if the tile
+    /// has more axes than the tensor.
     ///
-    /// The box is not permuted.
+    /// The axes of a tile are the last axes of its tensor. The box keeps the order of its axes.
     pub fn transposed(&self, axes: &[usize]) -> Option<Self> {
         let own = self.strides.len().checked_sub(axes.len())?;
         let order = || (0..own).chain(axes.iter().map(|axis| own + axis));

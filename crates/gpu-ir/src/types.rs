@@ -51,11 +51,12 @@ pub struct Buffer {
     pub element: Element,
     /// The extents of a tile.
     pub shape: Shape,
-    /// The offset of each element, including the swizzle.
+    /// The layout of a tile in memory, which maps offsets to elements and includes the swizzle.
     pub layout: LayoutId,
 }
 
-/// The most slots: `mbarrier`s for more would exceed the shared memory of a GPU.
+/// The most slots of a type. The `mbarrier`s of so many slots take 256 KiB, more than the shared
+/// memory of any GPU.
 const MAX_SLOTS: u32 = 1 << 15;
 
 impl Buffer {

@@ -77,7 +77,8 @@ pub fn can_use_ldmatrix(
 }
 
 /// Returns whether `ldmatrix` has no bank conflicts and saves enough load instructions to pay for
-/// the addresses of its matrices.
+/// the addresses of its matrices. Returns false also for elements of more than 32 bits, pointers
+/// and `int1`.
 ///
 /// An example is a tile that threads stored with wide accesses, such as an accumulator. The
 /// elements that one thread loads are far apart in memory, but neighboring lanes load neighboring

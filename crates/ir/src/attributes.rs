@@ -366,7 +366,7 @@ choices! {
         MaxContiguous = "max_contiguous",
         /// Runs of the length given for each axis are constant.
         MaxConstancy = "max_constancy",
-        /// A field of a tensor descriptor, which a GPU accepts if it is a multiple of the first
+        /// A field of a tensor descriptor. A GPU accepts the field if it is a multiple of the first
         /// number (a pointer in bytes, a stride in elements). The second number is the index of the
         /// field: 0 is the base, and `n` the stride of axis `n - 1`. The compiler relies on the
         /// promise if the field comes from memory, but not if the launch passes it.

@@ -138,8 +138,8 @@ impl<'f, D: Dialect> Cursor<'f, D> {
         &self.function.blocks[self.position.block].insts[..self.position.index]
     }
 
-    /// Removes the instructions after the cursor from the block. The caller inserts those again
-    /// that it keeps.
+    /// Removes the instructions after the cursor from the block. The caller inserts again
+    /// those that it keeps.
     pub fn take_rest(&mut self) -> Vec<Inst> {
         let Position { block, index } = self.position;
         self.function.blocks[block].insts.split_off(index)

@@ -103,7 +103,7 @@ impl AsmRegister {
     }
 
     /// Returns whether the register can hold elements of `bits` bits in total. Registers of 16 and
-    /// 32 bits hold 2 bits or more; others only their exact width.
+    /// 32 bits hold 2 bits up to their width; the others hold only their exact width.
     fn takes(self, bits: u32) -> bool {
         match self {
             Self::Predicate | Self::Bits64 => bits == self.bits(),

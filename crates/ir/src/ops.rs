@@ -2,8 +2,8 @@
 //! attributes, the method of [`OpVisitor`], and the plain data in [`OPS`].
 //!
 //! To add an op, write a row here, its type rule in `rules.rs`, and its implementation in each
-//! backend; a backend does not compile without it. A method of [`Builder`](crate::Builder) is
-//! written by hand.
+//! backend; a backend does not compile without it. The row makes no method of
+//! [`Builder`](crate::Builder): write one by hand if many callers emit the op.
 
 use crate::attributes::{
     AtomicKind, CacheModifier, EvictionPolicy, Failure, GridDependency, HintKind, InputPrecision, IntList,
@@ -142,7 +142,7 @@ pub enum AsyncPhase {
     StartsTensorStore,
     /// It starts a dot, which reads shared memory by the asynchronous proxy.
     StartsDot,
-    /// It waits for copies that its thread has started.
+    /// It waits for copies to shared memory that its thread has started (`cp.async`).
     AwaitsCopies,
     /// It waits for copies from shared memory that its thread has started.
     AwaitsTensorStores,

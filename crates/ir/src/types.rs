@@ -267,19 +267,19 @@ impl Type {
         self.element.value()
     }
 
-    /// Returns the same shape with another element.
+    /// Returns the type with this shape and another element.
     #[must_use]
     pub fn with_element(&self, element: Element) -> Self {
         Self { element, shape: self.shape.clone() }
     }
 
-    /// Returns the same shape with numbers of this type.
+    /// Returns the type with this shape and numbers of the type `dtype`.
     #[must_use]
     pub fn with_dtype(&self, dtype: Dtype) -> Self {
         self.with_element(Element::Value(dtype))
     }
 
-    /// Returns the same element with another shape.
+    /// Returns the type with this element and another shape.
     #[must_use]
     pub fn with_shape(&self, shape: Shape) -> Self {
         Self { element: self.element, shape }

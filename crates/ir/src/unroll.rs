@@ -26,8 +26,8 @@ pub struct Unrolling {
     pub step: i64,
     /// The type of the loop's index.
     pub dtype: Dtype,
-    /// The index after the last complete iteration: the lower bound plus a multiple of the step
-    /// times the factor.
+    /// The upper bound of the unrolled loop: the lower bound plus a multiple of the step times the
+    /// factor.
     pub middle: Value,
 }
 

@@ -23,8 +23,9 @@ impl std::fmt::Display for VerifyError {
 
 impl std::error::Error for VerifyError {}
 
-/// Checks every function: definitions dominate uses, blocks end in the right terminator, each
-/// instruction is in one block, once, and types follow the rules.
+/// Checks every function: definitions dominate uses, blocks end in the right terminator, no
+/// instruction occurs twice in blocks, types follow the rules, and the signature lists each
+/// parameter.
 pub fn verify<D: Dialect>(module: &Module<D>) -> Result<(), VerifyError> {
     for function in module.functions.values() {
         let mut verifier = Verifier { module, function, defined: EntitySet::new(), placed: EntitySet::new() };

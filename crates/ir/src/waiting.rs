@@ -61,7 +61,7 @@ impl<'a, D: Dialect> Analysis<'a, D> {
     }
 
     /// Returns the maximum [`Waiting`] of the ops of a called function, and whether the function
-    /// has effects. An instruction other than a call has neither.
+    /// has effects; [`Waiting::Never`] and false for an instruction other than a call.
     fn called(&mut self, data: &InstData<D>) -> (Waiting, bool) {
         let Some(Op::Call { callee, .. }) = data.op.as_tile() else { return (Waiting::Never, false) };
         if let Some(known) = self.seen.get(callee) {
@@ -140,8 +140,8 @@ impl<'a, D: Dialect> Analysis<'a, D> {
         }
         let carried: Vec<_> = function.carried(inst).collect();
         // A carried value is invariant if it is yielded unchanged, or computed from invariant
-        // values. Each repetition finds at least one more invariant value, unless it finds none and
-        // the search is complete.
+        // values. A repetition that finds no further invariant value completes the search, so their
+        // number bounds the repetitions.
         for _ in 0..carried.len() + 2 {
             for region in regions {
                 self.classify(function, *region, &mut found);

@@ -8,7 +8,8 @@ use tilewright_ir::{Block, Inst, Operation};
 use super::slots::{Edge, SlotAnalysis};
 use crate::{GpuOp, Op};
 
-/// The most iterations of a loop with constant bounds that the walk follows one by one.
+/// The maximum trip count of a loop with constant bounds whose iterations the walk follows one by
+/// one. The walk repeats other loops until a fixpoint.
 const MAX_FOLLOWED_TRIPS: i128 = 8;
 /// The maximum number of iterations to a fixpoint, for an analysis whose states have unbounded
 /// height. After these iterations, the walk goes on with the last state.
@@ -101,8 +102,8 @@ impl<R: Transfer> Walk<'_, '_, R> {
                     self.transfer.join(state, &end, JoinPoint::Loop);
                     if *state == before || steps.next().is_none() {
                         if trips.is_some() {
-                            // The loop runs at least once: the state before it does not reach its
-                            // end.
+                            // The loop runs at least once, so the state before the loop does not
+                            // reach the code after it.
                             *state = end;
                         }
                         break;

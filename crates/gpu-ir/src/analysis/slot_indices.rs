@@ -97,7 +97,7 @@ impl SlotAnalysis<'_> {
     }
 
     /// Returns the value of a select between equal values, or of a select that resets a counter
-    /// `z`: `0 if z == n else z` equals `z` modulo `slots`, because `n` is a multiple of `slots`.
+    /// `z`: `0 if z == n else z` equals `z` modulo `slots` if `n` is a multiple of `slots`.
     fn wrapped(&self, operands: &[Value], slots: i64) -> Option<BaseOffset> {
         let [one, other] = [1, 2].map(|index| self.local_base_offset(operands[index], slots));
         if one == other {
@@ -129,7 +129,7 @@ impl SlotAnalysis<'_> {
     /// Returns a loop-carried value as its leader plus a constant. The leader is the first value
     /// that the loop carries at a constant distance from this value, or this value itself.
     ///
-    /// A value that does not change in the loop has the base of its initial value.
+    /// A value that does not change in the loop is returned as its initial value.
     fn leader(&self, value: Value, slots: i64) -> BaseOffset {
         let own = BaseOffset { base: Some(value), offset: 0 };
         let (block, index, inst) = match self.function.values[value].definition {

@@ -99,7 +99,7 @@ pub fn modulo(number: i64, slots: i64) -> i64 {
 pub struct SlotAnalysis<'f> {
     /// The function.
     pub function: &'f Function,
-    /// The program has a barrier everywhere that threads must wait for each other.
+    /// True if a pass has inserted a barrier wherever threads must wait for each other.
     pub synchronized: bool,
     parents: Parents,
     /// The bases of slot indices, and the values that carry these bases through loops.
@@ -153,7 +153,7 @@ impl<'f> SlotAnalysis<'f> {
         self.partition_of_block(self.block_of_inst(inst))
     }
 
-    /// Returns the partition that runs a block.
+    /// Returns the `warp_specialize` around a block, with the index of the partition.
     pub fn partition_of_block(&self, mut block: Block) -> Option<(Inst, usize)> {
         while let Some(owner) = self.owner(block) {
             let data = &self.function.insts[owner];
@@ -255,8 +255,8 @@ impl<'f> SlotAnalysis<'f> {
         }
     }
 
-    /// Returns the slot that an operand names. An operand that is in registers, a ring, barriers or
-    /// a buffer of several slots names no slot.
+    /// Returns the slot that an operand names, or `None` for an operand in registers, a dot in
+    /// flight, a ring, `mbarrier`s, or a buffer of several slots.
     pub fn slot(&self, value: Value) -> Option<Slot> {
         match self.function.ty(value) {
             Type::Empty(_) | Type::Full(_) => {
@@ -303,8 +303,8 @@ impl<'f> SlotAnalysis<'f> {
         Slot { root, index: SlotIndex::At(sum) }
     }
 
-    /// Returns the slot with its index expressed by values that are in scope after an edge; the
-    /// index is `Lost` if there are none.
+    /// Returns the slot with its index expressed by a value that is in scope after an edge; the
+    /// index is `Lost` if no such value is known.
     pub fn rename(&self, slot: Slot, edge: &Edge) -> Slot {
         let SlotIndex::At(BaseOffset { base, offset }) = slot.index else { return slot };
         let is_lost = base.is_some_and(|base| Some(self.block_of(base)) == edge.left);

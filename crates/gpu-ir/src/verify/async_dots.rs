@@ -23,7 +23,7 @@ struct DotsInFlight {
     /// The slots that the dots may still read, each with a lower bound of the number of dots issued
     /// after the dot that reads it.
     reads: BTreeMap<Slot, u32>,
-    /// A lower bound of the number of dots that were issued after the last of them.
+    /// A lower bound of the number of dots that were issued after the last of these dots.
     later: u32,
 }
 

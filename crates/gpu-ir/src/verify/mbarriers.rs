@@ -26,9 +26,10 @@ struct Phase {
     arrived: u32,
     /// The possible parities of the current phase: bit 0 for 0, bit 1 for 1.
     parities: u8,
-    /// Something has waited for the previous phase.
+    /// True if some thread has waited for the previous phase, and in the first phase.
     waited: bool,
-    /// The possible parities of the last wait.
+    /// The possible parities of the last wait, as bits; 0 before the first wait and after a wait
+    /// for a computed parity.
     last: u8,
 }
 
@@ -55,7 +56,8 @@ struct State {
 }
 
 impl State {
-    /// Returns the phase of a slot, unless it is unknown or a slot of the barrier lost its index.
+    /// Returns the phase of a slot, or `None` if the phase is unknown or a slot of the same barrier
+    /// has lost its index.
     fn phase(&mut self, slot: Slot) -> Option<&mut Phase> {
         let lost = Slot { index: SlotIndex::Lost, ..slot };
         if self.phases.contains_key(&lost) {
@@ -81,7 +83,8 @@ fn join(one: &mut Option<Phase>, other: Option<Phase>, point: JoinPoint) {
     };
 }
 
-/// The arrivals at a barrier, and the partitions that arrive or wait.
+/// The number of arrivals that a phase of a barrier needs, a flag that some op arrives, and the
+/// partitions that arrive or wait.
 #[derive(Default)]
 struct BarrierUsage {
     arrivals: u32,

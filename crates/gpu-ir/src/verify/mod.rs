@@ -63,7 +63,7 @@ pub fn function(header: &Header, function: &Function) -> Check {
     Ok(())
 }
 
-/// The kinds of ops of a function, which select the rules: most kernels have only memory.
+/// The kinds of ops of a function, which select the rules to check. Most kernels set only `memory`.
 #[derive(Default)]
 struct OpKinds {
     memory: bool,

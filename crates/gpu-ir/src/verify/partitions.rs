@@ -35,7 +35,8 @@ pub fn check(header: &Header, analysis: &SlotAnalysis<'_>) -> Check {
     result
 }
 
-/// For each named barrier, its threads and the partitions that reach it.
+/// For the id of each named barrier, the number of threads and the partition of each op that waits
+/// at it.
 type Uses = BTreeMap<u32, BTreeSet<(u32, usize)>>;
 
 fn partitions(analysis: &SlotAnalysis<'_>, inst: Inst, warps: &[i64]) -> Check {

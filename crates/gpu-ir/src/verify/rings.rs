@@ -12,7 +12,7 @@ use crate::analysis::dataflow::{Check, JoinPoint, Transfer, walk};
 use crate::analysis::slots::{Edge, SlotAnalysis};
 use crate::{GpuOp, Op};
 
-/// The slots of a ring.
+/// Counts of the slots of a ring.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 struct RingCount {
     /// The number of slots in use: acquired and not released. For a ring between partitions, the

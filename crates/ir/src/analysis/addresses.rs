@@ -81,7 +81,7 @@ impl<D: Dialect> ScalarEvolution<'_, D> {
     }
 
     /// Returns the distance of the pointer `next` from the pointer `from`, if `next` is computed
-    /// from it by additions.
+    /// from `from` by additions.
     fn pointer_step(&mut self, next: Value, from: Value, depth: u32) -> Option<IntegerForm> {
         let depth = depth.checked_sub(1)?;
         if next == from {

@@ -230,7 +230,7 @@ impl<V: Variable> Polynomial<V> {
         Some((factor, without))
     }
 
-    /// Returns the value of the polynomial, if all variables have one.
+    /// Returns the value of the polynomial, if all variables have a value and nothing overflows.
     pub fn evaluate(&self, value: &impl Fn(V) -> Option<V::Coefficient>) -> Option<V::Coefficient> {
         let mut sum = V::Coefficient::from(0_i8);
         for (monomial, &factor) in &self.terms {

@@ -1,5 +1,5 @@
-//! Expresses integers as polynomials of opaque values, of iteration counts of loops, and of the
-//! indices along the axes of their tile. The module `addresses` expresses pointers as a base plus
+//! Expresses integers as polynomials of opaque values, of iteration counts of loops, and, for the
+//! elements of a tile, of the index of the element along each axis. The module `addresses` expresses pointers as a base plus
 //! such a polynomial.
 //!
 //! ```text
@@ -84,8 +84,8 @@ enum Arithmetic {
     Exact,
 }
 
-/// A remainder `index % bound` for which a form has `index`: the form holds only for elements whose
-/// index is less than the bound.
+/// A remainder `index % bound` that a form replaces by `index`: the form holds only for the elements
+/// for which `index` is less than `bound`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Wrap {
     /// The index.
@@ -99,10 +99,10 @@ pub struct Wrap {
 pub struct IntegerForm {
     /// The polynomial.
     pub form: Form,
-    /// The remainders for which the form has only the index; only exact forms have such remainders.
+    /// The remainders that the form replaces by their index; only exact forms do so.
     pub wraps: SmallVec<[Wrap; 1]>,
-    /// Terms may exceed 32 bits, because of a 64-bit shift or a 64-bit product with a constant
-    /// factor beyond -1, 0 and 1.
+    /// True if terms may exceed 32 bits, because of a 64-bit shift or a 64-bit product with a
+    /// constant factor other than -1, 0 and 1.
     pub is_wide: bool,
 }
 
@@ -153,8 +153,8 @@ pub struct ScalarEvolution<'f, D: Dialect = Tile> {
     in_progress: FxHashSet<Value>,
     /// Any scalar pointer may be the base of an address, not only a parameter.
     pub(super) has_any_base: bool,
-    /// The result of a `Described` hint is a base or a variable: only the hint states how the value
-    /// is aligned.
+    /// The result of a `Described` hint is a base or a variable: the hint states an alignment that
+    /// the form of its operand does not show.
     keeps_descriptions: bool,
     /// The elements of 1-D tiles without a form are variables.
     has_elements: bool,
@@ -206,8 +206,8 @@ impl<'f, D: Dialect> ScalarEvolution<'f, D> {
         Self { has_any_base: true, ..self }
     }
 
-    /// Treats each result of a `Described` hint as a base or a variable: only the hint states how
-    /// the value is aligned.
+    /// Treats each result of a `Described` hint as a base or a variable: the hint states an
+    /// alignment that the form of its operand does not show.
     #[must_use]
     pub fn keeping_descriptions(self) -> Self {
         Self { keeps_descriptions: true, ..self }
@@ -392,8 +392,8 @@ impl<'f, D: Dialect> ScalarEvolution<'f, D> {
         self.progression(inst, value, &initial, &next)
     }
 
-    /// Returns the next value of a carried value, as a form in which the carried value is a
-    /// variable.
+    /// Returns the form of `next`, the value that becomes the carried value `value` in the next
+    /// iteration. In this form, `value` is a variable.
     fn next(&mut self, value: Value, next: Value, depth: u32) -> Option<IntegerForm> {
         if !self.in_progress.insert(value) {
             return None;
