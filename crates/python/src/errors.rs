@@ -10,7 +10,7 @@ use pyo3::types::{PyDict, PyTuple};
 use tilewright_base::{Code, Color, Diagnostic, SourceMap, Span};
 use tilewright_runtime::Error;
 
-/// Returns the exception for an error; the code of the error selects the class.
+/// Returns the exception for an error; the kind of the error selects the class.
 #[cold]
 pub(crate) fn to_exception(py: Python<'_>, error: &Error) -> PyErr {
     exception(py, error).unwrap_or_else(|failure| failure)

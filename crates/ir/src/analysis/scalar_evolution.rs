@@ -1,6 +1,6 @@
 //! Expresses integers as polynomials of opaque values, of iteration counts of loops, and, for the
-//! elements of a tile, of the index of the element along each axis. The module `addresses` expresses pointers as a base plus
-//! such a polynomial.
+//! elements of a tile, of the index of the element along each axis. The module `addresses`
+//! expresses pointers as a base plus such a polynomial.
 //!
 //! ```text
 //! for_loop %low, %high, %step, %start (%i, %x) {    %i = %low + %step * iteration
@@ -84,8 +84,8 @@ enum Arithmetic {
     Exact,
 }
 
-/// A remainder `index % bound` that a form replaces by `index`: the form holds only for the elements
-/// for which `index` is less than `bound`.
+/// A remainder `index % bound` that a form replaces by `index`: the form holds only for the
+/// elements for which `index` is less than `bound`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Wrap {
     /// The index.

@@ -13,8 +13,8 @@ use crate::values::classify::{Classes, classify, fields, plain};
 use crate::values::objects::{object, object_ref};
 use crate::values::to_python::{self, host_value_to_python, tuple_to_python};
 
-/// Converts a plain Python number, or Python's `None`, to a constant. Other objects have no
-/// constant.
+/// Converts a plain Python number, or Python's `None`, to a constant. Returns no constant for other
+/// objects and for ints beyond 64 bits.
 pub(crate) fn number(object: &Bound<'_, PyAny>) -> Option<Constant> {
     if object.is_exact_instance_of::<PyInt>() {
         return object.extract::<i64>().ok().map(|value| Constant::Int(value.into()));

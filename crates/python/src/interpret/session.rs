@@ -70,7 +70,7 @@ impl Session {
         Self { launch, signal, live, hook, around, is_around: Cell::new(false), code }
     }
 
-    /// Makes this session the active one of this thread.
+    /// Makes this session the active one of this thread until the result is dropped.
     pub(crate) fn begin(self: &Rc<Self>) -> Running {
         SESSIONS.with_borrow_mut(|sessions| sessions.push(Rc::clone(self)));
         Running
@@ -125,7 +125,7 @@ pub(crate) fn is_running() -> bool {
     SESSIONS.with_borrow(|sessions| !sessions.is_empty())
 }
 
-/// Evaluates the operation that the source calls `name`.
+/// Evaluates an operation of the active session; `name` is its name in the source.
 pub(crate) fn evaluate<'py>(
     py: Python<'py>,
     name: &str,

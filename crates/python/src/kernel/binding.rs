@@ -16,11 +16,11 @@ use crate::values::call::Call;
 pub(crate) struct KnownBinding {
     binding: Binding,
     options: Mutex<Option<KnownOptions>>,
-    /// The index of the keyword `sanitize` among the keywords of the call, if it is one.
+    /// The index of the keyword `sanitize` among the keywords of the call, if the call has it.
     pub(crate) sanitize: Option<usize>,
 }
 
-/// The options of a launch.
+/// The options of the latest launch, for later launches that set the same objects.
 #[derive(Debug)]
 struct KnownOptions {
     /// The immutable objects to which the call set options.

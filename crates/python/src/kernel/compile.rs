@@ -1,5 +1,5 @@
-//! `triton.compile`: compiles a kernel for described types, without arguments and without the
-//! device for which the code is.
+//! `triton.compile`: compiles a kernel for stated types of arguments. It needs neither the
+//! arguments nor the device that will run the code.
 
 use std::sync::Arc;
 

@@ -73,7 +73,7 @@ impl Variable {
         Self { source, is_mutable: is_mutable(value), value: value.clone().unbind(), meaning }
     }
 
-    /// Returns whether it is the same variable.
+    /// Returns whether `other` is the same variable, whatever the two values are.
     pub(crate) fn is_same_variable(&self, other: &Variable) -> bool {
         self.source.is(&other.source)
     }

@@ -47,7 +47,8 @@ pub(crate) struct Findings {
 pub(crate) struct Caught {
     /// The name that was looked up; `None` if a function was called.
     pub(crate) name: Option<String>,
-    /// The attempt and the exception that it raised; only the exception if a function was called.
+    /// A note for the diagnostic, such as `reading 'x' raised …`; only the text of the exception if
+    /// a function was called.
     pub(crate) text: String,
     pub(crate) error: PyErr,
 }
@@ -104,7 +105,7 @@ impl PyHost {
     /// Makes the compilation stop at a signal, or at an exception that is not an instance of
     /// Python's `Exception`, such as `KeyboardInterrupt`. Returns any other exception.
     fn stop(&self, py: Python<'_>, error: PyErr) -> Option<PyErr> {
-        // Signals are checked before the error is formatted, which would swallow a Ctrl-C.
+        // Check signals before the error is formatted: formatting would swallow a Ctrl-C.
         if let Err(signal) = py.check_signals() {
             self.lock().raised.get_or_insert(signal);
         }
@@ -190,8 +191,8 @@ impl PyHost {
         }))
     }
 
-    /// Notes a variable, unless it is a name of the language or a module, which programs do not
-    /// assign again.
+    /// Notes a variable, unless its value is an object of the language or a module: programs do not
+    /// assign to such a variable again.
     fn note(&self, source: VariableSource, value: &Bound<'_, PyAny>, classified: &HostValue) {
         if matches!(classified, HostValue::Language(_)) || value.is_instance_of::<PyModule>() {
             return;

@@ -85,7 +85,7 @@ pub(crate) fn set_option(options: &mut Options, option: OptionId, value: &Bound<
     raised(value.py(), options.set(option, &constant))
 }
 
-/// Returns the state of launches, which the first one makes.
+/// Returns the state of launches, and makes it at the first launch.
 #[inline]
 pub(crate) fn state<'a>(kernel: &'a Bound<'_, JitKernel>) -> PyResult<&'a State> {
     if let Some(state) = kernel.get().state.get() {
@@ -96,7 +96,7 @@ pub(crate) fn state<'a>(kernel: &'a Bound<'_, JitKernel>) -> PyResult<&'a State>
     Ok(kernel.get().state.get_or_init(|| made))
 }
 
-/// Returns the state of traced launches, which the first one makes.
+/// Returns the state of traced launches, and makes it at the first traced launch.
 pub(crate) fn traced_state<'a>(kernel: &'a Bound<'_, JitKernel>) -> PyResult<&'a State> {
     if let Some(state) = kernel.get().traced.get() {
         return Ok(state);
@@ -173,7 +173,7 @@ impl State {
         drop(objects);
     }
 
-    /// Returns whether the kernel has not issued this warning yet, and notes that it has now.
+    /// Returns true at the first call for this warning, false afterwards.
     pub(crate) fn is_first_warning(&self, code: Code) -> bool {
         let bit = if code == Code::EmptyGrid { 1 } else { 2 };
         self.warned.fetch_or(bit, Ordering::Relaxed) & bit == 0

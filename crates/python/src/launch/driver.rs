@@ -336,8 +336,8 @@ impl CudaLauncher {
         Ok(launch)
     }
 
-    /// Launches: `head` is the three extents of the grid, the stream, the driver handle of the
-    /// kernel, its packed metadata, the launch metadata for hooks, and the two hooks.
+    /// Launches the kernel. `head` has the three extents of the grid, the stream, the driver handle
+    /// of the kernel, its packed metadata, the launch metadata for hooks, and the two hooks.
     fn launch<'py>(
         &self,
         py: Python<'py>,

@@ -74,7 +74,8 @@ fn extent(object: &Bound<'_, PyAny>, grid: &Bound<'_, PyAny>) -> PyResult<i128> 
     unusual_extent(object, grid)
 }
 
-/// Accepts any object with `__index__`: numpy's ints, constexprs, tensors with one int.
+/// Returns the extent for any object with `__index__`: an int of numpy, a constexpr, a tensor with
+/// one int.
 #[cold]
 fn unusual_extent(object: &Bound<'_, PyAny>, grid: &Bound<'_, PyAny>) -> PyResult<i128> {
     let py = object.py();

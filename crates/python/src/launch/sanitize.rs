@@ -86,7 +86,7 @@ fn dicts(py: Python<'_>, reports: Vec<SanitizerReport>) -> PyResult<Vec<Bound<'_
 }
 
 /// Returns the checks that the option `sanitize` of a launch requests: `True` requests all, names
-/// request some.
+/// request some, and `None`, `False` or an empty list none.
 pub(crate) fn checks_of(value: &Bound<'_, PyAny>) -> PyResult<Checks> {
     let list = if value.is_none() {
         return Ok(Checks::NONE);
