@@ -1,5 +1,6 @@
-//! The table of ops of the GPU dialect: ops that tile IR does not have, or has without the
-//! decisions of the GPU path. An [`Op`] is one of them or an op of tile IR on values with layouts.
+//! The table of ops of the GPU dialect: ops that tile IR lacks, and ops of tile IR with further
+//! attributes for GPUs, such as the width of an access. An [`Op`] is a row of this table, or an op
+//! of tile IR on values with layouts.
 
 use tilewright_ir as ir;
 use tilewright_ir::{
@@ -56,13 +57,13 @@ define_ops! {
     /// With `redux`, `redux.sync` combines the lanes of a warp.
     Reduce reduce () [] *tiles {axis: u32, scope: Scope, redux: bool} regions 1 Pure Reduction Never None None;
     /// Combines each element with all elements before it along an axis (after it, with `reverse`),
-    /// in the whole block or in each warp. With the scope `warp`, the scanned tiles are followed by
-    /// the partial results: one for each run of elements that a warp holds. Their last axis is the
-    /// index of the run.
+    /// in the whole block or in each warp. With the scope `warp`, the results are the scanned tiles,
+    /// then the partial results, one for each run of elements that a warp holds. The last axis of
+    /// the partial results is the index of the run.
     Scan scan () [] *tiles {axis: u32, reverse: bool, scope: Scope} regions 1 Pure Scan Never None None;
     /// Computes the scan of the whole block from scans with the scope `warp`. The first half of the
-    /// operands are their scanned tiles. The second half are scans of their partial results; every
-    /// warp holds these for all runs of its lines.
+    /// operands are the scanned tiles of these scans. The second half are scans of the partial
+    /// results; every warp holds the second half for all runs of its lines.
     ScanCarry scan_carry () [] *tiles {axis: u32, reverse: bool} regions 1 Pure Scan Never None None;
     /// Computes acc + a @ b by `mma.sync`. `warps` counts the warps along M and N, or along the
     /// first axis of a batch, M and N. An operand is in registers, in the fragment layout of the
@@ -107,8 +108,9 @@ define_ops! {
     WaitGroup wait_group () [] {pending: u32} regions 0 Write Barrier Never None AwaitsCopies;
 
     /// Initializes each `mbarrier` for phases of `arrivals` arrivals. One thread does it; the
-    /// others see the initialization after a `barrier`. If tensor copies arrive, which use the
-    /// asynchronous proxy, a `fence_proxy` is between the initialization and that `barrier`.
+    /// others see the initialization after a `barrier`. If tensor copies arrive at the
+    /// `mbarrier`s, a `fence_proxy` must be between the initialization and that `barrier`, because
+    /// the copies use the asynchronous proxy.
     MbarrierInit mbarrier_init (barriers) [] {arrivals: u32} regions 0 Write Barrier Never WritesShared None;
     /// Arrives at a barrier, by one of the threads that run the op, and adds `bytes` to the bytes
     /// that the phase waits for.
@@ -149,7 +151,7 @@ define_ops! {
     /// `fence_proxy` and a barrier that follows. With row indices, each lane that starts copies
     /// commits them as one group, and rows outside of the tensor are not written.
     TensorStore tensor_store (buffer, descriptor) [] *coordinates {} regions 0 Write Memory Never ReadsShared StartsTensorStore;
-    /// Combines the elements of a buffer with those of a tensor, and otherwise does as
+    /// Combines the elements of a buffer with those of a tensor, and is otherwise like
     /// `tensor_store`. Each element is combined atomically, unordered with other accesses. Not
     /// every element type has every `kind`.
     TensorReduce tensor_reduce (buffer, descriptor) [] *coordinates {kind: AtomicKind} regions 0 Write Memory Never ReadsShared StartsTensorStore;
@@ -177,8 +179,8 @@ define_ops! {
     /// either may be in registers of any layout. Until the dot has finished, no thread may write
     /// its operands, and the code that computes an A in registers may not run again for the next
     /// iteration. An operand in shared memory has a layout that a matrix descriptor can describe: K
-    /// contiguous or, for 16-bit elements, M or N; it is the transpose of the buffer with
-    /// `transposed_a` or `transposed_b`. Threads make their writes to such operands visible by
+    /// contiguous or, for 16-bit elements, M or N. With `transposed_a` (`transposed_b`), A (B) is
+    /// the transpose of its buffer. Threads make their writes to such operands visible by
     /// `fence_proxy` and a barrier that follows. With a `pending` accumulator, the dot continues
     /// another dot in the same registers; else it starts from a copy of the accumulator. The
     /// accumulation is as exact as that of the instruction. For 8-bit floats with a

@@ -39,8 +39,8 @@ pub struct Tuning {
     /// Transposed copies of 16x16 and 32x32 tiles that access one of their sides in parts take 1.3
     /// to 3 times as long as with a conversion (H200, 2026-11-22).
     pub partial_sector_cost: u32,
-    /// The fewest elements of a thread for which the lanes along the fastest axis of an access with
-    /// 64-bit offsets cover only one sector.
+    /// If a thread holds at least this many elements, the lanes along the fastest axis of an access
+    /// with 64-bit offsets cover only one sector.
     ///
     /// Not measured: with many elements, a separate 64-bit offset for each element fills the
     /// registers of a thread.
@@ -92,8 +92,8 @@ pub struct Tuning {
     ///
     /// Not measured.
     pub hiding_ops: u32,
-    /// The fewest `cp.async` copies from gathered addresses that a thread would start in an
-    /// iteration for which a partition of warps starts them, in loops of at most
+    /// If a thread would start at least this many `cp.async` copies from gathered addresses in an
+    /// iteration, a partition of warps starts the copies instead, in loops of at most
     /// `specialized_stages` stages.
     ///
     /// With such a partition, a mixture of experts with 10 to 24 copies took 0.97 to 0.99 of the
@@ -207,7 +207,7 @@ pub struct Tuning {
     /// Not measured: with fewer levels, going level by level is about as short.
     pub ordered_scan_levels: usize,
     /// The fewest programs along the other axes in a group whose programs start in the order of
-    /// their length.
+    /// their run time.
     ///
     /// Not measured. The order itself was measured: causal attention with heads of 64 and 4096 rows
     /// took 333 us without and 307 us with it (H200, 2026-11-23).

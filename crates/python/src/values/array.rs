@@ -203,14 +203,15 @@ fn bits(bytes: &str) -> usize {
     bytes.parse::<usize>().map_or(0, |bytes| bytes * 8)
 }
 
-/// Returns the address range of the array that an array views, if that range contains `own`; else
-/// `own`.
+/// Returns the address range that a kernel may access: the range of the array that `object` views,
+/// if that contains `own`, the range of the elements of `object`; else `own`.
 fn around(object: &Bound<'_, PyAny>, own: (usize, usize)) -> Result<(usize, usize), Unfit> {
     let owner = owner(object)?.map(|owner| describe_struct(&owner)).transpose()?.map(|(_, range)| range);
     Ok(owner.filter(|owner| owner.0 <= own.0 && own.1 <= owner.1).unwrap_or(own))
 }
 
-/// Returns the array that an array views, if it is a view.
+/// Returns the numpy array at the end of the chain of `base`s of an object; `None` if the object is
+/// no view of an array.
 fn owner<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
     let py = object.py();
     let Some(numpy) = Numpy::get(py) else { return Ok(None) };

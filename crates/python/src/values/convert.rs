@@ -20,8 +20,8 @@ use super::torch::{self, Torch, Unwatched};
 use super::{aggregate, dlpack, live};
 use crate::errors::to_exception;
 
-/// The arguments of a launch, one for each parameter. Their regions are valid while the Python
-/// objects live from which they were made; the caller of the launch holds these objects.
+/// The arguments of a launch, one for each parameter. The region of an argument is valid while the
+/// Python object that was converted lives; the caller of the launch holds these objects.
 pub(crate) type Values = SmallVec<[Value<'static>; 24]>;
 
 /// Converts the arguments of one launch.

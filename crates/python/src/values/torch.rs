@@ -314,7 +314,7 @@ pub(crate) fn read_similar(object: &Bound<'_, PyAny>, dtype: Dtype) -> Result<Te
 }
 
 /// Returns whether a device is `cuda` while `cuda` is emulated on the CPU. An object that wraps
-/// such a tensor reports the tensor's device, `cuda`, although the memory is on the CPU.
+/// a tensor on the emulated `cuda` reports this device, although the memory is on the CPU.
 fn is_claimed(device: &str) -> bool {
     IS_WATCHED.load(Ordering::Relaxed) && device.starts_with("cuda")
 }

@@ -36,8 +36,8 @@ struct Memo {
     dtypes: Vec<Option<(Py<PyAny>, Py<PyAny>)>>,
     /// The names that were added, and the keywords of the call with these names at the end.
     keywords: Option<(Vec<Py<PyAny>>, Py<PyTuple>)>,
-    /// The keys of an autotuner, with the values that launches read of their arguments; the latest
-    /// one last.
+    /// The known keys of an autotuner, each with the values from which a launch derived it; the
+    /// latest key last.
     keys: Vec<Arc<KnownKey>>,
     /// The template for the dicts of arguments that the functions of heuristics get.
     arguments: Option<Arc<Template>>,
@@ -182,7 +182,7 @@ impl CallShape {
     }
 
     /// Returns the only known key with the same values of the key's arguments, whatever the dtypes
-    /// were; `None` if there are several.
+    /// were; `None` if there is none or more than one, or if an argument of the key is no number.
     #[inline]
     pub(crate) fn likely_key(&self, call: &Call<'_, '_>) -> Option<Arc<KnownKey>> {
         let mut values: SmallVec<[Number; 8]> = SmallVec::new();
@@ -195,8 +195,8 @@ impl CallShape {
         likely.next().is_none().then(|| Arc::clone(found))
     }
 
-    /// Remembers a key: the equal object in `cache`, if there is one, because looking up the same
-    /// object compares nothing.
+    /// Remembers a key. If `cache` has an equal key, remembers that object instead, because a lookup
+    /// of the identical object compares no items.
     pub(crate) fn remember(
         &self,
         read: Read,
