@@ -57,9 +57,9 @@ define_ops! {
     /// With `redux`, `redux.sync` combines the lanes of a warp.
     Reduce reduce () [] *tiles {axis: u32, scope: Scope, redux: bool} regions 1 Pure Reduction Never None None;
     /// Combines each element with all elements before it along an axis (after it, with `reverse`),
-    /// in the whole block or in each warp. With the scope `warp`, the results are the scanned tiles,
-    /// then the partial results, one for each run of elements that a warp holds. The last axis of
-    /// the partial results is the index of the run.
+    /// in the whole block or in each warp. With the scope `warp`, the results are the scanned
+    /// tiles, then the partial results, one for each run of elements that a warp holds. The last
+    /// axis of the partial results is the index of the run.
     Scan scan () [] *tiles {axis: u32, reverse: bool, scope: Scope} regions 1 Pure Scan Never None None;
     /// Computes the scan of the whole block from scans with the scope `warp`. The first half of the
     /// operands are the scanned tiles of these scans. The second half are scans of the partial

@@ -24,12 +24,12 @@ pub enum Wait {
     Likely,
 }
 
-/// Returns whether the kernel of a module may wait for other programs.
+/// Returns how likely the kernel of a module waits for other programs.
 pub fn may_wait<D: Dialect>(module: &Module<D>) -> Wait {
     Analysis::new(module).callee(module.entry)
 }
 
-/// Returns whether a loop may wait for other programs, in an iteration or by its condition.
+/// Returns how likely a loop waits for other programs, in an iteration or by its condition.
 pub fn loop_may_wait<D: Dialect>(module: &Module<D>, function: &Function<D>, inst: Inst) -> Wait {
     Analysis::new(module).inst(function, inst)
 }
@@ -48,7 +48,7 @@ impl<'a, D: Dialect> Analysis<'a, D> {
         Self { module, waits: FxHashMap::default(), seen: FxHashMap::default() }
     }
 
-    /// Returns whether a function may wait.
+    /// Returns how likely a function waits.
     fn callee(&mut self, id: FuncId) -> Wait {
         if let Some(known) = self.waits.get(&id) {
             return *known;
@@ -95,7 +95,7 @@ impl<'a, D: Dialect> Analysis<'a, D> {
         own.max(called).max(inner.unwrap_or(Wait::Never))
     }
 
-    /// Returns whether the condition of a loop without a trip count may wait.
+    /// Returns how likely a loop without a trip count waits by its condition.
     fn repeats(&mut self, function: &Function<D>, inst: Inst) -> Wait {
         let regions = &function.insts[inst].regions;
         let reads = regions.iter().map(|region| self.seen(function, *region).0).max();

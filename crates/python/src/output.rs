@@ -5,15 +5,15 @@ use pyo3::intern;
 use pyo3::prelude::*;
 
 /// Writes text that a kernel prints to `sys.stdout`. Returns false if the caller has to write the
-/// text to the output of the process; Python has then flushed its own text.
+/// text to the output of the process. If `sys.stdout` is that output, it is flushed before.
 ///
 /// Kernels run without the GIL, on their own threads.
 pub(crate) fn print(text: &str) -> bool {
     Python::try_attach(|py| write(py, text).unwrap_or_else(|error| failed(py, &error))).unwrap_or(false)
 }
 
-/// Writes text if the program has replaced `sys.stdout`, and returns whether it has: notebooks,
-/// tests and `contextlib.redirect_stdout` do.
+/// Writes text to `sys.stdout` if the program has replaced it, as notebooks, tests and
+/// `contextlib.redirect_stdout` do, and returns whether it has. Flushes `sys.stdout` in any case.
 fn write(py: Python<'_>, text: &str) -> PyResult<bool> {
     let sys = py.import(intern!(py, "sys"))?;
     let out = sys.getattr(intern!(py, "stdout"))?;

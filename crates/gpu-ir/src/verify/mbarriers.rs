@@ -28,8 +28,8 @@ struct Phase {
     parities: u8,
     /// True if some thread has waited for the previous phase, and in the first phase.
     waited: bool,
-    /// The possible parities of the last wait, as bits; 0 before the first wait and after a wait
-    /// for a computed parity.
+    /// The possible parities of the last wait, as bits; 0 before the first wait, and if the parity
+    /// is unknown, as after a wait for a computed parity.
     last: u8,
 }
 

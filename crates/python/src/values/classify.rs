@@ -177,8 +177,8 @@ pub(crate) fn named_tuple(object: &Bound<'_, PyAny>) -> PyResult<Option<NamedTup
     Ok(Some(NamedTuple { name: class.name()?.extract()?, fields, defaults }))
 }
 
-/// Classifies a tuple or list. If all items are constants or plain globals, the result is a plain
-/// global with a plain global among them, else a constant. Otherwise it is a tuple of the classified
+/// Classifies a tuple or list. If all items are constants, the result is a constant. If all are
+/// constants or plain globals, it is a plain global. Otherwise it is a tuple of the classified
 /// items.
 fn sequence(object: &Bound<'_, PyAny>, depth: usize) -> PyResult<HostValue> {
     let items = object.try_iter()?.map(|item| classify_within(&item?, depth + 1));

@@ -195,8 +195,8 @@ impl CallShape {
         likely.next().is_none().then(|| Arc::clone(found))
     }
 
-    /// Remembers a key. If `cache` has an equal key, remembers that object instead, because a lookup
-    /// of the identical object compares no items.
+    /// Remembers a key. If `cache` has an equal key, remembers that object instead, because a
+    /// lookup of the identical object compares no items.
     pub(crate) fn remember(
         &self,
         read: Read,
