@@ -39,8 +39,8 @@ pub struct Tuning {
     /// Transposed copies of 16x16 and 32x32 tiles that access one of their sides in parts take 1.3
     /// to 3 times as long as with a conversion (H200, 2026-11-22).
     pub partial_sector_cost: u32,
-    /// If a thread holds at least this many elements, the lanes along the fastest axis of an access
-    /// with 64-bit offsets cover only one sector.
+    /// The fewest elements of a thread for which an access with 64-bit offsets may be narrow: its
+    /// lanes then cover only one sector along the fastest axis.
     ///
     /// Not measured: with many elements, a separate 64-bit offset for each element fills the
     /// registers of a thread.
@@ -50,10 +50,10 @@ pub struct Tuning {
     ///
     /// Not measured.
     pub shared_store_elements: u32,
-    /// The most copies of the source tile that a slice of padded registers may take; a larger
-    /// source is gathered.
+    /// The most elements of the source for each element of the result, both padded to powers of
+    /// two, for which a slice of a tile only selects registers. Otherwise the slice is a gather.
     ///
-    /// Not measured: the copies are live at the same time.
+    /// Not measured: all elements of the source are live at the same time.
     pub padded_slice_copies: u32,
     /// Registers of a thread besides those of tiles: addresses, counters, masks.
     ///
@@ -238,7 +238,8 @@ pub struct Tuning {
     ///
     /// Not measured.
     pub sinking_gain: u32,
-    /// Lines of a listing above which equal instructions keep one register only if they are near.
+    /// Lines of a listing above which equal instructions share a register only if they are near,
+    /// provided that sharing in all cases would keep more than `max_live_registers` alive.
     ///
     /// Not measured.
     pub long_listing_lines: usize,
@@ -259,7 +260,8 @@ pub struct Tuning {
     /// Not measured. One more block without spills was measured: layer norm of 8704 columns took 91
     /// us with 161 registers and 62 with 128 (H200, 2026-11-20).
     pub spills_for_one_more_block: u32,
-    /// Spilled registers of a thread that a limit of a few more registers might save.
+    /// If an attempt spills at most this many registers of a thread too many, an attempt with a
+    /// higher limit of registers follows.
     ///
     /// Not measured: above it, the next limit would spill too much too.
     pub spills_for_another_attempt: u32,

@@ -496,7 +496,8 @@ mod tests {
         module.kernel().clone()
     }
 
-    /// Returns the names of the carried values: before, in the regions, next, after.
+    /// Returns, for each carried value, the names of its initial value, its parameters, its yielded
+    /// values and its result.
     fn names(function: &Function, inst: Inst) -> Vec<String> {
         let name = |value: &Value| function.values[*value].name.as_deref().unwrap_or("?").to_owned();
         let list = |values: &[Value]| values.iter().map(name).collect::<String>();

@@ -286,7 +286,7 @@ mod tests {
 
     type Poly = Polynomial<char>;
 
-    /// Sums of products of `x`, `y` and `z` with small coefficients, known by a number.
+    /// Returns a sum of products of `x`, `y` and `z`; `number` determines its small coefficients.
     fn some(number: u64) -> Poly {
         let mut bits = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let mut sum = Poly::default();
