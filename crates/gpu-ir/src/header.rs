@@ -39,8 +39,8 @@ pub enum ProgramOrder {
     DescendingIds,
 }
 
-/// The maximum of `stages`, and also of `min_blocks`, whose own maximum is smaller: no
-/// multiprocessor holds more than 32 blocks.
+/// The maximum of `stages`. It serves for `min_blocks`, too: it is above the 32 blocks that a
+/// multiprocessor holds at most.
 const MAX_COUNT: u32 = tilewright_ir::LoopOptions::MAX_STAGES;
 
 const ASCENDING_IDS: &str = "longest CTA first by ascending id";

@@ -260,8 +260,8 @@ pub struct Tuning {
     /// Not measured. One more block without spills was measured: layer norm of 8704 columns took 91
     /// us with 161 registers and 62 with 128 (H200, 2026-11-20).
     pub spills_for_one_more_block: u32,
-    /// If an attempt spills at most this many registers of a thread too many, an attempt with a
-    /// higher limit of registers follows.
+    /// The most spilled registers of a thread, beyond those that are accepted, after which another
+    /// attempt follows, with a higher limit of registers.
     ///
     /// Not measured: above it, the next limit would spill too much too.
     pub spills_for_another_attempt: u32,

@@ -55,7 +55,7 @@ pub struct Buffer {
     pub layout: LayoutId,
 }
 
-/// The most slots of a type. The `mbarrier`s of so many slots take 256 KiB, more than the shared
+/// The most slots of a type. The `mbarrier`s of 32768 slots take 256 KiB, more than the shared
 /// memory of any GPU.
 const MAX_SLOTS: u32 = 1 << 15;
 

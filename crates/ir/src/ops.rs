@@ -3,7 +3,7 @@
 //!
 //! To add an op, write a row here, its type rule in `rules.rs`, and its implementation in each
 //! backend; a backend does not compile without it. The row makes no method of
-//! [`Builder`](crate::Builder): write one by hand if many callers emit the op.
+//! [`Builder`](crate::Builder): write one by hand if the op needs one.
 
 use crate::attributes::{
     AtomicKind, CacheModifier, EvictionPolicy, Failure, GridDependency, HintKind, InputPrecision, IntList,

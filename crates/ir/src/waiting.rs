@@ -24,12 +24,13 @@ pub enum Wait {
     Likely,
 }
 
-/// Returns how likely the kernel of a module waits for other programs.
+/// Returns how likely it is that the kernel of a module waits for other programs.
 pub fn may_wait<D: Dialect>(module: &Module<D>) -> Wait {
     Analysis::new(module).callee(module.entry)
 }
 
-/// Returns how likely a loop waits for other programs, in an iteration or by its condition.
+/// Returns how likely it is that a loop waits for other programs, in an iteration or by its
+/// condition.
 pub fn loop_may_wait<D: Dialect>(module: &Module<D>, function: &Function<D>, inst: Inst) -> Wait {
     Analysis::new(module).inst(function, inst)
 }
@@ -48,7 +49,7 @@ impl<'a, D: Dialect> Analysis<'a, D> {
         Self { module, waits: FxHashMap::default(), seen: FxHashMap::default() }
     }
 
-    /// Returns how likely a function waits.
+    /// Returns how likely it is that a function waits for other programs.
     fn callee(&mut self, id: FuncId) -> Wait {
         if let Some(known) = self.waits.get(&id) {
             return *known;
@@ -95,7 +96,7 @@ impl<'a, D: Dialect> Analysis<'a, D> {
         own.max(called).max(inner.unwrap_or(Wait::Never))
     }
 
-    /// Returns how likely a loop without a trip count waits by its condition.
+    /// Returns how likely it is that the condition of a loop without a trip count waits.
     fn repeats(&mut self, function: &Function<D>, inst: Inst) -> Wait {
         let regions = &function.insts[inst].regions;
         let reads = regions.iter().map(|region| self.seen(function, *region).0).max();
@@ -140,8 +141,8 @@ impl<'a, D: Dialect> Analysis<'a, D> {
         }
         let carried: Vec<_> = function.carried(inst).collect();
         // A carried value is invariant if it is yielded unchanged, or computed from invariant
-        // values. A repetition that finds no further invariant value completes the search, so their
-        // number bounds the repetitions.
+        // values. A repetition that finds no further invariant value completes the search, so the
+        // number of carried values bounds the repetitions.
         for _ in 0..carried.len() + 2 {
             for region in regions {
                 self.classify(function, *region, &mut found);

@@ -26,7 +26,7 @@ struct Phase {
     arrived: u32,
     /// The possible parities of the current phase: bit 0 for 0, bit 1 for 1.
     parities: u8,
-    /// True if some thread has waited for the previous phase, and in the first phase.
+    /// True if some thread has waited for the previous phase; also true in the first phase.
     waited: bool,
     /// The possible parities of the last wait, as bits; 0 before the first wait, and if the parity
     /// is unknown, as after a wait for a computed parity.

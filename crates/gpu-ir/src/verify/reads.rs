@@ -118,8 +118,8 @@ impl Reads<'_> {
         }
     }
 
-    /// Returns whether an instruction frees memory. It needs no barrier before it: the pass that
-    /// inserts barriers places one before the next use of the memory.
+    /// Returns whether an instruction frees memory. Such an instruction needs no barrier: the pass
+    /// that inserts barriers places one before the next use of the memory.
     fn is_end(&self, inst: Inst) -> bool {
         matches!(self.analysis.function.insts[inst].op, Op::Gpu(GpuOp::Dealloc {} | GpuOp::Release {}))
     }

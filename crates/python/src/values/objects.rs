@@ -89,7 +89,7 @@ pub(crate) fn object_ref(object: &Bound<'_, PyAny>) -> PyResult<ObjectRef> {
 const MAX_NESTED: u32 = 8;
 
 /// Returns whether two objects are the same in every part. Returns false also for two
-/// objects that cannot be compared, or whose parts are nested more than `depth` deep.
+/// distinct objects that cannot be compared, or whose parts are nested more than `depth` deep.
 ///
 /// Python's `==` is not enough: `2 == 2.0`, but kernels compute with them in different types. The
 /// parts of an object are those by which Python copies it (`__reduce_ex__`).
