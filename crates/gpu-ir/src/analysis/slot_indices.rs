@@ -186,8 +186,8 @@ impl SlotAnalysis<'_> {
             return Some((start(index), own.offset));
         }
         // The parameter may equal the value of another parameter in the previous iteration, plus a
-        // constant. It advances by the step of the other parameter if the initial values of both
-        // also have this distance.
+        // constant. It then advances by the step of the other parameter, if its initial value also
+        // equals that constant plus the value of the other parameter one step before the loop.
         let Definition::Parameter(block, other) = self.function.values[own.base?].definition else {
             return None;
         };

@@ -204,8 +204,8 @@ fn bits(bytes: &str) -> usize {
 }
 
 /// Returns the address range that a kernel may access. `own` is the range of the elements of
-/// `object`. If `object` is a view of an array whose range contains `own`, returns the range of that
-/// array, else `own`.
+/// `object`. If `object` is a view of an array whose range contains `own`, returns the range of
+/// that array, else `own`.
 fn around(object: &Bound<'_, PyAny>, own: (usize, usize)) -> Result<(usize, usize), Unfit> {
     let owner = owner(object)?.map(|owner| describe_struct(&owner)).transpose()?.map(|(_, range)| range);
     Ok(owner.filter(|owner| owner.0 <= own.0 && own.1 <= owner.1).unwrap_or(own))
