@@ -92,8 +92,8 @@ pub(crate) fn build_signature_metadata<'py>(types: &Bound<'py, PyAny>) -> PyResu
     Ok(PyBytes::new(py, &types.try_iter()?.map(byte).collect::<PyResult<Vec<u8>>>()?))
 }
 
-/// Returns the slot for a type of a signature: a string, such as `constexpr`, or a tuple of types. A
-/// slot describes how launches pass an argument.
+/// Returns the slot for a type of a signature: a string, such as `constexpr`, or a tuple of types.
+/// A slot describes how launches pass an argument.
 fn slot_of_type(described: &Bound<'_, PyAny>) -> PyResult<Slot> {
     if let Ok(items) = described.cast::<PyTuple>() {
         return items.iter().map(|item| slot_of_type(&item)).collect::<PyResult<_>>().map(Slot::Tuple);
