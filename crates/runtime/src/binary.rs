@@ -75,16 +75,16 @@ pub fn load(device: Device, kernel: &str, image: &[u8], shared_bytes: u32) -> Re
     Ok(Binary { module, function: number, attributes })
 }
 
-/// Registers a kernel that is already loaded under its handle, and returns the handle. To remove
-/// the kernel, pass this handle to [`unload`] in place of a module's handle.
+/// Registers an already loaded kernel, so that [`function`] finds it, and returns its handle. To
+/// remove the kernel, pass this handle to [`unload`] in place of a module's handle.
 pub fn share(function: &Function) -> u64 {
     let number = function.raw();
     loaded().get_or_insert_default().insert(number, (number, function.clone()));
     number
 }
 
-/// Removes the kernel of the module with this handle, which unloads the module unless another value
-/// still uses it.
+/// Removes the kernel of the module with this handle. This unloads the module, unless another value
+/// still uses it. Fails if there is no such kernel.
 pub fn unload(module: u64) -> Result<(), Error> {
     let mut kernels = loaded();
     let of_module = kernels.iter().flatten().find(|(_, (owner, _))| *owner == module);

@@ -199,9 +199,9 @@ impl Handle {
     }
 }
 
-/// Adds the known facts about an argument to a statement: a compile-time value, or for a descriptor
-/// the extent of its tensor and the conditions that its extents are at least 1 and its strides are
-/// at least 0.
+/// Adds the known facts about an argument to a statement: a compile-time int is a constant; for a
+/// descriptor, adds the extent of its tensor and the conditions that its extents are at least 1 and
+/// its strides are at least 0; for another tuple, adds the facts about its items.
 fn add_known(name: &str, argument: &Argument, statement: &mut Statement) {
     match argument {
         Argument::Constexpr(HostValue::Constant(Constant::Int(number))) => {

@@ -1,4 +1,5 @@
-//! Parses arguments that are described as text, without values: `*fp32:16, i32, 1024, 'text'`.
+//! Parses descriptions of a kernel's arguments. A run-time argument is described by its type, a
+//! compile-time argument by its value: `*fp32:16, i32, 1024, 'text'`.
 //!
 //! This is the language of `tilewright compile --signature`, of Triton's ahead-of-time compiler,
 //! and of the types in `ASTSource(signature=...)`:

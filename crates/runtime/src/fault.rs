@@ -219,8 +219,8 @@ fn misaligned(found: &FaultCandidates, target: MemoryAccess, line: Option<Span>)
         .hint(hint)
 }
 
-/// An access below this address is reported as an access through a null pointer: its element has a
-/// small offset from address 0.
+/// An access below this address is reported as an access through a null pointer: the kernel has
+/// probably added a small offset to one.
 const NULL_PAGE: u64 = 4096;
 
 /// The hint for an address that is less aligned than the compiler assumed.

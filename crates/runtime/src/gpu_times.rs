@@ -102,7 +102,8 @@ impl Drop for Before {
     }
 }
 
-/// Returns the running CUPTI. The first call in a profile starts it.
+/// Returns the running CUPTI, or the reason why it cannot run. The first call in a profile starts
+/// it.
 fn running(context: Context) -> Result<Running, String> {
     let begin = || {
         let driver = context.device().driver().version();

@@ -1,4 +1,4 @@
-//! Interpret mode: a launch whose body the caller runs, op after op.
+//! Interpret mode: the caller runs the body of the kernel itself, operation by operation.
 //!
 //! An operation (`x + y`, `tl.load(p, mask=m)`) is compiled as a small program, once for each
 //! combination of types and compile-time values, on the same path as kernels. It is then evaluated
@@ -131,7 +131,8 @@ impl Marks {
     }
 }
 
-/// The maximum number of operations in a cache. Inserting another operation first clears the cache.
+/// The maximum number of operations in a cache. Inserting an operation into a full cache clears the
+/// cache first.
 const MAX_KNOWN: usize = 1 << 13;
 
 thread_local! {

@@ -18,8 +18,9 @@ impl Borrow<[u64]> for Key {
     }
 }
 
-/// The kind of a compile-time value, as the first word of its encoding. Values that Python calls
-/// equal (`1`, `1.0`, `True`) are different here: they have different types in a kernel.
+/// The kind of a compile-time value: the low byte of the first word of its encoding. Values that
+/// are equal in Python (`1`, `1.0`, `True`) have different kinds: they have different types in a
+/// kernel.
 #[derive(Clone, Copy)]
 enum Tag {
     None = 1,
@@ -111,7 +112,8 @@ impl Key {
         form.block_shape.iter().for_each(|&extent| self.push(extent.into()));
     }
 
-    /// Adds the class, the length and the fields of a tuple. The caller adds the items afterwards.
+    /// Adds the class, the length and the field names of a tuple. The caller adds the items
+    /// afterwards.
     pub(crate) fn push_tuple<T>(&mut self, items: &Tuple<T>) {
         if let Some(class) = items.class() {
             self.push_tag(Tag::Object, class.0.into());

@@ -24,7 +24,8 @@ pub struct Options {
 }
 
 impl Options {
-    /// Creates the default options under these knobs.
+    /// Creates the options of a launch that sets none: the defaults of the table, as changed by
+    /// `knobs`.
     pub fn new(knobs: &Knobs) -> Self {
         let mut options = Self {
             set: SmallVec::new(),
@@ -48,15 +49,17 @@ impl Options {
         options
     }
 
-    /// Returns these options with assertions checked, which a launch can turn off.
+    /// Returns these options with `debug` on, so that assertions are checked. A launch can turn it
+    /// off again, unless the environment decides this option.
     #[must_use]
     pub fn with_debug(mut self) -> Self {
         self.put(OptionId::Debug, Constant::Bool(true));
         self
     }
 
-    /// Sets an option. Fails if the option does not take this value, or if the option is not
-    /// supported and the value is true. Ignores options of the launcher ([`Consumer::Launcher`]).
+    /// Sets an option. Fails if the option does not accept this value, or if the option is
+    /// [`Consumer::Refused`] and Python would regard the value as true. Ignores options of the
+    /// launcher ([`Consumer::Launcher`]), and options that the environment decides.
     pub fn set(&mut self, option: OptionId, value: &Constant) -> Result<(), Error> {
         let info = option.info();
         if info.consumer == Consumer::Launcher {
@@ -143,8 +146,8 @@ impl Options {
         Err(refused(OptionId::Arch, note).hint(hint).into())
     }
 
-    /// Returns the options that are set but that the code for a target does not follow, each with
-    /// its value and a text about what happens instead.
+    /// Returns the options that are set but have no effect on a GPU ([`Consumer::Warned`]), each
+    /// with its value and a text about what happens instead. Returns none if the target is the CPU.
     pub fn without_effect(&self, target: Target) -> Vec<(OptionInfo, Constant, &'static str)> {
         let Target::Gpu(gpu) = target else { return Vec::new() };
         let ptx_version = Constant::Int((gpu.ptx_version.0 * 10 + gpu.ptx_version.1).into());
@@ -191,7 +194,7 @@ impl Options {
         self.get(option).is_true()
     }
 
-    /// Returns the value of an option, if it is a number of 32 bits.
+    /// Returns the value of an option, if it is an int that fits in a `u32`.
     pub(crate) fn number(&self, option: OptionId) -> Option<u32> {
         match self.get(option) {
             Constant::Int(number) => u32::try_from(number).ok(),

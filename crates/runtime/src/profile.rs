@@ -252,7 +252,8 @@ impl Kernel {
     }
 
     /// Returns the estimated time of the launches on the simulator, for `gpu` or else for a GPU of
-    /// their architecture.
+    /// their architecture. Returns `None` if no launch was simulated, or if there is no model of
+    /// such a GPU.
     fn estimate(&self, gpu: Option<GpuModel>) -> Option<Estimate> {
         let report = self.report.as_ref()?;
         let gpu = gpu.or_else(|| GpuModel::of(self.architecture))?;

@@ -1,5 +1,5 @@
-//! Runs launches with the checks of the sanitizer, and keeps the findings until the program takes
-//! them with [`sanitizer_reports`].
+//! Runs launches with the checks of the sanitizer, and keeps the findings until the host program
+//! takes them with [`sanitizer_reports`].
 
 use std::cell::RefCell;
 use std::io::IsTerminal;
@@ -19,8 +19,8 @@ use crate::checks;
 use crate::specialize::{CpuArguments, cpu_argument};
 use crate::{Error, Grid, Handle, Knobs, Region, Value, num_threads};
 
-/// A finding of a check. Findings of several launches, programs or lanes with the same kernel, code
-/// and positions in the source are one report.
+/// A finding of a check. Findings of several launches, programs or lanes become one report if their
+/// kernels, diagnostic codes and positions in the source are the same.
 #[derive(Clone, Debug)]
 pub struct SanitizerReport {
     /// The check.
@@ -58,7 +58,7 @@ pub struct SourcePlace {
     pub column: u32,
 }
 
-/// The findings that no program has taken yet.
+/// The findings that have not been returned to the host program yet.
 struct PendingFindings {
     reports: Vec<SanitizerReport>,
     /// The number of findings that were dropped because there were too many.

@@ -7,15 +7,15 @@
 //! | int that fits 32 bits, 64 bits, 64 bits unsigned | `int32`, `int64`, `uint64` | whether it is a multiple of 16; 1 is a constant |
 //! | float, also an instance of a subclass such as `np.float64` | `fp32` | |
 //! | bool | `int1` | |
-//! | number with a type (the other scalars of numpy) | that type | whether it is a multiple of 16 |
+//! | number with a type (the other scalars of numpy) | that type | whether an int is a multiple of 16 |
 //! | `None`, `tl.constexpr(...)`, a `@jit` function, any argument of a `tl.constexpr` parameter | constant | all of it |
 //!
-//! Each item of a tuple is specialized like an argument; the length and the fields of the tuple are
-//! part of the code.
+//! Each item of a tuple is specialized like an argument. The code is specific to the length and the
+//! field names of the tuple.
 //!
-//! A tensor descriptor is the tuple of its base, its extents and its strides; the shape of a block
-//! and the padding are part of the code. The base and all strides but the last of every descriptor
-//! are multiples of 16 bytes.
+//! A tensor descriptor is the tuple of its base, its extents and its strides. The code is specific
+//! to the shape of a block and the padding. The base and all strides but the last of every
+//! descriptor are multiples of 16 bytes.
 //!
 //! An annotation with a type decides the type; the int 1 is then a run-time value. For a parameter
 //! in `do_not_specialize`, the code knows neither that an int is 1 nor that an int or an address is

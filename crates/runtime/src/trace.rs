@@ -1,5 +1,5 @@
-//! Records launches in a trace. The CPU's executor runs a traced launch, even if the kernel usually
-//! runs on another device.
+//! Records launches in a trace. The CPU's executor runs a traced launch, so the kernel is compiled
+//! for the CPU, even if its other launches run on a GPU.
 
 use std::time::Instant;
 

@@ -50,8 +50,8 @@ pub struct Pointer<'m> {
 
 impl Pointer<'_> {
     /// Returns whether `device` cannot read the memory. An empty tensor of the CPU with a null
-    /// pointer has no memory: every device accepts it, as in CUDA. The exception is only for the
-    /// CPU: a region on a GPU may look empty, because only its start is known.
+    /// pointer has no memory: every device accepts it, as in CUDA. This exception does not apply to
+    /// tensors on a GPU: their region may look empty, because only its start is known.
     #[inline]
     pub fn is_elsewhere(&self, device: Device) -> bool {
         let has_none = self.device == Device::Cpu && self.address == 0 && self.region.is_empty();

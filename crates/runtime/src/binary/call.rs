@@ -37,8 +37,9 @@ impl<'l> Call<'l> {
         Self { launch, handle: None, parameters, count: 0 }
     }
 
-    /// Creates a launch of a compiled kernel, which also makes its tensor maps. Fails if the kernel
-    /// is not compiled for a GPU.
+    /// Creates a launch of a kernel that this process has compiled. The launch also makes the
+    /// kernel's tensor maps. Fails if the kernel is not compiled for a GPU, or if the GPU is
+    /// simulated.
     pub fn of_handle(handle: &'l Handle) -> Result<Self, Error> {
         let launch = match handle.loaded()? {
             Some(Loaded::Cuda { launch, .. }) => launch,
@@ -54,8 +55,9 @@ impl<'l> Call<'l> {
         self.launch.function()
     }
 
-    /// Returns the slots of `given` arguments: all slots, or only those that are passed at run
-    /// time. Callers give either, depending on the release of Triton.
+    /// Returns the slots that `given` arguments fill: all slots, or only those that are passed at
+    /// run time. Callers pass either number of arguments, depending on the release of Triton. Fails
+    /// if `given` is neither number.
     pub fn slots<'s>(
         &self,
         slots: &'s [Slot],

@@ -1,4 +1,5 @@
-//! Converts the types of the arguments of device code between names in signatures and bytes.
+//! Defines the types of the arguments of device code. Parses their names, and encodes each type as
+//! a byte.
 
 use tilewright_ir::Dtype;
 

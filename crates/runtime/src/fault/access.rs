@@ -1,5 +1,6 @@
-//! Finds the access of a kernel that failed on a GPU. The line of the fault selects the candidates;
-//! the IR shows the argument that the pointer of each candidate is derived from.
+//! Finds the access in a kernel's source that caused a fault on a GPU. The source line of the fault
+//! selects the candidates; the IR shows the argument that the pointer of each candidate is derived
+//! from.
 
 use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
@@ -107,10 +108,11 @@ pub(super) struct FaultCandidates {
 }
 
 impl FaultCandidates {
-    /// Finds the accesses on the line of the fault, and the argument that the address was derived
-    /// from. This is the common argument of these accesses. If they have different arguments, it is
-    /// the one whose memory is nearest to the address, provided that it is near. If no access is on
-    /// the line, it may be any pointer argument that is near.
+    /// Finds the accesses on the line of the fault, and the argument that the faulting address was
+    /// derived from. If all accesses on the line use the same argument, it is that argument. If
+    /// they use different ones, or if the line has no access, it is the nearest of these or of all
+    /// pointer arguments, respectively, provided that it is near ([`Argument::is_near`]). The
+    /// argument is unknown if the pointer of one of the accesses is of unknown origin.
     pub(super) fn new(fault: &Fault, handle: &Handle, target: MemoryAccess) -> Self {
         let mut accesses = accesses(fault, handle, target.is_store);
         let through = |argument: &Argument| {
@@ -169,9 +171,9 @@ fn arguments(fault: &Fault, handle: &Handle) -> Vec<Argument> {
         .collect()
 }
 
-/// Returns the instructions on the line of the fault whose op `is_wanted` accepts, each with its
-/// span and the spans of the calls that it was inlined through. An instruction of a library
-/// function counts as one on the line of the innermost call outside of the library.
+/// Returns the instructions that are on the line of the fault and whose op satisfies `is_wanted`,
+/// each with its span and the spans of the calls that it was inlined through. An instruction that
+/// was inlined from a library function is on the line of the innermost call outside of the library.
 pub(super) fn on_line<'a>(
     fault: &'a Fault,
     handle: &'a Handle,
@@ -198,7 +200,8 @@ pub(super) fn on_line<'a>(
     found.into_iter()
 }
 
-/// Returns the loads or stores on the line of the fault.
+/// Returns the stores on the line of the fault if `is_store`, or else the loads. Both include the
+/// atomic operations that read and write.
 fn accesses(fault: &Fault, handle: &Handle, is_store: bool) -> Vec<Access> {
     let is_wanted = move |op: &Op| match op {
         Op::Load { .. } | Op::AtomicLoad { .. } | Op::AtomicPoll { .. } => !is_store,

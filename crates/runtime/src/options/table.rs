@@ -2,8 +2,8 @@
 //! the option takes, its default in Rust and in Python, its part in the key of a compiled kernel,
 //! the warning if it has no effect, and its row in `docs/options.md`.
 //!
-//! To add an option, add a row here. If the language or code generation follows the option, also
-//! add it to `Options::language` or `Options::codegen`.
+//! To add an option, add a row here. If its [`Consumer`] is `Language` or `Codegen`, also add the
+//! option to `Options::language` or `Options::codegen`, respectively.
 
 use std::fmt;
 
@@ -29,7 +29,7 @@ pub enum OptionKind {
     Any,
 }
 
-/// The default value of an option, in a form that a constant can have.
+/// The default value of an option. Unlike a [`Constant`], it can be in a `static` table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DefaultValue {
     /// `None`.
@@ -44,7 +44,7 @@ pub enum DefaultValue {
     Strs(&'static [&'static str]),
 }
 
-/// The component that follows an option, or the treatment of an option that has no effect.
+/// The component that acts on an option, or the treatment of an option that has no effect.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Consumer {
     /// The launcher, before it looks up a compiled variant: the option never reaches
@@ -78,7 +78,7 @@ pub struct OptionInfo {
     pub kind: OptionKind,
     /// The default.
     pub default: DefaultValue,
-    /// The component that follows the option.
+    /// The component that acts on the option.
     pub consumer: Consumer,
     /// A short description of the effect.
     pub about: &'static str,
@@ -196,7 +196,7 @@ impl OptionId {
 }
 
 impl OptionKind {
-    /// Returns whether an option of this kind takes a value.
+    /// Returns whether an option of this kind accepts `value`.
     pub(super) fn takes(self, value: &Constant) -> bool {
         let number = match value {
             Constant::Int(number) => Some(*number),
