@@ -37,7 +37,7 @@ pub struct Handle {
     /// The number of the compilation in the names of dumped files.
     number: u32,
     makes_pointers: bool,
-    /// The code as it is loaded on the GPU or in the simulator, at its first use.
+    /// The code on the GPU or in the simulator, once its first use has loaded it.
     loaded: OnceLock<Loaded>,
     /// Variants of the code for launches with tensors that some of the code's tensor maps cannot
     /// describe.
@@ -344,10 +344,11 @@ impl Handle {
         Ok(complete)
     }
 
-    /// Checks that the code is right for an argument. The device must be able to read a tensor,
-    /// whose element size and alignment must be those of the parameter. A number must fit the
-    /// parameter's type and have its divisibility. An argument of a compile-time parameter must
-    /// equal the value in the code. A tuple must have the expected structure, and items that
+    /// Checks that the code is right for an argument. The device must be able to read the memory of
+    /// a tensor; the tensor must have the element size of the parameter, and its address must be a
+    /// multiple of the parameter's divisibility. A number must fit the parameter's type, and an
+    /// integer must be a multiple of the divisibility. An argument of a compile-time parameter must
+    /// equal the value in the code. A tuple must have the expected structure, and its items must
     /// satisfy these conditions.
     fn check(&self, index: usize, value: &Value<'_>) -> Result<(), Error> {
         if let Some(found) = self.elsewhere(value) {

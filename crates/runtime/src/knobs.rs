@@ -87,7 +87,7 @@ impl Knobs {
         crate::checks::forget();
     }
 
-    /// Reads the environment. Prints each value that it does not understand on stderr, once.
+    /// Reads the environment. Reports each invalid value on stderr, once in a process.
     pub fn from_environment() -> Self {
         static TOLD: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
         let variable = |name: &str| std::env::var_os(name);
@@ -221,7 +221,8 @@ fn parse_stages(list: &str) -> Vec<Stage> {
     list.split(',').filter_map(|name| Stage::parse(name.trim())).collect()
 }
 
-/// Returns whether the value of a list of stages names a folder: no name in it is a stage.
+/// Returns whether `list`, the value of `TILEWRIGHT_DUMP`, names a folder: no name in it is a
+/// stage, and it is neither empty nor `all`, `0` or `1`.
 fn is_folder(list: &str) -> bool {
     let is_none = |name: &str| Stage::parse(name.trim()).is_none();
     let is_switch = matches!(list.trim(), "" | "all" | "0" | "1");

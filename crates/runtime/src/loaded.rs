@@ -66,9 +66,9 @@ impl Loaded {
         }
     }
 
-    /// Assembles and loads a kernel. Unless the program has set `maxnreg`,
-    /// [`Multiprocessor::assemble`] may choose the number of registers of a thread, so that more
-    /// blocks are resident or less is spilled.
+    /// Assembles and loads a kernel. Unless `options` sets `maxnreg`, [`Multiprocessor::assemble`]
+    /// may choose the number of registers of a thread, so that more blocks are resident or less is
+    /// spilled.
     fn on_gpu(code: &GpuCode, device: Device, options: &Options) -> Result<Self, Error> {
         let (gpu, context) = (device.gpu()?, device.context()?);
         let cache = Cache::new(&Settings::from_environment());

@@ -307,7 +307,7 @@ impl Signature {
     }
 
     /// Returns `TW0115`: an option is set that the code does not depend on; `instead` describes the
-    /// behavior without it.
+    /// behavior, which is the same without the option.
     pub fn option_without_effect(&self, (info, value, instead): &(OptionInfo, Constant, &str)) -> Error {
         let name = info.name;
         let message = format!("the launch option {name}={value} of kernel '{}' has no effect", self.name);

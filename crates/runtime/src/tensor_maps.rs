@@ -60,8 +60,8 @@ pub struct TensorMaps {
     /// The offset of the number of programs in the buffer of parameters; only for a kernel whose
     /// blocks may run in pairs.
     programs: Option<usize>,
-    /// The minimum of an odd number of programs along the first axis that run in pairs; an even
-    /// number always may.
+    /// The minimum odd number of programs along the first axis with which blocks run in pairs. With
+    /// an even number of programs, blocks may always run in pairs.
     least_odd: u32,
     /// The context whose driver encodes the maps; `None` in the simulator.
     context: Option<cuda::Context>,
@@ -70,8 +70,8 @@ pub struct TensorMaps {
 }
 
 impl TensorMaps {
-    /// Takes the plans from compiled code; returns `None` if the code takes no maps. `place`
-    /// returns the offset of the parameter with an index in the buffer of parameters.
+    /// Takes the plans from compiled code; returns `None` if the code takes no maps. `place` maps
+    /// the index of a parameter to its offset in the buffer of parameters.
     pub(crate) fn new(
         code: &GpuCode,
         context: Option<cuda::Context>,
@@ -201,8 +201,8 @@ impl TensorMaps {
         self.programs.is_some()
     }
 
-    /// Appends the number of programs after the maps, if the kernel's blocks may run in pairs; 0
-    /// tells the kernel that they do not. Returns the blocks.
+    /// If the kernel's blocks may run in pairs, appends one more parameter after the maps: the
+    /// number of programs if the blocks of this launch run in pairs, else 0. Returns the blocks.
     fn append_programs(&self, grid: [u32; 3], wants_pairs: bool, parameters: &mut Parameters) -> Blocks {
         let Some(place) = self.programs else { return (grid, false) };
         let [x, y, z] = grid;

@@ -1,8 +1,9 @@
 //! Chooses and compiles variants of a kernel's GPU code, for launches with tensors that some of the
 //! kernel's tensor maps cannot describe.
 //!
-//! The compiler chooses the variant ([`TensorMapVariant`]). It is compiled at its first use, and
-//! lives as long as the handle. A launch runs the handle's own code if all of its maps can be made.
+//! The compiler chooses the variant ([`TensorMapVariant`]). A variant is compiled at its first use,
+//! and lives as long as the handle. A launch runs the handle's own code, and no variant, if all maps
+//! of that code can be made.
 
 use std::fmt::Write;
 use std::sync::{Arc, PoisonError};
