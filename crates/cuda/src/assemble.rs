@@ -9,8 +9,8 @@ use crate::{Cache, Context, Error, Key};
 pub struct AssembleOptions {
     /// The optimization level, 0 to 4.
     pub optimization_level: u8,
-    /// The maximum number of registers of a thread; the assembler spills values for which these are
-    /// too few.
+    /// The maximum number of registers of a thread. If these are too few, the assembler spills
+    /// values to memory.
     pub max_registers: Option<u32>,
     /// Keeps the source lines of `.loc` directives, for profilers.
     pub line_info: bool,

@@ -494,9 +494,10 @@ impl Driver {
         Ok(value.max(0) as u32)
     }
 
-    /// Returns the offset and the size in bytes of each parameter, up to `count`; `None` if the
-    /// driver has no such query. Without `count`, the last query fails; tools that check every call
-    /// of the driver report this failure.
+    /// Returns the offset and the size in bytes of each parameter, up to `count`. Returns `None` if
+    /// the driver has no such query, or if a query fails with an unexpected error. Without `count`,
+    /// the query after the last parameter fails; tools that check every call of the driver report
+    /// this failure.
     pub(crate) fn parameters(
         &self,
         function: FunctionHandle,

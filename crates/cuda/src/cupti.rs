@@ -133,15 +133,15 @@ impl Cupti {
     ///
     /// `TILEWRIGHT_CUPTI` names the library or its folder; `off` or `0` disables CUPTI. Without it,
     /// the library is searched in the folder that `TRITON_CUPTI_LIB_PATH` names, in the system's
-    /// folders, in `folders`, and in the CUDA toolkit. A library with a newer major version than
-    /// the driver's does not work, so it is not tried.
+    /// folders, in `folders`, and in the CUDA toolkit. A library whose name has a newer major
+    /// version than the driver's is not tried, because it does not work.
     pub fn get(driver: Version, folders: &[PathBuf]) -> Result<&'static Self, &'static str> {
         let cupti = CUPTI.get_or_init(|| Self::open(&candidates(driver, folders)?));
         cupti.as_ref().map_err(String::as_str)
     }
 
-    /// Opens the first usable candidate. If there is none, the error is preferably about a
-    /// candidate that can be opened but is not usable.
+    /// Opens the first usable candidate. If there is none, returns the error of the first candidate
+    /// that can be opened but is not usable, or else of the first that cannot be opened.
     fn open(candidates: &[PathBuf]) -> Result<Self, String> {
         let (mut refused, mut absent) = (None, None);
         for candidate in candidates {

@@ -164,8 +164,8 @@ fn open_library(path: Option<&Path>) -> Result<(Library, String), Error> {
 }
 
 /// Detects that the process was forked after the driver was initialized. CUDA does not work in the
-/// child, and fails with misleading errors. A handler of the C library sets a flag, so that a
-/// launch costs no system call.
+/// child, and fails with misleading errors. A handler that is registered with `pthread_atfork` sets
+/// a flag in the child, so that a launch needs no system call to detect the fork.
 mod fork {
     use std::sync::atomic::{AtomicBool, Ordering};
 

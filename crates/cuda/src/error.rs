@@ -241,9 +241,9 @@ pub enum Error {
         /// Bytes of the buffer.
         capacity: usize,
     },
-    /// A name has a NUL byte in it, which C cannot express.
+    /// A name or a PTX text has a NUL byte in it, which a C string cannot contain.
     InvalidName {
-        /// The name.
+        /// The name or text.
         name: String,
     },
     /// A tensor map breaks a rule of the hardware.

@@ -36,9 +36,9 @@ impl<'a> Image<'a> {
     }
 }
 
-/// Returns the size in bytes that a complete 64-bit ELF file has at least: the end of the last of
-/// its tables of segments and sections and their contents. Returns `None` if the header or a table
-/// is cut off.
+/// Returns the minimum size in bytes of a 64-bit ELF file with this header: no part of its tables
+/// of segments and sections, or of the contents that these tables describe, ends after it. Returns
+/// `None` if the header or a table is cut off.
 fn elf_end(bytes: &[u8]) -> Option<u64> {
     // For each table: the positions in the file's header of the table's offset, the size of an
     // entry and the number of entries; the positions in an entry of the offset and the size of the

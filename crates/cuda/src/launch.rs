@@ -227,7 +227,8 @@ impl Parameters {
         self.push_at(map.as_bytes(), offset)
     }
 
-    /// Appends bytes at an offset that is not before the end of the previous parameter.
+    /// Appends bytes at the offset `start`, which must not be before the end of the previous
+    /// parameter. The bytes between them become 0.
     #[inline]
     pub fn push_at(&mut self, bytes: &[u8], start: usize) -> &mut Self {
         let end = start + bytes.len();

@@ -378,7 +378,8 @@ impl TensorMapSource<'_> {
         self.check_axes(multiple)
     }
 
-    /// Checks the rules for the bytes that a copy moves along the contiguous axis.
+    /// Checks the rules for the swizzle, the interleaving and the fill. `row` is the number of bytes
+    /// that a copy moves along the contiguous axis.
     fn check_row(&self, row: u32) -> Result<(), TensorMapRule> {
         if let Some(span) = self.swizzle.span()
             && !self.is_interleaved()
@@ -481,7 +482,7 @@ impl TensorMap {
         context.driver().encode_tensor_map(&call).map(Self)
     }
 
-    /// Returns its bytes.
+    /// Returns the bytes of the map.
     pub fn as_bytes(&self) -> &[u8] {
         bytemuck::cast_slice(&self.0)
     }
