@@ -110,7 +110,8 @@ pub fn kernel_of(argument: &OsStr) -> Result<Kernel, Failure> {
     Ok(module.kernel(name)?)
 }
 
-/// Compiles the text of stage `gpu`, as `--emit gpu` prints it. The text names its target.
+/// Compiles a file with the text of stage `gpu`, as `--emit gpu` prints it, and returns the text of
+/// `stage`: `gpu` or `ptx`. The text in the file names its target.
 fn gpu_text(path: &Path, stage: Stage) -> Result<String, Failure> {
     if !matches!(stage, Stage::Gpu | Stage::Ptx) {
         return Err(Failure::Usage(format!(
@@ -133,7 +134,7 @@ fn write(arguments: &Arguments, text: &str) -> Result<(), Failure> {
     }
 }
 
-/// Compiles a kernel.
+/// Compiles a kernel for a target, with the signature and the options of the command line.
 pub fn compile(kernel: &Kernel, specialization: &Specialization, target: Target) -> Result<Handle, Failure> {
     let mut options = Options::new(&Knobs::current());
     for option in &specialization.options {
@@ -181,8 +182,8 @@ fn with_options(error: Error) -> Error {
     Error::new(diagnostic.clone().note(note), SourceMap::default())
 }
 
-/// Rewords the error about a missing argument for a compilation, and adds a hint that shows how to
-/// write `--signature`.
+/// Adapts the error about a missing argument, which is worded for a launch, to a compilation. Its
+/// hint then shows how to write `--signature`. Returns other errors unchanged.
 fn with_signature(error: Error) -> Error {
     let Error::Diagnostics(mut failure) = error else { return error };
     for diagnostic in &mut failure.diagnostics {

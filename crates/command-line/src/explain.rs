@@ -43,7 +43,8 @@ fn list(codes: &[Code]) -> String {
     lines.join("\n") + "\n"
 }
 
-/// Returns the codes with the number in `name` (`4`, `W0004`), or whose title contains `name`.
+/// Returns the code with the number in `name` (`4`, `W0004`), and, if `name` has at least three
+/// bytes, the codes whose title contains it.
 fn similar(name: &str) -> Vec<Code> {
     let digits: String = name.chars().filter(char::is_ascii_digit).collect();
     let number = digits.parse::<u32>().map(|number| format!("TW{number:04}"));

@@ -63,7 +63,7 @@ enum Command {
     Sim(run::Simulation),
 }
 
-/// Runs the command; the first argument is its name. Returns the exit code.
+/// Runs a command line, whose first word is the name of the program. Returns the exit code.
 pub fn main<I>(arguments: I) -> u8
 where
     I: IntoIterator,

@@ -1,4 +1,4 @@
-//! Writes the output of commands: results to stdout; findings to stderr, in color on a terminal.
+//! Writes the output of commands: results to stdout; diagnostics to stderr, in color on a terminal.
 
 use std::io::{ErrorKind, IsTerminal, Write};
 
@@ -12,13 +12,14 @@ const FAULT: u8 = 1;
 
 /// The reason why a command ends without a result.
 pub enum Failure {
-    /// A finding about the user's program.
+    /// An error in the user's program.
     Program(Error),
     /// An error in the command line.
     Usage(String),
     /// A file cannot be read, or the result cannot be written.
     Io(String),
-    /// `tilewright check` found an error, and its output has already reported the error.
+    /// `tilewright check` found an access that is out of bounds, or with `--strict` one that is not
+    /// decided, and its output has already reported the access.
     Told,
 }
 
@@ -54,13 +55,13 @@ pub fn print(text: &str) -> Result<(), Failure> {
     }
 }
 
-/// Writes a finding to stderr.
+/// Writes a diagnostic to stderr.
 pub fn tell(diagnostic: &Diagnostic, sources: &SourceMap) {
     // A closed stderr is not an error.
     let _ = writeln!(std::io::stderr(), "{}\n", diagnostic.render(sources, color()));
 }
 
-/// Decides whether findings are in color: they are if stderr is a terminal, unless `NO_COLOR` is
+/// Decides whether diagnostics are in color: they are if stderr is a terminal, unless `NO_COLOR` is
 /// set to a text that is not empty.
 fn color() -> Color {
     let is_refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());

@@ -43,8 +43,8 @@ pub fn python(command_words: &[&str], arguments: &Arguments) -> Result<(), Failu
     replace_process(command).map_err(message)
 }
 
-/// Replaces this process by the command, which inherits the terminal, the signals and the exit
-/// code.
+/// Replaces this process by the command. The command then has this process's terminal, receives its
+/// signals, and determines its exit code. Returns only if the command cannot be started.
 #[cfg(unix)]
 fn replace_process(mut command: Command) -> std::io::Result<()> {
     use std::os::unix::process::CommandExt;

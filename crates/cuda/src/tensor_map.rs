@@ -378,8 +378,8 @@ impl TensorMapSource<'_> {
         self.check_axes(multiple)
     }
 
-    /// Checks the rules for the swizzle, the interleaving and the fill. `row` is the number of bytes
-    /// that a copy moves along the contiguous axis.
+    /// Checks the rules for the swizzle, the interleaving and the fill. `row` is the number of
+    /// bytes that a copy moves along the contiguous axis.
     fn check_row(&self, row: u32) -> Result<(), TensorMapRule> {
         if let Some(span) = self.swizzle.span()
             && !self.is_interleaved()

@@ -50,7 +50,8 @@ impl Array {
         &mut bytemuck::cast_slice_mut(&mut self.storage)[..length]
     }
 
-    /// Returns an element, by its row-major index.
+    /// Returns an element, by its row-major index. For the 8-bit float formats, returns the
+    /// element's bits.
     pub fn get(&self, index: usize) -> f64 {
         let size = self.dtype.bytes();
         let mut word = [0; 8];
@@ -61,8 +62,9 @@ impl Array {
         number.unwrap_or(bits as f64)
     }
 
-    /// Sets an element; the value is rounded to the dtype, and wrapped for integers. For the 8-bit
-    /// float formats, the value is the element's bits.
+    /// Sets an element, by its row-major index. The value is rounded to a float dtype; for an
+    /// integer dtype, it is truncated to an integer, which wraps around. For the 8-bit float
+    /// formats, the value is the element's bits.
     pub fn set(&mut self, index: usize, value: f64) {
         let size = self.dtype.bytes();
         let word = bits(self.dtype, value).to_le_bytes();

@@ -60,9 +60,13 @@ pub trait DeviceMemory {
 /// The ways to run a case; the results must be right in each.
 #[derive(Clone, Copy, Debug)]
 enum Mode {
+    /// On the CPU, with optimized IR.
     Optimized,
+    /// On the CPU, with the IR before optimization.
     Unoptimized,
+    /// On the CPU, with optimized IR and without symbolic tiles.
     Dense,
+    /// On this device, with optimized IR.
     On(Device),
 }
 
@@ -149,7 +153,8 @@ impl Case {
         Ok(self.handle()?.map(|handle| handle.compiled.module.as_ref().clone()))
     }
 
-    /// Returns the kernel compiled for its arguments; `None` if it does not compile.
+    /// Compiles the kernel for the case's signature, or else for its inputs. Returns `None` if the
+    /// kernel does not compile.
     fn handle(&self) -> Result<Option<Arc<Handle>>, String> {
         let Ok(kernel) =
             Module::from_source("example.py", self.code.as_str()).and_then(|m| m.kernel(&self.kernel))

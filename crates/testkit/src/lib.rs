@@ -34,11 +34,13 @@
 //! ````
 //! A case with a `signature` is only compiled; another case is also run. A case with neither
 //! `expect` nor `text` must compile, and its run must end without an error. Expected values are
-//! computed from the inputs as they were before the launch. A case with inputs runs three times on
-//! the CPU: with optimized IR, with the IR before optimization, and with symbolic tiles turned off.
+//! computed from the inputs as they were before the launch. Each launch of a case is repeated on
+//! the CPU in three modes: with optimized IR, with the IR before optimization, and with symbolic
+//! tiles turned off.
 //! The cases of `tests/kernels` also run on simulated GPUs and on the machine's GPU.
 //!
-//! `TILEWRIGHT_BLESS=1` updates the snapshots and the `text` blocks.
+//! `TILEWRIGHT_BLESS=1` updates the snapshots, the expected text of [`run_text_cases`], and the
+//! `text` blocks.
 
 mod array;
 mod case;

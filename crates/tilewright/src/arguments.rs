@@ -216,8 +216,8 @@ macro_rules! grids {
 }
 grids!(i32 i64 u32 u64 usize);
 
-/// Returns the compile-time value of an argument that sets the option `name`. Fails if the argument
-/// is not a compile-time value, for example a tensor.
+/// Returns the constant in an argument that sets the option `name`. Fails if the argument is
+/// something else, such as a tensor or a tuple.
 pub(crate) fn to_constant(name: &str, value: &Value<'_>) -> Result<Constant, Error> {
     if let Some(HostValue::Constant(constant)) = value.to_host_value() {
         return Ok(constant);

@@ -95,8 +95,8 @@ pub fn launched() {
     });
 }
 
-/// Exports functions of CUPTI. Each returns the code that the configuration has for it, if there is
-/// one.
+/// Exports functions of CUPTI. If the configuration has a code for a function (`fail=`), the
+/// function only returns this code.
 macro_rules! cupti {
     ($(fn $name:ident($($argument:ident: $type:ty),* $(,)?) $body:block)*) => {$(
         #[unsafe(no_mangle)]

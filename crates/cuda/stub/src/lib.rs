@@ -97,8 +97,8 @@ fn locked<T>(work: impl FnOnce(&mut State) -> T) -> T {
     work(&mut STATE.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// Exports functions of the driver. Each returns the code that the configuration has for it, if
-/// there is one.
+/// Exports functions of the driver. If the configuration has a code for a function (`fail=`), the
+/// function only returns this code.
 macro_rules! driver {
     ($(fn $name:ident($($argument:ident: $type:ty),* $(,)?) $body:block)*) => {$(
         #[unsafe(no_mangle)]
