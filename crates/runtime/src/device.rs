@@ -143,8 +143,9 @@ impl Device {
         std::iter::once(Device::Cpu).chain(usable).collect()
     }
 
-    /// Selects the device of kernels that were not launched yet. Fails if this machine does not
-    /// have the device, or if the compiler does not support it.
+    /// Selects the device of each [`Kernel`](crate::Kernel) that is created from now on (Python
+    /// creates it at the first launch). Fails if this machine does not have the device, or if the
+    /// compiler does not support it.
     pub fn select(self) -> Result<(), Error> {
         self.target()?;
         *SELECTED.write().unwrap_or_else(PoisonError::into_inner) = Some(self);

@@ -29,7 +29,9 @@ pub struct Kernel {
     function: FunctionRef,
     device: Option<Device>,
     compiled: RwLock<CompiledVariants>,
+    /// The running compilations, by the key of the variant.
     in_flight: Mutex<FxHashMap<Key, Flight>>,
+    /// Notified when a compilation ends.
     landed: Condvar,
 }
 

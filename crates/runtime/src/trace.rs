@@ -28,7 +28,7 @@ pub struct TraceRequest<'a> {
     pub limits: trace::Limits,
     /// The tensors that are passed.
     pub tensors: Vec<trace::Tensor>,
-    /// The compile-time values.
+    /// The name and the text of each compile-time value.
     pub constants: Vec<(String, String)>,
     /// The checks of this launch, besides the checks that every launch has.
     pub checks: Checks,

@@ -58,8 +58,8 @@ pub enum Consumer {
     Launch,
     /// The check of the target: a launch on a GPU fails if the value does not match the target.
     Check,
-    /// No component, although a kernel with this option would compute something else: setting the
-    /// option is an error with this text.
+    /// No component, although the option requests different code or results. Setting the option to
+    /// a true value is therefore an error with this text.
     Refused(&'static str),
     /// No component: a launch on a GPU that sets the option gets the warning TW0115 with this text.
     Warned(&'static str),
