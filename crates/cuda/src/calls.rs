@@ -684,7 +684,7 @@ impl Driver {
     }
 }
 
-/// `CUtensorMap`. Headers before CUDA 13 require an alignment of 64.
+/// `CUtensorMap`. Its alignment in the header is 128 bytes since CUDA 13, and was 64 before.
 #[repr(C, align(128))]
 struct AlignedMap([u64; 16]);
 
