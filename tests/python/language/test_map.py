@@ -172,7 +172,7 @@ REFUSED = {
         "    return x\n",
         "returns 1 values for 2 elements",
     ),
-    "store": ("    tl.map_elementwise(h, i)\n", "    return x\n", "has the op `print`"),
+    "store": ("    tl.map_elementwise(h, i)\n", "    return x\n", "contains the op `print`"),
     "shape": (
         "    tl.map_elementwise(f, i)\n",
         "    return tl.zeros((2,), tl.int32)\n",

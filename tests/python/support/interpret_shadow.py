@@ -97,6 +97,9 @@ def _shadowed(kernel, *args, grid, warmup=False, **kwargs):
         if failed is None:
             raise
         raise failed from None
+    if failed is not None and any(found.code == "TW0022" for found in failed.diagnostics):
+        # The limits of the compiler do not apply to Python.
+        raise failed
     assert failed is None, f"compiled it fails, interpreted it does not: {failed}"
     for ours, theirs in zip(values, [*copies[0], *copies[1].values()], strict=True):
         assert _are_same(ours, theirs), "the interpreted kernel gives other bits"

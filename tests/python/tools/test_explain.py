@@ -227,7 +227,7 @@ def test_mistakes(tmp_path):
         (["examples/01_vector_add.py::ad_kernel"], 1, "did you mean 'add_kernel'?"),
         (["nowhere/k.py::k"], 1, "nowhere/k.py"),
         ([ADD], 1, "--signature"),
-        ([ADD, "-s", "*fp32,what"], 1, "what"),
+        ([ADD, "-s", "*fp32,what"], 1, "describe each argument"),
         ([f"{kernel}::k"], 1, "UTF-8"),
         ([f"{empty}"], 1, "no kernel"),
         ([ADD, "--target", "sm_12"], 2, "sm_12"),

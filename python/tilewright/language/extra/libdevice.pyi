@@ -1951,9 +1951,9 @@ def j1(arg0: _Value) -> tensor:
         y = libdevice.j1(x)  # [0.44005, 0.57672, 0.33906, -0.06604]
     """
 def jn(arg0: _Value, arg1: _Value) -> tensor:
-    """The Bessel function of the first kind of an integer order; an error of 1e-14 for fp64. Upwards from
-    orders 0 and 1 if the order is below the number, else downwards from an order that is high enough,
-    and divided by the sum that must be 1 (Miller; Numerical Recipes 6.5).
+    """The Bessel function of the first kind of an integer order; an error of 1e-14 for fp64. Recurs
+    upwards from the orders 0 and 1 if the order is below the number; else downwards from a sufficiently
+    high order, and then divides by the sum that must be 1 (Miller; Numerical Recipes 6.5).
 
     Parameters:
         arg0: A tile or a scalar.

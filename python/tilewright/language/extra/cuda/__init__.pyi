@@ -97,8 +97,8 @@ def num_threads() -> constexpr:
     """
 def num_warps() -> constexpr:
     """Returns the warps of a program that the launch requests (`num_warps=`), which are known at compile
-    time. As in Triton, warps that a compiler adds do not count: of other blocks of a cluster
-    (`num_ctas=`), or for copies.
+    time. As in Triton, warps that a compiler adds do not count, such as those of other blocks of a
+    cluster (`num_ctas=`) or for copies.
 
     Shapes: no operands; scalars.
     Types: compile-time values.
