@@ -150,8 +150,8 @@ pub struct Metadata {
 
 /// The resources that a program of the grid takes.
 ///
-/// Host code divides by these numbers to choose a grid. A multiprocessor has the registers of
-/// `max_num_regs // (n_regs * warp_size * num_warps)` programs, and the shared memory of
+/// Host code divides by these numbers to choose a grid. The registers of a multiprocessor suffice
+/// for `max_num_regs // (n_regs * warp_size * num_warps)` programs, and its shared memory for
 /// `max_shared_mem // shared` programs. A CPU has no multiprocessors, so its values only have to
 /// suit such divisions: they are not zero, and small enough that at least one program fits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

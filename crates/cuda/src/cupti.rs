@@ -3,10 +3,10 @@
 //!
 //! CUPTI's activity interface requests buffers from this module, writes records into them and
 //! returns them. The caller makes each launch between [`Cupti::push`] and [`Cupti::pop`] of an
-//! external correlation id. CUPTI records this id with the id of the driver's call, and the id of
-//! the call with the kernel. Records of kernels without such an id, which other libraries launch,
-//! are skipped. New versions of CUPTI append fields to records; the fields that are read here have
-//! the same offsets since CUDA 9.
+//! external correlation id. One CUPTI record links this id to the id of the driver's call, and
+//! another one links the id of the call to the kernel. Records of kernels without such an id, which
+//! other libraries launch, are skipped. New versions of CUPTI append fields to records; the fields
+//! that are read here have the same offsets since CUDA 9.
 #![expect(unsafe_code, reason = "a C library that calls back")]
 
 use std::ffi::{CStr, c_char, c_void};

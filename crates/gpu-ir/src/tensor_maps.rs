@@ -7,9 +7,9 @@
 //! `p0` is the pointer to the tensor, `p6` the integer argument with index 6. Strides and the
 //! offset from the pointer are in elements. Extents, strides and box are in the order of the
 //! coordinates of a copy; one stride is 1. The box is `?` until a pass knows the memory that the
-//! copies fill, and its swizzle is in bytes. `nonnegative [p3, p4]` may precede the box: no map can
-//! be made if one of these arguments is negative. `, written` ends the line if copies write the
-//! tensor.
+//! copies fill. The swizzle of the box is in bytes. `nonnegative [p3, p4]` may precede the box: no
+//! map can be made if one of these arguments is negative. `, written` ends the line if copies write
+//! the tensor.
 
 use std::fmt;
 
@@ -95,8 +95,8 @@ impl fmt::Display for LaunchInteger {
     }
 }
 
-/// Returns whether a tensor copy can combine elements of a type with those of the tensor by this
-/// function.
+/// Returns whether a tensor copy can combine elements of a type with those of the tensor by the
+/// function `kind`.
 ///
 /// True for the element types for which `cp.reduce.async.bulk.tensor` computes the same as the
 /// atomic operation. Its minimum and maximum of floats differ: they do not order zeros, and ignore

@@ -1,4 +1,4 @@
-//! Defines a Python source file with kernels, and a kernel of such a file.
+//! Defines the types of a Python module whose text has kernels, and of one of its kernels.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -191,8 +191,8 @@ impl Kernel {
         self.kernel.compile_for(arguments, options, tensor_maps, &mut *host)
     }
 
-    /// Returns the compiled variant for `values`, one for each parameter; compiles the variant if
-    /// necessary.
+    /// Returns the compiled variant for `values`, which has one value for each parameter. Compiles
+    /// the variant if necessary.
     pub fn handle(&self, values: &[Value<'_>], options: &Options) -> Result<Arc<Handle>, Error> {
         if let Some(handle) = self.kernel.lookup(values, options)? {
             return Ok(handle);

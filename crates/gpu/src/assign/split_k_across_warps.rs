@@ -85,8 +85,8 @@ fn request_specialization(function: &mut Function, split: KSplit) {
 struct KSplit {
     /// The number of parts of K.
     parts: u32,
-    /// The number of lanes along N in all warps. Columns that are consecutive in a row of B are
-    /// this many columns of the dot apart.
+    /// The number of lanes along N in all warps. Neighbors in a row of B become columns of the dot
+    /// whose indices differ by this number.
     groups: u32,
     /// The number of elements of B that a thread computes in an iteration.
     computed: u32,

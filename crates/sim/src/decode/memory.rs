@@ -172,7 +172,7 @@ impl Transfer {
         Ok(Flow::Next)
     }
 
-    /// Reports an access to the watch of the launch, before the access writes.
+    /// Tells the watch of the launch about an access, before the access writes.
     #[inline]
     fn watch(&self, context: &mut Context<'_>, place: ResolvedAddress, lane: usize, data: Option<&[u8]>) {
         let ResolvedAddress::Global(address) = place else { return };
