@@ -1,0 +1,433 @@
+//! Vector SSA: the input of the machine-code generator.
+//!
+//! A function has blocks with parameters, each of which ends in a terminator. A value is an integer
+//! of 64 bits, a vector or a mask. Every vector and mask of a function has the same number of
+//! lanes, [`Function::lanes`], whatever the width of its lanes: a vector of 64-bit lanes takes two
+//! registers where a vector of 32-bit lanes takes one.
+//!
+//! Addresses are integers. An instruction that accesses memory checks nothing: the builder of the
+//! function emits the checks.
+
+use smallvec::SmallVec;
+
+/// A value of a function.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct Value(pub(crate) u32);
+
+/// A block of a function.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct Block(pub(crate) u32);
+
+/// The type of a value.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Type {
+    /// An integer of 64 bits.
+    Int,
+    /// A vector.
+    Vector(Lane),
+    /// One boolean for each lane.
+    Mask,
+}
+
+/// The type of a vector's lanes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Lane {
+    /// 8 bits.
+    I8,
+    /// 16 bits.
+    I16,
+    /// 32 bits.
+    I32,
+    /// 64 bits.
+    I64,
+    /// IEEE binary32.
+    F32,
+    /// IEEE binary64.
+    F64,
+}
+
+/// A function of two integers. Results wrap.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum IntBinary {
+    /// The sum.
+    Add,
+    /// The difference.
+    Sub,
+    /// The low 64 bits of the product.
+    Mul,
+    /// The bitwise conjunction.
+    And,
+    /// The bitwise disjunction.
+    Or,
+    /// The bitwise exclusive disjunction.
+    Xor,
+    /// A shift to the left, by a count below 64.
+    Shl,
+    /// A shift to the right that inserts zeros, by a count below 64.
+    Shr,
+    /// A shift to the right that inserts the sign, by a count below 64.
+    Sar,
+    /// The minimum of signed integers.
+    Min,
+    /// The maximum of signed integers.
+    Max,
+    /// The quotient of signed integers, towards zero. The divisor is not 0, and the quotient does
+    /// not overflow.
+    DivSigned,
+    /// The quotient of unsigned integers. The divisor is not 0.
+    DivUnsigned,
+    /// The remainder of signed integers, with the sign of the dividend. The divisor is not 0, and
+    /// the quotient does not overflow.
+    RemSigned,
+    /// The remainder of unsigned integers. The divisor is not 0.
+    RemUnsigned,
+}
+
+/// A comparison of integers.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum IntCompare {
+    /// Equal.
+    Eq,
+    /// Not equal.
+    Ne,
+    /// Less than, signed.
+    LtSigned,
+    /// At most, signed.
+    LeSigned,
+    /// Less than, unsigned.
+    LtUnsigned,
+    /// At most, unsigned.
+    LeUnsigned,
+}
+
+/// A function of one vector, of the type of the result.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Unary {
+    /// The square root of floats, correctly rounded.
+    Sqrt,
+    /// The largest integral float that is not above.
+    Floor,
+    /// The smallest integral float that is not below.
+    Ceil,
+}
+
+/// A function of two vectors of the type of the result. Results of integers wrap.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Binary {
+    /// The sum of integers or floats.
+    Add,
+    /// The difference of integers or floats.
+    Sub,
+    /// The product of integers (its low bits) or floats.
+    Mul,
+    /// The quotient of floats.
+    Div,
+    /// The lesser by a comparison: `if x < y { x } else { y }`, of signed integers or floats.
+    Lesser,
+    /// The greater by a comparison: `if x > y { x } else { y }`, of signed integers or floats.
+    Greater,
+    /// As [`Self::Lesser`], of unsigned integers.
+    LesserUnsigned,
+    /// As [`Self::Greater`], of unsigned integers.
+    GreaterUnsigned,
+    /// The bitwise conjunction of lanes of any type.
+    And,
+    /// The bitwise disjunction of lanes of any type.
+    Or,
+    /// The bitwise exclusive disjunction of lanes of any type.
+    Xor,
+    /// `!x & y`, of lanes of any type.
+    AndNot,
+    /// A shift of integers to the left. 0 if the count, which is unsigned, is at least the width.
+    Shl,
+    /// A shift of integers to the right that inserts zeros. 0 if the count, which is unsigned, is
+    /// at least the width.
+    Shr,
+    /// A shift of integers to the right that inserts the sign. All bits are the sign if the count,
+    /// which is unsigned, is at least the width.
+    Sar,
+    /// The high half of the product of signed integers.
+    MulHighSigned,
+    /// The high half of the product of unsigned integers.
+    MulHighUnsigned,
+}
+
+/// A comparison of two vectors. Comparisons of floats are false for NaN, except [`Self::Ne`].
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Compare {
+    /// Equal integers or floats.
+    Eq,
+    /// Not equal integers or floats; true for NaN.
+    Ne,
+    /// Less than, of signed integers or floats.
+    Lt,
+    /// At most, of signed integers or floats.
+    Le,
+    /// Less than, of unsigned integers.
+    LtUnsigned,
+    /// At most, of unsigned integers.
+    LeUnsigned,
+}
+
+/// A conversion of lanes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Conversion {
+    /// To a wider integer, with copies of the sign.
+    SignExtend,
+    /// To a wider integer, with zeros.
+    ZeroExtend,
+    /// To a narrower integer: the low bits.
+    Truncate,
+    /// A signed integer of 32 or 64 bits to a float, rounded to nearest even.
+    SignedToFloat,
+    /// An unsigned integer of 32 or 64 bits to a float, rounded to nearest even.
+    UnsignedToFloat,
+    /// A float to a signed integer of 32 or 64 bits, towards zero. The result is unspecified, but
+    /// always the same, if the integer type does not represent it.
+    FloatToSigned,
+    /// binary32 to binary64, or binary64 to binary32, rounded to nearest even.
+    FloatToFloat,
+    /// The bits of IEEE binary16 in lanes of 16 bits to binary32. NaN becomes a quiet NaN.
+    HalfToFloat,
+    /// binary32 to the bits of IEEE binary16, rounded to nearest even. NaN becomes a quiet NaN.
+    FloatToHalf,
+    /// The same bits as another type of the same width.
+    Bitcast,
+}
+
+/// A function of two masks.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum MaskBinary {
+    /// Both.
+    And,
+    /// Either.
+    Or,
+    /// One but not the other.
+    Xor,
+    /// Not the first, but the second.
+    AndNot,
+}
+
+/// The address of an access: `base + index * scale + offset`. The base, and the index if there is
+/// one, are the first operands of the instruction.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Address {
+    /// True if there is an index.
+    pub indexed: bool,
+    /// The factor of the index: 1, 2, 4 or 8.
+    pub scale: u8,
+    /// The bytes that are added.
+    pub offset: i32,
+}
+
+/// The operation of an instruction. The comment of each lists the operands and the result.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Op {
+    /// `() -> Int`.
+    IntConstant(i64),
+    /// `(Int, Int) -> Int`.
+    IntBinary(IntBinary),
+    /// `(Int, Int) -> Int`: 1 if the comparison holds, otherwise 0.
+    IntCompare(IntCompare),
+    /// `(Int condition, Int, Int) -> Int`: the second operand if the first one is not 0, otherwise
+    /// the third.
+    IntSelect,
+    /// `(Int) -> Int`: the low `bits` (8, 16 or 32), extended by their sign or by zeros.
+    IntExtend {
+        /// The number of bits.
+        bits: u8,
+        /// True if copies of the sign are inserted.
+        signed: bool,
+    },
+    /// `(address…) -> Int`: loads `bytes` (1, 2, 4 or 8) and extends them with zeros.
+    IntLoad {
+        /// The number of bytes.
+        bytes: u8,
+        /// The address.
+        address: Address,
+    },
+    /// `(address…, Int) -> ()`: stores the low `bytes` (1, 2, 4 or 8).
+    IntStore {
+        /// The number of bytes.
+        bytes: u8,
+        /// The address.
+        address: Address,
+    },
+    /// `() -> Vector(lane)`: copies of these bits.
+    Constant(Lane, u64),
+    /// `(Int) -> Vector(lane)`: copies of the low bits.
+    Splat(Lane),
+    /// `(Vector) -> Int`: the bits of the first lane, extended with zeros.
+    First,
+    /// `() -> Vector(lane)` of integers: 0, 1, 2 and so on.
+    Iota(Lane),
+    /// `(Vector) -> Vector` of the same type.
+    Unary(Unary),
+    /// `(Vector, Vector) -> Vector` of the same type.
+    Binary(Binary),
+    /// `(Vector, Vector, Vector) -> Vector` of the same float type: `x * y + z`, rounded once.
+    MultiplyAdd,
+    /// `(Vector, Vector) -> Mask`, of vectors of the same type.
+    Compare(Compare),
+    /// `(Mask, Vector, Vector) -> Vector`: the lane of the second operand where the mask is true,
+    /// otherwise that of the third.
+    Select,
+    /// `(Vector) -> Vector(lane)`.
+    Convert(Conversion, Lane),
+    /// `(Vector) -> Vector` of the same type: lane i is lane `(i + count) % lanes` of the operand.
+    Rotate(u8),
+    /// `(address…, [Mask]) -> Vector(lane)`: loads consecutive lanes. With a mask, a lane that is
+    /// off is 0, and its memory is not accessed.
+    Load {
+        /// The type of the lanes.
+        lane: Lane,
+        /// The address of the first lane.
+        address: Address,
+        /// True if the last operand is a mask.
+        masked: bool,
+    },
+    /// `(address…, Vector, [Mask]) -> ()`: stores consecutive lanes. With a mask, the memory of a
+    /// lane that is off is not accessed.
+    Store {
+        /// The address of the first lane.
+        address: Address,
+        /// True if the last operand is a mask.
+        masked: bool,
+        /// True if the store should bypass the caches. It then has no mask, and the address is a
+        /// multiple of the bytes that the store writes.
+        streaming: bool,
+    },
+    /// `(address…) -> Vector(lane)`: copies of one element of memory.
+    LoadSplat {
+        /// The type of the lanes.
+        lane: Lane,
+        /// The address of the element.
+        address: Address,
+    },
+    /// `(Int base, Vector(I64) offsets, Mask) -> Vector(lane)`: loads each lane that is on from
+    /// `base + offset`, an offset in bytes; other lanes are 0. The lane type has 32 or 64 bits.
+    Gather(Lane),
+    /// `(Int base, Vector(I64) offsets, Vector, Mask) -> ()`: stores each lane that is on to
+    /// `base + offset`, the first lane first. The lane type has 32 or 64 bits.
+    Scatter,
+    /// `(address…) -> ()`: prefetches a cache line, for a store if `write` is true.
+    Prefetch {
+        /// True if a store will follow.
+        write: bool,
+        /// The address.
+        address: Address,
+    },
+    /// `() -> Mask`: all lanes.
+    MaskConstant(bool),
+    /// `(Mask, Mask) -> Mask`.
+    MaskBinary(MaskBinary),
+    /// `(Mask) -> Mask`: the complement.
+    MaskNot,
+    /// `(Mask, Mask, Mask) -> Mask`: the second operand where the first one is true, otherwise the
+    /// third.
+    MaskSelect,
+    /// `(Int count) -> Mask`: the first `count` lanes. A negative count, which is signed, is as 0,
+    /// and a count above the number of lanes as that number.
+    FirstLanes,
+    /// `(Int) -> Mask`: lane i is bit i.
+    MaskOfBits,
+    /// `(Mask) -> Int`: bit i is lane i; other bits are 0.
+    MaskBits,
+    /// `(Int argument…) -> Int`: calls `extern "C" fn(u64, …) -> u64` with at most four arguments.
+    Call {
+        /// The address of the function.
+        function: usize,
+    },
+}
+
+/// An instruction.
+#[derive(Clone, Debug)]
+pub struct Inst {
+    /// The operation.
+    pub op: Op,
+    /// The operands, in the order that [`Op`] lists.
+    pub operands: SmallVec<[Value; 4]>,
+    /// The result, if the operation has one.
+    pub result: Option<Value>,
+}
+
+/// A jump to a block, with the values of its parameters.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Target {
+    /// The block.
+    pub block: Block,
+    /// The values of its parameters.
+    pub arguments: Vec<Value>,
+}
+
+/// The end of a block.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Terminator {
+    /// Continues with another block.
+    Jump(Target),
+    /// Continues with the first block if the integer is not 0, otherwise with the second.
+    Branch(Value, Target, Target),
+    /// Ends the function with this integer.
+    Return(Value),
+}
+
+/// The content of a block.
+#[derive(Clone, Default, Debug)]
+pub struct BlockData {
+    /// The parameters.
+    pub parameters: Vec<Value>,
+    /// The instructions.
+    pub insts: Vec<Inst>,
+    /// The terminator; `None` while the block is under construction.
+    pub terminator: Option<Terminator>,
+}
+
+/// A function, whose first block is its entry. The only parameter of the entry is an integer.
+#[derive(Clone, Debug)]
+pub struct Function {
+    /// The number of lanes of every vector and mask: a power of two from 4 to 16.
+    pub lanes: usize,
+    /// The type of each value.
+    pub types: Vec<Type>,
+    /// The blocks.
+    pub blocks: Vec<BlockData>,
+}
+
+impl Lane {
+    /// Returns the width in bytes.
+    pub fn bytes(self) -> usize {
+        match self {
+            Lane::I8 => 1,
+            Lane::I16 => 2,
+            Lane::I32 | Lane::F32 => 4,
+            Lane::I64 | Lane::F64 => 8,
+        }
+    }
+
+    /// Returns whether the lanes are floats.
+    pub fn is_float(self) -> bool {
+        matches!(self, Lane::F32 | Lane::F64)
+    }
+
+    /// Returns the integer type of the same width.
+    #[must_use]
+    pub fn integer(self) -> Lane {
+        match self {
+            Lane::F32 => Lane::I32,
+            Lane::F64 => Lane::I64,
+            Lane::I8 | Lane::I16 | Lane::I32 | Lane::I64 => self,
+        }
+    }
+}
+
+impl Function {
+    /// Returns the type of a value.
+    pub fn ty(&self, value: Value) -> Type {
+        self.types[value.0 as usize]
+    }
+
+    /// Returns the content of a block.
+    pub fn block(&self, block: Block) -> &BlockData {
+        &self.blocks[block.0 as usize]
+    }
+}
