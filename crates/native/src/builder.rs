@@ -167,38 +167,34 @@ impl Builder {
         self.end(Terminator::Return(value));
     }
 
-    /// Builds `for index in (start..end).step_by(step)` over signed integers, with values that each
-    /// iteration passes on. `body` appends an iteration: it receives the index and the values, and
-    /// returns the next values. Returns the index after the loop, which is the first one that is
-    /// not below `end`, and the last values.
-    pub fn counted_loop(
-        &mut self,
-        [start, end]: [Value; 2],
-        step: i64,
-        carried: &[Value],
-        body: impl FnOnce(&mut Self, Value, &[Value]) -> Vec<Value>,
-    ) -> (Value, Vec<Value>) {
-        if let (Some(first), Some(last)) = (self.known(start), self.known(end))
-            && first >= last
-        {
-            return (start, carried.to_vec());
-        }
+    /// Begins `for index in (start..end).step_by(step)` over signed integers, with values that each
+    /// iteration passes on. The instructions of an iteration follow; [`Self::end_loop`] ends it.
+    pub fn begin_loop(&mut self, [start, end]: [Value; 2], carried: &[Value]) -> Loop {
         let (header, after) = (self.block(), self.block());
         let index = self.parameter(header, Type::Int);
-        let types: Vec<Type> = carried.iter().map(|&value| self.ty(value)).collect();
-        let values: Vec<Value> = types.iter().map(|&ty| self.parameter(header, ty)).collect();
         let last_index = self.parameter(after, Type::Int);
-        let last: Vec<Value> = types.iter().map(|&ty| self.parameter(after, ty)).collect();
+        let (mut values, mut last) = (Vec::new(), Vec::new());
+        for &value in carried {
+            let ty = self.ty(value);
+            values.push(self.parameter(header, ty));
+            last.push(self.parameter(after, ty));
+        }
         let first: Vec<Value> = std::iter::once(start).chain(carried.iter().copied()).collect();
         let enters = self.int_compare(IntCompare::LtSigned, start, end);
         self.branch(enters, (header, &first), (after, &first));
         self.switch_to(header);
-        let results = body(self, index, &values);
-        assert!(results.len() == carried.len(), "an iteration passes on as many values as it received");
+        Loop { header, after, end, index, values, last_index, last }
+    }
+
+    /// Ends the iteration of a loop, whose step is positive, with the next values. Returns the index
+    /// after the loop, which is the first one that is not below the end, and the last values.
+    pub fn end_loop(&mut self, repeated: Loop, step: i64, next: &[Value]) -> (Value, Vec<Value>) {
+        let Loop { header, after, end, index, values, last_index, last } = repeated;
+        assert!(next.len() == values.len(), "an iteration passes on as many values as it received");
         let step = self.int(step);
-        let next = self.int_binary(IntBinary::Add, index, step);
-        let again = self.int_compare(IntCompare::LtSigned, next, end);
-        let arguments: Vec<Value> = std::iter::once(next).chain(results).collect();
+        let next_index = self.int_binary(IntBinary::Add, index, step);
+        let again = self.int_compare(IntCompare::LtSigned, next_index, end);
+        let arguments: Vec<Value> = std::iter::once(next_index).chain(next.iter().copied()).collect();
         self.branch(again, (header, &arguments), (after, &arguments));
         self.switch_to(after);
         (last_index, last)
@@ -226,7 +222,10 @@ impl Builder {
             (F::Add | F::Sub | F::Or | F::Xor | F::Shl | F::Shr | F::Sar, _, Some(0)) => return Some(x),
             (F::Mul, Some(1), _) => return Some(y),
             (F::Mul | F::DivSigned | F::DivUnsigned, _, Some(1)) => return Some(x),
+            (F::Mul, Some(0), _) => return Some(x),
+            (F::Mul, _, Some(0)) => return Some(y),
             (F::Min | F::Max, ..) if x == y => return Some(x),
+            (F::Sub, ..) if x == y => return Some(self.int(0)),
             // tidy: wildcard because the others have no neutral operand
             _ => {}
         }
@@ -482,6 +481,20 @@ impl Builder {
     pub fn call(&mut self, function: usize, arguments: &[Value]) -> Value {
         self.emit_one(Op::Call { function }, arguments, Type::Int)
     }
+}
+
+/// A loop whose iteration is under construction.
+#[derive(Debug)]
+pub struct Loop {
+    header: Block,
+    after: Block,
+    end: Value,
+    /// The index of the iteration.
+    pub index: Value,
+    /// The values that the iteration receives.
+    pub values: Vec<Value>,
+    last_index: Value,
+    last: Vec<Value>,
 }
 
 /// The place of an access: `base + index * scale + offset`.

@@ -7,4 +7,4 @@
 mod builder;
 pub mod ir;
 
-pub use builder::{Builder, Place};
+pub use builder::{Builder, Loop, Place};
