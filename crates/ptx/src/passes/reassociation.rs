@@ -12,12 +12,11 @@
 //!
 //! The loop has no more live registers than before, since nothing else reads `%w` in it.
 
-use cranelift_entity::EntityRef;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::regions::{Region, RegionKind, Regions, Writes, readers};
 use super::{Line, LineKind, Listing};
-use crate::isa::{Access, Instruction, RegisterId, ScalarType, Source};
+use crate::isa::{Instruction, RegisterId, ScalarType, Source};
 
 /// A sum of two 64-bit registers, with the line that computes it.
 ///
@@ -47,8 +46,6 @@ struct Search<'a> {
     writes: &'a Writes,
     /// The sums, by line.
     sums: FxHashMap<u32, RegisterSum>,
-    /// The line that writes each register that is written once.
-    written: Vec<u32>,
     /// The lines that read each register that is a term of a sum.
     readers: FxHashMap<RegisterId, Vec<u32>>,
 }
@@ -59,19 +56,11 @@ pub(super) fn run(listing: &mut Listing) {
         return;
     }
     let writes = Writes::of(listing);
-    let lines = || listing.lines.iter().zip(0..);
-    let sums: Vec<RegisterSum> = lines().filter_map(|(line, index)| sum(line, index, &writes)).collect();
+    let lines = listing.lines.iter().zip(0..);
+    let sums: Vec<RegisterSum> = lines.filter_map(|(line, index)| sum(line, index, &writes)).collect();
     let readers = readers(listing, sums.iter().flat_map(|sum| sum.terms));
-    let mut written = vec![0; listing.words.len()];
-    for (line, index) in lines() {
-        line.visit_registers(|register, access| {
-            if access != Access::Read {
-                written[register.index()] = index;
-            }
-        });
-    }
     let by_line = sums.iter().map(|sum| (sum.line, *sum)).collect();
-    let search = Search { regions: &regions, writes: &writes, sums: by_line, written, readers };
+    let search = Search { regions: &regions, writes: &writes, sums: by_line, readers };
     let mut found: Vec<Nested> = sums.iter().filter_map(|sum| search.nested(*sum)).collect();
     // In a chain of three sums, only the first two are combined.
     let mut taken: FxHashSet<u32> = FxHashSet::default();
@@ -106,7 +95,7 @@ impl Search<'_> {
 
     fn is_written_in(&self, register: RegisterId, region: Region) -> bool {
         if self.writes.is_once(register) {
-            return region.holds(self.written[register.index()]);
+            return region.holds(self.writes.first(register));
         }
         self.writes.again_in(region).iter().any(|(other, _)| *other == register)
     }

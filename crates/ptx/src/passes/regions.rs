@@ -161,6 +161,8 @@ pub(super) struct Writes {
     /// The number of writes of each register: 0, 1, or 2 for two or more. Accumulators of
     /// asynchronous dots have 2, since each wait for dots counts as a write.
     counts: Vec<u8>,
+    /// The first line that writes each register; 0 if none does.
+    first: Vec<u32>,
     /// The writes of registers with several writes: each register with the line, in the order of
     /// the lines.
     again: Vec<(RegisterId, u32)>,
@@ -168,53 +170,53 @@ pub(super) struct Writes {
 
 impl Writes {
     pub fn of(listing: &Listing) -> Self {
-        let mut counts = vec![0_u8; listing.words.len()];
-        let mut is_asynchronous = false;
-        for line in &listing.lines {
-            is_asynchronous |= matches!(line.instruction(), Some(Instruction::Wgmma(_)));
+        let registers = listing.words.len();
+        let mut writes = Self { counts: vec![0; registers], first: vec![0; registers], again: Vec::new() };
+        let (mut accumulators, mut waits) = (Vec::new(), Vec::new());
+        for (line, index) in listing.lines.iter().zip(0..) {
             line.visit_registers(|register, access| {
                 if access != Access::Read {
-                    let count = &mut counts[register.index()];
-                    *count = (*count + 1).min(2);
+                    writes.add(register, index);
                 }
             });
+            match line.instruction() {
+                Some(Instruction::Wgmma(dot)) => accumulators.extend(&dot.d.0),
+                Some(Instruction::WgmmaWaitGroup(_)) => waits.push(index),
+                // tidy: wildcard because no other instruction starts asynchronous dots or waits for them
+                _ => {}
+            }
         }
-        let mut writes = Self { counts, again: Vec::new() };
-        if writes.counts.contains(&2) || is_asynchronous {
-            writes.find_again(listing);
+        accumulators.sort_unstable_by_key(|register: &RegisterId| register.index());
+        accumulators.dedup();
+        for &register in &accumulators {
+            // Without a wait, an accumulator counts as written several times as well.
+            let first = writes.first(register);
+            for &line in waits.iter().chain([&first]) {
+                writes.add(register, line);
+            }
         }
+        writes.again.sort_unstable_by_key(|(_, line)| *line);
         writes
     }
 
-    fn find_again(&mut self, listing: &Listing) {
-        // A wait for asynchronous dots counts as a write of all their accumulators.
-        let mut sums: Vec<RegisterId> = Vec::new();
-        for line in &listing.lines {
-            if let Some(Instruction::Wgmma(product)) = line.instruction() {
-                sums.extend(&product.d.0);
-            }
+    fn add(&mut self, register: RegisterId, line: u32) {
+        let (count, first) = (&mut self.counts[register.index()], &mut self.first[register.index()]);
+        match count {
+            0 => *first = line,
+            1 => self.again.extend([(register, *first), (register, line)]),
+            _ => self.again.push((register, line)),
         }
-        sums.sort_unstable_by_key(|register| register.index());
-        sums.dedup();
-        for register in &sums {
-            self.counts[register.index()] = 2;
-        }
-        for (index, line) in listing.lines.iter().enumerate() {
-            let (counts, again) = (&self.counts, &mut self.again);
-            line.visit_registers(|register, access| {
-                if access != Access::Read && counts[register.index()] == 2 {
-                    again.push((register, index as u32));
-                }
-            });
-            if let Some(Instruction::WgmmaWaitGroup(_)) = line.instruction() {
-                again.extend(sums.iter().map(|&register| (register, index as u32)));
-            }
-        }
+        *count = (*count + 1).min(2);
     }
 
     /// Returns whether exactly one line writes a register.
     pub fn is_once(&self, register: RegisterId) -> bool {
         self.counts[register.index()] == 1
+    }
+
+    /// Returns the first line that writes a register.
+    pub fn first(&self, register: RegisterId) -> u32 {
+        self.first[register.index()]
     }
 
     /// Returns whether no line writes a register.
@@ -228,17 +230,6 @@ impl Writes {
         let last = self.again.partition_point(|(_, line)| *line < region.end);
         &self.again[first..last]
     }
-
-    /// Returns the registers with several writes that this line writes.
-    pub fn again_at(&self, line: u32) -> &[(RegisterId, u32)] {
-        let Some((_, last)) = self.again.last() else { return &[] };
-        if *last < line {
-            return &[];
-        }
-        let first = self.again.partition_point(|(_, other)| *other < line);
-        let last = self.again.partition_point(|(_, other)| *other <= line);
-        &self.again[first..last]
-    }
 }
 
 /// For each register with several writes, the line since which it has its value, at the current
@@ -247,12 +238,14 @@ pub(super) struct Changes<'a> {
     writes: &'a Writes,
     regions: &'a Regions,
     since: Vec<u32>,
+    /// The writes of registers with several writes in the current line and later ones.
+    rest: &'a [(RegisterId, u32)],
 }
 
 impl<'a> Changes<'a> {
     pub fn new(writes: &'a Writes, regions: &'a Regions) -> Self {
         let registers = if writes.again.is_empty() { 0 } else { writes.counts.len() };
-        Self { writes, regions, since: vec![0; registers] }
+        Self { writes, regions, since: vec![0; registers], rest: &writes.again }
     }
 
     /// Marks as changed the registers that a region writes: at the start of a loop, whose earlier
@@ -267,10 +260,13 @@ impl<'a> Changes<'a> {
         }
     }
 
-    /// Records the writes of a line.
+    /// Records the writes of a line. Callers pass all lines in order.
     pub fn write(&mut self, line: u32) {
-        for &(register, _) in self.writes.again_at(line) {
+        while let [(register, at), rest @ ..] = self.rest
+            && *at == line
+        {
             self.since[register.index()] = line + 1;
+            self.rest = rest;
         }
     }
 
