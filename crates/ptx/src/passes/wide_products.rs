@@ -17,6 +17,9 @@ use super::{Line, Listing};
 use crate::isa::{Immediate, Instruction, MultiplyMode, RegisterId, ScalarType, Source};
 
 pub(super) fn run(listing: &mut Listing) {
+    if !listing.lines.iter().any(is_product) {
+        return;
+    }
     let writes = Writes::of(listing);
     let extended: FxHashMap<RegisterId, Source> =
         listing.lines.iter().filter_map(|line| extension(line, &writes)).collect();
@@ -28,16 +31,20 @@ pub(super) fn run(listing: &mut Listing) {
         Source::Immediate(Immediate::Integer(number)) => i32::try_from(number).is_ok().then_some(term),
         Source::Immediate(_) | Source::Special(_) | Source::Symbol(..) => None,
     };
-    for line in listing.lines.iter_mut().filter(|line| line.is_pure) {
+    for line in listing.lines.iter_mut().filter(|line| is_product(line)) {
         if let Some(Instruction::Mul(product)) = line.instruction_mut()
-            && product.mode == Some(MultiplyMode::Lo)
-            && matches!(product.ty, ScalarType::S64 | ScalarType::U64)
             && let (Some(a), Some(b)) = (narrow(product.a), narrow(product.b))
         {
             (product.mode, product.ty) = (Some(MultiplyMode::Wide), ScalarType::S32);
             (product.a, product.b) = (a, b);
         }
     }
+}
+
+/// Returns whether a line multiplies 64-bit numbers.
+fn is_product(line: &Line) -> bool {
+    let Some(Instruction::Mul(product)) = line.instruction().filter(|_| line.is_pure) else { return false };
+    product.mode == Some(MultiplyMode::Lo) && matches!(product.ty, ScalarType::S64 | ScalarType::U64)
 }
 
 /// Returns the result and the operand of a sign extension, each written once.
