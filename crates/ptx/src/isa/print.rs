@@ -1,8 +1,10 @@
 //! Prints a module. Equal modules have equal text. Operands are aligned, labels are at the margin,
 //! and registers with numbered names are declared by ranges.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fmt::Write;
+
+use rustc_hash::FxHashMap;
 
 use super::instruction::{Call, Instruction};
 use super::module::{
@@ -17,8 +19,8 @@ use super::operand_form::OperandForm;
 use super::parse::alias;
 use super::types::ScalarType;
 
-/// The column of operands, unless the opcode is longer.
-const OPERAND_COLUMN: usize = 28;
+/// Spaces up to the column of operands, unless the opcode is longer.
+const PADDING: &str = "                            ";
 
 /// Returns the text of a module. `parse` reads it back to the same module, but drops comments and
 /// unused registers, reads inline assembly as instructions, and sets the lines of the statements.
@@ -316,8 +318,8 @@ fn print_directives(directives: &Directives, out: &mut String) {
 
 /// Splits a register's name into a prefix and a number, if the name can be a member of a range.
 pub(super) fn split_number(name: &str) -> Option<(&str, u32)> {
-    let prefix = name.trim_end_matches(|character: char| character.is_ascii_digit());
-    let digits = &name[prefix.len()..];
+    let count = name.bytes().rev().take_while(u8::is_ascii_digit).count();
+    let (prefix, digits) = name.split_at(name.len() - count);
     let canonical = !digits.is_empty() && (digits == "0" || !digits.starts_with('0'));
     let is_range = canonical && digits.len() < 9 && !prefix.is_empty();
     is_range.then(|| (prefix, digits.parse().expect("fewer than nine digits fit")))
@@ -325,10 +327,11 @@ pub(super) fn split_number(name: &str) -> Option<(&str, u32)> {
 
 /// Declares the registers: numbered names of one prefix and type as a range, the others one by one.
 fn print_registers(function: &Function, out: &mut String) {
-    let mut ranges: BTreeMap<&str, (ScalarType, u32, bool)> = BTreeMap::new();
+    let mut ranges: FxHashMap<&str, (ScalarType, u32, bool)> = FxHashMap::default();
     let mut order = Vec::new();
-    for register in function.registers.values() {
-        if let Some((prefix, number)) = split_number(&register.name) {
+    let split: Vec<_> = function.registers.values().map(|register| split_number(&register.name)).collect();
+    for (register, split) in function.registers.values().zip(&split) {
+        if let Some((prefix, number)) = *split {
             let range = ranges.entry(prefix).or_insert_with(|| {
                 order.push(prefix);
                 (register.ty, 0, true)
@@ -342,8 +345,8 @@ fn print_registers(function: &Function, out: &mut String) {
             let _ = writeln!(out, "    .reg {ty} {prefix}<{}>;", last + 1);
         }
     }
-    for register in function.registers.values() {
-        let in_range = split_number(&register.name).is_some_and(|(prefix, _)| ranges[prefix].2);
+    for (register, split) in function.registers.values().zip(&split) {
+        let in_range = split.is_some_and(|(prefix, _)| ranges[prefix].2);
         if !in_range {
             let _ = writeln!(out, "    .reg {} {};", register.ty, register.name);
         }
@@ -377,8 +380,8 @@ fn print_statement(module: &Module, function: &Function, statement: &Statement, 
                     | Instruction::Wmma(_)
             );
             let mut printer = OperandPrinter { module, function, out, separator: "", braces_single };
-            let padding = OPERAND_COLUMN.saturating_sub(opcode_end - start).max(1);
-            printer.out.extend(std::iter::repeat_n(' ', padding));
+            let column = (opcode_end - start).min(PADDING.len() - 1);
+            printer.out.push_str(&PADDING[column..]);
             instruction.form().print_operands(&mut printer);
             out.truncate(out.trim_end().len());
             out.push_str(";\n");

@@ -1,8 +1,6 @@
 //! Turns the listing into the module: runs the passes, names registers in order of appearance, and
 //! adds the source lines as comments, with their locations (`.loc`).
 
-use std::fmt::Write as _;
-
 use cranelift_entity::{EntityRef, PrimaryMap};
 use rustc_hash::FxHashMap;
 use tilewright_base::FileId;
@@ -65,21 +63,21 @@ impl Lowering<'_> {
 fn rename(lines: &mut [Line], old: &PrimaryMap<RegisterId, Register>) -> PrimaryMap<RegisterId, Register> {
     let mut named = PrimaryMap::new();
     let mut new: Vec<Option<RegisterId>> = vec![None; old.len()];
-    let mut counts: FxHashMap<&str, usize> = FxHashMap::default();
     let mut text = String::new();
+    let [mut predicates, mut halves, mut words, mut doubles] = [0_u32; 4];
     let mut name = |register: &mut RegisterId| {
         *register = *new[register.index()].get_or_insert_with(|| {
             let ty = old[*register].ty;
-            let prefix = match ty {
-                ScalarType::Pred => "%p",
-                ScalarType::B16 => "%rs",
-                ScalarType::B64 => "%rd",
+            let (prefix, number) = match ty {
+                ScalarType::Pred => ("%p", &mut predicates),
+                ScalarType::B16 => ("%rs", &mut halves),
+                ScalarType::B64 => ("%rd", &mut doubles),
                 // tidy: wildcard because the rest have 32 bits.
-                _ => "%r",
+                _ => ("%r", &mut words),
             };
-            let number = counts.entry(prefix).or_default();
             text.clear();
-            let _ = write!(text, "{prefix}{number}");
+            text.push_str(prefix);
+            push_number(&mut text, *number);
             *number += 1;
             named.push(Register { name: text.as_str().into(), ty })
         });
@@ -88,6 +86,14 @@ fn rename(lines: &mut [Line], old: &PrimaryMap<RegisterId, Register>) -> Primary
         line.map_registers(|register, _| name(register));
     }
     named
+}
+
+/// Appends a number. For the many registers of a kernel, `write!` takes several times as long.
+fn push_number(text: &mut String, number: u32) {
+    if number > 9 {
+        push_number(text, number / 10);
+    }
+    text.push(char::from(b'0' + (number % 10) as u8));
 }
 
 /// The state of the source lines that are inserted as comments.
