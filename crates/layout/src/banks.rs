@@ -6,6 +6,8 @@
 //! are served together conflict if they access different words of one bank; each further word of
 //! the bank costs a wavefront.
 
+use smallvec::SmallVec;
+
 use crate::ldmatrix::MatrixAccess;
 use crate::map::Layout;
 use crate::memory::{CHUNK_BYTES, LINE_BYTES};
@@ -34,16 +36,19 @@ impl BankUse {
     /// Adds the wavefronts of lanes that are served together. Each lane accesses `bytes` bytes,
     /// which begin at its byte address in `addresses`.
     fn serve(&mut self, addresses: impl Iterator<Item = u32>, bytes: u32) {
-        let mut words = [const { Vec::new() }; BANKS];
+        let mut words: SmallVec<[u32; 64]> = SmallVec::new();
         for address in addresses {
-            for word in address / WORD_BYTES..=(address + bytes - 1) / WORD_BYTES {
-                let bank: &mut Vec<u32> = &mut words[word as usize % BANKS];
-                if !bank.contains(&word) {
-                    bank.push(word);
-                }
+            for word in address / WORD_BYTES..(address + bytes).div_ceil(WORD_BYTES) {
+                words.push(word);
             }
         }
-        self.wavefronts += words.iter().map(Vec::len).max().unwrap_or_default() as u32;
+        words.sort_unstable();
+        words.dedup();
+        let mut in_bank = [0; BANKS];
+        for word in words {
+            in_bank[word as usize % BANKS] += 1;
+        }
+        self.wavefronts += in_bank.into_iter().max().unwrap_or_default();
         self.least_wavefronts += 1;
     }
 }
