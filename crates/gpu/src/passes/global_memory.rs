@@ -5,6 +5,8 @@
 //! store in a loop does not wait for the same store of the previous iteration: this assumes that
 //! two iterations never store to the same address from different positions of the tile.
 
+use std::cell::OnceCell;
+
 use cranelift_entity::{EntitySet, SecondaryMap};
 use tilewright_ir::{Block, Carried, Inst, MemoryAccess, OpFamily, Operation, Value};
 use tilewright_layout::Input;
@@ -41,7 +43,7 @@ pub struct GlobalAccesses<'a> {
     bases: SecondaryMap<Value, Base>,
     /// The values of the entry block, which are computed once.
     outside_loops: EntitySet<Value>,
-    iterations: Iterations<'a>,
+    iterations: OnceCell<Iterations>,
 }
 
 impl<'a> GlobalAccesses<'a> {
@@ -59,8 +61,12 @@ impl<'a> GlobalAccesses<'a> {
         let results = entry.insts.iter().flat_map(|inst| &function.insts[*inst].results);
         let mut outside_loops = EntitySet::new();
         outside_loops.extend(entry.parameters.iter().chain(results).copied());
-        let iterations = Iterations::new(function);
-        Self { function, header: &module.header, bases: analysis.bases, outside_loops, iterations }
+        let (header, iterations) = (&module.header, OnceCell::new());
+        Self { function, header, bases: analysis.bases, outside_loops, iterations }
+    }
+
+    fn iterations(&self) -> &Iterations {
+        self.iterations.get_or_init(|| Iterations::new(self.function))
     }
 
     /// Returns whether two accesses, of any threads, may touch the same memory.
@@ -100,7 +106,7 @@ impl<'a> GlobalAccesses<'a> {
             return false;
         }
         let are_fixed = !is_stale || [a, b].iter().all(|pointers| self.outside_loops.contains(*pointers));
-        if are_fixed && self.iterations.are_apart(a, b) {
+        if are_fixed && self.iterations().are_apart(self.function, a, b) {
             return false;
         }
         let layouts = [a, b].map(|pointer| self.function.ty(pointer).layout());
@@ -115,7 +121,7 @@ impl<'a> GlobalAccesses<'a> {
         let is_same = a == b
             && (!is_stale
                 || self.outside_loops.contains(a)
-                || self.iterations.are_disjoint(a, [later, earlier]));
+                || self.iterations().are_disjoint(self.function, a, [later, earlier]));
         let is_by_same_threads = is_same && (are_stores == [true; 2] || !has_copies);
         !is_by_same_threads
     }
@@ -130,6 +136,7 @@ fn is_store(op: &Op) -> bool {
 struct BaseAnalysis<'f> {
     function: &'f Function,
     bases: SecondaryMap<Value, Base>,
+    /// True if the base of a parameter changed after the walk over its readers.
     changed: bool,
 }
 
@@ -149,6 +156,7 @@ impl BaseAnalysis<'_> {
                 OpFamily::Loop | OpFamily::Branch => {
                     for Carried { parameters, yielded, result, .. } in function.carried(*inst) {
                         let base = self.joined(yielded);
+                        self.changed |= parameters.iter().any(|value| !self.includes(*value, base));
                         parameters.iter().chain([&result]).for_each(|value| self.set(*value, base));
                     }
                 }
@@ -180,11 +188,11 @@ impl BaseAnalysis<'_> {
         }
     }
 
+    fn includes(&self, value: Value, base: Base) -> bool {
+        self.bases[value].join(base) == self.bases[value]
+    }
+
     fn set(&mut self, value: Value, base: Base) {
-        let base = self.bases[value].join(base);
-        if self.bases[value] != base {
-            self.bases[value] = base;
-            self.changed = true;
-        }
+        self.bases[value] = self.bases[value].join(base);
     }
 }

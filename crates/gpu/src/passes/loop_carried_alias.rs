@@ -35,19 +35,19 @@ struct LinearAddress {
 }
 
 /// The loops of a kernel, and the addresses of its accesses.
-pub struct Iterations<'a> {
-    function: &'a Function,
+#[derive(Default)]
+pub struct Iterations {
     /// The loops around each access.
     around: FxHashMap<Inst, SmallVec<[Inst; 2]>>,
     /// The addresses of pointers that accesses use.
     addresses: FxHashMap<Value, LinearAddress>,
 }
 
-impl<'a> Iterations<'a> {
+impl Iterations {
     /// Finds the loops around the accesses of a function.
-    pub fn new(function: &'a Function) -> Self {
-        let mut found = Self { function, around: FxHashMap::default(), addresses: FxHashMap::default() };
-        found.block(function.entry, &mut smallvec![]);
+    pub fn new(function: &Function) -> Self {
+        let mut found = Self::default();
+        found.block(function, function.entry, &mut smallvec![]);
         let mut evolution = ScalarEvolution::modulo_word(function).with_any_base();
         let pointers = found.around.keys().map(|inst| function.insts[*inst].operands[0]);
         found.addresses = pointers
@@ -56,8 +56,7 @@ impl<'a> Iterations<'a> {
         found
     }
 
-    fn block(&mut self, block: Block, loops: &mut SmallVec<[Inst; 2]>) {
-        let function = self.function;
+    fn block(&mut self, function: &Function, block: Block, loops: &mut SmallVec<[Inst; 2]>) {
         for &inst in &function.blocks[block].insts {
             let data = &function.insts[inst];
             let family = data.op.info().family;
@@ -68,7 +67,7 @@ impl<'a> Iterations<'a> {
                 loops.push(inst);
             }
             for &region in &data.regions {
-                self.block(region, loops);
+                self.block(function, region, loops);
             }
             if family == OpFamily::Loop {
                 loops.pop();
@@ -78,9 +77,9 @@ impl<'a> Iterations<'a> {
 
     /// Returns whether two accesses through one pointer touch no common address in different
     /// iterations of the loops around them.
-    pub fn are_disjoint(&self, pointer: Value, accesses: [Inst; 2]) -> bool {
+    pub fn are_disjoint(&self, function: &Function, pointer: Value, accesses: [Inst; 2]) -> bool {
         let Some(address) = self.addresses.get(&pointer) else { return false };
-        let Some(tile) = self.function.ty(pointer).as_registers() else { return false };
+        let Some(tile) = function.ty(pointer).as_registers() else { return false };
         let has_all = |inst: &Inst| {
             let around = self.around.get(inst);
             around.is_some_and(|around| {
@@ -98,7 +97,7 @@ impl<'a> Iterations<'a> {
             }
         }
         for &(inst, factor) in &address.loops {
-            let Some((step, last)) = self.steps(inst) else { return false };
+            let Some((step, last)) = steps(function, inst) else { return false };
             if last == Some(0) {
                 continue;
             }
@@ -119,11 +118,11 @@ impl<'a> Iterations<'a> {
     }
 
     /// Returns whether two tiles of pointers, both computed in one iteration, share no address.
-    pub fn are_apart(&self, a: Value, b: Value) -> bool {
+    pub fn are_apart(&self, function: &Function, a: Value, b: Value) -> bool {
         let [Some(one), Some(other)] = [a, b].map(|pointer| self.addresses.get(&pointer)) else {
             return false;
         };
-        let [Some(a), Some(b)] = [a, b].map(|pointer| self.function.ty(pointer).as_registers()) else {
+        let [Some(a), Some(b)] = [a, b].map(|pointer| function.ty(pointer).as_registers()) else {
             return false;
         };
         let [one_form, other_form] = [one, other].map(|own| &own.address.offset.form);
@@ -140,25 +139,25 @@ impl<'a> Iterations<'a> {
         let most: i128 = digits.iter().map(|(factor, last)| factor * last).sum();
         most + between.abs() <= MAX_DISTANCE && !is_difference(between, &digits, &mut 0)
     }
+}
 
-    /// Returns the absolute value of the step of a loop, and the index of its last iteration if
-    /// both bounds are constants.
-    ///
-    /// If the upper bound is no constant, the loop counts up from a constant of 0 or more, so that
-    /// an index plus a number below the step is less than 2 to the power of 32. Returns `None` for
-    /// all other loops.
-    fn steps(&self, inst: Inst) -> Option<(i128, Option<i128>)> {
-        let operands = &self.function.insts[inst].operands;
-        let [lower, upper, step] = [0, 1, 2].map(|index| constant_int(self.function, operands[index]));
-        let step = step.filter(|&step| step != 0)?;
-        let counts_up = lower.is_some_and(|lower| lower >= 0) && step > 0;
-        if upper.is_none() && !counts_up || lower.is_none() {
-            return None;
-        }
-        let distance =
-            lower.zip(upper).map(|(lower, upper)| if step > 0 { upper - lower } else { lower - upper });
-        Some((step.abs(), distance.map(|distance| (distance - 1).max(0) / step.abs())))
+/// Returns the absolute value of the step of a loop, and the index of its last iteration if
+/// both bounds are constants.
+///
+/// If the upper bound is no constant, the loop counts up from a constant of 0 or more, so that
+/// an index plus a number below the step is less than 2 to the power of 32. Returns `None` for
+/// all other loops.
+fn steps(function: &Function, inst: Inst) -> Option<(i128, Option<i128>)> {
+    let operands = &function.insts[inst].operands;
+    let [lower, upper, step] = [0, 1, 2].map(|index| constant_int(function, operands[index]));
+    let step = step.filter(|&step| step != 0)?;
+    let counts_up = lower.is_some_and(|lower| lower >= 0) && step > 0;
+    if upper.is_none() && !counts_up || lower.is_none() {
+        return None;
     }
+    let distance =
+        lower.zip(upper).map(|(lower, upper)| if step > 0 { upper - lower } else { lower - upper });
+    Some((step.abs(), distance.map(|distance| (distance - 1).max(0) / step.abs())))
 }
 
 /// Returns the address of a pointer, if the factors of its coordinates and iteration counts are
