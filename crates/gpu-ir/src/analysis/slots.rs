@@ -7,7 +7,7 @@
 //! are equal and their initial values differ by a constant. Two indices without a known distance
 //! count as different slots.
 
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::collections::BTreeMap;
 
 use cranelift_entity::EntitySet;
@@ -103,7 +103,7 @@ pub struct SlotAnalysis<'f> {
     pub synchronized: bool,
     parents: Parents,
     /// The bases of slot indices, and the values that carry these bases through loops.
-    counted: EntitySet<Value>,
+    counted: OnceCell<EntitySet<Value>>,
     /// The cached results of `base_offset`, by value and number of slots.
     pub(super) base_offsets: RefCell<FxHashMap<(Value, i64), BaseOffset>>,
     /// The cached results of `local_base_offset`, by value and number of slots.
@@ -113,18 +113,14 @@ pub struct SlotAnalysis<'f> {
 impl<'f> SlotAnalysis<'f> {
     /// Analyzes a function.
     pub fn new(function: &'f Function, synchronized: bool) -> Self {
-        let parents = Parents::new(function);
-        let (base_offsets, local_base_offsets) = (RefCell::default(), RefCell::default());
-        let mut analysis = Self {
+        Self {
             function,
             synchronized,
-            parents,
-            counted: EntitySet::new(),
-            base_offsets,
-            local_base_offsets,
-        };
-        analysis.counted = analysis.count();
-        analysis
+            parents: Parents::new(function),
+            counted: OnceCell::new(),
+            base_offsets: RefCell::default(),
+            local_base_offsets: RefCell::default(),
+        }
     }
 
     /// Returns the block that defines a value.
@@ -339,7 +335,7 @@ impl<'f> SlotAnalysis<'f> {
             let named = Slot { index: SlotIndex::At(BaseOffset { base: Some(*to), offset }), ..slot };
             // Prefer a value that is the base of other slot indices, so that equal slots get equal
             // names.
-            if self.counted.contains(*to) {
+            if self.counted.get_or_init(|| self.count()).contains(*to) {
                 return named;
             }
             other = other.or(Some(named));
