@@ -36,15 +36,17 @@ const MAX_LISTED_TILES: usize = 8;
 /// # Errors
 /// The kernel needs more shared memory than the target has.
 pub fn allocate_shared_memory(module: &mut Module) -> Result<(), Box<Diagnostic>> {
-    let buffers = Buffers::new(&module.header.layouts, module.kernel());
+    let analysis = SlotAnalysis::new(module.kernel(), false);
+    let buffers = Buffers::new(&module.header.layouts, &analysis);
     // Keep existing offsets: the barriers that were inserted for them may not suffice for others.
     if buffers.list.iter().all(|(inst, _)| alloc_range(module.kernel(), *inst).is_some()) {
         return Ok(());
     }
+    let in_sequence = in_sequence(&analysis);
     let limit = u64::from(module.header.target.max_shared_bytes);
     let least = buffers.place(&buffers.in_use);
     let most = least.bytes.max(module.header.target.tuning.cheap_shared_bytes.min(limit));
-    let everywhere = &buffers.in_use | &buffers.in_sequence;
+    let everywhere = &buffers.in_use | &in_sequence;
     let in_loops: BTreeSet<(Inst, Inst)> = everywhere
         .iter()
         .filter(|(a, b)| buffers.loops[*a].and(buffers.loops[*b]).is_some())
@@ -81,7 +83,7 @@ pub fn least_shared_bytes(module: &Module) -> u64 {
 /// The result includes the mbarriers that the lowering of rings adds later, so that a kernel that
 /// fits before that pass fits after it.
 pub fn least_bytes(layouts: &Layouts, function: &Function) -> u64 {
-    let buffers = Buffers::in_use(layouts, function);
+    let buffers = Buffers::new(layouts, &SlotAnalysis::new(function, false));
     buffers.place(&buffers.in_use).bytes + mbarrier_bytes(function)
 }
 
@@ -184,7 +186,7 @@ fn origin(analysis: &SlotAnalysis<'_>, alloc: Inst) -> Inst {
     inst
 }
 
-/// The buffers of a function, and the pairs of them that need disjoint ranges.
+/// The buffers of a function, and the pairs of them that are live at the same time.
 struct Buffers {
     /// The buffers with their bytes, the largest first.
     list: Vec<(Inst, u32)>,
@@ -192,8 +194,6 @@ struct Buffers {
     lives: SecondaryMap<Inst, (u32, u32)>,
     /// The pairs that are live at the same time.
     in_use: BTreeSet<(Inst, Inst)>,
-    /// The pairs in which one buffer may be written while accesses to the other are in flight.
-    in_sequence: BTreeSet<(Inst, Inst)>,
     /// The innermost loop around the `alloc` of each buffer.
     loops: SecondaryMap<Inst, Option<Inst>>,
     /// The alignments that the uses of each buffer need.
@@ -208,12 +208,9 @@ struct Placement {
 }
 
 impl Buffers {
-    fn new(layouts: &Layouts, function: &Function) -> Self {
-        Self { in_sequence: in_sequence(function), ..Self::in_use(layouts, function) }
-    }
-
     /// Finds the buffers, and the pairs that are live at the same time.
-    fn in_use(layouts: &Layouts, function: &Function) -> Self {
+    fn new(layouts: &Layouts, analysis: &SlotAnalysis<'_>) -> Self {
+        let function = analysis.function;
         let mut numbering = Numbering::new(function);
         numbering.block(function.entry);
         let mut list: Vec<(Inst, u32)> = Vec::new();
@@ -228,10 +225,10 @@ impl Buffers {
             let during = ranges[number + 1..].iter().take_while(|(_, (start, _))| start <= end);
             in_use.extend(during.map(|(b, _)| pair(*a, *b)));
         }
-        in_use.extend(in_other_partitions(function, &list));
+        in_use.extend(in_other_partitions(analysis, &list));
         list.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
-        let alignments = Alignments::new(layouts, &SlotAnalysis::new(function, false));
-        Self { list, lives, in_use, in_sequence: BTreeSet::new(), loops: numbering.loops, alignments }
+        let alignments = Alignments::new(layouts, analysis);
+        Self { list, lives, in_use, loops: numbering.loops, alignments }
     }
 
     /// Returns the buffers that are live at the point where the most memory is in use.
@@ -279,12 +276,11 @@ impl Buffers {
 }
 
 /// Returns the pairs of buffers of different partitions: partitions run concurrently.
-fn in_other_partitions(function: &Function, list: &[(Inst, u32)]) -> Vec<(Inst, Inst)> {
+fn in_other_partitions(analysis: &SlotAnalysis<'_>, list: &[(Inst, u32)]) -> Vec<(Inst, Inst)> {
     let is_specialized = |data: &InstData| matches!(data.op, Op::Gpu(GpuOp::WarpSpecialize { .. }));
-    if !function.insts.values().any(is_specialized) {
+    if !analysis.function.insts.values().any(is_specialized) {
         return Vec::new();
     }
-    let analysis = SlotAnalysis::new(function, false);
     let of_partitions = list.iter().filter_map(|(inst, _)| Some((*inst, analysis.partition(*inst)?)));
     let of_partitions: Vec<(Inst, (Inst, usize))> = of_partitions.collect();
     let mut pairs = Vec::new();
@@ -302,15 +298,14 @@ fn pair(a: Inst, b: Inst) -> (Inst, Inst) {
 
 /// Returns the pairs of buffers in which one may be stored to while accesses to the other are in
 /// flight.
-fn in_sequence(function: &Function) -> BTreeSet<(Inst, Inst)> {
+fn in_sequence(analysis: &SlotAnalysis<'_>) -> BTreeSet<(Inst, Inst)> {
     let mut pairs = BTreeSet::new();
-    let analysis = SlotAnalysis::new(function, false);
     let alloc = |place: &MemoryLocation| match place {
-        MemoryLocation::Shared(slot) => function.defining_inst(slot.root),
+        MemoryLocation::Shared(slot) => analysis.function.defining_inst(slot.root),
         MemoryLocation::Global(_) | MemoryLocation::Acquired => None,
     };
-    walk(&analysis, &mut |inst, open| {
-        let effects: Vec<Effect> = effects(&analysis, inst)
+    walk(analysis, &mut |inst, open| {
+        let effects: Vec<Effect> = effects(analysis, inst)
             .into_iter()
             .filter(|effect| {
                 !matches!(
@@ -348,14 +343,17 @@ struct Numbering<'a> {
 
 impl<'a> Numbering<'a> {
     fn new(function: &'a Function) -> Self {
-        Self {
+        let mut numbering = Self {
             function,
             order: Vec::new(),
             numbers: SecondaryMap::new(),
             loops: SecondaryMap::new(),
             enclosing: Vec::new(),
             ends: SecondaryMap::new(),
-        }
+        };
+        numbering.numbers.resize(function.insts.len());
+        numbering.loops.resize(function.insts.len());
+        numbering
     }
 
     fn block(&mut self, block: Block) {
