@@ -16,7 +16,7 @@
 //! function whose calls the optimizer keeps. Source locations, such as `@file0:3..7` in bytes, end
 //! the line of an instruction, innermost call first; the names of the files end the text.
 
-use std::fmt::Write;
+use std::fmt::{self, Write};
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tilewright_base::entity::SecondaryMap;
@@ -51,7 +51,7 @@ struct Printer<'a, D: Dialect> {
     function: &'a Function<D>,
     out: &'a mut String,
     names: SecondaryMap<Value, String>,
-    used: FxHashMap<String, u32>,
+    used: FxHashMap<&'a str, u32>,
     taken: FxHashSet<String>,
     locations: bool,
 }
@@ -60,14 +60,14 @@ impl<D: Dialect> Printer<'_, D> {
     fn function(&mut self, id: FuncId, is_entry: bool) {
         let function = self.function;
         let entry = if is_entry { "kernel " } else { "" };
-        self.write(&format!("{entry}{id} @{}(", function.name));
+        write!(self, "{entry}{id} @{}(", function.name);
         for (index, &value) in function.blocks[function.entry].parameters.iter().enumerate() {
             let parameter = &function.parameters[index];
-            let name = self.define(value);
-            let separator = if index == 0 { "" } else { ", " };
-            self.write(&format!("{separator}{name}: {}", function.ty(value)));
+            self.write(if index == 0 { "" } else { ", " });
+            self.define(value);
+            write!(self, ": {}", function.ty(value));
             if parameter.divisibility != 1 {
-                self.write(&format!(" {{divisibility = {}}}", parameter.divisibility));
+                write!(self, " {{divisibility = {}}}", parameter.divisibility);
             }
         }
         self.write(if function.noinline { ") noinline {\n" } else { ") {\n" });
@@ -83,11 +83,10 @@ impl<D: Dialect> Printer<'_, D> {
 
     fn inst(&mut self, inst: Inst, depth: usize) {
         let data = &self.function.insts[inst];
-        self.write(&"  ".repeat(depth));
+        self.indent(depth);
         for (index, &result) in data.results.iter().enumerate() {
-            let name = self.define(result);
             self.write(if index == 0 { "" } else { ", " });
-            self.write(&name);
+            self.define(result);
         }
         self.write(if data.results.is_empty() { "" } else { " = " });
         self.write(data.op.name());
@@ -96,24 +95,24 @@ impl<D: Dialect> Printer<'_, D> {
             self.reference(operand);
         }
         let attributes = data.op.attributes();
-        if !attributes.is_empty() {
-            let texts: Vec<String> =
-                attributes.iter().map(|(name, text)| format!("{name} = {text}")).collect();
-            self.write(&format!(" {{{}}}", texts.join(", ")));
+        for (index, (name, text)) in attributes.iter().enumerate() {
+            self.write(if index == 0 { " {" } else { ", " });
+            write!(self, "{name} = {text}");
         }
+        self.write(if attributes.is_empty() { "" } else { "}" });
         if let Some(Stage { stage, order }) = self.function.schedule.get(&inst) {
-            self.write(&format!(" [{stage}, {order}]"));
+            write!(self, " [{stage}, {order}]");
         }
         for &region in &data.regions {
             self.region(region, depth);
         }
         for (index, &result) in data.results.iter().enumerate() {
             self.write(if index == 0 { " : " } else { ", " });
-            self.write(&self.function.ty(result).to_string());
+            write!(self, "{}", self.function.ty(result));
         }
         if self.locations {
             for span in self.function.call_chain(inst) {
-                self.write(&format!(" @{}:{}..{}", span.file, span.start, span.end));
+                write!(self, " @{}:{}..{}", span.file, span.start, span.end);
             }
         }
         self.write("\n");
@@ -122,24 +121,25 @@ impl<D: Dialect> Printer<'_, D> {
     fn region(&mut self, region: Block, depth: usize) {
         self.write(" (");
         for (index, &parameter) in self.function.blocks[region].parameters.iter().enumerate() {
-            let name = self.define(parameter);
-            let separator = if index == 0 { "" } else { ", " };
-            self.write(&format!("{separator}{name}: {}", self.function.ty(parameter)));
+            self.write(if index == 0 { "" } else { ", " });
+            self.define(parameter);
+            write!(self, ": {}", self.function.ty(parameter));
         }
         self.write(") {\n");
         self.block(region, depth + 1);
-        self.write(&"  ".repeat(depth));
+        self.indent(depth);
         self.write("}");
     }
 
-    /// Chooses the name of a value at its definition.
-    fn define(&mut self, value: Value) -> String {
-        let base = self.function.values[value].name.as_deref().unwrap_or("").to_owned();
-        let count = self.used.entry(base.clone()).or_insert(0);
+    /// Chooses the name of a value at its definition, and writes it.
+    fn define(&mut self, value: Value) {
+        let function = self.function;
+        let base = function.values[value].name.as_deref().unwrap_or("");
+        let count = self.used.entry(base).or_insert(0);
         let mut number = *count;
         *count += 1;
         let name = loop {
-            let name = match (base.as_str(), number) {
+            let name = match (base, number) {
                 ("", number) => format!("%{number}"),
                 (base, 0) => format!("%{base}"),
                 (base, number) => format!("%{base}.{number}"),
@@ -150,20 +150,29 @@ impl<D: Dialect> Printer<'_, D> {
             }
             number += 1;
         };
-        self.names[value].clone_from(&name);
-        name
+        self.write(&name);
+        self.names[value] = name;
     }
 
     fn reference(&mut self, value: Value) {
         let name = &self.names[value];
         if name.is_empty() {
-            let _ = write!(self.out, "%<undefined {value}>");
+            write!(self, "%<undefined {value}>");
         } else {
             self.out.push_str(name);
         }
     }
 
+    fn indent(&mut self, depth: usize) {
+        self.out.extend(std::iter::repeat_n("  ", depth));
+    }
+
     fn write(&mut self, text: &str) {
         self.out.push_str(text);
+    }
+
+    /// Writes the text of a `write!`.
+    fn write_fmt(&mut self, text: fmt::Arguments<'_>) {
+        self.out.write_fmt(text).expect("writing to a string cannot fail");
     }
 }
