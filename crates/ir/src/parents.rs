@@ -18,6 +18,7 @@ impl Parents {
     /// function.
     pub fn new<D: Dialect>(function: &Function<D>) -> Self {
         let mut parents = Self { blocks: SecondaryMap::new(), owners: SecondaryMap::new() };
+        parents.blocks.resize(function.insts.len());
         let mut blocks = vec![function.entry];
         while let Some(block) = blocks.pop() {
             for &inst in &function.blocks[block].insts {

@@ -1,7 +1,6 @@
 //! Computes the def-use chains of a function: the instructions and operand indices that use each
 //! value.
 
-use smallvec::SmallVec;
 use tilewright_base::entity::SecondaryMap;
 
 use crate::dialect::Dialect;
@@ -19,24 +18,38 @@ pub struct Use {
 /// The uses of each value, at the time of the computation.
 #[derive(Clone, Debug)]
 pub struct Uses {
-    of: SecondaryMap<Value, SmallVec<[Use; 2]>>,
+    /// All uses, grouped by value.
+    all: Vec<Use>,
+    /// The uses of each value, as indices of the first one and of the one after the last.
+    ranges: SecondaryMap<Value, (u32, u32)>,
 }
 
 impl Uses {
     /// Computes the uses by all instructions that are reachable from the entry of a function.
     pub fn new<D: Dialect>(function: &Function<D>) -> Self {
-        let mut of: SecondaryMap<Value, SmallVec<[Use; 2]>> = SecondaryMap::new();
+        let counts = UseCounts::new(function);
+        let mut ranges: SecondaryMap<Value, (u32, u32)> = SecondaryMap::new();
+        ranges.resize(function.values.len());
+        let mut end = 0;
+        for value in function.values.keys() {
+            ranges[value] = (end, end);
+            end += counts.of(value);
+        }
+        let mut all = vec![Use { inst: Inst::from_u32(0), operand: 0 }; end as usize];
         function.walk(function.entry, &mut |inst| {
             for (operand, value) in function.insts[inst].operands.iter().enumerate() {
-                of[*value].push(Use { inst, operand });
+                let (_, end) = &mut ranges[*value];
+                all[*end as usize] = Use { inst, operand };
+                *end += 1;
             }
         });
-        Self { of }
+        Self { all, ranges }
     }
 
     /// Returns the uses of a value, outer instructions before inner ones, in text order.
     pub fn of(&self, value: Value) -> &[Use] {
-        &self.of[value]
+        let (start, end) = self.ranges[value];
+        &self.all[start as usize..end as usize]
     }
 
     /// Returns the instructions that use a value, once for each use.
@@ -67,7 +80,8 @@ pub struct UseCounts {
 impl UseCounts {
     /// Counts the uses by all instructions that are reachable from the entry of a function.
     pub fn new<D: Dialect>(function: &Function<D>) -> Self {
-        let mut of: SecondaryMap<Value, u32> = SecondaryMap::with_capacity(function.values.len());
+        let mut of: SecondaryMap<Value, u32> = SecondaryMap::new();
+        of.resize(function.values.len());
         function.walk(function.entry, &mut |inst| {
             for &operand in &function.insts[inst].operands {
                 of[operand] += 1;
