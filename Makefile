@@ -119,6 +119,10 @@ test-sim: $(VENV)/.test-tools $(VENV)/.extension ## The tests of kernels across 
 bench: $(VENV)/.bench-tools $(VENV)/.extension ## Time tilewright beside torch and triton; ARGS are passed on
 	$(BIN)/python benches/run.py $(ARGS)
 
+.PHONY: bench-cpu
+bench-cpu: $(VENV)/.bench-tools $(VENV)/.extension ## Time many kernels on the CPU beside torch; ARGS are passed on
+	$(BIN)/python benches/cpu_rows.py $(ARGS)
+
 .PHONY: fmt
 fmt: $(VENV)/.test-tools ## Format everything
 	cargo fmt --all
