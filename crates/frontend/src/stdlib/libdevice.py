@@ -67,7 +67,8 @@ def rint(arg0):
     size = tl.abs(arg0)
     down = tl.floor(size)
     rest = size - down
-    up = (rest > 0.5) | ((rest == 0.5) & (down % 2.0 != 0.0))
+    half = down * 0.5
+    up = (rest > 0.5) | ((rest == 0.5) & (tl.floor(half) != half))
     return copysign(tl.where(up, down + 1.0, down), arg0)
 
 
