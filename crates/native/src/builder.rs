@@ -214,6 +214,7 @@ impl Builder {
     }
 
     /// Returns the result of a function that is known without an instruction.
+    #[expect(clippy::match_same_arms, reason = "one arm for each neutral operand")]
     fn folded(&mut self, function: IntBinary, x: Value, y: Value) -> Option<Value> {
         use IntBinary as F;
         let (a, b) = (self.known(x), self.known(y));
@@ -280,7 +281,8 @@ impl Builder {
     pub fn int_extend(&mut self, bits: u8, signed: bool, x: Value) -> Value {
         if let Some(value) = self.known(x) {
             let unused = 64 - u32::from(bits);
-            let value = if signed { value << unused >> unused } else { ((value as u64) << unused >> unused) as i64 };
+            let value =
+                if signed { value << unused >> unused } else { ((value as u64) << unused >> unused) as i64 };
             return self.int(value);
         }
         self.emit_one(Op::IntExtend { bits, signed }, &[x], Type::Int)

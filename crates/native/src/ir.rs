@@ -1,7 +1,7 @@
 //! Vector SSA: the input of the machine-code generator.
 //!
-//! A function has blocks with parameters, each of which ends in a terminator. A value is an integer
-//! of 64 bits, a vector or a mask. Every vector and mask of a function has the same number of
+//! A function has blocks with parameters; each block ends in a terminator. A value is an integer of
+//! 64 bits, a vector or a mask. Every vector and mask of a function has the same number of
 //! lanes, [`Function::lanes`], whatever the width of its lanes: a vector of 64-bit lanes takes two
 //! registers where a vector of 32-bit lanes takes one.
 //!
@@ -122,6 +122,9 @@ pub enum Binary {
     Mul,
     /// The quotient of floats.
     Div,
+    /// `x * 2^y`, rounded once, of binary32. `y` is an integral number from -250 to 250; the result
+    /// is unspecified for others, and NaN if `x` is NaN.
+    Scale,
     /// The lesser by a comparison: `if x < y { x } else { y }`, of signed integers or floats.
     Lesser,
     /// The greater by a comparison: `if x > y { x } else { y }`, of signed integers or floats.
@@ -382,7 +385,8 @@ pub struct BlockData {
     pub terminator: Option<Terminator>,
 }
 
-/// A function, whose first block is its entry. The only parameter of the entry is an integer.
+/// A function, whose first block is its entry. The only parameter of the entry is an integer, and no
+/// terminator continues with the entry.
 #[derive(Clone, Debug)]
 pub struct Function {
     /// The number of lanes of every vector and mask: a power of two from 4 to 16.

@@ -2,9 +2,28 @@
 //!
 //! ```text
 //! Builder ──> ir::Function ── compile ──> machine code ── Executable ──> call
+//!                  └── interpret, verify, print
 //! ```
 
+mod allocate;
 mod builder;
+mod code;
+mod compile;
+mod executable;
+mod interpret;
 pub mod ir;
+mod layout;
+mod loop_constants;
+mod print;
+mod target;
+mod uses;
+mod verify;
+mod x86;
 
 pub use builder::{Builder, Loop, Place};
+pub use code::{Code, CompileError};
+pub use compile::compile;
+pub use executable::Executable;
+pub use interpret::{InterpretError, interpret};
+pub use target::{Isa, Target};
+pub use verify::{VerifyError, verify};

@@ -10,7 +10,7 @@ use crate::tree::{Finding, Tree};
 /// cuts a cycle lowers its row. A crate without a row has no cycle.
 const LARGEST: &[(&str, usize)] = &[
     ("compiler", 2),
-    ("cpu", 19),
+    ("cpu", 20),
     ("cuda", 8),
     ("cuda/stub", 3),
     ("frontend", 3),

@@ -15,7 +15,9 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("trace", &[]),
     // The shadow memory of sanitized launches, which the executor and the simulator share.
     ("sanitize", &[]),
-    ("cpu", &["base", "ir", "trace", "sanitize"]),
+    // Vector SSA and its machine code, which does not need the IR.
+    ("native", &[]),
+    ("cpu", &["base", "ir", "trace", "sanitize", "native"]),
     ("layout", &["base"]),
     ("gpu-ir", &["base", "ir", "layout"]),
     ("gpu", &["base", "ir", "opt", "layout", "gpu-ir"]),

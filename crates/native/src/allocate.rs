@@ -1,0 +1,188 @@
+//! The input of the register allocator.
+//!
+//! Each backend fills a [`Program`] beside its own instructions: the instruction with an index in
+//! one has the same index in the other.
+
+use regalloc2::{
+    Allocation, Block, Function, Inst, InstRange, MachineEnv, Operand, Output, PRegSet, RegClass,
+    RegallocOptions, VReg,
+};
+use smallvec::SmallVec;
+
+use crate::CompileError;
+
+/// The role of an instruction in its block.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Flow {
+    /// It continues with the next instruction.
+    Next,
+    /// It ends the block and continues with a successor.
+    Branch,
+    /// It ends the function.
+    Return,
+}
+
+/// The operands of an instruction in [`Program::operands`], and its flow.
+#[derive(Clone, Copy, Debug)]
+struct InstData {
+    first: u32,
+    end: u32,
+    flow: Flow,
+    is_call: bool,
+}
+
+/// The jumps and parameters of a block.
+#[derive(Clone, Default, Debug)]
+struct BlockData {
+    first: u32,
+    end: u32,
+    successors: SmallVec<[Block; 2]>,
+    predecessors: SmallVec<[Block; 4]>,
+    parameters: Vec<VReg>,
+    /// The arguments for the parameters of each successor.
+    arguments: [Vec<VReg>; 2],
+}
+
+/// Instructions whose operands are virtual registers.
+#[derive(Debug)]
+pub struct Program {
+    insts: Vec<InstData>,
+    operands: Vec<Operand>,
+    blocks: Vec<BlockData>,
+    registers: usize,
+    /// The registers that a call overwrites, without the register of its result.
+    call_clobbers: PRegSet,
+    /// The size of a spill slot of each class, in units of 8 bytes.
+    slots: [usize; 3],
+}
+
+impl Program {
+    /// Begins a program whose blocks have these successors.
+    pub fn new(successors: &[SmallVec<[usize; 2]>], call_clobbers: PRegSet, slots: [usize; 3]) -> Self {
+        let mut blocks = vec![BlockData::default(); successors.len()];
+        for (from, targets) in successors.iter().enumerate() {
+            for &to in targets {
+                blocks[from].successors.push(Block::new(to));
+                blocks[to].predecessors.push(Block::new(from));
+            }
+        }
+        Self { insts: Vec::new(), operands: Vec::new(), blocks, registers: 0, call_clobbers, slots }
+    }
+
+    /// Creates a virtual register.
+    pub fn register(&mut self, class: RegClass) -> VReg {
+        self.registers += 1;
+        VReg::new(self.registers - 1, class)
+    }
+
+    /// Begins a block; the instructions that follow belong to it.
+    pub fn begin_block(&mut self, block: usize, parameters: Vec<VReg>) {
+        self.blocks[block].first = self.insts.len() as u32;
+        self.blocks[block].parameters = parameters;
+    }
+
+    /// Ends a block with the arguments of its successors.
+    pub fn end_block(&mut self, block: usize, arguments: [Vec<VReg>; 2]) {
+        self.blocks[block].end = self.insts.len() as u32;
+        self.blocks[block].arguments = arguments;
+    }
+
+    /// Adds an instruction.
+    pub fn push(&mut self, operands: &[Operand], flow: Flow, is_call: bool) {
+        let first = self.operands.len() as u32;
+        self.operands.extend_from_slice(operands);
+        self.insts.push(InstData { first, end: self.operands.len() as u32, flow, is_call });
+    }
+
+    /// Returns the number of blocks.
+    pub fn blocks(&self) -> usize {
+        self.blocks.len()
+    }
+
+    /// Returns the indices of the successors of a block.
+    pub fn successors(&self, block: usize) -> impl ExactSizeIterator<Item = usize> {
+        self.blocks[block].successors.iter().map(|successor| successor.index())
+    }
+
+    /// Returns the indices of the predecessors of a block.
+    pub fn predecessors(&self, block: usize) -> impl ExactSizeIterator<Item = usize> {
+        self.blocks[block].predecessors.iter().map(|predecessor| predecessor.index())
+    }
+
+    /// Returns the indices of the instructions of a block.
+    pub fn instructions(&self, block: usize) -> std::ops::Range<usize> {
+        self.blocks[block].first as usize..self.blocks[block].end as usize
+    }
+
+    /// Assigns registers and spill slots.
+    pub fn allocate(&self, environment: &MachineEnv) -> Result<Output, CompileError> {
+        let options = RegallocOptions { validate_ssa: cfg!(debug_assertions), ..RegallocOptions::default() };
+        regalloc2::run(self, environment, &options)
+            .map_err(|error| CompileError::Registers(error.to_string()))
+    }
+}
+
+/// Returns the number of a physical register in its class; `None` for a spill slot.
+pub fn register_index(allocation: Allocation) -> Option<usize> {
+    allocation.as_reg().map(regalloc2::PReg::hw_enc)
+}
+
+impl Function for Program {
+    fn num_insts(&self) -> usize {
+        self.insts.len()
+    }
+
+    fn num_blocks(&self) -> usize {
+        self.blocks.len()
+    }
+
+    fn entry_block(&self) -> Block {
+        Block::new(0)
+    }
+
+    fn block_insns(&self, block: Block) -> InstRange {
+        let data = &self.blocks[block.index()];
+        InstRange::new(Inst::new(data.first as usize), Inst::new(data.end as usize))
+    }
+
+    fn block_succs(&self, block: Block) -> &[Block] {
+        &self.blocks[block.index()].successors
+    }
+
+    fn block_preds(&self, block: Block) -> &[Block] {
+        &self.blocks[block.index()].predecessors
+    }
+
+    fn block_params(&self, block: Block) -> &[VReg] {
+        &self.blocks[block.index()].parameters
+    }
+
+    fn is_ret(&self, inst: Inst) -> bool {
+        self.insts[inst.index()].flow == Flow::Return
+    }
+
+    fn is_branch(&self, inst: Inst) -> bool {
+        self.insts[inst.index()].flow == Flow::Branch
+    }
+
+    fn branch_blockparams(&self, block: Block, _inst: Inst, successor: usize) -> &[VReg] {
+        &self.blocks[block.index()].arguments[successor]
+    }
+
+    fn inst_operands(&self, inst: Inst) -> &[Operand] {
+        let data = self.insts[inst.index()];
+        &self.operands[data.first as usize..data.end as usize]
+    }
+
+    fn inst_clobbers(&self, inst: Inst) -> PRegSet {
+        if self.insts[inst.index()].is_call { self.call_clobbers } else { PRegSet::empty() }
+    }
+
+    fn num_vregs(&self) -> usize {
+        self.registers
+    }
+
+    fn spillslot_size(&self, class: RegClass) -> usize {
+        self.slots[class as usize]
+    }
+}

@@ -1,0 +1,65 @@
+//! Machine code in memory that cannot run yet.
+
+use std::fmt;
+
+/// The machine code of a function, followed by its constants.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Code {
+    /// The instructions, which begin at offset 0, and the constants. They run at any address that
+    /// is a multiple of 64.
+    pub(crate) bytes: Vec<u8>,
+    /// The number of bytes of the instructions.
+    pub(crate) instruction_bytes: usize,
+    /// The size of the spill slots in bytes.
+    pub(crate) spill_bytes: usize,
+}
+
+impl Code {
+    /// Returns the instructions and constants.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Returns the instructions without the constants.
+    pub fn instructions(&self) -> &[u8] {
+        &self.bytes[..self.instruction_bytes]
+    }
+
+    /// Returns the size of the spill slots in the frame of the function, in bytes.
+    pub fn spill_bytes(&self) -> usize {
+        self.spill_bytes
+    }
+}
+
+/// The reason why a function has no machine code.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum CompileError {
+    /// The function has another number of lanes than the vectors of the target.
+    Lanes {
+        /// The lanes of the function.
+        function: usize,
+        /// The lanes of the target.
+        target: usize,
+    },
+    /// The target has no instructions for an operation on this type.
+    Unsupported(String),
+    /// The register allocator failed.
+    Registers(String),
+    /// The encoder refused an instruction.
+    Encoding(String),
+}
+
+impl fmt::Display for CompileError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Lanes { function, target } => {
+                write!(f, "the function has vectors of {function} lanes but the target has {target}")
+            }
+            Self::Unsupported(what) => write!(f, "the target cannot compute {what}"),
+            Self::Registers(why) => write!(f, "the register allocation failed: {why}"),
+            Self::Encoding(why) => write!(f, "the encoder refused an instruction: {why}"),
+        }
+    }
+}
+
+impl std::error::Error for CompileError {}

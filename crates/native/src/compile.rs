@@ -1,0 +1,20 @@
+//! Compiles vector SSA to machine code.
+//!
+//! ```text
+//! Function ── Uses (unused results) ── Layout (block order, edge blocks)
+//!     ── selection of instructions ── allocation of registers ── encoding ──> Code
+//! ```
+
+use crate::{Code, CompileError, Target, ir::Function, x86};
+
+/// Compiles a function. The function is well formed: debug builds verify it.
+pub fn compile(function: &Function, target: &Target) -> Result<Code, CompileError> {
+    if function.lanes != target.lanes() {
+        return Err(CompileError::Lanes { function: function.lanes, target: target.lanes() });
+    }
+    #[cfg(debug_assertions)]
+    if let Err(error) = crate::verify(function) {
+        panic!("{error}\n{function}");
+    }
+    x86::compile(function, target.isa())
+}

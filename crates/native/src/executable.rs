@@ -1,0 +1,112 @@
+//! Executable memory. This module has all `unsafe` code of the crate.
+//!
+//! A page is first writable, then executable, and never both.
+
+#![allow(unsafe_code, reason = "executable memory is mapped and called by raw pointers")]
+
+use std::io;
+
+use crate::Code;
+
+/// A function in executable memory.
+#[derive(Debug)]
+pub struct Executable {
+    mapping: Mapping,
+}
+
+impl Executable {
+    /// Copies machine code to memory that can run. Fails if the platform forbids executable memory.
+    pub fn new(code: &Code) -> io::Result<Self> {
+        Ok(Self { mapping: Mapping::new(&code.bytes)? })
+    }
+
+    /// Calls the function.
+    ///
+    /// # Safety
+    ///
+    /// The processor has the instructions of the target that the code was compiled for. Every
+    /// access of the function is to memory that the caller may access in that way: `argument` is
+    /// the integer that the function received as its parameter.
+    pub unsafe fn call(&self, argument: *mut u64) -> u64 {
+        // SAFETY: the mapping begins with the instructions of a function of this type and lives as
+        // long as `self`; the caller guarantees the accesses.
+        unsafe {
+            let function: extern "C" fn(*mut u64) -> u64 = std::mem::transmute(self.mapping.start());
+            function(argument)
+        }
+    }
+}
+
+#[cfg(all(unix, not(miri)))]
+mod mapping {
+    use std::{io, ptr::NonNull};
+
+    /// Pages that are readable and executable.
+    #[derive(Debug)]
+    pub(super) struct Mapping {
+        start: NonNull<libc::c_void>,
+        bytes: usize,
+    }
+
+    // SAFETY: nothing writes to the pages after `new`.
+    unsafe impl Send for Mapping {}
+    // SAFETY: nothing writes to the pages after `new`.
+    unsafe impl Sync for Mapping {}
+
+    impl Mapping {
+        pub(super) fn new(code: &[u8]) -> io::Result<Self> {
+            let bytes = code.len().max(1);
+            let writable = libc::PROT_READ | libc::PROT_WRITE;
+            let private = libc::MAP_PRIVATE | libc::MAP_ANON;
+            // SAFETY: a new anonymous mapping overlaps no memory of the program.
+            let start = unsafe { libc::mmap(std::ptr::null_mut(), bytes, writable, private, -1, 0) };
+            if start == libc::MAP_FAILED {
+                return Err(io::Error::last_os_error());
+            }
+            let start = NonNull::new(start).ok_or_else(|| io::Error::other("mmap returned null"))?;
+            let mapping = Self { start, bytes };
+            // SAFETY: the mapping is writable and has at least `code.len()` bytes; it is new, so
+            // that the two do not overlap. `mprotect` changes only this mapping.
+            let status = unsafe {
+                std::ptr::copy_nonoverlapping(code.as_ptr(), start.as_ptr().cast(), code.len());
+                libc::mprotect(start.as_ptr(), bytes, libc::PROT_READ | libc::PROT_EXEC)
+            };
+            if status != 0 {
+                return Err(io::Error::last_os_error());
+            }
+            Ok(mapping)
+        }
+
+        pub(super) fn start(&self) -> *const u8 {
+            self.start.as_ptr().cast()
+        }
+    }
+
+    impl Drop for Mapping {
+        fn drop(&mut self) {
+            // SAFETY: `new` made the mapping with this size, and nothing refers to it any more.
+            unsafe { libc::munmap(self.start.as_ptr(), self.bytes) };
+        }
+    }
+}
+
+#[cfg(not(all(unix, not(miri))))]
+mod mapping {
+    use std::io;
+
+    /// No pages: this platform has no executable memory yet.
+    #[derive(Debug)]
+    pub(super) enum Mapping {}
+
+    impl Mapping {
+        pub(super) fn new(_code: &[u8]) -> io::Result<Self> {
+            Err(io::Error::new(io::ErrorKind::Unsupported, "no executable memory on this platform"))
+        }
+
+        pub(super) fn start(&self) -> *const u8 {
+            match *self {}
+        }
+    }
+}
+
+use mapping::Mapping;

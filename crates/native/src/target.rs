@@ -1,0 +1,69 @@
+//! The processor that machine code is for.
+
+/// The vector instructions that machine code may use.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Isa {
+    /// x86-64 with AVX2, FMA, F16C, BMI1 and BMI2: vectors of 256 bits.
+    Avx2,
+    /// x86-64 with AVX-512 F, BW, DQ, VL and CD as well: vectors of 512 bits and mask registers.
+    Avx512,
+}
+
+/// A processor that can run machine code.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Target {
+    isa: Isa,
+}
+
+impl Target {
+    /// Returns the processor that runs this program; `None` if machine code cannot be made for it.
+    pub fn host() -> Option<Self> {
+        [Isa::Avx512, Isa::Avx2].into_iter().find_map(Self::host_with)
+    }
+
+    /// Returns the processor that runs this program, limited to an instruction set; `None` if the
+    /// processor lacks that set.
+    pub fn host_with(isa: Isa) -> Option<Self> {
+        has(isa).then_some(Self { isa })
+    }
+
+    /// Returns a processor that may not be the one that runs this program.
+    pub fn new(isa: Isa) -> Self {
+        Self { isa }
+    }
+
+    /// Returns the instruction set.
+    pub fn isa(self) -> Isa {
+        self.isa
+    }
+
+    /// Returns the number of lanes of the functions that the target compiles: the lanes of 32 bits
+    /// of one vector register.
+    pub fn lanes(self) -> usize {
+        match self.isa {
+            Isa::Avx2 => 8,
+            Isa::Avx512 => 16,
+        }
+    }
+}
+
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+fn has(isa: Isa) -> bool {
+    use std::arch::is_x86_feature_detected as has;
+    let avx2 = has!("avx2") && has!("fma") && has!("f16c") && has!("bmi1") && has!("bmi2");
+    match isa {
+        Isa::Avx2 => avx2,
+        Isa::Avx512 => {
+            avx2 && has!("avx512f")
+                && has!("avx512bw")
+                && has!("avx512dq")
+                && has!("avx512vl")
+                && has!("avx512cd")
+        }
+    }
+}
+
+#[cfg(not(all(target_arch = "x86_64", not(miri))))]
+fn has(_isa: Isa) -> bool {
+    false
+}

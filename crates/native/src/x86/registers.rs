@@ -1,0 +1,140 @@
+//! The registers of x86-64 and their use by calls.
+//!
+//! The classes of the allocator are general registers (`Int`), vector registers (`Float`) and mask
+//! registers (`Vector`).
+
+use iced_x86::Register;
+use regalloc2::{MachineEnv, PReg, PRegSet, RegClass};
+
+use crate::Isa;
+
+/// The number of `rax` in the encoding of instructions.
+pub const RAX: usize = 0;
+/// The number of `rdx` in the encoding of instructions.
+pub const RDX: usize = 2;
+const RCX: usize = 1;
+const RBX: usize = 3;
+const RSI: usize = 6;
+const RDI: usize = 7;
+
+/// The class of mask registers.
+pub const MASKS: RegClass = RegClass::Vector;
+/// The class of vector registers.
+pub const VECTORS: RegClass = RegClass::Float;
+/// The class of general registers.
+pub const INTS: RegClass = RegClass::Int;
+
+/// The registers of the first arguments of a function.
+pub const ARGUMENTS: [usize; 4] = if cfg!(windows) { [RCX, RDX, 8, 9] } else { [RDI, RSI, RDX, RCX] };
+
+/// The general registers that a function saves before it writes them, except `rbp`.
+pub const SAVED: &[usize] =
+    if cfg!(windows) { &[RBX, RSI, RDI, 12, 13, 14, 15] } else { &[RBX, 12, 13, 14, 15] };
+
+/// The vector registers whose low 128 bits a function saves before it writes them.
+pub const SAVED_VECTORS: std::ops::Range<usize> = if cfg!(windows) { 6..16 } else { 0..0 };
+
+/// The bytes below the arguments on the stack that belong to a called function.
+pub const SHADOW_BYTES: usize = if cfg!(windows) { 32 } else { 0 };
+
+/// The part of a register that an operand of an instruction names.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Size {
+    /// The low 8 bits of a general register.
+    R8,
+    /// The low 16 bits of a general register.
+    R16,
+    /// The low 32 bits of a general register.
+    R32,
+    /// A general register.
+    R64,
+    /// The low 128 bits of a vector register.
+    X,
+    /// The low 256 bits of a vector register.
+    Y,
+    /// 512 bits of a vector register.
+    Z,
+    /// A mask register.
+    K,
+}
+
+impl Size {
+    /// Returns the register with a number.
+    pub fn register(self, index: usize) -> Register {
+        let first = match self {
+            // AH, CH, DH and BH are between BL and SPL.
+            Size::R8 if index >= 4 => Register::BH + 1u32 - 4,
+            Size::R8 => Register::AL,
+            Size::R16 => Register::AX,
+            Size::R32 => Register::EAX,
+            Size::R64 => Register::RAX,
+            Size::X => Register::XMM0,
+            Size::Y => Register::YMM0,
+            Size::Z => Register::ZMM0,
+            Size::K => Register::K0,
+        };
+        first + index as u32
+    }
+}
+
+fn general(index: usize) -> PReg {
+    PReg::new(index, INTS)
+}
+
+fn set(registers: impl Iterator<Item = PReg>) -> PRegSet {
+    registers.fold(PRegSet::empty(), PRegSet::with)
+}
+
+fn vectors(isa: Isa) -> impl Iterator<Item = PReg> {
+    let count = match isa {
+        Isa::Avx2 => 16,
+        Isa::Avx512 => 32,
+    };
+    (0..count).map(|index| PReg::new(index, VECTORS))
+}
+
+fn masks(isa: Isa) -> impl Iterator<Item = PReg> {
+    // k0 cannot be the mask of an instruction.
+    let count = if isa == Isa::Avx512 { 8 } else { 0 };
+    (1..count).map(|index| PReg::new(index, MASKS))
+}
+
+/// Returns whether a function saves a general register before it writes it.
+fn is_saved(index: usize) -> bool {
+    SAVED.contains(&index)
+}
+
+/// Returns the registers that the allocator may assign. Those that need no saving are preferred.
+pub fn environment(isa: Isa) -> MachineEnv {
+    // rsp and rbp hold the frame.
+    let ints = || (0..16).filter(|index| !matches!(index, 4 | 5));
+    let is_vector_saved = |register: &PReg| SAVED_VECTORS.contains(&register.hw_enc());
+    MachineEnv {
+        preferred_regs_by_class: [
+            set(ints().filter(|&index| !is_saved(index)).map(general)),
+            set(vectors(isa).filter(|register| !is_vector_saved(register))),
+            set(masks(isa)),
+        ],
+        non_preferred_regs_by_class: [
+            set(ints().filter(|&index| is_saved(index)).map(general)),
+            set(vectors(isa).filter(is_vector_saved)),
+            PRegSet::empty(),
+        ],
+        scratch_by_class: [None; 3],
+        fixed_stack_slots: Vec::new(),
+    }
+}
+
+/// Returns the registers that a call overwrites, without the register of its result.
+pub fn call_clobbers(isa: Isa) -> PRegSet {
+    let ints = (1..16).filter(|&index| !matches!(index, 4 | 5) && !is_saved(index)).map(general);
+    set(ints.chain(vectors(isa)).chain(masks(isa)))
+}
+
+/// Returns the sizes of spill slots by class, in units of 8 bytes.
+pub fn slots(isa: Isa) -> [usize; 3] {
+    match isa {
+        Isa::Avx2 => [1, 4, 1],
+        Isa::Avx512 => [1, 8, 1],
+    }
+}

@@ -1,0 +1,21 @@
+//! Machine code computes what the definitions of the operations say.
+//!
+//! Each test runs a small function on edge cases and random inputs, with each instruction set of
+//! the processor, and compares with scalar Rust.
+
+#![cfg(all(unix, target_arch = "x86_64", not(miri)))]
+#![allow(unsafe_code, reason = "machine code is called, and pages without access are mapped")]
+#![allow(
+    clippy::many_single_char_names,
+    clippy::type_complexity,
+    clippy::single_match_else,
+    clippy::needless_range_loop,
+    clippy::naive_bytecount,
+    reason = "the references are written as the definitions of the operations"
+)]
+
+mod accesses;
+mod control;
+mod harness;
+mod integers;
+mod vectors;

@@ -1,0 +1,147 @@
+//! Functions that random programs call. They change all registers that a call may change.
+#![expect(unsafe_code, reason = "a function of vector SSA passes addresses as integers")]
+
+/// Returns the address of a function of some integers.
+pub fn mix(arguments: usize) -> usize {
+    match arguments {
+        0 => mix_0 as *const () as usize,
+        1 => mix_1 as *const () as usize,
+        2 => mix_2 as *const () as usize,
+        3 => mix_3 as *const () as usize,
+        _ => mix_4 as *const () as usize,
+    }
+}
+
+/// Returns the address of a function of an address and an integer. It returns the 8 bytes at the
+/// address and adds the integer to them.
+pub fn exchange() -> usize {
+    exchange_integers as *const () as usize
+}
+
+extern "C" fn exchange_integers(address: u64, x: u64) -> u64 {
+    let pointer = std::ptr::with_exposed_provenance_mut::<u64>(address as usize);
+    // SAFETY: the generator passes an address in the arena only.
+    let old = unsafe { pointer.read_unaligned() };
+    // SAFETY: as above.
+    unsafe { pointer.write_unaligned(old.wrapping_add(x)) };
+    clobber();
+    old
+}
+
+extern "C" fn mix_0() -> u64 {
+    clobber();
+    0x1234_5678_9abc_def0
+}
+
+extern "C" fn mix_1(a: u64) -> u64 {
+    clobber();
+    a.wrapping_mul(3)
+}
+
+extern "C" fn mix_2(a: u64, b: u64) -> u64 {
+    clobber();
+    a.wrapping_mul(3).wrapping_sub(b)
+}
+
+extern "C" fn mix_3(a: u64, b: u64, c: u64) -> u64 {
+    clobber();
+    a.wrapping_mul(3).wrapping_sub(b).wrapping_mul(5) ^ c
+}
+
+extern "C" fn mix_4(a: u64, b: u64, c: u64, d: u64) -> u64 {
+    clobber();
+    (a.wrapping_mul(3).wrapping_sub(b).wrapping_mul(5) ^ c).wrapping_add(d.rotate_left(7))
+}
+
+/// Changes the registers that a function of the C ABI need not preserve.
+#[cfg(target_arch = "x86_64")]
+fn clobber() {
+    if std::arch::is_x86_feature_detected!("avx512bw") {
+        // SAFETY: the processor has the instructions, and all registers are declared.
+        unsafe {
+            std::arch::asm!(
+                "vpternlogd zmm0, zmm0, zmm0, 255",
+                "vmovdqa64 zmm1, zmm0",
+                "vmovdqa64 zmm2, zmm0",
+                "vmovdqa64 zmm3, zmm0",
+                "vmovdqa64 zmm4, zmm0",
+                "vmovdqa64 zmm5, zmm0",
+                "vmovdqa64 zmm6, zmm0",
+                "vmovdqa64 zmm7, zmm0",
+                "vmovdqa64 zmm8, zmm0",
+                "vmovdqa64 zmm9, zmm0",
+                "vmovdqa64 zmm10, zmm0",
+                "vmovdqa64 zmm11, zmm0",
+                "vmovdqa64 zmm12, zmm0",
+                "vmovdqa64 zmm13, zmm0",
+                "vmovdqa64 zmm14, zmm0",
+                "vmovdqa64 zmm15, zmm0",
+                "vmovdqa64 zmm16, zmm0",
+                "vmovdqa64 zmm17, zmm0",
+                "vmovdqa64 zmm18, zmm0",
+                "vmovdqa64 zmm19, zmm0",
+                "vmovdqa64 zmm20, zmm0",
+                "vmovdqa64 zmm21, zmm0",
+                "vmovdqa64 zmm22, zmm0",
+                "vmovdqa64 zmm23, zmm0",
+                "vmovdqa64 zmm24, zmm0",
+                "vmovdqa64 zmm25, zmm0",
+                "vmovdqa64 zmm26, zmm0",
+                "vmovdqa64 zmm27, zmm0",
+                "vmovdqa64 zmm28, zmm0",
+                "vmovdqa64 zmm29, zmm0",
+                "vmovdqa64 zmm30, zmm0",
+                "vmovdqa64 zmm31, zmm0",
+                "kxnorq k1, k1, k1",
+                "kxnorq k2, k2, k2",
+                "kxnorq k3, k3, k3",
+                "kxnorq k4, k4, k4",
+                "kxnorq k5, k5, k5",
+                "kxnorq k6, k6, k6",
+                "kxnorq k7, k7, k7",
+                clobber_abi("C"),
+            );
+        }
+    } else if std::arch::is_x86_feature_detected!("avx2") {
+        // SAFETY: the processor has the instructions, and all registers are declared.
+        unsafe {
+            std::arch::asm!(
+                "vpcmpeqd ymm0, ymm0, ymm0",
+                "vmovdqa ymm1, ymm0",
+                "vmovdqa ymm2, ymm0",
+                "vmovdqa ymm3, ymm0",
+                "vmovdqa ymm4, ymm0",
+                "vmovdqa ymm5, ymm0",
+                "vmovdqa ymm6, ymm0",
+                "vmovdqa ymm7, ymm0",
+                "vmovdqa ymm8, ymm0",
+                "vmovdqa ymm9, ymm0",
+                "vmovdqa ymm10, ymm0",
+                "vmovdqa ymm11, ymm0",
+                "vmovdqa ymm12, ymm0",
+                "vmovdqa ymm13, ymm0",
+                "vmovdqa ymm14, ymm0",
+                "vmovdqa ymm15, ymm0",
+                clobber_abi("C"),
+            );
+        }
+    }
+    // SAFETY: the instructions change declared registers only.
+    unsafe {
+        std::arch::asm!(
+            "mov rax, -1",
+            "mov rcx, -1",
+            "mov rdx, -1",
+            "mov rsi, -1",
+            "mov rdi, -1",
+            "mov r8, -1",
+            "mov r9, -1",
+            "mov r10, -1",
+            "mov r11, -1",
+            clobber_abi("sysv64"),
+        );
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn clobber() {}
