@@ -82,6 +82,7 @@ fn on_cpu(kernel: &Kernel, module: &Module) -> Vec<Vec<u8>> {
         threads: 1,
         interrupt: tilewright_cpu::Interrupt::Never,
         padded: None,
+        machine_code: true,
     };
     let (result, printed) = take_printed(|| program.launch(&launch));
     result.unwrap_or_else(|error| panic!("{error:#?}\n{}", print(module, false)));

@@ -24,6 +24,7 @@ const ENVIRONMENT: &str = "\
 Environment:
   TILEWRIGHT_DEVICE         where kernels run: cpu, cuda, cuda:1, sim:sm_90; else where their tensors are
   TILEWRIGHT_NUM_THREADS    threads that run programs on the CPU (else OMP_NUM_THREADS, else all)
+  TILEWRIGHT_MACHINE_CODE=0 the CPU runs kernels step by step, without machine code
   TILEWRIGHT_DEBUG=1        check assertions in kernels (TRITON_DEBUG)
   TILEWRIGHT_STRICT=1       `tilewright run` refuses loads past the end of a tensor that a GPU would pad
   TILEWRIGHT_SANITIZE=1     check what kernels do; or some of bounds,race,init,alignment,overflow,nan

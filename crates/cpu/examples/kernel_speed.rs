@@ -151,11 +151,13 @@ fn casts(filter: &str) {
 }
 
 fn reductions(filter: &str) {
-    let shapes = [(1, 1024, 1), (64, 64, 1), (16, 16, 16), (1, 64, 64), (1, 16, 256), (32, 32, 1)];
+    let shapes =
+        [(1, 1024, 1), (1, 4096, 1), (64, 64, 1), (16, 16, 16), (1, 64, 64), (1, 16, 256), (32, 32, 1)];
     for (combine, dtype) in [
         (Combine::Sum, Dtype::F32),
         (Combine::Max, Dtype::F32),
         (Combine::Sum, Dtype::F16),
+        (Combine::Max, Dtype::BF16),
         (Combine::Sum, Dtype::I32),
         (Combine::Max, Dtype::I64),
     ] {

@@ -193,6 +193,7 @@ fn main() {
                 threads,
                 interrupt: Interrupt::Never,
                 padded: None,
+                machine_code: true,
             };
             program.launch(&launch).expect("the kernel runs");
             start.elapsed().as_nanos() as f64

@@ -31,6 +31,8 @@ mod types;
 pub use assembly::{Assembler, Assembly, AssemblyCode, AssemblyError, AssemblyFault};
 pub use compile::trace_points::TracePoints;
 pub use program::Program;
+#[doc(hidden)]
+pub use program::nest::NestCounts;
 pub use run::argument::Argument;
 pub use run::evaluate::{EvaluationError, Held, Surroundings};
 pub use run::fault::wrapped_offset;

@@ -19,9 +19,11 @@ use crate::types::TileType;
 
 pub(crate) mod combine;
 pub(crate) mod fused;
+pub(crate) mod nest;
 
 pub use combine::Combine;
 pub(crate) use fused::FusedGroup;
+pub(crate) use nest::Nest;
 
 /// The index of a slot, in [`Program::slots`].
 pub(crate) type Slot = u32;
@@ -139,6 +141,9 @@ pub(crate) enum Action {
     /// A loop that executes the steps after this one, its members, all at once. If the operands do
     /// not allow that, the machine executes the members one by one.
     Fused(Box<FusedGroup>),
+    /// Machine code that executes the steps after this one, its members. If the operands do not
+    /// allow that, the machine executes the members one by one.
+    Nest(Box<Nest>),
 }
 
 /// Inline assembly in executable form.
@@ -164,6 +169,13 @@ pub(crate) enum Strategy {
     Sequential,
 }
 
+impl Block {
+    /// Returns whether machine code executes some of the steps.
+    pub(crate) fn has_nests(&self) -> bool {
+        self.steps.iter().any(|step| matches!(step.action, Action::Nest(_)))
+    }
+}
+
 impl Program {
     /// Returns the number of operands and yielded values that read each slot.
     pub(crate) fn use_counts(&self) -> Vec<u32> {
@@ -173,6 +185,20 @@ impl Program {
             operands.chain(&block.yields).for_each(|operand| counts[operand.slot as usize] += 1);
         }
         counts
+    }
+
+    /// Returns the number of steps that a step executes together: its members, if it is a group.
+    pub(crate) fn members(step: &Step) -> usize {
+        match &step.action {
+            Action::Fused(group) => group.members,
+            Action::Nest(nest) => nest.members,
+            Action::Op(_)
+            | Action::Dot { .. }
+            | Action::Reduce { .. }
+            | Action::Scan { .. }
+            | Action::Map { .. }
+            | Action::Assembly(_) => 0,
+        }
     }
 
     /// Returns the name of the kernel.
@@ -211,7 +237,8 @@ impl Step {
             | Action::Scan { .. }
             | Action::Map { .. }
             | Action::Assembly(_)
-            | Action::Fused(_) => None,
+            | Action::Fused(_)
+            | Action::Nest(_) => None,
         }
     }
 
@@ -221,7 +248,7 @@ impl Step {
             Action::Op(op) => op.is_pure(),
             Action::Dot { .. } | Action::Reduce { .. } | Action::Scan { .. } | Action::Map { .. } => true,
             Action::Assembly(assembly) => assembly.is_pure,
-            Action::Fused(_) => false,
+            Action::Fused(_) | Action::Nest(_) => false,
         }
     }
 
@@ -237,7 +264,7 @@ impl Step {
             Action::Op(op) => !matches!(op.info().effect, Effect::Pure | Effect::Read),
             Action::Dot { .. } | Action::Reduce { .. } | Action::Scan { .. } | Action::Map { .. } => false,
             Action::Assembly(assembly) => !assembly.is_pure,
-            Action::Fused(_) => true,
+            Action::Fused(_) | Action::Nest(_) => true,
         }
     }
 

@@ -28,6 +28,24 @@ pub(crate) const MAX_REMATERIALIZED_READERS: usize = 6;
 /// Not measured.
 pub(crate) const MAX_REMATERIALIZED_STEPS: usize = 3;
 
+/// The most steps of a nest. A longer run of steps becomes several nests, so that the time to compile
+/// one is bounded.
+///
+/// Not measured.
+pub(crate) const MAX_NEST_STEPS: usize = 400;
+
+/// The most steps of a nest whose loops compute four vectors in an iteration, unless reductions
+/// require more; loops of a longer nest compute one.
+///
+/// Not measured.
+pub(crate) const MAX_UNROLLED_STEPS: usize = 60;
+
+/// The number of steps in which the first tile with rows is searched for, to choose the dimensions
+/// of a nest.
+///
+/// Not measured.
+pub(crate) const MAX_ROW_SEARCH: usize = 64;
+
 /// The trip count that the cost estimate assumes for a loop.
 ///
 /// Not measured: most trip counts are unknown. The weight of loops in `gpu-ir/src/tuning.rs`

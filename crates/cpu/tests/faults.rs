@@ -86,6 +86,7 @@ kernel func0 @k(%in: *int32, %n: int32) {
             threads: 1,
             interrupt: Interrupt::Never,
             padded: None,
+            machine_code: true,
         })
     };
     assert!(run(-5).is_ok() && run(4).is_ok());
@@ -132,6 +133,7 @@ kernel func0 @k(%in: *int32, %n: int32, %out: *int32) {
             threads: 2,
             interrupt: Interrupt::Never,
             padded,
+            machine_code: true,
         };
         let outcome = program.launch(&launch).map_err(|diagnostic| diagnostic.message);
         (outcome, padded.map_or_else(Vec::new, |padded| padded.diagnostics(&program, &launch)))
@@ -177,6 +179,7 @@ kernel func0 @k(%address: int64, %out: *int32) {
         threads: 1,
         interrupt: Interrupt::Never,
         padded: None,
+        machine_code: true,
     };
     program(text).launch(&launch).expect("it is allowed");
     assert_eq!(i32::from_le_bytes(out), 42);

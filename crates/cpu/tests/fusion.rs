@@ -4,7 +4,7 @@ mod common;
 
 use std::fmt::Write;
 
-use common::{Arg, f32s, int, program, run};
+use common::{Arg, f32s, fused_program as program, int, run};
 use tilewright_fuzz::random::Random;
 
 /// The number of elements of a tile, and of the memory that the kernels access.

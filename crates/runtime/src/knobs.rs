@@ -5,6 +5,7 @@
 //! |---|---|
 //! | `TILEWRIGHT_DEVICE` | the device that kernels run on: `cpu`, `cuda:1`, `sim:sm_90`; if it is not set, they run on the device of their tensors |
 //! | `TILEWRIGHT_NUM_THREADS`, `OMP_NUM_THREADS` | threads that run programs on the CPU (the first one that is set) |
+//! | `TILEWRIGHT_MACHINE_CODE=0` | no machine code runs on the CPU: kernels run step by step, with the same results |
 //! | `TILEWRIGHT_DEBUG`, `TRITON_DEBUG` | `1`: assertions in kernels are checked, even if a kernel or launch turns them off |
 //! | `TILEWRIGHT_SANITIZE=race,init` | launches are checked: `bounds`, `race`, `init`, `alignment`, `overflow`, `nan`; `1` for all |
 //! | `TILEWRIGHT_DUMP=ir,opt` | these stages of each compiled kernel are written to stderr; `all` for every stage |
@@ -52,6 +53,8 @@ pub struct Knobs {
     pub dump_directory: Option<PathBuf>,
     /// The requested number of threads that run programs on the CPU.
     pub num_threads: Option<usize>,
+    /// `TILEWRIGHT_MACHINE_CODE=0`: no machine code runs on the CPU.
+    pub without_machine_code: bool,
     /// The value of `TILEWRIGHT_NUM_THREADS` if it is not an integer from 1 to 1024.
     pub invalid_threads: Option<String>,
 }
@@ -155,15 +158,18 @@ impl Knobs {
                 .filter(|&count| count > 0)
                 .or(openmp),
             invalid_threads,
+            without_machine_code: variable("TILEWRIGHT_MACHINE_CODE")
+                .is_some_and(|value| !value.is_empty() && !is_true(&value)),
         }
     }
 }
 
 /// The variables that accept every word: those that are on or off, and `OMP_NUM_THREADS`, which
 /// belongs to another library. Only a value that is not UTF-8 is reported.
-const FLAGS: [&str; 7] = [
+const FLAGS: [&str; 8] = [
     "OMP_NUM_THREADS",
     "TILEWRIGHT_DEBUG",
+    "TILEWRIGHT_MACHINE_CODE",
     "TRITON_ALLOW_NON_CONSTEXPR_GLOBALS",
     "TRITON_DEBUG",
     "TRITON_DEFAULT_FP_FUSION",

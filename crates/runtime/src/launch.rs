@@ -5,6 +5,7 @@ use tilewright_compiler::MachineCode;
 use tilewright_cpu::{Interrupt, Launch, PaddedReads, Program};
 use tilewright_cuda::{Parameters, StreamRef};
 
+use crate::knobs::Knobs;
 use crate::loaded::Loaded;
 use crate::profile::{self, Observer};
 use crate::specialize::{CpuArguments, cpu_argument};
@@ -112,6 +113,7 @@ impl Handle {
             threads: num_threads(),
             interrupt,
             padded: reads.as_ref(),
+            machine_code: !Knobs::current().without_machine_code,
         };
         let outcome = match observer {
             None => program.launch(&launch),

@@ -196,6 +196,7 @@ impl Handle {
             threads: num_threads(),
             interrupt,
             padded: None,
+            machine_code: false,
         };
         let (outcome, findings) = program.launch(&launch, checks);
         let sources = program.program().sources();
@@ -246,6 +247,7 @@ impl Handle {
             threads: num_threads(),
             interrupt,
             padded: None,
+            machine_code: false,
         };
         // The run in the simulator prints the output of the kernel, and reports the error that ends
         // it, so both are dropped here.

@@ -94,6 +94,7 @@ impl Handle {
                 threads: num_threads(),
                 interrupt,
                 padded: None,
+                machine_code: true,
             };
             match sanitized {
                 Some(sanitized) => sanitized.launch_observed(&launch, checks, Some(tracing)),

@@ -29,12 +29,12 @@ const MAX_VISITED: usize = 64;
 /// linear in the number of steps.
 const MAX_WINDOW: usize = 256;
 
-/// Inserts fused groups before their members, and recomputes last uses.
+/// Inserts fused groups before their members in blocks without nests, and recomputes last uses.
 pub(crate) fn fuse(program: &mut Program) {
     let uses = program.use_counts();
     let mut blocks = std::mem::take(&mut program.blocks);
     for (id, block) in blocks.iter_mut().enumerate() {
-        if id != program.preamble as usize {
+        if id != program.preamble as usize && !block.has_nests() {
             fuse_block(program, &uses, block);
         }
     }
@@ -62,7 +62,8 @@ fn kept(program: &Program) -> FxHashSet<Slot> {
         | Action::Reduce { .. }
         | Action::Scan { .. }
         | Action::Map { .. }
-        | Action::Assembly(_) => None,
+        | Action::Assembly(_)
+        | Action::Nest(_) => None,
     });
     let outputs = groups.flat_map(|group| group.outputs.iter().copied());
     outputs.filter(|&slot| program.ty(slot).bytes() <= MAX_KEPT_BYTES).collect()

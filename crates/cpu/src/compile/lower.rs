@@ -320,7 +320,7 @@ impl Lowering<'_> {
             }
             Action::Map { .. } => 10 + 100 * elements,
             Action::Assembly(_) => 10_000 + 100 * elements,
-            Action::Op(_) | Action::Fused(_) => 10,
+            Action::Op(_) | Action::Fused(_) | Action::Nest(_) => 10,
         }
     }
 

@@ -1,7 +1,9 @@
-//! Compiles a module of the IR to a program: lowering, liveness, rematerialization, fusion.
+//! Compiles a module of the IR to a program: lowering, liveness, nests of loops; where there is no
+//! machine code for the processor, rematerialization and fusion.
 
 use tilewright_base::Diagnostic;
 use tilewright_ir::Module;
+use tilewright_native::Target;
 
 use crate::assembly::Assembler;
 use crate::program::Program;
@@ -9,6 +11,7 @@ use crate::program::Program;
 mod fusion;
 mod liveness;
 mod lower;
+mod nests;
 mod print;
 mod rematerialize;
 pub(crate) mod sanitize;
@@ -35,10 +38,31 @@ impl Program {
         module: &Module,
         assembler: Option<&dyn Assembler>,
     ) -> Result<Self, Box<Diagnostic>> {
+        Self::compile(module, assembler, Target::host())
+    }
+
+    /// Compiles the kernel with machine code for a target, or without any. Tests compare the
+    /// results.
+    #[doc(hidden)]
+    pub fn with_target(module: &Module, target: Option<Target>) -> Result<Self, Box<Diagnostic>> {
+        Self::compile(module, None, target)
+    }
+
+    fn compile(
+        module: &Module,
+        assembler: Option<&dyn Assembler>,
+        target: Option<Target>,
+    ) -> Result<Self, Box<Diagnostic>> {
         let mut program = lower::lower(module, true, assembler)?;
         liveness::analyze(&mut program);
+        // A program that yields values runs once, on one operation: see [`Program::evaluate`].
+        let is_launched = program.blocks[program.body as usize].yields.is_empty();
+        if let Some(target) = target.filter(|_| is_launched) {
+            nests::form(&mut program, target);
+        }
         rematerialize::rematerialize(&mut program);
         fusion::fuse(&mut program);
+        nests::set_frees(&mut program);
         Ok(program)
     }
 

@@ -60,6 +60,7 @@ fn name(action: &Action) -> &'static str {
         Action::Assembly(_) => "inline_asm",
         Action::Scan { .. } => "scan",
         Action::Fused(_) => "fused",
+        Action::Nest(_) => "nest",
     }
 }
 
@@ -90,6 +91,7 @@ fn print_attributes(f: &mut fmt::Formatter<'_>, action: &Action) -> fmt::Result 
         }
         Action::Assembly(assembly) => attributes.push(format!("pack = {}", assembly.pack)),
         Action::Fused(group) => attributes.push(format!("steps = {}", group.members)),
+        Action::Nest(nest) => attributes.push(format!("steps = {}", nest.members)),
     }
     if attributes.is_empty() { Ok(()) } else { write!(f, " {{{}}}", attributes.join(", ")) }
 }

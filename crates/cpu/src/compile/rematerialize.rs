@@ -23,7 +23,8 @@ const MAX_DEPTH: usize = 6;
 /// The indices of steps in a block, ascending.
 type Steps = SmallVec<[usize; MAX_REMATERIALIZED_STEPS]>;
 
-/// Copies cheap steps to the readers of their results. The caller has to recompute last uses.
+/// Copies cheap steps to the readers of their results, in blocks without nests. The caller has to
+/// recompute last uses.
 pub(crate) fn rematerialize(program: &mut Program) {
     let uses = program.use_counts();
     let mut blocks = std::mem::take(&mut program.blocks);
@@ -33,7 +34,7 @@ pub(crate) fn rematerialize(program: &mut Program) {
         .map(|step| (step.result(), step.clone()))
         .collect();
     for (id, block) in blocks.iter_mut().enumerate() {
-        if id != program.preamble as usize {
+        if id != program.preamble as usize && !block.has_nests() {
             let copies = Candidates::new(program, &pointers, &uses, &block.steps).copies();
             apply(program, block, copies);
         }

@@ -147,7 +147,7 @@ impl Analysis<'_> {
             | Action::Scan { .. }
             | Action::Map { .. }
             | Action::Assembly(_) => return combined,
-            Action::Fused(_) => return CheckKind::Nothing,
+            Action::Fused(_) | Action::Nest(_) => return CheckKind::Nothing,
         };
         match op {
             Op::Load { .. } | Op::Store { .. } => CheckKind::Access,
@@ -326,6 +326,6 @@ fn combines_lanes(step: &Step) -> bool {
         Action::Op(op) => {
             matches!(op.family(), OpFamily::Reduction | OpFamily::Scan | OpFamily::Movement)
         }
-        Action::Assembly(_) | Action::Fused(_) => false,
+        Action::Assembly(_) | Action::Fused(_) | Action::Nest(_) => false,
     }
 }

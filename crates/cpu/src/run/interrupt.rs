@@ -39,6 +39,8 @@ pub(crate) struct Control<'a> {
     polls: u32,
     /// Records loads from padding; if absent, such loads are faults.
     pub padded: Option<&'a PaddedReads>,
+    /// True if machine code may execute the steps of nests.
+    pub machine_code: bool,
 }
 
 impl<'a> Control<'a> {
@@ -64,6 +66,7 @@ impl<'a> Control<'a> {
             park: None,
             polls: 0,
             padded: None,
+            machine_code: false,
         }
     }
 
@@ -81,6 +84,11 @@ impl<'a> Control<'a> {
     /// Sets a function that lets other programs run.
     pub(crate) fn with_scheduler(self, park: &'a dyn Fn()) -> Self {
         Self { park: Some(park), ..self }
+    }
+
+    /// Sets whether machine code may execute the steps of nests.
+    pub(crate) fn with_machine_code(self, machine_code: bool) -> Self {
+        Self { machine_code, ..self }
     }
 
     /// Sets the collector of loads from padding.

@@ -49,6 +49,9 @@ pub struct Launch<'a> {
     /// Records the loads that end in the padding of a region (see [`PaddedReads`]), where they read
     /// 0. Without a recorder, such loads are faults.
     pub padded: Option<&'a PaddedReads>,
+    /// False if no machine code runs: the steps that it would execute are executed one by one, with
+    /// the same result.
+    pub machine_code: bool,
 }
 
 /// The state that the threads of a launch share.
@@ -270,9 +273,11 @@ impl<'a> Shared<'a> {
             let has_others = self.next.load(Ordering::Relaxed) < self.total;
             scheduler.park(&self.stop, has_others, || self.begin(scheduler, scope));
         };
-        let Launch { grid, arguments, padded, .. } = *self.launch;
-        let control =
-            Control::new(&self.stop, self.launch.interrupt, false).with_scheduler(&park).noting(padded);
+        let Launch { grid, arguments, padded, machine_code, .. } = *self.launch;
+        let control = Control::new(&self.stop, self.launch.interrupt, false)
+            .with_scheduler(&park)
+            .noting(padded)
+            .with_machine_code(machine_code);
         let machine =
             unless_out_of_memory(|| Machine::new(self.program, arguments, self.regions, grid, control));
         let mut machine = match machine {
@@ -323,8 +328,11 @@ impl<'a> Shared<'a> {
     /// Runs programs until none is left, until one fails, or until the probe finds work for
     /// helpers. Returns whether the probe found work.
     fn work(&'a self, is_caller: bool, mut probe: Option<&mut Probe>) -> bool {
-        let Launch { grid, interrupt, padded, .. } = *self.launch;
-        let control = Control::new(&self.stop, interrupt, is_caller).below(&self.faulted).noting(padded);
+        let Launch { grid, interrupt, padded, machine_code, .. } = *self.launch;
+        let control = Control::new(&self.stop, interrupt, is_caller)
+            .below(&self.faulted)
+            .noting(padded)
+            .with_machine_code(machine_code);
         let machine = unless_out_of_memory(|| {
             Machine::new(self.program, self.launch.arguments, self.regions, grid, control)
         });

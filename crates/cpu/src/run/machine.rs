@@ -14,6 +14,7 @@ use crate::run::kernels::dot::Scratch;
 use crate::run::memory::{Region, advise_large_pages, fence_stores};
 use crate::run::observer::{End, Observe, Observer, Unit};
 use crate::run::ops;
+use crate::run::ops::nest::NestArgument;
 use crate::run::tile::Tile;
 use crate::run::value::{Affine, Form, Provenance, Value};
 use crate::tuning::LARGER_THAN_CACHES;
@@ -36,6 +37,8 @@ pub(crate) struct Machine<'a> {
     /// results of the step.
     stack: Vec<Value>,
     scratch: Option<Box<Scratch>>,
+    /// The arguments of the nests that this machine has executed, by the index of the nest.
+    pub arguments_of_nests: Vec<Option<NestArgument>>,
     /// The addresses of the regions for which this machine has advised the system to use huge
     /// pages.
     advised: RefCell<SmallVec<[u64; 2]>>,
@@ -100,6 +103,7 @@ impl<'a> Machine<'a> {
             slots,
             stack,
             scratch,
+            arguments_of_nests: Vec::new(),
             advised,
             observers: Vec::new(),
         }
@@ -353,6 +357,12 @@ impl<'a> Machine<'a> {
                 }
                 continue;
             }
+            if let Action::Nest(nest) = &step.action {
+                if self.control.machine_code && ops::nest::execute(self, nest) {
+                    steps = &rest[nest.members..];
+                }
+                continue;
+            }
             self.single(step)?;
         }
         Ok(())
@@ -368,9 +378,13 @@ impl<'a> Machine<'a> {
         while next < block.steps.len() {
             let unit = Unit::at(id, block, next);
             next += 1;
-            if matches!(unit.step().action, Action::Fused(_))
-                && !self.observers.iter().all(|observer| observer.allows_fusion())
-            {
+            let (is_group, is_allowed) = match unit.step().action {
+                Action::Fused(_) => (true, self.observers.iter().all(|observer| observer.allows_fusion())),
+                Action::Nest(_) => (true, self.observers.iter().all(|observer| observer.allows_nests())),
+                // tidy: wildcard because the other actions execute one step
+                _ => (false, true),
+            };
+            if !is_allowed {
                 continue;
             }
             self.notify(|observer, machine| observer.before(machine, &unit));
@@ -383,7 +397,7 @@ impl<'a> Machine<'a> {
             self.notify_in_reverse(|observer, machine| observer.after(machine, &unit, end));
             if outcome? {
                 next = unit.members.end;
-                if !matches!(unit.step().action, Action::Fused(_)) {
+                if !is_group {
                     self.clear(&unit.step().kills);
                 }
             }
@@ -396,6 +410,7 @@ impl<'a> Machine<'a> {
     fn unit(&mut self, unit: &Unit<'a>) -> Outcome<bool> {
         match &unit.step().action {
             Action::Fused(group) => ops::fused::execute(self, group, unit.steps()),
+            Action::Nest(nest) => Ok(ops::nest::execute(self, nest)),
             Action::Op(_)
             | Action::Dot { .. }
             | Action::Reduce { .. }

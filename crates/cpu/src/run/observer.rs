@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use crate::program::{Action, Block, BlockId, Step};
+use crate::program::{Action, Block, BlockId, Program, Step};
 use crate::run::machine::Machine;
 
 /// Creates an observer for each thread of a launch.
@@ -34,6 +34,12 @@ pub(crate) trait Observer {
         true
     }
 
+    /// Returns whether nests may be executed as machine code. Otherwise their members are executed
+    /// one by one.
+    fn allows_nests(&self) -> bool {
+        false
+    }
+
     /// Called before a step or a fused group is executed.
     fn before(&mut self, machine: &Machine<'_>, unit: &Unit<'_>);
 
@@ -56,14 +62,9 @@ pub(crate) struct Unit<'p> {
 impl<'p> Unit<'p> {
     /// Returns the unit that begins at an index of a block.
     pub(crate) fn at(id: BlockId, block: &'p Block, index: usize) -> Self {
-        let members = match &block.steps[index].action {
-            Action::Fused(group) => index + 1..index + 1 + group.members,
-            Action::Op(_)
-            | Action::Dot { .. }
-            | Action::Reduce { .. }
-            | Action::Scan { .. }
-            | Action::Map { .. }
-            | Action::Assembly(_) => index..index + 1,
+        let members = match Program::members(&block.steps[index]) {
+            0 => index..index + 1,
+            count => index + 1..index + 1 + count,
         };
         Self { id, block, index, members }
     }

@@ -120,6 +120,7 @@ fn joined(steps: &[Step]) -> String {
             Action::Map { .. } => "map".into(),
             Action::Assembly(_) => "inline_asm".into(),
             Action::Fused(_) => "fused loop".into(),
+            Action::Nest(_) => "nest".into(),
         };
         if !names.contains(&name) {
             names.push(name);
@@ -241,7 +242,7 @@ fn work_of(machine: &Machine<'_>, step: &Step) -> StepCost {
             // tidy: wildcard because of the other ops, only arithmetic counts
             _ => {}
         },
-        Action::Map { .. } | Action::Assembly(_) | Action::Fused(_) => {}
+        Action::Map { .. } | Action::Assembly(_) | Action::Fused(_) | Action::Nest(_) => {}
     }
     work
 }

@@ -57,9 +57,7 @@ fn combine(function: Combine, dtype: Dtype, x: Number, y: Number) -> Number {
     }
 }
 
-/// Reduces `[n, inner]` to `[inner]` in the documented order. Narrow floats of more than 1024
-/// elements, which are reduced in parts, are tested with combine functions that do not depend on
-/// the order.
+/// Reduces `[n, inner]` to `[inner]` in the documented order.
 fn expect(function: Combine, dtype: Dtype, n: usize, inner: usize, block: &[Number]) -> Vec<Number> {
     let f = |x: Number, y: Number| combine(function, dtype, x, y);
     if inner < 64 && inner.is_power_of_two() {
@@ -143,12 +141,39 @@ fn all_types_and_shapes() {
     }
 }
 
+/// Tests tiles of more elements than the reduction widens at a time.
 #[test]
 fn long_rows_of_narrow_floats() {
     let mut random = Random(31);
-    for function in [Combine::Min, Combine::MaxNan] {
-        for (outer, n, inner) in [(2, 5000, 1), (1, 700, 8), (2, 100, 130), (1, 3000, 3)] {
-            check(function, Dtype::BF16, Axis { outer, n, inner }, &mut random);
+    let shapes =
+        [(2, 5000, 1), (1, 1025, 1), (1, 700, 8), (1, 66, 16), (2, 100, 130), (1, 3000, 3), (1, 70, 65)];
+    for dtype in [Dtype::F16, Dtype::BF16, Dtype::F8E4NV] {
+        for function in [Combine::Sum, Combine::Product, Combine::Min, Combine::MaxNan] {
+            for (outer, n, inner) in shapes {
+                let axis = Axis { outer, n, inner };
+                check(function, dtype, axis, &mut random);
+                // The second half of each column cancels the first half, so that the sum consists
+                // of rounding errors, which depend on the order.
+                let mut tile: Vec<u64> = Vec::new();
+                for _ in 0..outer {
+                    let start = tile.len();
+                    for row in 0..n {
+                        for column in 0..inner {
+                            let number = if 2 * row < n {
+                                let mantissa = 1.0 + random.below(1024) as f64 / 1024.0;
+                                Number::Float(mantissa * 2_f64.powi(random.below(29) as i32 - 14))
+                            } else {
+                                match decode(dtype, tile[start + (n - 1 - row) * inner + column]) {
+                                    Number::Float(x) => Number::Float(-x),
+                                    Number::Int(_) => panic!("a float type"),
+                                }
+                            };
+                            tile.push(encode(dtype, number));
+                        }
+                    }
+                }
+                check_tile(function, dtype, axis, &tile);
+            }
         }
     }
 }

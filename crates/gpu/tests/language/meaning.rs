@@ -116,6 +116,7 @@ pub fn execute(module: &Module, grid: [u32; 3], count: usize, scalars: &[u64]) -
         threads: 1,
         interrupt: Interrupt::Never,
         padded: None,
+        machine_code: true,
     };
     let program = Program::new(module).expect("the executor accepts the kernel");
     program.launch(&launch).unwrap_or_else(|error| panic!("{error:#?}"));

@@ -164,6 +164,7 @@ pub fn run_cpu(module: &Module, grid: [u32; 3], values: &mut [Value]) {
         threads: 1,
         interrupt,
         padded: None,
+        machine_code: true,
     };
     program.launch(&launch).unwrap_or_else(|error| panic!("{error:#?}"));
 }

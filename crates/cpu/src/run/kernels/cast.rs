@@ -19,7 +19,9 @@
 
 use tilewright_ir::{Dtype, Rounding};
 
-use super::formats::{self, E4M3, E4M3B8, E4M3B15, E5M2, E5M2B16, F16, Format};
+use super::formats::{
+    self, E4M3, E4M3B8, E4M3B15, E5M2, E5M2B16, F16, Format, double_to_single_odd, double_to_single_zero,
+};
 use super::simd::each;
 use super::{typed, typed_mut};
 
@@ -65,7 +67,7 @@ fn is_narrow(dtype: Dtype) -> bool {
 }
 
 /// Returns the format of a narrow float other than bfloat16.
-fn format(dtype: Dtype) -> Format {
+pub(crate) fn format(dtype: Dtype) -> Format {
     match dtype {
         Dtype::F16 => F16,
         Dtype::F8E5 => E5M2,
@@ -81,12 +83,12 @@ fn format(dtype: Dtype) -> Format {
 pub fn widen(from: Dtype, out: &mut [f32], x: &[u8]) {
     macro_rules! fp8 {
         ($format:ident) => {
-            each(out, x, |x: u8| $format.widen(x.into()))
+            each(out, x, |x: u8| $format.widen::<f32>(x.into()))
         };
     }
     match from {
-        Dtype::BF16 => each(out, typed(x), formats::bf16_widen),
-        Dtype::F16 => each(out, typed(x), |x: u16| F16.widen(x.into())),
+        Dtype::BF16 => each(out, typed(x), |x: u16| formats::bf16_widen::<f32>(x.into())),
+        Dtype::F16 => each(out, typed(x), |x: u16| F16.widen::<f32>(x.into())),
         Dtype::F8E5 => fp8!(E5M2),
         Dtype::F8E4NV => fp8!(E4M3),
         Dtype::F8E4B15 => fp8!(E4M3B15),
@@ -100,24 +102,24 @@ pub fn widen(from: Dtype, out: &mut [f32], x: &[u8]) {
 pub fn narrow(to: Dtype, out: &mut [u8], x: &[f32], towards_zero: bool) {
     macro_rules! format {
         ($format:ident, $ty:ty) => {
-            each(typed_mut(out), x, |x| $format.narrow(x, false) as $ty)
+            each(typed_mut(out), x, |x: f32| $format.narrow(x, false) as $ty)
         };
     }
     if towards_zero {
         // This mode is rare, so one loop is compiled for all 8-bit formats, with the format in a
         // variable.
         match to {
-            Dtype::BF16 => each(typed_mut(out), x, |x| formats::bf16_narrow(x, true)),
-            Dtype::F16 => each(typed_mut(out), x, |x| F16.narrow(x, true) as u16),
+            Dtype::BF16 => each(typed_mut(out), x, |x: f32| formats::bf16_narrow(x, true) as u16),
+            Dtype::F16 => each(typed_mut(out), x, |x: f32| F16.narrow(x, true) as u16),
             _ => {
                 let format = format(to);
-                each(out, x, |x| format.narrow(x, true) as u8);
+                each(out, x, |x: f32| format.narrow(x, true) as u8);
             }
         }
         return;
     }
     match to {
-        Dtype::BF16 => each(typed_mut(out), x, |x| formats::bf16_narrow(x, false)),
+        Dtype::BF16 => each(typed_mut(out), x, |x: f32| formats::bf16_narrow(x, false) as u16),
         Dtype::F16 => format!(F16, u16),
         Dtype::F8E5 => format!(E5M2, u8),
         Dtype::F8E4NV => format!(E4M3, u8),
@@ -131,11 +133,13 @@ pub fn narrow(to: Dtype, out: &mut [u8], x: &[f32], towards_zero: bool) {
 /// Converts integers and binary64 to binary32, rounded to odd.
 fn to_f32_odd(from: Dtype, out: &mut [f32], x: &[u8]) {
     match from {
-        Dtype::F64 => each(out, typed(x), formats::f64_to_f32_odd),
-        Dtype::I32 => each(out, typed(x), |x: i32| formats::f64_to_f32_odd(x.into())),
-        Dtype::U32 => each(out, typed(x), |x: u32| formats::f64_to_f32_odd(x.into())),
-        Dtype::I64 => each(out, typed(x), |x: i64| formats::f64_to_f32_odd(formats::i64_to_f64_odd(x))),
-        Dtype::U64 => each(out, typed(x), |x: u64| formats::f64_to_f32_odd(formats::u64_to_f64_odd(x))),
+        Dtype::F64 => each(out, typed(x), double_to_single_odd::<f64>),
+        Dtype::I32 => each(out, typed(x), |x: i32| double_to_single_odd(f64::from(x))),
+        Dtype::U32 => each(out, typed(x), |x: u32| double_to_single_odd(f64::from(x))),
+        Dtype::I64 => {
+            each(out, typed(x), |x: i64| double_to_single_odd(formats::signed_to_double_odd(x as u64)));
+        }
+        Dtype::U64 => each(out, typed(x), |x: u64| double_to_single_odd(formats::unsigned_to_double_odd(x))),
         small => direct(small, Dtype::F32, bytemuck::cast_slice_mut(out), x),
     }
 }
@@ -144,24 +148,23 @@ fn to_f32_odd(from: Dtype, out: &mut [f32], x: &[u8]) {
 /// of it is vectorized.
 fn to_float_towards_zero(from: Dtype, to: Dtype, out: &mut [u8], x: &[u8]) {
     match (from, to) {
-        (Dtype::F64, _) => each(typed_mut(out), typed(x), formats::f64_to_f32_zero),
+        (Dtype::F64, _) => each(typed_mut(out), typed(x), double_to_single_zero::<f64>),
         (Dtype::I32 | Dtype::U32 | Dtype::I64 | Dtype::U64, Dtype::F32) => {
             let mut wide = [0.0_f64; CHUNK];
             for (out, x) in typed_mut(out).chunks_mut(CHUNK).zip(x.chunks(CHUNK * from.bytes())) {
                 let wide = &mut wide[..out.len()];
                 match from {
-                    Dtype::I64 => each(wide, typed(x), formats::i64_to_f64_odd),
-                    Dtype::U64 => each(wide, typed(x), formats::u64_to_f64_odd),
+                    Dtype::I64 => each(wide, typed(x), |x: i64| formats::signed_to_double_odd(x as u64)),
+                    Dtype::U64 => each(wide, typed(x), formats::unsigned_to_double_odd::<u64>),
                     exact => direct(exact, Dtype::F64, bytemuck::cast_slice_mut(wide), x),
                 }
-                each(out, wide, formats::f64_to_f32_zero);
+                each(out, wide, double_to_single_zero::<f64>);
             }
         }
-        (Dtype::I64, Dtype::F64) => each(typed_mut(out), typed(x), |x: i64| {
-            let magnitude = formats::u64_to_f64_zero(x.unsigned_abs());
-            if x < 0 { -magnitude } else { magnitude }
-        }),
-        (Dtype::U64, Dtype::F64) => each(typed_mut(out), typed(x), formats::u64_to_f64_zero),
+        (Dtype::I64, Dtype::F64) => {
+            each(typed_mut(out), typed(x), |x: i64| formats::signed_to_double_zero(x as u64));
+        }
+        (Dtype::U64, Dtype::F64) => each(typed_mut(out), typed(x), formats::unsigned_to_double_zero::<u64>),
         _ => direct(from, to, out, x),
     }
 }
@@ -178,12 +181,7 @@ macro_rules! loop_as {
 macro_rules! loop_saturate {
     ($out:ident, $x:ident, $from:ty, $to:ty) => {
         each(typed_mut($out), typed($x), |x: $from| {
-            const SHIFTER: f64 = 6_755_399_441_055_744.0; // 1.5 * 2^52
-            let x = f64::from(x);
-            let x = if x.is_nan() { 0.0 } else { x };
-            let x = if x > <$to>::MIN as f64 { x } else { <$to>::MIN as f64 };
-            let x = if x < <$to>::MAX as f64 { x } else { <$to>::MAX as f64 };
-            (x.trunc() + SHIFTER).to_bits() as $to
+            formats::saturate(f64::from(x), <$to>::MIN as f64, <$to>::MAX as f64) as $to
         })
     };
 }

@@ -3,7 +3,7 @@
 use tilewright_ir::{ArithmeticFn, ComparisonFn, FloatFn, MathFn};
 
 use super::simd::{binary, binary_commutative, binary_long, compare, map3, unary, vectorize};
-use super::{Operand, Source, integer, math32, math64, typed_mut};
+use super::{Operand, Source, integer, math, math32, math64, typed_mut};
 
 /// The families of the table on a float type.
 macro_rules! families {
@@ -17,8 +17,8 @@ macro_rules! families {
                 ArithmeticFn::Mul => binary_commutative(typed_mut(out), a, b, |x, y| x * y),
                 ArithmeticFn::Neg => integer::negate_float(size_of::<$ty>(), out, x),
                 ArithmeticFn::Abs => integer::absolute_float(size_of::<$ty>(), out, x),
-                ArithmeticFn::Min => binary_commutative(typed_mut(out), a, b, $math::min),
-                ArithmeticFn::Max => binary_commutative(typed_mut(out), a, b, $math::max),
+                ArithmeticFn::Min => binary_commutative(typed_mut(out), a, b, math::min),
+                ArithmeticFn::Max => binary_commutative(typed_mut(out), a, b, math::max),
             }
         }
 
@@ -30,8 +30,8 @@ macro_rules! families {
                 FloatFn::Div | FloatFn::DivRn => binary(out, a, b, |x, y| x / y),
                 FloatFn::FloatRem => binary_long(out, a, b, |x, y| x % y),
                 FloatFn::Fma => $fma(out, x, y, z),
-                FloatFn::MinNan => binary_commutative(out, a, b, $math::min_nan),
-                FloatFn::MaxNan => binary_commutative(out, a, b, $math::max_nan),
+                FloatFn::MinNan => binary_commutative(out, a, b, math::min_nan),
+                FloatFn::MaxNan => binary_commutative(out, a, b, math::max_nan),
                 FloatFn::Sqrt | FloatFn::SqrtRn => unary(out, a, <$ty>::sqrt),
                 FloatFn::Floor => unary(out, a, <$ty>::floor),
                 FloatFn::Ceil => unary(out, a, <$ty>::ceil),
@@ -61,7 +61,7 @@ macro_rules! families {
                 MathFn::Log2 => unary(out, x, $math::log2),
                 MathFn::Sin => $math::sin_tile(out, x),
                 MathFn::Cos => $math::cos_tile(out, x),
-                MathFn::Rsqrt => unary(out, x, |x| 1.0 / x.sqrt()),
+                MathFn::Rsqrt => unary(out, x, math::rsqrt),
                 MathFn::Erf => $math::erf_tile(out, x),
                 MathFn::Tanh => unary(out, x, $math::tanh),
             }

@@ -2,13 +2,17 @@
 //! branches, so that a loop over it is vectorized on any instruction set.
 //!
 //! Narrowing starts from binary32. To narrow binary64, first convert it to binary32 with
-//! [`f64_to_f32_odd`] (and integers to binary64 with [`i64_to_f64_odd`] or [`u64_to_f64_odd`]).
+//! [`double_to_single_odd`] (and integers to binary64 with [`signed_to_double_odd`] or
+//! [`unsigned_to_double_odd`]).
 //! Rounding to odd keeps the information that the second rounding needs, because binary32 has at
 //! least two bits of precision more than every narrower format.
 
+use super::lanes::{Real, Real32, Real64, Word, Word64, select};
+use super::{math32, math64};
+
 /// The parameters of a narrow float format.
 #[derive(Clone, Copy)]
-pub(super) struct Format {
+pub(crate) struct Format {
     /// The number of stored bits of the mantissa.
     mantissa: u32,
     /// The exponent bias.
@@ -24,24 +28,24 @@ pub(super) struct Format {
 }
 
 /// IEEE binary16. Overflow becomes an infinity.
-pub(super) const F16: Format =
+pub(crate) const F16: Format =
     Format { mantissa: 10, bias: 15, largest: 0x7bff, nan: 0x7e00, overflow: 0x7c00, negative_zero: true };
 /// E5M2: as binary16 with fewer bits. Overflow and infinities saturate to the largest finite
 /// number, 57344.
-pub(super) const E5M2: Format =
+pub(crate) const E5M2: Format =
     Format { mantissa: 2, bias: 15, largest: 0x7b, nan: 0x7f, overflow: 0x7b, negative_zero: true };
 /// E4M3 of OCP: no infinities, NaN is 0x7f and 0xff. Overflow and infinities saturate to 448.
-pub(super) const E4M3: Format =
+pub(crate) const E4M3: Format =
     Format { mantissa: 3, bias: 7, largest: 0x7e, nan: 0x7f, overflow: 0x7e, negative_zero: true };
 /// E4M3 with bias 15: no infinities and no NaN. Overflow, infinities and NaN saturate to 0x7f,
 /// which is 1.875.
-pub(super) const E4M3B15: Format =
+pub(crate) const E4M3B15: Format =
     Format { mantissa: 3, bias: 15, largest: 0x7f, nan: 0x7f, overflow: 0x7f, negative_zero: true };
 /// E4M3FNUZ: bias 8, 0x80 is the only NaN. Overflow and infinities saturate to 240.
-pub(super) const E4M3B8: Format =
+pub(crate) const E4M3B8: Format =
     Format { mantissa: 3, bias: 8, largest: 0x7f, nan: 0x80, overflow: 0x7f, negative_zero: false };
 /// E5M2FNUZ: bias 16, 0x80 is the only NaN. Overflow and infinities saturate to 57344.
-pub(super) const E5M2B16: Format =
+pub(crate) const E5M2B16: Format =
     Format { mantissa: 2, bias: 16, largest: 0x7f, nan: 0x80, overflow: 0x7f, negative_zero: false };
 
 /// Returns the bits of 2^exponent in binary32.
@@ -60,114 +64,198 @@ impl Format {
     /// Towards zero, a finite number that is too large becomes the largest finite number;
     /// infinities are as in the other mode.
     #[inline(always)]
-    pub(super) fn narrow(self, value: f32, towards_zero: bool) -> u32 {
-        let shift = 23 - self.mantissa;
+    pub(crate) fn narrow<R: Real32>(self, value: R, towards_zero: bool) -> R::Bits {
         let bits = value.to_bits();
-        let magnitude = bits & 0x7fff_ffff;
+        let word = |number: u32| bits.constant(number);
+        let magnitude = bits & word(0x7fff_ffff);
         // Normal numbers of the format: round in integers; a carry correctly increments the
         // exponent.
-        let round = if towards_zero { 0 } else { ((magnitude >> shift) & 1) + ((1 << (shift - 1)) - 1) };
-        let normal = magnitude.wrapping_add(round).wrapping_sub((127 - self.bias) << 23) >> shift;
+        let shift = 23 - self.mantissa;
+        let exponent = (127 - self.bias) << 23;
+        let rounded = if towards_zero {
+            magnitude.wrapping_sub(word(exponent))
+        } else {
+            let is_odd = (magnitude >> shift) & word(1);
+            let below_half = (1 << (shift - 1)) - 1_u32;
+            magnitude.wrapping_add(is_odd).wrapping_sub(word(exponent.wrapping_sub(below_half)))
+        };
+        let normal = rounded >> shift;
         // Subnormal numbers: add a power of two whose unit in the last place is the smallest
         // subnormal of the format. The addition then rounds to nearest even.
         let smallest_exponent = 1 - self.bias as i32 - self.mantissa as i32;
-        let shifter = power_of_two(smallest_exponent + 23);
-        let sum = (f32::from_bits(magnitude) + f32::from_bits(shifter)).to_bits().wrapping_sub(shifter);
-        let above =
-            f32::from_bits(sum.wrapping_add(shifter)) - f32::from_bits(shifter) > f32::from_bits(magnitude);
-        let subnormal = if towards_zero && above { sum.wrapping_sub(1) } else { sum };
-        let is_subnormal = magnitude < power_of_two(1 - self.bias as i32);
-        let finite = if is_subnormal { subnormal } else { normal };
-        // Encodings compare as values do. In binary32, infinities are above the finite numbers.
-        let too_large = if towards_zero && magnitude < 0x7f80_0000 { self.largest } else { self.overflow };
-        let number = if finite > self.largest || magnitude >= 0x7f80_0000 { too_large } else { finite };
-        let sign = (bits >> 31) * self.sign();
-        let signed = if self.negative_zero || number != 0 { number | sign } else { number };
-        if magnitude > 0x7f80_0000 {
-            if self.nan == self.sign() { self.nan } else { self.nan | sign }
-        } else {
-            signed
+        let shifter = word(power_of_two(smallest_exponent + 23));
+        let sum = R::from_bits(magnitude) + R::from_bits(shifter);
+        let mut subnormal = sum.to_bits().wrapping_sub(shifter);
+        if towards_zero {
+            let above = R::from_bits(magnitude).lt(sum - R::from_bits(shifter));
+            subnormal = select(above, subnormal.wrapping_sub(word(1)), subnormal);
         }
+        let is_subnormal = magnitude.lt_signed(word(power_of_two(1 - self.bias as i32)));
+        let finite = select(is_subnormal, subnormal, normal);
+        // Encodings compare as values do. In binary32, infinities are above the finite numbers.
+        let mut too_large = word(self.overflow);
+        if towards_zero {
+            let is_finite = magnitude.lt_signed(word(f32::INFINITY.to_bits()));
+            too_large = select(is_finite, word(self.largest), too_large);
+        }
+        let number = select(word(self.largest).lt_signed(finite), too_large, finite);
+        let sign = (bits >> (31 - self.sign().ilog2())) & word(self.sign());
+        let mut signed = number | sign;
+        if !self.negative_zero {
+            signed = select(number.eq(word(0)), number, signed);
+        }
+        let nan = if self.nan == self.sign() { word(self.nan) } else { word(self.nan) | sign };
+        select(value.is_nan(), nan, signed)
     }
 
-    /// Converts to binary32, which represents every value of the format.
+    /// Converts to binary32, which represents every value of the format. The bits above those of
+    /// the format are 0.
     #[inline(always)]
-    pub(super) fn widen(self, bits: u32) -> f32 {
-        let magnitude = bits & (self.sign() - 1);
-        let sign = (bits & self.sign()) << if self.mantissa == 10 { 16 } else { 24 };
+    pub(crate) fn widen<R: Real32>(self, bits: R::Bits) -> R {
+        let word = |number: u32| bits.constant(number);
+        let magnitude = bits & word(self.sign() - 1);
+        let sign = (bits & word(self.sign())) << (31 - self.sign().ilog2());
         // With the mantissa in position, the exponent is too small by the difference of the biases:
         // a multiplication adds it, and normalizes subnormal numbers.
-        let scaled = f32::from_bits(magnitude << (23 - self.mantissa))
-            * f32::from_bits(power_of_two(127 - self.bias as i32));
-        let has_infinity = self.nan > self.largest + 1 && self.nan != self.sign();
-        let infinity = self.largest + 1;
-        let special = if has_infinity && magnitude == infinity { f32::INFINITY } else { f32::NAN };
-        let number = if self.negative_zero && magnitude > self.largest { special } else { scaled };
-        if !self.negative_zero && bits == self.sign() {
-            f32::NAN
-        } else {
-            f32::from_bits(number.to_bits() | sign)
+        let scale = R::from_bits(word(power_of_two(127 - self.bias as i32)));
+        let mut number = R::from_bits(magnitude << (23 - self.mantissa)) * scale;
+        let nan = number.constant(f32::NAN);
+        if self.negative_zero && self.largest < self.sign() - 1 {
+            let has_infinity = self.nan > self.largest + 1;
+            let infinity = self.largest + 1;
+            let special = if has_infinity {
+                select(magnitude.eq(word(infinity)), number.constant(f32::INFINITY), nan)
+            } else {
+                nan
+            };
+            number = select(word(self.largest).lt_signed(magnitude), special, number);
         }
+        let signed = R::from_bits(number.to_bits() | sign);
+        if self.negative_zero { signed } else { select(bits.eq(word(self.sign())), nan, signed) }
     }
 }
 
-/// Rounds binary32 to bfloat16, to nearest even or towards zero. Overflow becomes an infinity, or
-/// the largest finite number towards zero; NaN stays NaN.
+/// Rounds binary32 to the bits of bfloat16, to nearest even or towards zero. Overflow becomes an
+/// infinity, or the largest finite number towards zero; NaN stays NaN.
 #[inline(always)]
-pub(super) fn bf16_narrow(value: f32, towards_zero: bool) -> u16 {
+pub(crate) fn bf16_narrow<R: Real32>(value: R, towards_zero: bool) -> R::Bits {
     let bits = value.to_bits();
-    let round = if towards_zero { 0 } else { 0x7fff + ((bits >> 16) & 1) };
-    let rounded = bits.wrapping_add(round) >> 16;
-    (if bits & 0x7fff_ffff > 0x7f80_0000 { (bits >> 16) | 0x40 } else { rounded }) as u16
+    let word = |number: u32| bits.constant(number);
+    let high = bits >> 16;
+    let rounded =
+        if towards_zero { high } else { bits.wrapping_add(word(0x7fff)).wrapping_add(high & word(1)) >> 16 };
+    select(value.is_nan(), high | word(0x40), rounded)
 }
 
-/// Converts bfloat16 to binary32.
+/// Converts the bits of bfloat16 to binary32.
 #[inline(always)]
-pub(super) fn bf16_widen(bits: u16) -> f32 {
-    f32::from_bits(u32::from(bits) << 16)
+pub(crate) fn bf16_widen<R: Real32>(bits: R::Bits) -> R {
+    R::from_bits(bits << 16)
 }
 
 /// Rounds binary64 to binary32, to odd: exact, or the neighbor whose last bit is 1. NaN stays NaN.
 /// A finite number that is too large becomes the largest finite number of binary32; rounding that
 /// to a narrower format overflows.
 #[inline(always)]
-pub(super) fn f64_to_f32_odd(value: f64) -> f32 {
-    let nearest = value as f32;
-    let back = f64::from(nearest);
+pub(crate) fn double_to_single_odd<R: Real64>(value: R) -> R::Single {
+    let nearest = value.to_single();
+    let back = nearest.to_double();
     let bits = nearest.to_bits();
-    let toward = if back.abs() > value.abs() { bits.wrapping_sub(1) } else { bits.wrapping_add(1) };
-    let inexact = back != value && !value.is_nan();
-    if inexact && bits & 1 == 0 { f32::from_bits(toward) } else { nearest }
+    let word = |number: u32| bits.constant(number);
+    let above = value.abs().lt(back.abs());
+    let toward = select(above, bits.wrapping_sub(word(1)), bits.wrapping_add(word(1)));
+    let inexact = back.lt(value) | value.lt(back);
+    let is_even = (bits & word(1)).eq(word(0));
+    select(inexact & is_even, R::Single::from_bits(toward), nearest)
 }
 
 /// Rounds binary64 to binary32 towards zero.
 #[inline(always)]
-pub(super) fn f64_to_f32_zero(value: f64) -> f32 {
-    let nearest = value as f32;
-    let above = f64::from(nearest).abs() > value.abs();
-    if above { f32::from_bits(nearest.to_bits().wrapping_sub(1)) } else { nearest }
+pub(crate) fn double_to_single_zero<R: Real64>(value: R) -> R::Single {
+    let nearest = value.to_single();
+    let above = value.abs().lt(nearest.to_double().abs());
+    let bits = nearest.to_bits();
+    select(above, R::Single::from_bits(bits.wrapping_sub(bits.constant(1))), nearest)
+}
+
+/// Converts a signed integer to binary64 with a conversion of its magnitude.
+#[inline(always)]
+fn signed_to_double<W: Word64>(value: W, convert: impl Fn(W) -> W::Real) -> W::Real {
+    let zero = value.constant(0);
+    let negative = value.lt_signed(zero);
+    let magnitude = convert(select(negative, zero.wrapping_sub(value), value));
+    select(negative, -magnitude, magnitude)
 }
 
 /// Converts a signed integer to binary64; inexact results have the last bit set (rounded to odd).
 #[inline(always)]
-pub(super) fn i64_to_f64_odd(value: i64) -> f64 {
-    let magnitude = u64_to_f64_odd(value.unsigned_abs());
-    if value < 0 { -magnitude } else { magnitude }
+pub(crate) fn signed_to_double_odd<W: Word64>(value: W) -> W::Real {
+    signed_to_double(
+        value,
+        #[inline(always)]
+        |magnitude| unsigned_to_double_odd(magnitude),
+    )
 }
 
-/// Converts an unsigned integer to binary64; inexact results have the last bit set (rounded to
-/// odd).
+/// Converts a signed integer to binary64, towards zero.
 #[inline(always)]
-pub(super) fn u64_to_f64_odd(value: u64) -> f64 {
+pub(crate) fn signed_to_double_zero<W: Word64>(value: W) -> W::Real {
+    signed_to_double(
+        value,
+        #[inline(always)]
+        |magnitude| unsigned_to_double_zero(magnitude),
+    )
+}
+
+/// Converts an unsigned integer to binary64; inexact results are rounded to odd, to at least 42
+/// bits of precision.
+#[inline(always)]
+pub(crate) fn unsigned_to_double_odd<W: Word64>(value: W) -> W::Real {
+    let word = |number: u64| value.constant(number);
     // Above 2^53 the 11 low bits may not fit: they set the bit above them.
-    let sticky = (value & !0x7ff) | (u64::from(value & 0x7ff != 0) << 11);
-    (if value >> 53 == 0 { value } else { sticky }) as f64
+    let is_exact = (value & word(0x7ff)).eq(word(0));
+    let sticky = (value & word(!0x7ff)) | select(is_exact, word(0), word(1 << 11));
+    select((value >> 53).eq(word(0)), value, sticky).unsigned_to_real()
 }
 
 /// Converts an unsigned integer to binary64, towards zero.
 #[inline(always)]
-pub(super) fn u64_to_f64_zero(value: u64) -> f64 {
-    let nearest = value as f64;
-    let above = nearest as u128 > u128::from(value);
-    if above { f64::from_bits(nearest.to_bits() - 1) } else { nearest }
+pub(crate) fn unsigned_to_double_zero<W: Word64>(value: W) -> W::Real {
+    let word = |number: u64| value.constant(number);
+    // Both halves are exact, and so is the error of their sum: the high half is 0 or larger than
+    // the low half.
+    let low = (value & word(0xffff_ffff)).unsigned_to_real();
+    let high = (value & word(!0xffff_ffff)).unsigned_to_real();
+    let nearest = high + low;
+    let above = low.lt(nearest - high);
+    select(above, W::Real::from_bits(nearest.to_bits().wrapping_sub(word(1))), nearest)
+}
+
+/// Converts a float to an integer: truncates towards zero, and clamps to the range from `low` to
+/// `high`, which is part of that of signed or unsigned integers of 32 bits. NaN becomes 0. The
+/// integer is in the low 32 bits of the result; the other bits are unspecified.
+#[inline(always)]
+pub(crate) fn saturate<R: Real64>(value: R, low: f64, high: f64) -> R::Bits {
+    let value = select(value.is_nan(), value.constant(0.0), value);
+    let value = value.greater(value.constant(low)).lesser(value.constant(high));
+    (value.trunc() + value.constant(math64::SHIFTER)).to_bits()
+}
+
+/// Returns the quotient of integers of at most 16 bits, given as floats, towards zero; any integer
+/// if the divisor is 0.
+///
+/// The integers have fewer bits than the precision of the float, so that their quotient is never
+/// rounded up to the next integer: truncating it is exact.
+#[inline(always)]
+pub(crate) fn quotient_of_singles<R: Real32>(dividend: R, divisor: R) -> R::Bits {
+    let bits = ((dividend / divisor).trunc() + dividend.constant(math32::SHIFTER)).to_bits();
+    bits.wrapping_sub(bits.constant(math32::SHIFTER.to_bits()))
+}
+
+/// Returns the quotient of integers of at most 32 bits, as [`quotient_of_singles`] does; the low 32
+/// bits of the result are those of the quotient.
+#[inline(always)]
+pub(crate) fn quotient_of_doubles<R: Real64>(dividend: R, divisor: R) -> R::Bits {
+    let bits = ((dividend / divisor).trunc() + dividend.constant(math64::SHIFTER)).to_bits();
+    bits.wrapping_sub(bits.constant(math64::SHIFTER.to_bits()))
 }

@@ -4,6 +4,7 @@
 
 use tilewright_ir::{ArithmeticFn, BitwiseFn, ComparisonFn, DivisionFn, WideProductFn};
 
+use super::formats::{quotient_of_doubles, quotient_of_singles};
 use super::simd::{binary, binary_commutative, binary_long, compare, map3, unary, vectorize};
 use super::{Element, Operand, Source, typed, typed_mut};
 
@@ -61,32 +62,48 @@ macro_rules! shr_unsigned {
     };
 }
 
-// If integers have fewer bits than the precision of a float, their quotient, rounded to that float,
-// is never rounded up to the next integer: truncating it is exact. This allows vectorized division.
 integer_type!(
     i8,
     i16,
-    |x, y| truncate_32(f32::from(x) / f32::from(y)) as i8,
+    |x, y| quotient_of_singles(f32::from(x), f32::from(y)) as i8,
     shr_signed!(i8, u8),
     i8::wrapping_abs
 );
-integer_type!(u8, u16, |x, y| truncate_32(f32::from(x) / f32::from(y)) as u8, shr_unsigned!(u8), |x| x);
+integer_type!(
+    u8,
+    u16,
+    |x, y| quotient_of_singles(f32::from(x), f32::from(y)) as u8,
+    shr_unsigned!(u8),
+    |x| x
+);
 integer_type!(
     i16,
     i32,
-    |x, y| truncate_32(f32::from(x) / f32::from(y)) as i16,
+    |x, y| quotient_of_singles(f32::from(x), f32::from(y)) as i16,
     shr_signed!(i16, u16),
     i16::wrapping_abs
 );
-integer_type!(u16, u32, |x, y| truncate_32(f32::from(x) / f32::from(y)) as u16, shr_unsigned!(u16), |x| x);
+integer_type!(
+    u16,
+    u32,
+    |x, y| quotient_of_singles(f32::from(x), f32::from(y)) as u16,
+    shr_unsigned!(u16),
+    |x| x
+);
 integer_type!(
     i32,
     i64,
-    |x, y| truncate_64(f64::from(x) / f64::from(y)) as i32,
+    |x, y| quotient_of_doubles(f64::from(x), f64::from(y)) as i32,
     shr_signed!(i32, u32),
     i32::wrapping_abs
 );
-integer_type!(u32, u64, |x, y| truncate_64(f64::from(x) / f64::from(y)) as u32, shr_unsigned!(u32), |x| x);
+integer_type!(
+    u32,
+    u64,
+    |x, y| quotient_of_doubles(f64::from(x), f64::from(y)) as u32,
+    shr_unsigned!(u32),
+    |x| x
+);
 integer_type!(
     i64,
     i128,
@@ -95,21 +112,6 @@ integer_type!(
     i64::wrapping_abs
 );
 integer_type!(u64, u128, |x, y| x.checked_div(y).unwrap_or(0), shr_unsigned!(u64), |x| x);
-
-/// Returns the integer part of a float below 2^22 in magnitude, and any integer for others. A
-/// conversion with `as` would saturate, which is slow.
-#[inline(always)]
-fn truncate_32(value: f32) -> u32 {
-    const SHIFTER_32: f32 = 12_582_912.0; // 1.5 * 2^23
-    (value.trunc() + SHIFTER_32).to_bits().wrapping_sub(SHIFTER_32.to_bits())
-}
-
-/// Returns the integer part of a float below 2^51 in magnitude, and any integer for others.
-#[inline(always)]
-fn truncate_64(value: f64) -> u64 {
-    const SHIFTER_64: f64 = 6_755_399_441_055_744.0; // 1.5 * 2^52
-    (value.trunc() + SHIFTER_64).to_bits().wrapping_sub(SHIFTER_64.to_bits())
-}
 
 /// Evaluates an expression with `$ty` as the unsigned integer of `$bytes` bytes.
 macro_rules! unsigned {

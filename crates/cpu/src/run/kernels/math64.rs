@@ -1,101 +1,57 @@
-//! Minima, maxima and transcendental functions of one binary64 element, branch-free except for the
-//! calls of `libm`.
+//! Transcendental functions of one binary64 element, branch-free except for the calls of `libm`.
 //!
 //! The polynomials of log, sin and cos are those of FreeBSD's msun. Each function states its
 //! largest error in units in the last place.
 
+use std::f64::consts::{FRAC_2_PI, FRAC_PI_2, LN_2, LOG2_E};
+
 use super::Source;
+use super::lanes::{Lanes, Real64, Word, select};
+use super::math::{clamp, is_finite_above, log_special, polynomial};
 use super::simd::{self, vectorize};
 
 /// The sum of x and this number, 1.5 * 2^52, has the integer nearest to x in its low bits;
 /// subtracting this number again leaves the integer as a float.
-const SHIFTER: f64 = 6_755_399_441_055_744.0;
-const SIGN: u64 = 1 << 63;
+pub(super) const SHIFTER: f64 = 6_755_399_441_055_744.0;
 
 /// `libm` handles larger arguments of sin and cos.
 const LARGEST_FAST_ANGLE: f64 = 1_000_000.0;
 
-/// Returns the minimum; of a NaN and a number, the number; -0 is below +0.
-#[inline(always)]
-pub(super) fn min(x: f64, y: f64) -> f64 {
-    let less = if x < y { x } else { y };
-    let ordered = if x == y { f64::from_bits(x.to_bits() | y.to_bits()) } else { less };
-    if y.is_nan() { x } else { ordered }
-}
-
-/// Returns the maximum; of a NaN and a number, the number; +0 is above -0.
-#[inline(always)]
-pub(super) fn max(x: f64, y: f64) -> f64 {
-    let more = if x > y { x } else { y };
-    let ordered = if x == y { f64::from_bits(x.to_bits() & y.to_bits()) } else { more };
-    if y.is_nan() { x } else { ordered }
-}
-
-/// Returns the minimum; NaN if either is NaN; -0 is below +0.
-#[inline(always)]
-pub(super) fn min_nan(x: f64, y: f64) -> f64 {
-    let less = if x < y { x } else { y };
-    let ordered = if x == y { f64::from_bits(x.to_bits() | y.to_bits()) } else { less };
-    if x.is_nan() { x } else { ordered }
-}
-
-/// Returns the maximum; NaN if either is NaN; +0 is above -0.
-#[inline(always)]
-pub(super) fn max_nan(x: f64, y: f64) -> f64 {
-    let more = if x > y { x } else { y };
-    let ordered = if x == y { f64::from_bits(x.to_bits() & y.to_bits()) } else { more };
-    if x.is_nan() { x } else { ordered }
-}
-
-/// Evaluates a polynomial by Horner's rule in fused multiply-adds; the highest coefficient is
-/// first.
-#[inline(always)]
-fn polynomial<const N: usize>(x: f64, coefficients: [f64; N]) -> f64 {
-    let mut sum = coefficients[0];
-    for &coefficient in &coefficients[1..] {
-        sum = sum.mul_add(x, coefficient);
-    }
-    sum
-}
-
 /// Returns the nearest integer, as a float and as an integer. |x| is below 2^51.
 #[inline(always)]
-fn round(x: f64) -> (f64, i64) {
-    let shifted = x + SHIFTER;
-    (shifted - SHIFTER, shifted.to_bits().wrapping_sub(SHIFTER.to_bits()) as i64)
+fn round<R: Real64>(x: R) -> (R, R::Bits) {
+    let shifter = x.constant(SHIFTER);
+    let shifted = x + shifter;
+    let bits = shifted.to_bits();
+    (shifted - shifter, bits.wrapping_sub(bits.constant(SHIFTER.to_bits())))
 }
 
 /// Converts an integer below 2^51 in magnitude to a float: the inverse of [`round`].
 #[inline(always)]
-fn to_float(x: i64) -> f64 {
-    f64::from_bits(SHIFTER.to_bits().wrapping_add(x as u64)) - SHIFTER
-}
-
-/// Clamps x between two bounds; NaN stays.
-#[inline(always)]
-fn clamp(x: f64, low: f64, high: f64) -> f64 {
-    let x = if x < low { low } else { x };
-    if x > high { high } else { x }
+fn to_float<R: Real64>(x: R::Bits) -> R {
+    let shifted = R::from_bits(x.wrapping_add(x.constant(SHIFTER.to_bits())));
+    shifted - shifted.constant(SHIFTER)
 }
 
 /// Returns 2^exponent for a normal result.
 #[inline(always)]
-fn power(exponent: i64) -> f64 {
-    f64::from_bits((exponent.wrapping_add(1023) as u64) << 52)
+fn power<R: Real64>(exponent: R::Bits) -> R {
+    R::from_bits(exponent.wrapping_add(exponent.constant(1023)) << 52)
 }
 
 /// Returns x * 2^exponent in two steps, so that a subnormal result is rounded once. |exponent| is
 /// at most 2000.
 #[inline(always)]
-fn scale(x: f64, exponent: i64) -> f64 {
+fn scale<R: Real64>(x: R, exponent: R::Bits) -> R {
+    let word = |number: u64| exponent.constant(number);
     // Halve it without a shift of signed 64-bit numbers, which AVX2 lacks.
-    let half = ((exponent.wrapping_add(4096) as u64) >> 1) as i64 - 2048;
+    let half = (exponent.wrapping_add(word(4096)) >> 1).wrapping_sub(word(2048));
     x * power(half) * power(exponent.wrapping_sub(half))
 }
 
 /// Returns (e^r - 1 - r) / r^2 for |r| up to 0.35: the Taylor series, with a remainder below 2^-57.
 #[inline(always)]
-fn exp_tail(r: f64) -> f64 {
+fn exp_tail<R: Real64>(r: R) -> R {
     polynomial(
         r,
         [
@@ -117,27 +73,27 @@ fn exp_tail(r: f64) -> f64 {
 
 /// Splits x into n * ln 2 + r.
 #[inline(always)]
-fn reduce_exp(x: f64) -> (f64, i64) {
-    let (n, exponent) = round(x * std::f64::consts::LOG2_E);
-    let r = n.mul_add(-6.931_471_803_691_238e-1, x);
-    (n.mul_add(-1.908_214_929_270_587_7e-10, r), exponent)
+fn reduce_exp<R: Real64>(x: R) -> (R, R::Bits) {
+    let (n, exponent) = round(x * x.constant(LOG2_E));
+    let r = n.mul_add(x.constant(-6.931_471_803_691_238e-1), x);
+    (n.mul_add(x.constant(-1.908_214_929_270_587_7e-10), r), exponent)
 }
 
 /// Returns e^x within 1 ulp.
 #[inline(always)]
-pub(super) fn exp(x: f64) -> f64 {
+pub(crate) fn exp<R: Real64>(x: R) -> R {
     let (r, exponent) = reduce_exp(clamp(x, -746.0, 710.0));
-    let p = exp_tail(r).mul_add(r * r, r) + 1.0;
+    let p = exp_tail(r).mul_add(r * r, r) + x.constant(1.0);
     scale(p, exponent)
 }
 
 /// Returns 2^x within 1 ulp.
 #[inline(always)]
-pub(super) fn exp2(x: f64) -> f64 {
+pub(crate) fn exp2<R: Real64>(x: R) -> R {
     let x = clamp(x, -1076.0, 1025.0);
     let (n, exponent) = round(x);
-    let r = (x - n) * std::f64::consts::LN_2;
-    let p = exp_tail(r).mul_add(r * r, r) + 1.0;
+    let r = (x - n) * x.constant(LN_2);
+    let p = exp_tail(r).mul_add(r * r, r) + x.constant(1.0);
     scale(p, exponent)
 }
 
@@ -146,15 +102,18 @@ pub(super) fn exp2(x: f64) -> f64 {
 /// Returns `(exponent, f, s * (f^2/2 + R), f^2/2)`, where log(1 + f) = f - f^2/2 + s * (f^2/2 + R)
 /// and s = f / (2 + f).
 #[inline(always)]
-fn split(x: f64) -> (f64, f64, f64, f64) {
-    let subnormal = x < f64::MIN_POSITIVE;
-    let (x, bias) =
-        (if subnormal { x * 18_014_398_509_481_984.0 } else { x }, if subnormal { -54.0 } else { 0.0 });
-    let shifted = x.to_bits().wrapping_add(0x3ff0_0000_0000_0000 - 0x3fe6_a09e_0000_0000);
-    let exponent = to_float((shifted >> 52) as i64 - 1023) + bias;
-    let f = f64::from_bits((shifted & 0xf_ffff_ffff_ffff).wrapping_add(0x3fe6_a09e_0000_0000)) - 1.0;
-    let half_square = 0.5 * f * f;
-    let s = f / (2.0 + f);
+fn split<R: Real64>(x: R) -> (R, R, R, R) {
+    const SQRT_HALF: u64 = 0x3fe6_a09e_0000_0000;
+    let subnormal = x.lt(x.constant(f64::MIN_POSITIVE));
+    let bias = select(subnormal, x.constant(-54.0), x.constant(0.0));
+    let bits = select(subnormal, x * x.constant(18_014_398_509_481_984.0), x).to_bits();
+    let word = |number: u64| bits.constant(number);
+    let shifted = bits.wrapping_add(word(0x3ff0_0000_0000_0000 - SQRT_HALF));
+    let exponent = to_float::<R>((shifted >> 52).wrapping_sub(word(1023))) + bias;
+    let f =
+        R::from_bits((shifted & word(0xf_ffff_ffff_ffff)).wrapping_add(word(SQRT_HALF))) - x.constant(1.0);
+    let half_square = x.constant(0.5) * f * f;
+    let s = f / (x.constant(2.0) + f);
     let z = s * s;
     let w = z * z;
     let even =
@@ -171,61 +130,56 @@ fn split(x: f64) -> (f64, f64, f64, f64) {
     (exponent, f, s * (half_square + (even + odd)), half_square)
 }
 
-/// Replaces the result of a logarithm if `x` is not a positive finite number.
-#[inline(always)]
-fn log_special(x: f64, result: f64) -> f64 {
-    let result = if x < f64::INFINITY { result } else { x }; // infinity and NaN
-    let result = if x < 0.0 { f64::NAN } else { result };
-    if x == 0.0 { f64::NEG_INFINITY } else { result }
-}
-
 /// Returns the natural logarithm within 1 ulp; NaN below 0, -inf at both zeros.
 #[inline(always)]
-pub(super) fn log(x: f64) -> f64 {
+pub(crate) fn log<R: Real64>(x: R) -> R {
     let (exponent, f, rest, half_square) = split(x);
-    let low = exponent.mul_add(1.908_214_929_270_587_7e-10, rest);
-    log_special(x, exponent.mul_add(6.931_471_803_691_238e-1, low - half_square + f))
+    let low = exponent.mul_add(x.constant(1.908_214_929_270_587_7e-10), rest);
+    log_special(x, exponent.mul_add(x.constant(6.931_471_803_691_238e-1), low - half_square + f))
 }
 
 /// Returns the binary logarithm within 1 ulp, exact at powers of two; NaN below 0, -inf at both
 /// zeros.
 #[inline(always)]
-pub(super) fn log2(x: f64) -> f64 {
-    const HIGH: f64 = 1.442_695_040_721_446_3;
-    const LOW: f64 = 1.675_171_316_488_651_2e-10;
+pub(crate) fn log2<R: Real64>(x: R) -> R {
+    let high_factor = x.constant(1.442_695_040_721_446_3);
+    let low_factor = x.constant(1.675_171_316_488_651_2e-10);
     let (exponent, f, rest, half_square) = split(x);
-    let high = f64::from_bits((f - half_square).to_bits() & 0xffff_ffff_0000_0000);
+    let bits = (f - half_square).to_bits();
+    let high = R::from_bits(bits & bits.constant(0xffff_ffff_0000_0000));
     let low = f - high - half_square + rest;
-    let product = high * HIGH;
+    let product = high * high_factor;
     let sum = exponent + product;
     let error = (exponent - sum) + product;
-    let low = (low + high).mul_add(LOW, low * HIGH) + error;
+    let low = (low + high).mul_add(low_factor, low * high_factor) + error;
     log_special(x, low + sum)
 }
 
 /// Returns a - b exactly, as a sum of two numbers.
 #[inline(always)]
-fn exact_difference(a: f64, b: f64) -> (f64, f64) {
+fn exact_difference<R: Real64>(a: R, b: R) -> (R, R) {
     let high = a - b;
     let rest = high - a;
     (high, (a - (high - rest)) - (b + rest))
 }
 
-/// Returns sin(x + quarter * pi/2) within 1 ulp for |x| up to `LARGEST_FAST_ANGLE`.
+/// Returns sin(x + quarter * pi/2) within 1 ulp, unless [`is_large_angle`]. `quarter` is 0 for the
+/// sine and 1 for the cosine.
 #[inline(always)]
-fn sin_shifted(x: f64, quarter: i64) -> f64 {
-    const HALF_PI: [f64; 3] =
-        [std::f64::consts::FRAC_PI_2, 6.123_233_995_736_766e-17, -1.497_384_904_859_169_8e-33];
-    let (n, quadrant) = round(x * std::f64::consts::FRAC_2_PI);
-    let quadrant = quadrant.wrapping_add(quarter);
-    // x - n * pi/2 with twice the precision: x - n * HALF_PI[0] is exact up to the error of the
+pub(crate) fn sin_shifted<R: Real64>(x: R, quarter: u64) -> R {
+    let c = |number: f64| x.constant(number);
+    let half_pi = [c(FRAC_PI_2), c(6.123_233_995_736_766e-17), c(-1.497_384_904_859_169_8e-33)];
+    let (n, quadrant) = round(x * c(FRAC_2_PI));
+    let word = |number: u64| quadrant.constant(number);
+    let quadrant = quadrant.wrapping_add(word(quarter));
+    // x - n * pi/2 with twice the precision: x - n * half_pi[0] is exact up to the error of the
     // product.
-    let product = n * HALF_PI[0];
-    let (high, low) = exact_difference(x - product, n.mul_add(HALF_PI[0], -product));
-    let product = n * HALF_PI[1];
-    let error = n.mul_add(HALF_PI[1], -product);
+    let product = n * half_pi[0];
+    let (high, low) = exact_difference(x - product, n.mul_add(half_pi[0], -product));
+    let product = n * half_pi[1];
+    let error = n.mul_add(half_pi[1], -product);
     let (high, low2) = exact_difference(high, product);
-    let low = low + low2 - n.mul_add(HALF_PI[2], error);
+    let low = low + low2 - n.mul_add(half_pi[2], error);
     let r = high + low;
     let tail = low - (r - high);
     let z = r * r;
@@ -240,7 +194,8 @@ fn sin_shifted(x: f64, quarter: i64) -> f64 {
         ],
     );
     let cube = z * r;
-    let sin = r - (z.mul_add(tail.mul_add(0.5, -(cube * p)), -tail) - cube * -1.666_666_666_666_663_2e-1);
+    let sin =
+        r - (z.mul_add(tail.mul_add(c(0.5), -(cube * p)), -tail) - cube * c(-1.666_666_666_666_663_2e-1));
     let q = polynomial(
         z,
         [
@@ -252,19 +207,19 @@ fn sin_shifted(x: f64, quarter: i64) -> f64 {
             4.166_666_666_666_66e-2,
         ],
     );
-    let half = 0.5 * z;
-    let w = 1.0 - half;
-    let cos = w + (((1.0 - w) - half) + (z * z).mul_add(q, -(r * tail)));
-    let result = if quadrant & 1 == 0 { sin } else { cos };
-    let result = f64::from_bits(result.to_bits() ^ (((quadrant & 2) as u64) << 62));
+    let half = c(0.5) * z;
+    let w = c(1.0) - half;
+    let cos = w + (((c(1.0) - w) - half) + (z * z).mul_add(q, -(r * tail)));
+    let result = select((quadrant & word(1)).eq(word(0)), sin, cos);
+    let result = R::from_bits(result.to_bits() ^ ((quadrant & word(2)) << 62));
     // The reduction would lose the sign of zero.
-    if x == 0.0 && quarter == 0 { x } else { result }
+    if quarter == 0 { select(x.eq(c(0.0)), x, result) } else { result }
 }
 
+/// Returns whether [`sin_shifted`] is not accurate for the angle.
 #[inline(always)]
-fn is_large_angle(x: f64) -> bool {
-    // False for infinities and NaN, for which the fast path returns NaN.
-    x.abs() > LARGEST_FAST_ANGLE && x.abs() < f64::INFINITY
+pub(crate) fn is_large_angle<R: Real64>(x: R) -> <R as Lanes>::Mask {
+    is_finite_above(x, LARGEST_FAST_ANGLE)
 }
 
 /// Computes the sine of a tile within 1 ulp over the whole range; NaN for infinities.
@@ -294,15 +249,14 @@ pub(super) fn erf_tile(out: &mut [f64], x: Source<'_, f64>) {
 
 /// Returns the hyperbolic tangent within 3 ulp.
 #[inline(always)]
-pub(super) fn tanh(x: f64) -> f64 {
+pub(crate) fn tanh<R: Real64>(x: R) -> R {
     // With u = e^(-2|x|) - 1: tanh |x| = -u / (2 + u).
     let t = x.abs();
-    let y = if t > 20.0 { -40.0 } else { -2.0 * t };
+    let y = select(x.constant(20.0).lt(t), x.constant(-40.0), x.constant(-2.0) * t);
     let (r, exponent) = reduce_exp(y);
     let p = exp_tail(r).mul_add(r * r, r);
-    let two_n = power(exponent);
-    let u = p.mul_add(two_n, two_n - 1.0);
-    let result = -u / (2.0 + u);
-    let result = f64::from_bits((result.to_bits() & !SIGN) | (x.to_bits() & SIGN));
-    if x.is_nan() { x } else { result }
+    let two_n: R = power(exponent);
+    let u = p.mul_add(two_n, two_n - x.constant(1.0));
+    let result = -u / (x.constant(2.0) + u);
+    select(x.is_nan(), x, R::from_bits(result.abs().to_bits() | x.sign()))
 }

@@ -18,9 +18,10 @@
 //! `fused` is the loop of a fused group, with the functions of `fused_math`. These modules call the
 //! following ones: `simd` selects the instruction set and splits tiles into blocks; `integer` and
 //! `float` are the loops of the elementwise table; `narrow` computes 16- and 8-bit floats in
-//! binary32; `math32` and `math64` are the transcendental functions of one element, branch-free so
-//! that a block of them is vectorized; `formats` converts one element between floating-point
-//! formats; `shuffle` transposes blocks of registers.
+//! binary32; `math`, `math32` and `math64` are the functions of one element, branch-free so that a
+//! block of them is vectorized; `formats` converts one element between floating-point formats;
+//! `shuffle` transposes blocks of registers. The formulas of one element are generic over the
+//! traits of `lanes`, so that the compiler of loop nests emits the same formulas.
 //!
 //! The results do not depend on the instruction set: sums have a fixed order, and the code writes
 //! every fused multiply-add explicitly. (On a processor without that instruction, software emulates
@@ -42,13 +43,15 @@ pub mod cast;
 pub mod dot;
 pub mod elementwise;
 mod float;
-mod formats;
+pub(crate) mod formats;
 pub(crate) mod fused;
 pub(crate) mod fused_math;
 mod integer;
-mod math32;
-mod math64;
-mod narrow;
+pub(crate) mod lanes;
+pub(crate) mod math;
+pub(crate) mod math32;
+pub(crate) mod math64;
+pub(crate) mod narrow;
 pub mod reduce;
 pub mod scan;
 pub(crate) mod shuffle;

@@ -3,6 +3,7 @@
 
 use tilewright_ir::{ComparisonFn, Dtype};
 
+use super::lanes::{Real, Real32, Word, select};
 use super::simd::vectorize;
 use super::{Operand, cast, float, formats};
 use crate::tuning::SMALL_TILE_ELEMENTS;
@@ -111,19 +112,21 @@ pub(super) fn fma(dtype: Dtype, out: &mut [u8], x: Operand<'_>, y: Operand<'_>, 
 
 /// Returns x * y + z in binary32, rounded to odd, for operands of at most 11 bits of precision.
 #[inline(always)]
-fn fma_odd(x: f32, y: f32, z: f32) -> f32 {
-    let product = f64::from(x) * f64::from(y);
-    let z = f64::from(z);
+pub(crate) fn fma_odd<R: Real32>(x: R, y: R, z: R) -> R {
+    let product = x.to_double() * y.to_double();
+    let z = z.to_double();
     let sum = product + z;
     // The exact error of the sum. If it is not 0, its sign tells on which side of the sum the exact
     // value lies.
     let part = sum - product;
     let error = (product - (sum - part)) + (z - part);
+    let zero = sum.constant(0.0);
     let bits = sum.to_bits();
-    let away = (error > 0.0) == (sum > 0.0);
-    let odd = if away { bits.wrapping_add(1) } else { bits.wrapping_sub(1) };
+    let word = |number: u64| bits.constant(number);
+    let is_away_from_zero = (sum.sign() ^ error.sign()).eq(word(0));
+    let odd = select(is_away_from_zero, bits.wrapping_add(word(1)), bits.wrapping_sub(word(1)));
     // With infinities, the error is NaN.
-    let inexact = error != 0.0 && !error.is_nan();
-    let sum = if inexact && bits & 1 == 0 { f64::from_bits(odd) } else { sum };
-    formats::f64_to_f32_odd(sum)
+    let inexact = error.lt(zero) | zero.lt(error);
+    let is_even = (bits & word(1)).eq(word(0));
+    formats::double_to_single_odd(select(inexact & is_even, R::Double::from_bits(odd), sum))
 }

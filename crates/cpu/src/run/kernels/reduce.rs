@@ -10,16 +10,15 @@
 //!   that does not exceed their number.
 //! - Otherwise: from the first to the last element of the axis, one after another.
 //!
-//! Integers wrap. 16- and 8-bit floats accumulate in binary32 and round once at the end. If
-//! `[n, inner]` has more than 1024 of them, they are reduced in parts: the result of the parts so
-//! far is the first row of the next part. Minima and maxima are those of the elementwise table, so
-//! the result of `min` and `max` is NaN only if all elements are.
+//! Integers wrap. 16- and 8-bit floats are widened to binary32, reduced in the order above, and
+//! rounded once at the end. Minima and maxima are those of the elementwise table, so the result of
+//! `min` and `max` is NaN only if all elements are.
 
 use tilewright_ir::Dtype;
 
 use super::shuffle::{SIDE, Word};
 use super::simd::vectorize;
-use super::{Element, cast, math32, math64, typed, typed_mut};
+use super::{Element, cast, math, typed, typed_mut};
 pub use crate::program::Combine;
 use crate::tuning::ACCUMULATORS;
 
@@ -34,7 +33,8 @@ pub struct Axis {
     pub inner: usize,
 }
 
-/// The number of binary32 elements on the stack to which narrow floats are widened.
+/// The number of binary32 elements on the stack to which narrow floats are widened, a multiple of
+/// [`ACCUMULATORS`].
 const CHUNK: usize = 1024;
 
 /// Calls the `run` of the calling module for integers of one width; only minima and maxima depend
@@ -64,6 +64,18 @@ macro_rules! integers {
     };
 }
 pub(super) use integers;
+
+/// Combines the upper half of the accumulators with the lower half, until `$wanted` accumulators
+/// are left. The macro unrolls this, so that the accumulators stay in registers.
+macro_rules! halve {
+    ($accumulators:ident, $count:expr, $wanted:expr, $f:ident, $($half:literal)*) => {$(
+        if $count > $half && $wanted <= $half {
+            for i in 0..$half {
+                $accumulators[i] = $f($accumulators[i], $accumulators[i + $half]);
+            }
+        }
+    )*};
+}
 
 /// Reduces a tile: `out[o, i] = x[o, 0, i] ∘ x[o, 1, i] ∘ …`.
 ///
@@ -99,7 +111,7 @@ fn bools(combine: Combine, axis: Axis, out: &mut [u8], x: &[u8]) {
 }
 
 macro_rules! floats {
-    ($name:ident, $ty:ty, $math:ident) => {
+    ($name:ident, $ty:ty) => {
         fn $name(combine: Combine, axis: Axis, out: &mut [$ty], x: &[$ty]) {
             match combine {
                 Combine::Sum => run(axis, out, x, |x, y| x + y),
@@ -108,17 +120,17 @@ macro_rules! floats {
                 Combine::Max if quick(axis, out, x, |x, y| if y > x { y } else { x }) => {}
                 Combine::MinNan if quick(axis, out, x, |x, y| if y < x { y } else { x }) => {}
                 Combine::MaxNan if quick(axis, out, x, |x, y| if y > x { y } else { x }) => {}
-                Combine::Min => run(axis, out, x, $math::min),
-                Combine::Max => run(axis, out, x, $math::max),
-                Combine::MinNan => run(axis, out, x, $math::min_nan),
-                Combine::MaxNan => run(axis, out, x, $math::max_nan),
+                Combine::Min => run(axis, out, x, math::min),
+                Combine::Max => run(axis, out, x, math::max),
+                Combine::MinNan => run(axis, out, x, math::min_nan),
+                Combine::MaxNan => run(axis, out, x, math::max_nan),
                 Combine::And | Combine::Or | Combine::Xor => panic!("floats are not combined bitwise"),
             }
         }
     };
 }
-floats!(floats_32, f32, math32);
-floats!(floats_64, f64, math64);
+floats!(floats_32, f32);
+floats!(floats_64, f64);
 
 /// Reduces rows to their minima or maxima with comparisons only. Returns whether the results
 /// certainly equal those of the combine function. They do if no element is NaN and no result is a
@@ -158,7 +170,7 @@ fn is_nan<T: PartialEq + Copy>(value: T) -> bool {
     value != value
 }
 
-/// Reduces narrow floats in binary32: many short reductions at a time, or parts of a long one.
+/// Reduces narrow floats in binary32: many short reductions at a time, or one long reduction.
 fn narrow(combine: Combine, dtype: Dtype, axis: Axis, out: &mut [u8], x: &[u8]) {
     let bytes = dtype.bytes();
     let Axis { n, inner, .. } = axis;
@@ -167,7 +179,7 @@ fn narrow(combine: Combine, dtype: Dtype, axis: Axis, out: &mut [u8], x: &[u8]) 
     }
     if n * inner > CHUNK {
         let blocks = out.chunks_exact_mut(inner * bytes).zip(x.chunks_exact(n * inner * bytes));
-        blocks.for_each(|(out, x)| narrow_long(combine, dtype, n, out, x));
+        blocks.for_each(|(out, x)| narrow_long(combine, dtype, out, x));
         return;
     }
     let (mut wide, mut sums) = ([0.0_f32; CHUNK], [0.0_f32; CHUNK]);
@@ -181,36 +193,67 @@ fn narrow(combine: Combine, dtype: Dtype, axis: Axis, out: &mut [u8], x: &[u8]) 
     }
 }
 
-/// Reduces `[n, inner]` narrow floats to `[inner]`, at most [`ACCUMULATORS`] columns and [`CHUNK`]
-/// elements at a time.
-fn narrow_long(combine: Combine, dtype: Dtype, n: usize, out: &mut [u8], x: &[u8]) {
+/// Reduces `[n, inner]` narrow floats, at least [`ACCUMULATORS`] elements, to `[inner]`.
+fn narrow_long(combine: Combine, dtype: Dtype, out: &mut [u8], x: &[u8]) {
+    match combine {
+        Combine::Sum => run_long(dtype, out, x, |x, y| x + y),
+        Combine::Product => run_long(dtype, out, x, |x, y| x * y),
+        Combine::Min => run_long(dtype, out, x, math::min),
+        Combine::Max => run_long(dtype, out, x, math::max),
+        Combine::MinNan => run_long(dtype, out, x, math::min_nan),
+        Combine::MaxNan => run_long(dtype, out, x, math::max_nan),
+        Combine::And | Combine::Or | Combine::Xor => panic!("floats are not combined bitwise"),
+    }
+}
+
+/// Reduces narrow floats as [`narrow_long`] does, with an inlined combine function: widens at most
+/// [`CHUNK`] elements at a time, and keeps the accumulators between these chunks.
+fn run_long(dtype: Dtype, out: &mut [u8], x: &[u8], f: impl Fn(f32, f32) -> f32 + Copy) {
     let bytes = dtype.bytes();
     let inner = out.len() / bytes;
     let mut wide = [0.0_f32; CHUNK];
     let mut sums = [0.0_f32; ACCUMULATORS];
+    if inner < ACCUMULATORS && inner.is_power_of_two() {
+        for (index, x) in x.chunks(CHUNK * bytes).enumerate() {
+            let wide = &mut wide[..x.len() / bytes];
+            cast::widen(dtype, wide, x);
+            let (first, rest) = match wide.split_first_chunk() {
+                Some((first, rest)) if index == 0 => (*first, rest),
+                // tidy: wildcard because the first chunk has at least `ACCUMULATORS` elements
+                _ => (sums, &*wide),
+            };
+            vectorize(
+                #[inline(always)]
+                || sums = fold(&first, rest, f),
+            );
+        }
+        halve!(sums, ACCUMULATORS, inner, f, 32 16 8 4 2 1);
+        cast::narrow(dtype, out, &sums[..inner], false);
+        return;
+    }
     for (index, out) in out.chunks_mut(ACCUMULATORS * bytes).enumerate() {
         let columns = out.len() / bytes;
-        let sums = &mut sums[..columns];
-        let mut row = 0;
-        while row < n {
-            // From the second part on, the partial sums of the rows so far form the first row.
-            let carried = usize::from(row > 0);
-            let rows = (n - row).min(CHUNK / columns - carried);
-            wide[..carried * columns].copy_from_slice(&sums[..carried * columns]);
-            let fresh = &mut wide[carried * columns..][..rows * columns];
+        let most = CHUNK / columns;
+        for (part, x) in x.chunks(most * inner * bytes).enumerate() {
+            let wide = &mut wide[..x.len() / bytes / inner * columns];
             if columns == inner {
-                cast::widen(dtype, fresh, &x[row * inner * bytes..][..rows * inner * bytes]);
+                cast::widen(dtype, wide, x);
             } else {
-                for (r, line) in fresh.chunks_exact_mut(columns).enumerate() {
-                    let start = (row + r) * inner + index * ACCUMULATORS;
-                    cast::widen(dtype, line, &x[start * bytes..][..columns * bytes]);
+                let lines = wide.chunks_exact_mut(columns).zip(x.chunks_exact(inner * bytes));
+                for (line, row) in lines {
+                    cast::widen(dtype, line, &row[index * ACCUMULATORS * bytes..][..out.len()]);
                 }
             }
-            let part = Axis { outer: 1, n: carried + rows, inner: columns };
-            floats_32(combine, part, sums, &wide[..(carried + rows) * columns]);
-            row += rows;
+            let mut rows = wide.chunks_exact(columns);
+            if part == 0 {
+                sums[..columns].copy_from_slice(rows.next().expect("an axis has at least one element"));
+            }
+            vectorize(
+                #[inline(always)]
+                || fold_columns(&mut sums, rows, f),
+            );
         }
-        cast::narrow(dtype, out, sums, false);
+        cast::narrow(dtype, out, &sums[..columns], false);
     }
 }
 
@@ -285,22 +328,32 @@ fn fold_rows<T: Element>(
     accumulators
 }
 
+/// Combines the elements of a block, in row-major order, with the accumulators `first`.
+#[inline(always)]
+fn fold<T: Element>(
+    first: &[T; ACCUMULATORS],
+    block: &[T],
+    f: impl Fn(T, T) -> T + Copy,
+) -> [T; ACCUMULATORS] {
+    let (rows, tail) = block.as_chunks::<ACCUMULATORS>();
+    let mut accumulators = fold_rows(first, rows, f);
+    if !tail.is_empty() {
+        // Through a copy: an array indexed by a run-time value stays in memory.
+        let mut all = accumulators;
+        for (accumulator, &value) in all.iter_mut().zip(tail) {
+            *accumulator = f(*accumulator, value);
+        }
+        accumulators = all;
+    }
+    accumulators
+}
+
 /// Returns the accumulators of the elements of a block, and their number; accumulators beyond that
 /// number are unspecified.
 #[inline(always)]
 fn accumulators<T: Element>(block: &[T], f: impl Fn(T, T) -> T + Copy) -> ([T; ACCUMULATORS], usize) {
     if let Some((first, rest)) = block.split_first_chunk::<ACCUMULATORS>() {
-        let (rows, tail) = rest.as_chunks::<ACCUMULATORS>();
-        let mut accumulators = fold_rows(first, rows, f);
-        if !tail.is_empty() {
-            // Through a copy: an array indexed by a run-time value stays in memory.
-            let mut all = accumulators;
-            for (accumulator, &value) in all.iter_mut().zip(tail) {
-                *accumulator = f(*accumulator, value);
-            }
-            accumulators = all;
-        }
-        return (accumulators, ACCUMULATORS);
+        return (fold(first, rest, f), ACCUMULATORS);
     }
     let mut accumulators = [T::default(); ACCUMULATORS];
     let count = 1 << block.len().ilog2();
@@ -309,18 +362,6 @@ fn accumulators<T: Element>(block: &[T], f: impl Fn(T, T) -> T + Copy) -> ([T; A
         *accumulator = f(*accumulator, value);
     }
     (accumulators, count)
-}
-
-/// Combines the upper half of the accumulators with the lower half, until `$wanted` accumulators
-/// are left. The macro unrolls this, so that the accumulators stay in registers.
-macro_rules! halve {
-    ($accumulators:ident, $count:expr, $wanted:expr, $f:ident, $($half:literal)*) => {$(
-        if $count > $half && $wanted <= $half {
-            for i in 0..$half {
-                $accumulators[i] = $f($accumulators[i], $accumulators[i + $half]);
-            }
-        }
-    )*};
 }
 
 /// Reduces `[n, inner]` elements to `[inner]`, with interleaved accumulators; the length of `out`
@@ -364,20 +405,31 @@ fn vertical<T: Element>(out: &mut [T], block: &[T], f: impl Fn(T, T) -> T + Copy
         let mut sums = [T::default(); ACCUMULATORS];
         let mut rows = block.chunks_exact(inner).map(|row| &row[index * ACCUMULATORS..][..width]);
         sums[..width].copy_from_slice(rows.next().expect("an axis has at least one element"));
-        for row in rows {
-            match row.first_chunk::<ACCUMULATORS>() {
-                Some(row) => {
-                    for i in 0..ACCUMULATORS {
-                        sums[i] = f(sums[i], row[i]);
-                    }
+        fold_columns(&mut sums, rows, f);
+        out.copy_from_slice(&sums[..width]);
+    }
+}
+
+/// Combines rows of at most [`ACCUMULATORS`] columns with the accumulators of the columns, row by
+/// row.
+#[inline(always)]
+fn fold_columns<'a, T: Element>(
+    sums: &mut [T; ACCUMULATORS],
+    rows: impl Iterator<Item = &'a [T]>,
+    f: impl Fn(T, T) -> T + Copy,
+) {
+    for row in rows {
+        match row.first_chunk::<ACCUMULATORS>() {
+            Some(row) => {
+                for i in 0..ACCUMULATORS {
+                    sums[i] = f(sums[i], row[i]);
                 }
-                None => {
-                    for (sum, &value) in sums.iter_mut().zip(row) {
-                        *sum = f(*sum, value);
-                    }
+            }
+            None => {
+                for (sum, &value) in sums.iter_mut().zip(row) {
+                    *sum = f(*sum, value);
                 }
             }
         }
-        out.copy_from_slice(&sums[..width]);
     }
 }

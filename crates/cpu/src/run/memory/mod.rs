@@ -25,12 +25,14 @@
 
 mod atomics;
 mod block;
+mod machine_code;
 mod plan;
 mod run;
 mod scattered;
 
 pub use atomics::{compare_exchange, load_each, read_modify_write, store_each};
 pub use block::{load_block, rearrange, store_block};
+pub(crate) use machine_code::call_machine_code;
 pub use plan::{Axis, dense_axes, extent};
 pub(crate) use run::{RunPart, RunReader, RunWriter};
 pub use scattered::{gather, in_padding, scatter};
@@ -39,7 +41,7 @@ pub use tilewright_base::memory::Region;
 use crate::tuning::PREFETCHED_BYTES;
 
 /// The size of a cache line in bytes.
-const LINE: usize = 64;
+pub(crate) const LINE: usize = 64;
 
 /// The reason why an access is illegal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

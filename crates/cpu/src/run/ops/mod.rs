@@ -22,6 +22,7 @@ mod map;
 pub(crate) mod materialize;
 mod memory;
 mod movement;
+pub(crate) mod nest;
 mod print;
 mod reduce;
 pub(crate) mod scan;
@@ -42,7 +43,7 @@ pub(crate) fn execute<'a>(machine: &mut Machine<'a>, step: &'a Step) -> Outcome 
         Action::Scan { axis, reverse, strategy } => {
             return scan::scan(machine, step, (*axis, *reverse), *strategy);
         }
-        Action::Fused(_) => unreachable!("a block executes a fused group with its members"),
+        Action::Fused(_) | Action::Nest(_) => unreachable!("a block executes a group with its members"),
     };
     match op {
         Op::Constant { value } => machine.set_uniform(step.result(), value.bits),

@@ -1,0 +1,297 @@
+//! The checks of a nest, all before its first effect: each access stays inside its memory, and
+//! accesses overlap only where the order of the loops allows it.
+
+use rustc_hash::FxHashMap;
+use tilewright_ir::Op;
+use tilewright_native::Place;
+use tilewright_native::ir::{IntBinary, IntCompare, Value};
+
+use super::super::plan::Form;
+use super::Emitter;
+use crate::program::nest::Word;
+use crate::program::{Action, Slot, Step};
+use crate::run::memory::LINE;
+use crate::tuning::PREFETCHED_BYTES;
+
+/// An access of a member to memory.
+pub(super) struct Access {
+    member: usize,
+    is_store: bool,
+    /// The number of elements of a row.
+    extent: usize,
+    size: usize,
+    phase: usize,
+    /// The last phase that loads the elements.
+    last_phase: usize,
+}
+
+/// The addresses of an access, in one row or in all rows so far.
+#[derive(Clone, Copy)]
+pub(super) struct Bytes {
+    /// The address of the element at index 0.
+    base: Value,
+    /// The first byte, and the byte after the last one.
+    first: Value,
+    end: Value,
+}
+
+impl Emitter<'_> {
+    /// Adds a condition under which the nest may run.
+    pub(super) fn check(&mut self, holds: Value) {
+        if self.known(holds).is_some_and(|holds| holds != 0) {
+            return;
+        }
+        self.checks = Some(match self.checks {
+            Some(checks) => self.binary(IntBinary::And, checks, holds),
+            None => holds,
+        });
+    }
+
+    /// Leaves the nest if a check has failed.
+    pub(super) fn test_checks(&mut self) {
+        let Some(checks) = self.checks.take() else { return };
+        let bail = self.bail;
+        self.build(|builder| {
+            let next = builder.block();
+            builder.branch(checks, (next, &[]), (bail, &[]));
+            builder.switch_to(next);
+        });
+    }
+
+    /// Checks that a member may access `bytes` bytes from an address, if they are more than 0.
+    pub(super) fn check_inside(&mut self, step: &Step, first: Value, bytes: Value, is_store: bool) {
+        let root = self.plan.root(step.operands[0].slot).expect("the plan knows the root of each pointer");
+        let start = self.word(Word::RegionStart(root));
+        let length = self.word(if is_store { Word::WritableLength(root) } else { Word::RegionLength(root) });
+        let offset = self.sub(first, start);
+        let most = self.sub(length, bytes);
+        let fits = self.compare(IntCompare::LeUnsigned, bytes, length);
+        let begins = self.compare(IntCompare::LeUnsigned, offset, most);
+        let inside = self.binary(IntBinary::And, fits, begins);
+        let zero = self.int(0);
+        let is_empty = self.compare(IntCompare::LeSigned, bytes, zero);
+        let holds = self.binary(IntBinary::Or, is_empty, inside);
+        self.check(holds);
+    }
+
+    /// Returns the accesses of the loops and of single elements, except the loads of single elements
+    /// of a nest without rows: those come before all stores.
+    pub(super) fn accesses(&self) -> Vec<Access> {
+        let plan = self.plan;
+        let last_phases = self.last_phases();
+        let mut accesses = Vec::new();
+        for (member, step) in plan.members.iter().enumerate() {
+            let (is_store, ty) = match step.op() {
+                Some(Op::Load { .. }) => (false, self.ty(step.results[0])),
+                Some(Op::Store { .. }) => (true, self.ty(step.operands[1].slot)),
+                // tidy: wildcard because no other op of a nest accesses memory
+                _ => continue,
+            };
+            let pointer = plan.known[&step.operands[0].slot];
+            let is_one = pointer.form == Form::Uniform;
+            if is_one && !is_store && !pointer.by_row {
+                continue;
+            }
+            let extent = if is_one { 1 } else { self.layout(step.operands[0].slot).extent };
+            let phase = plan.phases[&member];
+            let last = step.results.first().and_then(|result| last_phases.get(result));
+            let last_phase = last.map_or(phase, |&last| last.max(phase));
+            accesses.push(Access { member, is_store, extent, size: ty.size, phase, last_phase });
+        }
+        accesses
+    }
+
+    /// Emits the check of an access, in the current row. Returns its addresses.
+    pub(super) fn check_access(&mut self, access: &Access) -> Bytes {
+        let step = self.plan.members[access.member];
+        let mask = step.operands.get(1 + usize::from(access.is_store)).map(|mask| mask.slot);
+        let (base, _) = self.affine(step.operands[0].slot);
+        let size = self.int(access.size as i64);
+        let range = mask.and_then(|mask| self.early_range(mask, access.extent));
+        let (low, high) = range.unwrap_or_else(|| (self.int(0), self.int(access.extent as i64)));
+        let low_bytes = self.mul(low, size);
+        let first = self.add(base, low_bytes);
+        let count = self.sub(high, low);
+        let bytes = self.mul(count, size);
+        self.check_inside(step, first, bytes, access.is_store);
+        let end = self.add(first, bytes);
+        if range.is_none() {
+            return Bytes { base, first, end };
+        }
+        // An access without elements ends before all others, so that it overlaps none.
+        let zero = self.int(0);
+        let is_any = self.compare(IntCompare::LtSigned, zero, bytes);
+        Bytes { base, first, end: self.choose(is_any, end, zero) }
+    }
+
+    /// Returns the range of a mask that is known before the first phase.
+    pub(super) fn early_range(&self, mask: Slot, extent: usize) -> Option<(Value, Value)> {
+        let known = self.plan.known[&mask];
+        (known.phase == 0 && known.form != Form::Dense).then(|| self.range(mask, extent)).flatten()
+    }
+
+    /// Emits a loop over the rows that checks the accesses of each row, and the checks that they do
+    /// not overlap.
+    pub(super) fn check_rows(&mut self, accesses: &[Access]) {
+        let pairs = conflicts(accesses);
+        let (none, all, one, zero) = (self.int(-1), self.int(0), self.int(1), self.int(0));
+        // For each access: its first byte and the byte after the last one so far, its base in the
+        // last row, the distance between the bases of neighboring rows, and whether that is
+        // constant. For each pair: whether the bases are equal in all rows.
+        let mut carried: Vec<Value> = Vec::new();
+        for _ in accesses {
+            carried.extend([none, all, zero, zero, one]);
+        }
+        carried.extend(pairs.iter().map(|_| one));
+        let loops = self.begin_rows(&carried);
+        let values = loops.last().expect("the nest has rows").values.clone();
+        self.row_inputs();
+        self.uniform_steps(0, true);
+        let mut next = Vec::with_capacity(values.len());
+        let mut bases = Vec::new();
+        for (access, now) in accesses.iter().zip(values.chunks_exact(5)) {
+            let bytes = self.check_access(access);
+            let is_empty = self.compare(IntCompare::Eq, bytes.end, zero);
+            let is_lower = self.compare(IntCompare::LtUnsigned, bytes.first, now[0]);
+            let lowest = self.choose(is_lower, bytes.first, now[0]);
+            let is_higher = self.compare(IntCompare::LtUnsigned, now[1], bytes.end);
+            let highest = self.choose(is_higher, bytes.end, now[1]);
+            next.push(self.choose(is_empty, now[0], lowest));
+            next.push(self.choose(is_empty, now[1], highest));
+            let is_first = self.compare(IntCompare::Eq, now[2], zero);
+            let distance = self.sub(bytes.base, now[2]);
+            let has_none = self.compare(IntCompare::Eq, now[3], zero);
+            let is_same = self.compare(IntCompare::Eq, distance, now[3]);
+            let is_regular = self.binary(IntBinary::Or, has_none, is_same);
+            let is_regular = self.binary(IntBinary::And, is_regular, now[4]);
+            next.push(bytes.base);
+            next.push(self.choose(is_first, zero, distance));
+            next.push(self.choose(is_first, one, is_regular));
+            bases.push(bytes.base);
+        }
+        for (&(x, y), &now) in pairs.iter().zip(&values[5 * accesses.len()..]) {
+            let is_same = self.compare(IntCompare::Eq, bases[x], bases[y]);
+            next.push(self.binary(IntBinary::And, is_same, now));
+        }
+        self.test_checks();
+        let last = self.end_rows(loops, &next);
+        let bytes: Vec<Bytes> = last[..5 * accesses.len()]
+            .chunks_exact(5)
+            .map(|now| Bytes { base: now[2], first: now[0], end: now[1] })
+            .collect();
+        self.check_overlaps(accesses, &bytes, Some(&last));
+        self.test_checks();
+    }
+
+    /// Prefetches the memory after long accesses: the next program of the grid, which the same
+    /// thread runs, probably accesses it, and the processor does not yet.
+    pub(super) fn prefetch_after(&self, accesses: &[Access], bytes: &[Bytes]) {
+        for (access, bytes) in accesses.iter().zip(bytes) {
+            let length = access.extent * access.size;
+            if length < PREFETCHED_BYTES {
+                continue;
+            }
+            for line in (0..PREFETCHED_BYTES).step_by(LINE) {
+                let place = Place { base: bytes.base, index: None, offset: (length + line) as i32 };
+                self.build(|builder| builder.prefetch(place, access.is_store));
+            }
+        }
+    }
+
+    /// Returns the last phase that computes each dense tile.
+    fn last_phases(&self) -> FxHashMap<Slot, usize> {
+        let mut last: FxHashMap<Slot, usize> = FxHashMap::default();
+        for (index, step) in self.plan.members.iter().enumerate().rev() {
+            let phase = match (&step.action, step.results.first()) {
+                (Action::Op(_), Some(result)) => {
+                    let own = self.plan.known[result].phase;
+                    // A tile that is kept is computed once.
+                    let is_kept = self.kept.contains_key(result);
+                    if is_kept { own } else { last.get(result).map_or(own, |&last| last.max(own)) }
+                }
+                _ => self.plan.phases[&index],
+            };
+            for operand in &step.operands {
+                let place = last.entry(operand.slot).or_insert(phase);
+                *place = phase.max(*place);
+            }
+        }
+        last
+    }
+
+    /// Emits the checks that no two accesses overlap, unless the order of the loops allows it.
+    /// `rows` has the values that [`Self::check_rows`] carries.
+    pub(super) fn check_overlaps(&mut self, accesses: &[Access], bytes: &[Bytes], rows: Option<&[Value]>) {
+        for (pair, &(x, y)) in conflicts(accesses).iter().enumerate() {
+            let (first, second) = (&accesses[x], &accesses[y]);
+            // Without rows, all loads of an earlier phase precede the store.
+            if rows.is_none() && !first.is_store && first.last_phase < second.phase {
+                continue;
+            }
+            let before = self.compare(IntCompare::LeUnsigned, bytes[x].end, bytes[y].first);
+            let after = self.compare(IntCompare::LeUnsigned, bytes[y].end, bytes[x].first);
+            let mut allowed = self.binary(IntBinary::Or, before, after);
+            // Each element is read before it is written, and written in order.
+            let is_in_step = (first.extent, first.size) == (second.extent, second.size)
+                && second.is_store
+                && if first.is_store {
+                    first.phase == second.phase
+                } else {
+                    first.last_phase <= second.phase
+                };
+            if is_in_step {
+                let is_same = match rows {
+                    None if bytes[x].base == bytes[y].base => continue,
+                    None => self.compare(IntCompare::Eq, bytes[x].base, bytes[y].base),
+                    Some(values) => {
+                        let same = values[5 * accesses.len() + pair];
+                        let (one, two) = (&values[5 * x..5 * x + 5], &values[5 * y..5 * y + 5]);
+                        // Rows that repeat would be read after they are written.
+                        let extent = self.int((first.extent * first.size) as i64);
+                        let moves = self.compare(IntCompare::LeSigned, extent, one[3]);
+                        let regular = self.binary(IntBinary::And, one[4], two[4]);
+                        let regular = self.binary(IntBinary::And, regular, moves);
+                        let is_one_loop = self.plan.space.rows.len() == 1;
+                        let (regular, zero) = (if is_one_loop { regular } else { self.int(0) }, self.int(0));
+                        let apart = self.is_interleaved(bytes[x].base, bytes[y].base, one[3], two[3], extent);
+                        let either = self.binary(IntBinary::Or, same, apart);
+                        self.choose(regular, either, zero)
+                    }
+                };
+                allowed = self.binary(IntBinary::Or, allowed, is_same);
+            }
+            self.check(allowed);
+        }
+    }
+
+    /// Returns whether the rows of two accesses lie between each other without an overlap: their
+    /// distance, modulo that of neighboring rows, leaves room for `extent` bytes on both sides.
+    pub(super) fn is_interleaved(
+        &self,
+        base: Value,
+        other: Value,
+        step: Value,
+        other_step: Value,
+        extent: Value,
+    ) -> Value {
+        let (zero, one) = (self.int(0), self.int(1));
+        let divisor = self.binary(IntBinary::Max, step, one);
+        let distance = self.sub(other, base);
+        let rest = self.binary(IntBinary::RemSigned, distance, divisor);
+        let is_negative = self.compare(IntCompare::LtSigned, rest, zero);
+        let shifted = self.add(rest, divisor);
+        let rest = self.choose(is_negative, shifted, rest);
+        let after = self.compare(IntCompare::LeSigned, extent, rest);
+        let most = self.sub(divisor, extent);
+        let before = self.compare(IntCompare::LeSigned, rest, most);
+        let fits = self.binary(IntBinary::And, after, before);
+        let is_same_step = self.compare(IntCompare::Eq, step, other_step);
+        self.binary(IntBinary::And, fits, is_same_step)
+    }
+}
+
+/// Returns the pairs of accesses, in the order of the steps, one of them a store.
+fn conflicts(accesses: &[Access]) -> Vec<(usize, usize)> {
+    let all = (0..accesses.len()).flat_map(|x| (x + 1..accesses.len()).map(move |y| (x, y)));
+    all.filter(|&(x, y)| accesses[x].is_store || accesses[y].is_store).collect()
+}

@@ -1,0 +1,668 @@
+//! The loops of a phase: see [`emit`](super::emit).
+
+use rustc_hash::{FxHashMap, FxHashSet};
+use tilewright_ir::{Dtype, Op};
+use tilewright_native::Place;
+use tilewright_native::ir::{Binary, Compare, Conversion, IntBinary, IntCompare, Lane, MaskBinary, Value};
+
+use super::super::vectors::{Elements, elements};
+use super::{Body, Emitter, Group, Part, Repr};
+use crate::program::nest::Word;
+use crate::program::{Action, Combine, Slot, Step, Strategy};
+use crate::tuning::{ACCUMULATORS, MAX_UNROLLED_STEPS};
+use crate::types::{Number, TileType};
+
+/// The accumulators of a reduction, and its member.
+struct Reduction {
+    member: usize,
+    combine: Combine,
+    /// The type in which elements are combined: binary32 for narrow floats.
+    dtype: Dtype,
+    accumulators: Vec<Value>,
+}
+
+/// The loop of a group, whose parts share it.
+struct Loop<'g> {
+    group: &'g Group,
+    /// The number of elements of an iteration, and of its vectors.
+    chunk: usize,
+    vectors: usize,
+    /// True if the tile has elements after the last whole iteration.
+    is_partial: bool,
+}
+
+impl Emitter<'_> {
+    /// Emits the loop of a group.
+    pub(super) fn group(&mut self, group: &Group) {
+        let lanes = self.lanes();
+        let mut reductions = self.reductions(group);
+        let reads = self.reads(group);
+        // The accumulators of a reduction are interleaved over the elements of an iteration.
+        let unrolled = if self.plan.members.len() > MAX_UNROLLED_STEPS { lanes } else { 4 * lanes };
+        let most = if reductions.is_empty() { unrolled } else { ACCUMULATORS };
+        let chunk = if group.extent >= most {
+            most
+        } else if reductions.is_empty() {
+            group.extent.next_power_of_two().max(lanes)
+        } else {
+            1 << group.extent.ilog2()
+        };
+        let vectors = chunk.div_ceil(lanes);
+        let is_partial = !group.extent.is_multiple_of(chunk.max(lanes));
+        let it = Loop { group, chunk, vectors, is_partial };
+        for reduction in &mut reductions {
+            let identity = self.identity(reduction.combine, reduction.dtype);
+            reduction.accumulators = vec![identity; vectors];
+        }
+        self.hoist(&reads);
+        let extent = self.int(group.extent as i64);
+        let zero = self.int(0);
+        let needs_all = !reductions.is_empty() || !group.written.is_empty() || self.stores_all(group);
+        let (mut lowest, mut highest) = (extent, zero);
+        let mut starts_at_zero = true;
+        for &(low, high) in &reads.ranges {
+            lowest = self.binary(IntBinary::Min, lowest, high);
+            highest = self.binary(IntBinary::Max, highest, high);
+            starts_at_zero &= self.known(low) == Some(0);
+        }
+        let whole_end = if !starts_at_zero || chunk < lanes {
+            zero
+        } else {
+            let mask = self.int(-(chunk as i64));
+            self.binary(IntBinary::And, lowest, mask)
+        };
+        let is_uniform_after = reads.is_uniform_after && !reads.ranges.is_empty() && !is_partial;
+        let masked_end = match (reads.ranges.is_empty(), needs_all && !is_uniform_after) {
+            (false, false) => highest,
+            (true, _) | (_, true) => extent,
+        };
+        let streaming_end = match self.streams(&it) {
+            Some(streams) => self.choose(streams, whole_end, zero),
+            None => zero,
+        };
+        let mut position = self.part(&it, Part::Streaming, [zero, streaming_end], &mut reductions);
+        position = self.part(&it, Part::Whole, [position, whole_end], &mut reductions);
+        position = self.part(&it, Part::Masked, [position, masked_end], &mut reductions);
+        if needs_all && is_uniform_after {
+            self.part(&it, Part::Uniform, [position, extent], &mut reductions);
+        }
+        for reduction in reductions {
+            self.finish(&it, &reduction);
+        }
+    }
+
+    fn reductions(&self, group: &Group) -> Vec<Reduction> {
+        let reduction = |&member: &usize| {
+            let step = self.plan.members[member];
+            let Action::Reduce { strategy: Strategy::Kernel(combine), .. } = step.action else { return None };
+            let dtype = self.ty(step.operands[0].slot).dtype();
+            let is_narrow = dtype.is_float() && dtype.bytes() <= 2;
+            let dtype = if is_narrow { Dtype::F32 } else { dtype };
+            Some(Reduction { member, combine, dtype, accumulators: Vec::new() })
+        };
+        group.sinks.iter().filter_map(reduction).collect()
+    }
+
+    /// Returns whether a store of the group writes elements for which ranges are false.
+    fn stores_all(&self, group: &Group) -> bool {
+        group.sinks.iter().any(|&member| {
+            let step = self.plan.members[member];
+            matches!(step.op(), Some(Op::Store { .. }))
+                && step.operands.get(2).is_none_or(|mask| self.range(mask.slot, group.extent).is_none())
+        })
+    }
+
+    /// Returns whether the stores of the group should bypass the caches: a launch writes more to
+    /// their memory than the caches hold, and vectors are aligned. Returns `None` if the loop does
+    /// not only store.
+    fn streams(&mut self, it: &Loop<'_>) -> Option<Value> {
+        if !it.group.written.is_empty() {
+            return None;
+        }
+        let mut streams: Option<Value> = None;
+        for &member in &it.group.sinks {
+            let step = self.plan.members[member];
+            let [pointer, value, ..] = &step.operands[..] else { return None };
+            let ty = self.ty(value.slot);
+            if !matches!(step.op(), Some(Op::Store { .. })) || ty.dtype().is_bool() {
+                return None;
+            }
+            let root = self.plan.root(pointer.slot)?;
+            let is_large = self.word(Word::Streams(root, it.group.extent * ty.size));
+            let (base, _) = self.affine(pointer.slot);
+            let mask = self.int((self.lanes() * ty.size) as i64 - 1);
+            let rest = self.binary(IntBinary::And, base, mask);
+            let zero = self.int(0);
+            let is_aligned = self.compare(IntCompare::Eq, rest, zero);
+            let both = self.binary(IntBinary::And, is_large, is_aligned);
+            streams = Some(streams.map_or(both, |streams| self.binary(IntBinary::And, streams, both)));
+        }
+        streams
+    }
+
+    /// Returns an element that a combine function ignores.
+    fn identity(&self, combine: Combine, dtype: Dtype) -> Value {
+        let lane = match elements(dtype) {
+            Elements::Mask => {
+                let is_true =
+                    matches!(combine, Combine::Product | Combine::And | Combine::Min | Combine::MinNan);
+                return self.build(|builder| builder.mask(is_true));
+            }
+            Elements::Lanes(lane) => lane,
+        };
+        let number = Number::new(dtype);
+        let (least, most) = if dtype.is_signed() {
+            (1_u64 << (number.bits() - 1), (1_u64 << (number.bits() - 1)) - 1)
+        } else {
+            (0, number.truncate(u64::MAX))
+        };
+        let float = |value: f64| {
+            if lane == Lane::F32 { u64::from((value as f32).to_bits()) } else { value.to_bits() }
+        };
+        let bits = match combine {
+            // The sum of -0 and any number is that number.
+            Combine::Sum if lane.is_float() => float(-0.0),
+            Combine::Product if lane.is_float() => float(1.0),
+            // A minimum ignores NaN.
+            Combine::Min | Combine::Max if lane.is_float() => float(f64::NAN),
+            Combine::MinNan if lane.is_float() => float(f64::INFINITY),
+            Combine::MaxNan if lane.is_float() => float(f64::NEG_INFINITY),
+            Combine::Sum | Combine::Or | Combine::Xor => 0,
+            Combine::Product => 1,
+            Combine::And => number.truncate(u64::MAX),
+            Combine::Min | Combine::MinNan => most,
+            Combine::Max | Combine::MaxNan => least,
+        };
+        self.build(|builder| builder.constant(lane, bits))
+    }
+
+    /// Emits a part of a loop, from the first index to the second one. Returns the index after it.
+    fn part(
+        &mut self,
+        it: &Loop<'_>,
+        part: Part,
+        [start, end]: [Value; 2],
+        reductions: &mut [Reduction],
+    ) -> Value {
+        let carried: Vec<Value> =
+            reductions.iter().flat_map(|reduction| reduction.accumulators.iter().copied()).collect();
+        if let (Some(first), Some(last)) = (self.known(start), self.known(end))
+            && first >= last
+        {
+            return start;
+        }
+        // The elements of the last part are computed once, before the loop.
+        let mut uniform = FxHashMap::default();
+        if part == Part::Uniform {
+            let mut body = self.body(it, part, start, 0);
+            for &member in &it.group.sinks {
+                let step = self.plan.members[member];
+                let is_store = matches!(step.op(), Some(Op::Store { .. }));
+                self.element(step.operands[usize::from(is_store)].slot, &mut body);
+            }
+            for &slot in &it.group.written {
+                self.element(slot, &mut body);
+            }
+            uniform = body.values;
+        }
+        let repeated = self.build(|builder| builder.begin_loop([start, end], &carried));
+        let mut next = repeated.values.clone();
+        for vector in 0..it.vectors {
+            let mut body = self.body(it, part, repeated.index, vector);
+            body.values.clone_from(&uniform);
+            self.sinks(it, &mut body, vector, reductions, &mut next);
+        }
+        let (index, last) = self.build(|builder| builder.end_loop(repeated, it.chunk as i64, &next));
+        let mut last = last.into_iter();
+        for reduction in reductions {
+            for accumulator in &mut reduction.accumulators {
+                *accumulator = last.next().expect("the loop carries the accumulators");
+            }
+        }
+        index
+    }
+
+    /// Begins the body of a vector.
+    fn body(&mut self, it: &Loop<'_>, part: Part, position: Value, vector: usize) -> Body {
+        let lanes = self.lanes();
+        let offset = vector * lanes;
+        // An iteration of a short tile, or the last one of a tile, has fewer elements than lanes.
+        let active = (part == Part::Masked && (it.is_partial || it.chunk < lanes)).then(|| {
+            let end = self.int(it.group.extent as i64);
+            let left = self.sub(end, position);
+            let left = if it.chunk < lanes {
+                let chunk = self.int(it.chunk as i64);
+                self.binary(IntBinary::Min, left, chunk)
+            } else {
+                let offset = self.int(offset as i64);
+                self.sub(left, offset)
+            };
+            self.build(|builder| builder.first_lanes(left))
+        });
+        Body { part, position, offset, phase: it.group.phase, active, values: FxHashMap::default() }
+    }
+
+    /// Emits the stores and reductions of a vector. `next` has the accumulators of all reductions.
+    fn sinks(
+        &mut self,
+        it: &Loop<'_>,
+        body: &mut Body,
+        vector: usize,
+        reductions: &[Reduction],
+        next: &mut [Value],
+    ) {
+        let mut values = Vec::new();
+        for &member in &it.group.sinks {
+            let step = self.plan.members[member];
+            let is_store = matches!(step.op(), Some(Op::Store { .. }));
+            let slot = step.operands[usize::from(is_store)].slot;
+            let mask = if is_store { self.store_mask(step, it, body) } else { None };
+            values.push((self.element(slot, body), mask));
+        }
+        let written: Vec<Value> = it.group.written.iter().map(|&slot| self.element(slot, body)).collect();
+        for (&slot, value) in it.group.written.iter().zip(written) {
+            self.write(slot, value, body);
+        }
+        let mut reduced = 0;
+        for (&member, (value, mask)) in it.group.sinks.iter().zip(values) {
+            let step = self.plan.members[member];
+            if matches!(step.op(), Some(Op::Store { .. })) {
+                let is_off = |mask: Slot| self.range(mask, it.group.extent).is_some();
+                if body.part == Part::Uniform && step.operands.get(2).is_some_and(|mask| is_off(mask.slot)) {
+                    continue;
+                }
+                let (base, _) = self.affine(step.operands[0].slot);
+                let ty = self.ty(step.operands[1].slot);
+                self.store(base, ty, value, mask, body);
+                continue;
+            }
+            let reduction = &reductions[reduced];
+            let place = reduced_place(reductions, reduced) + vector;
+            reduced += 1;
+            let from = self.ty(step.operands[0].slot).dtype();
+            let value = if from == reduction.dtype { value } else { self.vectors.widen(from, value) };
+            let combined = self.vectors.combine(reduction.combine, reduction.dtype, next[place], value);
+            next[place] = match body.active {
+                None => combined,
+                Some(active) => self.chosen(reduction.dtype, active, combined, next[place]),
+            };
+        }
+    }
+
+    fn chosen(&self, dtype: Dtype, mask: Value, x: Value, y: Value) -> Value {
+        self.build(|builder| match elements(dtype) {
+            Elements::Lanes(_) => builder.select(mask, x, y),
+            Elements::Mask => builder.mask_select(mask, x, y),
+        })
+    }
+
+    /// Returns the mask of a store; `None` if it stores the whole vector.
+    fn store_mask(&mut self, step: &Step, it: &Loop<'_>, body: &mut Body) -> Option<Value> {
+        let mask = step.operands.get(2).and_then(|mask| self.mask(mask.slot, it.group.extent, body));
+        self.conjunction(mask, body.active)
+    }
+
+    fn conjunction(&self, x: Option<Value>, y: Option<Value>) -> Option<Value> {
+        match (x, y) {
+            (Some(x), Some(y)) => Some(self.build(|builder| builder.mask_binary(MaskBinary::And, x, y))),
+            (mask, None) | (None, mask) => mask,
+        }
+    }
+
+    /// Returns the mask of an access; `None` if it is true for the whole vector.
+    fn mask(&mut self, slot: Slot, extent: usize, body: &mut Body) -> Option<Value> {
+        match (self.range(slot, extent), body.part) {
+            (Some(_), Part::Whole | Part::Streaming) => None,
+            (Some((low, high)), Part::Masked) => Some(self.range_mask(low, high, body)),
+            (Some(_), Part::Uniform) => Some(self.build(|builder| builder.mask(false))),
+            (None, _) => Some(self.element(slot, body)),
+        }
+    }
+
+    /// Returns the lanes of a vector whose indices are in a range.
+    fn range_mask(&self, low: Value, high: Value, body: &Body) -> Value {
+        let offset = self.int(body.offset as i64);
+        let first = self.add(body.position, offset);
+        let below = |bound: Value| {
+            let count = self.sub(bound, first);
+            self.build(|builder| builder.first_lanes(count))
+        };
+        let mask = below(high);
+        if self.known(low) == Some(0) {
+            return mask;
+        }
+        let before = below(low);
+        self.build(|builder| builder.mask_binary(MaskBinary::AndNot, before, mask))
+    }
+
+    /// Returns the place of a vector of elements.
+    fn place(base: Value, size: usize, body: &Body) -> Place {
+        Place { base, index: Some((body.position, size as u8)), offset: (body.offset * size) as i32 }
+    }
+
+    fn load(&self, base: Value, ty: &TileType, mask: Option<Value>, body: &Body) -> Value {
+        let place = Self::place(base, ty.size, body);
+        self.build(|builder| match elements(ty.dtype()) {
+            Elements::Lanes(lane) => builder.load(lane, place, mask),
+            Elements::Mask => {
+                let bytes = builder.load(Lane::I8, place, mask);
+                let zero = builder.constant(Lane::I8, 0);
+                builder.compare(Compare::Ne, bytes, zero)
+            }
+        })
+    }
+
+    fn store(&self, base: Value, ty: &TileType, value: Value, mask: Option<Value>, body: &Body) {
+        let place = Self::place(base, ty.size, body);
+        self.build(|builder| {
+            let value = match elements(ty.dtype()) {
+                Elements::Lanes(_) => value,
+                Elements::Mask => {
+                    let (one, zero) = (builder.constant(Lane::I8, 1), builder.constant(Lane::I8, 0));
+                    builder.select(value, one, zero)
+                }
+            };
+            builder.store(place, value, mask, body.part == Part::Streaming);
+        });
+    }
+
+    /// Writes a vector of a tile that a later phase, or a step after the nest, reads.
+    fn write(&mut self, slot: Slot, value: Value, body: &Body) {
+        let ty = self.ty(slot);
+        if let Some(&base) = self.kept.get(&slot) {
+            self.store(base, ty, value, None, body);
+        }
+        if self.outputs.contains(&slot) {
+            let base = self.addresses[&slot];
+            self.store(base, ty, value, body.active, body);
+        }
+    }
+
+    /// Returns a vector of the elements of a slot.
+    fn element(&mut self, slot: Slot, body: &mut Body) -> Value {
+        if let Some(&value) = body.values.get(&slot) {
+            return value;
+        }
+        let value = self.computed(slot, body);
+        body.values.insert(slot, value);
+        value
+    }
+
+    fn computed(&mut self, slot: Slot, body: &mut Body) -> Value {
+        let ty = self.ty(slot);
+        match self.repr(slot) {
+            Repr::Float(value) => return value,
+            Repr::Integer(_) => return self.splats[&slot],
+            Repr::Affine { base, stride } => return self.progression(ty, base, stride, body),
+            Repr::Range { low, high } => {
+                return match body.part {
+                    Part::Whole | Part::Streaming => self.build(|builder| builder.mask(true)),
+                    Part::Masked => self.range_mask(low, high, body),
+                    Part::Uniform => self.build(|builder| builder.mask(false)),
+                };
+            }
+            Repr::Dense => {}
+        }
+        if let Some(&base) = self.kept.get(&slot)
+            && self.plan.known[&slot].phase < body.phase
+        {
+            return self.load(base, ty, None, body);
+        }
+        let Some(&step) = self.definitions.get(&slot) else {
+            let base = self.addresses[&slot];
+            return self.load(base, ty, body.active, body);
+        };
+        let Action::Op(op) = &step.action else { unreachable!("a reduction is not dense") };
+        match op {
+            Op::Load { .. } => self.loaded(step, body),
+            Op::Elementwise { function } => {
+                let dtype = self.ty(step.operands[step.operands.len() - 1].slot).dtype();
+                let operands: Vec<Value> =
+                    step.operands.iter().map(|operand| self.element(operand.slot, body)).collect();
+                self.vectors.apply(*function, dtype, &operands)
+            }
+            Op::Cast { .. } => {
+                let from = self.ty(step.operands[0].slot).dtype();
+                let value = self.element(step.operands[0].slot, body);
+                self.vectors.cast(from, ty.dtype(), value)
+            }
+            Op::Bitcast { .. } => {
+                let value = self.element(step.operands[0].slot, body);
+                match elements(ty.dtype()) {
+                    Elements::Lanes(lane) => {
+                        self.build(|builder| builder.convert(Conversion::Bitcast, lane, value))
+                    }
+                    Elements::Mask => value,
+                }
+            }
+            // The other ops only change the shape.
+            // tidy: wildcard because the plan has no other op with a dense result
+            _ => self.element(step.operands[0].slot, body),
+        }
+    }
+
+    fn loaded(&mut self, step: &Step, body: &mut Body) -> Value {
+        let ty = self.ty(step.results[0]);
+        let (base, _) = self.affine(step.operands[0].slot);
+        let mask = match step.operands.get(1) {
+            Some(mask) => self.mask(mask.slot, self.layout(step.results[0]).extent, body),
+            None => None,
+        };
+        let other = step.operands.get(2).map(|other| other.slot);
+        let other = |this: &mut Self, body: &mut Body| match other {
+            Some(other) => this.element(other, body),
+            None => this.build(|builder| match elements(ty.dtype()) {
+                Elements::Lanes(lane) => builder.constant(lane, 0),
+                Elements::Mask => builder.mask(false),
+            }),
+        };
+        if body.part == Part::Uniform {
+            return other(self, body);
+        }
+        let active = self.conjunction(mask, body.active);
+        let value = self.load(base, ty, active, body);
+        match mask {
+            Some(mask) if step.operands.len() > 2 => {
+                let other = other(self, body);
+                self.chosen(ty.dtype(), mask, value, other)
+            }
+            _ => value,
+        }
+    }
+
+    /// Returns the elements of an index tile.
+    fn progression(&self, ty: &TileType, base: Value, stride: Value, body: &Body) -> Value {
+        let Elements::Lanes(lane) = elements(ty.dtype()) else { unreachable!("indices have lanes") };
+        let offset = self.int(body.offset as i64);
+        let first = self.add(body.position, offset);
+        let start = self.mul(first, stride);
+        let start = self.add(base, start);
+        self.build(|builder| {
+            let start = builder.splat(lane, start);
+            let iota = builder.iota(lane);
+            let ramp = if builder.known(stride) == Some(1) {
+                iota
+            } else {
+                let stride = builder.splat(lane, stride);
+                builder.binary(Binary::Mul, iota, stride)
+            };
+            builder.binary(Binary::Add, start, ramp)
+        })
+    }
+
+    /// Emits the end of a reduction: combines the accumulators to one.
+    fn finish(&mut self, it: &Loop<'_>, reduction: &Reduction) {
+        let step = self.plan.members[reduction.member];
+        let (combine, dtype) = (reduction.combine, reduction.dtype);
+        let mut accumulators = reduction.accumulators.clone();
+        while accumulators.len() > 1 {
+            let upper = accumulators.split_off(accumulators.len() / 2);
+            for (lower, upper) in accumulators.iter_mut().zip(upper) {
+                *lower = self.vectors.combine(combine, dtype, *lower, upper);
+            }
+        }
+        let mut value = accumulators[0];
+        let lanes = self.lanes();
+        let mut half = it.chunk.min(lanes) / 2;
+        if elements(dtype) == Elements::Mask {
+            value = self.build(|builder| {
+                let (one, zero) = (builder.constant(Lane::I32, 1), builder.constant(Lane::I32, 0));
+                builder.select(value, one, zero)
+            });
+        }
+        while half > 0 {
+            let rotated = self.build(|builder| builder.rotate(half as u8, value));
+            value = if elements(dtype) == Elements::Mask {
+                // Booleans combine as integers of one bit.
+                let combine = match combine {
+                    Combine::Sum | Combine::Xor => Combine::Xor,
+                    Combine::Product | Combine::And | Combine::Min | Combine::MinNan => Combine::And,
+                    Combine::Max | Combine::MaxNan | Combine::Or => Combine::Or,
+                };
+                self.vectors.combine(combine, Dtype::I32, value, rotated)
+            } else {
+                self.vectors.combine(combine, dtype, value, rotated)
+            };
+            half /= 2;
+        }
+        let result = step.results[0];
+        let to = self.ty(result);
+        let repr = if to.dtype().is_float() {
+            let value = if to.dtype() == dtype { value } else { self.vectors.narrow(to.dtype(), value) };
+            // Lanes beyond the elements hold none.
+            let value = if it.chunk < lanes {
+                let bits = self.vectors.first(to.dtype(), value);
+                self.vectors.splat(to.dtype(), bits)
+            } else {
+                value
+            };
+            Repr::Float(value)
+        } else {
+            let bits = self.build(|builder| builder.first(value));
+            Repr::Integer(self.extended(to.number, bits))
+        };
+        self.values.insert(result, repr);
+    }
+
+    /// Emits, before a loop, what its iterations share: vectors of uniform integers, and the
+    /// addresses of tiles of the executor.
+    fn hoist(&mut self, reads: &Reads) {
+        for &slot in &reads.uniforms {
+            let value = self.splatted(slot);
+            self.splats.insert(slot, value);
+        }
+        for &slot in &reads.tiles {
+            let value = self.row_address(Word::Tile(slot), slot);
+            self.addresses.insert(slot, value);
+        }
+        for &slot in &reads.outputs {
+            let value = self.row_address(Word::Output(slot), slot);
+            self.addresses.insert(slot, value);
+        }
+    }
+
+    /// Returns what the loop of a group reads.
+    fn reads(&self, group: &Group) -> Reads {
+        let mut reads = Reads { is_uniform_after: true, ..Reads::default() };
+        for &member in &group.sinks {
+            let step = self.plan.members[member];
+            if matches!(step.op(), Some(Op::Store { .. })) {
+                self.read(step.operands[1].slot, group, &mut reads);
+                if let Some(mask) = step.operands.get(2) {
+                    self.read_mask(mask.slot, group, &mut reads);
+                }
+            } else {
+                self.read(step.operands[0].slot, group, &mut reads);
+            }
+        }
+        for &slot in &group.written {
+            self.read(slot, group, &mut reads);
+            if self.outputs.contains(&slot) {
+                reads.outputs.insert(slot);
+            }
+        }
+        reads
+    }
+
+    fn read_mask(&self, slot: Slot, group: &Group, reads: &mut Reads) {
+        match self.range(slot, group.extent) {
+            Some(range) => reads.add_range(range),
+            None => self.read(slot, group, reads),
+        }
+    }
+
+    fn read(&self, slot: Slot, group: &Group, reads: &mut Reads) {
+        if !reads.visited.insert(slot) {
+            return;
+        }
+        match self.repr(slot) {
+            Repr::Float(_) => return,
+            Repr::Integer(_) => {
+                reads.uniforms.push(slot);
+                return;
+            }
+            Repr::Affine { .. } => {
+                reads.is_uniform_after = false;
+                return;
+            }
+            Repr::Range { low, high } => {
+                reads.add_range((low, high));
+                return;
+            }
+            Repr::Dense => {}
+        }
+        if self.kept.contains_key(&slot) && self.plan.known[&slot].phase < group.phase {
+            reads.is_uniform_after = false;
+            return;
+        }
+        let Some(step) = self.definitions.get(&slot) else {
+            reads.tiles.push(slot);
+            reads.is_uniform_after = false;
+            return;
+        };
+        if let Some(Op::Load { .. }) = step.op() {
+            match step.operands.get(1) {
+                Some(mask) => {
+                    reads.is_uniform_after &= self.range(mask.slot, group.extent).is_some();
+                    self.read_mask(mask.slot, group, reads);
+                }
+                None => reads.is_uniform_after = false,
+            }
+            if let Some(other) = step.operands.get(2) {
+                self.read(other.slot, group, reads);
+            }
+            return;
+        }
+        for operand in &step.operands {
+            self.read(operand.slot, group, reads);
+        }
+    }
+}
+
+/// The values that a loop reads.
+#[derive(Default)]
+struct Reads {
+    visited: FxHashSet<Slot>,
+    /// The bounds of the ranges.
+    ranges: Vec<(Value, Value)>,
+    /// Uniform integers.
+    uniforms: Vec<Slot>,
+    /// Dense tiles of the executor that the loop reads, and that it writes.
+    tiles: Vec<Slot>,
+    outputs: FxHashSet<Slot>,
+    /// True if all tiles are uniform where all ranges are false.
+    is_uniform_after: bool,
+}
+
+impl Reads {
+    fn add_range(&mut self, range: (Value, Value)) {
+        if !self.ranges.contains(&range) {
+            self.ranges.push(range);
+        }
+    }
+}
+
+/// Returns the index of the first accumulator of a reduction among those of all.
+fn reduced_place(reductions: &[Reduction], index: usize) -> usize {
+    reductions[..index].iter().map(|reduction| reduction.accumulators.len()).sum()
+}

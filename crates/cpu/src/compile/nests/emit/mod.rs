@@ -1,0 +1,482 @@
+//! Emits the vector code of a nest.
+//!
+//! The code computes the uniform values of a phase, then runs the loops of the phase, one for each
+//! extent. In a nest with rows, a loop over the rows is around all phases. Before them the code
+//! checks all accesses, in a loop over the rows of its own. If an access may be illegal, or if tiles
+//! overlap in a way that the order of the loops does not allow, the code returns 1 without an
+//! effect, and the executor runs the steps one by one. Otherwise it returns 0.
+//!
+//! A loop has up to three parts. The first one has no masks: all ranges are true. The second one has
+//! masks. After the last element for which a range is true, every tile is uniform if its elements
+//! depend on loads under ranges only: the third part combines that one element repeatedly.
+
+use std::cell::RefCell;
+
+use rustc_hash::FxHashMap;
+use tilewright_ir::Op;
+use tilewright_native::ir::{Block, Function, IntBinary, IntCompare, Value};
+use tilewright_native::{Builder, Loop};
+
+use super::plan::{Form, Layout, Plan};
+use super::vectors::{Vectors, extended};
+use crate::program::nest::Word;
+use crate::program::{Action, Program, Slot, Step};
+use crate::tuning::ACCUMULATORS;
+use crate::types::{Number, TileType};
+
+mod checks;
+mod loops;
+mod uniform;
+
+use checks::Bytes;
+
+/// The vector code of a nest, and the words of its argument.
+pub(super) struct Code {
+    pub function: Function,
+    pub words: Vec<Word>,
+    /// The bytes of scratch memory.
+    pub scratch: usize,
+}
+
+/// A value of the nest.
+#[derive(Clone, Copy)]
+enum Repr {
+    /// A uniform integer, boolean or pointer: extended to 64 bits as its type requires.
+    Integer(Value),
+    /// A vector of equal floats.
+    Float(Value),
+    /// Integers or pointers `base + stride * index`.
+    Affine { base: Value, stride: Value },
+    /// Booleans that are true for the indices in `low..high`.
+    Range { low: Value, high: Value },
+    /// Elements that loops compute.
+    Dense,
+}
+
+/// The part of a loop.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Part {
+    /// All ranges are true, and stores bypass the caches.
+    Streaming,
+    /// All ranges are true.
+    Whole,
+    /// Ranges are masks.
+    Masked,
+    /// All ranges are false, and all tiles uniform.
+    Uniform,
+}
+
+/// The loop over the elements of the tiles of one extent, in one phase.
+struct Group {
+    phase: usize,
+    extent: usize,
+    /// The members that store or reduce.
+    sinks: Vec<usize>,
+    /// The tiles that are written to scratch memory, or to a tile of the executor.
+    written: Vec<Slot>,
+}
+
+/// A vector of a loop's body.
+struct Body {
+    part: Part,
+    /// The index of the first element of the iteration.
+    position: Value,
+    /// The number of elements of the vectors before this one.
+    offset: usize,
+    phase: usize,
+    /// The mask of the elements that the tile has, if it has not all.
+    active: Option<Value>,
+    values: FxHashMap<Slot, Value>,
+}
+
+struct Emitter<'a> {
+    program: &'a Program,
+    plan: &'a Plan<'a>,
+    /// The dense tiles that are read after the nest.
+    outputs: &'a [Slot],
+    vectors: Vectors<'a>,
+    values: FxHashMap<Slot, Repr>,
+    definitions: FxHashMap<Slot, &'a Step>,
+    words: Vec<Word>,
+    /// The tiles that are kept in scratch memory, and their addresses.
+    kept: FxHashMap<Slot, Value>,
+    scratch: usize,
+    bail: Block,
+    /// The conjunction of the checks so far that no branch has tested.
+    checks: Option<Value>,
+    /// The indices of the current row, along each row dimension.
+    rows: Vec<Value>,
+    /// Vectors of uniform integers, which loops share.
+    splats: FxHashMap<Slot, Value>,
+    /// The addresses of tiles of the executor, which loops share.
+    addresses: FxHashMap<Slot, Value>,
+}
+
+/// Emits the code of a nest. `outputs` are the slots of members that are read after it.
+pub(super) fn emit(program: &Program, plan: &Plan<'_>, outputs: &[Slot], lanes: usize) -> Code {
+    let cell = RefCell::new(Builder::new(lanes));
+    let bail = cell.borrow_mut().block();
+    let members = plan.members.iter().chain(&plan.imports);
+    let definitions = members.flat_map(|&step| step.results.iter().map(move |&slot| (slot, step))).collect();
+    let mut emitter = Emitter {
+        program,
+        plan,
+        outputs,
+        vectors: Vectors(&cell),
+        values: FxHashMap::default(),
+        definitions,
+        words: Vec::new(),
+        kept: FxHashMap::default(),
+        scratch: 0,
+        bail,
+        checks: None,
+        rows: Vec::new(),
+        splats: FxHashMap::default(),
+        addresses: FxHashMap::default(),
+    };
+    emitter.nest();
+    let Emitter { words, scratch, .. } = emitter;
+    Code { function: cell.into_inner().finish(), words, scratch }
+}
+
+impl<'a> Emitter<'a> {
+    /// Runs a function of the builder.
+    fn build<R>(&self, f: impl FnOnce(&mut Builder) -> R) -> R {
+        f(&mut self.vectors.0.borrow_mut())
+    }
+
+    fn ty(&self, slot: Slot) -> &'a TileType {
+        self.program.ty(slot)
+    }
+
+    fn int(&self, value: i64) -> Value {
+        self.build(|builder| builder.int(value))
+    }
+
+    fn binary(&self, function: IntBinary, x: Value, y: Value) -> Value {
+        self.build(|builder| builder.int_binary(function, x, y))
+    }
+
+    fn add(&self, x: Value, y: Value) -> Value {
+        self.binary(IntBinary::Add, x, y)
+    }
+
+    fn sub(&self, x: Value, y: Value) -> Value {
+        self.binary(IntBinary::Sub, x, y)
+    }
+
+    fn mul(&self, x: Value, y: Value) -> Value {
+        self.binary(IntBinary::Mul, x, y)
+    }
+
+    fn compare(&self, function: IntCompare, x: Value, y: Value) -> Value {
+        self.build(|builder| builder.int_compare(function, x, y))
+    }
+
+    fn known(&self, x: Value) -> Option<i64> {
+        self.build(|builder| builder.known(x))
+    }
+
+    fn extended(&self, number: Number, x: Value) -> Value {
+        self.build(|builder| extended(builder, number, x))
+    }
+
+    fn lanes(&self) -> usize {
+        self.build(|builder| builder.lanes())
+    }
+
+    /// Returns the value of a word of the argument.
+    fn word(&mut self, word: Word) -> Value {
+        let index = self.words.iter().position(|other| *other == word).unwrap_or_else(|| {
+            self.words.push(word);
+            self.words.len() - 1
+        });
+        self.build(|builder| {
+            let argument = builder.argument();
+            builder.int_load(8, argument, (index * 8) as i32)
+        })
+    }
+
+    fn nest(&mut self) {
+        self.inputs();
+        self.place_kept();
+        let has_rows = !self.plan.space.rows.is_empty();
+        self.uniform_steps(0, false);
+        let accesses = self.accesses();
+        if has_rows {
+            self.check_rows(&accesses);
+            let loops = self.begin_rows(&[]);
+            self.row();
+            self.end_rows(loops, &[]);
+        } else {
+            let bytes: Vec<Bytes> = accesses.iter().map(|access| self.check_access(access)).collect();
+            self.check_overlaps(&accesses, &bytes, None);
+            self.test_checks();
+            self.prefetch_after(&accesses, &bytes);
+            self.phases();
+        }
+        self.results();
+        let zero = self.int(0);
+        self.build(|builder| builder.ret(zero));
+        let bail = self.bail;
+        self.build(|builder| {
+            builder.switch_to(bail);
+            let one = builder.int(1);
+            builder.ret(one);
+        });
+    }
+
+    /// Emits what is computed in a row.
+    fn row(&mut self) {
+        self.row_inputs();
+        self.uniform_steps(0, true);
+        self.phases();
+        self.row_results();
+    }
+
+    /// Emits the phases; the uniform values of the first one are known.
+    fn phases(&mut self) {
+        let has_rows = !self.plan.space.rows.is_empty();
+        for phase in 0..self.plan.phase_count() {
+            if phase > 0 {
+                self.uniform_steps(phase, false);
+                if has_rows {
+                    self.uniform_steps(phase, true);
+                }
+            }
+            self.scalar_stores(phase);
+            for group in self.groups(phase) {
+                self.group(&group);
+            }
+        }
+    }
+
+    /// Emits the steps of a phase that are uniform or index tiles: those that differ from row to
+    /// row, or the others.
+    fn uniform_steps(&mut self, phase: usize, by_row: bool) {
+        let plan = self.plan;
+        for step in plan.imports.iter().filter(|_| phase == 0) {
+            if plan.known[&step.results[0]].by_row == by_row {
+                self.uniform_step(step);
+            }
+        }
+        for (index, step) in plan.members.iter().enumerate() {
+            if self.phase_of(index) == Some(phase) && plan.known[&step.results[0]].by_row == by_row {
+                self.uniform_step(step);
+            }
+        }
+    }
+
+    /// Begins the loops over the rows, with values that each row passes on.
+    fn begin_rows(&mut self, carried: &[Value]) -> Vec<Loop> {
+        let mut loops: Vec<Loop> = Vec::new();
+        self.rows.clear();
+        for &(_, extent) in &self.plan.space.rows {
+            let range = [self.int(0), self.int(extent as i64)];
+            let values = loops.last().map_or(carried, |outer| &outer.values).to_vec();
+            let repeated = self.build(|builder| builder.begin_loop(range, &values));
+            self.rows.push(repeated.index);
+            loops.push(repeated);
+        }
+        loops
+    }
+
+    /// Ends the loops over the rows. Returns the last values.
+    fn end_rows(&mut self, loops: Vec<Loop>, next: &[Value]) -> Vec<Value> {
+        let mut values = next.to_vec();
+        for repeated in loops.into_iter().rev() {
+            (_, values) = self.build(|builder| builder.end_loop(repeated, 1, &values));
+        }
+        self.rows.clear();
+        values
+    }
+
+    /// Returns the number of elements of a dense tile before the current row.
+    fn row_offset(&self, layout: &Layout) -> Value {
+        let mut offset = self.int(0);
+        for &(row, stride) in &layout.rows {
+            let stride = self.int(stride as i64);
+            let part = self.mul(self.rows[row], stride);
+            offset = self.add(offset, part);
+        }
+        offset
+    }
+
+    fn layout(&self, slot: Slot) -> Layout {
+        self.plan.layout(slot).expect("the plan has a place for each tile")
+    }
+
+    /// Returns the address of the current row of a tile of the executor.
+    fn row_address(&mut self, word: Word, slot: Slot) -> Value {
+        let start = self.word(word);
+        let offset = self.row_offset(&self.layout(slot));
+        let size = self.int(self.ty(slot).size as i64);
+        let bytes = self.mul(offset, size);
+        self.add(start, bytes)
+    }
+
+    /// Loads the elements of the current row of tiles that are uniform in each row.
+    fn row_inputs(&mut self) {
+        for &slot in &self.plan.inputs {
+            let known = self.plan.known[&slot];
+            if !self.plan.is_scalar(slot) && known.form == Form::Uniform && known.by_row {
+                self.load_uniform(slot);
+            }
+        }
+    }
+
+    /// Loads the element of a tile of the executor that is uniform in the current row.
+    fn load_uniform(&mut self, slot: Slot) {
+        let place = self.row_address(Word::Tile(slot), slot);
+        let value = self.load_one(self.ty(slot), place);
+        self.values.insert(slot, value);
+    }
+
+    /// Writes the uniform values of the current row that are read after the nest.
+    fn row_results(&mut self) {
+        for &slot in self.outputs {
+            let known = self.plan.known[&slot];
+            if known.form == Form::Uniform && known.by_row && self.layout(slot).extent == 1 {
+                let place = self.row_address(Word::Output(slot), slot);
+                let bits = self.bits(slot);
+                let size = self.ty(slot).size as u8;
+                self.build(|builder| builder.int_store(size, place, 0, bits));
+            }
+        }
+    }
+
+    /// Returns the phase in which the result of a member that is not dense is computed; `None` for
+    /// dense members, reductions and stores.
+    fn phase_of(&self, index: usize) -> Option<usize> {
+        let step = self.plan.members[index];
+        let &[slot] = &step.results[..] else { return None };
+        let known = self.plan.known[&slot];
+        let is_reduction = matches!(step.action, Action::Reduce { .. });
+        (known.form != Form::Dense && !is_reduction).then_some(known.phase)
+    }
+
+    fn inputs(&mut self) {
+        for &slot in &self.plan.inputs {
+            let (ty, known) = (self.ty(slot), self.plan.known[&slot]);
+            if !self.plan.is_scalar(slot) {
+                // A tile of one element is equal in all rows.
+                if known.form == Form::Uniform && !known.by_row {
+                    self.load_uniform(slot);
+                }
+                continue;
+            }
+            let value = if !ty.is_pointer() && ty.dtype().is_float() {
+                let bits = self.word(Word::Bits(slot));
+                Repr::Float(self.vectors.splat(ty.dtype(), bits))
+            } else {
+                let bits = self.word(Word::Bits(slot));
+                Repr::Integer(if ty.is_pointer() { bits } else { self.extended(ty.number, bits) })
+            };
+            self.values.insert(slot, value);
+        }
+    }
+
+    /// Assigns scratch memory to the tiles that a later phase reads.
+    fn place_kept(&mut self) {
+        let kept = self.plan.kept();
+        let mut slots: Vec<Slot> = kept.into_iter().collect();
+        slots.sort_unstable();
+        for slot in slots {
+            let ty = self.ty(slot);
+            let (scratch, place) = (self.word(Word::Scratch), self.int(self.scratch as i64));
+            let address = self.add(scratch, place);
+            self.kept.insert(slot, address);
+            let elements = self.layout(slot).extent.next_multiple_of(ACCUMULATORS);
+            self.scratch += (elements * ty.size).next_multiple_of(64);
+        }
+    }
+
+    /// Returns the value of a slot. Loops compute those that the emitter does not have.
+    fn repr(&self, slot: Slot) -> Repr {
+        self.values.get(&slot).copied().unwrap_or(Repr::Dense)
+    }
+
+    fn integer(&self, slot: Slot) -> Value {
+        match self.values[&slot] {
+            Repr::Integer(value) => value,
+            _ => unreachable!("slot {slot} is a uniform integer"),
+        }
+    }
+
+    /// Returns the base and the stride of an index tile.
+    fn affine(&self, slot: Slot) -> (Value, Value) {
+        match self.values[&slot] {
+            Repr::Affine { base, stride } => (base, stride),
+            Repr::Integer(base) => (base, self.int(0)),
+            Repr::Float(_) | Repr::Range { .. } | Repr::Dense => unreachable!("slot {slot} holds indices"),
+        }
+    }
+
+    /// Returns the range of a mask of `extent` elements.
+    fn range(&self, slot: Slot, extent: usize) -> Option<(Value, Value)> {
+        match self.repr(slot) {
+            Repr::Range { low, high } => Some((low, high)),
+            Repr::Integer(condition) => {
+                let (zero, all) = (self.int(0), self.int(extent as i64));
+                Some((zero, self.build(|builder| builder.int_select(condition, all, zero))))
+            }
+            Repr::Dense => None,
+            Repr::Float(_) | Repr::Affine { .. } => unreachable!("slot {slot} holds booleans"),
+        }
+    }
+
+    fn choose(&self, condition: Value, x: Value, y: Value) -> Value {
+        self.build(|builder| builder.int_select(condition, x, y))
+    }
+
+    /// Writes the uniform results that are read after the nest.
+    fn results(&mut self) {
+        for &slot in self.outputs {
+            let known = self.plan.known[&slot];
+            if known.form != Form::Uniform || known.by_row {
+                continue;
+            }
+            let bits = self.bits(slot);
+            let size = self.ty(slot).size as u8;
+            self.words.push(Word::Result(slot));
+            let offset = (self.words.len() - 1) * 8;
+            self.build(|builder| {
+                let argument = builder.argument();
+                builder.int_store(size, argument, offset as i32, bits);
+            });
+        }
+    }
+
+    /// Returns the loops of a phase.
+    fn groups(&self, phase: usize) -> Vec<Group> {
+        let mut groups: Vec<Group> = Vec::new();
+        let group = |groups: &mut Vec<Group>, extent: usize| {
+            groups.iter().position(|group| group.extent == extent).unwrap_or_else(|| {
+                groups.push(Group { phase, extent, sinks: Vec::new(), written: Vec::new() });
+                groups.len() - 1
+            })
+        };
+        for (index, step) in self.plan.members.iter().enumerate() {
+            let is_load = matches!(step.op(), Some(Op::Load { .. }));
+            if !is_load && self.plan.phases.get(&index) == Some(&phase) {
+                let slot = step.operands[0].slot;
+                if self.plan.known[&slot].form == Form::Uniform {
+                    continue;
+                }
+                let extent = self.layout(slot).extent;
+                let place = group(&mut groups, extent);
+                groups[place].sinks.push(index);
+            }
+            for &slot in &step.results {
+                let known = self.plan.known[&slot];
+                let is_written = self.kept.contains_key(&slot) || self.outputs.contains(&slot);
+                let has_lanes = known.form == Form::Dense || (known.by_row && self.layout(slot).extent > 1);
+                if has_lanes && known.phase == phase && is_written {
+                    let place = group(&mut groups, self.layout(slot).extent);
+                    groups[place].written.push(slot);
+                }
+            }
+        }
+        groups
+    }
+}

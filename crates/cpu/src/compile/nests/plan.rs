@@ -1,0 +1,614 @@
+//! Decides which steps a nest executes, and in which order.
+//!
+//! A nest executes consecutive steps of a block. One dimension of its tiles is that of the lanes of
+//! vectors; loops around all others run over the other dimensions, the *rows*. A *phase* is a loop
+//! over the elements of a row, of all tiles of one extent: a value that needs the result of a
+//! reduction is computed in a later phase than the reduction. A tile that a later phase reads is
+//! recomputed there if that is cheap, and otherwise kept in scratch memory.
+//!
+//! A nest has no effect until all its accesses are known to be legal. Therefore it ends before a
+//! step whose addresses depend on a reduction, or on elements of a tile.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+use tilewright_ir::{
+    ArithmeticFn, BitwiseFn, ComparisonFn, Dtype, ElementwiseFamily as Family, ElementwiseFn, Op,
+};
+
+use super::axes::{Dimension, Dimensions};
+use super::vectors;
+use crate::program::{Action, Program, Slot, Step, Strategy, Use};
+use crate::tuning::{MAX_NEST_STEPS, MAX_REMATERIALIZED_STEPS};
+use crate::types::TileType;
+
+/// The form of a value's elements, as far as it is known when the program is compiled.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Form {
+    /// All elements of a row are equal.
+    Uniform,
+    /// Integers or pointers in arithmetic progression, with this step if it is known.
+    Affine(Option<i64>),
+    /// Booleans that are true in one range of indices.
+    Range,
+    /// The elements are computed, or read from memory, in the loop of a phase.
+    Dense,
+}
+
+/// The form of a value, and the phase in which it becomes known. A reduction of phase p is known in
+/// phase p + 1.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Known {
+    pub form: Form,
+    pub phase: usize,
+    /// True if the value differs from row to row.
+    pub by_row: bool,
+}
+
+/// The dimensions over which a nest iterates.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Space {
+    /// The dimensions of the rows, the outermost first, and their extents.
+    pub rows: Vec<(Dimension, usize)>,
+    /// The dimension of lanes. A nest without rows may have several, in loops of their own.
+    pub lane: Option<Dimension>,
+}
+
+impl Space {
+    /// A space without rows.
+    pub fn line() -> Self {
+        Self { rows: Vec::new(), lane: None }
+    }
+
+    /// Returns the space of a tile whose last axis is that of the lanes; `None` if fewer than two
+    /// axes have more than one element, or if two are of one dimension.
+    pub fn of_tile(program: &Program, dimensions: &Dimensions, slot: Slot) -> Option<Self> {
+        let mut rows: Vec<(Dimension, usize)> = Vec::new();
+        for (axis, &extent) in program.ty(slot).shape().iter().enumerate().filter(|(_, extent)| **extent > 1)
+        {
+            let dimension = dimensions.of(slot, axis)?;
+            if rows.iter().any(|(other, _)| *other == dimension) {
+                return None;
+            }
+            rows.push((dimension, extent as usize));
+        }
+        let (lane, _) = rows.pop()?;
+        (!rows.is_empty()).then_some(Self { rows, lane: Some(lane) })
+    }
+}
+
+/// The definition of each slot of a program that a step defines.
+pub(super) struct Definitions<'p> {
+    steps: FxHashMap<Slot, &'p Step>,
+    /// The slots that other nests compute without writing them.
+    pub unset: FxHashSet<Slot>,
+}
+
+impl<'p> Definitions<'p> {
+    pub fn new(program: &'p Program) -> Self {
+        let steps = program.blocks.iter().flat_map(|block| &block.steps);
+        let steps = steps.flat_map(|step| step.results.iter().map(move |&slot| (slot, step))).collect();
+        Self { steps, unset: FxHashSet::default() }
+    }
+
+    pub fn get(&self, slot: Slot) -> Option<&'p Step> {
+        self.steps.get(&slot).copied()
+    }
+
+    /// Returns the bits of a slot that holds a constant.
+    pub fn constant(&self, slot: Slot) -> Option<u64> {
+        match self.get(slot)?.op() {
+            Some(Op::Constant { value }) => Some(value.bits),
+            // tidy: wildcard because no other op is a constant
+            _ => None,
+        }
+    }
+}
+
+/// A plan of a nest, to which steps are added in order.
+pub(super) struct Plan<'p> {
+    program: &'p Program,
+    definitions: &'p Definitions<'p>,
+    dimensions: &'p Dimensions,
+    pub space: Space,
+    /// The steps.
+    pub members: Vec<&'p Step>,
+    /// The form and phase of each slot that the steps read or define.
+    pub known: FxHashMap<Slot, Known>,
+    /// The slots that the nest reads: scalars and dense tiles.
+    pub inputs: Vec<Slot>,
+    /// The definitions of index tiles before the nest, which the nest repeats, in order.
+    pub imports: Vec<&'p Step>,
+    /// The phase of each member that accesses memory or reduces, by its index.
+    pub phases: FxHashMap<usize, usize>,
+    defined: FxHashSet<Slot>,
+    /// True if a member stores.
+    has_store: bool,
+    /// The slots that [`Self::known`] has added while it classified a step.
+    added: Vec<Slot>,
+}
+
+/// The place of a tile in the space of a nest.
+#[derive(Clone, Debug)]
+pub(super) struct Layout {
+    /// The number of elements along the lanes; 1 if the tile is uniform in each row.
+    pub extent: usize,
+    /// For each row dimension of the tile: its index in the space, and the number of elements
+    /// between neighbors in the tile.
+    pub rows: Vec<(usize, usize)>,
+    /// True if the lanes are the last axis of more than one element.
+    pub is_contiguous: bool,
+}
+
+impl<'p> Plan<'p> {
+    pub fn new(
+        program: &'p Program,
+        definitions: &'p Definitions<'p>,
+        dimensions: &'p Dimensions,
+        space: Space,
+    ) -> Self {
+        Self {
+            program,
+            definitions,
+            dimensions,
+            space,
+            members: Vec::new(),
+            known: FxHashMap::default(),
+            inputs: Vec::new(),
+            imports: Vec::new(),
+            phases: FxHashMap::default(),
+            defined: FxHashSet::default(),
+            has_store: false,
+            added: Vec::new(),
+        }
+    }
+
+    /// Returns whether the nest does enough to repay its set-up: it reads or writes dense tiles in
+    /// two steps or more, or it stores or reduces one.
+    pub fn is_worthwhile(&self) -> bool {
+        let is_dense = |slot: Slot| self.form(slot) == Some(Form::Dense);
+        let has_sink = self.members.iter().enumerate().any(|(index, step)| {
+            self.phases.contains_key(&index) && step.operands.iter().any(|operand| is_dense(operand.slot))
+        });
+        has_sink
+            || self.members.iter().filter(|step| step.results.iter().any(|&slot| is_dense(slot))).count() > 1
+    }
+
+    /// Returns the place of a tile in the space; `None` if it has an axis of another dimension,
+    /// or two of one.
+    pub fn layout(&self, slot: Slot) -> Option<Layout> {
+        let shape = self.program.ty(slot).shape();
+        let mut layout = Layout { extent: 1, rows: Vec::new(), is_contiguous: true };
+        let mut stride = 1;
+        if self.dimensions.is_uniform(slot) {
+            return Some(layout);
+        }
+        for (axis, &extent) in shape.iter().enumerate().rev() {
+            if extent == 0 {
+                return None;
+            }
+            if extent > 1 {
+                let dimension = self.dimensions.of(slot, axis);
+                let row = self.space.rows.iter().position(|(row, _)| Some(*row) == dimension);
+                if let Some(row) = row {
+                    // Two axes of one dimension would be the diagonal of the tile.
+                    if layout.rows.iter().any(|&(other, _)| other == row) {
+                        return None;
+                    }
+                    layout.rows.push((row, stride));
+                } else if layout.extent == 1 && (self.space.lane.is_none() || self.space.lane == dimension) {
+                    layout.extent = extent as usize;
+                    layout.is_contiguous = stride == 1;
+                } else {
+                    return None;
+                }
+            }
+            stride *= extent as usize;
+        }
+        Some(layout)
+    }
+
+    /// Returns whether the value of a slot has the bits of one element: that of a scalar, or of a
+    /// tile that is always uniform.
+    pub fn is_scalar(&self, slot: Slot) -> bool {
+        self.program.ty(slot).is_scalar() || self.dimensions.is_uniform(slot)
+    }
+
+    fn form(&self, slot: Slot) -> Option<Form> {
+        self.known.get(&slot).map(|known| known.form)
+    }
+
+    /// Returns whether a member defines a slot.
+    pub fn defines(&self, slot: Slot) -> bool {
+        self.defined.contains(&slot)
+    }
+
+    /// Returns the phase after the last one.
+    pub fn phase_count(&self) -> usize {
+        let last = self.known.values().map(|known| known.phase);
+        last.chain(self.phases.values().copied()).max().map_or(0, |last| last + 1)
+    }
+
+    /// Adds a step. Returns false, without a change, if no nest can execute it.
+    pub fn add(&mut self, step: &'p Step) -> bool {
+        if self.members.len() >= MAX_NEST_STEPS {
+            return false;
+        }
+        let (inputs, imports) = (self.inputs.len(), self.imports.len());
+        self.added.clear();
+        let Some(known) = self.classify(step) else {
+            self.inputs.truncate(inputs);
+            self.imports.truncate(imports);
+            for slot in &self.added {
+                self.known.remove(slot);
+            }
+            return false;
+        };
+        let index = self.members.len();
+        match step.action {
+            Action::Op(Op::Load { .. } | Op::Store { .. }) | Action::Reduce { .. } => {
+                self.phases.insert(index, known.phase);
+            }
+            // tidy: wildcard because no other step accesses memory or reduces
+            _ => {}
+        }
+        self.has_store |= matches!(step.op(), Some(Op::Store { .. }));
+        let phase = known.phase + usize::from(matches!(step.action, Action::Reduce { .. }));
+        for &slot in &step.results {
+            self.known.insert(slot, Known { phase, ..known });
+            self.defined.insert(slot);
+        }
+        self.members.push(step);
+        true
+    }
+
+    /// Returns the form and phase of a slot. A slot that no member defines becomes an input, or its
+    /// definition an import.
+    fn known(&mut self, slot: Slot) -> Option<Known> {
+        if let Some(&known) = self.known.get(&slot) {
+            return Some(known);
+        }
+        let ty = self.program.ty(slot);
+        let layout = self.layout(slot)?;
+        let known = if self.is_scalar(slot) {
+            self.inputs.push(slot);
+            Known { form: Form::Uniform, phase: 0, by_row: false }
+        } else if let Some(known) = self.import(slot) {
+            known
+        } else if !ty.is_pointer() && layout.is_contiguous {
+            self.inputs.push(slot);
+            let form = if layout.extent == 1 { Form::Uniform } else { Form::Dense };
+            Known { form, phase: 0, by_row: !layout.rows.is_empty() }
+        } else {
+            return None;
+        };
+        self.known.insert(slot, known);
+        self.added.push(slot);
+        Some(known)
+    }
+
+    /// Imports the definition of an index tile that a step before the nest computes.
+    fn import(&mut self, slot: Slot) -> Option<Known> {
+        let step = self.definitions.get(slot)?;
+        let is_repeatable = matches!(
+            step.op(),
+            Some(
+                Op::Arange { .. }
+                    | Op::Splat { .. }
+                    | Op::ExpandDims { .. }
+                    | Op::Broadcast { .. }
+                    | Op::Reshape { .. }
+                    | Op::PtrAdd {}
+                    | Op::Cast { .. }
+                    | Op::Elementwise { .. }
+            )
+        );
+        let is_unset = |operand: &Use| self.definitions.unset.contains(&operand.slot);
+        if !is_repeatable || step.operands.iter().any(is_unset) {
+            return None;
+        }
+        // An operand may not be a dense tile: it would become an input of the nest.
+        for operand in &step.operands {
+            if !self.is_scalar(operand.slot) && !self.known.contains_key(&operand.slot) {
+                let known = self.import(operand.slot)?;
+                self.known.insert(operand.slot, known);
+                self.added.push(operand.slot);
+            }
+        }
+        let known = self.classify(step).filter(|known| known.form != Form::Dense && known.phase == 0)?;
+        self.imports.push(step);
+        Some(known)
+    }
+
+    /// Returns the form and phase of the results of a step, or of the accesses of a store; `None` if no
+    /// nest can execute it.
+    fn classify(&mut self, step: &'p Step) -> Option<Known> {
+        let mut by_row = false;
+        for &slot in &step.results {
+            by_row |= !self.layout(slot)?.rows.is_empty();
+        }
+        let mut operands = Vec::with_capacity(step.operands.len());
+        for operand in &step.operands {
+            operands.push(self.known(operand.slot)?);
+        }
+        let phase = operands.iter().map(|known| known.phase).max().unwrap_or(0);
+        by_row |= operands.iter().any(|known| known.by_row);
+        let form = match &step.action {
+            Action::Reduce { strategy: Strategy::Kernel(combine), axis } => {
+                // The slot of a splat may be that of its scalar, which has no axes.
+                if operands[0].form != Form::Dense {
+                    return None;
+                }
+                let slot = step.operands[0].slot;
+                let ty = self.program.ty(slot);
+                let along_lanes = self.layout(slot)?.extent == ty.shape()[*axis] as usize
+                    && self.layout(step.results[0])?.extent == 1;
+                let is_once = by_row || self.space.rows.is_empty();
+                let can_reduce = vectors::can_reduce(*combine, ty.dtype());
+                return (along_lanes && is_once && can_reduce).then_some(Known {
+                    form: Form::Uniform,
+                    phase,
+                    by_row,
+                });
+            }
+            Action::Op(op) => self.form_of_op(op, step, &operands, phase)?,
+            Action::Dot { .. }
+            | Action::Reduce { .. }
+            | Action::Map { .. }
+            | Action::Assembly(_)
+            | Action::Scan { .. }
+            | Action::Fused(_)
+            | Action::Nest(_) => return None,
+        };
+        // Only scalars and elements may depend on a reduction.
+        let may_be_late = matches!(form, Form::Uniform | Form::Dense);
+        // A store that is the same in each row would be repeated.
+        let is_store = matches!(step.op(), Some(Op::Store { .. }));
+        let is_once = by_row || self.space.rows.is_empty() || !is_store;
+        ((may_be_late || phase == 0) && is_once).then_some(Known { form, phase, by_row })
+    }
+
+    fn form_of_op(&self, op: &Op, step: &Step, operands: &[Known], phase: usize) -> Option<Form> {
+        let all_uniform = operands.iter().all(|known| known.form == Form::Uniform);
+        match op {
+            Op::Constant { .. } | Op::ProgramId { .. } | Op::NumPrograms { .. } | Op::Splat { .. } => {
+                Some(Form::Uniform)
+            }
+            Op::Arange { .. } => {
+                let is_row = self.layout(step.results[0])?.extent == 1;
+                Some(if is_row { Form::Uniform } else { Form::Affine(Some(1)) })
+            }
+            Op::ExpandDims { .. } | Op::Broadcast { .. } | Op::Transpose { .. } => Some(operands[0].form),
+            Op::Reshape { .. } => {
+                let long = |slot: Slot| {
+                    self.program
+                        .ty(slot)
+                        .shape()
+                        .iter()
+                        .copied()
+                        .filter(|&extent| extent > 1)
+                        .collect::<Vec<_>>()
+                };
+                let form = operands[0].form;
+                let is_same = long(step.operands[0].slot) == long(step.results[0]);
+                (is_same || (form == Form::Uniform && !operands[0].by_row)).then_some(form)
+            }
+            Op::Elementwise { function } => self.form_of_function(*function, step, operands, phase),
+            Op::Cast { rounding, .. } => {
+                let from = self.program.ty(step.operands[0].slot).dtype();
+                let to = self.program.ty(step.results[0]);
+                match operands[0].form {
+                    Form::Affine(stride) if to.dtype().is_int() && !to.dtype().is_bool() => {
+                        Some(Form::Affine(stride))
+                    }
+                    form => {
+                        let is_uniform = form == Form::Uniform;
+                        vectors::can_cast(from, to.dtype(), *rounding).then_some(if is_uniform {
+                            Form::Uniform
+                        } else {
+                            Form::Dense
+                        })
+                    }
+                }
+            }
+            Op::Bitcast { .. } => match operands[0].form {
+                Form::Uniform => Some(Form::Uniform),
+                Form::Dense => {
+                    let ty = self.program.ty(step.results[0]);
+                    vectors::lane(ty).map(|_| Form::Dense)
+                }
+                Form::Affine(_) | Form::Range => None,
+            },
+            Op::PtrAdd {} => {
+                let size = self.program.ty(step.results[0]).pointee as i64;
+                match (operands[0].form, operands[1].form) {
+                    (Form::Uniform, Form::Uniform) => (phase == 0).then_some(Form::Uniform),
+                    (pointer, offset) => {
+                        let stride = |form: Form| match form {
+                            Form::Uniform => Some(Some(0)),
+                            Form::Affine(stride) => Some(stride),
+                            Form::Range | Form::Dense => None,
+                        };
+                        let (pointer, offset) = (stride(pointer)?, stride(offset)?);
+                        let scaled = offset.and_then(|offset| offset.checked_mul(size));
+                        Some(Form::Affine(pointer.zip(scaled).and_then(|(a, b)| a.checked_add(b))))
+                    }
+                }
+            }
+            Op::Load { .. } => {
+                let ty = self.program.ty(step.results[0]);
+                vectors::lane(ty)?;
+                self.is_access(step.operands[0], operands[0], ty, operands.get(1))?;
+                if let Some(other) = operands.get(2)
+                    && matches!(other.form, Form::Affine(_) | Form::Range)
+                {
+                    return None;
+                }
+                if operands[0].form != Form::Uniform {
+                    return Some(Form::Dense);
+                }
+                // One element: it is loaded before the first phase.
+                let is_early = all_uniform && phase == 0 && !self.has_store;
+                is_early.then_some(Form::Uniform)
+            }
+            Op::Store { .. } => {
+                let ty = self.program.ty(step.operands[1].slot);
+                vectors::lane(ty)?;
+                if matches!(operands[1].form, Form::Affine(_) | Form::Range) {
+                    return None;
+                }
+                self.is_access(step.operands[0], operands[0], ty, operands.get(2))?;
+                let one = operands[0].form == Form::Uniform;
+                (!one || all_uniform).then_some(if one { Form::Uniform } else { Form::Dense })
+            }
+            // tidy: wildcard because a nest executes no other op
+            _ => None,
+        }
+    }
+
+    /// Returns whether the pointers and the mask of an access are known before the first phase, and
+    /// the elements are contiguous.
+    fn is_access(&self, pointer: Use, known: Known, ty: &TileType, mask: Option<&Known>) -> Option<()> {
+        let is_contiguous = match known.form {
+            Form::Uniform => true,
+            Form::Affine(stride) => stride == Some(ty.size as i64),
+            Form::Range | Form::Dense => false,
+        };
+        let has_root = self.root(pointer.slot).is_some();
+        let is_early =
+            known.phase == 0 && mask.is_none_or(|mask| mask.phase == 0 || mask.form == Form::Dense);
+        (is_contiguous && has_root && is_early).then_some(())
+    }
+
+    /// Returns the input from which a pointer is derived.
+    pub fn root(&self, pointer: Slot) -> Option<Slot> {
+        let mut slot = pointer;
+        loop {
+            if self.inputs.contains(&slot) {
+                return self.program.ty(slot).is_pointer().then_some(slot);
+            }
+            let step = self.definitions.get(slot)?;
+            let moves = matches!(
+                step.op(),
+                Some(
+                    Op::PtrAdd {}
+                        | Op::Splat { .. }
+                        | Op::ExpandDims { .. }
+                        | Op::Broadcast { .. }
+                        | Op::Reshape { .. }
+                )
+            );
+            if !moves {
+                return None;
+            }
+            slot = step.operands[0].slot;
+        }
+    }
+
+    fn form_of_function(
+        &self,
+        function: ElementwiseFn,
+        step: &Step,
+        operands: &[Known],
+        phase: usize,
+    ) -> Option<Form> {
+        let ty = self.program.ty(step.operands[step.operands.len() - 1].slot);
+        let dtype = ty.dtype();
+        if ty.is_pointer() {
+            return None;
+        }
+        let forms: Vec<Form> = operands.iter().map(|known| known.form).collect();
+        if forms.iter().all(|&form| form == Form::Uniform) {
+            return vectors::can_apply_to_scalars(function, dtype).then_some(Form::Uniform);
+        }
+        let symbolic = if phase == 0 { self.symbolic(function, step, dtype, &forms) } else { None };
+        symbolic.or_else(|| vectors::can_apply(function, dtype).then_some(Form::Dense))
+    }
+
+    /// Returns the form of a function of index tiles, if it is again an index tile or a range.
+    fn symbolic(&self, function: ElementwiseFn, step: &Step, dtype: Dtype, forms: &[Form]) -> Option<Form> {
+        let stride = |form: Form| match form {
+            Form::Uniform => Some(Some(0)),
+            Form::Affine(stride) => Some(stride),
+            Form::Range | Form::Dense => None,
+        };
+        let constant = |index: usize| {
+            let bits = self.definitions.constant(step.operands[index].slot)?;
+            Some(self.program.ty(step.operands[index].slot).number.extend(bits))
+        };
+        if dtype.is_bool() {
+            let is_range = |form: &Form| matches!(form, Form::Range | Form::Uniform);
+            let is_and = function.family() == Family::Bitwise(BitwiseFn::And);
+            return (is_and && forms.iter().all(is_range)).then_some(Form::Range);
+        }
+        if !dtype.is_int() {
+            return None;
+        }
+        let (x, y) = match *forms {
+            [x] => (stride(x)?, None),
+            [x, y] => (stride(x)?, Some(stride(y)?)),
+            _ => return None,
+        };
+        let zip = |f: fn(i64, i64) -> Option<i64>| Some(x.zip(y?).and_then(|(x, y)| f(x, y)));
+        let scaled =
+            |stride: Option<i64>, by: Option<i64>| stride.zip(by).and_then(|(x, y)| x.checked_mul(y));
+        let affine = match (function.family(), forms) {
+            (Family::Arithmetic(ArithmeticFn::Add), _) => zip(i64::checked_add)?,
+            (Family::Arithmetic(ArithmeticFn::Sub), _) => zip(i64::checked_sub)?,
+            (Family::Arithmetic(ArithmeticFn::Mul), [_, Form::Uniform]) => scaled(x, constant(1)),
+            (Family::Arithmetic(ArithmeticFn::Mul), [Form::Uniform, _]) => scaled(y?, constant(0)),
+            (Family::Comparison(function), _) => {
+                let difference = zip(i64::checked_sub)??;
+                let is_range = matches!(difference, 1 | -1) && function != ComparisonFn::Ne;
+                return is_range.then_some(Form::Range);
+            }
+            // tidy: wildcard because the other functions of indices are computed element by element
+            _ => return None,
+        };
+        Some(Form::Affine(affine))
+    }
+
+    /// Returns the dense tiles that a later phase reads from scratch memory, because it would take
+    /// long to recompute them.
+    pub fn kept(&self) -> FxHashSet<Slot> {
+        let mut kept = FxHashSet::default();
+        for (index, step) in self.members.iter().enumerate() {
+            let phase = self.phases.get(&index).copied().or_else(|| {
+                step.results.first().and_then(|slot| self.known.get(slot)).map(|known| known.phase)
+            });
+            for operand in &step.operands {
+                let Some(known) = self.known.get(&operand.slot) else { continue };
+                if known.form == Form::Dense && phase.is_some_and(|phase| phase > known.phase) {
+                    self.keep(operand.slot, &mut kept);
+                }
+            }
+        }
+        kept
+    }
+
+    /// Keeps a tile, or the tiles from which it is recomputed.
+    fn keep(&self, slot: Slot, kept: &mut FxHashSet<Slot>) {
+        if self.defines(slot) && self.cost(slot, MAX_REMATERIALIZED_STEPS).is_none() {
+            kept.insert(slot);
+        }
+    }
+
+    /// Returns the number of cheap steps that recompute a dense tile from memory; `None` if a step
+    /// is not cheap, or if there are more than `most`.
+    fn cost(&self, slot: Slot, most: usize) -> Option<usize> {
+        if self.form(slot) != Some(Form::Dense) || !self.defines(slot) {
+            return Some(0);
+        }
+        let step = self.definitions.get(slot)?;
+        let own = match &step.action {
+            Action::Op(Op::Load { .. } | Op::Cast { .. } | Op::Bitcast { .. }) => 1,
+            Action::Op(Op::ExpandDims { .. } | Op::Broadcast { .. } | Op::Reshape { .. }) => 0,
+            Action::Op(Op::Elementwise { function }) if vectors::is_cheap(*function) => 1,
+            // tidy: wildcard because the others take long
+            _ => return None,
+        };
+        let mut sum = own;
+        for operand in &step.operands {
+            sum += self.cost(operand.slot, most.checked_sub(sum)?)?;
+        }
+        (sum <= most).then_some(sum)
+    }
+}

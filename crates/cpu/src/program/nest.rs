@@ -1,0 +1,132 @@
+//! Nests: consecutive steps that one function of machine code executes.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use tilewright_native::ir::Function;
+use tilewright_native::{Executable, Target};
+
+use super::{Action, Program, Slot};
+
+/// A nest of loops that executes consecutive steps, its members, which follow it: see
+/// [`nests`](crate::compile::nests). If the function declines, it has had no effect, and the machine
+/// executes the members one by one.
+#[derive(Clone, Debug)]
+pub(crate) struct Nest {
+    /// The index of the nest in its program.
+    pub index: usize,
+    /// The number of members.
+    pub members: usize,
+    /// The words of the argument of the function.
+    pub words: Vec<Word>,
+    /// The indices of the words that differ from program to program of a launch.
+    pub varying: Vec<usize>,
+    /// The bytes of scratch memory.
+    pub scratch: usize,
+    /// The slots that the nest clears, because their tiles are dead after the last member.
+    pub frees: Vec<Slot>,
+    pub code: Arc<NestCode>,
+}
+
+/// A word of the argument of a nest's function.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Word {
+    /// The bits of a scalar.
+    Bits(Slot),
+    /// The address of the elements of a dense tile.
+    Tile(Slot),
+    /// The address of the memory that a pointer may access.
+    RegionStart(Slot),
+    /// The number of bytes of this memory.
+    RegionLength(Slot),
+    /// The number of bytes of this memory; 0 if it is read-only.
+    WritableLength(Slot),
+    /// 1 if stores of this number of bytes by each program to the memory of a pointer should bypass
+    /// the caches, otherwise 0.
+    Streams(Slot, usize),
+    /// The index of the program along an axis of the grid.
+    ProgramId(usize),
+    /// The number of programs along an axis of the grid.
+    ProgramCount(usize),
+    /// The address of scratch memory.
+    Scratch,
+    /// The address of the elements of a tile that the nest writes.
+    Output(Slot),
+    /// The bits of a scalar that the nest writes, zero before.
+    Result(Slot),
+}
+
+impl Word {
+    /// Returns whether the word is the same for all programs of a launch, given the slots that are.
+    pub(crate) fn is_invariant(self, is_invariant: impl Fn(Slot) -> bool) -> bool {
+        match self {
+            Word::Bits(slot)
+            | Word::Tile(slot)
+            | Word::RegionStart(slot)
+            | Word::RegionLength(slot)
+            | Word::WritableLength(slot)
+            | Word::Streams(slot, _) => is_invariant(slot),
+            Word::ProgramCount(_) | Word::Scratch => true,
+            Word::ProgramId(_) | Word::Output(_) | Word::Result(_) => false,
+        }
+    }
+}
+
+/// The code of a nest, which is compiled when a launch first executes the nest.
+#[derive(Debug)]
+pub(crate) struct NestCode {
+    function: Function,
+    target: Target,
+    executable: OnceLock<Option<Executable>>,
+    /// True if the machine code has declined an execution.
+    has_declined: AtomicBool,
+}
+
+impl NestCode {
+    pub(crate) fn new(function: Function, target: Target) -> Self {
+        Self { function, target, executable: OnceLock::new(), has_declined: AtomicBool::new(false) }
+    }
+
+    /// Returns the machine code; `None` where the system allows no executable memory.
+    pub(crate) fn executable(&self) -> Option<&Executable> {
+        let compiled = || {
+            let code = tilewright_native::compile(&self.function, &self.target).ok()?;
+            Executable::new(&code).ok()
+        };
+        self.executable.get_or_init(compiled).as_ref()
+    }
+
+    /// Notes that the machine code has declined an execution.
+    pub(crate) fn note_decline(&self) {
+        self.has_declined.store(true, Ordering::Relaxed);
+    }
+}
+
+/// The numbers of nests of a program in each state.
+#[doc(hidden)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct NestCounts {
+    /// All nests.
+    pub formed: usize,
+    /// The nests whose machine code a launch has called.
+    pub called: usize,
+    /// The nests whose machine code has declined an execution.
+    pub declined: usize,
+}
+
+impl Program {
+    /// Counts the nests, those that launches have called, and those that have declined. Tests ask
+    /// for it.
+    #[doc(hidden)]
+    pub fn nest_counts(&self) -> NestCounts {
+        let mut counts = NestCounts::default();
+        for step in self.blocks.iter().flat_map(|block| &block.steps) {
+            if let Action::Nest(nest) = &step.action {
+                counts.formed += 1;
+                counts.called += usize::from(nest.code.executable.get().is_some_and(Option::is_some));
+                counts.declined += usize::from(nest.code.has_declined.load(Ordering::Relaxed));
+            }
+        }
+        counts
+    }
+}

@@ -1,0 +1,14 @@
+//! Calls machine code, which accesses memory by address.
+
+use tilewright_native::Executable;
+
+/// Calls the function of a nest with the words of its argument, and returns its result.
+///
+/// The words are those for which the function was generated: addresses of tiles and scratch memory
+/// of the lengths that it assumes, and the regions of the launch, against which it checks all its
+/// other accesses.
+pub(crate) fn call_machine_code(executable: &Executable, words: &mut [u64]) -> u64 {
+    // SAFETY: the regions, the tiles and the scratch memory are valid during the call, and the code
+    // accesses no other memory.
+    unsafe { executable.call(words.as_mut_ptr()) }
+}

@@ -1,0 +1,291 @@
+//! Compares random kernels in machine code with the executor's steps, to the bit.
+//!
+//! NaN are equal, because their payloads are unspecified. `TILEWRIGHT_RANDOM_NESTS=100000` tries
+//! that number of kernels, `TILEWRIGHT_SEEDS=7..9` tries the kernels of these seeds. A kernel that
+//! fails is shrunk.
+
+mod generate;
+mod shrink;
+mod tables;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Mutex, PoisonError};
+
+use generate::{Case, Input, generate};
+use tilewright_base::Diagnostic;
+use tilewright_cpu::memory::Region;
+use tilewright_cpu::{Argument, Interrupt, Launch, NestCounts, Program};
+use tilewright_fuzz::random::{chosen_seeds, in_parallel};
+use tilewright_ir::{Dtype, Module, parse, verify};
+use tilewright_native::{Isa, Target};
+
+/// The bytes before and after the memory of a buffer, which no kernel may access.
+const GUARD: usize = 256;
+
+/// The number of failures after which the test ends.
+const MAX_FAILURES: usize = 10;
+
+/// The memory of an argument, with guards.
+struct Memory {
+    words: Vec<u64>,
+    length: usize,
+}
+
+impl Memory {
+    fn new(bytes: &[u8]) -> Self {
+        let mut words = vec![0xa5a5_a5a5_a5a5_a5a5; (2 * GUARD + bytes.len()).div_ceil(8)];
+        bytemuck::cast_slice_mut(&mut words)[GUARD..GUARD + bytes.len()].copy_from_slice(bytes);
+        Self { words, length: bytes.len() }
+    }
+
+    fn bytes(&self) -> &[u8] {
+        &bytemuck::cast_slice(&self.words)[GUARD..GUARD + self.length]
+    }
+
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut bytemuck::cast_slice_mut(&mut self.words)[GUARD..GUARD + self.length]
+    }
+
+    fn guards_are_intact(&self) -> bool {
+        let bytes: &[u8] = bytemuck::cast_slice(&self.words);
+        bytes[..GUARD].iter().chain(&bytes[GUARD + self.length..]).all(|&byte| byte == 0xa5)
+    }
+}
+
+/// The outcome of a launch.
+struct Outcome {
+    result: Result<(), Box<Diagnostic>>,
+    memories: Vec<(Dtype, Memory)>,
+}
+
+/// Launches a program on the inputs.
+fn launch(program: &Program, programs: u32, inputs: &[Input], machine_code: bool) -> Outcome {
+    let mut memories: Vec<(Dtype, Memory)> = inputs
+        .iter()
+        .filter_map(|input| match input {
+            Input::Buffer { dtype, bytes, .. } => Some((*dtype, Memory::new(bytes))),
+            Input::Scalar(_) => None,
+        })
+        .collect();
+    let mut next = memories.iter_mut();
+    let arguments: Vec<Argument<'_>> = inputs
+        .iter()
+        .map(|input| match input {
+            Input::Buffer { start, is_read_only, .. } => {
+                let (_, memory) = next.next().expect("each buffer has memory");
+                let region = if *is_read_only {
+                    Region::read_only(memory.bytes())
+                } else {
+                    Region::of(memory.bytes_mut())
+                };
+                Argument::Pointer { address: region.address().wrapping_add_signed(*start), region }
+            }
+            Input::Scalar(bits) => Argument::Scalar(*bits),
+        })
+        .collect();
+    let result = program.launch(&Launch {
+        grid: [programs, 1, 1],
+        arguments: &arguments,
+        foreign: &[],
+        threads: 1,
+        interrupt: Interrupt::Never,
+        padded: None,
+        machine_code,
+    });
+    Outcome { result, memories }
+}
+
+/// Returns whether the bits are those of a NaN.
+fn is_nan(dtype: Dtype, bits: &[u8]) -> bool {
+    let mut word = [0; 8];
+    word[..bits.len()].copy_from_slice(bits);
+    let bits = u64::from_le_bytes(word);
+    match dtype {
+        Dtype::F64 => f64::from_bits(bits).is_nan(),
+        Dtype::F32 => f32::from_bits(bits as u32).is_nan(),
+        Dtype::BF16 => bits & 0x7fff > 0x7f80,
+        Dtype::F16 => bits & 0x7fff > 0x7c00,
+        Dtype::F8E5 => bits & 0x7f > 0x7c,
+        Dtype::F8E4NV => bits & 0x7f == 0x7f,
+        Dtype::F8E4B8 | Dtype::F8E5B16 => bits == 0x80,
+        // tidy: wildcard because these types have no NaN
+        _ => false,
+    }
+}
+
+/// Returns what is different in two outcomes.
+fn difference(expected: &Outcome, found: &Outcome) -> Option<String> {
+    if expected.result != found.result {
+        return Some(format!("the result is {:#?}, not {:#?}", found.result, expected.result));
+    }
+    for (index, ((dtype, expected), (_, found))) in expected.memories.iter().zip(&found.memories).enumerate()
+    {
+        if !found.guards_are_intact() {
+            return Some(format!("memory outside of buffer {index} is overwritten"));
+        }
+        let size = dtype.bytes();
+        let elements = expected.bytes().chunks(size).zip(found.bytes().chunks(size));
+        let differs = |(x, y): &(&[u8], &[u8])| x != y && !(is_nan(*dtype, x) && is_nan(*dtype, y));
+        let count = elements.clone().filter(differs).count();
+        if let Some((place, (expected, found))) = elements.enumerate().find(|(_, pair)| differs(pair)) {
+            return Some(format!(
+                "{count} elements of buffer {index} ({dtype}) differ; element {place} is {found:02x?}, not \
+                 {expected:02x?}"
+            ));
+        }
+    }
+    None
+}
+
+fn module(text: &str) -> Option<Module> {
+    let module = parse(text).ok()?;
+    verify(&module).ok()?;
+    Some(module)
+}
+
+/// Compares a kernel with and without nests. Returns what is different, or the numbers of nests.
+fn compare(case: &Case, text: &str, programs: u32, target: Target) -> Result<NestCounts, String> {
+    let module = module(text).ok_or("the kernel is malformed")?;
+    let compare = || {
+        let nests = Program::with_target(&module, Some(target)).map_err(|error| format!("{error:?}"))?;
+        // Rematerialization and fusion would change the order of accesses, and of faults.
+        let expected = if case.repeats_elements {
+            launch(&nests, programs, &case.inputs, false)
+        } else {
+            let steps = Program::without_symbolic_forms(&module, None);
+            launch(&steps.map_err(|error| format!("{error:?}"))?, programs, &case.inputs, false)
+        };
+        let found = launch(&nests, programs, &case.inputs, true);
+        difference(&expected, &found).map_or_else(|| Ok(nests.nest_counts()), Err)
+    };
+    catch_unwind(AssertUnwindSafe(compare)).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+        Err(format!("it panics: {}", text.unwrap_or("no message")))
+    })
+}
+
+/// Checks a kernel. Returns a shrunk one if the outcomes differ.
+fn check(seed: u64, case: &Case, target: Target) -> Result<NestCounts, String> {
+    if let Err(error) = parse(&case.text)
+        .map_err(|error| error.to_string())
+        .and_then(|module| verify(&module).map_err(|error| error.to_string()))
+    {
+        panic!("seed {seed} is malformed: {error}\n{}", case.text);
+    }
+    let compare = |text: &str, programs: u32| match compare(case, text, programs, target) {
+        Ok(counts) if case.is_regular && counts.declined > 0 => {
+            Err(format!("{counts:?} although all accesses are legal"))
+        }
+        outcome => outcome,
+    };
+    let error = match compare(&case.text, case.programs) {
+        Ok(counts) => return Ok(counts),
+        Err(error) => error,
+    };
+    // The accesses of another kernel may overlap.
+    let may_replace = !error.contains("although");
+    let fails = |text: &str, programs: u32| {
+        module(text).is_some()
+            && compare(text, programs).is_err_and(|error| may_replace != error.contains("although"))
+    };
+    let (text, programs) = shrink::shrink(&case.text, case.programs, may_replace, &fails);
+    let shrunk = match compare(&text, programs) {
+        Ok(_) => "it fails at times".to_owned(),
+        Err(error) => error,
+    };
+    let nests =
+        || Program::with_target(&module(&text)?, Some(target)).ok().map(|program| program.to_string());
+    let nests = catch_unwind(nests).ok().flatten().unwrap_or_default();
+    Err(format!(
+        "seed {seed}, {:?}: {error}\nshrunk, {programs} programs: {shrunk}\n{text}\n{nests}",
+        target.isa()
+    ))
+}
+
+/// The kernels of a test: those with nests, and those whose nests ran.
+#[derive(Default)]
+struct Totals {
+    kernels: u64,
+    with_nests: u64,
+    with_machine_code: u64,
+    with_declined: u64,
+    failures: Vec<String>,
+}
+
+/// Returns the instruction sets of this processor.
+fn targets() -> Vec<Target> {
+    [Isa::Avx2, Isa::Avx512].into_iter().filter_map(Target::host_with).collect()
+}
+
+/// Checks the kernel that a function returns for each element type. Each kernel has a nest.
+fn check_types(case: impl Fn(Dtype) -> Case + Sync) {
+    in_parallel(0..Dtype::ALL.len() as u64, |index| {
+        let case = case(Dtype::ALL[index as usize]);
+        for target in targets() {
+            let counts = check(index, &case, target).unwrap_or_else(|error| panic!("{error}"));
+            assert!(counts.called > 0, "{counts:?}: {}", case.text);
+        }
+    });
+}
+
+#[test]
+fn all_functions_give_what_steps_give() {
+    for extent in [7, 1003] {
+        check_types(|dtype| tables::functions(dtype, extent));
+    }
+}
+
+#[test]
+fn all_conversions_give_what_steps_give() {
+    for extent in [7, 1003] {
+        check_types(|dtype| tables::conversions(dtype, extent));
+    }
+}
+
+#[test]
+fn all_reductions_give_what_steps_give() {
+    for extent in generate::EXTENTS.into_iter().filter(|&extent| extent > 1) {
+        check_types(|dtype| tables::reductions(dtype, [1, extent], false));
+        check_types(|dtype| tables::reductions(dtype, [1, extent], true));
+        check_types(|dtype| tables::reductions(dtype, [3, extent], false));
+    }
+}
+
+#[test]
+fn machine_code_gives_what_steps_give() {
+    let targets = targets();
+    if targets.is_empty() {
+        return;
+    }
+    let count = std::env::var("TILEWRIGHT_RANDOM_NESTS").ok();
+    let count = count.map_or(400, |count| count.parse().expect("TILEWRIGHT_RANDOM_NESTS is a number"));
+    let totals = Mutex::new(Totals::default());
+    in_parallel(chosen_seeds().unwrap_or(0..count), |seed| {
+        let case = generate(seed);
+        for &target in &targets {
+            let outcome = check(seed, &case, target);
+            let mut totals = totals.lock().unwrap_or_else(PoisonError::into_inner);
+            let counts = match outcome {
+                Ok(counts) => counts,
+                Err(error) => {
+                    totals.failures.push(error);
+                    assert!(totals.failures.len() < MAX_FAILURES, "{}", totals.failures.join("\n"));
+                    return;
+                }
+            };
+            totals.kernels += 1;
+            totals.with_nests += u64::from(counts.formed > 0);
+            totals.with_machine_code += u64::from(counts.called > counts.declined);
+            totals.with_declined += u64::from(counts.declined > 0);
+        }
+    });
+    let Totals { kernels, with_nests, with_machine_code, with_declined, failures } =
+        totals.into_inner().unwrap_or_else(PoisonError::into_inner);
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+    println!("{kernels} kernels, {with_nests} with nests, {with_machine_code} ran, {with_declined} declined");
+    if kernels >= 100 {
+        assert!(with_nests * 10 > kernels * 8, "{with_nests} of {kernels} kernels have nests");
+        assert!(with_machine_code * 10 > kernels * 6, "{with_machine_code} of {kernels} kernels run them");
+    }
+}

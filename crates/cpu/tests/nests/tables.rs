@@ -1,0 +1,147 @@
+//! Kernels with every function, conversion and reduction of an element type.
+
+use std::fmt::Write;
+
+use tilewright_fuzz::random::Random;
+use tilewright_ir::{Dtype, Element, ElementwiseFn, Signature};
+
+use crate::generate::{Case, Input, LOAD, STORE, element};
+
+/// A kernel with tiles of one axis, with a buffer for each.
+struct Kernel {
+    random: Random,
+    text: String,
+    parameters: Vec<String>,
+    inputs: Vec<Input>,
+    extent: u32,
+    /// True if all elements of a buffer have only their highest bit set.
+    is_constant: bool,
+}
+
+impl Kernel {
+    fn new(extent: u32) -> Self {
+        let text = format!("  %i = arange {{start = 0, end = {extent}}} : int32[{extent}]\n");
+        let random = Random(u64::from(extent));
+        Self { random, text, parameters: Vec::new(), inputs: Vec::new(), extent, is_constant: false }
+    }
+
+    fn line(&mut self, line: &str) {
+        writeln!(self.text, "  {line}").expect("a string takes it");
+    }
+
+    /// Adds a buffer of elements, among them extreme ones. Returns its number.
+    fn buffer(&mut self, dtype: Dtype, count: usize) -> usize {
+        let mut bytes = Vec::new();
+        let constant = 1 << (dtype.bits() - 1);
+        for _ in 0..count {
+            let bits = if self.is_constant { constant } else { element(&mut self.random, dtype) };
+            bytes.extend_from_slice(&bits.to_le_bytes()[..dtype.bytes()]);
+        }
+        let number = self.parameters.len();
+        self.parameters.push(format!("%b{number}: *{dtype}"));
+        self.inputs.push(Input::Buffer { dtype, bytes, start: 0, is_read_only: false });
+        number
+    }
+
+    fn pointers(&mut self, dtype: Dtype) -> String {
+        let (number, extent) = (self.buffer(dtype, self.extent as usize), self.extent);
+        self.line(&format!("%s{number} = splat %b{number} {{shape = [{extent}]}} : *{dtype}[{extent}]"));
+        self.line(&format!("%p{number} = ptr_add %s{number}, %i : *{dtype}[{extent}]"));
+        format!("%p{number}")
+    }
+
+    fn load(&mut self, name: &str, dtype: Dtype) {
+        let pointers = self.pointers(dtype);
+        self.line(&format!("{name} = load {pointers} {LOAD} : {dtype}[{}]", self.extent));
+    }
+
+    fn store(&mut self, op: &str, dtype: Dtype) {
+        let pointers = self.pointers(dtype);
+        self.line(&format!("%r{} = {op} : {dtype}[{}]", &pointers[2..], self.extent));
+        self.line(&format!("store {pointers}, %r{} {STORE}", &pointers[2..]));
+    }
+
+    fn finish(self) -> Case {
+        let parameters = self.parameters.join(", ");
+        Case {
+            text: format!("kernel func0 @k({parameters}) {{\n{}  return_values\n}}\n", self.text),
+            programs: 1,
+            inputs: self.inputs,
+            is_regular: true,
+            repeats_elements: false,
+        }
+    }
+}
+
+/// Returns a kernel with all functions of an element type.
+pub fn functions(dtype: Dtype, extent: u32) -> Case {
+    let mut kernel = Kernel::new(extent);
+    kernel.load("%c", Dtype::I1);
+    for name in ["%x", "%y", "%z"] {
+        kernel.load(name, dtype);
+    }
+    let takes = |function: &&ElementwiseFn| function.info().domain.contains(Element::Value(dtype));
+    for function in ElementwiseFn::ALL.iter().filter(takes) {
+        let info = function.info();
+        let (operands, result) = match info.signature {
+            Signature::Select => ("%c, %x, %y", dtype),
+            Signature::Compare => ("%x, %y", Dtype::I1),
+            Signature::Same => (&"%x, %y, %z"[..4 * info.operands.len() - 2], dtype),
+        };
+        kernel.store(&format!("{} {operands}", info.name), result);
+    }
+    kernel.finish()
+}
+
+/// Returns a kernel with all conversions from an element type, and all bitcasts.
+pub fn conversions(from: Dtype, extent: u32) -> Case {
+    let mut kernel = Kernel::new(extent);
+    kernel.load("%x", from);
+    for &to in Dtype::ALL {
+        for rounding in ["rtne", "rtz"] {
+            kernel.store(&format!("cast %x {{element = {to}, rounding = \"{rounding}\"}}"), to);
+        }
+        if from.bits() == to.bits() {
+            kernel.store(&format!("bitcast %x {{element = {to}}}"), to);
+        }
+    }
+    kernel.finish()
+}
+
+/// Returns a kernel with all reductions of an element type. If `rows` is not 1, they are along the
+/// last axis of a tile with that number of rows. All elements are -0, or the smallest integer, if
+/// `is_constant` is true.
+pub fn reductions(dtype: Dtype, [rows, extent]: [u32; 2], is_constant: bool) -> Case {
+    let mut kernel = Kernel::new(extent * rows);
+    kernel.is_constant = is_constant;
+    kernel.load("%x", dtype);
+    let functions: &[&str] = if dtype.is_float() {
+        &["add", "mul", "min", "max", "min_nan", "max_nan"]
+    } else {
+        &["add", "mul", "min", "max", "and", "or", "xor"]
+    };
+    let mut shape = format!("[{extent}]");
+    let (mut tile, mut axis, mut result) = ("%x", 0, String::new());
+    if rows > 1 {
+        shape = format!("[{rows}, {extent}]");
+        (axis, result) = (1, format!("[{rows}]"));
+        kernel.line(&format!("%t = reshape %x {{shape = {shape}}} : {dtype}{shape}"));
+        kernel.line(&format!("%j = arange {{start = 0, end = {rows}}} : int32[{rows}]"));
+        tile = "%t";
+    }
+    for function in functions {
+        let number = kernel.buffer(dtype, rows as usize);
+        kernel.line(&format!("%q{number} = reduce {tile} {{axis = {axis}}} (%u: {dtype}, %v: {dtype}) {{"));
+        kernel.line(&format!("  %w = {function} %u, %v : {dtype}"));
+        kernel.line("  yield_values %w");
+        kernel.line(&format!("}} : {dtype}{result}"));
+        let mut pointer = format!("%b{number}");
+        if rows > 1 {
+            kernel.line(&format!("%s{number} = splat {pointer} {{shape = {result}}} : *{dtype}{result}"));
+            kernel.line(&format!("%p{number} = ptr_add %s{number}, %j : *{dtype}{result}"));
+            pointer = format!("%p{number}");
+        }
+        kernel.line(&format!("store {pointer}, %q{number} {STORE}"));
+    }
+    kernel.finish()
+}
