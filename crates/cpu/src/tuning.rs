@@ -64,6 +64,12 @@ pub(crate) const MIN_PARALLEL_NANOSECONDS: u64 = 20_000;
 /// Not measured.
 pub(crate) const MAX_CHUNK_PROGRAMS: u64 = 1024;
 
+/// The longest time for which machine code executes programs before the launch checks whether it has
+/// to stop, unless one program takes longer.
+///
+/// Not measured.
+pub(crate) const MAX_NANOSECONDS_BETWEEN_CHECKS: u64 = 1_000_000;
+
 /// The size in bytes from which on stores bypass the caches: the region must have at least this
 /// size, and the launch must store at least this many bytes to the region.
 ///

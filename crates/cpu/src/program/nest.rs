@@ -15,6 +15,9 @@ use super::{Action, Program, Slot};
 pub(crate) struct Nest {
     /// The index of the nest in its program.
     pub index: usize,
+    /// True if the members are all steps of a program. The function then executes several programs,
+    /// one after another.
+    pub is_whole: bool,
     /// The number of members.
     pub members: usize,
     /// The words of the argument of the function.
@@ -46,6 +49,8 @@ pub(crate) enum Word {
     Streams(Slot, usize),
     /// The index of the program along an axis of the grid.
     ProgramId(usize),
+    /// The number of programs that the function executes.
+    Programs,
     /// The number of programs along an axis of the grid.
     ProgramCount(usize),
     /// The address of scratch memory.
@@ -67,7 +72,7 @@ impl Word {
             | Word::WritableLength(slot)
             | Word::Streams(slot, _) => is_invariant(slot),
             Word::ProgramCount(_) | Word::Scratch => true,
-            Word::ProgramId(_) | Word::Output(_) | Word::Result(_) => false,
+            Word::ProgramId(_) | Word::Programs | Word::Output(_) | Word::Result(_) => false,
         }
     }
 }
@@ -115,6 +120,15 @@ pub struct NestCounts {
 }
 
 impl Program {
+    /// Returns the nest that executes all steps of the program, if there is one.
+    pub(crate) fn whole_nest(&self) -> Option<&Nest> {
+        match &self.blocks[self.body as usize].steps.first()?.action {
+            Action::Nest(nest) if nest.is_whole => Some(nest),
+            // tidy: wildcard because the other actions execute one step or a part
+            _ => None,
+        }
+    }
+
     /// Counts the nests, those that launches have called, and those that have declined. Tests ask
     /// for it.
     #[doc(hidden)]

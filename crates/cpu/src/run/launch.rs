@@ -31,7 +31,7 @@ use crate::run::padding::PaddedReads;
 use crate::run::profile::Profile;
 use crate::run::scheduler::Scheduler;
 use crate::run::trace::Tracing;
-use crate::tuning::{MAX_CHUNK_PROGRAMS, MIN_PARALLEL_NANOSECONDS};
+use crate::tuning::{MAX_CHUNK_PROGRAMS, MAX_NANOSECONDS_BETWEEN_CHECKS, MIN_PARALLEL_NANOSECONDS};
 
 /// A launch of a program.
 pub struct Launch<'a> {
@@ -177,6 +177,12 @@ impl Program {
         }
     }
 
+    /// Returns the time of one program: measured if a launch has measured it, otherwise estimated.
+    fn nanoseconds(&self) -> u64 {
+        let measured = self.measured.load(Ordering::Relaxed);
+        if measured == 0 { self.estimate } else { measured }
+    }
+
     fn check_arguments(&self, arguments: &[Argument<'_>]) {
         assert!(arguments.len() == self.parameters.len(), "a launch has an argument for each parameter");
         for (parameter, argument) in self.parameters.iter().zip(arguments) {
@@ -206,9 +212,7 @@ impl<'a> Shared<'a> {
             self.work(true, None);
             return;
         }
-        let known = self.program.measured.load(Ordering::Relaxed);
-        let estimate = if known == 0 { self.program.estimate } else { known };
-        if estimate.saturating_mul(self.total) > 2 * MIN_PARALLEL_NANOSECONDS {
+        if self.program.nanoseconds().saturating_mul(self.total) > 2 * MIN_PARALLEL_NANOSECONDS {
             self.spread(threads);
             return;
         }
@@ -344,22 +348,24 @@ impl<'a> Shared<'a> {
             }
         };
         machine.observe(self.observers);
+        let between_checks = (MAX_NANOSECONDS_BETWEEN_CHECKS / self.program.nanoseconds().max(1)).max(1);
         while let Some((first, end)) =
             self.take(probe.as_ref().map_or(MAX_CHUNK_PROGRAMS, |probe| probe.chunk))
         {
-            let mut id = coordinates(grid, first);
-            for number in first..end {
+            let mut number = first;
+            while number < end {
+                let id = coordinates(grid, number);
+                let most = (end - number).min(u64::from(grid[0] - id[0])).min(between_checks);
                 let outcome = unless_out_of_memory(|| {
                     machine.control.begin(number)?;
-                    machine.run_at(id)
+                    machine.run_from(id, most as u32)
                 });
-                if let Err(fault) = outcome {
-                    self.fail(number, fault);
-                    return false;
-                }
-                id[0] += 1;
-                if id[0] == grid[0] {
-                    id = coordinates(grid, number + 1);
+                match outcome {
+                    Ok(executed) => number += u64::from(executed),
+                    Err(fault) => {
+                        self.fail(number, fault);
+                        return false;
+                    }
                 }
             }
             if let Some(probe) = &mut probe

@@ -126,6 +126,22 @@ impl<'a> Machine<'a> {
         Ok(results.iter().map(|&result| self.take(result)).collect())
     }
 
+    /// Runs the program at a point of the grid and at up to `most - 1` points after it along x, one
+    /// after another. Returns the number of programs that it has run, at least one.
+    pub(crate) fn run_from(&mut self, id: [u32; 3], most: u32) -> Outcome<u32> {
+        if let Some(nest) = self.program.whole_nest()
+            && self.observers.is_empty()
+            && self.control.machine_code
+        {
+            self.id = id;
+            let executed = ops::nest::execute_programs(self, nest, most);
+            if executed > 0 {
+                return Ok(executed);
+            }
+        }
+        self.run_at(id).map(|()| 1)
+    }
+
     /// Runs the program at a point of the grid.
     pub(crate) fn run_at(&mut self, id: [u32; 3]) -> Outcome {
         self.id = id;

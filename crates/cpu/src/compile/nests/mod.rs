@@ -104,19 +104,19 @@ impl<'p> Former<'p> {
     fn of_blocks(&self) -> Vec<(BlockId, Vec<Formed>)> {
         let blocks = (0..).zip(&self.program.blocks);
         let repeated = blocks.filter(|(id, _)| *id != self.program.preamble);
-        let nests = repeated.map(|(id, block)| (id, self.of_steps(&block.steps)));
+        let nests = repeated.map(|(id, block)| (id, self.of_steps(&block.steps, id == self.program.body)));
         nests.filter(|(_, nests)| !nests.is_empty()).collect()
     }
 
-    /// Returns the nests of the steps of a block.
-    fn of_steps(&self, steps: &'p [Step]) -> Vec<Formed> {
+    /// Returns the nests of the steps of a block, which may be the body of the program.
+    fn of_steps(&self, steps: &'p [Step], is_body: bool) -> Vec<Formed> {
         let mut nests = Vec::new();
         let mut start = 0;
         while start < steps.len() {
             let (plan, end) = self.longest(&steps[start..]);
             let end = start + end;
             if plan.is_worthwhile()
-                && let Some(formed) = self.complete(steps, start..end, &plan)
+                && let Some(formed) = self.complete(steps, start..end, is_body, &plan)
             {
                 nests.push(formed);
             }
@@ -145,7 +145,13 @@ impl<'p> Former<'p> {
     /// Completes a nest: takes out the steps whose results are index tiles or pointers that other
     /// steps read, and emits the code of the rest. Returns the indices of the steps that are taken
     /// out; `None` if they cannot be executed before the nest.
-    fn complete(&self, block: &'p [Step], range: Range<usize>, plan: &Plan<'p>) -> Option<Formed> {
+    fn complete(
+        &self,
+        block: &'p [Step],
+        range: Range<usize>,
+        is_body: bool,
+        plan: &Plan<'p>,
+    ) -> Option<Formed> {
         let steps = &block[range.clone()];
         let mut counts: FxHashMap<Slot, u32> = FxHashMap::default();
         for operand in steps.iter().flat_map(|step| &step.operands) {
@@ -204,11 +210,13 @@ impl<'p> Former<'p> {
         if !outputs.iter().all(is_written) {
             return None;
         }
-        let code = emit::emit(self.program, &rest, &outputs, self.target.lanes());
+        let is_whole = is_body && rest.members.len() == block.len() && outputs.is_empty();
+        let code = emit::emit(self.program, &rest, &outputs, is_whole, self.target.lanes());
         let is_varying = |word: &Word| !word.is_invariant(|slot| self.invariant.contains(&slot));
         let varying = code.words.iter().enumerate().filter(|(_, word)| is_varying(word));
         let nest = Nest {
             index: 0,
+            is_whole,
             members: rest.members.len(),
             varying: varying.map(|(index, _)| index).collect(),
             words: code.words,

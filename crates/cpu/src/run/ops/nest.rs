@@ -21,23 +21,30 @@ pub(crate) struct NestArgument {
 /// Executes a nest in place of its members. Returns false, without an effect, if the machine code
 /// does not support their operands, or if an access may be illegal.
 pub(crate) fn execute(machine: &mut Machine<'_>, nest: &Nest) -> bool {
-    let is_executed = call(machine, nest);
-    if !is_executed {
-        nest.code.note_decline();
-    }
-    is_executed
+    execute_programs(machine, nest, 1) == 1
 }
 
-/// Calls the machine code. Returns false if it has had no effect.
-fn call(machine: &mut Machine<'_>, nest: &Nest) -> bool {
-    let Some(executable) = nest.code.executable() else { return false };
+/// Executes a nest for the current program, and in a nest that is whole for up to `most` programs
+/// along x. Returns the number of programs before the first one that the machine code does not
+/// execute.
+pub(crate) fn execute_programs(machine: &mut Machine<'_>, nest: &Nest, most: u32) -> u32 {
+    let executed = call(machine, nest, most).unwrap_or(0);
+    if executed < most {
+        nest.code.note_decline();
+    }
+    executed
+}
+
+/// Calls the machine code; `None` if there is none, or if it does not support an operand.
+fn call(machine: &mut Machine<'_>, nest: &Nest, most: u32) -> Option<u32> {
+    let executable = nest.code.executable()?;
     if machine.arguments_of_nests.len() <= nest.index {
         machine.arguments_of_nests.resize_with(nest.index + 1, || None);
     }
     let mut outputs: SmallVec<[Tile; 4]> = SmallVec::new();
-    let Some(mut argument) = argument(machine, nest, &mut outputs) else { return false };
-    let declined = call_machine_code(executable, &mut argument.words) != 0;
-    if !declined {
+    let mut argument = argument(machine, nest, most, &mut outputs)?;
+    let executed = call_machine_code(executable, &mut argument.words) as u32;
+    if executed > 0 {
         let mut outputs = outputs.into_iter();
         for &index in &nest.varying {
             match nest.words[index] {
@@ -52,6 +59,7 @@ fn call(machine: &mut Machine<'_>, nest: &Nest) -> bool {
                 | Word::WritableLength(_)
                 | Word::Streams(..)
                 | Word::ProgramId(_)
+                | Word::Programs
                 | Word::ProgramCount(_)
                 | Word::Scratch => {}
             }
@@ -59,26 +67,27 @@ fn call(machine: &mut Machine<'_>, nest: &Nest) -> bool {
         machine.clear(&nest.frees);
     }
     machine.arguments_of_nests[nest.index] = Some(argument);
-    !declined
+    Some(executed)
 }
 
-/// Returns the argument of a nest for the current program, and the tiles of its outputs; `None` if
-/// the machine code does not support an operand.
+/// Returns the argument of a nest for `programs` programs from the current one on, and the tiles of
+/// its outputs; `None` if the machine code does not support an operand.
 fn argument(
     machine: &mut Machine<'_>,
     nest: &Nest,
+    programs: u32,
     outputs: &mut SmallVec<[Tile; 4]>,
 ) -> Option<NestArgument> {
     if let Some(mut argument) = machine.arguments_of_nests[nest.index].take() {
         for &index in &nest.varying {
-            argument.words[index] = word(machine, nest.words[index], &argument.scratch, outputs)?;
+            argument.words[index] = word(machine, nest.words[index], programs, &argument.scratch, outputs)?;
         }
         return Some(argument);
     }
     let scratch = if nest.scratch > 0 { Tile::new(nest.scratch) } else { Tile::default() };
     let mut words = Vec::with_capacity(nest.words.len());
     for &each in &nest.words {
-        words.push(word(machine, each, &scratch, outputs)?);
+        words.push(word(machine, each, programs, &scratch, outputs)?);
     }
     Some(NestArgument { words, scratch })
 }
@@ -87,6 +96,7 @@ fn argument(
 fn word(
     machine: &mut Machine<'_>,
     word: Word,
+    programs: u32,
     scratch: &Tile,
     outputs: &mut SmallVec<[Tile; 4]>,
 ) -> Option<u64> {
@@ -114,6 +124,7 @@ fn word(
         }
         Word::Streams(slot, bytes) => u64::from(machine.non_temporal(&region(machine, slot)?, bytes)),
         Word::ProgramId(axis) => machine.id[axis].into(),
+        Word::Programs => programs.into(),
         Word::ProgramCount(axis) => machine.grid[axis].into(),
         Word::Scratch => scratch.bytes().as_ptr().expose_provenance() as u64,
         Word::Output(slot) => {

@@ -3,8 +3,11 @@
 //! The code computes the uniform values of a phase, then runs the loops of the phase, one for each
 //! extent. In a nest with rows, a loop over the rows is around all phases. Before them the code
 //! checks all accesses, in a loop over the rows of its own. If an access may be illegal, or if tiles
-//! overlap in a way that the order of the loops does not allow, the code returns 1 without an
-//! effect, and the executor runs the steps one by one. Otherwise it returns 0.
+//! overlap in a way that the order of the loops does not allow, the code returns without an effect,
+//! and the executor runs the steps one by one.
+//!
+//! A nest that executes all steps of a program has a loop over programs around all others. The code
+//! returns the number of programs that it has executed.
 //!
 //! A loop has up to three parts. The first one has no masks: all ranges are true. The second one has
 //! masks. After the last element for which a range is true, every tile is uniform if its elements
@@ -94,6 +97,8 @@ struct Emitter<'a> {
     plan: &'a Plan<'a>,
     /// The dense tiles that are read after the nest.
     outputs: &'a [Slot],
+    /// The index of the program along x, in a loop over programs.
+    program_index: Option<Value>,
     vectors: Vectors<'a>,
     values: FxHashMap<Slot, Repr>,
     definitions: FxHashMap<Slot, &'a Step>,
@@ -112,8 +117,15 @@ struct Emitter<'a> {
     addresses: FxHashMap<Slot, Value>,
 }
 
-/// Emits the code of a nest. `outputs` are the slots of members that are read after it.
-pub(super) fn emit(program: &Program, plan: &Plan<'_>, outputs: &[Slot], lanes: usize) -> Code {
+/// Emits the code of a nest. `outputs` are the slots of members that are read after it;
+/// `over_programs` is true if the nest executes all steps of a program.
+pub(super) fn emit(
+    program: &Program,
+    plan: &Plan<'_>,
+    outputs: &[Slot],
+    over_programs: bool,
+    lanes: usize,
+) -> Code {
     let cell = RefCell::new(Builder::new(lanes));
     let bail = cell.borrow_mut().block();
     let members = plan.members.iter().chain(&plan.imports);
@@ -122,6 +134,7 @@ pub(super) fn emit(program: &Program, plan: &Plan<'_>, outputs: &[Slot], lanes: 
         program,
         plan,
         outputs,
+        program_index: None,
         vectors: Vectors(&cell),
         values: FxHashMap::default(),
         definitions,
@@ -134,7 +147,11 @@ pub(super) fn emit(program: &Program, plan: &Plan<'_>, outputs: &[Slot], lanes: 
         splats: FxHashMap::default(),
         addresses: FxHashMap::default(),
     };
-    emitter.nest();
+    if over_programs {
+        emitter.programs();
+    } else {
+        emitter.one_program();
+    }
     let Emitter { words, scratch, .. } = emitter;
     Code { function: cell.into_inner().finish(), words, scratch }
 }
@@ -197,6 +214,38 @@ impl<'a> Emitter<'a> {
         })
     }
 
+    /// Emits a loop over consecutive programs along x.
+    fn programs(&mut self) {
+        let (first, count) = (self.word(Word::ProgramId(0)), self.word(Word::Programs));
+        let end = self.add(first, count);
+        let repeated = self.build(|builder| builder.begin_loop([first, end], &[]));
+        let index = repeated.index;
+        self.program_index = Some(index);
+        self.nest();
+        self.build(|builder| builder.end_loop(repeated, 1, &[]));
+        self.returns(count);
+        self.begin_bail();
+        let executed = self.sub(index, first);
+        self.returns(executed);
+    }
+
+    fn one_program(&mut self) {
+        self.nest();
+        self.results();
+        let (zero, one) = (self.int(0), self.int(1));
+        self.returns(one);
+        self.begin_bail();
+        self.returns(zero);
+    }
+
+    fn returns(&self, executed: Value) {
+        self.build(|builder| builder.ret(executed));
+    }
+
+    fn begin_bail(&self) {
+        self.build(|builder| builder.switch_to(self.bail));
+    }
+
     fn nest(&mut self) {
         self.inputs();
         self.place_kept();
@@ -215,15 +264,6 @@ impl<'a> Emitter<'a> {
             self.prefetch_after(&accesses, &bytes);
             self.phases();
         }
-        self.results();
-        let zero = self.int(0);
-        self.build(|builder| builder.ret(zero));
-        let bail = self.bail;
-        self.build(|builder| {
-            builder.switch_to(bail);
-            let one = builder.int(1);
-            builder.ret(one);
-        });
     }
 
     /// Emits what is computed in a row.

@@ -21,7 +21,10 @@ impl<'a> Emitter<'a> {
         let Action::Op(op) = &step.action else { unreachable!("only a reduction has another action") };
         let value = match op {
             Op::Constant { value } => self.uniform_of_bits(ty, value.bits),
-            Op::ProgramId { axis } => Repr::Integer(self.word(Word::ProgramId(*axis as usize))),
+            Op::ProgramId { axis } => {
+                let index = self.program_index.filter(|_| *axis == 0);
+                Repr::Integer(index.unwrap_or_else(|| self.word(Word::ProgramId(*axis as usize))))
+            }
             Op::NumPrograms { axis } => Repr::Integer(self.word(Word::ProgramCount(*axis as usize))),
             Op::Arange { start, .. } => {
                 let (start, layout) = (self.int(*start), self.layout(slot));
