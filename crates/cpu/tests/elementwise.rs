@@ -90,6 +90,10 @@ fn is_nan(dtype: Dtype, bits: &[u8]) -> bool {
         Dtype::BF16 => half::bf16::from_le_bytes([bits[0], bits[1]]).is_nan(),
         Dtype::F32 => f32::from_le_bytes([bits[0], bits[1], bits[2], bits[3]]).is_nan(),
         Dtype::F64 => f64::from_le_bytes(bits.try_into().expect("8 bytes")).is_nan(),
+        Dtype::F8E5 => bits[0] & 0x7f > 0x7c,
+        Dtype::F8E4NV => bits[0] & 0x7f == 0x7f,
+        Dtype::F8E4B8 | Dtype::F8E5B16 => bits[0] == 0x80,
+        // tidy: wildcard because the other types have no NaN
         _ => false,
     }
 }

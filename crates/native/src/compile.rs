@@ -1,11 +1,11 @@
 //! Compiles vector SSA to machine code.
 //!
 //! ```text
-//! Function ── Uses (unused results) ── Layout (block order, edge blocks)
+//! Function ── value numbering ── Uses (unused results) ── Layout (block order, edge blocks)
 //!     ── selection of instructions ── allocation of registers ── encoding ──> Code
 //! ```
 
-use crate::{Code, CompileError, Target, ir::Function, x86};
+use crate::{Code, CompileError, Target, ir::Function, value_numbering::number_values, x86};
 
 /// Compiles a function. The function is well formed: debug builds verify it.
 pub fn compile(function: &Function, target: &Target) -> Result<Code, CompileError> {
@@ -16,5 +16,7 @@ pub fn compile(function: &Function, target: &Target) -> Result<Code, CompileErro
     if let Err(error) = crate::verify(function) {
         panic!("{error}\n{function}");
     }
-    x86::compile(function, target.isa())
+    let mut function = function.clone();
+    number_values(&mut function);
+    x86::compile(&function, target.isa())
 }

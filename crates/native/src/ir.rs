@@ -122,7 +122,7 @@ pub enum Binary {
     Mul,
     /// The quotient of floats.
     Div,
-    /// `x * 2^y`, rounded once, of binary32. `y` is an integral number from -250 to 250; the result
+    /// `x * 2^y`, rounded once, of binary32. `y` is an integral number from -254 to 254; the result
     /// is unspecified for others, and NaN if `x` is NaN.
     Scale,
     /// The lesser by a comparison: `if x < y { x } else { y }`, of signed integers or floats.
@@ -224,7 +224,7 @@ pub struct Address {
 }
 
 /// The operation of an instruction. The comment of each lists the operands and the result.
-#[derive(Clone, Copy, PartialEq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Op {
     /// `() -> Int`.
     IntConstant(i64),

@@ -9,6 +9,7 @@ mod allocate;
 mod builder;
 mod code;
 mod compile;
+mod dominators;
 mod executable;
 mod interpret;
 pub mod ir;
@@ -17,6 +18,7 @@ mod loop_constants;
 mod print;
 mod target;
 mod uses;
+mod value_numbering;
 mod verify;
 mod x86;
 

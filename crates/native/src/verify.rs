@@ -7,6 +7,7 @@ use std::fmt::{Display, Formatter};
 use crate::ir::{
     Address, Binary, Block, Compare, Conversion, Function, Inst, Lane, Op, Target, Terminator, Type, Value,
 };
+use crate::dominators::Dominators;
 use crate::print::{InstText, address_operands};
 
 /// A rule that a function violates.
@@ -419,106 +420,4 @@ fn is_conversion(conversion: Conversion, from: Lane, to: Lane) -> bool {
         Conversion::FloatToHalf => from == Lane::F32 && to == Lane::I16,
         Conversion::Bitcast => from.bytes() == to.bytes(),
     }
-}
-
-/// The dominator tree of the reachable blocks, by the iteration of Cooper, Harvey and Kennedy ("A
-/// Simple, Fast Dominance Algorithm", 2001).
-struct Dominators {
-    /// The number of each block in reverse postorder; `None` for an unreachable block.
-    order: Vec<Option<usize>>,
-    /// The immediate dominator of each block, by numbers in reverse postorder.
-    parents: Vec<usize>,
-}
-
-impl Dominators {
-    /// Computes the dominators of a function whose terminators name existing blocks.
-    fn new(function: &Function) -> Self {
-        let blocks = reverse_postorder(function);
-        let mut order = vec![None; function.blocks.len()];
-        for (number, &block) in blocks.iter().enumerate() {
-            order[block] = Some(number);
-        }
-        let mut predecessors = vec![Vec::new(); blocks.len()];
-        for (number, &block) in blocks.iter().enumerate() {
-            for successor in successors(function, block) {
-                predecessors[order[successor].unwrap_or(0)].push(number);
-            }
-        }
-        let mut parents: Vec<Option<usize>> = vec![None; blocks.len()];
-        parents[0] = Some(0);
-        let mut changed = true;
-        while changed {
-            changed = false;
-            for number in 1..blocks.len() {
-                let mut parent = None;
-                for &predecessor in &predecessors[number] {
-                    if parents[predecessor].is_some() {
-                        parent =
-                            Some(parent.map_or(predecessor, |other| intersect(&parents, predecessor, other)));
-                    }
-                }
-                changed |= parents[number] != parent;
-                parents[number] = parent;
-            }
-        }
-        Self { order, parents: parents.into_iter().map(|parent| parent.unwrap_or(0)).collect() }
-    }
-
-    fn is_reachable(&self, block: usize) -> bool {
-        self.order[block].is_some()
-    }
-
-    /// Returns whether each path from the entry to a reachable block passes through `dominator`.
-    fn dominates(&self, dominator: usize, block: usize) -> bool {
-        let (Some(dominator), Some(mut number)) = (self.order[dominator], self.order[block]) else {
-            return false;
-        };
-        while number > dominator {
-            number = self.parents[number];
-        }
-        number == dominator
-    }
-}
-
-/// Returns the closest common dominator of two blocks.
-fn intersect(parents: &[Option<usize>], mut a: usize, mut b: usize) -> usize {
-    while a != b {
-        if a > b {
-            a = parents[a].unwrap_or(0);
-        } else {
-            b = parents[b].unwrap_or(0);
-        }
-    }
-    a
-}
-
-fn successors(function: &Function, block: usize) -> Vec<usize> {
-    match &function.blocks[block].terminator {
-        Some(Terminator::Jump(target)) => vec![target.block.0 as usize],
-        Some(Terminator::Branch(_, target, other)) => vec![target.block.0 as usize, other.block.0 as usize],
-        Some(Terminator::Return(_)) | None => vec![],
-    }
-}
-
-/// Returns the reachable blocks, each before the blocks that it dominates.
-fn reverse_postorder(function: &Function) -> Vec<usize> {
-    let mut is_visited = vec![false; function.blocks.len()];
-    is_visited[0] = true;
-    let mut stack = vec![(0, successors(function, 0))];
-    let mut postorder = Vec::new();
-    while let Some((block, remaining)) = stack.last_mut() {
-        match remaining.pop() {
-            Some(next) if is_visited[next] => {}
-            Some(next) => {
-                is_visited[next] = true;
-                stack.push((next, successors(function, next)));
-            }
-            None => {
-                postorder.push(*block);
-                stack.pop();
-            }
-        }
-    }
-    postorder.reverse();
-    postorder
 }

@@ -19,10 +19,11 @@ use super::simd::{self, vectorize};
 /// subtracting this number again leaves the integer as a float.
 pub(super) const SHIFTER: f32 = 12_582_912.0;
 
-/// Outside of these bounds, e^x is 0 or infinite.
-pub(super) const EXP_BOUNDS: [f32; 2] = [-104.0, 89.0];
-/// Outside of these bounds, 2^x is 0 or infinite.
-pub(super) const EXP2_BOUNDS: [f32; 2] = [-151.0, 129.0];
+/// Outside of these bounds, e^x is 0 or infinite. At the lower one [`scale_in_steps`] multiplies by
+/// 0: processors take a hundred cycles for a product that underflows.
+pub(super) const EXP_BOUNDS: [f32; 2] = [-176.0, 89.0];
+/// The same of 2^x.
+pub(super) const EXP2_BOUNDS: [f32; 2] = [-254.0, 129.0];
 
 /// Minus the natural logarithm of 2, in two parts; small multiples of the first one are exact.
 pub(super) const EXP_REDUCTION: [f32; 2] = [-0.693_145_752, -1.428_606_77e-6];
@@ -54,7 +55,7 @@ fn round<R: Real32>(x: R) -> (R, R::Bits) {
 }
 
 /// Returns x * 2^exponent in two steps, so that a subnormal result is rounded once. |exponent| is
-/// at most 250.
+/// at most 254, where a negative one has factors of 0.
 #[inline(always)]
 pub(super) fn scale_in_steps<R: Real32>(x: R, exponent: R::Bits) -> R {
     let half = exponent.shift_signed(1);
@@ -62,14 +63,28 @@ pub(super) fn scale_in_steps<R: Real32>(x: R, exponent: R::Bits) -> R {
     x * power(half) * power(exponent.wrapping_sub(half))
 }
 
-/// Returns e^x within 1 ulp.
+/// Splits e^x into a number near 1 and a power of two; returns the exponent as a float and as an
+/// integer. |x| is below 2^21.
 #[inline(always)]
-pub(crate) fn exp<R: Real32>(x: R) -> R {
-    let x = clamp(x, EXP_BOUNDS[0], EXP_BOUNDS[1]);
+fn exp_parts<R: Real32>(x: R) -> (R, R, R::Bits) {
     let (n, exponent) = round(x * x.constant(LOG2_E));
     let r = n.mul_add(x.constant(EXP_REDUCTION[0]), x);
     let r = n.mul_add(x.constant(EXP_REDUCTION[1]), r);
-    polynomial(r, EXP).scale(n, exponent)
+    (polynomial(r, EXP), n, exponent)
+}
+
+/// Returns e^x within 1 ulp.
+#[inline(always)]
+pub(crate) fn exp<R: Real32>(x: R) -> R {
+    let (near_one, n, exponent) = exp_parts(clamp(x, EXP_BOUNDS[0], EXP_BOUNDS[1]));
+    near_one.scale(n, exponent)
+}
+
+/// Returns e^x within 1 ulp, if x is between -87 and 88; otherwise an unspecified number.
+#[inline(always)]
+fn exp_of_moderate<R: Real32>(x: R) -> R {
+    let (near_one, _, exponent) = exp_parts(x);
+    R::from_bits(near_one.to_bits().wrapping_add(exponent << 23))
 }
 
 /// Returns 2^x within 1 ulp.
@@ -181,7 +196,7 @@ pub(crate) fn erf<R: Real32>(x: R) -> R {
     let r = r.mul_add(s, u).mul_add(t, c(-1.067_778_77e-1)).mul_add(t, c(-6.348_466_87e-1));
     let r = r.mul_add(t, c(-1.287_175_12e-1)).mul_add(t, -t);
     // Above 4 the result is 1; the polynomial is not valid for large arguments.
-    let tail = select(c(4.0).lt(t), c(1.0), c(1.0) - exp(r));
+    let tail = select(c(4.0).lt(t), c(1.0), c(1.0) - exp_of_moderate(r));
     let large = R::from_bits(tail.to_bits() | x.sign());
     let p = polynomial(
         s,

@@ -40,7 +40,7 @@ fn power<R: Real64>(exponent: R::Bits) -> R {
 }
 
 /// Returns x * 2^exponent in two steps, so that a subnormal result is rounded once. |exponent| is
-/// at most 2000.
+/// at most 2046, where a negative one has factors of 0.
 #[inline(always)]
 fn scale<R: Real64>(x: R, exponent: R::Bits) -> R {
     let word = |number: u64| exponent.constant(number);
@@ -82,7 +82,7 @@ fn reduce_exp<R: Real64>(x: R) -> (R, R::Bits) {
 /// Returns e^x within 1 ulp.
 #[inline(always)]
 pub(crate) fn exp<R: Real64>(x: R) -> R {
-    let (r, exponent) = reduce_exp(clamp(x, -746.0, 710.0));
+    let (r, exponent) = reduce_exp(clamp(x, -1418.2, 710.0));
     let p = exp_tail(r).mul_add(r * r, r) + x.constant(1.0);
     scale(p, exponent)
 }
@@ -90,7 +90,7 @@ pub(crate) fn exp<R: Real64>(x: R) -> R {
 /// Returns 2^x within 1 ulp.
 #[inline(always)]
 pub(crate) fn exp2<R: Real64>(x: R) -> R {
-    let x = clamp(x, -1076.0, 1025.0);
+    let x = clamp(x, -2046.0, 1025.0);
     let (n, exponent) = round(x);
     let r = (x - n) * x.constant(LN_2);
     let p = exp_tail(r).mul_add(r * r, r) + x.constant(1.0);

@@ -36,24 +36,15 @@ pub(super) struct Bytes {
 }
 
 impl Emitter<'_> {
-    /// Adds a condition under which the nest may run.
+    /// Leaves the nest unless a condition holds.
     pub(super) fn check(&mut self, holds: Value) {
         if self.known(holds).is_some_and(|holds| holds != 0) {
             return;
         }
-        self.checks = Some(match self.checks {
-            Some(checks) => self.binary(IntBinary::And, checks, holds),
-            None => holds,
-        });
-    }
-
-    /// Leaves the nest if a check has failed.
-    pub(super) fn test_checks(&mut self) {
-        let Some(checks) = self.checks.take() else { return };
         let bail = self.bail;
         self.build(|builder| {
             let next = builder.block();
-            builder.branch(checks, (next, &[]), (bail, &[]));
+            builder.branch(holds, (next, &[]), (bail, &[]));
             builder.switch_to(next);
         });
     }
@@ -173,14 +164,12 @@ impl Emitter<'_> {
             let is_same = self.compare(IntCompare::Eq, bases[x], bases[y]);
             next.push(self.binary(IntBinary::And, is_same, now));
         }
-        self.test_checks();
         let last = self.end_rows(loops, &next);
         let bytes: Vec<Bytes> = last[..5 * accesses.len()]
             .chunks_exact(5)
             .map(|now| Bytes { base: now[2], first: now[0], end: now[1] })
             .collect();
         self.check_overlaps(accesses, &bytes, Some(&last));
-        self.test_checks();
     }
 
     /// Prefetches the memory after long accesses: the next program of the grid, which the same

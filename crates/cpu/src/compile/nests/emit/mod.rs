@@ -107,8 +107,6 @@ struct Emitter<'a> {
     kept: FxHashMap<Slot, Value>,
     scratch: usize,
     bail: Block,
-    /// The conjunction of the checks so far that no branch has tested.
-    checks: Option<Value>,
     /// The indices of the current row, along each row dimension.
     rows: Vec<Value>,
     /// Vectors of uniform integers, which loops share.
@@ -142,7 +140,6 @@ pub(super) fn emit(
         kept: FxHashMap::default(),
         scratch: 0,
         bail,
-        checks: None,
         rows: Vec::new(),
         splats: FxHashMap::default(),
         addresses: FxHashMap::default(),
@@ -260,7 +257,6 @@ impl<'a> Emitter<'a> {
         } else {
             let bytes: Vec<Bytes> = accesses.iter().map(|access| self.check_access(access)).collect();
             self.check_overlaps(&accesses, &bytes, None);
-            self.test_checks();
             self.prefetch_after(&accesses, &bytes);
             self.phases();
         }

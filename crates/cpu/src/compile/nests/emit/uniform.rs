@@ -273,7 +273,6 @@ impl<'a> Emitter<'a> {
         let condition = step.operands.get(1).map(|mask| self.integer(mask.slot));
         let bytes = condition.map_or(size, |on| self.build(|builder| builder.int_select(on, size, zero)));
         self.check_inside(step, pointer, bytes, false);
-        self.test_checks();
         // Without the condition, another address is read.
         let place = match condition {
             None => pointer,

@@ -1,0 +1,125 @@
+//! Value numbering: replaces an instruction that computes what another one has computed.
+//!
+//! An integer is shared if the block of its first computation dominates that of the second one. A
+//! vector or mask is shared only inside of a block: across blocks it would take a register.
+
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+
+use crate::{
+    dominators::Dominators,
+    ir::{Address, Block, Function, Inst, IntBinary, IntCompare, Op, Target, Terminator, Type, Value},
+    layout::reachable_blocks,
+};
+
+/// An operation without effects, and its operands.
+type Key = (Op, SmallVec<[Value; 4]>);
+
+/// Replaces the uses of results that equal earlier ones. The replaced instructions stay, without
+/// uses.
+pub fn number_values(function: &mut Function) {
+    let dominators = Dominators::new(function);
+    let argument = function.blocks[0].parameters[0];
+    let is_argument_constant = !function.blocks.iter().flat_map(|block| &block.insts).any(
+        |inst| matches!(inst.op, Op::IntStore { .. }) && inst.operands[0] == argument,
+    );
+    let mut computed: FxHashMap<Key, SmallVec<[(Block, Value); 1]>> = FxHashMap::default();
+    let mut replaced: Vec<Value> = (0..function.types.len() as u32).map(Value).collect();
+    for block in reachable_blocks(function) {
+        let data = &mut function.blocks[block.0 as usize];
+        for inst in &mut data.insts {
+            for operand in &mut inst.operands {
+                *operand = replaced[operand.0 as usize];
+            }
+            let Some(result) = inst.result else { continue };
+            let is_pure = match inst.op {
+                Op::IntLoad { address: Address { indexed: false, .. }, .. } => {
+                    is_argument_constant && inst.operands[0] == argument
+                }
+                op => is_pure(op),
+            };
+            if !is_pure {
+                continue;
+            }
+            let is_local = function.types[result.0 as usize] != Type::Int;
+            let known = computed.entry(key(inst)).or_default();
+            let same = known.iter().find(|&&(other, _)| {
+                if is_local { other == block } else { dominators.dominates(other.0 as usize, block.0 as usize) }
+            });
+            match same {
+                Some(&(_, value)) => replaced[result.0 as usize] = value,
+                None => known.push((block, result)),
+            }
+        }
+        if let Some(terminator) = &mut data.terminator {
+            replace_in(terminator, &replaced);
+        }
+    }
+}
+
+fn replace_in(terminator: &mut Terminator, replaced: &[Value]) {
+    let replace = |value: &mut Value| *value = replaced[value.0 as usize];
+    let arguments = |target: &mut Target| target.arguments.iter_mut().for_each(replace);
+    match terminator {
+        Terminator::Jump(target) => arguments(target),
+        Terminator::Branch(condition, target, other) => {
+            replace(condition);
+            arguments(target);
+            arguments(other);
+        }
+        Terminator::Return(value) => replace(value),
+    }
+}
+
+/// Returns the operation and its operands, in one order if the order does not matter.
+fn key(inst: &Inst) -> Key {
+    use IntBinary as F;
+    let mut operands = inst.operands.clone();
+    let is_commutative = matches!(
+        inst.op,
+        Op::IntBinary(F::Add | F::Mul | F::And | F::Or | F::Xor | F::Min | F::Max)
+            | Op::IntCompare(IntCompare::Eq | IntCompare::Ne)
+    );
+    if is_commutative {
+        operands.sort_unstable();
+    }
+    (inst.op, operands)
+}
+
+/// Returns whether an operation depends on its operands only, and has no effect.
+fn is_pure(op: Op) -> bool {
+    match op {
+        Op::IntConstant(_)
+        | Op::IntBinary(_)
+        | Op::IntCompare(_)
+        | Op::IntSelect
+        | Op::IntExtend { .. }
+        | Op::Constant(..)
+        | Op::Splat(_)
+        | Op::First
+        | Op::Iota(_)
+        | Op::Unary(_)
+        | Op::Binary(_)
+        | Op::MultiplyAdd
+        | Op::Compare(_)
+        | Op::Select
+        | Op::Convert(..)
+        | Op::Rotate(_)
+        | Op::MaskConstant(_)
+        | Op::MaskBinary(_)
+        | Op::MaskNot
+        | Op::MaskSelect
+        | Op::FirstLanes
+        | Op::MaskOfBits
+        | Op::MaskBits => true,
+        Op::IntLoad { .. }
+        | Op::IntStore { .. }
+        | Op::Load { .. }
+        | Op::Store { .. }
+        | Op::LoadSplat { .. }
+        | Op::Gather(_)
+        | Op::Scatter
+        | Op::Prefetch { .. }
+        | Op::Call { .. } => false,
+    }
+}
