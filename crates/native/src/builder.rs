@@ -408,12 +408,6 @@ impl Builder {
         self.emit(Op::Scatter, &[base, offsets, value, mask], None);
     }
 
-    /// Prefetches a cache line.
-    pub fn prefetch(&mut self, at: Place, write: bool) {
-        let (address, operands) = at.operands();
-        self.emit(Op::Prefetch { write, address }, &operands, None);
-    }
-
     /// Returns a mask of all lanes, or of none.
     pub fn mask(&mut self, value: bool) -> Value {
         self.shared(Constant::Mask(value))

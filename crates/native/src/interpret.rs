@@ -303,7 +303,6 @@ impl Frame<'_> {
                 }
                 return Ok(None);
             }
-            Op::Prefetch { .. } => return Ok(None),
             Op::MaskConstant(value) => Content::Mask(if value { self.all_lanes() } else { 0 }),
             Op::MaskBinary(function) => {
                 let (x, y) = (mask(0), mask(1));

@@ -313,13 +313,6 @@ pub enum Op {
     /// `(Int base, Vector(I64) offsets, Vector, Mask) -> ()`: stores each lane that is on to
     /// `base + offset`, the first lane first. The lane type has 32 or 64 bits.
     Scatter,
-    /// `(address…) -> ()`: prefetches a cache line, for a store if `write` is true.
-    Prefetch {
-        /// True if a store will follow.
-        write: bool,
-        /// The address.
-        address: Address,
-    },
     /// `() -> Mask`: all lanes.
     MaskConstant(bool),
     /// `(Mask, Mask) -> Mask`.

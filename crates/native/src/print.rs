@@ -178,8 +178,6 @@ impl Display for InstText<'_> {
                 let [base, offsets, value, mask] = [0, 1, 2, 3].map(|index| self.operand(index));
                 write!(f, "scatter {} [{base} + {offsets}], {value} if {mask}", self.lane(2))
             }
-            Op::Prefetch { write: false, address } => write!(f, "prefetch read {}", self.address(address)),
-            Op::Prefetch { write: true, address } => write!(f, "prefetch write {}", self.address(address)),
             Op::MaskConstant(value) => write!(f, "mask {value}"),
             Op::MaskBinary(function) => write!(f, "{} mask {all}", mask_binary_name(function)),
             Op::MaskNot => write!(f, "not mask {all}"),

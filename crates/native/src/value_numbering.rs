@@ -20,9 +20,11 @@ type Key = (Op, SmallVec<[Value; 4]>);
 pub fn number_values(function: &mut Function) {
     let dominators = Dominators::new(function);
     let argument = function.blocks[0].parameters[0];
-    let is_argument_constant = !function.blocks.iter().flat_map(|block| &block.insts).any(
-        |inst| matches!(inst.op, Op::IntStore { .. }) && inst.operands[0] == argument,
-    );
+    let is_argument_constant = !function
+        .blocks
+        .iter()
+        .flat_map(|block| &block.insts)
+        .any(|inst| matches!(inst.op, Op::IntStore { .. }) && inst.operands[0] == argument);
     let mut computed: FxHashMap<Key, SmallVec<[(Block, Value); 1]>> = FxHashMap::default();
     let mut replaced: Vec<Value> = (0..function.types.len() as u32).map(Value).collect();
     for block in reachable_blocks(function) {
@@ -44,7 +46,11 @@ pub fn number_values(function: &mut Function) {
             let is_local = function.types[result.0 as usize] != Type::Int;
             let known = computed.entry(key(inst)).or_default();
             let same = known.iter().find(|&&(other, _)| {
-                if is_local { other == block } else { dominators.dominates(other.0 as usize, block.0 as usize) }
+                if is_local {
+                    other == block
+                } else {
+                    dominators.dominates(other.0 as usize, block.0 as usize)
+                }
             });
             match same {
                 Some(&(_, value)) => replaced[result.0 as usize] = value,
@@ -119,7 +125,6 @@ fn is_pure(op: Op) -> bool {
         | Op::LoadSplat { .. }
         | Op::Gather(_)
         | Op::Scatter
-        | Op::Prefetch { .. }
         | Op::Call { .. } => false,
     }
 }

@@ -4,10 +4,10 @@
 
 use std::fmt::{Display, Formatter};
 
+use crate::dominators::Dominators;
 use crate::ir::{
     Address, Binary, Block, Compare, Conversion, Function, Inst, Lane, Op, Target, Terminator, Type, Value,
 };
-use crate::dominators::Dominators;
 use crate::print::{InstText, address_operands};
 
 /// A rule that a function violates.
@@ -282,7 +282,6 @@ impl Verifier<'_> {
                 require_wide(lane)?;
                 (vec![Int, Vector(Lane::I64), Vector(lane), Mask], None)
             }
-            Op::Prefetch { address, .. } => (address_types(address)?, None),
             Op::MaskConstant(_) => (vec![], Some(Mask)),
             Op::MaskBinary(_) => (vec![Mask; 2], Some(Mask)),
             Op::MaskNot => (vec![Mask], Some(Mask)),

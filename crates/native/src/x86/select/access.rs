@@ -373,16 +373,4 @@ impl Selector<'_> {
         }
         Ok(())
     }
-
-    pub(super) fn prefetch(
-        &mut self,
-        is_write: bool,
-        address: Address,
-        operands: &[Value],
-    ) -> Result<(), CompileError> {
-        let memory = self.memory(address, operands)?;
-        let code = if is_write { C::Prefetchw_m8 } else { C::Prefetcht0_m8 };
-        self.emit(code, &[Arg::Memory(memory)]);
-        Ok(())
-    }
 }

@@ -571,7 +571,6 @@ impl<'a> Selector<'a> {
             Op::LoadSplat { lane, address } => self.load_splat(result()?, lane, address, operands),
             Op::Gather(lane) => self.gather(result()?, lane, operands),
             Op::Scatter => self.scatter(operands),
-            Op::Prefetch { write, address } => self.prefetch(write, address, operands),
             Op::MaskBinary(function) => self.mask_binary(result()?, function, operands[0], operands[1]),
             Op::MaskNot => self.mask_not(result()?, operands[0]),
             Op::MaskSelect => self.mask_select(result()?, operands),

@@ -98,7 +98,7 @@ impl Generator {
     pub(super) fn load(&mut self) -> Value {
         let lane = self.lane();
         let (start, align) = self.region_of(lane);
-        match self.random.below(7) {
+        match self.random.below(6) {
             0 => {
                 let place = self.place(start, lane.bytes(), align);
                 self.builder.load_splat(lane, place)
@@ -107,13 +107,7 @@ impl Generator {
                 let (place, mask) = self.edge(lane);
                 self.builder.load(lane, place, Some(mask))
             }
-            2 => {
-                let place = self.place(start, 8, align);
-                let write = self.random.chance(50);
-                self.builder.prefetch(place, write);
-                self.load_vector(lane)
-            }
-            3 | 4 => {
+            2 | 3 => {
                 let place = self.place(start, self.vector_bytes(lane), align);
                 let mask = self.mask();
                 self.builder.load(lane, place, Some(mask))

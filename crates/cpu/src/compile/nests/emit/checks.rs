@@ -3,15 +3,12 @@
 
 use rustc_hash::FxHashMap;
 use tilewright_ir::Op;
-use tilewright_native::Place;
 use tilewright_native::ir::{IntBinary, IntCompare, Value};
 
 use super::super::plan::Form;
 use super::Emitter;
 use crate::program::nest::Word;
 use crate::program::{Action, Slot, Step};
-use crate::run::memory::LINE;
-use crate::tuning::PREFETCHED_BYTES;
 
 /// An access of a member to memory.
 pub(super) struct Access {
@@ -170,21 +167,6 @@ impl Emitter<'_> {
             .map(|now| Bytes { base: now[2], first: now[0], end: now[1] })
             .collect();
         self.check_overlaps(accesses, &bytes, Some(&last));
-    }
-
-    /// Prefetches the memory after long accesses: the next program of the grid, which the same
-    /// thread runs, probably accesses it, and the processor does not yet.
-    pub(super) fn prefetch_after(&self, accesses: &[Access], bytes: &[Bytes]) {
-        for (access, bytes) in accesses.iter().zip(bytes) {
-            let length = access.extent * access.size;
-            if length < PREFETCHED_BYTES {
-                continue;
-            }
-            for line in (0..PREFETCHED_BYTES).step_by(LINE) {
-                let place = Place { base: bytes.base, index: None, offset: (length + line) as i32 };
-                self.build(|builder| builder.prefetch(place, access.is_store));
-            }
-        }
     }
 
     /// Returns the last phase that computes each dense tile.

@@ -257,7 +257,6 @@ impl<'a> Emitter<'a> {
         } else {
             let bytes: Vec<Bytes> = accesses.iter().map(|access| self.check_access(access)).collect();
             self.check_overlaps(&accesses, &bytes, None);
-            self.prefetch_after(&accesses, &bytes);
             self.phases();
         }
     }
