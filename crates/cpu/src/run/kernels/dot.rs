@@ -6,10 +6,10 @@
 //! accumulator is computed in binary32 and rounded once at the end.
 //!
 //! The microkernel keeps a block of the accumulator in registers: some rows of a few vectors of
-//! columns. Tiles fit into the caches, so the only purpose of packing is that rows of `b` do not
-//! collide in the first-level cache. The microkernel packs one panel of columns of `b` at a time,
-//! and only if more than 8 rows of `a` use the panel.
+//! columns. It reads the operands where they are, because tiles fit into the caches. Only an operand
+//! `b` that does not is packed, one panel of columns at a time.
 
+use bytemuck::Pod;
 use pulp::{Simd, WithSimd};
 use tilewright_ir::{Dtype, Rounding};
 
@@ -17,7 +17,7 @@ use super::buffer::Buffer;
 use super::simd::vectorize;
 use super::{cast, typed, typed_mut};
 use crate::run::memory::{Axis, rearrange};
-use crate::tuning::{MIN_PANEL_ROWS, PANEL_COLUMNS};
+use crate::tuning::{MIN_PACKED_BYTES, MIN_PANEL_ROWS};
 
 /// An operand: a tile viewed as a matrix.
 #[derive(Clone, Copy, Debug)]
@@ -64,6 +64,7 @@ pub struct Scratch {
     dense: Buffer,
     acc: Buffer,
     panel: Buffer,
+    edge: Buffer,
 }
 
 /// Computes `acc += a * b`; `acc` is dense and row-major.
@@ -80,29 +81,26 @@ pub fn dot(
 ) {
     let Extents { m, n, k } = extents;
     assert!(acc.len() == m * n * dtype.bytes(), "the accumulator has m * n elements");
-    let Scratch { a: a_buffer, b: b_buffer, dense, acc: wide, panel } = scratch;
+    let Scratch { a: a_buffer, b: b_buffer, dense, acc: wide, panel, edge } = scratch;
     let compute = if dtype.is_float() && dtype.bytes() <= 2 { Dtype::F32 } else { dtype };
     let a = prepare(a, m, k, compute, a_buffer, dense);
     let b = prepare(b, k, n, compute, b_buffer, dense);
+    let arch = pulp::Arch::new();
     match compute {
         Dtype::F64 => {
-            panel.resize(k * PANEL_COLUMNS * 8);
-            let panel = typed_mut(panel.bytes_mut());
-            let (acc, a, b) = (typed_mut(acc), typed(a), typed(b));
-            pulp::Arch::new().dispatch(Product64 { acc, a, b, extents, panel });
+            let (acc, a, b): (&mut [f64], _, _) = (typed_mut(acc), typed(a), typed(b));
+            arch.dispatch(Product { acc, a, b, extents, panel, edge });
         }
         Dtype::F32 => {
-            panel.resize(k * PANEL_COLUMNS * 4);
-            let panel = typed_mut(panel.bytes_mut());
-            let (a, b) = (typed(a), typed(b));
+            let (a, b): (&[f32], _) = (typed(a), typed(b));
             if dtype == Dtype::F32 {
-                pulp::Arch::new().dispatch(Product32 { acc: typed_mut(acc), a, b, extents, panel });
+                arch.dispatch(Product { acc: typed_mut(acc), a, b, extents, panel, edge });
                 return;
             }
             wide.resize(m * n * 4);
             let wide: &mut [f32] = typed_mut(wide.bytes_mut());
             cast::widen(dtype, wide, acc);
-            pulp::Arch::new().dispatch(Product32 { acc: &mut *wide, a, b, extents, panel });
+            arch.dispatch(Product { acc: &mut *wide, a, b, extents, panel, edge });
             cast::narrow(dtype, acc, wide, false);
         }
         Dtype::I32 => dot_i32(typed_mut(acc), typed(a), typed(b), extents),
@@ -134,13 +132,6 @@ fn prepare<'a>(
         rearrange(size, &axes, buffer.bytes_mut(), tile, 0);
     } else if is_dense {
         cast::cast(dtype, to, Rounding::NearestEven, buffer.bytes_mut(), &tile[..rows * columns * size]);
-    } else if row_stride == 1 && column_stride == rows {
-        // A dense transposed matrix: transposing 32-bit elements is faster than transposing
-        // narrower ones.
-        dense.resize(rows * columns * to.bytes());
-        cast::cast(dtype, to, Rounding::NearestEven, dense.bytes_mut(), &tile[..rows * columns * size]);
-        let wide = axes.map(|axis| Axis { stride: axis.stride / size as i64 * to.bytes() as i64, ..axis });
-        rearrange(to.bytes(), &wide, buffer.bytes_mut(), dense.bytes(), 0);
     } else {
         dense.resize(rows * columns * size);
         rearrange(size, &axes, dense.bytes_mut(), tile, 0);
@@ -149,177 +140,195 @@ fn prepare<'a>(
     buffer.bytes()
 }
 
-/// The dot of one float type; the names are those of `pulp`.
-macro_rules! dot_kernel {
-    ($product:ident, $rows:ident, $block:ident, $ty:ty, $vector:ident, $lanes:ident, $as_simd:ident, $as_mut_simd:ident,
-     $splat:ident, $mul_add:ident) => {
-        struct $product<'a> {
-            acc: &'a mut [$ty],
-            a: &'a [$ty],
-            b: &'a [$ty],
-            extents: Extents,
-            panel: &'a mut [$ty],
-        }
+/// A float type of accumulators, with its vectors.
+trait Real: Pod {
+    type Vector<S: Simd>: Copy;
 
-        impl WithSimd for $product<'_> {
-            type Output = ();
+    fn splat<S: Simd>(simd: S, value: Self) -> Self::Vector<S>;
+
+    fn mul_add<S: Simd>(
+        simd: S,
+        a: Self::Vector<S>,
+        b: Self::Vector<S>,
+        c: Self::Vector<S>,
+    ) -> Self::Vector<S>;
+
+    /// Returns the whole vectors of a slice.
+    fn vectors<S: Simd>(elements: &[Self]) -> &[Self::Vector<S>];
+
+    /// Returns the whole vectors of a slice for writing.
+    fn vectors_mut<S: Simd>(elements: &mut [Self]) -> &mut [Self::Vector<S>];
+
+    /// Returns the number of elements of a vector.
+    #[inline(always)]
+    fn lanes<S: Simd>() -> usize {
+        size_of::<Self::Vector<S>>() / size_of::<Self>()
+    }
+}
+
+/// Implements [`Real`] by functions of `pulp`.
+macro_rules! impl_real {
+    ($ty:ty, $vector:ident, $splat:ident, $mul_add:ident, $as_simd:ident, $as_mut_simd:ident) => {
+        impl Real for $ty {
+            type Vector<S: Simd> = S::$vector;
 
             #[inline(always)]
-            fn with_simd<S: Simd>(self, simd: S) {
-                let Self { acc, a, b, extents, panel } = self;
-                let Extents { n, k, .. } = extents;
-                // 32 registers have room for 4 vectors of columns; fewer registers, for 2.
-                let most = if S::REGISTER_COUNT >= 32 { 4 } else { 2 };
-                let mut column = 0;
-                while column < n {
-                    let rest = n - column;
-                    let vectors = [4, 2, 1].into_iter().find(|&v| v <= most && v * S::$lanes <= rest);
-                    let width = vectors.map_or(rest, |v| v * S::$lanes);
-                    // Pack the panel: rows of b that are a multiple of 1 KiB apart would share few
-                    // sets of the cache.
-                    let (b, stride, first) = if n > width
-                        && extents.m >= MIN_PANEL_ROWS
-                        && width <= PANEL_COLUMNS
-                        && vectors.is_some()
-                    {
-                        for (to, from) in panel.chunks_exact_mut(width).zip(b.chunks_exact(n)) {
-                            to.copy_from_slice(&from[column..column + width]);
-                        }
-                        (&panel[..k * width], width, 0)
-                    } else {
-                        (b, n, column)
-                    };
-                    let b = Columns { b, stride, first, column };
-                    match vectors {
-                        Some(4) => $rows::<S, 4>(simd, acc, a, b, extents),
-                        Some(2) => $rows::<S, 2>(simd, acc, a, b, extents),
-                        Some(_) => $rows::<S, 1>(simd, acc, a, b, extents),
-                        None => narrow_columns(acc, a, b, extents, width, |a: $ty, b, c| a.mul_add(b, c)),
-                    }
-                    column += width;
-                }
+            fn splat<S: Simd>(simd: S, value: Self) -> S::$vector {
+                simd.$splat(value)
             }
-        }
 
-        /// Computes all rows of a panel of `V` vectors of columns.
-        #[inline(always)]
-        fn $rows<S: Simd, const V: usize>(
-            simd: S,
-            acc: &mut [$ty],
-            a: &[$ty],
-            b: Columns<'_, $ty>,
-            extents: Extents,
-        ) {
-            let mut row = 0;
-            // 6 rows of 4 vectors have 24 accumulators, which leaves registers for b and for the
-            // broadcast of a. With fewer vectors, 32 registers have room for more rows.
-            while row < extents.m {
-                let rest = extents.m - row;
-                if rest >= 6 && (V == 4 || S::REGISTER_COUNT < 32) {
-                    $block::<S, 6, V>(simd, acc, a, b, extents, row);
-                    row += 6;
-                } else if rest >= 8 && V < 4 && S::REGISTER_COUNT >= 32 {
-                    $block::<S, 8, V>(simd, acc, a, b, extents, row);
-                    row += 8;
-                } else if rest >= 4 {
-                    $block::<S, 4, V>(simd, acc, a, b, extents, row);
-                    row += 4;
-                } else {
-                    $block::<S, 1, V>(simd, acc, a, b, extents, row);
-                    row += 1;
-                }
+            #[inline(always)]
+            fn mul_add<S: Simd>(simd: S, a: S::$vector, b: S::$vector, c: S::$vector) -> S::$vector {
+                simd.$mul_add(a, b, c)
             }
-        }
 
-        /// Computes `R` rows by `V` vectors of columns in registers.
-        #[inline(always)]
-        fn $block<S: Simd, const R: usize, const V: usize>(
-            simd: S,
-            acc: &mut [$ty],
-            a: &[$ty],
-            b: Columns<'_, $ty>,
-            extents: Extents,
-            row: usize,
-        ) {
-            let Extents { n, k, .. } = extents;
-            let width = V * S::$lanes;
-            let rows: [&[$ty]; R] = std::array::from_fn(|r| &a[(row + r) * k..][..k]);
-            let mut sums = [[simd.$splat(0.0); V]; R];
-            for r in 0..R {
-                let (vectors, _) = S::$as_simd(&acc[(row + r) * n + b.column..][..width]);
-                sums[r].copy_from_slice(&vectors[..V]);
+            #[inline(always)]
+            fn vectors<S: Simd>(elements: &[Self]) -> &[S::$vector] {
+                S::$as_simd(elements).0
             }
-            for i in 0..k {
-                let (vectors, _) = S::$as_simd(&b.b[i * b.stride + b.first..][..width]);
-                let line: [S::$vector; V] = std::array::from_fn(|v| vectors[v]);
-                for r in 0..R {
-                    let factor = simd.$splat(rows[r][i]);
-                    for v in 0..V {
-                        sums[r][v] = simd.$mul_add(factor, line[v], sums[r][v]);
-                    }
-                }
-            }
-            for r in 0..R {
-                let (vectors, _) = S::$as_mut_simd(&mut acc[(row + r) * n + b.column..][..width]);
-                vectors[..V].copy_from_slice(&sums[r]);
+
+            #[inline(always)]
+            fn vectors_mut<S: Simd>(elements: &mut [Self]) -> &mut [S::$vector] {
+                S::$as_mut_simd(elements).0
             }
         }
     };
 }
-dot_kernel!(
-    Product32,
-    rows_32,
-    block_32,
-    f32,
-    f32s,
-    F32_LANES,
-    as_simd_f32s,
-    as_mut_simd_f32s,
-    splat_f32s,
-    mul_add_f32s
-);
-dot_kernel!(
-    Product64,
-    rows_64,
-    block_64,
-    f64,
-    f64s,
-    F64_LANES,
-    as_simd_f64s,
-    as_mut_simd_f64s,
-    splat_f64s,
-    mul_add_f64s
-);
+impl_real!(f32, f32s, splat_f32s, mul_add_f32s, as_simd_f32s, as_mut_simd_f32s);
+impl_real!(f64, f64s, splat_f64s, mul_add_f64s, as_simd_f64s, as_mut_simd_f64s);
 
-/// The columns of a panel.
-#[derive(Clone, Copy)]
-struct Columns<'a, T> {
-    /// The matrix, or a packed panel of it.
+/// A dot of dense row-major operands of the accumulator's type.
+struct Product<'a, T> {
+    acc: &'a mut [T],
+    a: &'a [T],
     b: &'a [T],
-    /// The distance between the rows of `b`, in elements.
-    stride: usize,
-    /// The first column in `b`.
-    first: usize,
-    /// The first column in the accumulator.
-    column: usize,
+    extents: Extents,
+    /// Memory for packed columns of `b`.
+    panel: &'a mut Buffer,
+    /// Memory for columns of the accumulator that do not fill a vector.
+    edge: &'a mut Buffer,
 }
 
-/// Computes fewer columns than a vector has lanes, without vectors.
+impl<T: Real> WithSimd for Product<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let Self { acc, a, b, extents: Extents { m, n, k }, panel, edge } = self;
+        let lanes = T::lanes::<S>();
+        // 32 registers have room for 4 vectors of columns; fewer registers, for 2.
+        let max_vectors = if S::REGISTER_COUNT >= 32 { 4 } else { 2 };
+        let packs = m >= MIN_PANEL_ROWS && size_of_val(b) >= MIN_PACKED_BYTES;
+        let mut column = 0;
+        while column < n {
+            let rest = n - column;
+            let vectors = [4, 2, 1].into_iter().find(|&v| v <= max_vectors && v * lanes <= rest);
+            let width = vectors.unwrap_or(1) * lanes;
+            let (b, b_stride) = if packs || vectors.is_none() {
+                panel.resize(k * width * size_of::<T>());
+                let panel: &mut [T] = typed_mut(panel.bytes_mut());
+                copy_columns((panel, width), (&b[column..], n), width.min(rest));
+                (&*panel, width)
+            } else {
+                (&b[column..], n)
+            };
+            if vectors.is_none() {
+                edge.resize(m * width * size_of::<T>());
+                let edge: &mut [T] = typed_mut(edge.bytes_mut());
+                copy_columns((edge, width), (&acc[column..], n), rest);
+                Columns { acc: edge, acc_stride: width, a, b, b_stride, k }.rows::<S, 1>(simd, m);
+                copy_columns((&mut acc[column..], n), (edge, width), rest);
+            } else {
+                let columns = Columns { acc: &mut acc[column..], acc_stride: n, a, b, b_stride, k };
+                match vectors {
+                    Some(4) => columns.rows::<S, 4>(simd, m),
+                    Some(2) => columns.rows::<S, 2>(simd, m),
+                    _ => columns.rows::<S, 1>(simd, m),
+                }
+            }
+            column += width;
+        }
+    }
+}
+
+/// Copies the first columns of a matrix to another matrix; each has a distance between its rows.
 #[inline(always)]
-fn narrow_columns<T: Copy>(
-    acc: &mut [T],
-    a: &[T],
-    b: Columns<'_, T>,
-    extents: Extents,
-    width: usize,
-    fma: impl Fn(T, T, T) -> T,
-) {
-    let Extents { m, n, k } = extents;
-    for row in 0..m {
-        let sums = &mut acc[row * n + b.column..][..width];
-        for (i, &factor) in a[row * k..][..k].iter().enumerate() {
-            for (sum, &value) in sums.iter_mut().zip(&b.b[i * b.stride + b.first..][..width]) {
-                *sum = fma(factor, value, *sum);
+fn copy_columns<T: Copy>((to, to_stride): (&mut [T], usize), (from, stride): (&[T], usize), count: usize) {
+    for (to, from) in to.chunks_mut(to_stride).zip(from.chunks(stride)) {
+        to[..count].copy_from_slice(&from[..count]);
+    }
+}
+
+/// Some vectors of columns of the accumulator and of `b`, which begin at their first columns.
+struct Columns<'a, T> {
+    acc: &'a mut [T],
+    acc_stride: usize,
+    a: &'a [T],
+    b: &'a [T],
+    b_stride: usize,
+    k: usize,
+}
+
+impl<T: Real> Columns<'_, T> {
+    /// Computes `m` rows of `V` vectors of columns, in blocks whose numbers of rows differ by at
+    /// most one: a block of few rows has too few accumulators for the latency of an addition.
+    #[inline(always)]
+    fn rows<S: Simd, const V: usize>(mut self, simd: S, m: usize) {
+        // 6 rows of 4 vectors have 24 accumulators, which leaves registers for b and for the
+        // broadcast of a. With fewer vectors, 32 registers have room for more rows.
+        let max_rows = if V == 4 || S::REGISTER_COUNT < 32 { 6 } else { 8 };
+        let mut row = 0;
+        for blocks in (1..=m.div_ceil(max_rows)).rev() {
+            let count = (m - row).div_ceil(blocks);
+            match count {
+                1 => self.block::<S, 1, V>(simd, row),
+                2 => self.block::<S, 2, V>(simd, row),
+                3 => self.block::<S, 3, V>(simd, row),
+                4 => self.block::<S, 4, V>(simd, row),
+                5 => self.block::<S, 5, V>(simd, row),
+                6 => self.block::<S, 6, V>(simd, row),
+                7 if max_rows == 8 => self.block::<S, 7, V>(simd, row),
+                8 if max_rows == 8 => self.block::<S, 8, V>(simd, row),
+                _ => unreachable!("a block has at most `max_rows` rows"),
+            }
+            row += count;
+        }
+    }
+
+    /// Computes `R` rows of `V` vectors of columns in registers.
+    ///
+    /// The loops over arrays call no closures: the compiler would inline only some of them, and
+    /// without the instruction set of this function.
+    #[inline(always)]
+    fn block<S: Simd, const R: usize, const V: usize>(&mut self, simd: S, row: usize) {
+        let k = self.k;
+        let width = V * T::lanes::<S>();
+        let mut sums = [[T::splat(simd, T::zeroed()); V]; R];
+        let mut factors = [self.a; R];
+        for r in 0..R {
+            let line = T::vectors::<S>(&self.acc[(row + r) * self.acc_stride..][..width]);
+            for v in 0..V {
+                sums[r][v] = line[v];
+            }
+            factors[r] = &self.a[(row + r) * k..][..k];
+        }
+        for i in 0..k {
+            let line = T::vectors::<S>(&self.b[i * self.b_stride..][..width]);
+            let mut values = [line[0]; V];
+            for v in 0..V {
+                values[v] = line[v];
+            }
+            for r in 0..R {
+                let factor = T::splat(simd, factors[r][i]);
+                for v in 0..V {
+                    sums[r][v] = T::mul_add(simd, factor, values[v], sums[r][v]);
+                }
+            }
+        }
+        for r in 0..R {
+            let line = T::vectors_mut::<S>(&mut self.acc[(row + r) * self.acc_stride..][..width]);
+            for v in 0..V {
+                line[v] = sums[r][v];
             }
         }
     }

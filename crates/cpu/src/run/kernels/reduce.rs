@@ -16,7 +16,7 @@
 
 use tilewright_ir::Dtype;
 
-use super::shuffle::{SIDE, Word};
+use super::shuffle::{SIDE, transpose_square};
 use super::simd::vectorize;
 use super::{Element, cast, math, typed, typed_mut};
 pub use crate::program::Combine;
@@ -384,7 +384,7 @@ fn rows<T: Element>(out: &mut [T], block: &[T], f: impl Fn(T, T) -> T + Copy) {
         halve!(accumulators, count, SIDE, f, 32 16);
         line.copy_from_slice(&accumulators[..SIDE]);
     }
-    u32::transpose(bytemuck::cast_mut(&mut square));
+    transpose_square(bytemuck::cast_mut(&mut square));
     for half in [8, 4, 2, 1] {
         let (lower, upper) = square.split_at_mut(half);
         for (lower, upper) in lower.iter_mut().zip(upper) {

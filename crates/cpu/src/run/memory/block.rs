@@ -2,7 +2,7 @@
 
 use super::plan::{Axis, BlockAxes, MAX_RANK, extent, plan};
 use super::{AccessError, AccessErrorKind, Region, find_outside};
-use crate::run::kernels::shuffle::{SIDE, Word};
+use crate::run::kernels::shuffle::Word;
 
 /// Reads a strided block of elements of 1, 2, 4 or 8 bytes into a tile.
 ///
@@ -106,10 +106,10 @@ unsafe fn copy<const LOAD: bool>(size: usize, plan: &BlockAxes, memory: *mut u8,
     // SAFETY: as for this function.
     unsafe {
         match size {
-            1 => walk::<u8, LOAD>(order(&mut axes[..rank], 1), memory, tile.cast()),
-            2 => walk::<u16, LOAD>(order(&mut axes[..rank], 2), memory, tile.cast()),
-            4 => walk::<u32, LOAD>(order(&mut axes[..rank], 4), memory, tile.cast()),
-            _ => walk::<u64, LOAD>(order(&mut axes[..rank], 8), memory, tile.cast()),
+            1 => walk::<u8, 16, LOAD>(order(&mut axes[..rank], 1), memory, tile.cast()),
+            2 => walk::<u16, 8, LOAD>(order(&mut axes[..rank], 2), memory, tile.cast()),
+            4 => walk::<u32, 8, LOAD>(order(&mut axes[..rank], 4), memory, tile.cast()),
+            _ => walk::<u64, 4, LOAD>(order(&mut axes[..rank], 8), memory, tile.cast()),
         }
     }
 }
@@ -149,7 +149,11 @@ unsafe fn element<T: Copy, const LOAD: bool>(memory: *mut u8, tile: *mut T) {
 /// # Safety
 ///
 /// Every element of the axes is valid at `memory` and at `tile`.
-unsafe fn walk<T: Word, const LOAD: bool>(axes: &[Axis], memory: *mut u8, tile: *mut T) {
+unsafe fn walk<T: Word<SIDE>, const SIDE: usize, const LOAD: bool>(
+    axes: &[Axis],
+    memory: *mut u8,
+    tile: *mut T,
+) {
     let contiguous = |axis: &Axis| axis.stride == size_of::<T>() as i64;
     // SAFETY: every pointer that is formed is that of an element of the axes.
     unsafe {
@@ -185,60 +189,111 @@ unsafe fn walk<T: Word, const LOAD: bool>(axes: &[Axis], memory: *mut u8, tile: 
                 }
             }
             [run, row] if contiguous(run) && row.tile == 1 && !contiguous(row) && row.stride != 0 => {
-                transpose::<T, LOAD>(*run, *row, memory, tile);
+                transpose::<T, SIDE, LOAD>(*run, *row, memory, tile);
             }
             [outer, inner @ ..] => {
                 for i in 0..outer.count {
                     let memory = memory.offset(i as isize * outer.stride as isize);
-                    walk::<T, LOAD>(inner, memory, tile.add(i * outer.tile));
+                    walk::<T, SIDE, LOAD>(inner, memory, tile.add(i * outer.tile));
                 }
             }
         }
     }
 }
 
-/// Copies two axes, one contiguous in memory and the other in the tile, through square blocks on
-/// the stack.
+/// Copies two axes, one contiguous in memory and the other in the tile, through square blocks in
+/// registers.
 ///
 /// # Safety
 ///
 /// Every element of the axes is valid at `memory` and at `tile`.
-unsafe fn transpose<T: Word, const LOAD: bool>(run: Axis, row: Axis, memory: *mut u8, tile: *mut T) {
-    // In the order of memory, `block[j][i]` is element i of the run and j of the row; in the order
-    // of the tile, `block[i][j]` is.
-    let mut block = [[T::default(); SIDE]; SIDE];
-    for first_j in (0..row.count).step_by(SIDE) {
-        let columns = (row.count - first_j).min(SIDE);
-        for first_i in (0..run.count).step_by(SIDE) {
-            let rows = (run.count - first_i).min(SIDE);
-            // SAFETY: the elements are those of the axes, and the runs in the block are within it.
-            unsafe {
-                let memory_run = |j: usize| {
-                    memory.offset((first_j + j) as isize * row.stride as isize).add(first_i * size_of::<T>())
-                };
-                let tile_row = |i: usize| tile.add((first_i + i) * run.tile + first_j);
-                if LOAD {
-                    for (j, line) in block[..columns].iter_mut().enumerate() {
-                        memory_run(j).copy_to_nonoverlapping(line.as_mut_ptr().cast(), rows * size_of::<T>());
+unsafe fn transpose<T: Word<SIDE>, const SIDE: usize, const LOAD: bool>(
+    run: Axis,
+    row: Axis,
+    memory: *mut u8,
+    tile: *mut T,
+) {
+    #[cfg(target_arch = "x86_64")]
+    if let Some(simd) = pulp::x86::V3::try_new() {
+        simd.vectorize(
+            #[inline(always)]
+            || {
+                // SAFETY: as for this function.
+                unsafe {
+                    transpose_blocks::<T, SIDE, LOAD>(
+                        run,
+                        row,
+                        memory,
+                        tile,
+                        #[inline(always)]
+                        |block| T::transpose_v3(simd, block),
+                    );
+                }
+            },
+        );
+        return;
+    }
+    // SAFETY: as for this function.
+    unsafe { transpose_blocks::<T, SIDE, LOAD>(run, row, memory, tile, T::transpose) };
+}
+
+/// Copies two axes, as [`transpose`] does, with a function that transposes a block.
+///
+/// # Safety
+///
+/// Every element of the axes is valid at `memory` and at `tile`.
+#[inline(always)]
+unsafe fn transpose_blocks<T: Word<SIDE>, const SIDE: usize, const LOAD: bool>(
+    run: Axis,
+    row: Axis,
+    memory: *mut u8,
+    tile: *mut T,
+    transpose: impl Fn([[T; SIDE]; SIDE]) -> [[T; SIDE]; SIDE],
+) {
+    let (mut first_j, mut first_i) = (0, 0);
+    while first_j < row.count {
+        let (columns, rows) = (SIDE.min(row.count - first_j), SIDE.min(run.count - first_i));
+        // SAFETY: the elements are those of the axes, and no pointer has to be aligned.
+        unsafe {
+            let memory = memory.offset(first_j as isize * row.stride as isize).add(first_i * size_of::<T>());
+            let tile = tile.add(first_i * run.tile + first_j);
+            if rows == SIDE && columns == SIDE {
+                // In the order of memory, `block[j][i]` is element i of the run and j of the row; in
+                // the order of the tile, `block[i][j]` is.
+                let mut block = [[T::default(); SIDE]; SIDE];
+                for index in 0..SIDE {
+                    block[index] = if LOAD {
+                        memory
+                            .offset(index as isize * row.stride as isize)
+                            .cast::<[T; SIDE]>()
+                            .read_unaligned()
+                    } else {
+                        tile.add(index * run.tile).cast::<[T; SIDE]>().read_unaligned()
+                    };
+                }
+                let block = transpose(block);
+                for index in 0..SIDE {
+                    if LOAD {
+                        tile.add(index * run.tile).cast::<[T; SIDE]>().write_unaligned(block[index]);
+                    } else {
+                        memory
+                            .offset(index as isize * row.stride as isize)
+                            .cast::<[T; SIDE]>()
+                            .write_unaligned(block[index]);
                     }
-                    T::transpose(&mut block);
-                    for (i, line) in block[..rows].iter().enumerate() {
-                        tile_row(i)
-                            .cast::<u8>()
-                            .copy_from_nonoverlapping(line.as_ptr().cast(), columns * size_of::<T>());
-                    }
-                } else {
-                    for (i, line) in block[..rows].iter_mut().enumerate() {
-                        tile_row(i)
-                            .cast::<u8>()
-                            .copy_to_nonoverlapping(line.as_mut_ptr().cast(), columns * size_of::<T>());
-                    }
-                    T::transpose(&mut block);
-                    for (j, line) in block[..columns].iter().enumerate() {
-                        memory_run(j).copy_from_nonoverlapping(line.as_ptr().cast(), rows * size_of::<T>());
+                }
+            } else {
+                for i in 0..rows {
+                    for j in 0..columns {
+                        let memory = memory.offset(j as isize * row.stride as isize).add(i * size_of::<T>());
+                        element::<T, LOAD>(memory, tile.add(i * run.tile + j));
                     }
                 }
             }
+        }
+        first_i += SIDE;
+        if first_i >= run.count {
+            (first_i, first_j) = (0, first_j + SIDE);
         }
     }
 }
