@@ -6,10 +6,12 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use tilewright_cpu::kernels::Operand;
+use tilewright_cpu::kernels::bitonic::sort;
 use tilewright_cpu::kernels::buffer::Buffer;
 use tilewright_cpu::kernels::dot::{Extents, Matrix, Scratch, dot};
 use tilewright_cpu::kernels::elementwise::apply;
 use tilewright_cpu::kernels::reduce::{Axis, Combine, reduce};
+use tilewright_cpu::kernels::scan::scan;
 use tilewright_cpu::kernels::{cast::cast, elementwise};
 use tilewright_cpu::memory::{Axis as CopyAxis, Region, gather, load_block, rearrange};
 use tilewright_ir::{Dtype, ElementwiseFn as F, Rounding};
@@ -174,6 +176,44 @@ fn reductions(filter: &str) {
     }
 }
 
+fn scans_and_sorts(filter: &str) {
+    let shapes = [(1, 1024, 1), (1, 64, 1), (32, 32, 1), (1, 64, 16), (1, 16, 64)];
+    for (combine, dtype) in [
+        (Combine::Sum, Dtype::F32),
+        (Combine::Sum, Dtype::F64),
+        (Combine::Sum, Dtype::I32),
+        (Combine::Product, Dtype::F32),
+        (Combine::Max, Dtype::F32),
+        (Combine::Max, Dtype::I64),
+    ] {
+        for (outer, n, inner) in shapes {
+            let name = format!("scan {combine:?} {dtype} ({outer}, {n}, {inner})");
+            if name.contains(filter) {
+                let elements = outer * n * inner;
+                let x = tile(dtype, elements);
+                let mut out = Buffer::new(elements * dtype.bytes());
+                let axis = (Axis { outer, n, inner }, false);
+                report(&name, elements, time(|| scan(combine, dtype, axis, out.bytes_mut(), x.bytes())));
+            }
+        }
+    }
+    for dtype in [Dtype::I32, Dtype::U32, Dtype::I64] {
+        for (outer, n, inner) in [(1, 256, 1), (1, 1024, 1), (32, 8, 1), (1, 8, 1), (1, 64, 16), (1, 64, 3)] {
+            let name = format!("sort {dtype} ({outer}, {n}, {inner})");
+            if name.contains(filter) {
+                let elements = outer * n * inner;
+                let x = tile(dtype, elements);
+                let mut out = Buffer::new(elements * dtype.bytes());
+                let ns = time(|| {
+                    out.bytes_mut().copy_from_slice(x.bytes());
+                    sort(dtype, Axis { outer, n, inner }, n.ilog2(), false, out.bytes_mut());
+                });
+                report(&name, elements, ns);
+            }
+        }
+    }
+}
+
 fn copies(filter: &str) {
     let (rows, columns) = (64, 64);
     let mut user = tile(Dtype::F32, 1 << 16);
@@ -255,6 +295,7 @@ fn main() {
     elementwise(&filter);
     casts(&filter);
     reductions(&filter);
+    scans_and_sorts(&filter);
     copies(&filter);
     products(&filter);
 }

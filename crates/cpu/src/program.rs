@@ -23,7 +23,7 @@ pub(crate) mod nest;
 
 pub use combine::Combine;
 pub(crate) use fused::FusedGroup;
-pub(crate) use nest::Nest;
+pub(crate) use nest::{Nest, TreeCode};
 
 /// The index of a slot, in [`Program::slots`].
 pub(crate) type Slot = u32;
@@ -124,6 +124,8 @@ pub(crate) enum Action {
     Reduce {
         axis: usize,
         strategy: Strategy,
+        /// The machine code of a [`Strategy::Tree`].
+        code: Option<Arc<TreeCode>>,
     },
     /// A `map`, which applies its block to tiles. An execution of the block takes `pack` elements
     /// of each tile, or whole tiles with [`Strategy::Tree`].
@@ -138,12 +140,24 @@ pub(crate) enum Action {
         reverse: bool,
         strategy: Strategy,
     },
+    /// Consecutive bitonic merges that sort.
+    Sort(Sort),
     /// A loop that executes the steps after this one, its members, all at once. If the operands do
     /// not allow that, the machine executes the members one by one.
     Fused(Box<FusedGroup>),
     /// Machine code that executes the steps after this one, its members. If the operands do not
     /// allow that, the machine executes the members one by one.
     Nest(Box<Nest>),
+}
+
+/// Sorts blocks of `1 << stages` elements along an axis, in alternating directions: the merges of a
+/// bitonic sort up to this size.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Sort {
+    pub axis: usize,
+    pub stages: u32,
+    /// True if the first block is in descending order.
+    pub descending: bool,
 }
 
 /// Inline assembly in executable form.
@@ -197,6 +211,7 @@ impl Program {
             | Action::Reduce { .. }
             | Action::Scan { .. }
             | Action::Map { .. }
+            | Action::Sort(_)
             | Action::Assembly(_) => 0,
         }
     }
@@ -236,6 +251,7 @@ impl Step {
             | Action::Reduce { .. }
             | Action::Scan { .. }
             | Action::Map { .. }
+            | Action::Sort(_)
             | Action::Assembly(_)
             | Action::Fused(_)
             | Action::Nest(_) => None,
@@ -246,7 +262,11 @@ impl Step {
     pub(crate) fn is_pure(&self) -> bool {
         match &self.action {
             Action::Op(op) => op.is_pure(),
-            Action::Dot { .. } | Action::Reduce { .. } | Action::Scan { .. } | Action::Map { .. } => true,
+            Action::Dot { .. }
+            | Action::Reduce { .. }
+            | Action::Scan { .. }
+            | Action::Map { .. }
+            | Action::Sort(_) => true,
             Action::Assembly(assembly) => assembly.is_pure,
             Action::Fused(_) | Action::Nest(_) => false,
         }
@@ -262,7 +282,11 @@ impl Step {
     pub(crate) fn has_side_effects(&self) -> bool {
         match &self.action {
             Action::Op(op) => !matches!(op.info().effect, Effect::Pure | Effect::Read),
-            Action::Dot { .. } | Action::Reduce { .. } | Action::Scan { .. } | Action::Map { .. } => false,
+            Action::Dot { .. }
+            | Action::Reduce { .. }
+            | Action::Scan { .. }
+            | Action::Map { .. }
+            | Action::Sort(_) => false,
             Action::Assembly(assembly) => !assembly.is_pure,
             Action::Fused(_) | Action::Nest(_) => true,
         }

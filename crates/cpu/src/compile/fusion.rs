@@ -62,6 +62,7 @@ fn kept(program: &Program) -> FxHashSet<Slot> {
         | Action::Reduce { .. }
         | Action::Scan { .. }
         | Action::Map { .. }
+        | Action::Sort(_)
         | Action::Assembly(_)
         | Action::Nest(_) => None,
     });

@@ -211,7 +211,7 @@ impl Lowering<'_> {
                 let axis = *axis as usize;
                 let (strategy, blocks) = self.reduction(data, axis)?;
                 let operands = self.uses(&data.operands);
-                self.step(inst, Action::Reduce { axis, strategy }, operands, blocks)
+                self.step(inst, Action::Reduce { axis, strategy, code: None }, operands, blocks)
             }
             Op::InlineAsm { text, constraints, dtypes, pack }
             | Op::VolatileAsm { text, constraints, dtypes, pack } => {
@@ -320,7 +320,7 @@ impl Lowering<'_> {
             }
             Action::Map { .. } => 10 + 100 * elements,
             Action::Assembly(_) => 10_000 + 100 * elements,
-            Action::Op(_) | Action::Fused(_) | Action::Nest(_) => 10,
+            Action::Op(_) | Action::Sort(_) | Action::Fused(_) | Action::Nest(_) => 10,
         }
     }
 

@@ -15,6 +15,7 @@ mod nests;
 mod print;
 mod rematerialize;
 pub(crate) mod sanitize;
+mod sorts;
 pub(crate) mod trace_points;
 
 /// Compiles the kernel for sanitized launches, without removing, moving or fusing steps: one step
@@ -55,9 +56,11 @@ impl Program {
     ) -> Result<Self, Box<Diagnostic>> {
         let mut program = lower::lower(module, true, assembler)?;
         liveness::analyze(&mut program);
+        sorts::form(&mut program);
         // A program that yields values runs once, on one operation: see [`Program::evaluate`].
         let is_launched = program.blocks[program.body as usize].yields.is_empty();
         if let Some(target) = target.filter(|_| is_launched) {
+            nests::trees::form(&mut program, target);
             nests::form(&mut program, target);
         }
         rematerialize::rematerialize(&mut program);

@@ -7,7 +7,7 @@ use std::fmt;
 
 use tilewright_ir::Op;
 
-use crate::program::{Action, Block, Program, Slot, Strategy, Use};
+use crate::program::{Action, Block, Program, Slot, Sort, Strategy, Use};
 
 impl fmt::Display for Program {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -57,6 +57,7 @@ fn name(action: &Action) -> &'static str {
         Action::Dot { .. } => "dot",
         Action::Reduce { .. } => "reduce",
         Action::Map { .. } => "map",
+        Action::Sort(_) => "sort",
         Action::Assembly(_) => "inline_asm",
         Action::Scan { .. } => "scan",
         Action::Fused(_) => "fused",
@@ -74,7 +75,7 @@ fn print_attributes(f: &mut fmt::Formatter<'_>, action: &Action) -> fmt::Result 
             attributes.extend(a.then(|| String::from("trans_a")));
             attributes.extend(b.then(|| String::from("trans_b")));
         }
-        Action::Reduce { axis, strategy } | Action::Scan { axis, strategy, .. } => {
+        Action::Reduce { axis, strategy, .. } | Action::Scan { axis, strategy, .. } => {
             attributes.push(format!("axis = {axis}"));
             if let Action::Scan { reverse: true, .. } = action {
                 attributes.push(String::from("reverse"));
@@ -84,10 +85,16 @@ fn print_attributes(f: &mut fmt::Formatter<'_>, action: &Action) -> fmt::Result 
                 Strategy::Tree => String::from("tree"),
                 Strategy::Sequential => String::from("sequential"),
             });
+            if let Action::Reduce { code: Some(_), .. } = action {
+                attributes.push(String::from("machine code"));
+            }
         }
         Action::Map { pack, strategy } => {
             attributes.push(format!("pack = {pack}"));
             attributes.extend(matches!(strategy, Strategy::Tree).then(|| String::from("whole")));
+        }
+        Action::Sort(Sort { axis, stages, descending }) => {
+            attributes.push(format!("axis = {axis}, stages = {stages}, descending = {descending}"));
         }
         Action::Assembly(assembly) => attributes.push(format!("pack = {}", assembly.pack)),
         Action::Fused(group) => attributes.push(format!("steps = {}", group.members)),

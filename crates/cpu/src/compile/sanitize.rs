@@ -147,7 +147,7 @@ impl Analysis<'_> {
             | Action::Scan { .. }
             | Action::Map { .. }
             | Action::Assembly(_) => return combined,
-            Action::Fused(_) | Action::Nest(_) => return CheckKind::Nothing,
+            Action::Sort(_) | Action::Fused(_) | Action::Nest(_) => return CheckKind::Nothing,
         };
         match op {
             Op::Load { .. } | Op::Store { .. } => CheckKind::Access,
@@ -321,7 +321,7 @@ impl Analysis<'_> {
 /// indices.
 fn combines_lanes(step: &Step) -> bool {
     match &step.action {
-        Action::Dot { .. } | Action::Reduce { .. } | Action::Scan { .. } => true,
+        Action::Dot { .. } | Action::Reduce { .. } | Action::Scan { .. } | Action::Sort(_) => true,
         Action::Map { pack, .. } => *pack > 1,
         Action::Op(op) => {
             matches!(op.family(), OpFamily::Reduction | OpFamily::Scan | OpFamily::Movement)

@@ -159,7 +159,7 @@ fn describe(step: &Step) -> Option<(Kind, String, Operands)> {
         Action::Scan { .. } => return Some((Kind::Scan, "scan".into(), operands())),
         Action::Map { .. } => return Some((Kind::Value, "map".into(), operands())),
         Action::Assembly(_) => return Some((Kind::Value, "inline_asm".into(), operands())),
-        Action::Fused(_) | Action::Nest(_) => return None,
+        Action::Sort(_) | Action::Fused(_) | Action::Nest(_) => return None,
     };
     let (kind, roles): (Kind, Operands) = match op {
         Op::Load { .. } => (Kind::Load, roles(&[Role::Pointer, Role::Mask, Role::Other])),

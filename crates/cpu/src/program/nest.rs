@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use smallvec::SmallVec;
 use tilewright_native::ir::Function;
 use tilewright_native::{Executable, Target};
 
@@ -105,6 +106,16 @@ impl NestCode {
     pub(crate) fn note_decline(&self) {
         self.has_declined.store(true, Ordering::Relaxed);
     }
+}
+
+/// Machine code of a reduction that runs as a tree. The words of its argument are the addresses of
+/// the tiles, which it overwrites, then the bits of captured scalars. The elements of the results are
+/// then the first ones of the tiles.
+#[derive(Debug)]
+pub(crate) struct TreeCode {
+    pub code: NestCode,
+    /// The scalars that the combine region reads from outside.
+    pub captured: SmallVec<[Slot; 4]>,
 }
 
 /// The numbers of nests of a program in each state.

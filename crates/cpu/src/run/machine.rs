@@ -432,6 +432,7 @@ impl<'a> Machine<'a> {
             | Action::Reduce { .. }
             | Action::Scan { .. }
             | Action::Map { .. }
+            | Action::Sort(_)
             | Action::Assembly(_) => {
                 ops::execute(self, unit.step()).map_err(|fault| fault.in_step(unit.step()))?;
                 Ok(true)

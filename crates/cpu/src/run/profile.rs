@@ -118,6 +118,7 @@ fn joined(steps: &[Step]) -> String {
             Action::Reduce { .. } => "reduce".into(),
             Action::Scan { .. } => "scan".into(),
             Action::Map { .. } => "map".into(),
+            Action::Sort(_) => "sort".into(),
             Action::Assembly(_) => "inline_asm".into(),
             Action::Fused(_) => "fused loop".into(),
             Action::Nest(_) => "nest".into(),
@@ -242,7 +243,7 @@ fn work_of(machine: &Machine<'_>, step: &Step) -> StepCost {
             // tidy: wildcard because of the other ops, only arithmetic counts
             _ => {}
         },
-        Action::Map { .. } | Action::Assembly(_) | Action::Fused(_) | Action::Nest(_) => {}
+        Action::Map { .. } | Action::Sort(_) | Action::Assembly(_) | Action::Fused(_) | Action::Nest(_) => {}
     }
     work
 }

@@ -16,5 +16,6 @@ mod casts;
 mod dots;
 mod elementwise;
 mod functions;
+mod merges;
 mod oracle;
 mod reductions;

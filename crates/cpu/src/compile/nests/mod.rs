@@ -27,6 +27,7 @@ mod emit;
 mod harness;
 mod lanes;
 mod plan;
+pub(crate) mod trees;
 mod vectors;
 
 use axes::Dimensions;

@@ -332,7 +332,7 @@ impl<'p> Plan<'p> {
         let phase = operands.iter().map(|known| known.phase).max().unwrap_or(0);
         by_row |= operands.iter().any(|known| known.by_row);
         let form = match &step.action {
-            Action::Reduce { strategy: Strategy::Kernel(combine), axis } => {
+            Action::Reduce { strategy: Strategy::Kernel(combine), axis, .. } => {
                 // The slot of a splat may be that of its scalar, which has no axes.
                 if operands[0].form != Form::Dense {
                     return None;
@@ -355,6 +355,7 @@ impl<'p> Plan<'p> {
             | Action::Map { .. }
             | Action::Assembly(_)
             | Action::Scan { .. }
+            | Action::Sort(_)
             | Action::Fused(_)
             | Action::Nest(_) => return None,
         };

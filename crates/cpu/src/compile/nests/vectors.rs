@@ -483,31 +483,39 @@ impl Vectors<'_> {
                 let conversion = if signed { Conversion::SignedToFloat } else { Conversion::UnsignedToFloat };
                 self.convert(conversion, target, x)
             }
-            (true, false) => self.truncated((from, lane), (to, target), x),
+            (true, false) => self.truncated(lane, (to, target), x),
         }
     }
 
     /// Converts floats to integers of at most 32 bits: towards zero, NaN to 0, and to the nearest
     /// bound if the type does not represent the result.
-    fn truncated(self, (from, lane): (Dtype, Lane), (to, target): (Dtype, Lane), x: Value) -> Value {
-        // binary64 represents all bounds.
-        let wide = if from == Dtype::F32 { self.convert(Conversion::FloatToFloat, Lane::F64, x) } else { x };
-        let _ = lane;
+    fn truncated(self, lane: Lane, (to, target): (Dtype, Lane), x: Value) -> Value {
+        // binary32 represents the bounds of narrow integers, binary64 those of all.
         let bits = to.bits();
-        let (low, high) = if to.is_signed() {
-            (-((1_u64 << (bits - 1)) as f64), ((1_u64 << (bits - 1)) - 1) as f64)
-        } else {
-            (0.0, ((1_u64 << bits) - 1) as f64)
+        let lane = if bits < 32 { lane } else { Lane::F64 };
+        let wide =
+            if self.0.borrow().lane(x) == lane { x } else { self.convert(Conversion::FloatToFloat, lane, x) };
+        let constant = |value: f64| {
+            let bits = if lane == Lane::F32 { u64::from((value as f32).to_bits()) } else { value.to_bits() };
+            self.constant(lane, bits)
         };
-        let (low, high) = (self.constant(Lane::F64, low.to_bits()), self.constant(Lane::F64, high.to_bits()));
+        let half = (1_u64 << (bits - 1)) as f64;
+        let (low, high) = if to.is_signed() { (-half, half - 1.0) } else { (0.0, 2.0 * half - 1.0) };
         // A comparison with NaN is false, so that the bound replaces it; 0 replaces it afterwards.
-        let clamped = self.binary(Binary::Greater, wide, low);
-        let clamped = self.binary(Binary::Lesser, clamped, high);
-        let integer = self.convert(Conversion::FloatToSigned, Lane::I64, clamped);
-        let is_nan = self.compare(Compare::Ne, wide, wide);
-        let zero = self.constant(Lane::I64, 0);
-        let integer = self.select(is_nan, zero, integer);
-        self.convert(Conversion::Truncate, target, integer)
+        let clamped = self.binary(Binary::Greater, wide, constant(low));
+        let clamped = self.binary(Binary::Lesser, clamped, constant(high));
+        let integer = if bits == 32 && !to.is_signed() {
+            // The difference of integers is exact. It has the bits of the result except the sign.
+            let integral = self.0.borrow_mut().unary(Unary::Floor, clamped);
+            let difference = self.binary(Binary::Sub, integral, constant(half));
+            let signed = self.convert(Conversion::FloatToSigned, Lane::I32, difference);
+            self.binary(Binary::Xor, signed, self.constant(Lane::I32, 1 << 31))
+        } else {
+            self.convert(Conversion::FloatToSigned, Lane::I32, clamped)
+        };
+        let is_nan = self.compare(Compare::Ne, x, x);
+        let integer = self.select(is_nan, self.constant(Lane::I32, 0), integer);
+        if target == Lane::I32 { integer } else { self.convert(Conversion::Truncate, target, integer) }
     }
 
     /// Applies a function to scalar integers, in their canonical form: extended to 64 bits as their

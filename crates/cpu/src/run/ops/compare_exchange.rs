@@ -1,6 +1,8 @@
-//! `butterfly` and `bitonic`: exchange elements along an axis.
+//! `butterfly`, `bitonic` and sorts: exchange elements along an axis.
 
-use crate::program::Step;
+use tilewright_ir::Dtype;
+
+use crate::program::{Sort, Step};
 use crate::run::kernels::{self, reduce::Axis};
 use crate::run::machine::Machine;
 use crate::run::tile::Tile;
@@ -32,11 +34,28 @@ pub(crate) fn bitonic(
     axis: usize,
     (bits, descending): ([u32; 3], bool),
 ) {
+    in_place(machine, step, axis, |dtype, axis, tile| {
+        kernels::bitonic::merge(dtype, axis, (bits, descending), tile);
+    });
+}
+
+/// Executes all merges of a sort at once.
+pub(crate) fn sort(machine: &mut Machine<'_>, step: &Step, sort: Sort) {
+    in_place(machine, step, sort.axis, |dtype, axis, tile| {
+        kernels::bitonic::sort(dtype, axis, sort.stages, sort.descending, tile);
+    });
+}
+
+/// Applies a function to a copy of the operand.
+fn in_place(machine: &mut Machine<'_>, step: &Step, axis: usize, apply: impl FnOnce(Dtype, Axis, &mut [u8])) {
     let ty = machine.type_of(step.operands[0]);
-    let extents = Extents::around(ty.shape(), axis);
+    let Extents { outer, n, inner } = Extents::around(ty.shape(), axis);
     let value = machine.take(step.operands[0]);
+    if let Form::Uniform(_) = value.form {
+        machine.set(step.result(), value);
+        return;
+    }
     let mut tile = materialize_unique(ty, value);
-    let axis = Axis { outer: extents.outer, n: extents.n, inner: extents.inner };
-    kernels::bitonic::merge(ty.dtype(), axis, (bits, descending), tile.bytes_mut());
+    apply(ty.dtype(), Axis { outer, n, inner }, tile.bytes_mut());
     machine.set_dense(step.result(), tile);
 }

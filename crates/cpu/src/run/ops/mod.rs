@@ -37,11 +37,17 @@ pub(crate) fn execute<'a>(machine: &mut Machine<'a>, step: &'a Step) -> Outcome 
             dot::dot(machine, step, *transposed);
             return Ok(());
         }
-        Action::Reduce { axis, strategy } => return reduce::reduce(machine, step, *axis, *strategy),
+        Action::Reduce { axis, strategy, code } => {
+            return reduce::reduce(machine, step, *axis, *strategy, code.as_deref());
+        }
         Action::Map { pack, strategy } => return map::map(machine, step, *pack, *strategy),
         Action::Assembly(code) => return assembly::assembly(machine, step, code),
         Action::Scan { axis, reverse, strategy } => {
             return scan::scan(machine, step, (*axis, *reverse), *strategy);
+        }
+        Action::Sort(sort) => {
+            compare_exchange::sort(machine, step, *sort);
+            return Ok(());
         }
         Action::Fused(_) | Action::Nest(_) => unreachable!("a block executes a group with its members"),
     };

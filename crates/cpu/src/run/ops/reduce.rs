@@ -10,16 +10,16 @@
 use smallvec::SmallVec;
 use tilewright_ir::Shape;
 
-use crate::program::{BlockId, Step, Strategy};
+use crate::program::{BlockId, Step, Strategy, TreeCode};
 use crate::run::fault::Outcome;
 use crate::run::kernels::reduce as kernel;
 use crate::run::machine::Machine;
-use crate::run::memory::{Axis, rearrange};
+use crate::run::memory::{Axis, call_machine_code, rearrange};
 use crate::run::tile::Tile;
 use crate::run::value::{Form, Value};
 use crate::types::TileType;
 
-use super::materialize::{materialize, only_element};
+use super::materialize::{materialize, materialize_unique, only_element};
 use super::memory::scalar_or_tile;
 
 /// A tile viewed as `(outer, n, inner)` around the axis.
@@ -44,14 +44,25 @@ impl Extents {
     }
 }
 
-pub(crate) fn reduce(machine: &mut Machine<'_>, step: &Step, axis: usize, strategy: Strategy) -> Outcome {
+pub(crate) fn reduce(
+    machine: &mut Machine<'_>,
+    step: &Step,
+    axis: usize,
+    strategy: Strategy,
+    code: Option<&TreeCode>,
+) -> Outcome {
     let extents = Extents::around(machine.type_of(step.operands[0]).shape(), axis);
     match strategy {
         Strategy::Kernel(combine) => {
             by_kernel(machine, step, combine, extents);
             Ok(())
         }
-        Strategy::Tree => as_tree(machine, step, &step.blocks, extents),
+        Strategy::Tree => {
+            if !by_machine_code(machine, step, code) {
+                as_tree(machine, step, &step.blocks, extents)?;
+            }
+            Ok(())
+        }
         Strategy::Sequential => sequentially(machine, step, step.blocks[0], extents),
     }
 }
@@ -80,6 +91,40 @@ fn by_kernel(machine: &mut Machine<'_>, step: &Step, combine: kernel::Combine, e
         kernel::reduce(combine, from.dtype(), axis, out.bytes_mut(), tile.bytes());
         machine.set_dense(result, out);
     }
+}
+
+/// Executes a tree with its machine code. Returns false, without an effect, if there is none.
+fn by_machine_code(machine: &mut Machine<'_>, step: &Step, code: Option<&TreeCode>) -> bool {
+    let Some(TreeCode { code, captured }) = code.filter(|_| machine.control.machine_code) else {
+        return false;
+    };
+    let Some(executable) = code.executable() else { return false };
+    let mut bits: SmallVec<[u64; 4]> = SmallVec::new();
+    for &slot in captured {
+        let &Form::Uniform(scalar) = machine.form_of(slot) else { return false };
+        bits.push(scalar);
+    }
+    let mut tiles: SmallVec<[Tile; 4]> = SmallVec::new();
+    for &operand in &step.operands {
+        let value = machine.take(operand);
+        tiles.push(materialize_unique(machine.type_of(operand), value));
+    }
+    let address = |tile: &mut Tile| tile.bytes_mut().as_mut_ptr().expose_provenance() as u64;
+    let mut words: SmallVec<[u64; 8]> = tiles.iter_mut().map(address).collect();
+    words.extend(bits);
+    call_machine_code(executable, &mut words);
+    for (tile, &result) in tiles.into_iter().zip(&step.results) {
+        let ty = machine.ty(result);
+        let value = if ty.is_scalar() {
+            Value::uniform(only_element(ty.size, tile.bytes()))
+        } else {
+            let mut out = Tile::new(ty.bytes());
+            out.bytes_mut().copy_from_slice(&tile.bytes()[..ty.bytes()]);
+            Value::dense(out)
+        };
+        machine.set(result, value);
+    }
+    true
 }
 
 fn as_tree(machine: &mut Machine<'_>, step: &Step, levels: &[BlockId], extents: Extents) -> Outcome {

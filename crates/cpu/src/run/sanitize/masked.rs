@@ -199,7 +199,7 @@ fn lanes_after(
             return Some(all_lanes.map(|lane| group(lane).any(any)).collect());
         }
         Action::Dot { transposed } => return product(machine, step, ty, *transposed, &at),
-        Action::Assembly(_) | Action::Fused(_) | Action::Nest(_) => return None,
+        Action::Sort(_) | Action::Assembly(_) | Action::Fused(_) | Action::Nest(_) => return None,
     };
     match op {
         Op::Elementwise { function: ElementwiseFn::Select } => {

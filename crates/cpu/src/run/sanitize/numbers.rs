@@ -148,7 +148,7 @@ fn operation(step: &Step) -> &'static str {
         Action::Map { .. } => "a function of elements",
         Action::Assembly(_) => "inline assembly",
         Action::Op(op) => op.name(),
-        Action::Fused(_) | Action::Nest(_) => "an operation",
+        Action::Sort(_) | Action::Fused(_) | Action::Nest(_) => "an operation",
     }
 }
 
