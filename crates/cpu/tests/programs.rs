@@ -210,3 +210,54 @@ fn an_output_larger_than_the_caches_is_filled() {
         assert_eq!(filled[ELEMENTS - 5..], rest);
     }
 }
+
+/// Loads int8 operands, the second one transposed in memory, and converts them to fp16 for a dot.
+const QUANTIZED: &str = "\
+kernel func0 @quantized(%a: *int8, %b: *int8, %c: *fp32) {
+  %zero = constant {value = 0.0:fp32} : fp32
+  %k = constant {value = 8:int32} : int32
+  %rows = arange {start = 0, end = 16} : int32[16]
+  %0 = expand_dims %rows {axis = 1} : int32[16, 1]
+  %1 = splat %k {shape = [16, 1]} : int32[16, 1]
+  %2 = mul %0, %1 : int32[16, 1]
+  %3 = broadcast %2 {shape = [16, 8]} : int32[16, 8]
+  %depth = arange {start = 0, end = 8} : int32[8]
+  %4 = expand_dims %depth {axis = 0} : int32[1, 8]
+  %5 = broadcast %4 {shape = [16, 8]} : int32[16, 8]
+  %offsets = add %3, %5 : int32[16, 8]
+  %6 = splat %a {shape = [16, 8]} : *int8[16, 8]
+  %7 = ptr_add %6, %offsets : *int8[16, 8]
+  %8 = load %7 {cache = \"\", eviction = \"\", volatile = false} : int8[16, 8]
+  %9 = cast %8 {element = fp16, rounding = \"rtne\"} : fp16[16, 8]
+  %10 = splat %b {shape = [16, 8]} : *int8[16, 8]
+  %11 = ptr_add %10, %offsets : *int8[16, 8]
+  %12 = load %11 {cache = \"\", eviction = \"\", volatile = false} : int8[16, 8]
+  %13 = transpose %12 {permutation = [1, 0]} : int8[8, 16]
+  %14 = cast %13 {element = fp16, rounding = \"rtne\"} : fp16[8, 16]
+  %acc = splat %zero {shape = [16, 16]} : fp32[16, 16]
+  %15 = dot %9, %14, %acc {precision = \"ieee\", max_imprecise_acc = 0} : fp32[16, 16]
+  %n = constant {value = 16:int32} : int32
+  %16 = splat %n {shape = [16, 1]} : int32[16, 1]
+  %17 = mul %0, %16 : int32[16, 1]
+  %18 = broadcast %17 {shape = [16, 16]} : int32[16, 16]
+  %19 = expand_dims %rows {axis = 0} : int32[1, 16]
+  %20 = broadcast %19 {shape = [16, 16]} : int32[16, 16]
+  %21 = add %18, %20 : int32[16, 16]
+  %22 = splat %c {shape = [16, 16]} : *fp32[16, 16]
+  %23 = ptr_add %22, %21 : *fp32[16, 16]
+  store %23, %15 {cache = \"\", eviction = \"\"}
+  return_values
+}
+";
+
+#[test]
+fn a_dot_reads_the_source_of_a_swap_and_of_a_wider_copy() {
+    let text = common::program(QUANTIZED).to_string();
+    assert!(text.contains("trans_b") && !text.contains(" cast "), "{text}");
+    let bytes = |seed: i32| (0..128).map(|i| ((i * 37 + seed) % 255 - 127) as i8).collect::<Vec<i8>>();
+    let (a, b) = (bytes(1), bytes(91));
+    let wide = |values: &[i8]| values.iter().map(|&x| x.into()).collect::<Vec<f64>>();
+    let mut args = [common::i8s(&a), common::i8s(&b), f32s(&[0.0; 256])];
+    run(QUANTIZED, [1, 1, 1], &mut args);
+    assert_close(&args[2].as_f32(), &products(&wide(&a), &wide(&b), 8), 0.0);
+}

@@ -492,17 +492,41 @@ impl Lowering<'_> {
     }
 
     /// Returns the value that a dot reads for an operand, and whether the dot swaps the last two
-    /// axes of that value. If an op that swaps these axes computes the operand, the dot reads the
-    /// source of that op.
-    fn dot_operand(&self, value: Value) -> (Value, bool) {
-        let Some(inst) = self.function.defining_inst(value) else { return (value, false) };
-        let inst = &self.function.insts[inst];
-        let swaps = match &inst.op {
-            Op::Transpose { permutation } => matches!(permutation[..], [1, 0] | [0, 2, 1]),
-            // tidy: wildcard because only a transpose swaps axes.
+    /// axes of that value. The dot itself swaps axes and widens elements, so it reads the source of
+    /// an op that does. An op outside of the dot's loop widens elements once, and stays.
+    fn dot_operand(&self, mut value: Value) -> (Value, bool) {
+        let mut is_swapped = false;
+        while let Some(inst) = self.function.defining_inst(value) {
+            let inst = &self.function.insts[inst];
+            match &inst.op {
+                Op::Transpose { permutation } if matches!(permutation[..], [1, 0] | [0, 2, 1]) => {
+                    is_swapped = !is_swapped;
+                }
+                Op::Cast { .. } if self.widens(inst.operands[0], value) && self.is_of_block(value) => {}
+                // tidy: wildcard because no other op only swaps axes or widens elements
+                _ => break,
+            }
+            value = inst.operands[0];
+        }
+        (value, is_swapped)
+    }
+
+    /// Returns whether a cast from a value to another one converts numbers of at most 16 bits to a
+    /// wider float type, which represents them exactly.
+    fn widens(&self, from: Value, to: Value) -> bool {
+        let dtype = |value| self.function.ty(value).dtype();
+        match (dtype(from), dtype(to)) {
+            (Some(from), Some(to)) => {
+                to.is_float() && from.bits() >= 8 && from.bytes() <= 2 && from.bytes() < to.bytes()
+            }
             _ => false,
-        };
-        if swaps { (inst.operands[0], true) } else { (value, false) }
+        }
+    }
+
+    /// Returns whether a step of the current block computes a value.
+    fn is_of_block(&self, value: Value) -> bool {
+        let slot = self.slots[&value].slot;
+        self.program.blocks[self.block as usize].steps.iter().any(|step| step.results.contains(&slot))
     }
 }
 

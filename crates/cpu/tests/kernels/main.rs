@@ -19,3 +19,4 @@ mod functions;
 mod merges;
 mod oracle;
 mod reductions;
+mod scans;

@@ -5,7 +5,7 @@ use tilewright_ir::Dtype;
 
 use crate::oracle::{Number, Random, RandomElements, decode, encode, pack, same, unpack};
 
-const COMBINES: [Combine; 9] = [
+pub const COMBINES: [Combine; 9] = [
     Combine::Sum,
     Combine::Product,
     Combine::Min,
@@ -45,7 +45,7 @@ fn combine_ints(combine: Combine, x: i128, y: i128) -> i128 {
     }
 }
 
-fn combine(function: Combine, dtype: Dtype, x: Number, y: Number) -> Number {
+pub fn combine(function: Combine, dtype: Dtype, x: Number, y: Number) -> Number {
     match (x, y) {
         (Number::Float(x), Number::Float(y)) => Number::Float(combine_floats(function, dtype, x, y)),
         (Number::Int(x), Number::Int(y)) => {

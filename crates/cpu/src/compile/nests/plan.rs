@@ -80,13 +80,17 @@ pub(super) struct Definitions<'p> {
     steps: FxHashMap<Slot, &'p Step>,
     /// The slots that other nests compute without writing them.
     pub unset: FxHashSet<Slot>,
+    /// The slots that become rows or columns of a larger tile.
+    expanded: FxHashSet<Slot>,
 }
 
 impl<'p> Definitions<'p> {
     pub fn new(program: &'p Program) -> Self {
         let steps = program.blocks.iter().flat_map(|block| &block.steps);
+        let expands = |step: &&Step| matches!(step.op(), Some(Op::ExpandDims { .. }));
+        let expanded = steps.clone().filter(expands).map(|step| step.operands[0].slot).collect();
         let steps = steps.flat_map(|step| step.results.iter().map(move |&slot| (slot, step))).collect();
-        Self { steps, unset: FxHashSet::default() }
+        Self { steps, unset: FxHashSet::default(), expanded }
     }
 
     pub fn get(&self, slot: Slot) -> Option<&'p Step> {
@@ -519,6 +523,13 @@ impl<'p> Plan<'p> {
         let forms: Vec<Form> = operands.iter().map(|known| known.form).collect();
         if forms.iter().all(|&form| form == Form::Uniform) {
             return vectors::can_apply_to_scalars(function, dtype).then_some(Form::Uniform);
+        }
+        // The quotients and remainders of indices are often affine at run time, as the executor finds
+        // out. Accesses to boxes of such rows or columns are strided; dense pointers gather.
+        if let (Family::Division(_), [Form::Affine(_), Form::Uniform]) = (function.family(), &forms[..])
+            && self.definitions.expanded.contains(&step.result())
+        {
+            return None;
         }
         let symbolic = if phase == 0 { self.symbolic(function, step, dtype, &forms) } else { None };
         symbolic.or_else(|| vectors::can_apply(function, dtype).then_some(Form::Dense))

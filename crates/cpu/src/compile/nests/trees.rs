@@ -185,11 +185,10 @@ impl Emitter<'_> {
         let pairs = level.values[0];
         let each = self.build(|builder| builder.begin_loop([zero, pairs], &[]));
         if tree.inner == 1 {
-            let operands = |side: usize| {
-                let values = bases.iter().zip(&tree.dtypes);
-                values.map(|(&base, &dtype)| self.every_other(dtype, base, each.index, side)).collect()
-            };
-            self.combine(&bases, &outside, each.index, [operands(0), operands(1)]);
+            let values = bases.iter().zip(&tree.dtypes);
+            let pairs = values.map(|(&base, &dtype)| self.neighbors(dtype, base, each.index));
+            let operands: (SmallVec<[Value; 4]>, SmallVec<[Value; 4]>) = pairs.unzip();
+            self.combine(&bases, &outside, each.index, operands.into());
             self.build(|builder| builder.end_loop(each, lanes, &[]));
         } else {
             let within = [zero, int(tree.inner as i64)];
@@ -224,39 +223,38 @@ impl Emitter<'_> {
         })
     }
 
-    /// Returns the elements at `2 * index + side`, `2 * index + 2 + side` and so on.
-    fn every_other(&self, dtype: Dtype, base: Value, index: Value, side: usize) -> Value {
-        let bytes = dtype.bytes();
-        let lanes = match bytes {
-            1 => self.half(Lane::I16, Lane::I8, base, index, side),
-            2 => self.half(Lane::I32, Lane::I16, base, index, side),
-            4 => self.half(Lane::I64, Lane::I32, base, index, side),
+    /// Returns the elements at `2 * index`, `2 * index + 2` and so on, and those after each of these.
+    fn neighbors(&self, dtype: Dtype, base: Value, index: Value) -> (Value, Value) {
+        let (left, right) = match dtype.bytes() {
+            1 => self.halves(Lane::I16, Lane::I8, base, index),
+            2 => self.halves(Lane::I32, Lane::I16, base, index),
+            4 => self.halves(Lane::I64, Lane::I32, base, index),
             // tidy: wildcard because the other types have 64 bits
-            _ => {
+            bytes => {
                 let first = self.add(base, self.scaled(index, 2 * bytes));
                 self.build(|builder| {
-                    let side = builder.int((side * bytes) as i64);
-                    let first = builder.int_binary(IntBinary::Add, first, side);
+                    let size = builder.int(bytes as i64);
+                    let second = builder.int_binary(IntBinary::Add, first, size);
                     let (iota, stride) = (builder.iota(Lane::I64), builder.constant(Lane::I64, 16));
                     let offsets = builder.binary(Binary::Mul, iota, stride);
                     let all = builder.mask(true);
-                    builder.gather(Lane::I64, first, offsets, all)
+                    let left = builder.gather(Lane::I64, first, offsets, all);
+                    (left, builder.gather(Lane::I64, second, offsets, all))
                 })
             }
         };
-        self.of_lanes(dtype, lanes)
+        (self.of_lanes(dtype, left), self.of_lanes(dtype, right))
     }
 
-    /// Loads pairs as lanes of twice the width, and returns their lower or upper halves.
-    fn half(&self, wide: Lane, lane: Lane, base: Value, index: Value, side: usize) -> Value {
+    /// Loads pairs as lanes of twice the width, and returns their lower and upper halves.
+    fn halves(&self, wide: Lane, lane: Lane, base: Value, index: Value) -> (Value, Value) {
         let place = Place { index: Some((index, wide.bytes() as u8)), ..Place::at(base) };
         self.build(|builder| {
-            let mut pairs = builder.load(wide, place, None);
-            if side == 1 {
-                let width = builder.constant(wide, 8 * lane.bytes() as u64);
-                pairs = builder.binary(Binary::Shr, pairs, width);
-            }
-            builder.convert(Conversion::Truncate, lane, pairs)
+            let pairs = builder.load(wide, place, None);
+            let width = builder.constant(wide, 8 * lane.bytes() as u64);
+            let upper = builder.binary(Binary::Shr, pairs, width);
+            let left = builder.convert(Conversion::Truncate, lane, pairs);
+            (left, builder.convert(Conversion::Truncate, lane, upper))
         })
     }
 

@@ -1,10 +1,20 @@
 //! Bitonic merges and sorts of integers along one axis.
 
+use std::ops::{BitXor, Not, Range};
+
 use tilewright_ir::Dtype;
 
 use super::reduce::Axis;
 use super::simd::vectorize;
 use super::{Element, typed_mut};
+
+/// The number of small blocks that are merged side by side: two registers of AVX2 of 32-bit integers.
+const COLUMNS: usize = 16;
+
+/// An integer that is sorted.
+trait Key: Element + Ord + BitXor<Output = Self> + Not<Output = Self> {}
+
+impl<T: Element + Ord + BitXor<Output = T> + Not<Output = T>> Key for T {}
 
 /// Merges bitonically: for each bit from `high` down to `low`, orders the pairs of elements whose
 /// coordinates differ in that bit. `merge` is `high`, `low`, `block` and `descending`: the order is
@@ -46,36 +56,101 @@ pub fn sort(dtype: Dtype, axis: Axis, stages: u32, descending: bool, tile: &mut 
 
 /// Sorts the blocks of rows of `n` elements. Equal integers have no order, so any algorithm has the
 /// result of the merges.
-fn sort_blocks<T: Element + Ord>(tile: &mut [T], n: usize, stages: u32, descending: bool) {
+fn sort_blocks<T: Key>(tile: &mut [T], n: usize, stages: u32, descending: bool) {
     let alternates = 1 << stages < n;
-    for (number, block) in tile.chunks_exact_mut(1 << stages).enumerate() {
+    let is_reversed = |block: usize| (alternates && block % 2 == 1) != descending;
+    if merge_small_blocks(tile, 0..stages, is_reversed) {
+        return;
+    }
+    for (index, block) in tile.chunks_exact_mut(1 << stages).enumerate() {
         block.sort_unstable();
-        if (alternates && number % 2 == 1) != descending {
+        if is_reversed(index) {
             block.reverse();
         }
     }
 }
 
-fn compare<T: Element + Ord>(tile: &mut [T], axis: Axis, ([high, low, block], descending): ([u32; 3], bool)) {
+fn compare<T: Key>(tile: &mut [T], axis: Axis, ([high, low, block], descending): ([u32; 3], bool)) {
     let Axis { n, inner, .. } = axis;
     let alternates = 1 << block < n;
+    // Bit `block` of the coordinates of the pair of runs with this index.
+    let is_reversed =
+        |bit: u32, pair: usize| (alternates && pair >> (block - bit - 1) & 1 == 1) != descending;
+    let has_small_blocks = inner == 1 && low == 0;
+    if has_small_blocks && merge_small_blocks(tile, high..high + 1, |pair| is_reversed(high, pair)) {
+        return;
+    }
     for bit in (low..=high).rev() {
-        // Bit `block` of the coordinates of the pair of runs with this index.
-        let is_reversed = |pair: usize| (alternates && pair >> (block - bit - 1) & 1 == 1) != descending;
         vectorize(
             #[inline(always)]
             || match inner << bit {
-                1 => exchange_near::<T, 2>(tile, is_reversed),
-                2 => exchange_near::<T, 4>(tile, is_reversed),
-                4 => exchange_near::<T, 8>(tile, is_reversed),
-                8 => exchange_near::<T, 16>(tile, is_reversed),
+                1 => exchange_near::<T, 2>(tile, |pair| is_reversed(bit, pair)),
+                2 => exchange_near::<T, 4>(tile, |pair| is_reversed(bit, pair)),
+                4 => exchange_near::<T, 8>(tile, |pair| is_reversed(bit, pair)),
+                8 => exchange_near::<T, 16>(tile, |pair| is_reversed(bit, pair)),
                 distance => {
                     for (index, pair) in tile.chunks_exact_mut((2 * distance).max(1)).enumerate() {
-                        exchange_runs(pair, is_reversed(index));
+                        exchange_runs(pair, is_reversed(bit, index));
                     }
                 }
             },
         );
+    }
+}
+
+/// Executes stages of a sort on blocks of `1 << stages.end` consecutive elements, in descending order
+/// if `is_reversed` is true for the index of the block. Returns false, without a change, if the
+/// blocks are not small.
+fn merge_small_blocks<T: Key>(
+    tile: &mut [T],
+    stages: Range<u32>,
+    is_reversed: impl Fn(usize) -> bool,
+) -> bool {
+    vectorize(
+        #[inline(always)]
+        || {
+            match stages.end {
+                1 => merge_columns::<T, 2>(tile, stages.start, is_reversed),
+                2 => merge_columns::<T, 4>(tile, stages.start, is_reversed),
+                3 => merge_columns::<T, 8>(tile, stages.start, is_reversed),
+                4 => merge_columns::<T, 16>(tile, stages.start, is_reversed),
+                _ => return false,
+            }
+            true
+        },
+    )
+}
+
+/// Executes the stages from `first` on of a sort of blocks of `N` elements. [`COLUMNS`] blocks are
+/// the columns of a matrix, so that partners are rows.
+#[inline(always)]
+fn merge_columns<T: Key, const N: usize>(tile: &mut [T], first: u32, is_reversed: impl Fn(usize) -> bool) {
+    // The complement of an integer has the reverse order.
+    let flip = |block: usize| if is_reversed(block) { !T::default() } else { T::default() };
+    for (group, blocks) in tile.chunks_mut(COLUMNS * N).enumerate() {
+        let blocks = blocks.as_chunks_mut::<N>().0;
+        let mut rows = [[T::default(); COLUMNS]; N];
+        for (column, block) in blocks.iter().enumerate() {
+            let flip = flip(group * COLUMNS + column);
+            for k in 0..N {
+                rows[k][column] = block[k] ^ flip;
+            }
+        }
+        for stage in first..N.ilog2() {
+            for bit in (0..=stage).rev() {
+                for k in (0..N).filter(|k| k >> bit & 1 == 0) {
+                    let (lower, upper) = rows.split_at_mut(k | 1 << bit);
+                    let is_descending = stage + 1 < N.ilog2() && k >> (stage + 1) & 1 == 1;
+                    exchange(&mut lower[k], &mut upper[0], is_descending);
+                }
+            }
+        }
+        for (column, block) in blocks.iter_mut().enumerate() {
+            let flip = flip(group * COLUMNS + column);
+            for k in 0..N {
+                block[k] = rows[k][column] ^ flip;
+            }
+        }
     }
 }
 
@@ -91,6 +166,12 @@ fn exchange_near<T: Element + Ord, const N: usize>(tile: &mut [T], is_reversed: 
 #[inline(always)]
 fn exchange_runs<T: Element + Ord>(pair: &mut [T], is_reversed: bool) {
     let (first, second) = pair.split_at_mut(pair.len() / 2);
+    exchange(first, second, is_reversed);
+}
+
+/// Orders the elements of two runs, pair by pair.
+#[inline(always)]
+fn exchange<T: Element + Ord>(first: &mut [T], second: &mut [T], is_reversed: bool) {
     let (lesser, greater) = if is_reversed { (second, first) } else { (first, second) };
     for (lesser, greater) in lesser.iter_mut().zip(greater) {
         (*lesser, *greater) = ((*lesser).min(*greater), (*lesser).max(*greater));

@@ -127,8 +127,11 @@ pub fn ramp(bytes: usize, out: &mut [u8], base: i64, step: i64) {
             super::simd::vectorize(
                 #[inline(always)]
                 || {
-                    for (i, value) in super::typed_mut::<$ty>(out).iter_mut().enumerate() {
-                        *value = (base as $ty).wrapping_add((step as $ty).wrapping_mul(i as $ty));
+                    // Without a product, which takes several cycles.
+                    let mut next = base as $ty;
+                    for value in super::typed_mut::<$ty>(out) {
+                        *value = next;
+                        next = next.wrapping_add(step as $ty);
                     }
                 },
             )

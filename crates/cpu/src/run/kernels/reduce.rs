@@ -63,7 +63,6 @@ macro_rules! integers {
         }
     };
 }
-pub(super) use integers;
 
 /// Combines the upper half of the accumulators with the lower half, until `$wanted` accumulators
 /// are left. The macro unrolls this, so that the accumulators stay in registers.

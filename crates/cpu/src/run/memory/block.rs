@@ -1,8 +1,9 @@
 //! Strided blocks: copies between memory and a tile, and from tile to tile.
 
 use super::plan::{Axis, BlockAxes, MAX_RANK, extent, plan};
-use super::{AccessError, AccessErrorKind, Region, find_outside};
+use super::{AccessError, AccessErrorKind, LINE, Region, find_outside};
 use crate::run::kernels::shuffle::Word;
+use crate::tuning::MAX_INLINE_ROW;
 
 /// Reads a strided block of elements of 1, 2, 4 or 8 bytes into a tile.
 ///
@@ -144,6 +145,35 @@ unsafe fn element<T: Copy, const LOAD: bool>(memory: *mut u8, tile: *mut T) {
     }
 }
 
+/// Copies a short row by lines and elements of 16 bytes: a call of `memcpy` would take as long as the
+/// copy.
+///
+/// # Safety
+///
+/// Both pointers are valid for the bytes.
+#[inline(always)]
+unsafe fn copy_row<const LOAD: bool>(memory: *mut u8, tile: *mut u8, bytes: usize) {
+    let (from, to) = if LOAD { (memory, tile) } else { (tile, memory) };
+    let mut done = 0;
+    // SAFETY: the bytes are within the row; neither pointer needs to be aligned.
+    unsafe {
+        while done + LINE <= bytes {
+            to.add(done)
+                .cast::<[u8; LINE]>()
+                .write_unaligned(from.add(done).cast::<[u8; LINE]>().read_unaligned());
+            done += LINE;
+        }
+        while done + 16 <= bytes {
+            to.add(done).cast::<u128>().write_unaligned(from.add(done).cast::<u128>().read_unaligned());
+            done += 16;
+        }
+        while done < bytes {
+            to.add(done).write(from.add(done).read());
+            done += 1;
+        }
+    }
+}
+
 /// Copies a block: a loop per axis, and fast paths for the innermost ones.
 ///
 /// # Safety
@@ -190,6 +220,14 @@ unsafe fn walk<T: Word<SIDE>, const SIDE: usize, const LOAD: bool>(
             }
             [run, row] if contiguous(run) && row.tile == 1 && !contiguous(row) && row.stride != 0 => {
                 transpose::<T, SIDE, LOAD>(*run, *row, memory, tile);
+            }
+            [outer, row]
+                if contiguous(row) && row.tile == 1 && row.count * size_of::<T>() <= MAX_INLINE_ROW =>
+            {
+                for i in 0..outer.count {
+                    let memory = memory.offset(i as isize * outer.stride as isize);
+                    copy_row::<LOAD>(memory, tile.add(i * outer.tile).cast(), row.count * size_of::<T>());
+                }
             }
             [outer, inner @ ..] => {
                 for i in 0..outer.count {

@@ -67,6 +67,7 @@ fn blocks() {
         check(size, 1, 4000, 20 * 19, &[axis(20, bytes, 19), axis(19, 21 * bytes + 1, 1)]);
         check(size, 1, 4000, 2 * 3 * 17, &[axis(2, bytes, 51), axis(3, 600, 17), axis(17, 33, 1)]);
         check(size, 0, 4000, 8 * 4, &[axis(8, bytes, 4), axis(4, 8 * bytes, 1)]);
+        check(size, 3, 9000, 3 * 97, &[axis(3, 95 * bytes + 1, 97), axis(93, bytes, 1)]);
         check(size, 3, 9000, 32 * 35, &[axis(32, bytes, 35), axis(33, 33 * bytes, 1)]);
     }
 }

@@ -53,11 +53,10 @@ fn by_kernel(
         machine.set(result, value);
         return;
     }
-    let tile = materialize(from, value);
+    let mut tile = materialize_unique(from, value);
     let axis = known::Axis { outer: extents.outer, n: extents.n, inner: extents.inner };
-    let mut out = Tile::new(tile.bytes().len());
-    kernel::scan(combine, from.dtype(), (axis, reverse), out.bytes_mut(), tile.bytes());
-    machine.set_dense(result, out);
+    kernel::scan(combine, from.dtype(), (axis, reverse), tile.bytes_mut());
+    machine.set_dense(result, tile);
 }
 
 fn in_levels(
