@@ -4,7 +4,7 @@
 //! users may compute addresses and bounds without regard to which parts are known.
 
 use rustc_hash::FxHashMap;
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 
 use crate::ir::{
     Address, Binary, Block, BlockData, Compare, Conversion, Function, Inst, IntBinary, IntCompare, Lane,
@@ -23,13 +23,15 @@ pub struct Builder {
     shared: FxHashMap<Constant, Value>,
 }
 
-/// A constant, which the entry block defines once.
+/// A value that the entry block defines once, before all other instructions.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Constant {
     Int(i64),
     Vector(Lane, u64),
     Iota(Lane),
     Mask(bool),
+    /// The word of 64 bits at this offset from the argument.
+    Word(i32),
 }
 
 impl Builder {
@@ -92,7 +94,13 @@ impl Builder {
         self.emit(op, operands, Some(result)).expect("the operation has a result")
     }
 
-    /// Returns the value of a constant, which the entry block defines.
+    /// Loads the word of 64 bits at an offset from the argument. The entry block loads it once,
+    /// before all stores.
+    pub fn argument_word(&mut self, offset: i32) -> Value {
+        self.shared(Constant::Word(offset))
+    }
+
+    /// Returns a value that the entry block defines.
     fn shared(&mut self, constant: Constant) -> Value {
         if let Some(&value) = self.shared.get(&constant) {
             return value;
@@ -102,9 +110,15 @@ impl Builder {
             Constant::Vector(lane, bits) => (Op::Constant(lane, bits), Type::Vector(lane)),
             Constant::Iota(lane) => (Op::Iota(lane), Type::Vector(lane)),
             Constant::Mask(value) => (Op::MaskConstant(value), Type::Mask),
+            Constant::Word(offset) => {
+                let address = Address { indexed: false, scale: 1, offset };
+                (Op::IntLoad { bytes: 8, address }, Type::Int)
+            }
         };
         let result = self.value(ty);
-        let inst = Inst { op, operands: SmallVec::new(), result: Some(result) };
+        let is_load = matches!(constant, Constant::Word(_));
+        let operands = if is_load { smallvec![self.argument()] } else { smallvec![] };
+        let inst = Inst { op, operands, result: Some(result) };
         self.function.blocks[0].insts.insert(0, inst);
         if let Constant::Int(value) = constant {
             self.constants.insert(result, value);

@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 
 use crate::{
     dominators::Dominators,
-    ir::{Address, Block, Function, Inst, IntBinary, IntCompare, Op, Target, Terminator, Type, Value},
+    ir::{Block, Function, Inst, IntBinary, IntCompare, Op, Target, Terminator, Type, Value},
     layout::reachable_blocks,
 };
 
@@ -19,12 +19,6 @@ type Key = (Op, SmallVec<[Value; 4]>);
 /// uses.
 pub fn number_values(function: &mut Function) {
     let dominators = Dominators::new(function);
-    let argument = function.blocks[0].parameters[0];
-    let is_argument_constant = !function
-        .blocks
-        .iter()
-        .flat_map(|block| &block.insts)
-        .any(|inst| matches!(inst.op, Op::IntStore { .. }) && inst.operands[0] == argument);
     let mut computed: FxHashMap<Key, SmallVec<[(Block, Value); 1]>> = FxHashMap::default();
     let mut replaced: Vec<Value> = (0..function.types.len() as u32).map(Value).collect();
     for block in reachable_blocks(function) {
@@ -34,13 +28,7 @@ pub fn number_values(function: &mut Function) {
                 *operand = replaced[operand.0 as usize];
             }
             let Some(result) = inst.result else { continue };
-            let is_pure = match inst.op {
-                Op::IntLoad { address: Address { indexed: false, .. }, .. } => {
-                    is_argument_constant && inst.operands[0] == argument
-                }
-                op => is_pure(op),
-            };
-            if !is_pure {
+            if !is_pure(inst.op) {
                 continue;
             }
             let is_local = function.types[result.0 as usize] != Type::Int;

@@ -150,10 +150,7 @@ impl Emitter<'_> {
     }
 
     fn word(&self, index: usize) -> Value {
-        self.build(|builder| {
-            let argument = builder.argument();
-            builder.int_load(8, argument, (index * 8) as i32)
-        })
+        self.build(|builder| builder.argument_word((index * 8) as i32))
     }
 
     fn scaled(&self, x: Value, factor: usize) -> Value {

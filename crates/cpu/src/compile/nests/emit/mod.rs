@@ -205,10 +205,7 @@ impl<'a> Emitter<'a> {
             self.words.push(word);
             self.words.len() - 1
         });
-        self.build(|builder| {
-            let argument = builder.argument();
-            builder.int_load(8, argument, (index * 8) as i32)
-        })
+        self.build(|builder| builder.argument_word((index * 8) as i32))
     }
 
     /// Emits a loop over consecutive programs along x.
