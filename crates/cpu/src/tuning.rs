@@ -127,6 +127,12 @@ pub(crate) const ACCUMULATORS: usize = 64;
 /// spill (`docs/performance/cpu.md`).
 pub(crate) const MAX_FUSED_ELEMENTS: usize = 128;
 
+/// The number of small blocks of integers that are sorted or merged side by side.
+///
+/// `sort` of 256 random int32 in blocks of 8, EPYC (AVX2), 2026-11-28: 0.7 µs; one block at a time,
+/// with the standard library, 2.5 µs. Other numbers were not measured.
+pub(crate) const SORTED_COLUMNS: usize = 16;
+
 /// The most elements of a tile of narrow floats that is converted in a small buffer on the stack.
 /// Every buffer has to be zeroed, which takes less time for a small one.
 ///

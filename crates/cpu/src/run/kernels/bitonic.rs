@@ -7,9 +7,7 @@ use tilewright_ir::Dtype;
 use super::reduce::Axis;
 use super::simd::vectorize;
 use super::{Element, typed_mut};
-
-/// The number of small blocks that are merged side by side: two registers of AVX2 of 32-bit integers.
-const COLUMNS: usize = 16;
+use crate::tuning::SORTED_COLUMNS;
 
 /// An integer that is sorted.
 trait Key: Element + Ord + BitXor<Output = Self> + Not<Output = Self> {}
@@ -121,17 +119,17 @@ fn merge_small_blocks<T: Key>(
     )
 }
 
-/// Executes the stages from `first` on of a sort of blocks of `N` elements. [`COLUMNS`] blocks are
-/// the columns of a matrix, so that partners are rows.
+/// Executes the stages from `first` on of a sort of blocks of `N` elements. [`SORTED_COLUMNS`] blocks
+/// are the columns of a matrix, so that partners are rows.
 #[inline(always)]
 fn merge_columns<T: Key, const N: usize>(tile: &mut [T], first: u32, is_reversed: impl Fn(usize) -> bool) {
     // The complement of an integer has the reverse order.
     let flip = |block: usize| if is_reversed(block) { !T::default() } else { T::default() };
-    for (group, blocks) in tile.chunks_mut(COLUMNS * N).enumerate() {
+    for (group, blocks) in tile.chunks_mut(SORTED_COLUMNS * N).enumerate() {
         let blocks = blocks.as_chunks_mut::<N>().0;
-        let mut rows = [[T::default(); COLUMNS]; N];
+        let mut rows = [[T::default(); SORTED_COLUMNS]; N];
         for (column, block) in blocks.iter().enumerate() {
-            let flip = flip(group * COLUMNS + column);
+            let flip = flip(group * SORTED_COLUMNS + column);
             for k in 0..N {
                 rows[k][column] = block[k] ^ flip;
             }
@@ -146,7 +144,7 @@ fn merge_columns<T: Key, const N: usize>(tile: &mut [T], first: u32, is_reversed
             }
         }
         for (column, block) in blocks.iter_mut().enumerate() {
-            let flip = flip(group * COLUMNS + column);
+            let flip = flip(group * SORTED_COLUMNS + column);
             for k in 0..N {
                 block[k] = rows[k][column] ^ flip;
             }

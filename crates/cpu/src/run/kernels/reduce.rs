@@ -165,7 +165,7 @@ fn quick<T: Element + PartialOrd>(axis: Axis, out: &mut [T], x: &[T], f: impl Fn
 /// Returns whether the value is NaN, which does not equal itself.
 #[inline(always)]
 #[expect(clippy::eq_op, reason = "that is what a NaN is")]
-fn is_nan<T: PartialEq + Copy>(value: T) -> bool {
+pub(super) fn is_nan<T: PartialEq + Copy>(value: T) -> bool {
     value != value
 }
 

@@ -2,7 +2,7 @@
 
 use tilewright_ir::Dtype;
 
-use super::reduce::{Axis, Combine};
+use super::reduce::{Axis, Combine, is_nan};
 use super::simd::vectorize;
 use super::{Element, math, typed_mut};
 
@@ -53,7 +53,7 @@ fn is_plain<T: Element + PartialOrd>(tile: &[T]) -> bool {
     let zero = T::default();
     vectorize(
         #[inline(always)]
-        || tile.iter().fold(true, |plain, &x| plain & ((x < zero) | (x > zero))),
+        || tile.iter().fold(0, |found, &x| found | u32::from(is_nan(x) || x == zero)) == 0,
     )
 }
 
