@@ -307,17 +307,13 @@ impl<T: Real> Columns<'_, T> {
         let mut factors = [self.a; R];
         for r in 0..R {
             let line = T::vectors::<S>(&self.acc[(row + r) * self.acc_stride..][..width]);
-            for v in 0..V {
-                sums[r][v] = line[v];
-            }
+            sums[r].copy_from_slice(&line[..V]);
             factors[r] = &self.a[(row + r) * k..][..k];
         }
         for i in 0..k {
             let line = T::vectors::<S>(&self.b[i * self.b_stride..][..width]);
             let mut values = [line[0]; V];
-            for v in 0..V {
-                values[v] = line[v];
-            }
+            values.copy_from_slice(&line[..V]);
             for r in 0..R {
                 let factor = T::splat(simd, factors[r][i]);
                 for v in 0..V {
@@ -327,9 +323,7 @@ impl<T: Real> Columns<'_, T> {
         }
         for r in 0..R {
             let line = T::vectors_mut::<S>(&mut self.acc[(row + r) * self.acc_stride..][..width]);
-            for v in 0..V {
-                line[v] = sums[r][v];
-            }
+            line[..V].copy_from_slice(&sums[r]);
         }
     }
 }

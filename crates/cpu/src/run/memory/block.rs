@@ -299,8 +299,8 @@ unsafe fn transpose_blocks<T: Word<SIDE>, const SIDE: usize, const LOAD: bool>(
                 // In the order of memory, `block[j][i]` is element i of the run and j of the row; in
                 // the order of the tile, `block[i][j]` is.
                 let mut block = [[T::default(); SIDE]; SIDE];
-                for index in 0..SIDE {
-                    block[index] = if LOAD {
+                for (index, line) in block.iter_mut().enumerate() {
+                    *line = if LOAD {
                         memory
                             .offset(index as isize * row.stride as isize)
                             .cast::<[T; SIDE]>()
@@ -309,15 +309,14 @@ unsafe fn transpose_blocks<T: Word<SIDE>, const SIDE: usize, const LOAD: bool>(
                         tile.add(index * run.tile).cast::<[T; SIDE]>().read_unaligned()
                     };
                 }
-                let block = transpose(block);
-                for index in 0..SIDE {
+                for (index, line) in transpose(block).into_iter().enumerate() {
                     if LOAD {
-                        tile.add(index * run.tile).cast::<[T; SIDE]>().write_unaligned(block[index]);
+                        tile.add(index * run.tile).cast::<[T; SIDE]>().write_unaligned(line);
                     } else {
                         memory
                             .offset(index as isize * row.stride as isize)
                             .cast::<[T; SIDE]>()
-                            .write_unaligned(block[index]);
+                            .write_unaligned(line);
                     }
                 }
             } else {
