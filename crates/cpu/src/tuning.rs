@@ -92,7 +92,7 @@ pub(crate) const MIN_PANEL_ROWS: usize = 9;
 /// The fewest bytes of B for which a dot copies a panel of columns of B to contiguous memory: smaller
 /// tiles stay in the caches, even if their rows share sets of the first-level cache.
 ///
-/// Measured with the dot of binary32, packed against unpacked, Zen 1 with AVX2, 2026-11-28:
+/// Measured with the dot of binary32, packed against unpacked, EPYC (AVX2), 2026-11-28:
 /// 64x64x64 (16 KiB) 35.1 against 36.2 GFLOP/s, 64x256x256 (256 KiB) 36.5 against 37.9,
 /// 128x1024x256 (1 MiB) 34.9 against 27.4.
 pub(crate) const MIN_PACKED_BYTES: usize = 512 << 10;
@@ -100,7 +100,7 @@ pub(crate) const MIN_PACKED_BYTES: usize = 512 << 10;
 /// The most bytes of a row of a block that is copied without a call of `memcpy`.
 ///
 /// Measured with tiles of 64 rows of 256 bytes of a matrix of 4 MiB: a matmul 1024^3 of binary32
-/// takes 0.93 to 0.98 of the time with calls, Zen 1 with AVX2, 2026-11-28. The limit itself was not
+/// takes 0.93 to 0.98 of the time with calls, EPYC (AVX2), 2026-11-28. The limit itself was not
 /// measured.
 pub(crate) const MAX_INLINE_ROW: usize = 512;
 

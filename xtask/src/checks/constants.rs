@@ -31,7 +31,7 @@ const NUMBERS: [&str; 14] =
     ["u8", "u16", "u32", "u64", "u128", "usize", "i8", "i16", "i32", "i64", "i128", "isize", "f32", "f64"];
 const RULE: &str = "constant";
 /// The processors that entries were measured on, and the assembler that counts registers.
-const PROCESSORS: [&str; 4] = ["H100", "H200", "Xeon", "ptxas"];
+const PROCESSORS: [&str; 5] = ["H100", "H200", "Xeon", "EPYC", "ptxas"];
 
 /// Checks that each numeric constant has a row, and each row a constant.
 pub fn listed(tree: &Tree) -> Vec<Finding> {
