@@ -261,3 +261,12 @@ fn a_dot_reads_the_source_of_a_swap_and_of_a_wider_copy() {
     run(QUANTIZED, [1, 1, 1], &mut args);
     assert_close(&args[2].as_f32(), &products(&wide(&a), &wide(&b), 8), 0.0);
 }
+
+#[test]
+fn a_dot_reads_rounded_operands_after_a_narrowing_cast() {
+    // fp16 rounds these numbers to 1.
+    let values = [1.0 + f32::EPSILON; 128];
+    let mut args = [f32s(&values), f32s(&values), f32s(&[0.0; 256])];
+    run(&QUANTIZED.replace("int8", "fp32"), [1, 1, 1], &mut args);
+    assert_eq!(args[2].as_f32(), [8.0; 256]);
+}
