@@ -406,6 +406,12 @@ impl Builder {
         self.emit(Op::Store { address, masked: mask.is_some(), streaming }, &operands, None);
     }
 
+    /// Moves the line of an address into the caches.
+    pub fn prefetch(&mut self, at: Place) {
+        let (address, operands) = at.operands();
+        self.emit(Op::Prefetch { address }, &operands, None);
+    }
+
     /// Loads one element into all lanes.
     pub fn load_splat(&mut self, lane: Lane, at: Place) -> Value {
         let (address, operands) = at.operands();

@@ -1,8 +1,8 @@
 //! Compiles vector SSA to machine code.
 //!
 //! ```text
-//! Function ── value numbering ── Uses (unused results) ── Layout (block order, edge blocks)
-//!     ── selection of instructions ── allocation of registers ── encoding ──> Code
+//! Function ── value numbering ── interleaved chains ── Uses (unused results)
+//!     ── Layout (block order, edge blocks) ── selection of instructions ── allocation of registers ── encoding ──> Code
 //! ```
 
 use crate::{Code, CompileError, Target, ir::Function, value_numbering::number_values, x86};
@@ -18,5 +18,5 @@ pub fn compile(function: &Function, target: &Target) -> Result<Code, CompileErro
     }
     let mut function = function.clone();
     number_values(&mut function);
-    x86::compile(&function, target.isa())
+    x86::compile(function, target.isa())
 }

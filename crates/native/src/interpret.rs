@@ -284,6 +284,7 @@ impl Frame<'_> {
                 }
                 return Ok(None);
             }
+            Op::Prefetch { .. } => return Ok(None),
             Op::LoadSplat { lane, address } => {
                 let bits = self.memory.load(self.address(inst, address), lane.bytes());
                 self.each_lane(|_| bits)

@@ -300,6 +300,11 @@ pub enum Op {
         /// multiple of the bytes that the store writes.
         streaming: bool,
     },
+    /// `(address…) -> ()`: moves the line of an address, which may be no memory, into the caches.
+    Prefetch {
+        /// The address.
+        address: Address,
+    },
     /// `(address…) -> Vector(lane)`: copies of one element of memory.
     LoadSplat {
         /// The type of the lanes.

@@ -11,6 +11,7 @@ mod code;
 mod compile;
 mod dominators;
 mod executable;
+mod interleave;
 mod interpret;
 pub mod ir;
 mod layout;

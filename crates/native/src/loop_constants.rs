@@ -49,7 +49,7 @@ pub fn loop_constants(
 }
 
 /// Returns the number of registers of each vector constant.
-fn constant_weights(function: &Function, weight: Weight<'_>) -> FxHashMap<Value, usize> {
+pub fn constant_weights(function: &Function, weight: Weight<'_>) -> FxHashMap<Value, usize> {
     let insts = function.blocks.iter().flat_map(|block| &block.insts);
     insts
         .filter_map(|inst| match inst.op {
@@ -102,7 +102,7 @@ fn chosen(
 }
 
 /// Returns the largest number of vector registers that the block's values take at once.
-fn max_live(
+pub fn max_live(
     function: &Function,
     uses: &Uses,
     block: Block,

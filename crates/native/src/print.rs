@@ -169,6 +169,7 @@ impl Display for InstText<'_> {
                 write!(f, "{name} {} {}", self.lane(address_operands(address)), self.address(address))?;
                 self.rest(f, address, masked)
             }
+            Op::Prefetch { address } => write!(f, "prefetch {}", self.address(address)),
             Op::LoadSplat { lane, address } => write!(f, "load_splat {lane} {}", self.address(address)),
             Op::Gather(lane) => {
                 let [base, offsets, mask] = [0, 1, 2].map(|index| self.operand(index));

@@ -110,6 +110,7 @@ fn is_pure(op: Op) -> bool {
         | Op::IntStore { .. }
         | Op::Load { .. }
         | Op::Store { .. }
+        | Op::Prefetch { .. }
         | Op::LoadSplat { .. }
         | Op::Gather(_)
         | Op::Scatter

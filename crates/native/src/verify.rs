@@ -272,6 +272,7 @@ impl Verifier<'_> {
                 let vector = Vector(self.lane(inst, address_operands(address))?);
                 (with(with(address_types(address)?, &[vector]), mask), None)
             }
+            Op::Prefetch { address } => (address_types(address)?, None),
             Op::LoadSplat { lane, address } => (address_types(address)?, Some(Vector(lane))),
             Op::Gather(lane) => {
                 require_wide(lane)?;

@@ -82,6 +82,7 @@ fn operations_have_text() {
     let bits = builder.mask_select(bits, mask, bits);
     let gathered = builder.gather(Lane::F64, base, offsets, bits);
     builder.scatter(base, offsets, gathered, mask);
+    builder.prefetch(place);
     let first = builder.first(f);
     let bits = builder.mask_bits(bits);
     let called = builder.call(0x1234, &[first, bits]);
@@ -119,6 +120,7 @@ fn operations_have_text() {
             v20 = select mask v19, v7, v19
             v21 = gather f64 [v0 + v16] if v20
             scatter f64 [v0 + v16], v21 if v7
+            prefetch [v0 - 4]
             v22 = first f64 v15
             v23 = mask_bits v20
             v24 = call 0x1234(v22, v23)

@@ -9,17 +9,21 @@ mod tables;
 
 use crate::{
     Code, CompileError, Isa,
-    ir::Function,
+    interleave::interleave,
+    ir::{Function, Value},
     layout::{Layout, reachable_blocks},
     uses::Uses,
 };
 
 /// Compiles a function whose lanes are those of the ISA.
-pub fn compile(function: &Function, isa: Isa) -> Result<Code, CompileError> {
-    let reachable = reachable_blocks(function);
-    let uses = Uses::new(function, &reachable);
-    let layout = Layout::new(function, &reachable);
-    let selected = select::select(function, isa, &uses, &layout, &reachable)?;
+pub fn compile(mut function: Function, isa: Isa) -> Result<Code, CompileError> {
+    let reachable = reachable_blocks(&function);
+    let types = function.types.clone();
+    let weight = |value: Value| select::vector_registers(isa, types[value.0 as usize]);
+    interleave(&mut function, &reachable, registers::vector_count(isa), &weight);
+    let uses = Uses::new(&function, &reachable);
+    let layout = Layout::new(&function, &reachable);
+    let selected = select::select(&function, isa, &uses, &layout, &reachable)?;
     let output = selected.program.allocate(&registers::environment(isa))?;
     encode::encode(&encode::Assigned {
         isa,

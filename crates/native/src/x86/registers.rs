@@ -85,12 +85,16 @@ fn set(registers: impl Iterator<Item = PReg>) -> PRegSet {
     registers.fold(PRegSet::empty(), PRegSet::with)
 }
 
-fn vectors(isa: Isa) -> impl Iterator<Item = PReg> {
-    let count = match isa {
+/// Returns the number of vector registers.
+pub fn vector_count(isa: Isa) -> usize {
+    match isa {
         Isa::Avx2 => 16,
         Isa::Avx512 => 32,
-    };
-    (0..count).map(|index| PReg::new(index, VECTORS))
+    }
+}
+
+fn vectors(isa: Isa) -> impl Iterator<Item = PReg> {
+    (0..vector_count(isa)).map(|index| PReg::new(index, VECTORS))
 }
 
 fn masks(isa: Isa) -> impl Iterator<Item = PReg> {

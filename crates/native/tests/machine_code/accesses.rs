@@ -107,6 +107,7 @@ fn splat_loads_and_streaming_stores() {
             let first = builder.load_splat(lane, place(source));
             let constant = builder.constant(lane, 1);
             let first = builder.binary(Binary::Xor, constant, first);
+            builder.prefetch(place(source));
             builder.store(place(to), first, None, true);
             builder.ret(argument);
             let executable = compiled(&builder.finish(), target);

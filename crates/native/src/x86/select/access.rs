@@ -373,4 +373,10 @@ impl Selector<'_> {
         }
         Ok(())
     }
+
+    pub(super) fn prefetch(&mut self, address: Address, operands: &[Value]) -> Result<(), CompileError> {
+        let memory = self.memory(address, operands)?;
+        self.emit(C::Prefetcht0_m8, &[Arg::Memory(memory)]);
+        Ok(())
+    }
 }

@@ -76,9 +76,10 @@ pub fn select(
         loop_constants: FxHashMap::default(),
         hoisted: FxHashMap::default(),
     };
-    selector.loop_constants = loop_constants(function, uses, reachable, selector.by_isa(32, 16), &|value| {
-        selector.vectors_of(value)
-    });
+    selector.loop_constants =
+        loop_constants(function, uses, reachable, registers::vector_count(isa), &|value| {
+            selector.vectors_of(value)
+        });
     for &block in reachable {
         for &parameter in &function.block(block).parameters {
             if uses.is_used(parameter) {
@@ -142,7 +143,7 @@ impl<'a> Selector<'a> {
 
     /// Returns the number of vector registers of a value.
     fn vectors_of(&self, value: Value) -> usize {
-        if self.class(value) == VECTORS { self.parts(value) } else { 0 }
+        vector_registers(self.isa, self.function.ty(value))
     }
 
     fn class(&self, value: Value) -> RegClass {
@@ -568,6 +569,7 @@ impl<'a> Selector<'a> {
             Op::Rotate(count) => self.rotate(result()?, count, operands[0]),
             Op::Load { lane, address, masked } => self.load(result()?, lane, address, masked, operands),
             Op::Store { address, masked, streaming } => self.store(address, masked, streaming, operands),
+            Op::Prefetch { address } => self.prefetch(address, operands),
             Op::LoadSplat { lane, address } => self.load_splat(result()?, lane, address, operands),
             Op::Gather(lane) => self.gather(result()?, lane, operands),
             Op::Scatter => self.scatter(operands),
@@ -579,6 +581,15 @@ impl<'a> Selector<'a> {
             Op::MaskBits => self.mask_bits(result()?, operands[0]),
             Op::Call { function } => self.call(inst.result, function, operands),
         }
+    }
+}
+
+/// Returns the number of vector registers of a value of a type.
+pub fn vector_registers(isa: Isa, ty: Type) -> usize {
+    match (ty, isa) {
+        (Type::Vector(lane), _) => lane_parts(lane),
+        (Type::Mask, Isa::Avx2) => 1,
+        (Type::Mask, Isa::Avx512) | (Type::Int, _) => 0,
     }
 }
 
