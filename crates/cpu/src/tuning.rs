@@ -40,6 +40,12 @@ pub(crate) const MAX_NEST_STEPS: usize = 400;
 /// Not measured.
 pub(crate) const MAX_UNROLLED_STEPS: usize = 60;
 
+/// The number of vectors of an iteration that are computed before any of them is stored. The compiler
+/// interleaves as many of them as have room in the registers.
+///
+/// Not measured.
+pub(crate) const INTERLEAVED_VECTORS: usize = 4;
+
 /// The number of steps in which the first tile with rows is searched for, to choose the dimensions
 /// of a nest.
 ///
@@ -120,6 +126,12 @@ pub(crate) const POLLS_PER_TURN: u32 = 32;
 /// Derived: accumulators of 32 bits take four of the 32 registers of AVX-512, enough for the
 /// latency of an addition (4 cycles).
 pub(crate) const ACCUMULATORS: usize = 64;
+
+/// The number of elements that a scan combines before it adds the total of those before them. The
+/// order in which floats are added depends on this number.
+///
+/// Derived: the lanes of 32 bits of a vector of AVX-512.
+pub(crate) const SCAN_BLOCK: usize = 16;
 
 /// The most elements that pass through the stages of a fused loop at a time.
 ///

@@ -1,4 +1,4 @@
-//! Compares scans, to the bit, with sums of one element after another.
+//! Compares scans, to the bit, with the combination of one pair of elements after another.
 
 use tilewright_cpu::kernels::reduce::Axis;
 use tilewright_cpu::kernels::scan::scan;
@@ -27,9 +27,26 @@ fn all_types_and_shapes() {
                             let k = if reverse { n - 1 - k } else { k };
                             (line / inner * n + k) * inner + line % inner
                         };
-                        for k in 1..n {
-                            let [before, now] = [expected[at(k - 1)], x[at(k)]].map(|x| decode(dtype, x));
-                            expected[at(k)] = encode(dtype, combine(function, dtype, before, now));
+                        let combined = |x: u64, y: u64| {
+                            encode(dtype, combine(function, dtype, decode(dtype, x), decode(dtype, y)))
+                        };
+                        if inner > 1 {
+                            for k in 1..n {
+                                expected[at(k)] = combined(expected[at(k - 1)], x[at(k)]);
+                            }
+                            continue;
+                        }
+                        // Blocks of 16 elements, by the method of Hillis and Steele.
+                        for first in (0..n).step_by(16) {
+                            let end = n.min(first + 16);
+                            for distance in [1, 2, 4, 8] {
+                                for k in (first + distance..end).rev() {
+                                    expected[at(k)] = combined(expected[at(k - distance)], expected[at(k)]);
+                                }
+                            }
+                            for k in (first..end).filter(|_| first > 0) {
+                                expected[at(k)] = combined(expected[at(first - 1)], expected[at(k)]);
+                            }
                         }
                     }
                     let mut tile = pack(dtype, &x);

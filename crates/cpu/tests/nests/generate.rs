@@ -241,6 +241,7 @@ impl Generator {
                     let shape = self.shape();
                     self.mask(&shape);
                 }
+                17 | 18 if self.random.chance(5) => self.scan(),
                 17 | 18 => self.reduce(),
                 _ => self.function_of_reduction(),
             }
@@ -654,6 +655,29 @@ impl Generator {
         if is_last {
             self.reductions.push(value);
         }
+    }
+
+    fn scan(&mut self) {
+        let shape = self.shape();
+        if shape.is_empty() {
+            return;
+        }
+        let dtype = self.dtype();
+        let function = self.random.pick(&["add", "mul", "max"]);
+        let value = self.operand(dtype, &shape);
+        let axis = if self.random.chance(8) { self.random.below(shape.len()) } else { shape.len() - 1 };
+        let reverse = self.random.chance(8);
+        self.count += 1;
+        let n = self.count;
+        let name = format!("%v{n}");
+        self.line(&format!(
+            "{name} = scan {} {{axis = {axis}, reverse = {reverse}}} (%x{n}: {dtype}, %y{n}: {dtype}) {{",
+            value.name
+        ));
+        self.line(&format!("  %z{n} = {function} %x{n}, %y{n} : {dtype}"));
+        self.line(&format!("  yield_values %z{n}"));
+        self.line(&format!("}} : {}", ty(dtype, &shape)));
+        self.values.push(Value { name, dtype, shape, is_exact: !dtype.is_float() });
     }
 
     fn finish(mut self) -> Case {

@@ -253,6 +253,14 @@ fn all_reductions_give_what_steps_give() {
 }
 
 #[test]
+fn all_scans_give_what_steps_give() {
+    for extent in generate::EXTENTS.into_iter().filter(|&extent| extent > 1) {
+        check_types(|dtype| tables::scans(dtype, [1, extent]));
+        check_types(|dtype| tables::scans(dtype, [3, extent]));
+    }
+}
+
+#[test]
 fn machine_code_gives_what_steps_give() {
     let targets = targets();
     if targets.is_empty() {

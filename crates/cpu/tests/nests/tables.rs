@@ -108,6 +108,53 @@ pub fn conversions(from: Dtype, extent: u32) -> Case {
     kernel.finish()
 }
 
+fn combine_functions(dtype: Dtype) -> &'static [&'static str] {
+    if dtype.is_float() {
+        &["add", "mul", "min", "max", "min_nan", "max_nan"]
+    } else {
+        &["add", "mul", "min", "max", "and", "or", "xor"]
+    }
+}
+
+/// Returns a kernel with all scans of an element type, in both directions. One result is read after a
+/// reduction as well. If `rows` is not 1, the scans are along the last axis of a tile with that number
+/// of rows.
+pub fn scans(dtype: Dtype, [rows, extent]: [u32; 2]) -> Case {
+    let mut kernel = Kernel::new(extent * rows);
+    kernel.load("%x", dtype);
+    let flat = format!("{dtype}[{}]", extent * rows);
+    let tile =
+        format!("{dtype}{}", if rows > 1 { format!("[{rows}, {extent}]") } else { format!("[{extent}]") });
+    let shape = &tile[dtype.name().len()..];
+    kernel.line(&format!("%t = reshape %x {{shape = {shape}}} : {tile}"));
+    let combine = |kernel: &mut Kernel, name: &str, op: &str, function: &str, result: &str| {
+        kernel.line(&format!("{name} = {op} (%u: {dtype}, %v: {dtype}) {{"));
+        kernel.line(&format!("  %w = {function} %u, %v : {dtype}"));
+        kernel.line("  yield_values %w");
+        kernel.line(&format!("}} : {result}"));
+    };
+    let axis = u32::from(rows > 1);
+    for (index, function) in combine_functions(dtype).iter().enumerate() {
+        for reverse in [false, true] {
+            let name = format!("%q{index}{reverse}");
+            let op = format!("scan %t {{axis = {axis}, reverse = {reverse}}}");
+            combine(&mut kernel, &name, &op, function, &tile);
+            kernel.line(&format!(
+                "%f{index}{reverse} = reshape {name} {{shape = [{}]}} : {flat}",
+                extent * rows
+            ));
+            let pointers = kernel.pointers(dtype);
+            kernel.line(&format!("store {pointers}, %f{index}{reverse} {STORE}"));
+        }
+    }
+    if rows == 1 {
+        combine(&mut kernel, "%m", "reduce %q0false {axis = 0}", "max", dtype.name());
+        kernel.line(&format!("%n = splat %m {{shape = {shape}}} : {tile}"));
+        kernel.store("max %q0false, %n", dtype);
+    }
+    kernel.finish()
+}
+
 /// Returns a kernel with all reductions of an element type. If `rows` is not 1, they are along the
 /// last axis of a tile with that number of rows. All elements are -0, or the smallest integer, if
 /// `is_constant` is true.
@@ -115,11 +162,6 @@ pub fn reductions(dtype: Dtype, [rows, extent]: [u32; 2], is_constant: bool) -> 
     let mut kernel = Kernel::new(extent * rows);
     kernel.is_constant = is_constant;
     kernel.load("%x", dtype);
-    let functions: &[&str] = if dtype.is_float() {
-        &["add", "mul", "min", "max", "min_nan", "max_nan"]
-    } else {
-        &["add", "mul", "min", "max", "and", "or", "xor"]
-    };
     let mut shape = format!("[{extent}]");
     let (mut tile, mut axis, mut result) = ("%x", 0, String::new());
     if rows > 1 {
@@ -129,7 +171,7 @@ pub fn reductions(dtype: Dtype, [rows, extent]: [u32; 2], is_constant: bool) -> 
         kernel.line(&format!("%j = arange {{start = 0, end = {rows}}} : int32[{rows}]"));
         tile = "%t";
     }
-    for function in functions {
+    for function in combine_functions(dtype) {
         let number = kernel.buffer(dtype, rows as usize);
         kernel.line(&format!("%q{number} = reduce {tile} {{axis = {axis}}} (%u: {dtype}, %v: {dtype}) {{"));
         kernel.line(&format!("  %w = {function} %u, %v : {dtype}"));

@@ -154,7 +154,8 @@ impl Dimensions {
                 | Op::PtrAdd {}
                 | Op::Load { .. }
                 | Op::Store { .. },
-            ) => self.relate_equal(program, step),
+            )
+            | Action::Scan { .. } => self.relate_equal(program, step),
             // tidy: wildcard because no nest executes the others
             _ => {}
         }

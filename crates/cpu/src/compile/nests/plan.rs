@@ -17,7 +17,7 @@ use tilewright_ir::{
 use super::axes::{Dimension, Dimensions};
 use super::vectors;
 use crate::program::{Action, Program, Slot, Step, Strategy, Use};
-use crate::tuning::{MAX_NEST_STEPS, MAX_REMATERIALIZED_STEPS};
+use crate::tuning::{MAX_NEST_STEPS, MAX_REMATERIALIZED_STEPS, SCAN_BLOCK};
 use crate::types::TileType;
 
 /// The form of a value's elements, as far as it is known when the program is compiled.
@@ -352,6 +352,19 @@ impl<'p> Plan<'p> {
                     phase,
                     by_row,
                 });
+            }
+            // A loop scans the elements of one row from the first to the last.
+            Action::Scan { strategy: Strategy::Kernel(_), axis, reverse: false }
+                if operands[0].form == Form::Dense =>
+            {
+                let slot = step.operands[0].slot;
+                let shape = self.program.ty(slot).shape();
+                let extent = self.layout(slot)?.extent;
+                let along_lanes = extent == shape[*axis] as usize && *axis + 1 == shape.len();
+                // An iteration scans whole blocks, or the row.
+                let has_blocks = extent >= SCAN_BLOCK || extent.is_power_of_two();
+                let is_once = by_row || self.space.rows.is_empty();
+                (along_lanes && has_blocks && is_once).then_some(Form::Dense)?
             }
             Action::Op(op) => self.form_of_op(op, step, &operands, phase)?,
             Action::Dot { .. }

@@ -1,25 +1,33 @@
-//! Scan of a tile along one axis with a known combine function, one element after another.
+//! Scan of a tile along one axis with a known combine function.
+//!
+//! Along the last axis, blocks of [`SCAN_BLOCK`] elements are scanned by the method of Hillis and
+//! Steele, and then combined with the total of the blocks before: a vector holds a part of a block, or
+//! all of it. Along another axis, rows are combined one after another.
 
 use tilewright_ir::Dtype;
 
 use super::reduce::{Axis, Combine, is_nan};
 use super::simd::vectorize;
 use super::{Element, math, typed_mut};
+use crate::tuning::SCAN_BLOCK;
 
 macro_rules! floats {
     ($combine:expr, $axis:ident, $tile:ident, $ty:ty) => {{
         let tile = typed_mut::<$ty>($tile);
+        let (nan, least, most) = (<$ty>::NAN, <$ty>::NEG_INFINITY, <$ty>::INFINITY);
         match $combine {
-            Combine::Sum => run($axis, tile, |x, y| x + y),
-            Combine::Product => run($axis, tile, |x, y| x * y),
-            Combine::Min if is_plain(tile) => run($axis, tile, |x, y| if y < x { y } else { x }),
-            Combine::Max if is_plain(tile) => run($axis, tile, |x, y| if y > x { y } else { x }),
-            Combine::MinNan if is_plain(tile) => run($axis, tile, |x, y| if y < x { y } else { x }),
-            Combine::MaxNan if is_plain(tile) => run($axis, tile, |x, y| if y > x { y } else { x }),
-            Combine::Min => run($axis, tile, math::min),
-            Combine::Max => run($axis, tile, math::max),
-            Combine::MinNan => run($axis, tile, math::min_nan),
-            Combine::MaxNan => run($axis, tile, math::max_nan),
+            Combine::Sum => run($axis, tile, -0.0, |x, y| x + y),
+            Combine::Product => run($axis, tile, 1.0, |x, y| x * y),
+            Combine::Min | Combine::MinNan if is_plain(tile) => {
+                run($axis, tile, most, |x, y| if y < x { y } else { x })
+            }
+            Combine::Max | Combine::MaxNan if is_plain(tile) => {
+                run($axis, tile, least, |x, y| if y > x { y } else { x })
+            }
+            Combine::Min => run($axis, tile, nan, math::min),
+            Combine::Max => run($axis, tile, nan, math::max),
+            Combine::MinNan => run($axis, tile, most, math::min_nan),
+            Combine::MaxNan => run($axis, tile, least, math::max_nan),
             Combine::And | Combine::Or | Combine::Xor => panic!("floats are not combined bitwise"),
         }
     }};
@@ -29,18 +37,18 @@ macro_rules! floats {
 macro_rules! integers {
     ($combine:expr, $axis:ident, $tile:ident, $dtype:ident, $uint:ty, $int:ty) => {
         match ($combine, $dtype.is_signed()) {
-            (Combine::Min | Combine::MinNan, true) => run::<$int>($axis, typed_mut($tile), Ord::min),
-            (Combine::Max | Combine::MaxNan, true) => run::<$int>($axis, typed_mut($tile), Ord::max),
+            (Combine::Min | Combine::MinNan, true) => run($axis, typed_mut($tile), <$int>::MAX, Ord::min),
+            (Combine::Max | Combine::MaxNan, true) => run($axis, typed_mut($tile), <$int>::MIN, Ord::max),
             (combine, _) => {
                 let tile = typed_mut::<$uint>($tile);
                 match combine {
-                    Combine::Sum => run($axis, tile, <$uint>::wrapping_add),
-                    Combine::Product => run($axis, tile, <$uint>::wrapping_mul),
-                    Combine::Min | Combine::MinNan => run($axis, tile, Ord::min),
-                    Combine::Max | Combine::MaxNan => run($axis, tile, Ord::max),
-                    Combine::And => run($axis, tile, |x, y| x & y),
-                    Combine::Or => run($axis, tile, |x, y| x | y),
-                    Combine::Xor => run($axis, tile, |x, y| x ^ y),
+                    Combine::Sum => run($axis, tile, 0, <$uint>::wrapping_add),
+                    Combine::Product => run($axis, tile, 1, <$uint>::wrapping_mul),
+                    Combine::Min | Combine::MinNan => run($axis, tile, <$uint>::MAX, Ord::min),
+                    Combine::Max | Combine::MaxNan => run($axis, tile, 0, Ord::max),
+                    Combine::And => run($axis, tile, <$uint>::MAX, |x, y| x & y),
+                    Combine::Or => run($axis, tile, 0, |x, y| x | y),
+                    Combine::Xor => run($axis, tile, 0, |x, y| x ^ y),
                 }
             }
         }
@@ -74,27 +82,64 @@ pub fn scan(combine: Combine, dtype: Dtype, (axis, reverse): (Axis, bool), tile:
     }
 }
 
-/// Scans with an inlined combine function.
-fn run<T: Element>((axis, reverse): (Axis, bool), tile: &mut [T], f: impl Fn(T, T) -> T + Copy) {
+/// Scans with an inlined combine function, which ignores the first operand if it is `identity`.
+fn run<T: Element>((axis, reverse): (Axis, bool), tile: &mut [T], identity: T, f: impl Fn(T, T) -> T + Copy) {
     let Axis { n, inner, .. } = axis;
-    for block in tile.chunks_exact_mut((n * inner).max(1)) {
+    for part in tile.chunks_exact_mut((n * inner).max(1)) {
         match (inner, reverse) {
-            (1, false) => line(block.iter_mut(), f),
-            (1, true) => line(block.iter_mut().rev(), f),
-            (_, false) => rows(block.chunks_exact_mut(inner), f),
-            (_, true) => rows(block.chunks_exact_mut(inner).rev(), f),
+            (1, _) => line(part, reverse, identity, f),
+            (_, false) => rows(part.chunks_exact_mut(inner), f),
+            (_, true) => rows(part.chunks_exact_mut(inner).rev(), f),
         }
     }
 }
 
-/// Scans consecutive elements. The last result stays in a register: the next one would wait for it
-/// to be stored.
-fn line<'t, T: Element>(mut elements: impl Iterator<Item = &'t mut T>, f: impl Fn(T, T) -> T) {
-    let Some(&mut mut sum) = elements.next() else { return };
-    for element in elements {
-        sum = f(sum, *element);
-        *element = sum;
+/// Scans consecutive elements.
+fn line<T: Element>(line: &mut [T], reverse: bool, identity: T, f: impl Fn(T, T) -> T + Copy) {
+    let mut total = identity;
+    vectorize(
+        #[inline(always)]
+        || {
+            if reverse {
+                for part in line.rchunks_mut(SCAN_BLOCK) {
+                    let mut elements = [identity; SCAN_BLOCK];
+                    for (to, from) in elements.iter_mut().zip(part.iter().rev()) {
+                        *to = *from;
+                    }
+                    total = block(&mut elements, total, f);
+                    for (to, from) in part.iter_mut().rev().zip(elements) {
+                        *to = from;
+                    }
+                }
+                return;
+            }
+            let (blocks, rest) = line.as_chunks_mut::<SCAN_BLOCK>();
+            for elements in blocks {
+                total = block(elements, total, f);
+            }
+            let mut elements = [identity; SCAN_BLOCK];
+            elements[..rest.len()].copy_from_slice(rest);
+            block(&mut elements, total, f);
+            rest.copy_from_slice(&elements[..rest.len()]);
+        },
+    );
+}
+
+/// Scans a block, after blocks with a total. Returns the total of all.
+#[inline(always)]
+fn block<T: Element>(elements: &mut [T; SCAN_BLOCK], total: T, f: impl Fn(T, T) -> T) -> T {
+    let mut distance = 1;
+    while distance < SCAN_BLOCK {
+        let before = *elements;
+        for index in distance..SCAN_BLOCK {
+            elements[index] = f(before[index - distance], before[index]);
+        }
+        distance *= 2;
     }
+    for element in &mut *elements {
+        *element = f(total, *element);
+    }
+    elements[SCAN_BLOCK - 1]
 }
 
 /// Combines each row with the result of the row before it.

@@ -3,12 +3,15 @@
 
 use rustc_hash::FxHashMap;
 use tilewright_ir::Op;
+use tilewright_native::Place;
 use tilewright_native::ir::{IntBinary, IntCompare, Value};
 
 use super::super::plan::Form;
 use super::Emitter;
 use crate::program::nest::Word;
 use crate::program::{Action, Slot, Step};
+use crate::run::memory::LINE;
+use crate::tuning::PREFETCHED_BYTES;
 
 /// An access of a member to memory.
 pub(super) struct Access {
@@ -139,6 +142,7 @@ impl Emitter<'_> {
         let mut bases = Vec::new();
         for (access, now) in accesses.iter().zip(values.chunks_exact(5)) {
             let bytes = self.check_access(access);
+            self.prefetch(access, bytes.base);
             let is_empty = self.compare(IntCompare::Eq, bytes.end, zero);
             let is_lower = self.compare(IntCompare::LtUnsigned, bytes.first, now[0]);
             let lowest = self.choose(is_lower, bytes.first, now[0]);
@@ -169,12 +173,25 @@ impl Emitter<'_> {
         self.check_overlaps(accesses, &bytes, Some(&last));
     }
 
+    /// Prefetches the beginning of a row that a nest loads. Thus the misses of all rows overlap. The
+    /// processor itself prefetches the rest of a row.
+    fn prefetch(&self, access: &Access, base: Value) {
+        let pointer = self.plan.members[access.member].operands[0].slot;
+        if access.is_store || !self.plan.known[&pointer].by_row {
+            return;
+        }
+        for offset in (0..PREFETCHED_BYTES.min(access.extent * access.size)).step_by(LINE) {
+            let place = Place { base, index: None, offset: offset as i32 };
+            self.build(|builder| builder.prefetch(place));
+        }
+    }
+
     /// Returns the last phase that computes each dense tile.
     fn last_phases(&self) -> FxHashMap<Slot, usize> {
         let mut last: FxHashMap<Slot, usize> = FxHashMap::default();
         for (index, step) in self.plan.members.iter().enumerate().rev() {
             let phase = match (&step.action, step.results.first()) {
-                (Action::Op(_), Some(result)) => {
+                (Action::Op(_) | Action::Scan { .. }, Some(result)) => {
                     let own = self.plan.known[result].phase;
                     // A tile that is kept is computed once.
                     let is_kept = self.kept.contains_key(result);

@@ -9,7 +9,7 @@ use super::super::vectors::{Elements, elements};
 use super::{Body, Emitter, Group, Part, Repr};
 use crate::program::nest::Word;
 use crate::program::{Action, Combine, Slot, Step, Strategy};
-use crate::tuning::{ACCUMULATORS, MAX_UNROLLED_STEPS};
+use crate::tuning::{ACCUMULATORS, INTERLEAVED_VECTORS, MAX_UNROLLED_STEPS, SCAN_BLOCK};
 use crate::types::{Number, TileType};
 
 /// The accumulators of a reduction, and its member.
@@ -19,6 +19,15 @@ struct Reduction {
     /// The type in which elements are combined: binary32 for narrow floats.
     dtype: Dtype,
     accumulators: Vec<Value>,
+}
+
+/// What the stores and reductions of a vector take.
+struct Sunk {
+    body: Body,
+    /// For each of the group's sinks, the elements, and the mask if it is a store.
+    values: Vec<(Value, Option<Value>)>,
+    /// The elements of each tile that is written.
+    written: Vec<Value>,
 }
 
 /// The loop of a group, whose parts share it.
@@ -39,7 +48,11 @@ impl Emitter<'_> {
         let reads = self.reads(group);
         // The accumulators of a reduction are interleaved over the elements of an iteration.
         let unrolled = if self.plan.members.len() > MAX_UNROLLED_STEPS { lanes } else { 4 * lanes };
-        let most = if reductions.is_empty() { unrolled } else { ACCUMULATORS };
+        let most = match (reductions.is_empty(), reads.scans.is_empty()) {
+            (false, _) => ACCUMULATORS,
+            (true, false) => unrolled.max(SCAN_BLOCK),
+            (true, true) => unrolled,
+        };
         let chunk = if group.extent >= most {
             most
         } else if reductions.is_empty() {
@@ -55,6 +68,7 @@ impl Emitter<'_> {
             reduction.accumulators = vec![identity; vectors];
         }
         self.hoist(&reads);
+        self.begin_scans(&reads.scans);
         let extent = self.int(group.extent as i64);
         let zero = self.int(0);
         let needs_all = !reductions.is_empty() || !group.written.is_empty() || self.stores_all(group);
@@ -141,7 +155,7 @@ impl Emitter<'_> {
     }
 
     /// Returns an element that a combine function ignores.
-    fn identity(&self, combine: Combine, dtype: Dtype) -> Value {
+    pub(super) fn identity(&self, combine: Combine, dtype: Dtype) -> Value {
         let lane = match elements(dtype) {
             Elements::Mask => {
                 let is_true =
@@ -184,8 +198,10 @@ impl Emitter<'_> {
         [start, end]: [Value; 2],
         reductions: &mut [Reduction],
     ) -> Value {
-        let carried: Vec<Value> =
+        let mut carried: Vec<Value> =
             reductions.iter().flat_map(|reduction| reduction.accumulators.iter().copied()).collect();
+        let accumulators = carried.len();
+        carried.extend(self.scans.iter().map(|scan| scan.total));
         if let (Some(first), Some(last)) = (self.known(start), self.known(end))
             && first >= last
         {
@@ -207,17 +223,33 @@ impl Emitter<'_> {
         }
         let repeated = self.build(|builder| builder.begin_loop([start, end], &carried));
         let mut next = repeated.values.clone();
-        for vector in 0..it.vectors {
-            let mut body = self.body(it, part, repeated.index, vector);
-            body.values.clone_from(&uniform);
-            self.sinks(it, &mut body, vector, reductions, &mut next);
+        for (scan, total) in self.scans.iter_mut().zip(next.drain(accumulators..)) {
+            scan.total = total;
         }
+        // The elements of several vectors are computed before any is stored, so that the compiler
+        // can interleave them. Stores overlap no loads of other vectors.
+        for first in (0..it.vectors).step_by(INTERLEAVED_VECTORS) {
+            let vectors = first..it.vectors.min(first + INTERLEAVED_VECTORS);
+            let mut computed = Vec::new();
+            for vector in vectors.clone() {
+                let mut body = self.body(it, part, repeated.index, vector);
+                body.values.clone_from(&uniform);
+                computed.push(self.sunk(it, body));
+            }
+            for (vector, sunk) in vectors.zip(computed) {
+                self.sinks(it, sunk, vector, reductions, &mut next);
+            }
+        }
+        next.extend(self.scans.iter().map(|scan| scan.total));
         let (index, last) = self.build(|builder| builder.end_loop(repeated, it.chunk as i64, &next));
         let mut last = last.into_iter();
         for reduction in reductions {
             for accumulator in &mut reduction.accumulators {
                 *accumulator = last.next().expect("the loop carries the accumulators");
             }
+        }
+        for (scan, total) in self.scans.iter_mut().zip(last) {
+            scan.total = total;
         }
         index
     }
@@ -242,26 +274,31 @@ impl Emitter<'_> {
         Body { part, position, offset, phase: it.group.phase, active, values: FxHashMap::default() }
     }
 
-    /// Emits the stores and reductions of a vector. `next` has the accumulators of all reductions.
-    fn sinks(
-        &mut self,
-        it: &Loop<'_>,
-        body: &mut Body,
-        vector: usize,
-        reductions: &[Reduction],
-        next: &mut [Value],
-    ) {
+    /// Computes what a vector's stores and reductions take.
+    fn sunk(&mut self, it: &Loop<'_>, mut body: Body) -> Sunk {
         let mut values = Vec::new();
         for &member in &it.group.sinks {
             let step = self.plan.members[member];
             let is_store = matches!(step.op(), Some(Op::Store { .. }));
             let slot = step.operands[usize::from(is_store)].slot;
-            let mask = if is_store { self.store_mask(step, it, body) } else { None };
-            values.push((self.element(slot, body), mask));
+            let mask = if is_store { self.store_mask(step, it, &mut body) } else { None };
+            values.push((self.element(slot, &mut body), mask));
         }
-        let written: Vec<Value> = it.group.written.iter().map(|&slot| self.element(slot, body)).collect();
+        let written = it.group.written.iter().map(|&slot| self.element(slot, &mut body)).collect();
+        Sunk { body, values, written }
+    }
+
+    /// Emits the stores and reductions of a vector. `next` has the accumulators of all reductions.
+    fn sinks(
+        &mut self,
+        it: &Loop<'_>,
+        Sunk { body, values, written }: Sunk,
+        vector: usize,
+        reductions: &[Reduction],
+        next: &mut [Value],
+    ) {
         for (&slot, value) in it.group.written.iter().zip(written) {
-            self.write(slot, value, body);
+            self.write(slot, value, &body);
         }
         let mut reduced = 0;
         for (&member, (value, mask)) in it.group.sinks.iter().zip(values) {
@@ -273,7 +310,7 @@ impl Emitter<'_> {
                 }
                 let (base, _) = self.affine(step.operands[0].slot);
                 let ty = self.ty(step.operands[1].slot);
-                self.store(base, ty, value, mask, body);
+                self.store(base, ty, value, mask, &body);
                 continue;
             }
             let reduction = &reductions[reduced];
@@ -379,7 +416,7 @@ impl Emitter<'_> {
     }
 
     /// Returns a vector of the elements of a slot.
-    fn element(&mut self, slot: Slot, body: &mut Body) -> Value {
+    pub(super) fn element(&mut self, slot: Slot, body: &mut Body) -> Value {
         if let Some(&value) = body.values.get(&slot) {
             return value;
         }
@@ -412,7 +449,12 @@ impl Emitter<'_> {
             let base = self.addresses[&slot];
             return self.load(base, ty, body.active, body);
         };
-        let Action::Op(op) = &step.action else { unreachable!("a reduction is not dense") };
+        let op = match &step.action {
+            Action::Op(op) => op,
+            Action::Scan { .. } => return self.scanned(step, body),
+            // tidy: wildcard because the result of a reduction is not dense
+            _ => unreachable!("a nest has no other dense steps"),
+        };
         match op {
             Op::Load { .. } => self.loaded(step, body),
             Op::Elementwise { function } => {
@@ -620,6 +662,10 @@ impl Emitter<'_> {
             reads.is_uniform_after = false;
             return;
         };
+        if let Action::Scan { .. } = step.action {
+            reads.scans.push(slot);
+            reads.is_uniform_after = false;
+        }
         if let Some(Op::Load { .. }) = step.op() {
             match step.operands.get(1) {
                 Some(mask) => {
@@ -650,6 +696,8 @@ struct Reads {
     /// Dense tiles of the executor that the loop reads, and that it writes.
     tiles: Vec<Slot>,
     outputs: FxHashSet<Slot>,
+    /// The results of scans.
+    scans: Vec<Slot>,
     /// True if all tiles are uniform where all ranges are false.
     is_uniform_after: bool,
 }

@@ -29,9 +29,11 @@ use crate::types::{Number, TileType};
 
 mod checks;
 mod loops;
+mod scans;
 mod uniform;
 
 use checks::Bytes;
+use scans::Scan;
 
 /// The vector code of a nest, and the words of its argument.
 pub(super) struct Code {
@@ -113,6 +115,8 @@ struct Emitter<'a> {
     splats: FxHashMap<Slot, Value>,
     /// The addresses of tiles of the executor, which loops share.
     addresses: FxHashMap<Slot, Value>,
+    /// The scans of the current loop.
+    scans: Vec<Scan>,
 }
 
 /// Emits the code of a nest. `outputs` are the slots of members that are read after it;
@@ -143,6 +147,7 @@ pub(super) fn emit(
         rows: Vec::new(),
         splats: FxHashMap::default(),
         addresses: FxHashMap::default(),
+        scans: Vec::new(),
     };
     if over_programs {
         emitter.programs();
