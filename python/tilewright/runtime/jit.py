@@ -673,7 +673,7 @@ class ConstexprFunction(Generic[P, R]):
         """Calls the function; ``tl.constexpr`` arguments are unwrapped."""
         # Grid functions call it at each launch: arguments without ``tl.constexpr`` are not copied.
         for arg in args:
-            if isinstance(arg, (constexpr, tuple, _native.tensor)):
+            if type(arg) is not int and isinstance(arg, (constexpr, tuple, _native.tensor)):
                 args = tuple(map(plain, args))
                 break
         if kwargs:
