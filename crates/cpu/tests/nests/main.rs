@@ -12,6 +12,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, PoisonError};
 
 use generate::{Case, Input, generate};
+use tables::{Content, combine_functions};
 use tilewright_base::Diagnostic;
 use tilewright_cpu::memory::Region;
 use tilewright_cpu::{Argument, Interrupt, Launch, NestCounts, Program};
@@ -246,9 +247,14 @@ fn all_conversions_give_what_steps_give() {
 #[test]
 fn all_reductions_give_what_steps_give() {
     for extent in generate::EXTENTS.into_iter().filter(|&extent| extent > 1) {
-        check_types(|dtype| tables::reductions(dtype, [1, extent], false));
-        check_types(|dtype| tables::reductions(dtype, [1, extent], true));
-        check_types(|dtype| tables::reductions(dtype, [3, extent], false));
+        for content in [Content::All, Content::Constant, Content::Zeros, Content::Nans] {
+            for rows in [1, 3] {
+                let shape = [rows, extent];
+                check_types(|dtype| tables::reductions(dtype, combine_functions(dtype), shape, content));
+                // A loop of minima and maxima alone is another one.
+                check_types(|dtype| tables::reductions(dtype, &["min", "max"], shape, content));
+            }
+        }
     }
 }
 

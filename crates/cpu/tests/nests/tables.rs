@@ -14,15 +14,27 @@ struct Kernel {
     parameters: Vec<String>,
     inputs: Vec<Input>,
     extent: u32,
-    /// True if all elements of a buffer have only their highest bit set.
-    is_constant: bool,
+    content: Content,
+}
+
+/// The elements of buffers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Content {
+    /// All kinds, among them extreme ones.
+    All,
+    /// Only the highest bit is set: -0, or the smallest integer.
+    Constant,
+    /// Zeros of both signs, or for integers the smallest one as well, and NaN.
+    Zeros,
+    /// NaN, or the greatest integer.
+    Nans,
 }
 
 impl Kernel {
     fn new(extent: u32) -> Self {
         let text = format!("  %i = arange {{start = 0, end = {extent}}} : int32[{extent}]\n");
         let random = Random(u64::from(extent));
-        Self { random, text, parameters: Vec::new(), inputs: Vec::new(), extent, is_constant: false }
+        Self { random, text, parameters: Vec::new(), inputs: Vec::new(), extent, content: Content::All }
     }
 
     fn line(&mut self, line: &str) {
@@ -32,9 +44,14 @@ impl Kernel {
     /// Adds a buffer of elements, among them extreme ones. Returns its number.
     fn buffer(&mut self, dtype: Dtype, count: usize) -> usize {
         let mut bytes = Vec::new();
-        let constant = 1 << (dtype.bits() - 1);
+        let highest = 1 << (dtype.bits() - 1);
         for _ in 0..count {
-            let bits = if self.is_constant { constant } else { element(&mut self.random, dtype) };
+            let bits = match self.content {
+                Content::All => element(&mut self.random, dtype),
+                Content::Constant => highest,
+                Content::Zeros => self.random.pick(&[0, highest, highest - 1]),
+                Content::Nans => highest - 1,
+            };
             bytes.extend_from_slice(&bits.to_le_bytes()[..dtype.bytes()]);
         }
         let number = self.parameters.len();
@@ -108,7 +125,8 @@ pub fn conversions(from: Dtype, extent: u32) -> Case {
     kernel.finish()
 }
 
-fn combine_functions(dtype: Dtype) -> &'static [&'static str] {
+/// Returns the functions by which elements are reduced and scanned.
+pub fn combine_functions(dtype: Dtype) -> &'static [&'static str] {
     if dtype.is_float() {
         &["add", "mul", "min", "max", "min_nan", "max_nan"]
     } else {
@@ -155,12 +173,11 @@ pub fn scans(dtype: Dtype, [rows, extent]: [u32; 2]) -> Case {
     kernel.finish()
 }
 
-/// Returns a kernel with all reductions of an element type. If `rows` is not 1, they are along the
-/// last axis of a tile with that number of rows. All elements are -0, or the smallest integer, if
-/// `is_constant` is true.
-pub fn reductions(dtype: Dtype, [rows, extent]: [u32; 2], is_constant: bool) -> Case {
+/// Returns a kernel with the reductions of an element type by these functions. If `rows` is not 1, they are along the
+/// last axis of a tile with that number of rows.
+pub fn reductions(dtype: Dtype, functions: &[&str], [rows, extent]: [u32; 2], content: Content) -> Case {
     let mut kernel = Kernel::new(extent * rows);
-    kernel.is_constant = is_constant;
+    kernel.content = content;
     kernel.load("%x", dtype);
     let mut shape = format!("[{extent}]");
     let (mut tile, mut axis, mut result) = ("%x", 0, String::new());
@@ -171,7 +188,7 @@ pub fn reductions(dtype: Dtype, [rows, extent]: [u32; 2], is_constant: bool) -> 
         kernel.line(&format!("%j = arange {{start = 0, end = {rows}}} : int32[{rows}]"));
         tile = "%t";
     }
-    for function in combine_functions(dtype) {
+    for function in functions {
         let number = kernel.buffer(dtype, rows as usize);
         kernel.line(&format!("%q{number} = reduce {tile} {{axis = {axis}}} (%u: {dtype}, %v: {dtype}) {{"));
         kernel.line(&format!("  %w = {function} %u, %v : {dtype}"));

@@ -3,7 +3,9 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 use tilewright_ir::{Dtype, Op};
 use tilewright_native::Place;
-use tilewright_native::ir::{Binary, Compare, Conversion, IntBinary, IntCompare, Lane, MaskBinary, Value};
+use tilewright_native::ir::{
+    Binary, Compare, Conversion, IntBinary, IntCompare, Lane, MaskBinary, Type, Value,
+};
 
 use super::super::vectors::{Elements, elements};
 use super::{Body, Emitter, Group, Part, Repr};
@@ -18,7 +20,16 @@ struct Reduction {
     combine: Combine,
     /// The type in which elements are combined: binary32 for narrow floats.
     dtype: Dtype,
+    /// True if a comparison finds the minimum or maximum: see [`Emitter::reduce_by_comparison`].
+    by_comparison: bool,
     accumulators: Vec<Value>,
+}
+
+impl Reduction {
+    /// Returns whether comparisons find the result, up to zeros and NaN.
+    fn has_comparison(&self) -> bool {
+        matches!(self.combine, Combine::Min | Combine::Max) && self.dtype.is_float()
+    }
 }
 
 /// What the stores and reductions of a vector take.
@@ -63,11 +74,75 @@ impl Emitter<'_> {
         let vectors = chunk.div_ceil(lanes);
         let is_partial = !group.extent.is_multiple_of(chunk.max(lanes));
         let it = Loop { group, chunk, vectors, is_partial };
-        for reduction in &mut reductions {
-            let identity = self.identity(reduction.combine, reduction.dtype);
-            reduction.accumulators = vec![identity; vectors];
-        }
         self.hoist(&reads);
+        let only_reduces = group.written.is_empty() && group.sinks.len() == reductions.len();
+        let has_comparisons = !reductions.is_empty() && reductions.iter().all(Reduction::has_comparison);
+        let values = if only_reduces && has_comparisons && reads.scans.is_empty() {
+            self.reduce_by_comparison(&it, &reads, &mut reductions)
+        } else {
+            self.loops(&it, &reads, &mut reductions)
+        };
+        for (reduction, value) in reductions.iter().zip(values) {
+            self.set_result(&it, reduction, value);
+        }
+    }
+
+    /// Reduces by comparisons, of one instruction each. They ignore NaN, but give either of two zeros,
+    /// and infinity if all elements are NaN: in these cases another loop reduces exactly.
+    fn reduce_by_comparison(
+        &mut self,
+        it: &Loop<'_>,
+        reads: &Reads,
+        reductions: &mut [Reduction],
+    ) -> Vec<Value> {
+        for reduction in &mut *reductions {
+            reduction.by_comparison = true;
+        }
+        let compared = self.loops(it, reads, reductions);
+        let mut is_exact = self.int(1);
+        for (reduction, &value) in reductions.iter_mut().zip(&compared) {
+            let identity = self.identity_of(reduction);
+            let differs = self.build(|builder| {
+                let Elements::Lanes(lane) = elements(reduction.dtype) else {
+                    unreachable!("floats have lanes")
+                };
+                let zero = builder.constant(lane, 0);
+                let [zero, identity] =
+                    [zero, identity].map(|other| builder.compare(Compare::Ne, value, other));
+                let both = builder.mask_binary(MaskBinary::And, zero, identity);
+                builder.mask_bits(both)
+            });
+            is_exact = self.binary(IntBinary::And, is_exact, differs);
+            reduction.by_comparison = false;
+        }
+        let exact = self.build(|builder| builder.block());
+        let (done, results) = self.build(|builder| {
+            let done = builder.block();
+            let types = reductions.iter().map(|reduction| match elements(reduction.dtype) {
+                Elements::Lanes(lane) => Type::Vector(lane),
+                Elements::Mask => Type::Mask,
+            });
+            let results: Vec<Value> = types.map(|ty| builder.parameter(done, ty)).collect();
+            builder.branch(is_exact, (done, &compared), (exact, &[]));
+            builder.switch_to(exact);
+            (done, results)
+        });
+        let values = self.loops(it, reads, reductions);
+        self.build(|builder| {
+            builder.jump(done, &values);
+            builder.switch_to(done);
+        });
+        results
+    }
+
+    /// Emits the parts of a loop. Returns, for each reduction, a vector whose first lane is the
+    /// result.
+    fn loops(&mut self, it: &Loop<'_>, reads: &Reads, reductions: &mut [Reduction]) -> Vec<Value> {
+        let &Loop { group, chunk, vectors, is_partial } = it;
+        let lanes = self.lanes();
+        for reduction in &mut *reductions {
+            reduction.accumulators = vec![self.identity_of(reduction); vectors];
+        }
         self.begin_scans(&reads.scans);
         let extent = self.int(group.extent as i64);
         let zero = self.int(0);
@@ -90,19 +165,17 @@ impl Emitter<'_> {
             (false, false) => highest,
             (true, _) | (_, true) => extent,
         };
-        let streaming_end = match self.streams(&it) {
+        let streaming_end = match self.streams(it) {
             Some(streams) => self.choose(streams, whole_end, zero),
             None => zero,
         };
-        let mut position = self.part(&it, Part::Streaming, [zero, streaming_end], &mut reductions);
-        position = self.part(&it, Part::Whole, [position, whole_end], &mut reductions);
-        position = self.part(&it, Part::Masked, [position, masked_end], &mut reductions);
+        let mut position = self.part(it, Part::Streaming, [zero, streaming_end], reductions);
+        position = self.part(it, Part::Whole, [position, whole_end], reductions);
+        position = self.part(it, Part::Masked, [position, masked_end], reductions);
         if needs_all && is_uniform_after {
-            self.part(&it, Part::Uniform, [position, extent], &mut reductions);
+            self.part(it, Part::Uniform, [position, extent], reductions);
         }
-        for reduction in reductions {
-            self.finish(&it, &reduction);
-        }
+        reductions.iter().map(|reduction| self.finish(it, reduction)).collect()
     }
 
     fn reductions(&self, group: &Group) -> Vec<Reduction> {
@@ -112,7 +185,7 @@ impl Emitter<'_> {
             let dtype = self.ty(step.operands[0].slot).dtype();
             let is_narrow = dtype.is_float() && dtype.bytes() <= 2;
             let dtype = if is_narrow { Dtype::F32 } else { dtype };
-            Some(Reduction { member, combine, dtype, accumulators: Vec::new() })
+            Some(Reduction { member, combine, dtype, by_comparison: false, accumulators: Vec::new() })
         };
         group.sinks.iter().filter_map(reduction).collect()
     }
@@ -152,6 +225,26 @@ impl Emitter<'_> {
             streams = Some(streams.map_or(both, |streams| self.binary(IntBinary::And, streams, both)));
         }
         streams
+    }
+
+    /// Returns an element that a reduction ignores.
+    fn identity_of(&self, reduction: &Reduction) -> Value {
+        let combine = match reduction.combine {
+            // An infinity is less than or greater than any number.
+            Combine::Min if reduction.by_comparison => Combine::MinNan,
+            Combine::Max if reduction.by_comparison => Combine::MaxNan,
+            combine => combine,
+        };
+        self.identity(combine, reduction.dtype)
+    }
+
+    /// Combines elements with the accumulator of a reduction.
+    fn combine(&self, reduction: &Reduction, accumulator: Value, value: Value) -> Value {
+        let function = if reduction.combine == Combine::Min { Binary::Lesser } else { Binary::Greater };
+        if reduction.by_comparison {
+            return self.build(|builder| builder.binary(function, value, accumulator));
+        }
+        self.vectors.combine(reduction.combine, reduction.dtype, accumulator, value)
     }
 
     /// Returns an element that a combine function ignores.
@@ -318,7 +411,7 @@ impl Emitter<'_> {
             reduced += 1;
             let from = self.ty(step.operands[0].slot).dtype();
             let value = if from == reduction.dtype { value } else { self.vectors.widen(from, value) };
-            let combined = self.vectors.combine(reduction.combine, reduction.dtype, next[place], value);
+            let combined = self.combine(reduction, next[place], value);
             next[place] = match body.active {
                 None => combined,
                 Some(active) => self.chosen(reduction.dtype, active, combined, next[place]),
@@ -532,15 +625,14 @@ impl Emitter<'_> {
         })
     }
 
-    /// Emits the end of a reduction: combines the accumulators to one.
-    fn finish(&mut self, it: &Loop<'_>, reduction: &Reduction) {
-        let step = self.plan.members[reduction.member];
+    /// Combines the accumulators of a reduction. Returns a vector whose first lane is the result.
+    fn finish(&mut self, it: &Loop<'_>, reduction: &Reduction) -> Value {
         let (combine, dtype) = (reduction.combine, reduction.dtype);
         let mut accumulators = reduction.accumulators.clone();
         while accumulators.len() > 1 {
             let upper = accumulators.split_off(accumulators.len() / 2);
             for (lower, upper) in accumulators.iter_mut().zip(upper) {
-                *lower = self.vectors.combine(combine, dtype, *lower, upper);
+                *lower = self.combine(reduction, *lower, upper);
             }
         }
         let mut value = accumulators[0];
@@ -563,16 +655,22 @@ impl Emitter<'_> {
                 };
                 self.vectors.combine(combine, Dtype::I32, value, rotated)
             } else {
-                self.vectors.combine(combine, dtype, value, rotated)
+                self.combine(reduction, value, rotated)
             };
             half /= 2;
         }
-        let result = step.results[0];
+        value
+    }
+
+    /// Makes the first lane of a vector the result of a reduction.
+    fn set_result(&mut self, it: &Loop<'_>, reduction: &Reduction, value: Value) {
+        let result = self.plan.members[reduction.member].results[0];
+        let dtype = reduction.dtype;
         let to = self.ty(result);
         let repr = if to.dtype().is_float() {
             let value = if to.dtype() == dtype { value } else { self.vectors.narrow(to.dtype(), value) };
             // Lanes beyond the elements hold none.
-            let value = if it.chunk < lanes {
+            let value = if it.chunk < self.lanes() {
                 let bits = self.vectors.first(to.dtype(), value);
                 self.vectors.splat(to.dtype(), bits)
             } else {
