@@ -26,7 +26,7 @@ endif
 .PHONY: help
 help: ## Show this list
 	@echo "make <target>:"
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' Makefile
 
 .PHONY: demo
 demo: $(VENV)/.extension ## Set up everything and run a vector addition on the CPU
@@ -147,6 +147,20 @@ gpu: wheel ## Pack wheel, tests and benchmarks for a machine with an NVIDIA GPU,
 deny: ## Licences, sources and bans of the dependencies, where cargo-deny is installed
 	@if cargo deny --version >/dev/null 2>&1; then cargo deny check bans licenses sources; \
 	else echo "cargo-deny is not installed: skipped (make tidy checks the licences)"; fi
+
+# Half an hour in an emulator on two cores, so that `make test` leaves it out.
+AARCH64 := aarch64-unknown-linux-gnu
+AARCH64_LIBRARIES := /usr/aarch64-linux-gnu
+
+.PHONY: test-aarch64
+test-aarch64: ## The tests of machine code for AArch64 in an emulator, where one is installed; ARGS choose others
+	@missing=; \
+	for tool in qemu-aarch64 aarch64-linux-gnu-gcc; do command -v $$tool >/dev/null || missing="$$missing $$tool"; done; \
+	test -d "$$(rustc --print target-libdir --target $(AARCH64))" || missing="$$missing $(AARCH64)"; \
+	if [ -n "$$missing" ]; then echo "not installed:$$missing: the tests for AArch64 are skipped"; else \
+	  CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc \
+	  CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER="qemu-aarch64 -L $(AARCH64_LIBRARIES)" \
+	  cargo test --target $(AARCH64) --no-fail-fast $(or $(ARGS),-p tilewright-native -p tilewright-cpu); fi
 
 .PHONY: miri
 miri: ## The unsafe code of the CPU executor under Miri, where a nightly toolchain has it

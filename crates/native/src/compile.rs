@@ -2,10 +2,21 @@
 //!
 //! ```text
 //! Function ── value numbering ── interleaved chains ── Uses (unused results)
-//!     ── Layout (block order, edge blocks) ── selection of instructions ── allocation of registers ── encoding ──> Code
+//!     ── Layout (block order, edge blocks) ── selection of instructions
+//!     ── allocation of registers ── encoding ──> Code
 //! ```
 
-use crate::{Code, CompileError, Target, ir::Function, value_numbering::number_values, x86};
+use crate::{
+    Code, CompileError, Isa, Target,
+    aarch64::Aarch64,
+    interleave::interleave,
+    ir::{Function, Value},
+    layout::{Layout, reachable_blocks},
+    select::{Assigned, Machine, select, vectors_of},
+    uses::Uses,
+    value_numbering::number_values,
+    x86::{self, X86},
+};
 
 /// Compiles a function. The function is well formed: debug builds verify it.
 pub fn compile(function: &Function, target: &Target) -> Result<Code, CompileError> {
@@ -18,5 +29,22 @@ pub fn compile(function: &Function, target: &Target) -> Result<Code, CompileErro
     }
     let mut function = function.clone();
     number_values(&mut function);
-    x86::compile(function, target.isa())
+    match target.isa() {
+        Isa::Avx2 => generate::<X86>(function, x86::Isa::Avx2),
+        Isa::Avx512 => generate::<X86>(function, x86::Isa::Avx512),
+        Isa::Neon => generate::<Aarch64>(function, ()),
+    }
+}
+
+/// Generates the code of a function whose lanes are those of the ISA.
+fn generate<M: Machine>(mut function: Function, isa: M::Isa) -> Result<Code, CompileError> {
+    let reachable = reachable_blocks(&function);
+    let types = function.types.clone();
+    let vectors = |value: Value| vectors_of::<M>(isa, types[value.0 as usize]);
+    interleave(&mut function, &reachable, M::vector_registers(isa), &vectors);
+    let uses = Uses::new(&function, &reachable);
+    let layout = Layout::new(&function, &reachable);
+    let selected = select::<M>(&function, isa, &uses, &layout, &reachable)?;
+    let output = selected.program.allocate(&M::environment(isa))?;
+    M::encode(&Assigned { isa, selected: &selected, output: &output })
 }

@@ -69,6 +69,7 @@ mod mapping {
             // that the two do not overlap. `mprotect` changes only this mapping.
             let status = unsafe {
                 std::ptr::copy_nonoverlapping(code.as_ptr(), start.as_ptr().cast(), code.len());
+                super::instruction_cache::synchronize(start.as_ptr().cast(), bytes);
                 libc::mprotect(start.as_ptr(), bytes, libc::PROT_READ | libc::PROT_EXEC)
             };
             if status != 0 {
@@ -107,6 +108,61 @@ mod mapping {
             match *self {}
         }
     }
+}
+
+/// The coherence of instruction caches with stores to memory: that of x86-64 is up to the processor.
+#[cfg(all(unix, not(miri)))]
+mod instruction_cache {
+    /// Makes the processors fetch the bytes that were stored last.
+    ///
+    /// # Safety
+    ///
+    /// The memory is mapped.
+    #[cfg(all(target_arch = "aarch64", not(target_vendor = "apple")))]
+    pub(super) unsafe fn synchronize(start: *const u8, bytes: usize) {
+        // The cache type register has the logarithms of the words of the smallest lines.
+        let types: u64;
+        // SAFETY: programs may read the register.
+        unsafe { std::arch::asm!("mrs {}, ctr_el0", out(reg) types, options(nomem, nostack)) };
+        let (data, instructions) = (4 << (types >> 16 & 15), 4 << (types & 15));
+        let lines = |line: usize| {
+            let first = start.addr() & !(line - 1);
+            (first..start.addr() + bytes).step_by(line)
+        };
+        // SAFETY: the instructions change no memory, and the lines have mapped memory.
+        unsafe {
+            for line in lines(data) {
+                std::arch::asm!("dc cvau, {}", in(reg) line, options(nostack, preserves_flags));
+            }
+            std::arch::asm!("dsb ish", options(nostack, preserves_flags));
+            for line in lines(instructions) {
+                std::arch::asm!("ic ivau, {}", in(reg) line, options(nostack, preserves_flags));
+            }
+            std::arch::asm!("dsb ish", "isb", options(nostack, preserves_flags));
+        }
+    }
+
+    /// Makes the processors fetch the bytes that were stored last.
+    ///
+    /// # Safety
+    ///
+    /// The memory is mapped.
+    #[cfg(all(target_arch = "aarch64", target_vendor = "apple"))]
+    pub(super) unsafe fn synchronize(start: *const u8, bytes: usize) {
+        unsafe extern "C" {
+            fn sys_icache_invalidate(start: *const libc::c_void, bytes: usize);
+        }
+        // SAFETY: the caller mapped the memory.
+        unsafe { sys_icache_invalidate(start.cast(), bytes) };
+    }
+
+    /// Makes the processors fetch the bytes that were stored last: nothing is to be done.
+    ///
+    /// # Safety
+    ///
+    /// None.
+    #[cfg(not(target_arch = "aarch64"))]
+    pub(super) unsafe fn synchronize(_start: *const u8, _bytes: usize) {}
 }
 
 use mapping::Mapping;

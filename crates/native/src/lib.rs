@@ -5,11 +5,14 @@
 //!                  └── interpret, verify, print
 //! ```
 
+mod aarch64;
 mod allocate;
 mod builder;
 mod code;
 mod compile;
+mod constants;
 mod dominators;
+mod encode;
 mod executable;
 mod interleave;
 mod interpret;
@@ -17,6 +20,7 @@ pub mod ir;
 mod layout;
 mod loop_constants;
 mod print;
+mod select;
 mod target;
 mod uses;
 mod value_numbering;

@@ -7,6 +7,13 @@ pub enum Isa {
     Avx2,
     /// x86-64 with AVX-512 F, BW, DQ, VL and CD as well: vectors of 512 bits and mask registers.
     Avx512,
+    /// AArch64 with Advanced SIMD, which every processor has: vectors of 128 bits.
+    Neon,
+}
+
+impl Isa {
+    /// All instruction sets; of one architecture, the smaller one first.
+    pub const ALL: [Self; 3] = [Self::Neon, Self::Avx2, Self::Avx512];
 }
 
 /// A processor that can run machine code.
@@ -18,7 +25,7 @@ pub struct Target {
 impl Target {
     /// Returns the processor that runs this program; `None` if machine code cannot be made for it.
     pub fn host() -> Option<Self> {
-        [Isa::Avx512, Isa::Avx2].into_iter().find_map(Self::host_with)
+        Isa::ALL.into_iter().rev().find_map(Self::host_with)
     }
 
     /// Returns the processor that runs this program, limited to an instruction set; `None` if the
@@ -43,6 +50,7 @@ impl Target {
         match self.isa {
             Isa::Avx2 => 8,
             Isa::Avx512 => 16,
+            Isa::Neon => 4,
         }
     }
 }
@@ -60,10 +68,11 @@ fn has(isa: Isa) -> bool {
                 && has!("avx512vl")
                 && has!("avx512cd")
         }
+        Isa::Neon => false,
     }
 }
 
 #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-fn has(_isa: Isa) -> bool {
-    false
+fn has(isa: Isa) -> bool {
+    isa == Isa::Neon && cfg!(all(target_arch = "aarch64", target_endian = "little", not(miri)))
 }

@@ -216,7 +216,7 @@ struct Totals {
 
 /// Returns the instruction sets of this processor.
 fn targets() -> Vec<Target> {
-    [Isa::Avx2, Isa::Avx512].into_iter().filter_map(Target::host_with).collect()
+    Isa::ALL.into_iter().filter_map(Target::host_with).collect()
 }
 
 /// Checks the kernel that a function returns for each element type. Each kernel has a nest.

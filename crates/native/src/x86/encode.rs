@@ -1,14 +1,20 @@
 //! Encodes instructions with their assigned registers, and patches jumps and constants.
 
 use iced_x86::{Code as Opcode, Encoder, Instruction, OpKind, Register};
-use regalloc2::{Allocation, Edit, InstOrEdit, Output, RegClass};
+use regalloc2::{Allocation, RegClass};
 
 use super::{
-    constants::Constants,
-    instruction::{Condition, MachineInst},
+    Isa, X86,
+    instruction::{Condition, Plain},
     registers::{self, SAVED, SAVED_VECTORS, SHADOW_BYTES, Size},
 };
-use crate::{Code, CompileError, Isa, allocate::Program};
+use crate::{
+    Code, CompileError,
+    encode::{self, moved_registers, written_registers},
+    select::{self, MachineInst},
+};
+
+type Assigned<'a> = select::Assigned<'a, X86>;
 
 /// The bytes of a spill-slot unit.
 const UNIT: usize = 8;
@@ -18,25 +24,6 @@ const LOOP_ALIGNMENT: usize = 32;
 
 /// The bytes of the smallest page.
 const PAGE: usize = 4096;
-
-/// A function whose registers are assigned.
-#[derive(Debug)]
-pub struct Assigned<'a> {
-    /// The instruction set.
-    pub isa: Isa,
-    /// The blocks.
-    pub program: &'a Program,
-    /// The instructions.
-    pub insts: &'a [MachineInst],
-    /// The registers, and moves between instructions.
-    pub output: &'a Output,
-    /// The constants in memory.
-    pub constants: &'a Constants,
-    /// The bytes of the scratch area at the bottom of the frame.
-    pub scratch_bytes: usize,
-    /// True if the function has stores that bypass the caches.
-    pub has_streaming_stores: bool,
-}
 
 /// The frame of the function, from `rsp` up: the bytes that a called function may use, which are
 /// shared with the scratch area; spill slots; saved vector registers. Above `rbp - 8 * saved` are
@@ -67,37 +54,23 @@ pub fn encode(function: &Assigned<'_>) -> Result<Code, CompileError> {
         frame,
         encoder: Encoder::new(64),
         position: 0,
-        block_offsets: vec![0; function.program.blocks()],
+        block_offsets: vec![0; function.selected.program.blocks()],
         jumps: Vec::new(),
         constants: Vec::new(),
     };
-    writer.function()?;
+    encode::write(&mut writer, function)?;
     writer.finish()
 }
 
 impl Frame {
     fn new(function: &Assigned<'_>) -> Self {
-        let mut written = [false; 16];
-        let mut written_vectors = [false; 32];
-        let mut mark = |allocation: Allocation| {
-            if let Some(register) = allocation.as_reg() {
-                match register.class() {
-                    RegClass::Int => written[register.hw_enc()] = true,
-                    RegClass::Float => written_vectors[register.hw_enc()] = true,
-                    RegClass::Vector => {}
-                }
-            }
-        };
-        function.output.allocs.iter().for_each(|&allocation| mark(allocation));
-        for (_, Edit::Move { to, .. }) in &function.output.edits {
-            mark(*to);
-        }
+        let [written, written_vectors] = written_registers(function);
         let saved: Vec<usize> = SAVED.iter().copied().filter(|&register| written[register]).collect();
         let saved_vectors: Vec<usize> = SAVED_VECTORS.filter(|&register| written_vectors[register]).collect();
-        let has_calls = function.insts.iter().any(|inst| matches!(inst, MachineInst::Call(_)));
+        let has_calls = function.selected.insts.iter().any(|inst| matches!(inst, MachineInst::Call(_)));
         let alignment = UNIT * registers::slots(function.isa)[RegClass::Float as usize];
         let shadow = if has_calls { SHADOW_BYTES } else { 0 };
-        let spills = function.scratch_bytes.max(shadow).next_multiple_of(alignment);
+        let spills = function.selected.scratch_bytes.max(shadow).next_multiple_of(alignment);
         let vectors = (spills + UNIT * function.output.num_spillslots).next_multiple_of(16);
         let size = (vectors + 16 * saved_vectors.len()).next_multiple_of(alignment);
         let is_needed = size > 0 || has_calls || !saved.is_empty();
@@ -177,6 +150,66 @@ impl Writer<'_> {
         self.inst(&instruction)
     }
 
+    fn bytes(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.encoder.write_u8(byte);
+        }
+        self.position += bytes.len();
+    }
+
+    /// Pads the code with instructions that do nothing.
+    fn align(&mut self, alignment: usize) {
+        const NOPS: [&[u8]; 9] = [
+            &[0x90],
+            &[0x66, 0x90],
+            &[0x0f, 0x1f, 0x00],
+            &[0x0f, 0x1f, 0x40, 0x00],
+            &[0x0f, 0x1f, 0x44, 0x00, 0x00],
+            &[0x66, 0x0f, 0x1f, 0x44, 0x00, 0x00],
+            &[0x0f, 0x1f, 0x80, 0x00, 0x00, 0x00, 0x00],
+            &[0x0f, 0x1f, 0x84, 0x00, 0x00, 0x00, 0x00, 0x00],
+            &[0x66, 0x0f, 0x1f, 0x84, 0x00, 0x00, 0x00, 0x00, 0x00],
+        ];
+        let mut rest = self.position.next_multiple_of(alignment) - self.position;
+        while rest > 0 {
+            let length = rest.min(NOPS.len());
+            self.bytes(NOPS[length - 1]);
+            rest -= length;
+        }
+    }
+
+    fn finish(mut self) -> Result<Code, CompileError> {
+        let mut bytes = self.encoder.take_buffer();
+        debug_assert!(bytes.len() == self.position, "the encoder wrote what it counted");
+        let instruction_bytes = bytes.len();
+        let offsets = self.function.selected.constants.append(&mut bytes);
+        let mut patch = |at: usize, distance: i64| {
+            let distance = i32::try_from(distance)
+                .map_err(|_| CompileError::Encoding("the code has more than 2 GiB".into()))?;
+            bytes[at..at + 4].copy_from_slice(&distance.to_le_bytes());
+            Ok::<(), CompileError>(())
+        };
+        for &(after, block) in &self.jumps {
+            patch(after - 4, self.block_offsets[block] as i64 - after as i64)?;
+        }
+        for &(at, after, constant, added) in &self.constants {
+            patch(at, offsets[constant] as i64 + i64::from(added) - after as i64)?;
+        }
+        let spill_bytes = UNIT * self.function.output.num_spillslots;
+        Ok(Code { bytes, instruction_bytes, spill_bytes })
+    }
+}
+
+impl encode::Writer for Writer<'_> {
+    type Machine = X86;
+
+    fn begin_block(&mut self, block: usize, is_loop: bool) {
+        if is_loop {
+            self.align(LOOP_ALIGNMENT);
+        }
+        self.block_offsets[block] = self.position;
+    }
+
     fn prologue(&mut self) -> Result<(), CompileError> {
         if !self.frame.is_needed {
             return Ok(());
@@ -204,7 +237,7 @@ impl Writer<'_> {
     }
 
     fn epilogue(&mut self) -> Result<(), CompileError> {
-        if self.function.has_streaming_stores {
+        if self.function.selected.has_streaming_stores {
             self.registers(Opcode::Sfence, &[])?;
         }
         self.registers(Opcode::VEX_Vzeroupper, &[])?;
@@ -225,7 +258,7 @@ impl Writer<'_> {
     }
 
     fn call(&mut self, function: usize) -> Result<(), CompileError> {
-        if self.function.has_streaming_stores {
+        if self.function.selected.has_streaming_stores {
             self.registers(Opcode::Sfence, &[])?;
         }
         self.registers(Opcode::VEX_Vzeroupper, &[])?;
@@ -233,19 +266,10 @@ impl Writer<'_> {
         self.registers(Opcode::Call_rm64, &[Register::RAX])
     }
 
-    /// Moves a value between registers, or between a register and a spill slot.
     fn edit(&mut self, from: Allocation, to: Allocation) -> Result<(), CompileError> {
-        if from == to {
-            return Ok(());
-        }
         let isa = self.function.isa;
         let offset = |slot: regalloc2::SpillSlot, frame: &Frame| (frame.spills + UNIT * slot.index()) as i64;
-        let (class, from_register, to_register) = match (from.as_reg(), to.as_reg()) {
-            (Some(from), Some(to)) => (from.class(), Some(from.hw_enc()), Some(to.hw_enc())),
-            (Some(from), None) => (from.class(), Some(from.hw_enc()), None),
-            (None, Some(to)) => (to.class(), None, Some(to.hw_enc())),
-            (None, None) => return Err(CompileError::Registers("a move between two slots".into())),
-        };
+        let (class, from_register, to_register) = moved_registers(from, to)?;
         let (size, copy, load, store) = match (class, isa) {
             (RegClass::Int, _) => {
                 (Size::R64, Opcode::Mov_r64_rm64, Opcode::Mov_r64_rm64, Opcode::Mov_rm64_r64)
@@ -280,115 +304,19 @@ impl Writer<'_> {
         }
     }
 
-    /// Returns for each block whether it only jumps to its successor.
-    fn forwarding_blocks(&self) -> Vec<bool> {
-        let program = self.function.program;
-        let mut has_moves = vec![false; self.function.insts.len()];
-        for (point, Edit::Move { from, to }) in &self.function.output.edits {
-            has_moves[point.inst().index()] |= from != to;
-        }
-        (0..program.blocks())
-            .map(|block| {
-                let insts = program.instructions(block);
-                let first = insts.start;
-                // A cycle has a block that branches, or a jump back from a block that is not on an
-                // edge of a branch. Neither of these forwards, so that forwarding ends.
-                let is_forward = program.successors(block).all(|successor| successor > block);
-                let is_edge = program.predecessors(block).all(|from| program.successors(from).len() > 1);
-                (is_forward || is_edge)
-                    && insts.len() == 1
-                    && matches!(self.function.insts[first], MachineInst::Jump)
-                    && !has_moves[first]
-            })
-            .collect()
-    }
-
-    fn function(&mut self) -> Result<(), CompileError> {
-        let program = self.function.program;
-        let forwarding = self.forwarding_blocks();
-        let resolve = |mut block: usize| {
-            // An endless loop of empty blocks has at most as many blocks as the program.
-            for _ in 0..program.blocks() {
-                if !forwarding[block] {
-                    break;
-                }
-                block = program.successors(block).next().unwrap_or(block);
-            }
-            block
-        };
-        self.prologue()?;
-        for block in 0..program.blocks() {
-            if self.is_loop_header(block) {
-                self.align(LOOP_ALIGNMENT);
-            }
-            self.block_offsets[block] = self.position;
-            if forwarding[block] && resolve(block) != block {
-                continue;
-            }
-            let next = (block + 1..program.blocks()).find(|&next| !forwarding[next]);
-            let successors: Vec<usize> = program.successors(block).map(resolve).collect();
-            for item in self.function.output.block_insts_and_edits(program, regalloc2::Block::new(block)) {
-                match item {
-                    InstOrEdit::Edit(Edit::Move { from, to }) => self.edit(*from, *to)?,
-                    InstOrEdit::Inst(inst) => self.machine_inst(inst.index(), &successors, next)?,
-                }
-            }
-        }
+    fn plain(&mut self, plain: &Plain, allocations: &[Allocation]) -> Result<(), CompileError> {
+        let mut instruction = plain.assigned(|operand| {
+            crate::allocate::register_index(allocations[operand])
+                .expect("every operand of an instruction is in a register")
+        });
+        let Some(constant) = plain.constant else { return self.inst(&instruction) };
+        let added = instruction.memory_displacement64() as i32;
+        instruction.set_memory_displacement64(self.position as u64);
+        let start = self.position;
+        self.inst(&instruction)?;
+        let at = start + self.encoder.get_constant_offsets().displacement_offset();
+        self.constants.push((at, self.position, constant, added));
         Ok(())
-    }
-
-    fn machine_inst(
-        &mut self,
-        index: usize,
-        successors: &[usize],
-        next: Option<usize>,
-    ) -> Result<(), CompileError> {
-        let function = self.function;
-        match &function.insts[index] {
-            MachineInst::Plain(plain) => {
-                let allocations = function.output.inst_allocs(regalloc2::Inst::new(index));
-                let mut instruction = plain.assigned(|operand| {
-                    crate::allocate::register_index(allocations[operand])
-                        .expect("every operand of an instruction is in a register")
-                });
-                let Some(constant) = plain.constant else { return self.inst(&instruction) };
-                let added = instruction.memory_displacement64() as i32;
-                instruction.set_memory_displacement64(self.position as u64);
-                let start = self.position;
-                self.inst(&instruction)?;
-                let at = start + self.encoder.get_constant_offsets().displacement_offset();
-                self.constants.push((at, self.position, constant, added));
-            }
-            MachineInst::Jump => {
-                if next != Some(successors[0]) {
-                    self.jump(None, successors[0]);
-                }
-            }
-            MachineInst::Branch(condition) => {
-                let (holds, fails) = (successors[0], successors[1]);
-                if holds == fails {
-                    if next != Some(holds) {
-                        self.jump(None, holds);
-                    }
-                } else if next == Some(fails) {
-                    self.jump(Some(*condition), holds);
-                } else {
-                    self.jump(Some(condition.negated()), fails);
-                    if next != Some(holds) {
-                        self.jump(None, holds);
-                    }
-                }
-            }
-            MachineInst::Begin => {}
-            MachineInst::Call(function) => self.call(*function)?,
-            MachineInst::Return => self.epilogue()?,
-        }
-        Ok(())
-    }
-
-    /// Returns whether a later block jumps to this one.
-    fn is_loop_header(&self, block: usize) -> bool {
-        self.function.program.predecessors(block).any(|predecessor| predecessor >= block)
     }
 
     fn jump(&mut self, condition: Option<Condition>, block: usize) {
@@ -399,54 +327,5 @@ impl Writer<'_> {
             None => self.bytes(&[0xe9, 0, 0, 0, 0]),
         }
         self.jumps.push((self.position, block));
-    }
-
-    fn bytes(&mut self, bytes: &[u8]) {
-        for &byte in bytes {
-            self.encoder.write_u8(byte);
-        }
-        self.position += bytes.len();
-    }
-
-    /// Pads the code with instructions that do nothing.
-    fn align(&mut self, alignment: usize) {
-        const NOPS: [&[u8]; 9] = [
-            &[0x90],
-            &[0x66, 0x90],
-            &[0x0f, 0x1f, 0x00],
-            &[0x0f, 0x1f, 0x40, 0x00],
-            &[0x0f, 0x1f, 0x44, 0x00, 0x00],
-            &[0x66, 0x0f, 0x1f, 0x44, 0x00, 0x00],
-            &[0x0f, 0x1f, 0x80, 0x00, 0x00, 0x00, 0x00],
-            &[0x0f, 0x1f, 0x84, 0x00, 0x00, 0x00, 0x00, 0x00],
-            &[0x66, 0x0f, 0x1f, 0x84, 0x00, 0x00, 0x00, 0x00, 0x00],
-        ];
-        let mut rest = self.position.next_multiple_of(alignment) - self.position;
-        while rest > 0 {
-            let length = rest.min(NOPS.len());
-            self.bytes(NOPS[length - 1]);
-            rest -= length;
-        }
-    }
-
-    fn finish(mut self) -> Result<Code, CompileError> {
-        let mut bytes = self.encoder.take_buffer();
-        debug_assert!(bytes.len() == self.position, "the encoder wrote what it counted");
-        let instruction_bytes = bytes.len();
-        let offsets = self.function.constants.append(&mut bytes);
-        let mut patch = |at: usize, distance: i64| {
-            let distance = i32::try_from(distance)
-                .map_err(|_| CompileError::Encoding("the code has more than 2 GiB".into()))?;
-            bytes[at..at + 4].copy_from_slice(&distance.to_le_bytes());
-            Ok::<(), CompileError>(())
-        };
-        for &(after, block) in &self.jumps {
-            patch(after - 4, self.block_offsets[block] as i64 - after as i64)?;
-        }
-        for &(at, after, constant, added) in &self.constants {
-            patch(at, offsets[constant] as i64 + i64::from(added) - after as i64)?;
-        }
-        let spill_bytes = UNIT * self.function.output.num_spillslots;
-        Ok(Code { bytes, instruction_bytes, spill_bytes })
     }
 }

@@ -6,23 +6,6 @@ use smallvec::SmallVec;
 
 use super::registers::Size;
 
-/// An instruction.
-#[derive(Clone, Debug)]
-pub enum MachineInst {
-    /// Defines the argument of the function, without code.
-    Begin,
-    /// An instruction of the processor.
-    Plain(Plain),
-    /// Continues with the only successor.
-    Jump,
-    /// Continues with the first successor if the condition holds, otherwise with the second.
-    Branch(Condition),
-    /// Calls the function at an address.
-    Call(usize),
-    /// Ends the function, whose result is in `rax`.
-    Return,
-}
-
 /// An instruction of the processor. The registers in it are placeholders.
 #[derive(Clone, Debug)]
 pub struct Plain {

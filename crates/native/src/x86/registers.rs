@@ -6,7 +6,8 @@
 use iced_x86::Register;
 use regalloc2::{MachineEnv, PReg, PRegSet, RegClass};
 
-use crate::Isa;
+use super::Isa;
+use crate::select::{INTS, VECTORS};
 
 /// The number of `rax` in the encoding of instructions.
 pub const RAX: usize = 0;
@@ -19,10 +20,6 @@ const RDI: usize = 7;
 
 /// The class of mask registers.
 pub const MASKS: RegClass = RegClass::Vector;
-/// The class of vector registers.
-pub const VECTORS: RegClass = RegClass::Float;
-/// The class of general registers.
-pub const INTS: RegClass = RegClass::Int;
 
 /// The registers of the first arguments of a function.
 pub const ARGUMENTS: [usize; 4] = if cfg!(windows) { [RCX, RDX, 8, 9] } else { [RDI, RSI, RDX, RCX] };
@@ -87,10 +84,7 @@ fn set(registers: impl Iterator<Item = PReg>) -> PRegSet {
 
 /// Returns the number of vector registers.
 pub fn vector_count(isa: Isa) -> usize {
-    match isa {
-        Isa::Avx2 => 16,
-        Isa::Avx512 => 32,
-    }
+    if isa == Isa::Avx512 { 32 } else { 16 }
 }
 
 fn vectors(isa: Isa) -> impl Iterator<Item = PReg> {

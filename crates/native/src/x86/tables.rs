@@ -2,10 +2,8 @@
 
 use iced_x86::Code as C;
 
-use crate::{
-    Isa,
-    ir::{Binary, Lane},
-};
+use super::Isa;
+use crate::ir::{Binary, Lane};
 
 /// The instructions of one ISA by lane type, in the order of [`Lane`]. `INVALID` where the ISA has
 /// none.

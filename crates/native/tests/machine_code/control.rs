@@ -1,8 +1,8 @@
 //! Loops, calls and spilled values.
 
 use tilewright_native::{
-    Builder, Isa, Place, Target, compile,
-    ir::{Binary, Compare, IntBinary, Lane, Value},
+    Builder, Executable, Isa, Place, Target, compile,
+    ir::{Binary, Compare, IntBinary, Lane, Type, Value},
 };
 
 use crate::harness::{Random, call, compiled, targets};
@@ -168,4 +168,46 @@ fn another_number_of_lanes_is_an_error() {
     builder.ret(argument);
     let error = compile(&builder.finish(), &Target::new(Isa::Avx2)).expect_err("the target has 8 lanes");
     assert_eq!(error.to_string(), "the function has vectors of 4 lanes but the target has 8");
+}
+
+extern "C" fn nothing() -> u64 {
+    0
+}
+
+/// The number of calls that take more than 1 MiB, the reach of a conditional jump of AArch64.
+const CALLS: usize = 90_000;
+
+#[test]
+fn jumps_and_constants_reach_over_long_code() {
+    let target = targets().pop().expect("the processor has an instruction set");
+    let lanes = target.lanes();
+    let mut builder = Builder::new(lanes);
+    let argument = builder.argument();
+    let condition = builder.int_load(8, argument, 0);
+    let place = Place { base: argument, index: None, offset: 8 };
+    let x = builder.load(Lane::F64, place, None);
+    let tenth = builder.constant(Lane::F64, 0.1_f64.to_bits());
+    let sum = builder.binary(Binary::Add, x, tenth);
+    builder.store(place, sum, None, false);
+    let (long, after) = (builder.block(), builder.block());
+    let result = builder.parameter(after, Type::Int);
+    builder.branch(condition, (long, &[]), (after, &[condition]));
+    builder.switch_to(long);
+    for _ in 0..CALLS {
+        builder.call(nothing as *const () as usize, &[]);
+    }
+    let seven = builder.int(7);
+    builder.jump(after, &[seven]);
+    builder.switch_to(after);
+    builder.ret(result);
+    let function = builder.finish();
+    let code = compile(&function, &target).expect("the function compiles");
+    assert!(code.instructions().len() > 1 << 20);
+    let executable = Executable::new(&code).expect("the platform has executable memory");
+    for (condition, expected) in [(0, 0), (1, 7)] {
+        let mut arguments = vec![condition];
+        arguments.extend(vec![2.5_f64.to_bits(); lanes]);
+        assert_eq!(call(&executable, &mut arguments), expected);
+        assert_eq!(arguments[1..], vec![2.6_f64.to_bits(); lanes]);
+    }
 }

@@ -1,27 +1,16 @@
 //! Runs small functions as machine code.
 
-use iced_x86::{Decoder, DecoderOptions, Encoder, Formatter, NasmFormatter, OpKind};
 use tilewright_native::{
     Builder, Executable, Isa, Place, Target, compile,
     ir::{Function, Lane, Value},
 };
 
+use crate::disassembler::{check_instructions, disassembly};
+
 pub const LANES: [Lane; 6] = [Lane::I8, Lane::I16, Lane::I32, Lane::I64, Lane::F32, Lane::F64];
 
 pub fn targets() -> Vec<Target> {
-    [Isa::Avx2, Isa::Avx512].into_iter().filter_map(Target::host_with).collect()
-}
-
-/// Returns the text of machine code.
-pub fn disassembly(instructions: &[u8]) -> String {
-    let mut text = String::new();
-    let mut formatter = NasmFormatter::new();
-    for instruction in &mut Decoder::with_ip(64, instructions, 0, DecoderOptions::NONE) {
-        let mut line = String::new();
-        formatter.format(&instruction, &mut line);
-        text.extend([format!("{:5x} ", instruction.ip()), line, "\n".to_owned()]);
-    }
-    text
+    Isa::ALL.into_iter().filter_map(Target::host_with).collect()
 }
 
 /// Compiles a function and checks that a decoder reads the instructions back.
@@ -29,22 +18,9 @@ pub fn compiled(function: &Function, target: Target) -> Executable {
     let code = compile(function, &target).expect("the function compiles");
     let bytes = code.instructions();
     if std::env::var_os("TILEWRIGHT_SHOW").is_some() {
-        println!("{}", disassembly(bytes));
+        println!("{}", disassembly(target.isa(), bytes));
     }
-    let mut encoder = Encoder::new(64);
-    let mut decoder = Decoder::with_ip(64, bytes, 0, DecoderOptions::NONE);
-    while decoder.can_decode() {
-        let instruction = decoder.decode();
-        assert!(!instruction.is_invalid(), "offset {:x} of\n{}", instruction.ip(), disassembly(bytes));
-        // Jumps may have a longer encoding than the encoder chooses.
-        if instruction.op0_kind() == OpKind::NearBranch64 {
-            continue;
-        }
-        encoder.encode(&instruction, instruction.ip()).expect("the instruction encodes");
-        let (start, again) = (instruction.ip() as usize, encoder.take_buffer());
-        let is_nop = instruction.code().mnemonic() == iced_x86::Mnemonic::Nop;
-        assert!(is_nop || bytes[start..start + instruction.len()] == again, "offset {start:x}");
-    }
+    check_instructions(target.isa(), bytes);
     Executable::new(&code).expect("the platform has executable memory")
 }
 

@@ -51,7 +51,7 @@ const INTEGERS: [i64; 16] = [
 #[test]
 fn functions_of_integers() {
     use IntBinary as F;
-    let target = targets().pop().expect("the processor has AVX2");
+    let target = targets().pop().expect("the processor has an instruction set");
     for function in [
         F::Add,
         F::Sub,
@@ -96,7 +96,7 @@ fn functions_of_integers() {
 #[test]
 fn comparisons_of_integers() {
     use IntCompare as F;
-    let target = targets().pop().expect("the processor has AVX2");
+    let target = targets().pop().expect("the processor has an instruction set");
     for function in [F::Eq, F::Ne, F::LtSigned, F::LeSigned, F::LtUnsigned, F::LeUnsigned] {
         for x in INTEGERS {
             for y in INTEGERS {
@@ -143,7 +143,7 @@ fn comparisons_of_integers() {
 
 #[test]
 fn extensions_and_accesses_of_integers() {
-    let target = targets().pop().expect("the processor has AVX2");
+    let target = targets().pop().expect("the processor has an instruction set");
     for x in INTEGERS.into_iter().chain([0x1234_5678_9abc_def0, 0x0f0f_8f8f_8f8f_8f8f]) {
         for bits in [8u8, 16, 32] {
             let unused = 64 - u32::from(bits);

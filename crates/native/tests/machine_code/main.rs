@@ -3,7 +3,7 @@
 //! Each test runs a small function on edge cases and random inputs, with each instruction set of
 //! the processor, and compares with scalar Rust.
 
-#![cfg(all(unix, target_arch = "x86_64", not(miri)))]
+#![cfg(all(unix, any(target_arch = "x86_64", target_arch = "aarch64"), not(miri)))]
 #![allow(unsafe_code, reason = "machine code is called, and pages without access are mapped")]
 #![allow(
     clippy::many_single_char_names,
@@ -16,6 +16,8 @@
 
 mod accesses;
 mod control;
+#[path = "../common/disassembler.rs"]
+mod disassembler;
 mod harness;
 mod integers;
 mod vectors;

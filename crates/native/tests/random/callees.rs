@@ -143,5 +143,70 @@ fn clobber() {
     }
 }
 
-#[cfg(not(target_arch = "x86_64"))]
+/// Changes the registers that a function of the C ABI need not preserve, and the upper halves of
+/// vector registers, which it never preserves.
+#[cfg(target_arch = "aarch64")]
+fn clobber() {
+    // SAFETY: the instructions change declared registers only.
+    unsafe {
+        std::arch::asm!(
+            "movi v0.16b, #255",
+            "movi v1.16b, #255",
+            "movi v2.16b, #255",
+            "movi v3.16b, #255",
+            "movi v4.16b, #255",
+            "movi v5.16b, #255",
+            "movi v6.16b, #255",
+            "movi v7.16b, #255",
+            "movi v8.16b, #255",
+            "movi v9.16b, #255",
+            "movi v10.16b, #255",
+            "movi v11.16b, #255",
+            "movi v12.16b, #255",
+            "movi v13.16b, #255",
+            "movi v14.16b, #255",
+            "movi v15.16b, #255",
+            "movi v16.16b, #255",
+            "movi v17.16b, #255",
+            "movi v18.16b, #255",
+            "movi v19.16b, #255",
+            "movi v20.16b, #255",
+            "movi v21.16b, #255",
+            "movi v22.16b, #255",
+            "movi v23.16b, #255",
+            "movi v24.16b, #255",
+            "movi v25.16b, #255",
+            "movi v26.16b, #255",
+            "movi v27.16b, #255",
+            "movi v28.16b, #255",
+            "movi v29.16b, #255",
+            "movi v30.16b, #255",
+            "movi v31.16b, #255",
+            clobber_abi("C"),
+        );
+        std::arch::asm!(
+            "mov x0, #-1",
+            "mov x1, #-1",
+            "mov x2, #-1",
+            "mov x3, #-1",
+            "mov x4, #-1",
+            "mov x5, #-1",
+            "mov x6, #-1",
+            "mov x7, #-1",
+            "mov x8, #-1",
+            "mov x9, #-1",
+            "mov x10, #-1",
+            "mov x11, #-1",
+            "mov x12, #-1",
+            "mov x13, #-1",
+            "mov x14, #-1",
+            "mov x15, #-1",
+            "mov x16, #-1",
+            "mov x17, #-1",
+            clobber_abi("C"),
+        );
+    }
+}
+
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 fn clobber() {}

@@ -25,6 +25,7 @@ pub fn engines(lanes: usize) -> Vec<Engine> {
     let machines = [
         (Isa::Avx512, Engine { name: "AVX-512", prepare: |function| prepare_machine(function, Isa::Avx512) }),
         (Isa::Avx2, Engine { name: "AVX2", prepare: |function| prepare_machine(function, Isa::Avx2) }),
+        (Isa::Neon, Engine { name: "NEON", prepare: |function| prepare_machine(function, Isa::Neon) }),
     ];
     let can_run = |isa: Isa| Target::host_with(isa).is_some_and(|target| target.lanes() == lanes);
     machines.into_iter().filter(|&(isa, _)| can_run(isa)).map(|(_, engine)| engine).collect()

@@ -215,7 +215,7 @@ pub(super) fn operands(lane: Lane) -> Vec<[u64; 3]> {
 /// Calls a function with the interpreter and with each instruction set of the processor.
 pub(super) fn on_targets(mut test: impl FnMut(Option<Target>)) {
     test(None);
-    for isa in [Isa::Avx2, Isa::Avx512] {
+    for isa in Isa::ALL {
         if let Some(target) = Target::host_with(isa) {
             test(Some(target));
         }

@@ -6,8 +6,9 @@ use smallvec::SmallVec;
 
 use super::{Arg, Memory, Selector, Size, imm8, lane_parts};
 use crate::{
-    CompileError, Isa,
+    CompileError,
     ir::{Binary, Conversion, Lane, Op, Value},
+    x86::Isa,
 };
 
 /// The registers of a vector's parts.

@@ -1,12 +1,8 @@
-//! Selects instructions for the operations of a function.
+//! Selects instructions of x86-64 for the operations of a function.
 //!
-//! An integer is a general register. A vector is one vector register, or two if its lanes have 64
-//! bits: its parts. Lanes of 8 and 16 bits are in the low bits of the register. A mask is a mask
-//! register with AVX-512; with AVX2 it is a vector register of 32-bit lanes, all ones or zeros.
-//!
-//! Constants have no register of their own, except in loops with free registers: each use reads them
-//! from memory or makes them again. A load or a comparison of integers with one use in its block is pending until that use, which may
-//! include it in its own instruction.
+//! A mask is a mask register with AVX-512; with AVX2 it is a vector register of 32-bit lanes, all
+//! ones or zeros. A load or a comparison of integers with one use in its block is pending until that
+//! use, which may include it in its own instruction.
 
 mod access;
 mod convert;
@@ -15,155 +11,88 @@ mod mask;
 mod vector;
 
 use iced_x86::Code as C;
-use regalloc2::{Operand, PReg, RegClass, VReg};
-use rustc_hash::FxHashMap;
+use regalloc2::{MachineEnv, PRegSet, RegClass, VReg};
 use smallvec::SmallVec;
 
 use super::{
-    constants::Constants,
-    instruction::{Arg, Condition, MachineInst, Masking, Memory, imm8, plain},
-    registers::{self, INTS, MASKS, RAX, Size, VECTORS},
+    Isa, X86, encode,
+    instruction::{Arg, Condition, Masking, Memory, Plain, imm8, plain},
+    registers::{self, MASKS, RAX, Size},
     tables,
 };
 use crate::{
-    CompileError, Isa,
-    allocate::{Flow, Program},
-    ir::{Block, Function, Inst, Lane, Op, Target, Terminator, Type, Value},
-    layout::{Layout, MachineBlock},
-    loop_constants::{LoopConstants, loop_constants},
-    uses::{Position, TERMINATOR, Uses},
+    Code, CompileError,
+    allocate::Flow,
+    ir::{Inst, Lane, Op, Value},
+    select::{self, Assigned, INTS, Machine, MachineInst, VECTORS, lane_parts},
 };
 
-/// The instructions of a function before register allocation.
-#[derive(Debug)]
-pub struct Selected {
-    /// The operands of the instructions, and the blocks.
-    pub program: Program,
-    /// The instructions.
-    pub insts: Vec<MachineInst>,
-    /// The constants in memory.
-    pub constants: Constants,
-    /// The size of the scratch area in bytes.
-    pub scratch_bytes: usize,
-    /// True if the function has stores that bypass the caches.
-    pub has_streaming_stores: bool,
-}
+type Selector<'a> = select::Selector<'a, X86>;
 
-/// Selects the instructions of a function.
-pub fn select(
-    function: &Function,
-    isa: Isa,
-    uses: &Uses,
-    layout: &Layout,
-    reachable: &[Block],
-) -> Result<Selected, CompileError> {
-    let mut selector = Selector {
-        function,
-        isa,
-        uses,
-        out: Selected {
-            program: Program::new(&layout.successors, registers::call_clobbers(isa), registers::slots(isa)),
-            insts: Vec::new(),
-            constants: Constants::default(),
-            scratch_bytes: 0,
-            has_streaming_stores: false,
-        },
-        values: vec![[None; 2]; function.types.len()],
-        known: vec![None; function.types.len()],
-        pending: Vec::new(),
-        position: (Block(0), 0),
-        mask_parts: FxHashMap::default(),
-        loop_constants: FxHashMap::default(),
-        hoisted: FxHashMap::default(),
-    };
-    selector.loop_constants =
-        loop_constants(function, uses, reachable, registers::vector_count(isa), &|value| {
-            selector.vectors_of(value)
-        });
-    for &block in reachable {
-        for &parameter in &function.block(block).parameters {
-            if uses.is_used(parameter) {
-                for part in 0..selector.parts(parameter) {
-                    let register = selector.register(selector.class(parameter));
-                    selector.set(parameter, part, register);
-                }
-            }
-        }
-        for inst in &function.block(block).insts {
-            if let (Some(result), true) = (inst.result, is_constant(&inst.op)) {
-                selector.known[result.0 as usize] = Some(inst.op);
-            }
-        }
+impl Machine for X86 {
+    type Plain = Plain;
+    type Condition = Condition;
+    type Isa = Isa;
+
+    const ARGUMENT: usize = registers::ARGUMENTS[0];
+    const RESULT: usize = RAX;
+
+    fn environment(isa: Isa) -> MachineEnv {
+        registers::environment(isa)
     }
-    for (index, &block) in layout.blocks.iter().enumerate() {
-        selector.block(index, block, layout)?;
+
+    fn call_clobbers(isa: Isa) -> PRegSet {
+        registers::call_clobbers(isa)
     }
-    Ok(selector.out)
-}
 
-/// Returns whether an operation is a constant, which each use makes again.
-fn is_constant(op: &Op) -> bool {
-    matches!(op, Op::IntConstant(_) | Op::Constant(..) | Op::Iota(_) | Op::MaskConstant(_))
-}
+    fn slots(isa: Isa) -> [usize; 3] {
+        registers::slots(isa)
+    }
 
-/// A function during selection.
-struct Selector<'a> {
-    function: &'a Function,
-    isa: Isa,
-    uses: &'a Uses,
-    out: Selected,
-    /// The registers of each value's parts.
-    values: Vec<[Option<VReg>; 2]>,
-    /// The operations of constants.
-    known: Vec<Option<Op>>,
-    /// The instructions of this block whose use will include them, in their order.
-    pending: Vec<(Value, &'a Inst)>,
-    /// The position of the current instruction.
-    position: Position,
-    /// The masks of this block for lanes of other widths: mask, bytes of a lane, part.
-    mask_parts: FxHashMap<(Value, usize, usize), VReg>,
-    /// The constants that have registers in loops.
-    loop_constants: LoopConstants,
-    /// The registers of the parts of these constants, by the block of the loop.
-    hoisted: FxHashMap<(Block, Value, usize), VReg>,
+    fn vector_registers(isa: Isa) -> usize {
+        registers::vector_count(isa)
+    }
+
+    fn mask_class(isa: Isa) -> RegClass {
+        if isa == Isa::Avx512 { MASKS } else { VECTORS }
+    }
+
+    fn int_constant(selector: &mut Selector<'_>, value: i64) -> VReg {
+        selector.int_constant(value)
+    }
+
+    fn mask_constant(selector: &mut Selector<'_>, value: bool) -> VReg {
+        selector.mask_constant(value)
+    }
+
+    fn vector_constant(selector: &mut Selector<'_>, op: Op, part: usize) -> VReg {
+        selector.vector_constant(op, part)
+    }
+
+    fn condition(selector: &mut Selector<'_>, value: Value) -> Result<Self::Condition, CompileError> {
+        selector.condition(value)
+    }
+
+    fn may_wait(op: &Op) -> bool {
+        matches!(op, Op::Load { masked: false, .. } | Op::LoadSplat { .. } | Op::IntCompare(_))
+    }
+
+    fn operation<'a>(selector: &mut Selector<'a>, inst: &'a Inst) -> Result<(), CompileError> {
+        selector.operation(inst)
+    }
+
+    fn negated(condition: Self::Condition) -> Self::Condition {
+        condition.negated()
+    }
+
+    fn encode(function: &Assigned<'_, Self>) -> Result<Code, CompileError> {
+        encode::encode(function)
+    }
 }
 
 impl<'a> Selector<'a> {
     fn is_avx512(&self) -> bool {
         self.isa == Isa::Avx512
-    }
-
-    /// Returns the number of registers of a value.
-    fn parts(&self, value: Value) -> usize {
-        match self.function.ty(value) {
-            Type::Vector(lane) => lane_parts(lane),
-            Type::Int | Type::Mask => 1,
-        }
-    }
-
-    /// Returns the number of vector registers of a value.
-    fn vectors_of(&self, value: Value) -> usize {
-        vector_registers(self.isa, self.function.ty(value))
-    }
-
-    fn class(&self, value: Value) -> RegClass {
-        match self.function.ty(value) {
-            Type::Int => INTS,
-            Type::Vector(_) => VECTORS,
-            Type::Mask => self.mask_class(),
-        }
-    }
-
-    fn mask_class(&self) -> RegClass {
-        if self.is_avx512() { MASKS } else { VECTORS }
-    }
-
-    /// Returns the lane type of a vector.
-    fn lane(&self, value: Value) -> Result<Lane, CompileError> {
-        match self.function.ty(value) {
-            Type::Vector(lane) => Ok(lane),
-            other => Err(CompileError::Unsupported(format!("an operation on vectors with {other:?}"))),
-        }
     }
 
     /// Returns the part of a vector register that holds lanes of a type.
@@ -190,27 +119,6 @@ impl<'a> Selector<'a> {
         if self.is_avx512() { avx512 } else { avx2 }
     }
 
-    fn register(&mut self, class: RegClass) -> VReg {
-        self.out.program.register(class)
-    }
-
-    fn vector(&mut self) -> VReg {
-        self.register(VECTORS)
-    }
-
-    fn int(&mut self) -> VReg {
-        self.register(INTS)
-    }
-
-    fn set(&mut self, value: Value, part: usize, register: VReg) {
-        self.values[value.0 as usize][part] = Some(register);
-    }
-
-    /// Reserves bytes at the bottom of the frame. Sequences that use them do not overlap.
-    fn reserve_scratch(&mut self, bytes: usize) {
-        self.out.scratch_bytes = self.out.scratch_bytes.max(bytes);
-    }
-
     fn emit(&mut self, code: C, args: &[Arg]) {
         self.emit_masked(code, args, Masking::All);
     }
@@ -219,12 +127,6 @@ impl<'a> Selector<'a> {
         debug_assert!(code != C::INVALID, "the ISA has the instruction");
         let (inst, operands) = plain(code, args, masking);
         self.push(MachineInst::Plain(inst), &operands, Flow::Next);
-    }
-
-    fn push(&mut self, inst: MachineInst, operands: &[Operand], flow: Flow) {
-        let is_call = matches!(inst, MachineInst::Call(_));
-        self.out.program.push(operands, flow, is_call);
-        self.out.insts.push(inst);
     }
 
     /// Emits an instruction whose first operand is its result, a new vector register.
@@ -257,74 +159,9 @@ impl<'a> Selector<'a> {
         def
     }
 
-    /// Returns the operation of a constant.
-    fn known(&self, value: Value) -> Option<Op> {
-        self.known[value.0 as usize]
-    }
-
-    /// Returns the register of a constant's part in this loop.
-    fn hoisted(&self, value: Value, part: usize) -> Option<VReg> {
-        let (block, index) = self.position;
-        if index == TERMINATOR { None } else { self.hoisted.get(&(block, value, part)).copied() }
-    }
-
-    /// Makes the constants of a loop before the jump that enters it.
-    fn hoist_constants(&mut self, from: Block, header: Block) {
-        if from == header {
-            return;
-        }
-        for value in self.loop_constants.get(&header).cloned().unwrap_or_default() {
-            let Some(op) = self.known(value) else { continue };
-            let mut register = self.vector_constant(op, 0);
-            self.hoisted.insert((header, value, 0), register);
-            if self.parts(value) == 2 {
-                if matches!(op, Op::Iota(_)) {
-                    register = self.vector_constant(op, 1);
-                }
-                self.hoisted.insert((header, value, 1), register);
-            }
-        }
-    }
-
-    /// Returns the value of a constant integer.
-    fn known_int(&self, value: Value) -> Option<i64> {
-        match self.known(value) {
-            Some(Op::IntConstant(value)) => Some(value),
-            // tidy: wildcard because only integers have such a value
-            _ => None,
-        }
-    }
-
     /// Returns the value of a constant integer of 32 bits.
     fn known_i32(&self, value: Value) -> Option<i32> {
         self.known_int(value).and_then(|value| i32::try_from(value).ok())
-    }
-
-    /// Returns the bits of a constant whose lanes are equal.
-    fn known_bits(&self, value: Value) -> Option<u64> {
-        match self.known(value) {
-            Some(Op::Constant(_, bits)) => Some(bits),
-            // tidy: wildcard because the lanes of other values may differ
-            _ => None,
-        }
-    }
-
-    /// Removes and returns the pending instruction of a value.
-    fn take_pending(&mut self, value: Value) -> Option<&'a Inst> {
-        let index = self.pending.iter().position(|&(pending, _)| pending == value)?;
-        Some(self.pending.remove(index).1)
-    }
-
-    fn find_pending(&self, value: Value) -> Option<&'a Inst> {
-        self.pending.iter().find(|&&(pending, _)| pending == value).map(|&(_, inst)| inst)
-    }
-
-    /// Emits a value's pending instruction on its own.
-    fn force(&mut self, value: Value) -> Result<(), CompileError> {
-        if let Some(inst) = self.take_pending(value) {
-            self.inst_now(inst)?;
-        }
-        Ok(())
     }
 
     /// Emits the pending loads, because the next instruction may write their memory.
@@ -336,29 +173,6 @@ impl<'a> Selector<'a> {
             .map(|&(value, _)| value)
             .collect();
         loads.into_iter().try_for_each(|value| self.force(value))
-    }
-
-    /// Returns the register of a part of a value. The value is no constant and not pending.
-    fn assigned(&self, value: Value, part: usize) -> Result<VReg, CompileError> {
-        self.values[value.0 as usize][part]
-            .ok_or_else(|| CompileError::Unsupported(format!("{value:?}, which no instruction defines")))
-    }
-
-    /// Returns a register with an integer, or with a part of a vector or mask.
-    fn read(&mut self, value: Value, part: usize) -> Result<VReg, CompileError> {
-        if let Some(register) = self.hoisted(value, part) {
-            return Ok(register);
-        }
-        if let Some(op) = self.known(value) {
-            return Ok(match op {
-                Op::IntConstant(value) => self.int_constant(value),
-                Op::MaskConstant(value) => self.mask_constant(value),
-                // tidy: wildcard because the other constants are vectors
-                _ => self.vector_constant(op, part),
-            });
-        }
-        self.force(value)?;
-        self.assigned(value, part)
     }
 
     /// Returns an operand of `size` that may be memory, with a part of a vector.
@@ -421,131 +235,8 @@ impl<'a> Selector<'a> {
         }
     }
 
-    /// Returns the bytes of the lanes in one register.
-    fn register_bytes(&self, lane: Lane) -> usize {
-        self.function.lanes * lane.bytes() / lane_parts(lane)
-    }
-
-    fn block(&mut self, index: usize, block: MachineBlock, layout: &Layout) -> Result<(), CompileError> {
-        self.mask_parts.clear();
-        let mut arguments = [Vec::new(), Vec::new()];
-        match block {
-            MachineBlock::Prologue => {
-                self.out.program.begin_block(index, Vec::new());
-                let argument = self.int();
-                let fixed = PReg::new(registers::ARGUMENTS[0], INTS);
-                self.push(MachineInst::Begin, &[Operand::reg_fixed_def(argument, fixed)], Flow::Next);
-                if self.function.block(Block(0)).parameters.iter().any(|&value| self.uses.is_used(value)) {
-                    arguments[0].push(argument);
-                }
-                self.push(MachineInst::Jump, &[], Flow::Branch);
-            }
-            MachineBlock::Source(source) => {
-                let data = self.function.block(source);
-                let mut parameters = Vec::new();
-                for &parameter in data.parameters.iter().filter(|&&value| self.uses.is_used(value)) {
-                    for part in 0..self.parts(parameter) {
-                        parameters.push(self.assigned(parameter, part)?);
-                    }
-                }
-                self.out.program.begin_block(index, parameters);
-                for (at, inst) in data.insts.iter().enumerate() {
-                    self.position = (source, at as u32);
-                    self.inst(inst)?;
-                }
-                self.position = (source, TERMINATOR);
-                let Some(terminator) = &data.terminator else {
-                    return Err(CompileError::Unsupported(format!("{source:?}, which has no terminator")));
-                };
-                self.terminator(terminator, &layout.successors[index], layout, &mut arguments)?;
-            }
-            MachineBlock::Edge(source, jump) => {
-                self.out.program.begin_block(index, Vec::new());
-                self.position = (source, TERMINATOR);
-                let terminator = self.function.block(source).terminator.as_ref();
-                if let Some(target) = terminator.into_iter().flat_map(crate::uses::jumps).nth(jump) {
-                    self.hoist_constants(source, target.block);
-                    arguments[0] = self.arguments(target)?;
-                }
-                self.push(MachineInst::Jump, &[], Flow::Branch);
-            }
-        }
-        self.out.program.end_block(index, arguments);
-        Ok(())
-    }
-
-    /// Returns the registers of a jump's arguments.
-    fn arguments(&mut self, target: &Target) -> Result<Vec<VReg>, CompileError> {
-        let mut registers = Vec::new();
-        let parameters = &self.function.block(target.block).parameters;
-        for (&parameter, &argument) in parameters.iter().zip(&target.arguments) {
-            if self.uses.is_used(parameter) {
-                for part in 0..self.parts(argument) {
-                    registers.push(self.read(argument, part)?);
-                }
-            }
-        }
-        Ok(registers)
-    }
-
-    fn terminator(
-        &mut self,
-        terminator: &Terminator,
-        successors: &[usize],
-        layout: &Layout,
-        arguments: &mut [Vec<VReg>; 2],
-    ) -> Result<(), CompileError> {
-        // The edge blocks read registers only.
-        for target in crate::uses::jumps(terminator) {
-            for &argument in &target.arguments {
-                self.force(argument)?;
-            }
-        }
-        for (index, target) in crate::uses::jumps(terminator).enumerate() {
-            if !matches!(layout.blocks[successors[index]], MachineBlock::Edge(..)) {
-                self.hoist_constants(self.position.0, target.block);
-                arguments[index] = self.arguments(target)?;
-            }
-        }
-        match terminator {
-            Terminator::Jump(_) => self.push(MachineInst::Jump, &[], Flow::Branch),
-            Terminator::Branch(condition, ..) => {
-                let condition = self.condition(*condition)?;
-                self.push(MachineInst::Branch(condition), &[], Flow::Branch);
-            }
-            Terminator::Return(value) => {
-                let value = self.read(*value, 0)?;
-                let fixed = Operand::reg_fixed_use(value, PReg::new(RAX, INTS));
-                self.push(MachineInst::Return, &[fixed], Flow::Return);
-            }
-        }
-        Ok(())
-    }
-
-    /// Returns whether a value has one use, which is later in its block.
-    fn has_one_local_use(&self, value: Value) -> bool {
-        let uses = self.uses.of(value);
-        uses.count == 1 && uses.is_local
-    }
-
-    /// Selects the instructions of an operation, or leaves it to its use.
-    fn inst(&mut self, inst: &'a Inst) -> Result<(), CompileError> {
-        if is_constant(&inst.op) || !self.uses.is_live(inst) {
-            return Ok(());
-        }
-        let may_wait =
-            matches!(inst.op, Op::Load { masked: false, .. } | Op::LoadSplat { .. } | Op::IntCompare(_));
-        if let (true, Some(result)) = (may_wait, inst.result)
-            && self.has_one_local_use(result)
-        {
-            self.pending.push((result, inst));
-            return Ok(());
-        }
-        self.inst_now(inst)
-    }
-
     /// Selects the instructions of an operation.
-    fn inst_now(&mut self, inst: &'a Inst) -> Result<(), CompileError> {
+    fn operation(&mut self, inst: &'a Inst) -> Result<(), CompileError> {
         let operands = inst.operands.as_slice();
         let result = || {
             inst.result.ok_or_else(|| CompileError::Unsupported(format!("{:?} without a result", inst.op)))
@@ -582,18 +273,4 @@ impl<'a> Selector<'a> {
             Op::Call { function } => self.call(inst.result, function, operands),
         }
     }
-}
-
-/// Returns the number of vector registers of a value of a type.
-pub fn vector_registers(isa: Isa, ty: Type) -> usize {
-    match (ty, isa) {
-        (Type::Vector(lane), _) => lane_parts(lane),
-        (Type::Mask, Isa::Avx2) => 1,
-        (Type::Mask, Isa::Avx512) | (Type::Int, _) => 0,
-    }
-}
-
-/// Returns the number of registers of a vector.
-fn lane_parts(lane: Lane) -> usize {
-    if lane.bytes() == 8 { 2 } else { 1 }
 }

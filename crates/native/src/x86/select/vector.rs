@@ -5,8 +5,9 @@ use regalloc2::VReg;
 
 use super::{Arg, Masking, Memory, Selector, Size, imm8, lane_parts, tables};
 use crate::{
-    CompileError, Isa,
+    CompileError,
     ir::{Binary, Compare, Lane, Op, Unary, Value},
+    x86::Isa,
 };
 
 /// The predicates of `vcmpps`, which are false for NaN and raise no exception, except

@@ -1,0 +1,12 @@
+//! Machine code for AArch64 with Advanced SIMD (NEON).
+
+mod encode;
+mod immediates;
+mod instruction;
+mod opcodes;
+mod registers;
+mod select;
+
+/// The architecture.
+#[derive(Debug)]
+pub enum Aarch64 {}
