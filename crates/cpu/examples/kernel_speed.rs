@@ -10,6 +10,7 @@ use tilewright_cpu::kernels::bitonic::sort;
 use tilewright_cpu::kernels::buffer::Buffer;
 use tilewright_cpu::kernels::dot::{Extents, Matrix, Scratch, dot};
 use tilewright_cpu::kernels::elementwise::apply;
+use tilewright_cpu::kernels::instructions::Level;
 use tilewright_cpu::kernels::reduce::{Axis, Combine, reduce};
 use tilewright_cpu::kernels::scan::scan;
 use tilewright_cpu::kernels::{cast::cast, elementwise};
@@ -268,14 +269,25 @@ fn copies(filter: &str) {
 
 fn products(filter: &str) {
     use Dtype::{BF16, F8E4NV, F16, F32, F64, I8, I32};
-    let cases = [(F32, F32), (F32, F16), (F32, BF16), (F32, F8E4NV), (F64, F64), (I32, I8)];
+    let cases = [(F32, F32), (F32, F16), (F32, F8E4NV), (F64, F64), (F32, BF16), (I32, I8)];
     let shapes = [(32, 32, 32), (64, 64, 64), (128, 128, 32), (128, 256, 64), (16, 16, 64), (64, 64, 256)];
-    let mut scratch = Scratch::default();
     for (acc, dtype) in cases {
-        for (m, n, k) in shapes {
+        let is_narrow = matches!(dtype, BF16 | I8);
+        let levels = Level::ALL.into_iter().filter(|level| match level {
+            Level::Wide => true,
+            _ => is_narrow && level.is_available(dtype == BF16),
+        });
+        levels.for_each(|level| products_of(filter, acc, dtype, &shapes, level));
+    }
+}
+
+fn products_of(filter: &str, acc: Dtype, dtype: Dtype, shapes: &[(usize, usize, usize)], level: Level) {
+    let mut scratch = Scratch::at_most(level);
+    {
+        for &(m, n, k) in shapes {
             for transposed in [false, true] {
                 let name = format!(
-                    "dot {acc} {dtype} {m}x{n}x{k}{}",
+                    "dot {acc} {dtype} {m}x{n}x{k}{} {level:?}",
                     if transposed { ", b transposed" } else { "" }
                 );
                 if !name.contains(filter) {

@@ -14,6 +14,7 @@ use tilewright_ir::parse;
 enum Tensor {
     Floats(usize),
     Halves(usize),
+    Brains(usize),
     /// Floats that are newly allocated for each launch, as outputs often are.
     Fresh(usize),
 }
@@ -43,6 +44,9 @@ impl Tensor {
             Tensor::Halves(count) => {
                 (0..count).flat_map(|i| half::f16::from_f32(number(i)).to_le_bytes()).collect()
             }
+            Tensor::Brains(count) => {
+                (0..count).flat_map(|i| half::bf16::from_f32(number(i)).to_le_bytes()).collect()
+            }
             Tensor::Fresh(count) => vec![0; count * 4],
         }
     }
@@ -71,7 +75,7 @@ fn case(
 }
 
 fn cases() -> Vec<Case> {
-    use Tensor::{Floats, Fresh, Halves};
+    use Tensor::{Brains, Floats, Fresh, Halves};
     let add = include_str!("../tests/kernels/add.ir");
     let big = 1 << 24;
     let square = 512 * 512;
@@ -138,6 +142,10 @@ fn cases() -> Vec<Case> {
             &[512, 512, 512],
             2.0 * 512.0_f64.powi(3),
         ),
+        masked("matmul 512 masked fp32", Floats, 512),
+        masked("matmul 1024 masked fp32", Floats, 1024),
+        masked("matmul 512 masked bf16", Brains, 512),
+        masked("matmul 1024 masked bf16", Brains, 1024),
         case(
             "attention 1x2x512x64",
             include_str!("../tests/kernels/attention.ir"),
@@ -147,6 +155,17 @@ fn cases() -> Vec<Case> {
             4.0 * 2.0 * 512.0 * 512.0 * 64.0,
         ),
     ]
+}
+
+/// Returns a matrix product of masked tiles, of square matrices.
+fn masked(name: &'static str, tensor: fn(usize) -> Tensor, size: u32) -> Case {
+    let text = match tensor(0) {
+        Tensor::Brains(_) => include_str!("../tests/kernels/matmul_masked_bf16.ir"),
+        _ => include_str!("../tests/kernels/matmul_masked_fp32.ir"),
+    };
+    let square = size as usize * size as usize;
+    let tensors = vec![tensor(square), tensor(square), Tensor::Floats(square)];
+    case(name, text, [size / 64, size / 64, 1], tensors, &[u64::from(size); 6], 2.0 * f64::from(size).powi(3))
 }
 
 /// Returns the nanoseconds that this thread has run, if the system reports them: other work on the

@@ -46,6 +46,9 @@ pub struct Program {
     /// The type of each slot.
     pub(crate) slots: Vec<TypeId>,
     pub(crate) blocks: Vec<Block>,
+    /// The results of loads whose elements only a dot reads, before memory changes: such a load may
+    /// leave the elements in memory. Empty, or an entry for each slot.
+    pub(crate) in_place: Vec<bool>,
     /// The block of the grid-invariant steps, which each thread of a launch runs once.
     pub(crate) preamble: BlockId,
     /// The block of the steps that run once for each program of the grid.
@@ -120,6 +123,8 @@ pub(crate) enum Action {
     /// `transposed[1]` is true, those of operand B.
     Dot {
         transposed: [bool; 2],
+        /// True for an operand that the dot widens in place of the kernel.
+        widened: [bool; 2],
     },
     Reduce {
         axis: usize,
@@ -191,6 +196,12 @@ impl Block {
 }
 
 impl Program {
+    /// Returns whether the load that sets a slot may leave the elements in memory.
+    #[inline]
+    pub(crate) fn is_in_place(&self, slot: Slot) -> bool {
+        self.in_place.get(slot as usize).is_some_and(|&is_in_place| is_in_place)
+    }
+
     /// Returns the number of operands and yielded values that read each slot.
     pub(crate) fn use_counts(&self) -> Vec<u32> {
         let mut counts = vec![0; self.slots.len()];

@@ -57,6 +57,7 @@ fn lower_with(
         types: Vec::new(),
         slots: Vec::new(),
         blocks: vec![Block::default(), Block::default()],
+        in_place: Vec::new(),
         preamble: 0,
         body: 1,
         sites: Vec::new(),
@@ -101,6 +102,15 @@ struct Location {
     slot: Slot,
     /// True if all elements are known to be equal, so that the slot may be shared with the scalar.
     uniform: bool,
+}
+
+/// The value that a dot reads for an operand.
+struct DotOperand {
+    value: Value,
+    /// True if the dot swaps its last two axes.
+    is_transposed: bool,
+    /// True if the dot widens its elements in place of the kernel.
+    is_widened: bool,
 }
 
 struct Lowering<'a> {
@@ -201,11 +211,11 @@ impl Lowering<'_> {
                 Ok(())
             }
             Op::Dot { .. } => {
-                let (a, transpose_a) = self.dot_operand(data.operands[0]);
-                let (b, transpose_b) = self.dot_operand(data.operands[1]);
-                let operands = self.uses(&[a, b, data.operands[2]]);
-                let transposed = [transpose_a, transpose_b];
-                self.step(inst, Action::Dot { transposed }, operands, SmallVec::new())
+                let [a, b] = [0, 1].map(|index| self.dot_operand(data.operands[index]));
+                let operands = self.uses(&[a.value, b.value, data.operands[2]]);
+                let transposed = [a.is_transposed, b.is_transposed];
+                let widened = [a.is_widened, b.is_widened];
+                self.step(inst, Action::Dot { transposed, widened }, operands, SmallVec::new())
             }
             Op::Reduce { axis } => {
                 let axis = *axis as usize;
@@ -302,7 +312,7 @@ impl Lowering<'_> {
         let types = types.chain(operands.iter().map(|operand| &self.program.types[operand.ty as usize]));
         let elements = types.map(|ty| ty.elements() as u64).max().unwrap_or(1);
         match action {
-            Action::Dot { transposed } => {
+            Action::Dot { transposed, .. } => {
                 let a = self.program.types[operands[0].ty as usize].shape();
                 let k = a[a.len() - 1 - usize::from(transposed[0])];
                 self.program.ty(results[0]).elements() as u64 * u64::from(k) / 16
@@ -491,24 +501,26 @@ impl Lowering<'_> {
         Ok((Strategy::Tree, SmallVec::from_slice(&[block?])))
     }
 
-    /// Returns the value that a dot reads for an operand, and whether the dot swaps the last two
-    /// axes of that value. The dot itself swaps axes and widens elements, so it reads the source of
-    /// an op that does. An op outside of the dot's loop widens elements once, and stays.
-    fn dot_operand(&self, mut value: Value) -> (Value, bool) {
-        let mut is_swapped = false;
+    /// Returns how a dot reads an operand. The dot itself swaps axes and widens elements, so it reads
+    /// the source of an op that does. An op outside of the dot's loop widens elements once, and
+    /// stays.
+    fn dot_operand(&self, mut value: Value) -> DotOperand {
+        let (mut is_transposed, mut is_widened) = (false, false);
         while let Some(inst) = self.function.defining_inst(value) {
             let inst = &self.function.insts[inst];
             match &inst.op {
                 Op::Transpose { permutation } if matches!(permutation[..], [1, 0] | [0, 2, 1]) => {
-                    is_swapped = !is_swapped;
+                    is_transposed = !is_transposed;
                 }
-                Op::Cast { .. } if self.widens(inst.operands[0], value) && self.is_of_block(value) => {}
+                Op::Cast { .. } if self.widens(inst.operands[0], value) && self.is_of_block(value) => {
+                    is_widened = true;
+                }
                 // tidy: wildcard because no other op only swaps axes or widens elements
                 _ => break,
             }
             value = inst.operands[0];
         }
-        (value, is_swapped)
+        DotOperand { value, is_transposed, is_widened }
     }
 
     /// Returns whether a cast from a value to another one converts numbers of at most 16 bits to a

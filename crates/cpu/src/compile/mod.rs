@@ -9,6 +9,7 @@ use crate::assembly::Assembler;
 use crate::program::Program;
 
 mod fusion;
+mod in_place;
 mod liveness;
 mod lower;
 mod nests;
@@ -66,6 +67,7 @@ impl Program {
         rematerialize::rematerialize(&mut program);
         fusion::fuse(&mut program);
         nests::set_frees(&mut program);
+        in_place::mark(&mut program);
         Ok(program)
     }
 

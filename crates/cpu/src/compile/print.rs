@@ -35,6 +35,9 @@ fn print_block(program: &Program, f: &mut fmt::Formatter<'_>, block: &Block, dep
         f.write_str(name(&step.action))?;
         print_uses(f, &step.operands)?;
         print_attributes(f, &step.action)?;
+        if step.is_load() && program.is_in_place(step.result()) {
+            f.write_str("  // in place")?;
+        }
         if !step.kills.is_empty() {
             write!(f, "  // frees {}", slots(&step.kills))?;
         }
@@ -71,7 +74,7 @@ fn print_attributes(f: &mut fmt::Formatter<'_>, action: &Action) -> fmt::Result 
         // The function is the name of the op.
         Action::Op(Op::Elementwise { .. }) => {}
         Action::Op(op) => op.print_attributes(|name, text| attributes.push(format!("{name} = {text}"))),
-        Action::Dot { transposed: [a, b] } => {
+        Action::Dot { transposed: [a, b], .. } => {
             attributes.extend(a.then(|| String::from("trans_a")));
             attributes.extend(b.then(|| String::from("trans_b")));
         }

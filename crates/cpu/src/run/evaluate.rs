@@ -59,7 +59,7 @@ impl Held {
     pub fn uniform_bits(&self) -> Option<u64> {
         match self.0.form {
             Form::Uniform(bits) => Some(bits),
-            Form::Affine(_) | Form::Box(_) | Form::Dense(_) => None,
+            Form::Affine(_) | Form::Box(_) | Form::Dense(_) | Form::InPlace(_) => None,
         }
     }
 

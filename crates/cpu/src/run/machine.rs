@@ -154,6 +154,12 @@ impl<'a> Machine<'a> {
         outcome
     }
 
+    /// Returns whether observers may look at the value of each slot.
+    #[inline]
+    pub(crate) fn is_observed(&self) -> bool {
+        !self.observers.is_empty()
+    }
+
     /// Creates the observers that this machine calls from its next program on.
     pub(crate) fn observe(&mut self, by: &'a [&'a dyn Observe]) {
         self.observers = by.iter().map(|observed| observed.observer()).collect();
@@ -262,7 +268,7 @@ impl<'a> Machine<'a> {
             // The dead slot keeps an empty tile.
             Form::Dense(tile) if operand.last => Some(std::mem::take(tile)),
             Form::Dense(tile) => Some(tile.clone()),
-            Form::Uniform(_) | Form::Affine(_) | Form::Box(_) => None,
+            Form::Uniform(_) | Form::Affine(_) | Form::Box(_) | Form::InPlace(_) => None,
         }
     }
 

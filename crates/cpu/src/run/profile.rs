@@ -259,6 +259,6 @@ fn active(ty: &TileType, form: &Form) -> u64 {
             ranges.map(|((&low, &high), &extent)| u64::from(high.min(extent).saturating_sub(low))).product()
         }
         Form::Dense(tile) => tile.bytes().iter().filter(|&&byte| byte != 0).count() as u64,
-        Form::Affine(_) => all,
+        Form::Affine(_) | Form::InPlace(_) => all,
     }
 }

@@ -395,7 +395,7 @@ pub(crate) fn reshape(from: View<'_>, to: View<'_>, form: &Form) -> Option<Form>
             }
             affine(to, tile.base, strides)
         }
-        Form::Box(_) => None,
+        Form::Box(_) | Form::InPlace(_) => None,
     }
 }
 
@@ -406,7 +406,7 @@ pub(crate) fn rearrange(to: View<'_>, form: &Form, axes: &[Option<usize>]) -> Op
     }
     match form {
         Form::Uniform(_) => Some(form.clone()),
-        Form::Dense(_) => None,
+        Form::Dense(_) | Form::InPlace(_) => None,
         Form::Affine(tile) => {
             let mut strides = [0; SYMBOLIC_RANK];
             for (stride, axis) in strides.iter_mut().zip(axes) {
@@ -438,7 +438,7 @@ pub(crate) fn slice(to: View<'_>, form: &Form, starts: &[i64], steps: &[i64]) ->
             }
             affine(to, base, strides)
         }
-        Form::Box(_) | Form::Dense(_) => None,
+        Form::Box(_) | Form::Dense(_) | Form::InPlace(_) => None,
     }
 }
 
@@ -446,7 +446,7 @@ pub(crate) fn slice(to: View<'_>, form: &Form, starts: &[i64], steps: &[i64]) ->
 pub(crate) fn broadcast(from: View<'_>, to: View<'_>, form: &Form) -> Option<Form> {
     match form {
         Form::Uniform(_) | Form::Affine(_) => Some(form.clone()),
-        Form::Dense(_) => None,
+        Form::Dense(_) | Form::InPlace(_) => None,
         Form::Box(mask) => {
             let mut high = mask.high;
             for (axis, (&before, &after)) in

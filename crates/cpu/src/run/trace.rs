@@ -116,7 +116,7 @@ impl Tracer<'_> {
                 let addresses: &[i64] = bytemuck::cast_slice(tile.bytes());
                 self.batch.pointers(addresses.iter().map(|address| address.wrapping_sub(base)));
             }
-            Form::Box(_) => unreachable!("pointers are no booleans"),
+            Form::Box(_) | Form::InPlace(_) => unreachable!("pointers are not booleans or floats"),
         }
     }
 
@@ -131,6 +131,7 @@ impl Tracer<'_> {
             }
             Form::Dense(tile) if ty.number.is_bool() => self.batch.bits(tile.bytes()),
             Form::Dense(tile) => self.batch.elements(tile.bytes()),
+            Form::InPlace(_) => unreachable!("an observed load copies its elements"),
         }
     }
 }

@@ -40,6 +40,11 @@ pub(crate) enum Form {
     Box(BoxMask),
     /// Elements in memory.
     Dense(Tile),
+    /// Elements in user memory at these addresses, which have all been checked. Only a dot reads
+    /// them, and memory does not change before it does ([`Program::in_place`]).
+    ///
+    /// [`Program::in_place`]: crate::program::Program::in_place
+    InPlace(Affine),
 }
 
 /// The provenance of a pointer: the kernel argument that it is derived from.

@@ -1,6 +1,9 @@
 //! Compares dots with sums of exact products.
 
+use std::io::Write;
+
 use tilewright_cpu::kernels::dot::{Extents, Matrix, Scratch, dot};
+use tilewright_cpu::kernels::instructions::Level;
 use tilewright_ir::Dtype;
 
 use crate::oracle::{Number, Random, decode, encode, pack, unpack};
@@ -51,17 +54,28 @@ fn check(acc: Dtype, types: (Dtype, Dtype), extents: Extents, scratch: &mut Scra
 
 #[test]
 fn all_types_and_shapes() {
+    use Dtype::I32;
+    for level in Level::ALL {
+        let mut scratch = Scratch::at_most(level);
+        all_shapes(&mut scratch);
+        check(I32, (I32, I32), Extents { m: 4, n: 4, k: 4 }, &mut scratch);
+    }
+}
+
+fn all_shapes(scratch: &mut Scratch) {
     use Dtype::{BF16, F8E4NV, F8E5, F16, F32, F64, I8, I32, U8};
-    let mut scratch = Scratch::default();
     for (acc, a, b) in [
         (F32, F32, F32),
         (F64, F64, F64),
         (I32, I8, I8),
         (I32, U8, I8),
+        (I32, I8, U8),
+        (I32, U8, U8),
         (F32, F16, F16),
         (F32, BF16, BF16),
         (F32, F8E5, F8E4NV),
         (F16, F16, F16),
+        (BF16, BF16, BF16),
     ] {
         for (m, n, k) in [
             (1, 1, 1),
@@ -72,11 +86,123 @@ fn all_types_and_shapes() {
             (13, 100, 9),
             (2, 256, 64),
             (17, 33, 2),
+            (16, 16, 64),
+            (48, 80, 128),
+            (64, 64, 64),
         ] {
-            check(acc, (a, b), Extents { m, n, k }, &mut scratch);
+            check(acc, (a, b), Extents { m, n, k }, scratch);
         }
     }
-    check(I32, (I32, I32), Extents { m: 4, n: 4, k: 4 }, &mut scratch);
+}
+
+/// Returns the levels whose instructions this processor has for a kind of elements. Says which others
+/// are not tested.
+fn available(is_bf16: bool) -> impl Iterator<Item = Level> {
+    Level::ALL.into_iter().filter(move |level| {
+        let is_available = level.is_available(is_bf16);
+        if !is_available {
+            let kind = if is_bf16 { "bf16" } else { "8-bit integers" };
+            // The harness shows the output of `eprintln!` only if a test fails.
+            let _ = writeln!(std::io::stderr(), "\nSKIPPED dots: no instructions of {level:?} for {kind}");
+        }
+        is_available
+    })
+}
+
+/// Tests all 8-bit numbers, by which the sums of a word are largest, against sums of 64 bits.
+#[test]
+fn eight_bit_integers_are_exact() {
+    let mut random = Random(43);
+    for level in available(false) {
+        let mut scratch = Scratch::at_most(level);
+        for (m, n, k) in [(16, 16, 64), (33, 70, 130), (64, 64, 192), (5, 17, 3), (32, 48, 64)] {
+            for (a_type, b_type) in [
+                (Dtype::I8, Dtype::I8),
+                (Dtype::I8, Dtype::U8),
+                (Dtype::U8, Dtype::I8),
+                (Dtype::U8, Dtype::U8),
+            ] {
+                // Extreme numbers are frequent.
+                let mut bytes = |count: usize| -> Vec<u8> {
+                    let byte = |x: usize| if x < 256 { x as u8 } else { [0x80, 0x7f, 0xff][x % 3] };
+                    (0..count).map(|_| byte(random.below(512))).collect()
+                };
+                let (a, b) = (bytes(m * k), bytes(k * n));
+                let value = |dtype: Dtype, byte: u8| match dtype {
+                    Dtype::I8 => i64::from(byte.cast_signed()),
+                    _ => i64::from(byte),
+                };
+                let mut acc: Vec<i32> = (0..m * n).map(|_| random.below(1 << 32) as u32 as i32).collect();
+                let expect: Vec<i32> = (0..m * n)
+                    .map(|i| {
+                        let product =
+                            |l: usize| value(a_type, a[i / n * k + l]) * value(b_type, b[l * n + i % n]);
+                        (i64::from(acc[i]) + (0..k).map(product).sum::<i64>()) as i32
+                    })
+                    .collect();
+                let (left, right) = (Matrix::new(a_type, &a, k), Matrix::new(b_type, &b, n));
+                let extents = Extents { m, n, k };
+                dot(Dtype::I32, bytemuck::cast_slice_mut(&mut acc), left, right, extents, &mut scratch);
+                assert_eq!(acc, expect, "{level:?} {a_type} {b_type} {extents:?}");
+            }
+        }
+    }
+}
+
+/// Tests dots of bf16 against exact products that are summed in binary64.
+#[test]
+fn bf16_is_close_to_exact_products() {
+    let mut random = Random(44);
+    for level in available(true) {
+        let mut scratch = Scratch::at_most(level);
+        for (m, n, k) in [(16, 16, 32), (64, 64, 64), (48, 80, 96), (33, 70, 51), (1, 3, 1)] {
+            let mut tile = |count: usize| -> Vec<half::bf16> {
+                let number = |x: usize| half::bf16::from_f32((x as f32 - 1e6) / 3e5);
+                (0..count).map(|_| number(random.below(2_000_001))).collect()
+            };
+            let (a, b) = (tile(m * k), tile(k * n));
+            let before: Vec<f32> = (0..m * n).map(|i| i as f32 / 7.0).collect();
+            let mut acc = before.clone();
+            let left = Matrix::new(Dtype::BF16, bytemuck::cast_slice(&a), k);
+            let right = Matrix::new(Dtype::BF16, bytemuck::cast_slice(&b), n);
+            let extents = Extents { m, n, k };
+            dot(Dtype::F32, bytemuck::cast_slice_mut(&mut acc), left, right, extents, &mut scratch);
+            for i in 0..m * n {
+                let terms = || (0..k).map(|l| a[i / n * k + l].to_f64() * b[l * n + i % n].to_f64());
+                let exact = f64::from(before[i]) + terms().sum::<f64>();
+                let size = f64::from(before[i]).abs() + terms().map(f64::abs).sum::<f64>();
+                let error = (f64::from(acc[i]) - exact).abs();
+                // Each addition rounds by at most half a unit in the last place.
+                let bound = size * (k + 1) as f64 * f64::from(f32::EPSILON) / 2.0;
+                assert!(error <= bound, "{level:?} {extents:?} at {i}: {} and {exact}", acc[i]);
+            }
+            // The order of additions is fixed.
+            let mut again = before.clone();
+            dot(Dtype::F32, bytemuck::cast_slice_mut(&mut again), left, right, extents, &mut scratch);
+            assert_eq!(again, acc);
+        }
+    }
+}
+
+/// Tests that a dot whose operands the kernel widens is one of binary32 on each processor.
+#[test]
+fn widened_bf16_is_summed_in_order() {
+    let mut random = Random(45);
+    let (m, n, k) = (32, 32, 64);
+    let mut tile = |count: usize| -> Vec<half::bf16> {
+        (0..count).map(|_| half::bf16::from_f32((random.below(2_000_001) as f32 - 1e6) / 3e5)).collect()
+    };
+    let (a, b) = (tile(m * k), tile(k * n));
+    let mut acc = vec![0.0_f32; m * n];
+    let expect: Vec<f32> = (0..m * n)
+        .map(|i| (0..k).fold(0.0, |sum, l| a[i / n * k + l].to_f32().mul_add(b[l * n + i % n].to_f32(), sum)))
+        .collect();
+    let widened = |tile, columns| Matrix { is_widened: true, ..Matrix::new(Dtype::BF16, tile, columns) };
+    let left = widened(bytemuck::cast_slice(&a), k);
+    let right = widened(bytemuck::cast_slice(&b), n);
+    let extents = Extents { m, n, k };
+    dot(Dtype::F32, bytemuck::cast_slice_mut(&mut acc), left, right, extents, &mut Scratch::default());
+    assert_eq!(acc, expect);
 }
 
 /// Tests the fixed order: fused multiply-adds with k ascending.

@@ -5,43 +5,57 @@
 //! operands. Operands narrower than the accumulator are first converted, exactly. A 16-bit
 //! accumulator is computed in binary32 and rounded once at the end.
 //!
-//! The microkernel keeps a block of the accumulator in registers: some rows of a few vectors of
-//! columns. It reads the operands where they are, because tiles fit into the caches. Only an operand
-//! `b` that does not is packed, one panel of columns at a time.
+//! A dot of bf16 by bf16 is different on a processor with instructions for it (`words`): products
+//! are exact, but two of them at least are added at a time, and subnormal numbers count as 0. The
+//! result is that of this processor each time. A kernel that converts operands to fp32 gets fused
+//! multiply-adds on each processor.
+//!
+//! The microkernel ([`multiply`]) keeps a block of the accumulator in registers: some rows of a few
+//! vectors of columns. It reads the rows of `a` where they are, in a tile or in user memory. Columns
+//! of `b` are packed to panels, unless `b` is a tile that fits into the caches.
 
 use bytemuck::Pod;
 use pulp::{Simd, WithSimd};
 use tilewright_ir::{Dtype, Rounding};
 
 use super::buffer::Buffer;
+use super::instructions::Level;
 use super::simd::vectorize;
 use super::{cast, typed, typed_mut};
-use crate::run::memory::{Axis, rearrange};
-use crate::tuning::{MIN_PACKED_BYTES, MIN_PANEL_ROWS};
+use crate::run::memory::{MatrixReader, Multiply, Real, multiply};
+use crate::tuning::{MAX_PANEL_BYTES, MIN_PACKED_BYTES, MIN_PANEL_ROWS};
 
-/// An operand: a tile viewed as a matrix.
+mod words;
+
+/// An operand: a matrix of elements of a type.
 #[derive(Clone, Copy, Debug)]
 pub struct Matrix<'a> {
     /// The element type.
     pub dtype: Dtype,
     /// The elements.
-    pub tile: &'a [u8],
-    /// The distance between rows, in elements.
-    pub row_stride: usize,
-    /// The distance between columns, in elements.
-    pub column_stride: usize,
+    pub elements: MatrixReader<'a>,
+    /// True if the kernel itself converts the elements to the accumulator's type, so that the dot has
+    /// to multiply them as numbers of that type.
+    pub is_widened: bool,
 }
 
 impl<'a> Matrix<'a> {
-    /// Returns a dense row-major matrix.
+    /// Returns a tile as a dense row-major matrix.
     pub fn new(dtype: Dtype, tile: &'a [u8], columns: usize) -> Self {
-        Self { dtype, tile, row_stride: columns, column_stride: 1 }
+        let rows = tile.len() / (columns * dtype.bytes()).max(1);
+        let elements = MatrixReader::of_tile(tile, dtype.bytes(), [rows, columns], [columns, 1]);
+        Self { dtype, elements, is_widened: false }
     }
 
     /// Returns the transpose, without moving elements.
     #[must_use]
     pub fn transposed(self) -> Self {
-        Self { row_stride: self.column_stride, column_stride: self.row_stride, ..self }
+        Self { elements: self.elements.transposed(), ..self }
+    }
+
+    /// Returns the first rows and columns.
+    fn part(self, extents: [usize; 2]) -> Self {
+        Self { elements: self.elements.part([0, 0], extents), ..self }
     }
 }
 
@@ -59,18 +73,29 @@ pub struct Extents {
 /// Working memory of dots, which the caller reuses.
 #[derive(Clone, Debug, Default)]
 pub struct Scratch {
+    /// The most capable instructions that dots may use.
+    level: Level,
     a: Buffer,
     b: Buffer,
     dense: Buffer,
     acc: Buffer,
     panel: Buffer,
     edge: Buffer,
+    a_words: Buffer,
+    b_words: Buffer,
+}
+
+impl Scratch {
+    /// Returns memory for dots that use instructions of at most a level.
+    pub fn at_most(level: Level) -> Self {
+        Self { level, ..Self::default() }
+    }
 }
 
 /// Computes `acc += a * b`; `acc` is dense and row-major.
 ///
 /// The accumulator is `fp32`, `fp64`, `int32`, `fp16` or `bf16`; it represents every element of the
-/// operands exactly (wider operands are cast before). Panics if a tile is too short.
+/// operands exactly (wider operands are cast before). Panics if an operand is too small.
 pub fn dot(
     dtype: Dtype,
     acc: &mut [u8],
@@ -81,127 +106,85 @@ pub fn dot(
 ) {
     let Extents { m, n, k } = extents;
     assert!(acc.len() == m * n * dtype.bytes(), "the accumulator has m * n elements");
-    let Scratch { a: a_buffer, b: b_buffer, dense, acc: wide, panel, edge } = scratch;
-    let compute = if dtype.is_float() && dtype.bytes() <= 2 { Dtype::F32 } else { dtype };
-    let a = prepare(a, m, k, compute, a_buffer, dense);
-    let b = prepare(b, k, n, compute, b_buffer, dense);
+    let (a, b) = (a.part([m, k]), b.part([k, n]));
+    if !(dtype.is_float() && dtype.bytes() <= 2) {
+        accumulate(dtype, acc, a, b, extents, scratch);
+        return;
+    }
+    let mut wide = std::mem::take(&mut scratch.acc);
+    wide.resize(m * n * 4);
+    cast::widen(dtype, typed_mut(wide.bytes_mut()), acc);
+    accumulate(Dtype::F32, wide.bytes_mut(), a, b, extents, scratch);
+    cast::narrow(dtype, acc, typed(wide.bytes()), false);
+    scratch.acc = wide;
+}
+
+/// Computes a dot with an accumulator of at least 32 bits.
+fn accumulate(
+    dtype: Dtype,
+    acc: &mut [u8],
+    a: Matrix<'_>,
+    b: Matrix<'_>,
+    extents: Extents,
+    scratch: &mut Scratch,
+) {
+    if words::dot(dtype, acc, a, b, extents, scratch) {
+        return;
+    }
+    let Scratch { a: a_buffer, b: b_buffer, dense, panel, edge, .. } = scratch;
+    if dtype == Dtype::I32 {
+        let (a, b) = (converted(a, dtype, a_buffer, dense), converted(b, dtype, b_buffer, dense));
+        let (a, b) = (a.dense_bytes().expect("a is converted"), b.dense_bytes().expect("b is converted"));
+        dot_i32(typed_mut(acc), typed(a), typed(b), extents);
+        return;
+    }
+    let reads_in_place = a.dtype == dtype && a.elements.has_contiguous_rows();
+    let a = if reads_in_place { a.elements } else { converted(a, dtype, a_buffer, dense) };
+    let b = if b.dtype == dtype { b.elements } else { converted(b, dtype, b_buffer, dense) };
     let arch = pulp::Arch::new();
-    match compute {
+    match dtype {
         Dtype::F64 => {
-            let (acc, a, b): (&mut [f64], _, _) = (typed_mut(acc), typed(a), typed(b));
-            arch.dispatch(Product { acc, a, b, extents, panel, edge });
+            arch.dispatch(Product { acc: typed_mut::<f64>(acc), a, b, extents, panel, edge });
         }
         Dtype::F32 => {
-            let (a, b): (&[f32], _) = (typed(a), typed(b));
-            if dtype == Dtype::F32 {
-                arch.dispatch(Product { acc: typed_mut(acc), a, b, extents, panel, edge });
-                return;
-            }
-            wide.resize(m * n * 4);
-            let wide: &mut [f32] = typed_mut(wide.bytes_mut());
-            cast::widen(dtype, wide, acc);
-            arch.dispatch(Product { acc: &mut *wide, a, b, extents, panel, edge });
-            cast::narrow(dtype, acc, wide, false);
+            arch.dispatch(Product { acc: typed_mut::<f32>(acc), a, b, extents, panel, edge });
         }
-        Dtype::I32 => dot_i32(typed_mut(acc), typed(a), typed(b), extents),
         other => panic!("{other} is not an accumulator type"),
     }
 }
 
-/// Converts an operand to a dense row-major matrix of the type `to`.
-fn prepare<'a>(
+/// Returns an operand as a dense tile of the type `to`, which is in the buffer unless the operand is
+/// such a tile.
+fn converted<'a>(
     matrix: Matrix<'a>,
-    rows: usize,
-    columns: usize,
     to: Dtype,
     buffer: &'a mut Buffer,
     dense: &mut Buffer,
-) -> &'a [u8] {
-    let Matrix { dtype, tile, row_stride, column_stride } = matrix;
-    let size = dtype.bytes();
-    let is_dense = (column_stride == 1 || columns == 1) && (row_stride == columns || rows == 1);
-    if is_dense && dtype == to {
-        return &tile[..rows * columns * size];
+) -> MatrixReader<'a> {
+    let Matrix { dtype, elements, .. } = matrix;
+    let (rows, columns) = (elements.rows(), elements.columns());
+    if dtype == to && elements.is_dense_tile() {
+        return elements;
     }
-    let axes = [
-        Axis { count: rows, stride: (row_stride * size) as i64, tile: columns },
-        Axis { count: columns, stride: (column_stride * size) as i64, tile: 1 },
-    ];
     buffer.resize(rows * columns * to.bytes());
     if dtype == to {
-        rearrange(size, &axes, buffer.bytes_mut(), tile, 0);
-    } else if is_dense {
-        cast::cast(dtype, to, Rounding::NearestEven, buffer.bytes_mut(), &tile[..rows * columns * size]);
+        elements.copy_to(buffer.bytes_mut(), columns);
+    } else if let Some(bytes) = elements.dense_bytes() {
+        cast::cast(dtype, to, Rounding::NearestEven, buffer.bytes_mut(), bytes);
     } else {
-        dense.resize(rows * columns * size);
-        rearrange(size, &axes, dense.bytes_mut(), tile, 0);
+        dense.resize(rows * columns * dtype.bytes());
+        elements.copy_to(dense.bytes_mut(), columns);
         cast::cast(dtype, to, Rounding::NearestEven, buffer.bytes_mut(), dense.bytes());
     }
-    buffer.bytes()
+    MatrixReader::of_tile(buffer.bytes(), to.bytes(), [rows, columns], [columns, 1])
 }
 
-/// A float type of accumulators, with its vectors.
-trait Real: Pod {
-    type Vector<S: Simd>: Copy;
-
-    fn splat<S: Simd>(simd: S, value: Self) -> Self::Vector<S>;
-
-    fn mul_add<S: Simd>(
-        simd: S,
-        a: Self::Vector<S>,
-        b: Self::Vector<S>,
-        c: Self::Vector<S>,
-    ) -> Self::Vector<S>;
-
-    /// Returns the whole vectors of a slice.
-    fn vectors<S: Simd>(elements: &[Self]) -> &[Self::Vector<S>];
-
-    /// Returns the whole vectors of a slice for writing.
-    fn vectors_mut<S: Simd>(elements: &mut [Self]) -> &mut [Self::Vector<S>];
-
-    /// Returns the number of elements of a vector.
-    #[inline(always)]
-    fn lanes<S: Simd>() -> usize {
-        size_of::<Self::Vector<S>>() / size_of::<Self>()
-    }
-}
-
-/// Implements [`Real`] by functions of `pulp`.
-macro_rules! impl_real {
-    ($ty:ty, $vector:ident, $splat:ident, $mul_add:ident, $as_simd:ident, $as_mut_simd:ident) => {
-        impl Real for $ty {
-            type Vector<S: Simd> = S::$vector;
-
-            #[inline(always)]
-            fn splat<S: Simd>(simd: S, value: Self) -> S::$vector {
-                simd.$splat(value)
-            }
-
-            #[inline(always)]
-            fn mul_add<S: Simd>(simd: S, a: S::$vector, b: S::$vector, c: S::$vector) -> S::$vector {
-                simd.$mul_add(a, b, c)
-            }
-
-            #[inline(always)]
-            fn vectors<S: Simd>(elements: &[Self]) -> &[S::$vector] {
-                S::$as_simd(elements).0
-            }
-
-            #[inline(always)]
-            fn vectors_mut<S: Simd>(elements: &mut [Self]) -> &mut [S::$vector] {
-                S::$as_mut_simd(elements).0
-            }
-        }
-    };
-}
-impl_real!(f32, f32s, splat_f32s, mul_add_f32s, as_simd_f32s, as_mut_simd_f32s);
-impl_real!(f64, f64s, splat_f64s, mul_add_f64s, as_simd_f64s, as_mut_simd_f64s);
-
-/// A dot of dense row-major operands of the accumulator's type.
+/// A dot of elements, or of words, of the accumulator's type.
 struct Product<'a, T> {
     acc: &'a mut [T],
-    a: &'a [T],
-    b: &'a [T],
+    /// Operand `a`, with contiguous rows.
+    a: MatrixReader<'a>,
+    b: MatrixReader<'a>,
     extents: Extents,
     /// Memory for packed columns of `b`.
     panel: &'a mut Buffer,
@@ -214,41 +197,100 @@ impl<T: Real> WithSimd for Product<'_, T> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let Self { acc, a, b, extents: Extents { m, n, k }, panel, edge } = self;
-        let lanes = T::lanes::<S>();
-        // 32 registers have room for 4 vectors of columns; fewer registers, for 2.
-        let max_vectors = if S::REGISTER_COUNT >= 32 { 4 } else { 2 };
-        let packs = m >= MIN_PANEL_ROWS && size_of_val(b) >= MIN_PACKED_BYTES;
+        self.compute(T::multiply(simd));
+    }
+}
+
+impl<T: Pod> Product<'_, T> {
+    /// Computes the dot.
+    #[inline(always)]
+    fn compute<P: Multiply<Element = T>>(mut self, product: P) {
+        let lanes = P::lanes();
+        let n = self.extents.n;
         let mut column = 0;
-        while column < n {
-            let rest = n - column;
-            let vectors = [4, 2, 1].into_iter().find(|&v| v <= max_vectors && v * lanes <= rest);
-            let width = vectors.unwrap_or(1) * lanes;
-            let (b, b_stride) = if packs || vectors.is_none() {
-                panel.resize(k * width * size_of::<T>());
-                let panel: &mut [T] = typed_mut(panel.bytes_mut());
-                copy_columns((panel, width), (&b[column..], n), width.min(rest));
-                (&*panel, width)
-            } else {
-                (&b[column..], n)
-            };
-            if vectors.is_none() {
-                edge.resize(m * width * size_of::<T>());
-                let edge: &mut [T] = typed_mut(edge.bytes_mut());
-                copy_columns((edge, width), (&acc[column..], n), rest);
-                Columns { acc: edge, acc_stride: width, a, b, b_stride, k }.rows::<S, 1>(simd, m);
-                copy_columns((&mut acc[column..], n), (edge, width), rest);
-            } else {
-                let columns = Columns { acc: &mut acc[column..], acc_stride: n, a, b, b_stride, k };
-                match vectors {
-                    Some(4) => columns.rows::<S, 4>(simd, m),
-                    Some(2) => columns.rows::<S, 2>(simd, m),
-                    _ => columns.rows::<S, 1>(simd, m),
-                }
+        // 32 registers have room for 4 vectors of columns; fewer registers, for 2.
+        if P::REGISTERS >= 32 {
+            column += self.panels::<P, 4>(product, column);
+        }
+        column += self.panels::<P, 2>(product, column);
+        column += self.panels::<P, 1>(product, column);
+        let rest = n - column;
+        if rest == 0 {
+            return;
+        }
+        let Self { acc, a, b, extents: Extents { m, k, .. }, panel, edge, .. } = self;
+        panel.resize(k * lanes * size_of::<T>());
+        b.part([0, column], [k, rest]).copy_to(panel.bytes_mut(), lanes);
+        edge.resize(m * lanes * size_of::<T>());
+        let edge: &mut [T] = typed_mut(edge.bytes_mut());
+        copy_columns((edge, lanes), (&acc[column..], n), rest);
+        let b = Panels::Packed { tile: panel.bytes(), k, width: lanes };
+        Columns { acc: edge, stride: lanes, a, b, panels: 1 }.rows::<P, 1>(product, m);
+        copy_columns((&mut acc[column..], n), (edge, lanes), rest);
+    }
+
+    /// Computes the whole panels of `V` vectors of columns from a column on. Returns the number of
+    /// their columns.
+    #[inline(always)]
+    fn panels<P: Multiply<Element = T>, const V: usize>(&mut self, product: P, column: usize) -> usize {
+        let Self { a, b, extents: Extents { m, n, k }, .. } = *self;
+        let width = V * P::lanes();
+        let panels = (n - column) / width;
+        let panel_bytes = k * width * size_of::<T>();
+        let is_small = b.is_dense_tile() && k * n * size_of::<T>() < MIN_PACKED_BYTES;
+        let packs = !b.has_contiguous_rows() || m >= MIN_PANEL_ROWS && !is_small;
+        // The panels that the caches keep while the rows of `a` pass.
+        let most = (MAX_PANEL_BYTES / panel_bytes.max(1)).max(1);
+        for first in (0..panels).step_by(most) {
+            let count = most.min(panels - first);
+            let first_column = column + first * width;
+            let b = b.part([0, first_column], [k, count * width]);
+            let b = if packs { pack::<P, V>(b, self.panel) } else { Panels::InPlace { matrix: b, width } };
+            let acc = &mut self.acc[first_column..];
+            Columns { acc, stride: n, a, b, panels: count }.rows::<P, V>(product, m);
+        }
+        panels * width
+    }
+}
+
+/// Panels of as many columns of `b` as a block of the accumulator has.
+#[derive(Clone, Copy)]
+enum Panels<'a> {
+    /// Side by side in a matrix.
+    InPlace { matrix: MatrixReader<'a>, width: usize },
+    /// One panel after another.
+    Packed { tile: &'a [u8], k: usize, width: usize },
+}
+
+impl<'a> Panels<'a> {
+    /// Returns a panel.
+    #[inline(always)]
+    fn panel<T>(&self, index: usize) -> MatrixReader<'a> {
+        match *self {
+            Panels::InPlace { matrix, width } => matrix.part([0, index * width], [matrix.rows(), width]),
+            Panels::Packed { tile, k, width } => {
+                let tile = &tile[index * k * width * size_of::<T>()..];
+                MatrixReader::of_tile(tile, size_of::<T>(), [k, width], [width, 1])
             }
-            column += width;
         }
     }
+}
+
+/// Copies panels of `V` vectors of columns of a matrix to a buffer, one panel after another.
+#[inline(always)]
+fn pack<'a, P: Multiply, const V: usize>(matrix: MatrixReader<'_>, buffer: &'a mut Buffer) -> Panels<'a> {
+    let width = V * P::lanes();
+    let (k, panels) = (matrix.rows(), matrix.columns() / width);
+    let bytes = k * width * size_of::<P::Element>();
+    buffer.resize(bytes * panels);
+    if matrix.has_contiguous_rows() {
+        matrix.pack::<P, V>(typed_mut(buffer.bytes_mut()), panels);
+    } else {
+        for (index, panel) in buffer.bytes_mut().chunks_exact_mut(bytes.max(1)).enumerate() {
+            matrix.part([0, index * width], [k, width]).copy_to(panel, width);
+        }
+    }
+    Panels::Packed { tile: buffer.bytes(), k, width }
 }
 
 /// Copies the first columns of a matrix to another matrix; each has a distance between its rows.
@@ -259,71 +301,49 @@ fn copy_columns<T: Copy>((to, to_stride): (&mut [T], usize), (from, stride): (&[
     }
 }
 
-/// Some vectors of columns of the accumulator and of `b`, which begin at their first columns.
+/// Some panels of columns of the accumulator, which begins at their first column, and of `b`.
 struct Columns<'a, T> {
     acc: &'a mut [T],
-    acc_stride: usize,
-    a: &'a [T],
-    b: &'a [T],
-    b_stride: usize,
-    k: usize,
+    stride: usize,
+    a: MatrixReader<'a>,
+    b: Panels<'a>,
+    panels: usize,
 }
 
-impl<T: Real> Columns<'_, T> {
-    /// Computes `m` rows of `V` vectors of columns, in blocks whose numbers of rows differ by at
-    /// most one: a block of few rows has too few accumulators for the latency of an addition.
+impl<T: Pod> Columns<'_, T> {
+    /// Computes `m` rows of panels of `V` vectors of columns, in blocks whose numbers of rows differ
+    /// by at most one: a block of few rows has too few accumulators for the latency of an addition.
     #[inline(always)]
-    fn rows<S: Simd, const V: usize>(mut self, simd: S, m: usize) {
+    fn rows<P: Multiply<Element = T>, const V: usize>(mut self, product: P, m: usize) {
         // 6 rows of 4 vectors have 24 accumulators, which leaves registers for b and for the
         // broadcast of a. With fewer vectors, 32 registers have room for more rows.
-        let max_rows = if V == 4 || S::REGISTER_COUNT < 32 { 6 } else { 8 };
+        let max_rows = if V == 4 || P::REGISTERS < 32 { 6 } else { 8 };
         let mut row = 0;
         for blocks in (1..=m.div_ceil(max_rows)).rev() {
             let count = (m - row).div_ceil(blocks);
             match count {
-                1 => self.block::<S, 1, V>(simd, row),
-                2 => self.block::<S, 2, V>(simd, row),
-                3 => self.block::<S, 3, V>(simd, row),
-                4 => self.block::<S, 4, V>(simd, row),
-                5 => self.block::<S, 5, V>(simd, row),
-                6 => self.block::<S, 6, V>(simd, row),
-                7 if max_rows == 8 => self.block::<S, 7, V>(simd, row),
-                8 if max_rows == 8 => self.block::<S, 8, V>(simd, row),
+                1 => self.block::<P, 1, V>(product, row),
+                2 => self.block::<P, 2, V>(product, row),
+                3 => self.block::<P, 3, V>(product, row),
+                4 => self.block::<P, 4, V>(product, row),
+                5 => self.block::<P, 5, V>(product, row),
+                6 => self.block::<P, 6, V>(product, row),
+                7 if max_rows == 8 => self.block::<P, 7, V>(product, row),
+                8 if max_rows == 8 => self.block::<P, 8, V>(product, row),
                 _ => unreachable!("a block has at most `max_rows` rows"),
             }
             row += count;
         }
     }
 
-    /// Computes `R` rows of `V` vectors of columns in registers.
-    ///
-    /// The loops over arrays call no closures: the compiler would inline only some of them, and
-    /// without the instruction set of this function.
+    /// Computes `R` rows of all panels.
     #[inline(always)]
-    fn block<S: Simd, const R: usize, const V: usize>(&mut self, simd: S, row: usize) {
-        let k = self.k;
-        let width = V * T::lanes::<S>();
-        let mut sums = [[T::splat(simd, T::zeroed()); V]; R];
-        let mut factors = [self.a; R];
-        for r in 0..R {
-            let line = T::vectors::<S>(&self.acc[(row + r) * self.acc_stride..][..width]);
-            sums[r].copy_from_slice(&line[..V]);
-            factors[r] = &self.a[(row + r) * k..][..k];
-        }
-        for i in 0..k {
-            let line = T::vectors::<S>(&self.b[i * self.b_stride..][..width]);
-            let mut values = [line[0]; V];
-            values.copy_from_slice(&line[..V]);
-            for r in 0..R {
-                let factor = T::splat(simd, factors[r][i]);
-                for v in 0..V {
-                    sums[r][v] = T::mul_add(simd, factor, values[v], sums[r][v]);
-                }
-            }
-        }
-        for r in 0..R {
-            let line = T::vectors_mut::<S>(&mut self.acc[(row + r) * self.acc_stride..][..width]);
-            line[..V].copy_from_slice(&sums[r]);
+    fn block<P: Multiply<Element = T>, const R: usize, const V: usize>(&mut self, product: P, row: usize) {
+        let width = V * P::lanes();
+        let a = self.a.part([row, 0], [R, self.a.columns()]);
+        for panel in 0..self.panels {
+            let acc = &mut self.acc[row * self.stride + panel * width..];
+            multiply::<P, R, V>(product, acc, self.stride, a, self.b.panel::<T>(panel));
         }
     }
 }

@@ -46,6 +46,7 @@ mod float;
 pub(crate) mod formats;
 pub(crate) mod fused;
 pub(crate) mod fused_math;
+pub mod instructions;
 mod integer;
 pub(crate) mod lanes;
 pub(crate) mod math;

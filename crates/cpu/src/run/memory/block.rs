@@ -1,7 +1,7 @@
 //! Strided blocks: copies between memory and a tile, and from tile to tile.
 
-use super::plan::{Axis, BlockAxes, MAX_RANK, extent, plan};
-use super::{AccessError, AccessErrorKind, LINE, Region, find_outside};
+use super::plan::{Axis, BlockAxes, MAX_RANK, plan};
+use super::{AccessError, AccessErrorKind, LINE, Region, find_outside, is_inside};
 use crate::run::kernels::shuffle::Word;
 use crate::tuning::MAX_INLINE_ROW;
 
@@ -46,6 +46,18 @@ pub fn store_block(
     Ok(())
 }
 
+/// Reads a strided block into a tile, as [`load_block`] does.
+///
+/// # Safety
+///
+/// Every element of the block is valid at `memory` for reads.
+pub(super) unsafe fn load_checked(size: usize, memory: *mut u8, axes: &[Axis], tile: &mut [u8]) {
+    let Some(plan) = plan(axes) else { return };
+    check_tile(size, &plan, tile.len());
+    // SAFETY: as for this function, and `check_tile` has shown that every element is in the tile.
+    unsafe { copy::<true>(size, &plan, memory, tile.as_mut_ptr()) };
+}
+
 /// Copies a strided block of one tile to another: transposes, broadcasts, slices.
 ///
 /// `axes` describe the loops, outermost first: `stride` counts bytes of `from`, whose first element
@@ -79,18 +91,20 @@ fn check(
 ) -> Result<Option<BlockAxes>, AccessError> {
     assert!(matches!(size, 1 | 2 | 4 | 8), "elements have 1, 2, 4 or 8 bytes");
     let Some(plan) = plan(axes) else { return Ok(None) };
-    let inside = extent(size, plan.axes()).is_some_and(|(low, high)| {
-        high.checked_sub(low)
-            .is_some_and(|bytes| region.contains(address.wrapping_add_signed(low), bytes as usize))
-    });
-    if !inside {
+    if !is_inside(region, size, address, plan.axes()) {
         return Err(find_outside(region, size, address, axes));
     }
+    check_tile(size, &plan, tile);
+    Ok(Some(plan))
+}
+
+/// Panics if a block exceeds a tile of this length.
+#[inline]
+fn check_tile(size: usize, plan: &BlockAxes, tile: usize) {
     let last = plan.axes().iter().try_fold(0_usize, |last, axis| {
         (axis.count - 1).checked_mul(axis.tile).and_then(|reach| last.checked_add(reach))
     });
     assert!(last.is_some_and(|last| last < tile / size), "the block lies in the tile");
-    Ok(Some(plan))
 }
 
 /// Copies a planned block.

@@ -12,6 +12,7 @@
 //!
 //! - `run` accesses contiguous elements.
 //! - `block` accesses strided blocks, with the loops that `plan` determines.
+//! - `matrix` reads, packs and multiplies matrices.
 //! - `scattered` gathers and scatters elements.
 //! - `atomics` accesses elements that other programs change at the same time.
 #![expect(
@@ -26,6 +27,7 @@
 mod atomics;
 mod block;
 mod machine_code;
+mod matrix;
 mod plan;
 mod run;
 mod scattered;
@@ -33,6 +35,8 @@ mod scattered;
 pub use atomics::{compare_exchange, load_each, read_modify_write, store_each};
 pub use block::{load_block, rearrange, store_block};
 pub(crate) use machine_code::call_machine_code;
+pub use matrix::MatrixReader;
+pub(crate) use matrix::{Multiply, Real, is_inside, multiply};
 pub use plan::{Axis, dense_axes, extent};
 pub(crate) use run::{RunPart, RunReader, RunWriter};
 pub use scattered::{gather, in_padding, scatter};

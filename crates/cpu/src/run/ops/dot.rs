@@ -5,37 +5,76 @@
 //! [`crate::run::kernels::dot`]. A 16-bit accumulator is computed in binary32 and rounded once at
 //! the end. `fp32` operands keep their precision: a lower input precision is allowed, but not
 //! required.
+//!
+//! An operand is a tile, or the elements that a load has left in memory.
 
-use crate::program::Step;
+use crate::program::{Step, Use};
 use crate::run::kernels::dot::{Extents, Matrix, dot as product};
 use crate::run::machine::Machine;
+use crate::run::memory::{MatrixReader, Region};
+use crate::run::tile::Tile;
+use crate::run::value::{Affine, Form};
 use crate::types::TileType;
 
 use super::materialize::{materialize, materialize_unique};
+use super::memory::region_of;
 
-pub(crate) fn dot(machine: &mut Machine<'_>, step: &Step, transposed: [bool; 2]) {
+/// An operand of a dot.
+enum Operand<'a> {
+    Tile(Tile),
+    /// Elements in user memory at these addresses.
+    InPlace(Affine, Region<'a>),
+}
+
+impl<'a> Operand<'a> {
+    fn take(machine: &mut Machine<'a>, operand: Use) -> Self {
+        let ty = machine.type_of(operand);
+        let value = machine.take(operand);
+        match value.form {
+            Form::InPlace(affine) => {
+                Self::InPlace(affine, region_of(machine, value.provenance, affine.base as u64))
+            }
+            _ => Self::Tile(materialize(ty, value)),
+        }
+    }
+
+    /// Returns the matrix at an index of the first of three axes, or the only matrix.
+    fn matrix(&self, ty: &TileType, batch: usize, transposed: bool) -> Matrix<'_> {
+        let (dtype, rank) = (ty.dtype(), ty.shape().len());
+        let [rows, columns] = [rank - 2, rank - 1].map(|axis| ty.shape()[axis] as usize);
+        let matrix = match self {
+            Self::Tile(tile) => {
+                let bytes = rows * columns * ty.size;
+                Matrix::new(dtype, &tile.bytes()[batch * bytes..][..bytes], columns)
+            }
+            Self::InPlace(affine, region) => {
+                let offset = if rank > 2 { affine.strides[0].wrapping_mul(batch as i64) } else { 0 };
+                let address = affine.base.wrapping_add(offset) as u64;
+                let strides = [affine.strides[rank - 2], affine.strides[rank - 1]];
+                let elements = MatrixReader::new(region, ty.size, address, [rows, columns], strides);
+                let elements = elements.expect("the load has checked the addresses");
+                Matrix { dtype, elements, is_widened: false }
+            }
+        };
+        if transposed { matrix.transposed() } else { matrix }
+    }
+}
+
+pub(crate) fn dot(machine: &mut Machine<'_>, step: &Step, transposed: [bool; 2], widened: [bool; 2]) {
     let [a_ty, b_ty, acc_ty] = [0, 1, 2].map(|index| machine.type_of(step.operands[index]));
-    let [left, right, acc] = [0, 1, 2].map(|index| machine.take(step.operands[index]));
-    let (left, right) = (materialize(a_ty, left), materialize(b_ty, right));
+    let [a, b] = [0, 1].map(|index| Operand::take(machine, step.operands[index]));
+    let acc = machine.take(step.operands[2]);
     let mut acc = materialize_unique(acc_ty, acc);
     let rank = acc_ty.shape().len();
     let extent = |ty: &TileType, axis: usize| ty.shape()[rank - 2 + axis] as usize;
     let extents =
         Extents { m: extent(acc_ty, 0), n: extent(acc_ty, 1), k: extent(a_ty, usize::from(!transposed[0])) };
-    let batches = acc_ty.elements() / (extents.m * extents.n).max(1);
+    let bytes = extents.m * extents.n * acc_ty.size;
     let scratch = machine.scratch();
-    for batch in 0..batches {
-        let matrix = |ty: &TileType, tile, is_transposed: bool| {
-            let matrix = Matrix::new(ty.dtype(), tile, extent(ty, 1));
-            if is_transposed { matrix.transposed() } else { matrix }
-        };
-        let part = |ty: &TileType| {
-            let bytes = ty.bytes() / batches;
-            batch * bytes..(batch + 1) * bytes
-        };
-        let a = matrix(a_ty, &left.bytes()[part(a_ty)], transposed[0]);
-        let b = matrix(b_ty, &right.bytes()[part(b_ty)], transposed[1]);
-        let acc = &mut acc.bytes_mut()[part(acc_ty)];
+    for (batch, acc) in acc.bytes_mut().chunks_exact_mut(bytes.max(1)).enumerate() {
+        let a = a.matrix(a_ty, batch, transposed[0]);
+        let b = b.matrix(b_ty, batch, transposed[1]);
+        let (a, b) = (Matrix { is_widened: widened[0], ..a }, Matrix { is_widened: widened[1], ..b });
         product(acc_ty.dtype(), acc, a, b, extents, scratch);
     }
     machine.set_dense(step.result(), acc);

@@ -77,7 +77,7 @@ fn is_applicable(machine: &Machine<'_>, group: &FusedGroup) -> bool {
                 true
             }
             Form::Uniform(_) => true,
-            Form::Affine(_) | Form::Box(_) => false,
+            Form::Affine(_) | Form::Box(_) | Form::InPlace(_) => false,
         },
         FusedOp::Load(..) => {
             has_elements = true;
@@ -126,7 +126,7 @@ impl<'m> Stages<'m> {
         match form {
             Form::Uniform(bits) => self.list.push(Stage::number(function, f32::from_bits(*bits as u32))),
             Form::Dense(tile) => self.push_bytes(function, tile.bytes(), tile.varying()),
-            Form::Affine(_) | Form::Box(_) => return false,
+            Form::Affine(_) | Form::Box(_) | Form::InPlace(_) => return false,
         }
         true
     }

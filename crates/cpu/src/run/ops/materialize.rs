@@ -24,6 +24,7 @@ pub(crate) fn materialize(ty: &TileType, value: Value) -> Tile {
             write_box(ty, &mask, tile.bytes_mut());
             tile
         }
+        Form::InPlace(_) => unreachable!("only a dot reads elements in place"),
     }
 }
 

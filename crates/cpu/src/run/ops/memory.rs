@@ -16,8 +16,8 @@ use crate::run::kernels::elementwise::fill;
 use crate::run::kernels::fused::FusedOutput;
 use crate::run::machine::Machine;
 use crate::run::memory::{
-    AccessError, Axis, Region, RunReader, RunWriter, gather, in_padding, load_block, load_run, scatter,
-    store_block, store_run,
+    AccessError, Axis, Region, RunReader, RunWriter, gather, in_padding, is_inside, load_block, load_run,
+    scatter, store_block, store_run,
 };
 use crate::run::tile::Tile;
 use crate::run::value::{Affine, BoxMask, Form, Provenance, Value};
@@ -43,7 +43,9 @@ impl Predicate {
             None | Some(Form::Uniform(_)) => Predicate::Always,
             Some(Form::Box(mask)) => Predicate::Box(*mask),
             Some(Form::Dense(_)) => Predicate::PerLane,
-            Some(Form::Affine(_)) => unreachable!("booleans are not affine"),
+            Some(Form::Affine(_) | Form::InPlace(_)) => {
+                unreachable!("booleans are neither affine nor operands of dots")
+            }
         }
     }
 
@@ -150,7 +152,7 @@ fn as_block(ty: &TileType, pointer: &Form, predicate: Predicate) -> Option<Block
 /// Returns the memory that a block may access: the region of its provenance, otherwise the region
 /// that contains its first element, otherwise an empty region.
 #[inline(always)]
-fn region_of<'a>(machine: &Machine<'a>, provenance: Provenance, address: u64) -> Region<'a> {
+pub(super) fn region_of<'a>(machine: &Machine<'a>, provenance: Provenance, address: u64) -> Region<'a> {
     if let Some(Argument::Pointer { region, .. }) = provenance.index().map(|index| machine.arguments[index]) {
         return region;
     }
@@ -192,6 +194,12 @@ pub(crate) fn load(machine: &mut Machine<'_>, step: &Step) -> Outcome {
         (Predicate::Always, &Form::Uniform(address)) => {
             Value::uniform(load_one(machine, step, ty, address, machine.provenance(*pointer))?)
         }
+        _ if machine.program.is_in_place(step.result())
+            && let Some(value) = in_place(machine, ty, *pointer, predicate) =>
+        {
+            machine.release(rest);
+            value
+        }
         _ => {
             let other = other.map_or(Value::EMPTY, |other| machine.take(other));
             let mut tile = background(ty, predicate, other);
@@ -210,6 +218,20 @@ pub(crate) fn load(machine: &mut Machine<'_>, step: &Step) -> Outcome {
     };
     machine.set(step.result(), value);
     Ok(())
+}
+
+/// Returns the value of a load that leaves its elements in memory, if that is possible: no element
+/// is masked off, and all are inside of the region.
+fn in_place(machine: &Machine<'_>, ty: &TileType, pointer: Use, predicate: Predicate) -> Option<Value> {
+    let (Predicate::Always, Form::Affine(affine)) = (predicate, machine.form(pointer)) else { return None };
+    if machine.is_observed() {
+        return None;
+    }
+    let provenance = machine.provenance(pointer);
+    let block = Block::new(ty, affine, predicate);
+    let region = region_of(machine, provenance, block.address);
+    is_inside(&region, ty.size, block.address, &block.axes)
+        .then(|| Value::from(Form::InPlace(*affine)).with_provenance(provenance))
 }
 
 fn load_one(

@@ -103,7 +103,7 @@ fn word(
     Some(match word {
         Word::Bits(slot) => match machine.form_of(slot) {
             Form::Uniform(bits) => *bits,
-            Form::Affine(_) | Form::Box(_) | Form::Dense(_) => return None,
+            Form::Affine(_) | Form::Box(_) | Form::Dense(_) | Form::InPlace(_) => return None,
         },
         Word::Tile(slot) => {
             if !matches!(machine.form_of(slot), Form::Dense(_)) {
@@ -113,7 +113,7 @@ fn word(
             }
             match machine.form_of(slot) {
                 Form::Dense(tile) => tile.bytes().as_ptr().expose_provenance() as u64,
-                Form::Uniform(_) | Form::Affine(_) | Form::Box(_) => return None,
+                Form::Uniform(_) | Form::Affine(_) | Form::Box(_) | Form::InPlace(_) => return None,
             }
         }
         Word::RegionStart(slot) => region(machine, slot)?.address(),

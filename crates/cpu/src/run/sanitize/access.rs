@@ -36,7 +36,7 @@ impl<'a> AccessedElements<'a> {
             Some(mask) => match machine.form(mask) {
                 Form::Uniform(0) => return None,
                 Form::Uniform(_) => None,
-                Form::Affine(_) | Form::Box(_) | Form::Dense(_) => {
+                Form::Affine(_) | Form::Box(_) | Form::Dense(_) | Form::InPlace(_) => {
                     Some(materialize(machine.type_of(mask), machine.value(mask).clone()))
                 }
             },

@@ -198,7 +198,7 @@ fn lanes_after(
             let group = |lane: usize| (lane / pack * pack..).take(*pack);
             return Some(all_lanes.map(|lane| group(lane).any(any)).collect());
         }
-        Action::Dot { transposed } => return product(machine, step, ty, *transposed, &at),
+        Action::Dot { transposed, .. } => return product(machine, step, ty, *transposed, &at),
         Action::Sort(_) | Action::Assembly(_) | Action::Fused(_) | Action::Nest(_) => return None,
     };
     match op {

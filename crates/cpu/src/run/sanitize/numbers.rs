@@ -67,7 +67,7 @@ fn any(ty: &TileType, form: &Form, mut call: impl FnMut(usize, Class) -> bool) -
     };
     match form {
         Form::Uniform(bits) => look(0, *bits),
-        Form::Affine(_) | Form::Box(_) => false,
+        Form::Affine(_) | Form::Box(_) | Form::InPlace(_) => false,
         Form::Dense(tile) => (0..ty.elements()).any(|lane| look(lane, element(tile.bytes(), ty.size, lane))),
     }
 }
@@ -83,7 +83,7 @@ fn is_given(machine: &Machine<'_>, operand: Use, lane: usize) -> bool {
     let ty = machine.type_of(operand);
     match machine.form(operand) {
         Form::Uniform(bits) => ty.dtype().is_float() && class(ty.dtype(), *bits) != Class::Finite,
-        Form::Affine(_) | Form::Box(_) => false,
+        Form::Affine(_) | Form::Box(_) | Form::InPlace(_) => false,
         Form::Dense(tile) => {
             ty.dtype().is_float()
                 && lane < ty.elements()

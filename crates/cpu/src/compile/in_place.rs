@@ -1,0 +1,57 @@
+//! Marks the loads whose elements only a dot reads, so that they may leave the elements in memory.
+//!
+//! The dot then reads the elements of user memory, without a copy. Between the load and the dot no
+//! step may have an effect on memory, and the dot is the only reader of the elements. The load still
+//! checks its addresses, so faults stay those of the load.
+
+use crate::program::{Action, Block, Program, Slot, Step};
+
+/// Marks the loads of all blocks.
+pub(crate) fn mark(program: &mut Program) {
+    let uses = program.use_counts();
+    let mut in_place = vec![false; program.slots.len()];
+    for block in &program.blocks {
+        for slot in loads_in_place(block, &uses) {
+            in_place[slot as usize] = true;
+        }
+    }
+    program.in_place = in_place;
+}
+
+/// Returns the results of the loads of a block that may leave their elements in memory.
+fn loads_in_place(block: &Block, uses: &[u32]) -> Vec<Slot> {
+    // The results of loads since the last effect on memory.
+    let mut candidates: Vec<Slot> = Vec::new();
+    let mut found = Vec::new();
+    let mut members = 0_usize;
+    for step in &block.steps {
+        let is_member = members > 0;
+        members = members.saturating_sub(1);
+        match &step.action {
+            // The steps after a group are its members, and have its effects.
+            Action::Fused(_) | Action::Nest(_) => {
+                members = Program::members(step);
+                continue;
+            }
+            Action::Dot { .. } => {
+                let operands = [step.operands[0], step.operands[1]].map(|operand| operand.slot);
+                found.extend(candidates.iter().filter(|result| operands.contains(result)));
+            }
+            // tidy: wildcard because no other action reads elements in place
+            _ => {}
+        }
+        if may_change_memory(step) {
+            candidates.clear();
+        }
+        let is_volatile = step.op().is_some_and(tilewright_ir::Op::is_volatile);
+        if step.is_load() && !is_member && !is_volatile && uses[step.result() as usize] == 1 {
+            candidates.push(step.result());
+        }
+    }
+    found
+}
+
+/// Returns whether a step, or a block that it runs, may change memory.
+fn may_change_memory(step: &Step) -> bool {
+    step.has_side_effects() || !step.blocks.is_empty()
+}

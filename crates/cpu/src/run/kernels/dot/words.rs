@@ -1,0 +1,310 @@
+//! Dots of narrow elements by instructions that multiply words: bf16 to binary32, and 8-bit integers
+//! to 32-bit integers.
+//!
+//! A word holds 2 or 4 elements with consecutive k. The rows of `a` are words where they are. `b` is
+//! interleaved: each of its words holds elements of one column. Elements after the last k are 0.
+
+use tilewright_ir::Dtype;
+
+use super::{Extents, Matrix, Product, Scratch, converted};
+use crate::run::kernels::buffer::Buffer;
+use crate::run::kernels::instructions::{
+    Amx, Avx512Bf16, Avx512Vnni, AvxVnni, Level, MultiplyAdd, TileProduct, WordToken,
+};
+use crate::run::kernels::simd::vectorize;
+use crate::run::kernels::{typed, typed_mut};
+use crate::run::memory::MatrixReader;
+
+/// The instructions of a dot.
+#[derive(Clone, Copy)]
+enum Instructions {
+    Amx(Amx, TileProduct),
+    Bf16(Avx512Bf16),
+    Avx512Vnni(Avx512Vnni),
+    AvxVnni(AvxVnni),
+    MultiplyAdd(MultiplyAdd),
+}
+
+/// Chooses the most capable instructions of a level for the operands; `None` if there are none.
+fn choose(
+    compute: Dtype,
+    a: &Matrix<'_>,
+    b: &Matrix<'_>,
+    extents: Extents,
+    level: Level,
+) -> Option<Instructions> {
+    let Extents { m, n, k } = extents;
+    let tiles = |product| {
+        let row_bytes = k * a.dtype.bytes();
+        let amx = Amx::new().filter(|_| level >= Level::Amx && Amx::accepts(m, n, row_bytes));
+        amx.map(|amx| Instructions::Amx(amx, product))
+    };
+    let at_least = |other: Level| level >= other;
+    match (compute, a.dtype, b.dtype) {
+        (Dtype::F32, Dtype::BF16, Dtype::BF16) if !a.is_widened && !b.is_widened => {
+            let vectors = || Avx512Bf16::new().filter(|_| at_least(Level::Avx512)).map(Instructions::Bf16);
+            tiles(TileProduct::Bf16).or_else(vectors)
+        }
+        (Dtype::I32, Dtype::I8 | Dtype::U8, Dtype::I8 | Dtype::U8) => {
+            let is_signed = a.dtype == Dtype::I8;
+            let product = match (is_signed, b.dtype == Dtype::I8) {
+                (true, true) => TileProduct::SignedSigned,
+                (true, false) => TileProduct::SignedUnsigned,
+                (false, true) => TileProduct::UnsignedSigned,
+                (false, false) => TileProduct::UnsignedUnsigned,
+            };
+            let avx_512 = || Avx512Vnni::new().filter(|_| is_signed && at_least(Level::Avx512));
+            let avx = || AvxVnni::new().filter(|_| is_signed && at_least(Level::AvxVnni));
+            let multiply_add = || MultiplyAdd::new().filter(|_| at_least(Level::MultiplyAdd));
+            tiles(product)
+                .or_else(|| avx_512().map(Instructions::Avx512Vnni))
+                .or_else(|| avx().map(Instructions::AvxVnni))
+                .or_else(|| multiply_add().map(Instructions::MultiplyAdd))
+        }
+        // tidy: wildcard because no instruction multiplies other types by words
+        _ => None,
+    }
+}
+
+/// Computes a dot by instructions on words. The accumulator is binary32 or int32, and dense. Returns
+/// false, without a change, if the processor has no such instructions for the operands.
+pub(super) fn dot(
+    compute: Dtype,
+    acc: &mut [u8],
+    a: Matrix<'_>,
+    b: Matrix<'_>,
+    extents: Extents,
+    scratch: &mut Scratch,
+) -> bool {
+    let Some(instructions) = choose(compute, &a, &b, extents, scratch.level) else { return false };
+    let Scratch { a: a_buffer, b: b_buffer, dense, panel, edge, a_words, b_words, .. } = scratch;
+    let is_signed = b.dtype == Dtype::I8;
+    let acc: &mut [u32] = typed_mut(acc);
+    let (a, b) = match instructions {
+        Instructions::MultiplyAdd(_) => {
+            let (a, b) =
+                (converted(a, Dtype::I16, a_buffer, dense), converted(b, Dtype::I16, b_buffer, dense));
+            (words_of_rows(a, a_words), words_of_columns(b, b_words, dense))
+        }
+        _ => (words_of_rows(a.elements, a_words), words_of_columns(b.elements, b_words, dense)),
+    };
+    let extents = Extents { k: a.columns(), ..extents };
+    match instructions {
+        Instructions::Amx(amx, product) => {
+            let b = contiguous(b, panel);
+            amx.multiply(product, acc, a, b);
+        }
+        Instructions::Bf16(token) => run(token, Product { acc, a, b, extents, panel, edge }),
+        Instructions::AvxVnni(token) if is_signed => {
+            subtract_offset(acc, a, extents);
+            run(token.with_flipped_signs(), Product { acc, a, b, extents, panel, edge });
+        }
+        Instructions::AvxVnni(token) => run(token, Product { acc, a, b, extents, panel, edge }),
+        Instructions::Avx512Vnni(token) if is_signed => {
+            subtract_offset(acc, a, extents);
+            run(token.with_flipped_signs(), Product { acc, a, b, extents, panel, edge });
+        }
+        Instructions::Avx512Vnni(token) => run(token, Product { acc, a, b, extents, panel, edge }),
+        Instructions::MultiplyAdd(token) => run(token, Product { acc, a, b, extents, panel, edge }),
+    }
+    true
+}
+
+/// Computes a dot of words with the instructions of a token.
+fn run<P: WordToken>(token: P, product: Product<'_, u32>) {
+    token.vectorize(
+        #[inline(always)]
+        || product.compute(token),
+    );
+}
+
+/// Subtracts what flipped signs of `b` add: a flipped element of 8 bits is larger by 128, so each
+/// column grows by 128 times the sum of the row of `a`. Elements of padding are flipped as well, but
+/// multiply 0.
+fn subtract_offset(acc: &mut [u32], a: MatrixReader<'_>, extents: Extents) {
+    vectorize(
+        #[inline(always)]
+        || {
+            for (row, sums) in acc.chunks_exact_mut(extents.n.max(1)).enumerate() {
+                let offset = a.sum_of_bytes(row).wrapping_mul(128).cast_unsigned();
+                for sum in sums {
+                    *sum = sum.wrapping_sub(offset);
+                }
+            }
+        },
+    );
+}
+
+/// Returns the matrix of words of consecutive elements of rows. It is in the buffer, with zeros after
+/// the last element of a row, unless rows consist of whole words.
+fn words_of_rows<'a>(matrix: MatrixReader<'a>, buffer: &'a mut Buffer) -> MatrixReader<'a> {
+    if let Some(words) = matrix.as_words() {
+        return words;
+    }
+    let per_word = size_of::<u32>() / matrix.size();
+    let (rows, columns) = (matrix.rows(), matrix.columns().div_ceil(per_word));
+    buffer.resize(rows * columns * size_of::<u32>());
+    buffer.bytes_mut().fill(0);
+    matrix.copy_to(buffer.bytes_mut(), columns * per_word);
+    MatrixReader::of_tile(buffer.bytes(), size_of::<u32>(), [rows, columns], [columns, 1])
+}
+
+/// Returns the matrix of words of consecutive elements of columns.
+fn words_of_columns<'a>(
+    matrix: MatrixReader<'a>,
+    buffer: &'a mut Buffer,
+    dense: &mut Buffer,
+) -> MatrixReader<'a> {
+    if !matrix.has_contiguous_rows()
+        && let Some(words) = matrix.transposed().as_words()
+    {
+        return words.transposed();
+    }
+    let size = matrix.size();
+    let per_word = size_of::<u32>() / size;
+    let (rows, columns) = (matrix.rows().div_ceil(per_word), matrix.columns());
+    buffer.resize(rows * columns * size_of::<u32>());
+    let elements = if let Some(bytes) = matrix.dense_bytes() {
+        bytes
+    } else {
+        dense.resize(matrix.rows() * columns * size);
+        matrix.copy_to(dense.bytes_mut(), columns);
+        dense.bytes()
+    };
+    let words = buffer.bytes_mut();
+    match size {
+        1 => vectorize(
+            #[inline(always)]
+            || interleave4(typed_mut(words), elements, columns),
+        ),
+        _ => vectorize(
+            #[inline(always)]
+            || interleave2(typed_mut(words), typed(elements), columns),
+        ),
+    }
+    MatrixReader::of_tile(buffer.bytes(), size_of::<u32>(), [rows, columns], [columns, 1])
+}
+
+/// Interleaves each 4 rows of 8-bit elements to a row of words; rows after the last one are 0.
+#[inline(always)]
+fn interleave4(words: &mut [[u8; 4]], elements: &[u8], columns: usize) {
+    let columns = columns.max(1);
+    for (words, rows) in words.chunks_exact_mut(columns).zip(elements.chunks(4 * columns)) {
+        if rows.len() == 4 * columns {
+            let (low, high) = rows.split_at(2 * columns);
+            let ((row0, row1), (row2, row3)) = (low.split_at(columns), high.split_at(columns));
+            let rows = row0.iter().zip(row1).zip(row2.iter().zip(row3));
+            for (word, ((&b0, &b1), (&b2, &b3))) in words.iter_mut().zip(rows) {
+                *word = [b0, b1, b2, b3];
+            }
+        } else {
+            words.fill([0; 4]);
+            for (index, row) in rows.chunks_exact(columns).enumerate() {
+                for (word, &element) in words.iter_mut().zip(row) {
+                    word[index] = element;
+                }
+            }
+        }
+    }
+}
+
+/// Interleaves each 2 rows of 16-bit elements to a row of words; a row after the last one is 0.
+#[inline(always)]
+fn interleave2(words: &mut [[u16; 2]], elements: &[u16], columns: usize) {
+    let columns = columns.max(1);
+    for (words, rows) in words.chunks_exact_mut(columns).zip(elements.chunks(2 * columns)) {
+        let (row0, row1) = rows.split_at(columns);
+        if row1.len() == columns {
+            for (word, (&b0, &b1)) in words.iter_mut().zip(row0.iter().zip(row1)) {
+                *word = [b0, b1];
+            }
+        } else {
+            for (word, &b0) in words.iter_mut().zip(row0) {
+                *word = [b0, 0];
+            }
+        }
+    }
+}
+
+/// Returns a matrix of words with contiguous rows, in the buffer unless it is one.
+fn contiguous<'a>(matrix: MatrixReader<'a>, buffer: &'a mut Buffer) -> MatrixReader<'a> {
+    if matrix.has_contiguous_rows() {
+        return matrix;
+    }
+    let (rows, columns) = (matrix.rows(), matrix.columns());
+    buffer.resize(rows * columns * size_of::<u32>());
+    matrix.copy_to(buffer.bytes_mut(), columns);
+    MatrixReader::of_tile(buffer.bytes(), size_of::<u32>(), [rows, columns], [columns, 1])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run::memory::Multiply;
+
+    /// Computes what `vpdpbusd` does, with vectors of 8 lanes: elements of `b` are unsigned.
+    #[derive(Clone, Copy)]
+    struct Emulated;
+
+    impl Multiply for Emulated {
+        type Element = u32;
+        type Vector = [u32; 8];
+        const REGISTERS: usize = 32;
+
+        fn splat(self, word: u32) -> [u32; 8] {
+            [word; 8]
+        }
+
+        fn prepare(self, b: [u32; 8]) -> [u32; 8] {
+            b.map(|word| word ^ 0x8080_8080)
+        }
+
+        fn mul_add(self, a: [u32; 8], b: [u32; 8], sum: [u32; 8]) -> [u32; 8] {
+            std::array::from_fn(|lane| {
+                let products = a[lane].to_le_bytes().into_iter().zip(b[lane].to_le_bytes());
+                products.fold(sum[lane], |sum, (a, b)| {
+                    let product = i32::from(a.cast_signed()) * i32::from(b);
+                    sum.wrapping_add(product.cast_unsigned())
+                })
+            })
+        }
+    }
+
+    /// Tests the correction for flipped signs on processors without such an instruction as well.
+    #[test]
+    fn flipped_signs_are_corrected() {
+        for (m, n, k) in [(3, 19, 7), (16, 64, 64), (9, 32, 130)] {
+            let byte = |i: usize| [0x80, 0x7f, 0xff, 0, 1, 0x55][i * 7919 % 6];
+            let (a, b): (Vec<u8>, Vec<u8>) =
+                ((0..m * k).map(byte).collect(), (5..k * n + 5).map(byte).collect());
+            let mut acc: Vec<u32> = (0..m * n).map(|i| i as u32).collect();
+            let number = |byte: u8| i32::from(byte.cast_signed());
+            let expect: Vec<u32> = (0..m * n)
+                .map(|i| {
+                    let products = (0..k).map(|l| number(a[i / n * k + l]) * number(b[l * n + i % n]));
+                    products.fold(i as u32, |sum, product| sum.wrapping_add(product.cast_unsigned()))
+                })
+                .collect();
+            let [mut a_words, mut b_words, mut dense, mut panel, mut edge] =
+                [0; 5].map(|_| Buffer::default());
+            let a = words_of_rows(Matrix::new(Dtype::I8, &a, k).elements, &mut a_words);
+            let b = words_of_columns(Matrix::new(Dtype::I8, &b, n).elements, &mut b_words, &mut dense);
+            let extents = Extents { m, n, k: a.columns() };
+            subtract_offset(&mut acc, a, extents);
+            let (panel, edge) = (&mut panel, &mut edge);
+            Product { acc: &mut acc, a, b, extents, panel, edge }.compute(Emulated);
+            assert_eq!(acc, expect, "{m} {n} {k}");
+        }
+    }
+
+    #[test]
+    fn elements_of_columns_become_words() {
+        let bytes: Vec<u8> = (1..=10).collect();
+        let mut words = [[9; 4]; 4];
+        interleave4(&mut words, &bytes, 2);
+        assert_eq!(words, [[1, 3, 5, 7], [2, 4, 6, 8], [9, 0, 0, 0], [10, 0, 0, 0]]);
+        let mut words = [[9; 2]; 4];
+        interleave2(&mut words, &[1, 2, 3, 4, 5, 6], 2);
+        assert_eq!(words, [[1, 3], [2, 4], [5, 0], [6, 0]]);
+    }
+}

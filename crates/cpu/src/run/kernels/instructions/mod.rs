@@ -1,0 +1,52 @@
+//! Instructions that multiply words of narrow elements, and the tokens that prove that the processor
+//! has them.
+//!
+//! A word of 32 bits holds 2 elements of 16 bits or 4 of 8 bits, with consecutive k. Such an
+//! instruction multiplies the elements of two words, and adds the products to a lane of the
+//! accumulator. A token exists only if the processor has its instructions, and
+//! [`multiply`](crate::run::memory::multiply) is generic over tokens.
+#![expect(unsafe_code, reason = "an instruction may only be executed if the processor has it")]
+#![allow(
+    clippy::inline_always,
+    reason = "only inlined functions are compiled for the instruction set of the caller"
+)]
+
+mod amx;
+mod vectors;
+
+pub(crate) use amx::{Amx, TileProduct};
+pub(crate) use vectors::{Avx512Bf16, Avx512Vnni, AvxVnni, MultiplyAdd, WordToken};
+
+/// The instructions that a dot of narrow elements may use: those of a level and of the levels before
+/// it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub enum Level {
+    /// Those that dots of wide elements use.
+    Wide,
+    /// `vpmaddwd` of AVX2.
+    MultiplyAdd,
+    /// `vpdpbusd` of AVX-VNNI.
+    AvxVnni,
+    /// `vpdpbusd` of AVX512-VNNI, `vdpbf16ps` of AVX512-BF16.
+    Avx512,
+    /// The tiles of AMX.
+    #[default]
+    Amx,
+}
+
+impl Level {
+    /// All levels, the least capable one first.
+    pub const ALL: [Self; 5] = [Self::Wide, Self::MultiplyAdd, Self::AvxVnni, Self::Avx512, Self::Amx];
+
+    /// Returns whether this processor has the instructions of the level for a kind of elements.
+    pub fn is_available(self, is_bf16: bool) -> bool {
+        match self {
+            Self::Wide => true,
+            Self::MultiplyAdd => !is_bf16 && MultiplyAdd::new().is_some(),
+            Self::AvxVnni => !is_bf16 && AvxVnni::new().is_some(),
+            Self::Avx512 if is_bf16 => Avx512Bf16::new().is_some(),
+            Self::Avx512 => Avx512Vnni::new().is_some(),
+            Self::Amx => Amx::new().is_some(),
+        }
+    }
+}

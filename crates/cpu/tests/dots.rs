@@ -1,0 +1,307 @@
+//! Dots of tiles that a load may leave in memory, against sums of exact products.
+
+mod common;
+
+use common::{Arg, dense_program, f32s, f64s, i8s, i32s, int, launch, program, run, u16s};
+
+/// The tensors of a kernel: `a` has `m` rows of `k` elements, `b` has `k` rows of `n`.
+#[derive(Clone, Copy)]
+struct Shape {
+    m: usize,
+    n: usize,
+    k: usize,
+}
+
+/// The text of a kernel that loads two tiles and multiplies them.
+struct Kernel {
+    shape: Shape,
+    /// The element types of the operands, and that of the accumulator.
+    types: [&'static str; 2],
+    /// The distances between elements along the rows and the columns of `a` and of `b`.
+    strides: [[usize; 2]; 2],
+    /// The mask of both loads: the first `limit` columns of `a` and rows of `b`.
+    limit: Option<usize>,
+    /// The lines before the load of `b`, and between the loads and the dot.
+    between: [String; 2],
+    /// The lines after the dot.
+    after: String,
+}
+
+/// Returns the lines that compute the pointers `%{name}p` to a tile.
+fn pointers(name: &str, dtype: &str, extents: [usize; 2], strides: [usize; 2]) -> String {
+    let ([rows, columns], [row, column]) = (extents, strides);
+    format!(
+        "  %{name}0 = arange {{start = 0, end = {rows}}} : int32[{rows}]
+  %{name}1 = expand_dims %{name}0 {{axis = 1}} : int32[{rows}, 1]
+  %{name}2 = constant {{value = {row}:int32}} : int32
+  %{name}3 = splat %{name}2 {{shape = [{rows}, 1]}} : int32[{rows}, 1]
+  %{name}4 = mul %{name}1, %{name}3 : int32[{rows}, 1]
+  %{name}5 = broadcast %{name}4 {{shape = [{rows}, {columns}]}} : int32[{rows}, {columns}]
+  %{name}6 = arange {{start = 0, end = {columns}}} : int32[{columns}]
+  %{name}7 = expand_dims %{name}6 {{axis = 0}} : int32[1, {columns}]
+  %{name}8 = constant {{value = {column}:int32}} : int32
+  %{name}9 = splat %{name}8 {{shape = [1, {columns}]}} : int32[1, {columns}]
+  %{name}10 = mul %{name}7, %{name}9 : int32[1, {columns}]
+  %{name}11 = broadcast %{name}10 {{shape = [{rows}, {columns}]}} : int32[{rows}, {columns}]
+  %{name}12 = add %{name}5, %{name}11 : int32[{rows}, {columns}]
+  %{name}13 = splat %{name} {{shape = [{rows}, {columns}]}} : *{dtype}[{rows}, {columns}]
+  %{name}p = ptr_add %{name}13, %{name}12 : *{dtype}[{rows}, {columns}]
+"
+    )
+}
+
+/// Returns the lines that compute a mask of the first rows (`axis` 0) or columns of a tile.
+fn mask(name: &str, [rows, columns]: [usize; 2], axis: usize, limit: usize) -> String {
+    let (index, shape) = if axis == 0 { (1, format!("[{rows}, 1]")) } else { (7, format!("[1, {columns}]")) };
+    format!(
+        "  %{name}l = constant {{value = {limit}:int32}} : int32
+  %{name}m0 = splat %{name}l {{shape = {shape}}} : int32{shape}
+  %{name}m1 = lt %{name}{index}, %{name}m0 : int1{shape}
+  %{name}m = broadcast %{name}m1 {{shape = [{rows}, {columns}]}} : int1[{rows}, {columns}]
+"
+    )
+}
+
+const PLAIN: &str = "{cache = \"\", eviction = \"\", volatile = false}";
+
+impl Kernel {
+    fn new(shape: Shape) -> Self {
+        let Shape { n, k, .. } = shape;
+        Self {
+            shape,
+            types: ["fp32", "fp32"],
+            strides: [[k, 1], [n, 1]],
+            limit: None,
+            between: [String::new(), String::new()],
+            after: String::new(),
+        }
+    }
+
+    fn text(&self) -> String {
+        let Self { shape: Shape { m, n, k }, types: [dtype, acc], strides, limit, between, after } = self;
+        let masks = limit.map(|limit| mask("a", [*m, *k], 1, limit) + &mask("b", [*k, *n], 0, limit));
+        let operand = |name: &str| limit.map(|_| format!(", %{name}m")).unwrap_or_default();
+        format!(
+            "kernel func0 @k(%a: *{dtype}, %b: *{dtype}, %c: *{acc}, %zero: {acc}) {{
+{}{}{}{}  %x = load %ap{} {PLAIN} : {dtype}[{m}, {k}]
+{}  %y = load %bp{} {PLAIN} : {dtype}[{k}, {n}]
+{}  %acc = splat %zero {{shape = [{m}, {n}]}} : {acc}[{m}, {n}]
+  %z = dot %x, %y, %acc {{precision = \"ieee\", max_imprecise_acc = 0}} : {acc}[{m}, {n}]
+  store %cp, %z {{cache = \"\", eviction = \"\"}}
+{after}  return_values
+}}
+",
+            pointers("a", dtype, [*m, *k], strides[0]),
+            pointers("b", dtype, [*k, *n], strides[1]),
+            pointers("c", acc, [*m, *n], [*n, 1]),
+            masks.unwrap_or_default(),
+            operand("a"),
+            between[0],
+            operand("b"),
+            between[1],
+        )
+    }
+
+    /// Returns how many loads may leave their elements in memory.
+    fn in_place(&self) -> usize {
+        program(&self.text()).to_string().matches("// in place").count()
+    }
+
+    /// Returns the products of the tensors, where elements under no mask are 0.
+    fn expected(&self, a: &[f64], b: &[f64]) -> Vec<f64> {
+        let Self { shape: Shape { m, n, k }, strides: [left, right], limit, .. } = self;
+        let depth = limit.unwrap_or(*k);
+        (0..m * n)
+            .map(|i| {
+                let (row, column) = (i / n, i % n);
+                let product = |l: usize| a[row * left[0] + l * left[1]] * b[l * right[0] + column * right[1]];
+                (0..depth).map(product).sum()
+            })
+            .collect()
+    }
+}
+
+/// Returns halves between -2 and 2, whose products and sums are exact.
+fn halves(count: usize, seed: usize) -> Vec<f64> {
+    (0..count).map(|i| ((i * 7919 + seed * 104_729) % 9) as f64 / 2.0 - 2.0).collect()
+}
+
+fn narrow(values: &[f64]) -> Vec<f32> {
+    values.iter().map(|&value| value as f32).collect()
+}
+
+/// Returns the number of elements that a tile with these strides spans.
+fn span([rows, columns]: [usize; 2], [row, column]: [usize; 2]) -> usize {
+    (rows - 1) * row + (columns - 1) * column + 1
+}
+
+fn spans(kernel: &Kernel) -> [usize; 2] {
+    let Shape { m, n, k } = kernel.shape;
+    [span([m, k], kernel.strides[0]), span([k, n], kernel.strides[1])]
+}
+
+/// Runs a kernel of binary32, and compares the result with sums of exact products.
+fn check(kernel: &Kernel) {
+    let Shape { m, n, .. } = kernel.shape;
+    let [a, b] = spans(kernel);
+    let (a, b) = (halves(a, 1), halves(b, 2));
+    let mut args = [f32s(&narrow(&a)), f32s(&narrow(&b)), f32s(&vec![9.0; m * n]), Arg::Scalar(0)];
+    run(&kernel.text(), [1, 1, 1], &mut args);
+    assert_eq!(args[2].as_f32(), narrow(&kernel.expected(&a, &b)), "{}", kernel.text());
+}
+
+#[test]
+fn operands_are_read_where_they_are() {
+    for shape in [
+        Shape { m: 16, n: 16, k: 16 },
+        Shape { m: 64, n: 64, k: 64 },
+        Shape { m: 1, n: 4, k: 8 },
+        Shape { m: 8, n: 128, k: 2 },
+        Shape { m: 128, n: 8, k: 32 },
+        Shape { m: 2, n: 1, k: 1 },
+    ] {
+        let Shape { m, n, k } = shape;
+        for strides in [
+            [[k, 1], [n, 1]],
+            [[k + 5, 1], [n + 3, 1]],
+            // Transposed tensors.
+            [[1, m], [1, k]],
+            [[1, m + 1], [1, k + 7]],
+            // No contiguous elements.
+            [[2 * k, 2], [3 * n, 3]],
+            // Repeated rows and columns.
+            [[0, 1], [n, 0]],
+        ] {
+            let kernel = Kernel { strides, ..Kernel::new(shape) };
+            assert_eq!(kernel.in_place(), 2, "{}", kernel.text());
+            check(&kernel);
+        }
+    }
+}
+
+#[test]
+fn masked_operands_are_copied() {
+    let shape = Shape { m: 16, n: 32, k: 64 };
+    for limit in [0, 1, 33, 64, 100] {
+        let limit = Some(limit).map(|limit: usize| limit.min(64));
+        check(&Kernel { limit, strides: [[70, 1], [40, 1]], ..Kernel::new(shape) });
+    }
+}
+
+#[test]
+fn a_store_before_the_dot_does_not_change_its_operands() {
+    let shape = Shape { m: 16, n: 16, k: 16 };
+    let zeros = |name: &str| {
+        format!(
+            "  %{name}f = constant {{value = 0.0:fp32}} : fp32
+  %{name}z = splat %{name}f {{shape = [16, 16]}} : fp32[16, 16]
+  store %{name}p, %{name}z {{cache = \"\", eviction = \"\"}}
+"
+        )
+    };
+    let after_both = Kernel { between: [String::new(), zeros("a") + &zeros("b")], ..Kernel::new(shape) };
+    assert_eq!(after_both.in_place(), 0);
+    check(&after_both);
+    // The store follows the load of `a` only.
+    let after_one = Kernel { between: [zeros("a"), String::new()], ..Kernel::new(shape) };
+    assert_eq!(after_one.in_place(), 1);
+    check(&after_one);
+    let atomic = "  %one = constant {value = 1.0:fp32} : fp32
+  %old = atomic_rmw %a, %one {kind = \"add\", sem = \"relaxed\", scope = \"gpu\"} : fp32
+";
+    let kernel = Kernel { between: [String::new(), String::from(atomic)], ..Kernel::new(shape) };
+    assert_eq!(kernel.in_place(), 0);
+    check(&kernel);
+    // A store after the dot changes nothing that the dot reads.
+    let later = Kernel { after: zeros("a"), ..Kernel::new(shape) };
+    assert_eq!(later.in_place(), 2);
+    check(&later);
+}
+
+#[test]
+fn an_operand_with_another_reader_is_copied() {
+    let shape = Shape { m: 16, n: 16, k: 16 };
+    let stored = Kernel {
+        after: String::from("  store %bp, %x {cache = \"\", eviction = \"\"}\n"),
+        ..Kernel::new(shape)
+    };
+    assert!(stored.in_place() <= 1, "{}", program(&stored.text()));
+    check(&stored);
+    // Both operands are one tile.
+    let text = Kernel::new(shape).text().replace("dot %x, %y", "dot %x, %x");
+    assert_eq!(program(&text).to_string().matches("// in place").count(), 0);
+    let a = halves(256, 3);
+    let mut args = [f32s(&narrow(&a)), f32s(&[0.0; 256]), f32s(&[0.0; 256]), Arg::Scalar(0)];
+    run(&text, [1, 1, 1], &mut args);
+    assert_eq!(args[2].as_f32(), narrow(&Kernel::new(shape).expected(&a, &a)));
+}
+
+#[test]
+fn swapped_axes_and_widened_elements_are_read_in_place() {
+    let shape = Shape { m: 32, n: 16, k: 8 };
+    let Shape { m, n, k } = shape;
+    let kernel = Kernel::new(shape);
+    // `a` is stored with its columns as rows.
+    let text = kernel
+        .text()
+        .replace("%ap = ptr_add %a13, %a12 : *fp32[32, 8]", "%ap0 = ptr_add %a13, %a12 : *fp32[32, 8]\n  %ap = transpose %ap0 {permutation = [1, 0]} : *fp32[8, 32]")
+        .replace("%x = load %ap {cache = \"\", eviction = \"\", volatile = false} : fp32[32, 8]", "%x0 = load %ap {cache = \"\", eviction = \"\", volatile = false} : fp32[8, 32]\n  %x = transpose %x0 {permutation = [1, 0]} : fp32[32, 8]");
+    assert_eq!(program(&text).to_string().matches("// in place").count(), 2, "{text}");
+    let (a, b) = (halves(m * k, 1), halves(k * n, 2));
+    let mut args = [f32s(&narrow(&a)), f32s(&narrow(&b)), f32s(&vec![0.0; m * n]), Arg::Scalar(0)];
+    run(&text, [1, 1, 1], &mut args);
+    assert_eq!(args[2].as_f32(), narrow(&kernel.expected(&a, &b)));
+}
+
+#[test]
+fn every_element_type() {
+    let shape = Shape { m: 16, n: 48, k: 32 };
+    let Shape { m, n, .. } = shape;
+    let strides = [[40, 1], [50, 1]];
+    let [left, right] = [40 * 16, 50 * 32];
+    let (a, b) = (halves(left, 1), halves(right, 2));
+    // Integers are twice the halves.
+    let kernel = Kernel { types: ["int8", "int32"], strides, ..Kernel::new(shape) };
+    let double = |values: &[f64]| values.iter().map(|value| value * 2.0).collect::<Vec<f64>>();
+    let bytes = |values: &[f64]| values.iter().map(|value| (value * 2.0) as i8).collect::<Vec<i8>>();
+    let mut args = [i8s(&bytes(&a)), i8s(&bytes(&b)), i32s(&vec![0; m * n]), int(0)];
+    run(&kernel.text(), [1, 1, 1], &mut args);
+    let expected: Vec<i32> = kernel.expected(&double(&a), &double(&b)).iter().map(|&x| x as i32).collect();
+    assert_eq!(args[2].as_i32(), expected);
+    let kernel = Kernel { types: ["fp64", "fp64"], strides, ..Kernel::new(shape) };
+    let mut args = [f64s(&a), f64s(&b), f64s(&vec![0.0; m * n]), Arg::Scalar(0)];
+    run(&kernel.text(), [1, 1, 1], &mut args);
+    assert_eq!(args[2].as_f64(), kernel.expected(&a, &b));
+    for dtype in ["bf16", "fp16"] {
+        let kernel = Kernel { types: [dtype, "fp32"], strides, ..Kernel::new(shape) };
+        assert_eq!(kernel.in_place(), 2);
+        let words = |values: &[f64]| -> Vec<u16> {
+            let word = |&value: &f64| match dtype {
+                "bf16" => half::bf16::from_f64(value).to_bits(),
+                _ => half::f16::from_f64(value).to_bits(),
+            };
+            values.iter().map(word).collect()
+        };
+        let mut args = [u16s(&words(&a)), u16s(&words(&b)), f32s(&vec![0.0; m * n]), Arg::Scalar(0)];
+        run(&kernel.text(), [1, 1, 1], &mut args);
+        assert_eq!(args[2].as_f32(), narrow(&kernel.expected(&a, &b)), "{dtype}");
+    }
+}
+
+/// Tests that a fault is that of the load: the first load in program order, with its element.
+#[test]
+fn faults_are_those_of_the_loads() {
+    let shape = Shape { m: 16, n: 16, k: 16 };
+    let kernel = Kernel { strides: [[20, 1], [24, 1]], ..Kernel::new(shape) };
+    let [a, b] = spans(&kernel);
+    for (short_a, short_b) in [(1, 0), (0, 1), (1, 1), (a, b), (17, 100)] {
+        let mut args =
+            [f32s(&vec![1.0; a - short_a]), f32s(&vec![1.0; b - short_b]), f32s(&[7.0; 256]), Arg::Scalar(0)];
+        let expected = launch(&dense_program(&kernel.text()), [1, 1, 1], &mut args).expect_err("a fault");
+        let found = launch(&program(&kernel.text()), [1, 1, 1], &mut args).expect_err("a fault");
+        assert_eq!(found, expected);
+        let name = if short_a > 0 { "a" } else { "b" };
+        assert_eq!(found.message, format!("load out of bounds of `{name}`"));
+        assert_eq!(args[2].as_f32(), [7.0; 256]);
+    }
+}
