@@ -148,7 +148,7 @@ deny: ## Licences, sources and bans of the dependencies, where cargo-deny is ins
 	@if cargo deny --version >/dev/null 2>&1; then cargo deny check bans licenses sources; \
 	else echo "cargo-deny is not installed: skipped (make tidy checks the licences)"; fi
 
-# Half an hour in an emulator on two cores, so that `make test` leaves it out.
+# Over a quarter of an hour in an emulator on two cores, so that `make test` leaves it out.
 AARCH64 := aarch64-unknown-linux-gnu
 AARCH64_LIBRARIES := /usr/aarch64-linux-gnu
 
