@@ -189,6 +189,7 @@ impl<'a> MatrixReader<'a> {
 
     /// Returns the address of the first element and the distance between rows, in bytes. Panics if
     /// elements are not words in contiguous rows.
+    #[cfg(all(target_arch = "x86_64", target_os = "linux", not(miri)))]
     pub(crate) fn words(&self) -> (*const u8, isize) {
         assert!(self.size == size_of::<u32>() && self.has_contiguous_rows(), "elements are words");
         (self.first, self.row_stride)

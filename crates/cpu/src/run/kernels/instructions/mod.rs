@@ -5,7 +5,10 @@
 //! instruction multiplies the elements of two words, and adds the products to a lane of the
 //! accumulator. A token exists only if the processor has its instructions, and
 //! [`multiply`](crate::run::memory::multiply) is generic over tokens.
-#![expect(unsafe_code, reason = "an instruction may only be executed if the processor has it")]
+#![cfg_attr(
+    target_arch = "x86_64",
+    expect(unsafe_code, reason = "an instruction may only be executed if the processor has it")
+)]
 #![allow(
     clippy::inline_always,
     reason = "only inlined functions are compiled for the instruction set of the caller"
