@@ -89,6 +89,11 @@ pub(crate) const LARGER_THAN_CACHES: usize = 48 << 20;
 /// Not measured. Fetching the whole next row gained nothing (`docs/performance/cpu.md`).
 pub(crate) const PREFETCHED_BYTES: usize = 512;
 
+/// The number of rows after the current one at which a nest prefetches, if rows lie apart in memory.
+///
+/// Not measured.
+pub(crate) const PREFETCHED_ROWS: i64 = 4;
+
 /// The fewest rows of A for which a dot copies a panel of columns of B to contiguous memory. Fewer
 /// rows read the panel too seldom to repay the copy.
 ///

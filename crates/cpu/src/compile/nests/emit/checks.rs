@@ -11,7 +11,7 @@ use super::Emitter;
 use crate::program::nest::Word;
 use crate::program::{Action, Slot, Step};
 use crate::run::memory::LINE;
-use crate::tuning::PREFETCHED_BYTES;
+use crate::tuning::{PREFETCHED_BYTES, PREFETCHED_ROWS};
 
 /// An access of a member to memory.
 pub(super) struct Access {
@@ -33,6 +33,15 @@ pub(super) struct Bytes {
     /// The first byte, and the byte after the last one.
     first: Value,
     end: Value,
+}
+
+/// The rows of a load, which lie apart in memory.
+pub(super) struct DistantRow {
+    pointer: Slot,
+    /// The number of bytes of a row.
+    length: usize,
+    /// The bytes from a row to the one that is prefetched.
+    bytes: Value,
 }
 
 impl Emitter<'_> {
@@ -122,8 +131,8 @@ impl Emitter<'_> {
     }
 
     /// Emits a loop over the rows that checks the accesses of each row, and the checks that they do
-    /// not overlap.
-    pub(super) fn check_rows(&mut self, accesses: &[Access]) {
+    /// not overlap. Returns the rows to prefetch.
+    pub(super) fn check_rows(&mut self, accesses: &[Access]) -> Vec<DistantRow> {
         let pairs = conflicts(accesses);
         let (none, all, one, zero) = (self.int(-1), self.int(0), self.int(1), self.int(0));
         // For each access: its first byte and the byte after the last one so far, its base in the
@@ -142,7 +151,6 @@ impl Emitter<'_> {
         let mut bases = Vec::new();
         for (access, now) in accesses.iter().zip(values.chunks_exact(5)) {
             let bytes = self.check_access(access);
-            self.prefetch(access, bytes.base);
             let is_empty = self.compare(IntCompare::Eq, bytes.end, zero);
             let is_lower = self.compare(IntCompare::LtUnsigned, bytes.first, now[0]);
             let lowest = self.choose(is_lower, bytes.first, now[0]);
@@ -171,18 +179,34 @@ impl Emitter<'_> {
             .map(|now| Bytes { base: now[2], first: now[0], end: now[1] })
             .collect();
         self.check_overlaps(accesses, &bytes, Some(&last));
+        self.distant_rows(accesses, &last)
     }
 
-    /// Prefetches the beginning of a row that a nest loads. Thus the misses of all rows overlap. The
-    /// processor itself prefetches the rest of a row.
-    fn prefetch(&self, access: &Access, base: Value) {
-        let pointer = self.plan.members[access.member].operands[0].slot;
-        if access.is_store || !self.plan.known[&pointer].by_row {
-            return;
+    /// Returns the loads of the nest that read another row for each row, each with the bytes from a
+    /// row to the one that is prefetched meanwhile: 0 if rows are not at equal distances. `rows` has
+    /// the values that [`Self::check_rows`] carries.
+    fn distant_rows(&self, accesses: &[Access], rows: &[Value]) -> Vec<DistantRow> {
+        let mut found = Vec::new();
+        for (access, values) in accesses.iter().zip(rows.chunks_exact(5)) {
+            let pointer = self.plan.members[access.member].operands[0].slot;
+            if !access.is_store && access.extent > 1 && self.plan.known[&pointer].by_row {
+                let ahead = self.mul(values[3], self.int(PREFETCHED_ROWS));
+                let bytes = self.choose(values[4], ahead, self.int(0));
+                found.push(DistantRow { pointer, length: access.extent * access.size, bytes });
+            }
         }
-        for offset in (0..PREFETCHED_BYTES.min(access.extent * access.size)).step_by(LINE) {
-            let place = Place { base, index: None, offset: offset as i32 };
-            self.build(|builder| builder.prefetch(place));
+        found
+    }
+
+    /// Prefetches the beginning of rows that the nest will load. The processor itself prefetches the
+    /// rest of a row.
+    pub(super) fn prefetch(&self, rows: &[DistantRow]) {
+        for &DistantRow { pointer, length, bytes } in rows {
+            let base = self.add(self.affine(pointer).0, bytes);
+            for offset in (0..PREFETCHED_BYTES.min(length)).step_by(LINE) {
+                let place = Place { base, index: None, offset: offset as i32 };
+                self.build(|builder| builder.prefetch(place));
+            }
         }
     }
 

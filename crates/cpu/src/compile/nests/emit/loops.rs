@@ -2,10 +2,10 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tilewright_ir::{Dtype, Op};
-use tilewright_native::Place;
 use tilewright_native::ir::{
     Binary, Compare, Conversion, IntBinary, IntCompare, Lane, MaskBinary, Type, Value,
 };
+use tilewright_native::{Builder, Place};
 
 use super::super::vectors::{Elements, elements};
 use super::{Body, Emitter, Group, Part, Repr};
@@ -115,7 +115,7 @@ impl Emitter<'_> {
             is_exact = self.binary(IntBinary::And, is_exact, differs);
             reduction.by_comparison = false;
         }
-        let exact = self.build(|builder| builder.block());
+        let exact = self.build(Builder::block);
         let (done, results) = self.build(|builder| {
             let done = builder.block();
             let types = reductions.iter().map(|reduction| match elements(reduction.dtype) {

@@ -32,7 +32,7 @@ mod loops;
 mod scans;
 mod uniform;
 
-use checks::Bytes;
+use checks::{Bytes, DistantRow};
 use scans::Scan;
 
 /// The vector code of a nest, and the words of its argument.
@@ -252,9 +252,9 @@ impl<'a> Emitter<'a> {
         self.uniform_steps(0, false);
         let accesses = self.accesses();
         if has_rows {
-            self.check_rows(&accesses);
+            let distant = self.check_rows(&accesses);
             let loops = self.begin_rows(&[]);
-            self.row();
+            self.row(&distant);
             self.end_rows(loops, &[]);
         } else {
             let bytes: Vec<Bytes> = accesses.iter().map(|access| self.check_access(access)).collect();
@@ -264,9 +264,10 @@ impl<'a> Emitter<'a> {
     }
 
     /// Emits what is computed in a row.
-    fn row(&mut self) {
+    fn row(&mut self, distant: &[DistantRow]) {
         self.row_inputs();
         self.uniform_steps(0, true);
+        self.prefetch(distant);
         self.phases();
         self.row_results();
     }
