@@ -36,7 +36,7 @@ pub struct CompiledKernel {
 #[derive(Debug)]
 pub enum MachineCode {
     /// The program of the CPU's executor.
-    Cpu(tilewright_cpu::Program),
+    Cpu(Box<tilewright_cpu::Program>),
     /// PTX for a GPU.
     Gpu(Box<GpuCode>),
 }

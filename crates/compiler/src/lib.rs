@@ -170,7 +170,7 @@ fn finish(
         Target::Cpu => {
             let program = cpu_program(&optimized).map_err(|diagnostic| failure(*diagnostic, &optimized))?;
             dump(Stage::Cpu, &|| program.to_string());
-            MachineCode::Cpu(program)
+            MachineCode::Cpu(Box::new(program))
         }
         Target::Gpu(target) => {
             inline_asm::check(&optimized).map_err(|diagnostic| failure(*diagnostic, &optimized))?;

@@ -2,7 +2,7 @@
 //!
 //! A loop that computes several vectors in an iteration has a chain of dependent instructions for
 //! each of them, one chain after another. A processor overlaps the chains only if its schedulers hold
-//! more than one, but `exp` alone has 27 instructions, of 64 cycles. So the chains of a group take
+//! more than one, but a single `exp` has 27 instructions, of 64 cycles. So the chains of a group take
 //! turns, instruction by instruction. The group is the largest one whose values fit into the
 //! registers.
 

@@ -251,7 +251,7 @@ fn all_reductions_give_what_steps_give() {
             for rows in [1, 3] {
                 let shape = [rows, extent];
                 check_types(|dtype| tables::reductions(dtype, combine_functions(dtype), shape, content));
-                // A loop of minima and maxima alone is another one.
+                // A loop of only minima and maxima is another one.
                 check_types(|dtype| tables::reductions(dtype, &["min", "max"], shape, content));
             }
         }

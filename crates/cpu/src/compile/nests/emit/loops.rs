@@ -2,37 +2,18 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tilewright_ir::{Dtype, Op};
-use tilewright_native::ir::{
-    Binary, Compare, Conversion, IntBinary, IntCompare, Lane, MaskBinary, Type, Value,
-};
-use tilewright_native::{Builder, Place};
+use tilewright_native::Place;
+use tilewright_native::ir::{Binary, Compare, Conversion, IntBinary, IntCompare, Lane, MaskBinary, Value};
 
 use super::super::vectors::{Elements, elements};
+use super::reductions::{Reduction, reduced_place};
 use super::{Body, Emitter, Group, Part, Repr};
 use crate::program::nest::Word;
-use crate::program::{Action, Combine, Slot, Step, Strategy};
+use crate::program::{Action, Slot, Step};
 use crate::tuning::{ACCUMULATORS, INTERLEAVED_VECTORS, MAX_UNROLLED_STEPS, SCAN_BLOCK};
-use crate::types::{Number, TileType};
+use crate::types::TileType;
 
-/// The accumulators of a reduction, and its member.
-struct Reduction {
-    member: usize,
-    combine: Combine,
-    /// The type in which elements are combined: binary32 for narrow floats.
-    dtype: Dtype,
-    /// True if a comparison finds the minimum or maximum: see [`Emitter::reduce_by_comparison`].
-    by_comparison: bool,
-    accumulators: Vec<Value>,
-}
-
-impl Reduction {
-    /// Returns whether comparisons find the result, up to zeros and NaN.
-    fn has_comparison(&self) -> bool {
-        matches!(self.combine, Combine::Min | Combine::Max) && self.dtype.is_float()
-    }
-}
-
-/// What the stores and reductions of a vector take.
+/// The elements that the stores and reductions of a vector take.
 struct Sunk {
     body: Body,
     /// For each of the group's sinks, the elements, and the mask if it is a store.
@@ -42,13 +23,13 @@ struct Sunk {
 }
 
 /// The loop of a group, whose parts share it.
-struct Loop<'g> {
-    group: &'g Group,
+pub(super) struct Loop<'g> {
+    pub group: &'g Group,
     /// The number of elements of an iteration, and of its vectors.
-    chunk: usize,
-    vectors: usize,
+    pub chunk: usize,
+    pub vectors: usize,
     /// True if the tile has elements after the last whole iteration.
-    is_partial: bool,
+    pub is_partial: bool,
 }
 
 impl Emitter<'_> {
@@ -87,57 +68,9 @@ impl Emitter<'_> {
         }
     }
 
-    /// Reduces by comparisons, of one instruction each. They ignore NaN, but give either of two zeros,
-    /// and infinity if all elements are NaN: in these cases another loop reduces exactly.
-    fn reduce_by_comparison(
-        &mut self,
-        it: &Loop<'_>,
-        reads: &Reads,
-        reductions: &mut [Reduction],
-    ) -> Vec<Value> {
-        for reduction in &mut *reductions {
-            reduction.by_comparison = true;
-        }
-        let compared = self.loops(it, reads, reductions);
-        let mut is_exact = self.int(1);
-        for (reduction, &value) in reductions.iter_mut().zip(&compared) {
-            let identity = self.identity_of(reduction);
-            let differs = self.build(|builder| {
-                let Elements::Lanes(lane) = elements(reduction.dtype) else {
-                    unreachable!("floats have lanes")
-                };
-                let zero = builder.constant(lane, 0);
-                let [zero, identity] =
-                    [zero, identity].map(|other| builder.compare(Compare::Ne, value, other));
-                let both = builder.mask_binary(MaskBinary::And, zero, identity);
-                builder.mask_bits(both)
-            });
-            is_exact = self.binary(IntBinary::And, is_exact, differs);
-            reduction.by_comparison = false;
-        }
-        let exact = self.build(Builder::block);
-        let (done, results) = self.build(|builder| {
-            let done = builder.block();
-            let types = reductions.iter().map(|reduction| match elements(reduction.dtype) {
-                Elements::Lanes(lane) => Type::Vector(lane),
-                Elements::Mask => Type::Mask,
-            });
-            let results: Vec<Value> = types.map(|ty| builder.parameter(done, ty)).collect();
-            builder.branch(is_exact, (done, &compared), (exact, &[]));
-            builder.switch_to(exact);
-            (done, results)
-        });
-        let values = self.loops(it, reads, reductions);
-        self.build(|builder| {
-            builder.jump(done, &values);
-            builder.switch_to(done);
-        });
-        results
-    }
-
     /// Emits the parts of a loop. Returns, for each reduction, a vector whose first lane is the
     /// result.
-    fn loops(&mut self, it: &Loop<'_>, reads: &Reads, reductions: &mut [Reduction]) -> Vec<Value> {
+    pub(super) fn loops(&mut self, it: &Loop<'_>, reads: &Reads, reductions: &mut [Reduction]) -> Vec<Value> {
         let &Loop { group, chunk, vectors, is_partial } = it;
         let lanes = self.lanes();
         for reduction in &mut *reductions {
@@ -178,18 +111,6 @@ impl Emitter<'_> {
         reductions.iter().map(|reduction| self.finish(it, reduction)).collect()
     }
 
-    fn reductions(&self, group: &Group) -> Vec<Reduction> {
-        let reduction = |&member: &usize| {
-            let step = self.plan.members[member];
-            let Action::Reduce { strategy: Strategy::Kernel(combine), .. } = step.action else { return None };
-            let dtype = self.ty(step.operands[0].slot).dtype();
-            let is_narrow = dtype.is_float() && dtype.bytes() <= 2;
-            let dtype = if is_narrow { Dtype::F32 } else { dtype };
-            Some(Reduction { member, combine, dtype, by_comparison: false, accumulators: Vec::new() })
-        };
-        group.sinks.iter().filter_map(reduction).collect()
-    }
-
     /// Returns whether a store of the group writes elements for which ranges are false.
     fn stores_all(&self, group: &Group) -> bool {
         group.sinks.iter().any(|&member| {
@@ -225,62 +146,6 @@ impl Emitter<'_> {
             streams = Some(streams.map_or(both, |streams| self.binary(IntBinary::And, streams, both)));
         }
         streams
-    }
-
-    /// Returns an element that a reduction ignores.
-    fn identity_of(&self, reduction: &Reduction) -> Value {
-        let combine = match reduction.combine {
-            // An infinity is less than or greater than any number.
-            Combine::Min if reduction.by_comparison => Combine::MinNan,
-            Combine::Max if reduction.by_comparison => Combine::MaxNan,
-            combine => combine,
-        };
-        self.identity(combine, reduction.dtype)
-    }
-
-    /// Combines elements with the accumulator of a reduction.
-    fn combine(&self, reduction: &Reduction, accumulator: Value, value: Value) -> Value {
-        let function = if reduction.combine == Combine::Min { Binary::Lesser } else { Binary::Greater };
-        if reduction.by_comparison {
-            return self.build(|builder| builder.binary(function, value, accumulator));
-        }
-        self.vectors.combine(reduction.combine, reduction.dtype, accumulator, value)
-    }
-
-    /// Returns an element that a combine function ignores.
-    pub(super) fn identity(&self, combine: Combine, dtype: Dtype) -> Value {
-        let lane = match elements(dtype) {
-            Elements::Mask => {
-                let is_true =
-                    matches!(combine, Combine::Product | Combine::And | Combine::Min | Combine::MinNan);
-                return self.build(|builder| builder.mask(is_true));
-            }
-            Elements::Lanes(lane) => lane,
-        };
-        let number = Number::new(dtype);
-        let (least, most) = if dtype.is_signed() {
-            (1_u64 << (number.bits() - 1), (1_u64 << (number.bits() - 1)) - 1)
-        } else {
-            (0, number.truncate(u64::MAX))
-        };
-        let float = |value: f64| {
-            if lane == Lane::F32 { u64::from((value as f32).to_bits()) } else { value.to_bits() }
-        };
-        let bits = match combine {
-            // The sum of -0 and any number is that number.
-            Combine::Sum if lane.is_float() => float(-0.0),
-            Combine::Product if lane.is_float() => float(1.0),
-            // A minimum ignores NaN.
-            Combine::Min | Combine::Max if lane.is_float() => float(f64::NAN),
-            Combine::MinNan if lane.is_float() => float(f64::INFINITY),
-            Combine::MaxNan if lane.is_float() => float(f64::NEG_INFINITY),
-            Combine::Sum | Combine::Or | Combine::Xor => 0,
-            Combine::Product => 1,
-            Combine::And => number.truncate(u64::MAX),
-            Combine::Min | Combine::MinNan => most,
-            Combine::Max | Combine::MaxNan => least,
-        };
-        self.build(|builder| builder.constant(lane, bits))
     }
 
     /// Emits a part of a loop, from the first index to the second one. Returns the index after it.
@@ -367,7 +232,7 @@ impl Emitter<'_> {
         Body { part, position, offset, phase: it.group.phase, active, values: FxHashMap::default() }
     }
 
-    /// Computes what a vector's stores and reductions take.
+    /// Computes the elements that a vector's stores and reductions take.
     fn sunk(&mut self, it: &Loop<'_>, mut body: Body) -> Sunk {
         let mut values = Vec::new();
         for &member in &it.group.sinks {
@@ -625,65 +490,6 @@ impl Emitter<'_> {
         })
     }
 
-    /// Combines the accumulators of a reduction. Returns a vector whose first lane is the result.
-    fn finish(&mut self, it: &Loop<'_>, reduction: &Reduction) -> Value {
-        let (combine, dtype) = (reduction.combine, reduction.dtype);
-        let mut accumulators = reduction.accumulators.clone();
-        while accumulators.len() > 1 {
-            let upper = accumulators.split_off(accumulators.len() / 2);
-            for (lower, upper) in accumulators.iter_mut().zip(upper) {
-                *lower = self.combine(reduction, *lower, upper);
-            }
-        }
-        let mut value = accumulators[0];
-        let lanes = self.lanes();
-        let mut half = it.chunk.min(lanes) / 2;
-        if elements(dtype) == Elements::Mask {
-            value = self.build(|builder| {
-                let (one, zero) = (builder.constant(Lane::I32, 1), builder.constant(Lane::I32, 0));
-                builder.select(value, one, zero)
-            });
-        }
-        while half > 0 {
-            let rotated = self.build(|builder| builder.rotate(half as u8, value));
-            value = if elements(dtype) == Elements::Mask {
-                // Booleans combine as integers of one bit.
-                let combine = match combine {
-                    Combine::Sum | Combine::Xor => Combine::Xor,
-                    Combine::Product | Combine::And | Combine::Min | Combine::MinNan => Combine::And,
-                    Combine::Max | Combine::MaxNan | Combine::Or => Combine::Or,
-                };
-                self.vectors.combine(combine, Dtype::I32, value, rotated)
-            } else {
-                self.combine(reduction, value, rotated)
-            };
-            half /= 2;
-        }
-        value
-    }
-
-    /// Makes the first lane of a vector the result of a reduction.
-    fn set_result(&mut self, it: &Loop<'_>, reduction: &Reduction, value: Value) {
-        let result = self.plan.members[reduction.member].results[0];
-        let dtype = reduction.dtype;
-        let to = self.ty(result);
-        let repr = if to.dtype().is_float() {
-            let value = if to.dtype() == dtype { value } else { self.vectors.narrow(to.dtype(), value) };
-            // Lanes beyond the elements hold none.
-            let value = if it.chunk < self.lanes() {
-                let bits = self.vectors.first(to.dtype(), value);
-                self.vectors.splat(to.dtype(), bits)
-            } else {
-                value
-            };
-            Repr::Float(value)
-        } else {
-            let bits = self.build(|builder| builder.first(value));
-            Repr::Integer(self.extended(to.number, bits))
-        };
-        self.values.insert(result, repr);
-    }
-
     /// Emits, before a loop, what its iterations share: vectors of uniform integers, and the
     /// addresses of tiles of the executor.
     fn hoist(&mut self, reads: &Reads) {
@@ -785,7 +591,7 @@ impl Emitter<'_> {
 
 /// The values that a loop reads.
 #[derive(Default)]
-struct Reads {
+pub(super) struct Reads {
     visited: FxHashSet<Slot>,
     /// The bounds of the ranges.
     ranges: Vec<(Value, Value)>,
@@ -795,7 +601,7 @@ struct Reads {
     tiles: Vec<Slot>,
     outputs: FxHashSet<Slot>,
     /// The results of scans.
-    scans: Vec<Slot>,
+    pub scans: Vec<Slot>,
     /// True if all tiles are uniform where all ranges are false.
     is_uniform_after: bool,
 }
@@ -806,9 +612,4 @@ impl Reads {
             self.ranges.push(range);
         }
     }
-}
-
-/// Returns the index of the first accumulator of a reduction among those of all.
-fn reduced_place(reductions: &[Reduction], index: usize) -> usize {
-    reductions[..index].iter().map(|reduction| reduction.accumulators.len()).sum()
 }

@@ -29,6 +29,7 @@ use crate::types::{Number, TileType};
 
 mod checks;
 mod loops;
+mod reductions;
 mod scans;
 mod uniform;
 
