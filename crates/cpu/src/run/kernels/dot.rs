@@ -10,7 +10,7 @@
 //! result is that of this processor each time. A kernel that converts operands to fp32 gets fused
 //! multiply-adds on each processor.
 //!
-//! The microkernel ([`multiply`]) keeps a block of the accumulator in registers: some rows of a few
+//! The microkernel (`multiply`) keeps a block of the accumulator in registers: some rows of a few
 //! vectors of columns. It reads the rows of `a` where they are, in a tile or in user memory. Columns
 //! of `b` are packed to panels, unless `b` is a tile that fits into the caches.
 

@@ -1,6 +1,6 @@
 //! Scan of a tile along one axis with a known combine function.
 //!
-//! Along the last axis, blocks of [`SCAN_BLOCK`] elements are scanned by the method of Hillis and
+//! Along the last axis, blocks of `SCAN_BLOCK` elements are scanned by the method of Hillis and
 //! Steele, and then combined with the total of the blocks before: a vector holds a part of a block, or
 //! all of it. Along another axis, rows are combined one after another.
 

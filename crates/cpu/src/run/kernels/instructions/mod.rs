@@ -4,7 +4,7 @@
 //! A word of 32 bits holds 2 elements of 16 bits or 4 of 8 bits, with consecutive k. Such an
 //! instruction multiplies the elements of two words, and adds the products to a lane of the
 //! accumulator. A token exists only if the processor has its instructions, and
-//! [`multiply`](crate::run::memory::multiply) is generic over tokens.
+//! `run::memory::multiply` is generic over tokens.
 #![cfg_attr(
     target_arch = "x86_64",
     expect(unsafe_code, reason = "an instruction may only be executed if the processor has it")
