@@ -47,6 +47,11 @@ pub(crate) const MAX_UNROLLED_STEPS: usize = 60;
 /// 2026-11-28: 4.8 and 5.3 ms.
 pub(crate) const INTERLEAVED_VECTORS: usize = 4;
 
+/// The number of vectors of an iteration with masks, which computes only the last elements of a row.
+///
+/// Not measured.
+pub(crate) const MASKED_VECTORS: usize = 2;
+
 /// The number of steps in which the first tile with rows is searched for, to choose the dimensions
 /// of a nest.
 ///

@@ -10,7 +10,7 @@ use super::reductions::{Reduction, reduced_place};
 use super::{Body, Emitter, Group, Part, Repr};
 use crate::program::nest::Word;
 use crate::program::{Action, Slot, Step};
-use crate::tuning::{ACCUMULATORS, INTERLEAVED_VECTORS, MAX_UNROLLED_STEPS, SCAN_BLOCK};
+use crate::tuning::{ACCUMULATORS, INTERLEAVED_VECTORS, MASKED_VECTORS, MAX_UNROLLED_STEPS, SCAN_BLOCK};
 use crate::types::TileType;
 
 /// The elements that the stores and reductions of a vector take.
@@ -25,11 +25,28 @@ struct Sunk {
 /// The loop of a group, whose parts share it.
 pub(super) struct Loop<'g> {
     pub group: &'g Group,
-    /// The number of elements of an iteration, and of its vectors.
+    /// The number of elements of an iteration without masks, and of its vectors.
     pub chunk: usize,
     pub vectors: usize,
     /// True if the tile has elements after the last whole iteration.
     pub is_partial: bool,
+}
+
+impl Loop<'_> {
+    /// Returns the index after the last element. The iterations before it add to each accumulator
+    /// as often: see [`Emitter::part`].
+    fn end(&self, lanes: usize) -> i64 {
+        let is_padded = self.chunk >= lanes;
+        (if is_padded { self.group.extent.next_multiple_of(self.chunk) } else { self.group.extent }) as i64
+    }
+
+    /// Returns the number of vectors of an iteration of a part.
+    fn vectors_of(&self, part: Part, lanes: usize) -> usize {
+        match part {
+            Part::Streaming | Part::Whole => self.vectors,
+            Part::Masked | Part::Uniform => self.vectors.min(MASKED_VECTORS.max(SCAN_BLOCK / lanes)),
+        }
+    }
 }
 
 impl Emitter<'_> {
@@ -71,13 +88,12 @@ impl Emitter<'_> {
     /// Emits the parts of a loop. Returns, for each reduction, a vector whose first lane is the
     /// result.
     pub(super) fn loops(&mut self, it: &Loop<'_>, reads: &Reads, reductions: &mut [Reduction]) -> Vec<Value> {
-        let &Loop { group, chunk, vectors, is_partial } = it;
+        let &Loop { group, chunk, is_partial, .. } = it;
         let lanes = self.lanes();
-        for reduction in &mut *reductions {
-            reduction.accumulators = vec![self.identity_of(reduction); vectors];
-        }
+        self.begin_reductions(it, reductions);
         self.begin_scans(&reads.scans);
         let extent = self.int(group.extent as i64);
+        let end = self.int(it.end(lanes));
         let zero = self.int(0);
         let needs_all = !reductions.is_empty() || !group.written.is_empty() || self.stores_all(group);
         let (mut lowest, mut highest) = (extent, zero);
@@ -96,7 +112,7 @@ impl Emitter<'_> {
         let is_uniform_after = reads.is_uniform_after && !reads.ranges.is_empty() && !is_partial;
         let masked_end = match (reads.ranges.is_empty(), needs_all && !is_uniform_after) {
             (false, false) => highest,
-            (true, _) | (_, true) => extent,
+            (true, _) | (_, true) => end,
         };
         let streaming_end = match self.streams(it) {
             Some(streams) => self.choose(streams, whole_end, zero),
@@ -106,9 +122,23 @@ impl Emitter<'_> {
         position = self.part(it, Part::Whole, [position, whole_end], reductions);
         position = self.part(it, Part::Masked, [position, masked_end], reductions);
         if needs_all && is_uniform_after {
-            self.part(it, Part::Uniform, [position, extent], reductions);
+            self.part(it, Part::Uniform, [position, end], reductions);
         }
         reductions.iter().map(|reduction| self.finish(it, reduction)).collect()
+    }
+
+    /// Emits one loop with masks for all elements of reductions.
+    pub(super) fn masked_loop(&mut self, it: &Loop<'_>, reductions: &mut [Reduction]) -> Vec<Value> {
+        self.begin_reductions(it, reductions);
+        let range = [self.int(0), self.int(it.end(self.lanes()))];
+        self.part(it, Part::Masked, range, reductions);
+        reductions.iter().map(|reduction| self.finish(it, reduction)).collect()
+    }
+
+    fn begin_reductions(&self, it: &Loop<'_>, reductions: &mut [Reduction]) {
+        for reduction in reductions {
+            reduction.accumulators = vec![self.identity_of(reduction); it.vectors];
+        }
     }
 
     /// Returns whether a store of the group writes elements for which ranges are false.
@@ -149,6 +179,8 @@ impl Emitter<'_> {
     }
 
     /// Emits a part of a loop, from the first index to the second one. Returns the index after it.
+    ///
+    /// An iteration with fewer vectors than accumulators adds to the first ones, and then rotates all.
     fn part(
         &mut self,
         it: &Loop<'_>,
@@ -179,6 +211,8 @@ impl Emitter<'_> {
             }
             uniform = body.values;
         }
+        let lanes = self.lanes();
+        let vectors = it.vectors_of(part, lanes);
         let repeated = self.build(|builder| builder.begin_loop([start, end], &carried));
         let mut next = repeated.values.clone();
         for (scan, total) in self.scans.iter_mut().zip(next.drain(accumulators..)) {
@@ -186,20 +220,24 @@ impl Emitter<'_> {
         }
         // The elements of several vectors are computed before any is stored, so that the compiler
         // can interleave them. Stores overlap no loads of other vectors.
-        for first in (0..it.vectors).step_by(INTERLEAVED_VECTORS) {
-            let vectors = first..it.vectors.min(first + INTERLEAVED_VECTORS);
+        for first in (0..vectors).step_by(INTERLEAVED_VECTORS) {
+            let group = first..vectors.min(first + INTERLEAVED_VECTORS);
             let mut computed = Vec::new();
-            for vector in vectors.clone() {
+            for vector in group.clone() {
                 let mut body = self.body(it, part, repeated.index, vector);
                 body.values.clone_from(&uniform);
                 computed.push(self.sunk(it, body));
             }
-            for (vector, sunk) in vectors.zip(computed) {
+            for (vector, sunk) in group.zip(computed) {
                 self.sinks(it, sunk, vector, reductions, &mut next);
             }
         }
+        for accumulators in next.chunks_mut(it.vectors) {
+            accumulators.rotate_left(vectors % it.vectors);
+        }
         next.extend(self.scans.iter().map(|scan| scan.total));
-        let (index, last) = self.build(|builder| builder.end_loop(repeated, it.chunk as i64, &next));
+        let step = it.chunk.min(vectors * lanes) as i64;
+        let (index, last) = self.build(|builder| builder.end_loop(repeated, step, &next));
         let mut last = last.into_iter();
         for reduction in reductions {
             for accumulator in &mut reduction.accumulators {

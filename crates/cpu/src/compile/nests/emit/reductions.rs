@@ -86,7 +86,7 @@ impl Emitter<'_> {
             builder.switch_to(exact);
             (done, results)
         });
-        let values = self.loops(it, reads, reductions);
+        let values = self.masked_loop(it, reductions);
         self.build(|builder| {
             builder.jump(done, &values);
             builder.switch_to(done);
