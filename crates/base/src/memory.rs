@@ -99,6 +99,12 @@ impl<'a> Region<'a> {
         bytes <= self.len && offset <= (self.len - bytes) as u64
     }
 
+    /// Returns whether a byte belongs to both regions.
+    pub fn overlaps(&self, other: &Region<'_>) -> bool {
+        let end = |region: &Region<'_>| region.address() + region.len as u64;
+        self.address() < end(other) && other.address() < end(self)
+    }
+
     /// Returns the pointer to an address in the region, with the provenance of its base.
     #[inline]
     pub fn pointer(&self, address: u64) -> *mut u8 {

@@ -49,6 +49,8 @@ pub struct Program {
     /// The results of loads whose elements only a dot reads, before memory changes: such a load may
     /// leave the elements in memory. Empty, or an entry for each slot.
     pub(crate) in_place: Vec<bool>,
+    /// The indices of the parameters whose memory the kernel may change; `None` if they are unknown.
+    pub(crate) written: Option<Vec<usize>>,
     /// The block of the grid-invariant steps, which each thread of a launch runs once.
     pub(crate) preamble: BlockId,
     /// The block of the steps that run once for each program of the grid.
@@ -281,6 +283,22 @@ impl Step {
             Action::Assembly(assembly) => assembly.is_pure,
             Action::Fused(_) | Action::Nest(_) => false,
         }
+    }
+
+    /// Returns the operand that points to the same memory as the result of a step on pointers; `None`
+    /// if the step does more than to move pointers.
+    pub(crate) fn moved_pointer(&self) -> Option<Slot> {
+        let moves = matches!(
+            self.op(),
+            Some(
+                Op::PtrAdd {}
+                    | Op::Splat { .. }
+                    | Op::ExpandDims { .. }
+                    | Op::Broadcast { .. }
+                    | Op::Reshape { .. }
+            )
+        );
+        moves.then(|| self.operands[0].slot)
     }
 
     /// Returns whether the step is a load.

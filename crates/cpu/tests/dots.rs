@@ -305,3 +305,93 @@ fn faults_are_those_of_the_loads() {
         assert_eq!(args[2].as_f32(), [7.0; 256]);
     }
 }
+
+/// Returns the text of a kernel whose programs multiply other rows of `a` by the same `b`.
+fn of_programs(kernel: &Kernel) -> String {
+    let Shape { m, n, k } = kernel.shape;
+    let [dtype, acc] = kernel.types;
+    let moved = |name: &str, dtype: &str, elements: usize| {
+        format!(
+            "  %{name}id = program_id {{axis = 0}} : int32
+  %{name}n = constant {{value = {elements}:int32}} : int32
+  %{name}o = mul %{name}id, %{name}n : int32
+  %{name}q = ptr_add %{name}, %{name}o : *{dtype}
+  %{name}13 = splat %{name}q "
+        )
+    };
+    let text = kernel.text().replace("  %a13 = splat %a ", &moved("a", dtype, m * k));
+    text.replace("  %c13 = splat %c ", &moved("c", acc, m * n))
+}
+
+#[test]
+fn programs_share_operands_that_do_not_change() {
+    let shape = Shape { m: 16, n: 53, k: 36 };
+    let Shape { m, n, k } = shape;
+    let programs = 5;
+    for [dtype, acc] in
+        [["fp32", "fp32"], ["fp64", "fp64"], ["bf16", "fp32"], ["fp16", "fp32"], ["int8", "int32"]]
+    {
+        for strides in [[[k, 1], [n, 1]], [[k, 1], [1, k]], [[k, 1], [2 * n, 2]]] {
+            let kernel = Kernel { types: [dtype, acc], strides, ..Kernel::new(shape) };
+            let text = of_programs(&kernel);
+            assert_eq!(program(&text).to_string().matches("// in place").count(), 2, "{text}");
+            let [_, b] = spans(&kernel);
+            // A later launch finds other elements at the same addresses.
+            let mut args = [Arg::Scalar(0), Arg::Scalar(0), Arg::Scalar(0), Arg::Scalar(0)];
+            for seed in 0..3 {
+                let (a, b) = (halves(programs * m * k, seed), halves(b, seed + 7));
+                let tensor = |values: &[f64]| match dtype {
+                    "fp32" => f32s(&narrow(values)),
+                    "fp64" => f64s(values),
+                    "bf16" => {
+                        u16s(&values.iter().map(|&x| half::bf16::from_f64(x).to_bits()).collect::<Vec<_>>())
+                    }
+                    "fp16" => {
+                        u16s(&values.iter().map(|&x| half::f16::from_f64(x).to_bits()).collect::<Vec<_>>())
+                    }
+                    _ => i8s(&values.iter().map(|&x| (2.0 * x) as i8).collect::<Vec<_>>()),
+                };
+                for (arg, values) in args.iter_mut().zip([&a, &b]) {
+                    match (arg, tensor(values)) {
+                        (Arg::Bytes(bytes), Arg::Bytes(other)) => bytes.copy_from_slice(&other),
+                        (arg, other) => *arg = other,
+                    }
+                }
+                let count = programs * m * n;
+                args[2] = if dtype == "fp64" { f64s(&vec![0.0; count]) } else { f32s(&vec![0.0; count]) };
+                run(&text, [programs as u32, 1, 1], &mut args);
+                let expected = |program: usize| kernel.expected(&a[program * m * k..], &b);
+                let expected: Vec<f64> = (0..programs).flat_map(expected).collect();
+                match acc {
+                    "fp64" => assert_eq!(args[2].as_f64(), expected),
+                    "fp32" => assert_eq!(args[2].as_f32(), narrow(&expected), "{dtype} {strides:?} {seed}"),
+                    _ => {
+                        let expected: Vec<i32> = expected.iter().map(|x| (4.0 * x) as i32).collect();
+                        assert_eq!(args[2].as_i32(), expected);
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn programs_do_not_share_operands_that_a_store_changes() {
+    let shape = Shape { m: 16, n: 16, k: 16 };
+    // Each program changes `b` after its dot, through the argument of `b` or another one.
+    let stored = |pointers: &str| format!("  store %{pointers}, %z {{cache = \"\", eviction = \"\"}}\n");
+    let kernel = Kernel { after: stored("bp"), ..Kernel::new(shape) };
+    let text = of_programs(&kernel);
+    let programs = 4;
+    let (a, b) = (halves(programs * 256, 1), halves(256, 2));
+    let mut args = [f32s(&narrow(&a)), f32s(&narrow(&b)), f32s(&[0.0; 4 * 256]), Arg::Scalar(0)];
+    run(&text, [programs as u32, 1, 1], &mut args);
+    let mut expected: Vec<f64> = Vec::new();
+    let mut last = b;
+    for program in 0..programs {
+        last = Kernel::new(shape).expected(&a[program * 256..], &last);
+        expected.extend(&last);
+    }
+    assert_eq!(args[2].as_f32(), narrow(&expected));
+    assert_eq!(args[1].as_f32(), narrow(&last));
+}

@@ -58,6 +58,7 @@ fn lower_with(
         slots: Vec::new(),
         blocks: vec![Block::default(), Block::default()],
         in_place: Vec::new(),
+        written: None,
         preamble: 0,
         body: 1,
         sites: Vec::new(),

@@ -18,6 +18,7 @@ mod rematerialize;
 pub(crate) mod sanitize;
 mod sorts;
 pub(crate) mod trace_points;
+mod written;
 
 /// Compiles the kernel for sanitized launches, without removing, moving or fusing steps: one step
 /// sets each slot.
@@ -68,6 +69,7 @@ impl Program {
         fusion::fuse(&mut program);
         nests::set_frees(&mut program);
         in_place::mark(&mut program);
+        program.written = written::parameters(&program);
         Ok(program)
     }
 

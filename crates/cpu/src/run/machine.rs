@@ -86,7 +86,10 @@ impl<'a> Machine<'a> {
         grid: [u32; 3],
         control: Control<'a>,
     ) -> Self {
-        let Spare { mut slots, stack, scratch } = SPARE.try_with(Cell::take).unwrap_or_default();
+        let Spare { mut slots, stack, mut scratch } = SPARE.try_with(Cell::take).unwrap_or_default();
+        if let Some(scratch) = &mut scratch {
+            scratch.begin_launch();
+        }
         if slots.len() < program.slots.len() {
             slots.resize(program.slots.len(), Value::EMPTY);
         }
@@ -191,6 +194,18 @@ impl<'a> Machine<'a> {
             let [along_x, along_y, _] = self.grid.map(u64::from);
             padded.note(x + along_x * (y + along_y * z), fault.in_step(step));
         }
+    }
+
+    /// Returns whether no program of the launch can change the memory of a region.
+    pub(crate) fn is_constant(&self, region: &Region<'_>) -> bool {
+        let written = self.program.written.as_ref();
+        written.is_some_and(|parameters| {
+            parameters.iter().all(|&index| match &self.arguments[index] {
+                Argument::Pointer { region: written, .. } => !written.overlaps(region),
+                // tidy: wildcard because the other arguments are no memory that the analysis knows
+                _ => false,
+            })
+        })
     }
 
     /// Returns the type of a slot.

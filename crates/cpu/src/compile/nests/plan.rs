@@ -503,21 +503,7 @@ impl<'p> Plan<'p> {
             if self.inputs.contains(&slot) {
                 return self.program.ty(slot).is_pointer().then_some(slot);
             }
-            let step = self.definitions.get(slot)?;
-            let moves = matches!(
-                step.op(),
-                Some(
-                    Op::PtrAdd {}
-                        | Op::Splat { .. }
-                        | Op::ExpandDims { .. }
-                        | Op::Broadcast { .. }
-                        | Op::Reshape { .. }
-                )
-            );
-            if !moves {
-                return None;
-            }
-            slot = step.operands[0].slot;
+            slot = self.definitions.get(slot)?.moved_pointer()?;
         }
     }
 

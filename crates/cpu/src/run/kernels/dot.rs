@@ -12,7 +12,8 @@
 //!
 //! The microkernel (`multiply`) keeps a block of the accumulator in registers: some rows of a few
 //! vectors of columns. It reads the rows of `a` where they are, in a tile or in user memory. Columns
-//! of `b` are packed to panels, unless `b` is a tile that fits into the caches.
+//! of `b` are packed to panels, unless `b` is a tile that fits into the caches. Dots of a launch share
+//! the panels of memory that the launch cannot change (`shared`).
 
 use bytemuck::Pod;
 use pulp::{Simd, WithSimd};
@@ -25,7 +26,10 @@ use super::{cast, typed, typed_mut};
 use crate::run::memory::{MatrixReader, Multiply, Real, multiply};
 use crate::tuning::{MAX_PANEL_BYTES, MIN_PACKED_BYTES, MIN_PANEL_ROWS};
 
+mod shared;
 mod words;
+
+use shared::{OperandB, PackedForm, SharedOperands};
 
 /// An operand: a matrix of elements of a type.
 #[derive(Clone, Copy, Debug)]
@@ -37,6 +41,9 @@ pub struct Matrix<'a> {
     /// True if the kernel itself converts the elements to the accumulator's type, so that the dot has
     /// to multiply them as numbers of that type.
     pub is_widened: bool,
+    /// True if the memory of the elements does not change during the launch, so that dots may share
+    /// what they make of them.
+    pub is_shared: bool,
 }
 
 impl<'a> Matrix<'a> {
@@ -44,7 +51,7 @@ impl<'a> Matrix<'a> {
     pub fn new(dtype: Dtype, tile: &'a [u8], columns: usize) -> Self {
         let rows = tile.len() / (columns * dtype.bytes()).max(1);
         let elements = MatrixReader::of_tile(tile, dtype.bytes(), [rows, columns], [columns, 1]);
-        Self { dtype, elements, is_widened: false }
+        Self { dtype, elements, is_widened: false, is_shared: false }
     }
 
     /// Returns the transpose, without moving elements.
@@ -83,9 +90,15 @@ pub struct Scratch {
     edge: Buffer,
     a_words: Buffer,
     b_words: Buffer,
+    shared: SharedOperands,
 }
 
 impl Scratch {
+    /// Prepares for the dots of another launch.
+    pub fn begin_launch(&mut self) {
+        self.shared.clear();
+    }
+
     /// Returns memory for dots that use instructions of at most a level.
     pub fn at_most(level: Level) -> Self {
         Self { level, ..Self::default() }
@@ -107,6 +120,8 @@ pub fn dot(
     let Extents { m, n, k } = extents;
     assert!(acc.len() == m * n * dtype.bytes(), "the accumulator has m * n elements");
     let (a, b) = (a.part([m, k]), b.part([k, n]));
+    // Few rows of A do not repay the memory of packed panels.
+    let b = Matrix { is_shared: b.is_shared && m >= MIN_PANEL_ROWS, ..b };
     if !(dtype.is_float() && dtype.bytes() <= 2) {
         accumulate(dtype, acc, a, b, extents, scratch);
         return;
@@ -131,7 +146,7 @@ fn accumulate(
     if words::dot(dtype, acc, a, b, extents, scratch) {
         return;
     }
-    let Scratch { a: a_buffer, b: b_buffer, dense, panel, edge, .. } = scratch;
+    let Scratch { a: a_buffer, b: b_buffer, dense, panel, edge, shared, .. } = scratch;
     if dtype == Dtype::I32 {
         let (a, b) = (converted(a, dtype, a_buffer, dense), converted(b, dtype, b_buffer, dense));
         let (a, b) = (a.dense_bytes().expect("a is converted"), b.dense_bytes().expect("b is converted"));
@@ -140,7 +155,9 @@ fn accumulate(
     }
     let reads_in_place = a.dtype == dtype && a.elements.has_contiguous_rows();
     let a = if reads_in_place { a.elements } else { converted(a, dtype, a_buffer, dense) };
-    let b = if b.dtype == dtype { b.elements } else { converted(b, dtype, b_buffer, dense) };
+    let key = shared.key(&b, PackedForm::Elements(dtype));
+    let b = shared
+        .operand(key, || if b.dtype == dtype { b.elements } else { converted(b, dtype, b_buffer, dense) });
     let arch = pulp::Arch::new();
     match dtype {
         Dtype::F64 => {
@@ -184,7 +201,7 @@ struct Product<'a, T> {
     acc: &'a mut [T],
     /// Operand `a`, with contiguous rows.
     a: MatrixReader<'a>,
-    b: MatrixReader<'a>,
+    b: OperandB<'a>,
     extents: Extents,
     /// Memory for packed columns of `b`.
     panel: &'a mut Buffer,
@@ -207,6 +224,10 @@ impl<T: Pod> Product<'_, T> {
     fn compute<P: Multiply<Element = T>>(mut self, product: P) {
         let lanes = P::lanes();
         let n = self.extents.n;
+        if let OperandB::Shared(matrix, memory) = self.b {
+            pack_all::<P>(matrix, memory);
+            self.b = OperandB::Packed(memory);
+        }
         let mut column = 0;
         // 32 registers have room for 4 vectors of columns; fewer registers, for 2.
         if P::REGISTERS >= 32 {
@@ -219,12 +240,18 @@ impl<T: Pod> Product<'_, T> {
             return;
         }
         let Self { acc, a, b, extents: Extents { m, k, .. }, panel, edge, .. } = self;
-        panel.resize(k * lanes * size_of::<T>());
-        b.part([0, column], [k, rest]).copy_to(panel.bytes_mut(), lanes);
+        let tile = match b {
+            OperandB::Packed(tile) => &tile[column * k * size_of::<T>()..],
+            OperandB::Matrix(b) | OperandB::Shared(b, _) => {
+                panel.resize(k * lanes * size_of::<T>());
+                b.part([0, column], [k, rest]).copy_to(panel.bytes_mut(), lanes);
+                panel.bytes()
+            }
+        };
         edge.resize(m * lanes * size_of::<T>());
         let edge: &mut [T] = typed_mut(edge.bytes_mut());
         copy_columns((edge, lanes), (&acc[column..], n), rest);
-        let b = Panels::Packed { tile: panel.bytes(), k, width: lanes };
+        let b = Panels::Packed { tile, k, width: lanes };
         Columns { acc: edge, stride: lanes, a, b, panels: 1 }.rows::<P, 1>(product, m);
         copy_columns((&mut acc[column..], n), (edge, lanes), rest);
     }
@@ -233,19 +260,32 @@ impl<T: Pod> Product<'_, T> {
     /// their columns.
     #[inline(always)]
     fn panels<P: Multiply<Element = T>, const V: usize>(&mut self, product: P, column: usize) -> usize {
-        let Self { a, b, extents: Extents { m, n, k }, .. } = *self;
+        let Self { a, ref b, extents: Extents { m, n, k }, .. } = *self;
         let width = V * P::lanes();
         let panels = (n - column) / width;
         let panel_bytes = k * width * size_of::<T>();
-        let is_small = b.is_dense_tile() && k * n * size_of::<T>() < MIN_PACKED_BYTES;
-        let packs = !b.has_contiguous_rows() || m >= MIN_PANEL_ROWS && !is_small;
         // The panels that the caches keep while the rows of `a` pass.
         let most = (MAX_PANEL_BYTES / panel_bytes.max(1)).max(1);
         for first in (0..panels).step_by(most) {
             let count = most.min(panels - first);
             let first_column = column + first * width;
-            let b = b.part([0, first_column], [k, count * width]);
-            let b = if packs { pack::<P, V>(b, self.panel) } else { Panels::InPlace { matrix: b, width } };
+            let b = match *b {
+                OperandB::Packed(tile) => {
+                    Panels::Packed { tile: &tile[first_column * k * size_of::<T>()..], k, width }
+                }
+                OperandB::Matrix(b) | OperandB::Shared(b, _) => {
+                    let is_small = b.is_dense_tile() && k * n * size_of::<T>() < MIN_PACKED_BYTES;
+                    let packs = !b.has_contiguous_rows() || m >= MIN_PANEL_ROWS && !is_small;
+                    let matrix = b.part([0, first_column], [k, count * width]);
+                    if packs {
+                        self.panel.resize(panel_bytes * count);
+                        pack::<P, V>(matrix, self.panel.bytes_mut());
+                        Panels::Packed { tile: self.panel.bytes(), k, width }
+                    } else {
+                        Panels::InPlace { matrix, width }
+                    }
+                }
+            };
             let acc = &mut self.acc[first_column..];
             Columns { acc, stride: n, a, b, panels: count }.rows::<P, V>(product, m);
         }
@@ -276,21 +316,52 @@ impl<'a> Panels<'a> {
     }
 }
 
-/// Copies panels of `V` vectors of columns of a matrix to a buffer, one panel after another.
+/// Copies panels of `V` vectors of columns of a matrix to memory, one panel after another.
 #[inline(always)]
-fn pack<'a, P: Multiply, const V: usize>(matrix: MatrixReader<'_>, buffer: &'a mut Buffer) -> Panels<'a> {
+fn pack<P: Multiply, const V: usize>(matrix: MatrixReader<'_>, memory: &mut [u8]) {
     let width = V * P::lanes();
     let (k, panels) = (matrix.rows(), matrix.columns() / width);
     let bytes = k * width * size_of::<P::Element>();
-    buffer.resize(bytes * panels);
     if matrix.has_contiguous_rows() {
-        matrix.pack::<P, V>(typed_mut(buffer.bytes_mut()), panels);
+        matrix.pack::<P, V>(typed_mut(memory), panels);
     } else {
-        for (index, panel) in buffer.bytes_mut().chunks_exact_mut(bytes.max(1)).enumerate() {
+        for (index, panel) in memory.chunks_exact_mut(bytes.max(1)).take(panels).enumerate() {
             matrix.part([0, index * width], [k, width]).copy_to(panel, width);
         }
     }
-    Panels::Packed { tile: buffer.bytes(), k, width }
+}
+
+/// Copies all columns of a matrix to panels, as [`Product::compute`] reads them: the panel of a column
+/// follows those of the columns before it.
+#[inline(always)]
+fn pack_all<P: Multiply>(matrix: MatrixReader<'_>, memory: &mut [u8]) {
+    let mut column = 0;
+    if P::REGISTERS >= 32 {
+        column += pack_from::<P, 4>(matrix, memory, column);
+    }
+    column += pack_from::<P, 2>(matrix, memory, column);
+    column += pack_from::<P, 1>(matrix, memory, column);
+    let (k, rest) = (matrix.rows(), matrix.columns() - column);
+    if rest > 0 {
+        let panel = &mut memory[column * k * size_of::<P::Element>()..];
+        matrix.part([0, column], [k, rest]).copy_to(panel, P::lanes());
+    }
+}
+
+/// Copies the whole panels of `V` vectors of columns from a column on. Returns the number of their
+/// columns.
+#[inline(always)]
+fn pack_from<P: Multiply, const V: usize>(
+    matrix: MatrixReader<'_>,
+    memory: &mut [u8],
+    column: usize,
+) -> usize {
+    let width = V * P::lanes();
+    let columns = (matrix.columns() - column) / width * width;
+    let row_bytes = size_of::<P::Element>() * matrix.rows();
+    let part = matrix.part([0, column], [matrix.rows(), columns]);
+    pack::<P, V>(part, &mut memory[column * row_bytes..(column + columns) * row_bytes]);
+    columns
 }
 
 /// Copies the first columns of a matrix to another matrix; each has a distance between its rows.

@@ -27,6 +27,15 @@ pub struct MatrixReader<'a> {
     lifetime: PhantomData<&'a ()>,
 }
 
+/// What determines the elements of a matrix in memory that does not change.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct MatrixIdentity {
+    first: *const u8,
+    size: usize,
+    shape: [usize; 2],
+    strides: [isize; 2],
+}
+
 impl<'a> MatrixReader<'a> {
     /// Returns a matrix of the elements of a tile, `row_stride` and `column_stride` elements apart.
     /// Panics if the tile is too short.
@@ -75,6 +84,12 @@ impl<'a> MatrixReader<'a> {
             is_tile: false,
             lifetime: PhantomData,
         })
+    }
+
+    /// Returns what determines the elements.
+    pub(crate) fn identity(&self) -> MatrixIdentity {
+        let Self { first, size, rows, columns, row_stride, column_stride, .. } = *self;
+        MatrixIdentity { first, size, shape: [rows, columns], strides: [row_stride, column_stride] }
     }
 
     /// Returns the number of bytes of an element.

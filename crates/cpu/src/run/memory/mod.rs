@@ -36,7 +36,7 @@ pub use atomics::{compare_exchange, load_each, read_modify_write, store_each};
 pub use block::{load_block, rearrange, store_block};
 pub(crate) use machine_code::call_machine_code;
 pub use matrix::MatrixReader;
-pub(crate) use matrix::{Multiply, Real, is_inside, multiply};
+pub(crate) use matrix::{MatrixIdentity, Multiply, Real, is_inside, multiply};
 pub use plan::{Axis, dense_axes, extent};
 pub(crate) use run::{RunPart, RunReader, RunWriter};
 pub use scattered::{gather, in_padding, scatter};

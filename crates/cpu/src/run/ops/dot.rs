@@ -22,8 +22,8 @@ use super::memory::region_of;
 /// An operand of a dot.
 enum Operand<'a> {
     Tile(Tile),
-    /// Elements in user memory at these addresses.
-    InPlace(Affine, Region<'a>),
+    /// Elements in user memory at these addresses, and whether the launch cannot change them.
+    InPlace(Affine, Region<'a>, bool),
 }
 
 impl<'a> Operand<'a> {
@@ -32,7 +32,8 @@ impl<'a> Operand<'a> {
         let value = machine.take(operand);
         match value.form {
             Form::InPlace(affine) => {
-                Self::InPlace(affine, region_of(machine, value.provenance, affine.base as u64))
+                let region = region_of(machine, value.provenance, affine.base as u64);
+                Self::InPlace(affine, region, machine.is_constant(&region))
             }
             _ => Self::Tile(materialize(ty, value)),
         }
@@ -47,13 +48,13 @@ impl<'a> Operand<'a> {
                 let bytes = rows * columns * ty.size;
                 Matrix::new(dtype, &tile.bytes()[batch * bytes..][..bytes], columns)
             }
-            Self::InPlace(affine, region) => {
+            Self::InPlace(affine, region, is_shared) => {
                 let offset = if rank > 2 { affine.strides[0].wrapping_mul(batch as i64) } else { 0 };
                 let address = affine.base.wrapping_add(offset) as u64;
                 let strides = [affine.strides[rank - 2], affine.strides[rank - 1]];
                 let elements = MatrixReader::new(region, ty.size, address, [rows, columns], strides);
                 let elements = elements.expect("the load has checked the addresses");
-                Matrix { dtype, elements, is_widened: false }
+                Matrix { dtype, elements, is_widened: false, is_shared: *is_shared }
             }
         };
         if transposed { matrix.transposed() } else { matrix }

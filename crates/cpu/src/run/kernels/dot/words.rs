@@ -6,6 +6,7 @@
 
 use tilewright_ir::Dtype;
 
+use super::shared::{OperandB, PackedForm};
 use super::{Extents, Matrix, Product, Scratch, converted};
 use crate::run::kernels::buffer::Buffer;
 use crate::run::kernels::instructions::{
@@ -23,6 +24,18 @@ enum Instructions {
     Avx512Vnni(Avx512Vnni),
     AvxVnni(AvxVnni),
     MultiplyAdd(MultiplyAdd),
+}
+
+impl Instructions {
+    fn name(self) -> &'static str {
+        match self {
+            Instructions::Amx(..) => "amx",
+            Instructions::Bf16(_) => "avx512-bf16",
+            Instructions::Avx512Vnni(_) => "avx512-vnni",
+            Instructions::AvxVnni(_) => "avx-vnni",
+            Instructions::MultiplyAdd(_) => "avx2",
+        }
+    }
 }
 
 /// Chooses the most capable instructions of a level for the operands; `None` if there are none.
@@ -77,21 +90,30 @@ pub(super) fn dot(
     scratch: &mut Scratch,
 ) -> bool {
     let Some(instructions) = choose(compute, &a, &b, extents, scratch.level) else { return false };
-    let Scratch { a: a_buffer, b: b_buffer, dense, panel, edge, a_words, b_words, .. } = scratch;
+    let Scratch { a: a_buffer, b: b_buffer, dense, panel, edge, a_words, b_words, shared, .. } = scratch;
     let is_signed = b.dtype == Dtype::I8;
     let acc: &mut [u32] = typed_mut(acc);
-    let (a, b) = match instructions {
-        Instructions::MultiplyAdd(_) => {
-            let (a, b) =
-                (converted(a, Dtype::I16, a_buffer, dense), converted(b, Dtype::I16, b_buffer, dense));
-            (words_of_rows(a, a_words), words_of_columns(b, b_words, dense))
-        }
-        _ => (words_of_rows(a.elements, a_words), words_of_columns(b.elements, b_words, dense)),
-    };
+    let is_narrow = matches!(instructions, Instructions::MultiplyAdd(_));
+    let a = if is_narrow { converted(a, Dtype::I16, a_buffer, dense) } else { a.elements };
+    let a = words_of_rows(a, a_words);
+    let key = shared.key(&b, PackedForm::Words(instructions.name()));
+    let b = shared.operand(key, || {
+        let b = if is_narrow { converted(b, Dtype::I16, b_buffer, dense) } else { b.elements };
+        words_of_columns(b, b_words, dense)
+    });
     let extents = Extents { k: a.columns(), ..extents };
     match instructions {
         Instructions::Amx(amx, product) => {
-            let b = contiguous(b, panel);
+            let n = extents.n;
+            let of_rows = |bytes| MatrixReader::of_tile(bytes, size_of::<u32>(), [a.columns(), n], [n, 1]);
+            let b = match b {
+                OperandB::Matrix(words) => contiguous(words, panel),
+                OperandB::Shared(words, memory) => {
+                    words.copy_to(memory, n);
+                    of_rows(memory)
+                }
+                OperandB::Packed(bytes) => of_rows(bytes),
+            };
             amx.multiply(product, acc, a, b);
         }
         Instructions::Bf16(token) => run(token, Product { acc, a, b, extents, panel, edge }),
@@ -292,6 +314,7 @@ mod tests {
             let extents = Extents { m, n, k: a.columns() };
             subtract_offset(&mut acc, a, extents);
             let (panel, edge) = (&mut panel, &mut edge);
+            let b = OperandB::Matrix(b);
             Product { acc: &mut acc, a, b, extents, panel, edge }.compute(Emulated);
             assert_eq!(acc, expect, "{m} {n} {k}");
         }

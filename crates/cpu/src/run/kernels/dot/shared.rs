@@ -1,0 +1,165 @@
+//! Packed operands B that the dots of a launch share.
+//!
+//! Consecutive programs of a grid often multiply other rows of A by the same tiles of B: those of one
+//! column of programs in a matmul, the keys and values of a head in attention. If no program of the
+//! launch can write to the memory of B, a tile is packed for the first dot that reads it, and later
+//! dots of the same thread find it by its address.
+
+use std::ops::Range;
+
+use rustc_hash::FxHashMap;
+use tilewright_ir::Dtype;
+
+use super::Matrix;
+use crate::run::kernels::buffer::{ALIGNMENT, Buffer};
+use crate::run::memory::{MatrixIdentity, MatrixReader};
+use crate::tuning::{MAX_SHARED_BYTES, MIN_SHARED_BYTES};
+
+/// The size of the longest vectors: the last panel has whole vectors.
+const MAX_VECTOR_BYTES: usize = 64;
+
+/// The form in which an operand is packed.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(super) enum PackedForm {
+    /// Panels of elements of the accumulator's type.
+    Elements(Dtype),
+    /// Panels of words for instructions of a set.
+    Words(&'static str),
+}
+
+/// What determines the bytes of a packed operand.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(super) struct Key {
+    elements: MatrixIdentity,
+    dtype: Dtype,
+    form: PackedForm,
+}
+
+/// The packed operands of a launch, in memory that the thread keeps.
+#[derive(Clone, Debug, Default)]
+pub(super) struct SharedOperands {
+    bytes: Buffer,
+    used: usize,
+    ranges: FxHashMap<Key, Range<usize>>,
+    /// True if a dot has found an operand since the memory was last emptied.
+    is_useful: bool,
+    /// True if the launch has filled the memory without any use of it.
+    is_off: bool,
+}
+
+impl SharedOperands {
+    /// Forgets all operands: their memory may have changed.
+    pub fn clear(&mut self) {
+        self.empty();
+        self.is_off = false;
+    }
+
+    fn empty(&mut self) {
+        self.ranges.clear();
+        (self.used, self.is_useful) = (0, false);
+    }
+
+    /// Returns the key of an operand; `None` if dots do not share it.
+    pub fn key(&self, b: &Matrix<'_>, form: PackedForm) -> Option<Key> {
+        let is_shared = b.is_shared && !self.is_off;
+        is_shared.then(|| Key { elements: b.elements.identity(), dtype: b.dtype, form })
+    }
+
+    /// Returns an operand with the key, which an earlier dot has packed, or the matrix with memory for
+    /// its panels, if there is room.
+    pub fn operand<'a>(
+        &'a mut self,
+        key: Option<Key>,
+        matrix: impl FnOnce() -> MatrixReader<'a>,
+    ) -> OperandB<'a> {
+        let Some(key) = key else { return OperandB::Matrix(matrix()) };
+        if let Some(range) = self.ranges.get(&key) {
+            self.is_useful = true;
+            return OperandB::Packed(&self.bytes.bytes()[range.clone()]);
+        }
+        let matrix = matrix();
+        let columns = matrix.columns().next_multiple_of(MAX_VECTOR_BYTES / matrix.size());
+        match self.reserve(key, matrix.rows() * columns * matrix.size()) {
+            Some(range) => OperandB::Shared(matrix, &mut self.bytes.bytes_mut()[range]),
+            None => OperandB::Matrix(matrix),
+        }
+    }
+
+    fn reserve(&mut self, key: Key, len: usize) -> Option<Range<usize>> {
+        let size = len.next_multiple_of(ALIGNMENT);
+        let capacity = self.bytes.bytes().len();
+        if size > capacity - self.used {
+            if size > MAX_SHARED_BYTES {
+                return None;
+            }
+            if capacity < MAX_SHARED_BYTES {
+                let larger = (2 * capacity).clamp(MIN_SHARED_BYTES, MAX_SHARED_BYTES);
+                self.bytes.resize(larger.max(size));
+            } else if !self.is_useful {
+                self.is_off = true;
+                return None;
+            }
+            self.empty();
+        }
+        let range = self.used..self.used + len;
+        self.used += size;
+        self.ranges.insert(key, range.clone());
+        Some(range)
+    }
+}
+
+/// Operand B of a product.
+pub(super) enum OperandB<'a> {
+    /// A matrix. The product packs some of its columns at a time, if that repays itself.
+    Matrix(MatrixReader<'a>),
+    /// A matrix that the product packs into this memory, for later dots as well.
+    Shared(MatrixReader<'a>, &'a mut [u8]),
+    /// All panels of columns, packed.
+    Packed(&'a [u8]),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tuning::MIN_SHARED_BYTES;
+
+    /// Returns whether a dot finds a tile of this number of elements packed.
+    fn finds(shared: &mut SharedOperands, tile: &[u8], count: usize) -> bool {
+        let matrix = Matrix { is_shared: true, ..Matrix::new(Dtype::F32, &tile[..4 * count], 16) };
+        let key = shared.key(&matrix, PackedForm::Elements(Dtype::F32));
+        matches!(shared.operand(key, || matrix.elements), OperandB::Packed(_))
+    }
+
+    #[test]
+    fn operands_are_found_until_the_memory_is_full_or_the_launch_ends() {
+        let tile = vec![0; 2 * MAX_SHARED_BYTES];
+        let shared = &mut SharedOperands::default();
+        let elements = MIN_SHARED_BYTES / 4;
+        assert!(!finds(shared, &tile, elements / 2));
+        assert!(finds(shared, &tile, elements / 2));
+        assert!(!finds(shared, &tile[64..], elements / 2), "another address");
+        assert!(finds(shared, &tile[64..], elements / 2));
+        assert!(finds(shared, &tile, elements / 2));
+        assert!(!finds(shared, &tile, elements), "another shape, and there is no room");
+        assert!(finds(shared, &tile, elements));
+        shared.clear();
+        assert!(!finds(shared, &tile, elements));
+        assert!(!finds(shared, &tile, 2 * MAX_SHARED_BYTES / 4), "it is larger than the memory");
+    }
+
+    #[test]
+    fn memory_that_is_full_of_unused_operands_is_not_used() {
+        let tile = vec![0; 2 * MAX_SHARED_BYTES];
+        let shared = &mut SharedOperands::default();
+        let elements = MIN_SHARED_BYTES / 4;
+        let mut tiles = (0..).step_by(64);
+        while !shared.is_off {
+            let first = tiles.next().expect("there are more tiles");
+            assert!(!finds(shared, &tile[first..], elements));
+        }
+        assert!(!finds(shared, &tile, elements));
+        shared.clear();
+        assert!(!finds(shared, &tile, elements));
+        assert!(finds(shared, &tile, elements));
+    }
+}
