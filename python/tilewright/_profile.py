@@ -167,15 +167,31 @@ def complete(profile: dict[str, Any]) -> dict[str, Any]:
 
 
 def _lines(kernel: dict[str, Any]) -> list[dict[str, Any]]:
-    """The measurements by line. The time of a fused loop is shared out evenly among its lines."""
-    lines: dict[tuple[str, int], dict[str, Any]] = {}
+    """The measurements by line.
+
+    Machine code that several lines share, a nest, is one row. The time of a fused loop of the executor is shared out
+    evenly among its lines.
+    """
+    lines: dict[tuple[str, str], dict[str, Any]] = {}
+
+    def fresh(file: str, line: int, place: str, text: str) -> dict[str, Any]:
+        measured = {"ns": 0.0, "read": 0.0, "written": 0.0, "flops": 0.0, "ops": []}
+        return lines.setdefault(
+            (file, place), {"file": file, "line": line, "place": place, "text": text, **measured}
+        )
 
     def at(file: str, line: int) -> dict[str, Any]:
         text = linecache.getline(file, line).strip() if line else ""
-        fresh = {"file": file, "line": line, "text": text, "ns": 0.0, "read": 0.0, "written": 0.0}
-        return lines.setdefault((file, line), {**fresh, "flops": 0.0, "ops": []})
+        return fresh(file, line, str(line), text)
 
     for step in kernel["steps"]:
+        if step["machineCode"] and len(step["lines"]) > 1:
+            file, line = min(step["lines"])
+            row = fresh(file, line, _ranges(step["lines"]), "machine code")
+            for name in ("ns", "read", "written", "flops"):
+                row[name] += step[name]
+            row["ops"].append(step["name"])
+            continue
         places = step["lines"] or [["", 0]]
         for file, line in places:
             row = at(file, line)
@@ -192,6 +208,27 @@ def _lines(kernel: dict[str, Any]) -> list[dict[str, Any]]:
             row["ops"].append(counted["bound"])
             row["counts"] = counted
     return sorted(lines.values(), key=lambda row: -row["ns"])
+
+
+def _ranges(lines: list[tuple[str, int]]) -> str:
+    """Lines as text: consecutive ones are a range, and only lines of other files than the first one name theirs."""
+    file = min(lines)[0]
+    ranges: list[list[Any]] = []
+    for other, line in sorted(lines):
+        if ranges and ranges[-1][0] == other and ranges[-1][2] + 1 == line:
+            ranges[-1][2] = line
+        else:
+            ranges.append([other, line, line])
+
+    def text(other: str, first: int, last: int) -> str:
+        numbers = str(first) if first == last else f"{first}-{last}"
+        return numbers if other == file else f"{os.path.basename(other)}:{numbers}"
+
+    return ",".join(text(*each) for each in ranges)
+
+
+def _place(line: dict[str, Any]) -> str:
+    return f"{os.path.basename(line['file'])}:{line['place']}"
 
 
 def duration(nanoseconds: float) -> str:
@@ -247,7 +284,7 @@ def _kernel_text(kernel: dict[str, Any], most_lines: int) -> str:
     else:
         parts.append(f"{'time':>11} {'share':>6} {'sectors':>9} {'excess':>9} {'conflicts':>9}  line\n")
     for line in kernel["lines"][:most_lines]:
-        place = f"{os.path.basename(line['file'])}:{line['line']}" if line["line"] else "elsewhere"
+        place = _place(line) if line["line"] else "elsewhere"
         first = f"{duration(line['ns']):>11} {100 * line['ns'] / ns:>5.1f}%"
         ops = ", ".join(dict.fromkeys(line["ops"]))
         if sim is None:
@@ -322,6 +359,6 @@ def _stacks(profile: dict[str, Any]) -> Any:
             yield [kernel["form"]], kernel["ns"]
             continue
         for line in lines:
-            place = f"{os.path.basename(line['file'])}:{line['line']} {line['text']}".strip()
+            place = f"{_place(line)} {line['text']}".strip()
             share = kernel["ns"] * line["ns"] / whole
             yield [kernel["form"], place, ", ".join(dict.fromkeys(line["ops"]))], share

@@ -128,10 +128,14 @@ fn mistakes_end_in_one_diagnostic() {
         (&["compile", &copy, "-s", "*fp32,*fp32,i32", "--option", "num_warp=4"], 1, "error[TW0102]"),
         (&["compile", &copy, "-s", "*fp32,*fp32,i32", "--option", "nonsense=1"], 1, "num_stages, num_warps"),
         (&["compile", &copy, "-s", "*fp32,*fp32,i32", "--option", "num_warps=0"], 1, "error[TW0108]"),
-        (&["compile", &copy, "--emit", "sass"], 2, "possible values: ast, ir, opt, cpu, gpu, ptx]"),
+        (&["compile", &copy, "--emit", "sass"], 2, "possible values: ast, ir, opt, cpu, asm, gpu, ptx]"),
         (&["compile", &copy, "--emit", "cubin"], 2, "a cubin is assembled by a GPU's driver"),
         (&["compile", &copy, "--target", "sm_90", "--emit", "cubin"], 2, "--emit ptx to ptxas"),
-        (&["compile", &copy, "--emit", "ptx"], 2, "no stage 'ptx' for cpu; there are ast, ir, opt, cpu\n"),
+        (
+            &["compile", &copy, "--emit", "ptx"],
+            2,
+            "no stage 'ptx' for cpu; there are ast, ir, opt, cpu, asm\n",
+        ),
         (&["compile", &copy, "--target", "sm_70"], 2, "possible values: cpu, sm_75, sm_80"),
         (&["explain", "TW0999"], 2, "there is no code 'TW0999'"),
     ];

@@ -98,9 +98,7 @@ fn why(compiled: &CompiledKernel, remarks: &[Remark], facts: &[(String, String)]
     }
     let said = compiled.remarks_as_text(remarks);
     if said.is_empty() {
-        text.push_str(
-            "\nNo pass reported a decision: only passes for a GPU report decisions (--target sm_90).\n",
-        );
+        text.push_str("\nNo pass reported a decision.\n");
     } else {
         let _ = write!(text, "\n{said}");
     }

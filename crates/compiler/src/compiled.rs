@@ -264,9 +264,10 @@ impl CompiledKernel {
             (Stage::Ir, _) => Some(tilewright_ir::print(&self.lowered, false)),
             (Stage::Opt, _) => Some(tilewright_ir::print(&self.module, false)),
             (Stage::Cpu, MachineCode::Cpu(program)) => Some(program.to_string()),
+            (Stage::Asm, MachineCode::Cpu(program)) => Some(program.machine_listing().to_string()),
             (Stage::Gpu, MachineCode::Gpu(code)) => Some(tilewright_ir::print(&code.program, false)),
             (Stage::Ptx, MachineCode::Gpu(code)) => Some(code.ptx.clone()),
-            (Stage::Cpu, MachineCode::Gpu(_))
+            (Stage::Cpu | Stage::Asm, MachineCode::Gpu(_))
             | (Stage::Gpu | Stage::Ptx, MachineCode::Cpu(_))
             | (Stage::Cubin, _) => None,
         })

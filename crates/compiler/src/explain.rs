@@ -54,6 +54,7 @@ impl CompiledKernel {
                     let origins = vec![0; lines.len()];
                     let (name, title) = ("cpu".into(), "steps of the CPU".into());
                     stages.push(StageText { name, title, lines, links: origins });
+                    stages.push(self.linked_machine_code(program));
                 }
                 MachineCode::Gpu(code) => {
                     let text = tilewright_ir::print(&code.program, true);
@@ -63,6 +64,19 @@ impl CompiledKernel {
             }
             stages
         })
+    }
+
+    /// Returns the machine code of the program's nests, each instruction with its line.
+    fn linked_machine_code(&self, program: &tilewright_cpu::Program) -> StageText {
+        let listed = program.machine_listing().lines;
+        let origins = listed.iter().map(|line| line.span.map_or(0, |span| self.line_of(span))).collect();
+        let lines = listed.into_iter().map(|line| line.text).collect();
+        StageText {
+            name: Stage::Asm.name().into(),
+            title: "machine code of the CPU".into(),
+            lines,
+            links: origins,
+        }
     }
 
     /// Returns the path of the file that contains the kernel; empty if its source is unknown.

@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! Job ──lower──> Module ──optimize──> Module ──cpu──> Program
-//!  ast             ir                   opt           cpu
+//!  ast             ir                   opt           cpu, asm
 //!                                     Module ──compile──> Module ──lower──> PTX
 //!                                                          gpu              ptx
 //! ```
@@ -170,6 +170,7 @@ fn finish(
         Target::Cpu => {
             let program = cpu_program(&optimized).map_err(|diagnostic| failure(*diagnostic, &optimized))?;
             dump(Stage::Cpu, &|| program.to_string());
+            dump(Stage::Asm, &|| program.machine_listing().to_string());
             MachineCode::Cpu(Box::new(program))
         }
         Target::Gpu(target) => {

@@ -13,6 +13,8 @@ pub enum Stage {
     Opt,
     /// The steps that the CPU executes.
     Cpu,
+    /// The machine code of a CPU's nests of loops, with the source of its instructions.
+    Asm,
     /// The IR of the GPU path: tile IR in which each value has a layout in registers or shared
     /// memory.
     Gpu,
@@ -25,12 +27,12 @@ pub enum Stage {
 impl Stage {
     /// Every stage, in order.
     pub const ALL: &[Stage] =
-        &[Stage::Ast, Stage::Ir, Stage::Opt, Stage::Cpu, Stage::Gpu, Stage::Ptx, Stage::Cubin];
+        &[Stage::Ast, Stage::Ir, Stage::Opt, Stage::Cpu, Stage::Asm, Stage::Gpu, Stage::Ptx, Stage::Cubin];
 
     /// Returns the stages that the compiler prints for a target, in order.
     pub fn of(target: Target) -> &'static [Stage] {
         match target {
-            Target::Cpu => &[Stage::Ast, Stage::Ir, Stage::Opt, Stage::Cpu],
+            Target::Cpu => &[Stage::Ast, Stage::Ir, Stage::Opt, Stage::Cpu, Stage::Asm],
             Target::Gpu(_) => &[Stage::Ast, Stage::Ir, Stage::Opt, Stage::Gpu, Stage::Ptx],
         }
     }
@@ -43,6 +45,7 @@ impl Stage {
             Stage::Ir => "ir",
             Stage::Opt => "opt",
             Stage::Cpu => "cpu",
+            Stage::Asm => "asm",
             Stage::Gpu => "gpu",
             Stage::Ptx => "ptx",
             Stage::Cubin => "cubin",

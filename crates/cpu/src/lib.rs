@@ -29,6 +29,7 @@ mod tuning;
 mod types;
 
 pub use assembly::{Assembler, Assembly, AssemblyCode, AssemblyError, AssemblyFault};
+pub use compile::listing::{MachineLine, MachineListing};
 pub use compile::trace_points::TracePoints;
 pub use program::Program;
 #[doc(hidden)]

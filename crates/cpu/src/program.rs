@@ -18,6 +18,7 @@ use crate::assembly::Assembly;
 use crate::types::TileType;
 
 pub(crate) mod combine;
+pub(crate) mod describe;
 pub(crate) mod fused;
 pub(crate) mod nest;
 

@@ -21,6 +21,8 @@ pub struct Builder {
     constants: FxHashMap<Value, i64>,
     /// The constants of the entry block, which all blocks share.
     shared: FxHashMap<Constant, Value>,
+    /// The origin of the instructions that are appended.
+    origin: u32,
 }
 
 /// A value that the entry block defines once, before all other instructions.
@@ -39,7 +41,14 @@ impl Builder {
     pub fn new(lanes: usize) -> Self {
         let entry = BlockData { parameters: vec![Value(0)], ..BlockData::default() };
         let function = Function { lanes, types: vec![Type::Int], blocks: vec![entry] };
-        Self { function, current: Block(0), constants: FxHashMap::default(), shared: FxHashMap::default() }
+        let (constants, shared) = (FxHashMap::default(), FxHashMap::default());
+        Self { function, current: Block(0), constants, shared, origin: 0 }
+    }
+
+    /// Sets the origin of the instructions that follow, a number that the caller chooses for their
+    /// source position. Returns the one before, which at first is 0: no position.
+    pub fn set_origin(&mut self, origin: u32) -> u32 {
+        std::mem::replace(&mut self.origin, origin)
     }
 
     /// Returns the parameter of the function.
@@ -83,7 +92,7 @@ impl Builder {
 
     fn emit(&mut self, op: Op, operands: &[Value], result: Option<Type>) -> Option<Value> {
         let result = result.map(|ty| self.value(ty));
-        let inst = Inst { op, operands: SmallVec::from_slice(operands), result };
+        let inst = Inst { op, operands: SmallVec::from_slice(operands), result, origin: self.origin };
         let block = &mut self.function.blocks[self.current.0 as usize];
         assert!(block.terminator.is_none(), "the block is complete");
         block.insts.push(inst);
@@ -118,7 +127,7 @@ impl Builder {
         let result = self.value(ty);
         let is_load = matches!(constant, Constant::Word(_));
         let operands = if is_load { smallvec![self.argument()] } else { smallvec![] };
-        let inst = Inst { op, operands, result: Some(result) };
+        let inst = Inst { op, operands, result: Some(result), origin: 0 };
         self.function.blocks[0].insts.insert(0, inst);
         if let Constant::Int(value) = constant {
             self.constants.insert(result, value);

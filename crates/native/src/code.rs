@@ -12,6 +12,9 @@ pub struct Code {
     pub(crate) instruction_bytes: usize,
     /// The size of the spill slots in bytes.
     pub(crate) spill_bytes: usize,
+    /// The offsets at which the origin of instructions changes, each with the origin from there on.
+    /// Empty unless [`compile_with_origins`](crate::compile_with_origins) made the code.
+    pub(crate) origins: Vec<(usize, u32)>,
 }
 
 impl Code {

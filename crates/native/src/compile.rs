@@ -20,6 +20,16 @@ use crate::{
 
 /// Compiles a function. The function is well formed: debug builds verify it.
 pub fn compile(function: &Function, target: &Target) -> Result<Code, CompileError> {
+    compile_function(function, *target, false)
+}
+
+/// Compiles a function to the same code as [`compile`], and notes the origin of each instruction for
+/// [`listing`](crate::listing).
+pub fn compile_with_origins(function: &Function, target: &Target) -> Result<Code, CompileError> {
+    compile_function(function, *target, true)
+}
+
+fn compile_function(function: &Function, target: Target, notes_origins: bool) -> Result<Code, CompileError> {
     if function.lanes != target.lanes() {
         return Err(CompileError::Lanes { function: function.lanes, target: target.lanes() });
     }
@@ -30,14 +40,18 @@ pub fn compile(function: &Function, target: &Target) -> Result<Code, CompileErro
     let mut function = function.clone();
     number_values(&mut function);
     match target.isa() {
-        Isa::Avx2 => generate::<X86>(function, x86::Isa::Avx2),
-        Isa::Avx512 => generate::<X86>(function, x86::Isa::Avx512),
-        Isa::Neon => generate::<Aarch64>(function, ()),
+        Isa::Avx2 => generate::<X86>(function, x86::Isa::Avx2, notes_origins),
+        Isa::Avx512 => generate::<X86>(function, x86::Isa::Avx512, notes_origins),
+        Isa::Neon => generate::<Aarch64>(function, (), notes_origins),
     }
 }
 
 /// Generates the code of a function whose lanes are those of the ISA.
-fn generate<M: Machine>(mut function: Function, isa: M::Isa) -> Result<Code, CompileError> {
+fn generate<M: Machine>(
+    mut function: Function,
+    isa: M::Isa,
+    notes_origins: bool,
+) -> Result<Code, CompileError> {
     let reachable = reachable_blocks(&function);
     let types = function.types.clone();
     let vectors = |value: Value| vectors_of::<M>(isa, types[value.0 as usize]);
@@ -46,5 +60,5 @@ fn generate<M: Machine>(mut function: Function, isa: M::Isa) -> Result<Code, Com
     let layout = Layout::new(&function, &reachable);
     let selected = select::<M>(&function, isa, &uses, &layout, &reachable)?;
     let output = selected.program.allocate(&M::environment(isa))?;
-    M::encode(&Assigned { isa, selected: &selected, output: &output })
+    M::encode(&Assigned { isa, selected: &selected, output: &output, notes_origins })
 }

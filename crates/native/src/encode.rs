@@ -13,6 +13,8 @@ pub trait Writer {
     /// The architecture.
     type Machine: Machine;
 
+    /// Returns the number of bytes so far.
+    fn offset(&self) -> usize;
     /// Begins a block at the current offset. `is_loop` is true if a later block jumps to it.
     fn begin_block(&mut self, block: usize, is_loop: bool);
     /// Saves registers and reserves the frame.
@@ -33,8 +35,13 @@ pub trait Writer {
     fn jump(&mut self, condition: Option<<Self::Machine as Machine>::Condition>, block: usize);
 }
 
-/// Writes the blocks of a function.
-pub fn write<W: Writer>(writer: &mut W, function: &Assigned<'_, W::Machine>) -> Result<(), CompileError> {
+/// Writes the blocks of a function. Returns the offsets at which the origin changes, with the origins,
+/// if they are requested.
+pub fn write<W: Writer>(
+    writer: &mut W,
+    function: &Assigned<'_, W::Machine>,
+) -> Result<Vec<(usize, u32)>, CompileError> {
+    let mut origins: Vec<(usize, u32)> = Vec::new();
     let program = &function.selected.program;
     let forwarding = forwarding_blocks(function);
     let resolve = |mut block: usize| {
@@ -62,13 +69,18 @@ pub fn write<W: Writer>(writer: &mut W, function: &Assigned<'_, W::Machine>) -> 
                 InstOrEdit::Edit(_) => {}
                 InstOrEdit::Inst(inst) => {
                     let allocations = function.output.inst_allocs(inst);
+                    let origin = function.selected.origins[inst.index()];
+                    let last = origins.last().map_or(0, |&(_, last)| last);
+                    if function.notes_origins && origin != last {
+                        origins.push((writer.offset(), origin));
+                    }
                     let inst = &function.selected.insts[inst.index()];
                     write_inst(writer, inst, allocations, &successors, next)?;
                 }
             }
         }
     }
-    Ok(())
+    Ok(origins)
 }
 
 fn write_inst<W: Writer>(

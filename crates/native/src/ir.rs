@@ -350,6 +350,9 @@ pub struct Inst {
     pub operands: SmallVec<[Value; 4]>,
     /// The result, if the operation has one.
     pub result: Option<Value>,
+    /// The source position as a number of the caller: see
+    /// [`Builder::set_origin`](crate::Builder::set_origin). It has no effect on the machine code.
+    pub origin: u32,
 }
 
 /// A jump to a block, with the values of its parameters.

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! Builder ──> ir::Function ── compile ──> machine code ── Executable ──> call
-//!                  └── interpret, verify, print
+//!                  ├── interpret, verify, print
+//!                  └── compile_with_origins ──> machine code ── listing ──> text
 //! ```
 
 mod aarch64;
@@ -18,6 +19,7 @@ mod interleave;
 mod interpret;
 pub mod ir;
 mod layout;
+mod listing;
 mod loop_constants;
 mod print;
 mod select;
@@ -29,8 +31,9 @@ mod x86;
 
 pub use builder::{Builder, Loop, Place};
 pub use code::{Code, CompileError};
-pub use compile::compile;
+pub use compile::{compile, compile_with_origins};
 pub use executable::Executable;
 pub use interpret::{InterpretError, interpret};
+pub use listing::{ListedInstruction, listing};
 pub use target::{Isa, Target};
 pub use verify::{VerifyError, verify};

@@ -130,7 +130,7 @@ pub(crate) struct InstText<'a> {
 
 impl Display for InstText<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> Result {
-        let Inst { op, operands, result } = self.inst;
+        let Inst { op, operands, result, origin: _ } = self.inst;
         if let Some(result) = result {
             write!(f, "{result} = ")?;
         }

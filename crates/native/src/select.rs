@@ -96,6 +96,8 @@ pub struct Selected<M: Machine> {
     pub program: Program,
     /// The instructions.
     pub insts: Vec<MachineInst<M>>,
+    /// The origin of each instruction.
+    pub origins: Vec<u32>,
     /// The constants in memory.
     pub constants: Constants,
     /// The size of the scratch area at the bottom of the frame in bytes.
@@ -113,6 +115,8 @@ pub struct Assigned<'a, M: Machine> {
     pub selected: &'a Selected<M>,
     /// The registers, and moves between instructions.
     pub output: &'a Output,
+    /// True if the code has the origins of its instructions.
+    pub notes_origins: bool,
 }
 
 /// Selects the instructions of a function.
@@ -130,6 +134,7 @@ pub fn select<M: Machine>(
         out: Selected {
             program: Program::new(&layout.successors, M::call_clobbers(isa), M::slots(isa)),
             insts: Vec::new(),
+            origins: Vec::new(),
             constants: Constants::default(),
             scratch_bytes: 0,
             has_streaming_stores: false,
@@ -138,6 +143,7 @@ pub fn select<M: Machine>(
         known: vec![None; function.types.len()],
         pending: Vec::new(),
         position: (Block(0), 0),
+        origin: 0,
         mask_parts: FxHashMap::default(),
         loop_constants: FxHashMap::default(),
         hoisted: FxHashMap::default(),
@@ -189,6 +195,8 @@ pub struct Selector<'a, M: Machine> {
     pub pending: Vec<(Value, &'a Inst)>,
     /// The position of the current instruction.
     pub position: Position,
+    /// The origin of the current instruction.
+    origin: u32,
     /// The masks of this block for lanes of other widths: mask, bytes of a lane, part.
     pub mask_parts: FxHashMap<(Value, usize, usize), VReg>,
     /// The constants that have registers in loops.
@@ -257,6 +265,7 @@ impl<'a, M: Machine> Selector<'a, M> {
         let is_call = matches!(inst, MachineInst::Call(_));
         self.out.program.push(operands, flow, is_call);
         self.out.insts.push(inst);
+        self.out.origins.push(self.origin);
     }
 
     /// Returns the operation of a constant.
@@ -378,6 +387,7 @@ impl<'a, M: Machine> Selector<'a, M> {
                 self.out.program.begin_block(index, parameters);
                 for (at, inst) in data.insts.iter().enumerate() {
                     self.position = (source, at as u32);
+                    self.origin = inst.origin;
                     self.inst(inst)?;
                 }
                 self.position = (source, TERMINATOR);

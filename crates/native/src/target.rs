@@ -1,5 +1,7 @@
 //! The processor that machine code is for.
 
+use std::fmt;
+
 /// The vector instructions that machine code may use.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Isa {
@@ -9,6 +11,16 @@ pub enum Isa {
     Avx512,
     /// AArch64 with Advanced SIMD, which every processor has: vectors of 128 bits.
     Neon,
+}
+
+impl fmt::Display for Isa {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Isa::Avx2 => "x86-64 with AVX2",
+            Isa::Avx512 => "x86-64 with AVX-512",
+            Isa::Neon => "AArch64",
+        })
+    }
 }
 
 impl Isa {

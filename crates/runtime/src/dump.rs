@@ -37,7 +37,7 @@ pub(crate) fn hook<'a>(
             Some(directory) => {
                 let text = match stage {
                     Stage::Ir | Stage::Opt => format!("{}\n{}", describe(options), text()),
-                    Stage::Ast | Stage::Cpu | Stage::Gpu | Stage::Ptx | Stage::Cubin => text(),
+                    Stage::Ast | Stage::Cpu | Stage::Asm | Stage::Gpu | Stage::Ptx | Stage::Cubin => text(),
                 };
                 write(directory, &format!("{kernel}-{number}.{}", stage.name()), text.as_bytes());
             }

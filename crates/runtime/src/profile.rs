@@ -233,7 +233,12 @@ impl Kernel {
     fn add(&mut self, steps: Option<Vec<StepProfile>>, report: Option<Report>) {
         self.launches += 1;
         for step in steps.into_iter().flatten() {
-            match self.steps.iter_mut().find(|known| known.name == step.name && known.lines == step.lines) {
+            let is_same = |known: &&mut StepProfile| {
+                known.name == step.name
+                    && known.lines == step.lines
+                    && known.is_machine_code == step.is_machine_code
+            };
+            match self.steps.iter_mut().find(is_same) {
                 Some(known) => known.cost.add(&step.cost),
                 None => self.steps.push(step),
             }
@@ -265,6 +270,7 @@ impl Kernel {
             json!({
                 "name": step.name,
                 "lines": step.lines,
+                "machineCode": step.is_machine_code,
                 "executions": step.cost.executions,
                 "ns": step.cost.nanoseconds,
                 "read": step.cost.bytes_read,

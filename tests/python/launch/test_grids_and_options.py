@@ -105,7 +105,7 @@ def test_a_launch_returns_its_handle():
     assert handle.metadata.name == "fill"
     assert handle.metadata._asdict()["num_ctas"] == 1
     assert handle.metadata.target == triton.runtime.driver.active.get_current_target()
-    assert list(handle.asm) == ["ast", "ir", "opt", "cpu"]
+    assert list(handle.asm) == ["ast", "ir", "opt", "cpu", "asm"]
     assert handle.asm["ir"].startswith("kernel func0 @fill(")
     assert handle.asm["ttir"] == handle.asm["ir"]
     with pytest.raises(KeyError):

@@ -246,9 +246,63 @@ def test_a_processor_is_explained_too(tmp_path):
     path = tmp_path / "cpu.html"
     made = tilewright("explain", ADD, "-s", ADD_SIGNATURE, "--target", "cpu", "-o", str(path))
     assert made.returncode == 0, made.stderr
-    assert [stage["name"] for stage in page_of(path)["stages"]] == ["ir", "opt", "cpu"]
+    assert [stage["name"] for stage in page_of(path)["stages"]] == ["ir", "opt", "cpu", "asm"]
+
+
+def line_of(text, file="examples/01_vector_add.py"):
+    """The number of the line of a file that has the text."""
+    lines = (ROOT / file).read_text().splitlines()
+    return next(number for number, line in enumerate(lines, 1) if text in line)
+
+
+def has_machine_code():
+    made = tilewright("compile", ADD, "-s", ADD_SIGNATURE, "--emit", "asm")
+    assert made.returncode == 0, made.stderr
+    return not made.stdout.startswith("add_kernel has no machine code")
+
+
+@pytest.fixture
+def machine_code():
+    if not has_machine_code():
+        pytest.skip("there is no machine code for this processor")
+
+
+def test_machine_code_has_the_lines_of_its_source(tmp_path, machine_code):
+    load, store = (line_of(text) for text in ("x = tl.load", "tl.store"))
+    made = tilewright("compile", ADD, "-s", ADD_SIGNATURE, "--emit", "asm")
+    first, *lines = made.stdout.splitlines()
+    assert first.startswith("machine code of add_kernel for ")
+    assert lines[1].startswith("nest 0: ")
+    assert lines[2].endswith(f"-{store} of examples/01_vector_add.py")
+    assert f"; 01_vector_add.py:{load}: x = tl.load(x_ptr + offsets, mask=mask)" in made.stdout
+    assert lines[-1].split()[1].startswith("ret")
+
+    path = tmp_path / "cpu.html"
+    made = tilewright("explain", ADD, "-s", ADD_SIGNATURE, "--target", "cpu", "-o", str(path))
+    assert made.returncode == 0, made.stderr
+    (stage,) = (stage for stage in page_of(path)["stages"] if stage["name"] == "asm")
+    assert stage["lines"] == [first, *lines]
+    for line, link in zip(stage["lines"], stage["links"], strict=True):
+        if ": tl.store(output_ptr" in line:
+            assert link == store
+    assert {load, load + 1, store} <= set(stage["links"])
+
+
+def test_the_reasons_of_the_executor(machine_code):
     why = tilewright("explain", ADD, "-s", ADD_SIGNATURE, "--target", "cpu", "--why")
-    assert "No pass reported a decision" in why.stdout
+    first, last = line_of("pid = tl.program_id"), line_of("tl.store")
+    assert "[nests] done: program_id(0) + " in why.stdout
+    assert f": one nest of machine code, lines {first}-{last} of examples/01_vector_add.py\n" in why.stdout
+    assert "missed" not in why.stdout
+
+    why = tilewright("explain", MATMUL, "-s", MATMUL_SIGNATURE, "--target", "cpu", "--why")
+    file, _, _ = MATMUL.partition("::")
+    load = line_of("a = tl.load(a_ptrs", file)
+    parts = why.stdout.split("\n\n")
+    (part,) = (part for part in parts if part.startswith(f"{file}:{load}: a = tl.load"))
+    assert "[nests] missed: load of fp16[64, 32]: run by the executor\n" in part
+    assert "because its addresses are a tile that a loop or a branch carries" in part
+    assert "the executor has machine code of its own for dots" in why.stdout
 
 
 def test_dump_to_a_folder(tmp_path):

@@ -43,7 +43,7 @@ print(out[999], c[0, 0])
 """
 
 
-def profile(tmp_path, *options, program=PROGRAM, code=0, device="cpu"):
+def profile(tmp_path, *options, program=PROGRAM, code=0, device="cpu", **variables):
     """Runs the command on a program; gives what it said, and the JSON."""
     script = tmp_path / "program.py"
     script.write_text(program)
@@ -64,7 +64,7 @@ def profile(tmp_path, *options, program=PROGRAM, code=0, device="cpu"):
         capture_output=True,
         text=True,
         cwd=ROOT,
-        env={key: value for key, value in os.environ.items() if key != "TILEWRIGHT_DEVICE"},
+        env={key: value for key, value in os.environ.items() if key != "TILEWRIGHT_DEVICE"} | variables,
         timeout=PATIENCE,
     )
     assert made.returncode == code, made.stderr
@@ -100,13 +100,40 @@ def test_bytes_and_operations_of_the_cpu_are_exact(on_cpu):
 
 def test_lines_are_those_of_the_source(on_cpu):
     _, data, _ = on_cpu
-    lines = {line["line"]: line["text"] for line in kernel(data, "add")["lines"]}
     rows = PROGRAM.splitlines()
-    assert lines[next(at for at, row in enumerate(rows, 1) if "tl.store(out" in row)].startswith(
-        "tl.store(out + at"
-    )
-    for number, text in lines.items():
-        assert rows[number - 1].strip() == text
+    lines = kernel(data, "product")["lines"]
+    assert any("tl.dot" in line["text"] for line in lines)
+    for line in lines:
+        assert line["place"] == str(line["line"])
+        assert rows[line["line"] - 1].strip() == line["text"]
+
+
+def test_a_nest_is_one_row_with_its_lines(on_cpu):
+    said, data, _ = on_cpu
+    (step,) = kernel(data, "add")["steps"]
+    assert step["machineCode"], "the profiler runs the machine code of other launches"
+    assert step["executions"] == 3 * 8
+    (row,) = kernel(data, "add")["lines"]
+    first = next(at for at, text in enumerate(PROGRAM.splitlines(), 1) if "at = tl.program_id" in text)
+    assert (row["line"], row["place"], row["text"]) == (first, f"{first}-{first + 4}", "machine code")
+    assert row["ns"] == step["ns"] > 0
+    assert f"program.py:{first}-{first + 4}: machine code  [program_id(0) + " in said
+
+
+def test_without_machine_code_each_op_is_a_row(tmp_path):
+    made, data = profile(tmp_path, TILEWRIGHT_MACHINE_CODE="0")
+    assert made.stdout == "2.0 32.0\n"
+    add = kernel(data, "add")
+    assert not any(step["machineCode"] for step in add["steps"])
+    assert {"load", "store"} <= {step["name"] for step in add["steps"]}
+    assert (add["read"], add["written"]) == (3 * 2 * 4000, 3 * 4000)
+
+
+def test_lines_of_a_nest_are_ranges():
+    from tilewright._profile import _ranges
+
+    assert _ranges([("/a/k.py", 7), ("/a/k.py", 5), ("/a/k.py", 6), ("/a/k.py", 9)]) == "5-7,9"
+    assert _ranges([("/a/k.py", 7), ("/b/m.py", 7), ("/b/m.py", 8)]) == "7,m.py:7-8"
 
 
 def test_the_times_of_steps_are_within_the_launches(on_cpu):
@@ -123,7 +150,7 @@ def test_the_times_of_steps_are_within_the_launches(on_cpu):
 def test_the_table_names_kernels_and_lines(on_cpu):
     text, _, _ = on_cpu
     assert "add(x: *fp32, y: *fp32, out: *fp32, n: int32, BLOCK=128) on cpu" in text
-    assert "program.py:13: tl.store(out + at, a + b, mask=mask)" in text
+    assert "tl.dot(tl.load(a + at), tl.load(b + at)" in text
 
 
 def test_flame_graph_and_trace_can_be_read(on_cpu):

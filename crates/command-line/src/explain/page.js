@@ -97,7 +97,7 @@ const rows = [...data.remarks].sort((a, b) => a.line - b.line).map((remark) => {
 });
 const heads = ["line", "pass", "", "of", "decision", "why"].map((head) => element("th", {}, head));
 find("decisions").append(rows.length ? element("table", {}, element("tr", {}, ...heads), ...rows)
-  : element("p", {}, "No pass reported a decision: only passes for a GPU report decisions (--target sm_90)."));
+  : element("p", {}, "No pass reported a decision."));
 
 // Layouts and accesses to shared memory.
 const values = valuesByLayout(gpu?.lines ?? []);

@@ -10,6 +10,7 @@ use crate::program::Program;
 
 mod fusion;
 mod in_place;
+pub(crate) mod listing;
 mod liveness;
 mod lower;
 mod nests;
@@ -61,6 +62,9 @@ impl Program {
         sorts::form(&mut program);
         // A program that yields values runs once, on one operation: see [`Program::evaluate`].
         let is_launched = program.blocks[program.body as usize].yields.is_empty();
+        if is_launched && target.is_none() {
+            nests::report_no_target();
+        }
         if let Some(target) = target.filter(|_| is_launched) {
             nests::trees::form(&mut program, target);
             nests::form(&mut program, target);

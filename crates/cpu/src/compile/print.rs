@@ -119,6 +119,13 @@ fn slots(slots: &[Slot]) -> String {
     slots.iter().map(|slot| format!("s{slot}")).collect::<Vec<_>>().join(", ")
 }
 
+impl Program {
+    /// Returns the type of a slot as text, such as `fp32[64, 32]`.
+    pub(crate) fn type_text(&self, slot: Slot) -> String {
+        format!("{}{}", self.ty(slot).element, Shape(self, slot))
+    }
+}
+
 /// Prints the shape of a tile; nothing for a scalar.
 struct Shape<'a>(&'a Program, Slot);
 

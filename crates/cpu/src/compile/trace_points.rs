@@ -6,6 +6,7 @@ use tilewright_ir::{Op, OpFamily};
 use tilewright_trace as trace;
 use tilewright_trace::{Kind, Role};
 
+use crate::program::describe::op_name;
 use crate::program::{Action, BlockId, Program, Slot, Step, Use};
 use crate::types::TileType;
 
@@ -184,22 +185,11 @@ fn describe(step: &Step) -> Option<(Kind, String, Operands)> {
             _ => return None,
         },
     };
-    Some((kind, name(op), roles))
+    Some((kind, op_name(op), roles))
 }
 
 /// Moves the pointer and the mask to the front: every program records these, but not the others.
 fn pointers_first(mut operands: Operands) -> Operands {
     operands.sort_by_key(|(role, _)| !matches!(role, Role::Pointer | Role::Mask));
     operands
-}
-
-/// Returns the name of an op, as traces and profiles show it.
-pub(crate) fn name(op: &Op) -> String {
-    match op {
-        Op::Elementwise { function } => function.name().into(),
-        Op::AtomicRmw { kind, .. } => format!("atomic_{}", kind.name()),
-        Op::ProgramId { axis } => format!("program_id({axis})"),
-        // tidy: wildcard because the table has the name of any other op
-        op => op.name().into(),
-    }
 }

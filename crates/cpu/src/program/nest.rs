@@ -5,9 +5,9 @@ use std::sync::{Arc, OnceLock};
 
 use smallvec::SmallVec;
 use tilewright_native::ir::Function;
-use tilewright_native::{Executable, Target};
+use tilewright_native::{CompileError, Executable, ListedInstruction, Target};
 
-use super::{Action, Program, Slot};
+use super::{Action, Program, Slot, Step};
 
 /// A nest of loops that executes consecutive steps, its members, which follow it: see
 /// [`nests`](crate::compile::nests). If the function declines, it has had no effect, and the machine
@@ -29,6 +29,8 @@ pub(crate) struct Nest {
     pub scratch: usize,
     /// The slots that the nest clears, because their tiles are dead after the last member.
     pub frees: Vec<Slot>,
+    /// The index tiles that steps before the members compute and the nest repeats, in order.
+    pub imports: Vec<Slot>,
     pub code: Arc<NestCode>,
 }
 
@@ -102,10 +104,27 @@ impl NestCode {
         self.executable.get_or_init(compiled).as_ref()
     }
 
+    /// Compiles the function again and lists its instructions, with the [origin](origin_of) of each.
+    pub(crate) fn list(&self) -> Result<Vec<ListedInstruction>, CompileError> {
+        let code = tilewright_native::compile_with_origins(&self.function, &self.target)?;
+        Ok(tilewright_native::listing(&code, &self.target))
+    }
+
+    /// Returns the target of the machine code.
+    pub(crate) fn target(&self) -> Target {
+        self.target
+    }
+
     /// Notes that the machine code has declined an execution.
     pub(crate) fn note_decline(&self) {
         self.has_declined.store(true, Ordering::Relaxed);
     }
+}
+
+/// Returns the origin of the instructions that compute a step: the index of its source position in
+/// [`Program::sites`], counted from 1.
+pub(crate) fn origin_of(step: &Step) -> u32 {
+    step.site + 1
 }
 
 /// Machine code of a reduction that runs as a tree. The words of its argument are the addresses of

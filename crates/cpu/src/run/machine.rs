@@ -42,8 +42,9 @@ pub(crate) struct Machine<'a> {
     /// The addresses of the regions for which this machine has advised the system to use huge
     /// pages.
     advised: RefCell<SmallVec<[u64; 2]>>,
-    /// The observers of the programs.
+    /// The observers of the programs, and their makers.
     observers: Vec<Box<dyn Observer + 'a>>,
+    observed_by: &'a [&'a dyn Observe],
 }
 
 /// Allocations that a thread reuses for its next machine.
@@ -109,6 +110,7 @@ impl<'a> Machine<'a> {
             arguments_of_nests: Vec::new(),
             advised,
             observers: Vec::new(),
+            observed_by: &[],
         }
     }
 
@@ -165,6 +167,7 @@ impl<'a> Machine<'a> {
 
     /// Creates the observers that this machine calls from its next program on.
     pub(crate) fn observe(&mut self, by: &'a [&'a dyn Observe]) {
+        self.observed_by = by;
         self.observers = by.iter().map(|observed| observed.observer()).collect();
     }
 
@@ -417,12 +420,21 @@ impl<'a> Machine<'a> {
             next += 1;
             let (is_group, is_allowed) = match unit.step().action {
                 Action::Fused(_) => (true, self.observers.iter().all(|observer| observer.allows_fusion())),
-                Action::Nest(_) => (true, self.observers.iter().all(|observer| observer.allows_nests())),
+                Action::Nest(_) => {
+                    let all_allow = self.observers.iter().all(|observer| observer.allows_nests());
+                    (true, all_allow && self.control.machine_code)
+                }
                 // tidy: wildcard because the other actions execute one step
                 _ => (false, true),
             };
             if !is_allowed {
                 continue;
+            }
+            if let Action::Nest(nest) = &unit.step().action {
+                for step in self.observed_by.iter().flat_map(|by| by.before_nest(nest)) {
+                    // A step that faults has no value to look at; the members report the fault.
+                    let _ = ops::execute(self, step);
+                }
             }
             self.notify(|observer, machine| observer.before(machine, &unit));
             let outcome = self.unit(&unit);
@@ -442,8 +454,8 @@ impl<'a> Machine<'a> {
         Ok(())
     }
 
-    /// Executes a single step or a fused group. Returns false if the operands do not allow the
-    /// fused loop.
+    /// Executes a single step, a nest or a fused group. Returns false if the operands do not allow
+    /// the nest or the fused loop.
     fn unit(&mut self, unit: &Unit<'a>) -> Outcome<bool> {
         match &unit.step().action {
             Action::Fused(group) => ops::fused::execute(self, group, unit.steps()),

@@ -6,13 +6,19 @@
 
 use std::ops::Range;
 
-use crate::program::{Action, Block, BlockId, Program, Step};
+use crate::program::{Action, Block, BlockId, Nest, Program, Step};
 use crate::run::machine::Machine;
 
 /// Creates an observer for each thread of a launch.
 pub(crate) trait Observe: Sync {
     /// Creates the observer of one thread.
     fn observer(&self) -> Box<dyn Observer + '_>;
+
+    /// Returns pure steps that the machine executes before a nest, so that observers may look at the
+    /// results: a nest does not set the slots of its members.
+    fn before_nest(&self, _nest: &Nest) -> &[Step] {
+        &[]
+    }
 }
 
 /// Observes the programs of one thread. A call of [`Self::after`] follows each call of
@@ -40,14 +46,14 @@ pub(crate) trait Observer {
         false
     }
 
-    /// Called before a step or a fused group is executed.
+    /// Called before a step, a nest or a fused group is executed.
     fn before(&mut self, machine: &Machine<'_>, unit: &Unit<'_>);
 
     /// Called after the step or the group has been executed. Its results are set if it succeeded.
     fn after(&mut self, machine: &Machine<'_>, unit: &Unit<'_>, end: End);
 }
 
-/// A step that is executed by itself, or a fused group.
+/// A step that is executed by itself, or a nest or fused group.
 pub(crate) struct Unit<'p> {
     /// The block of the step.
     pub id: BlockId,
@@ -90,7 +96,7 @@ impl<'p> Unit<'p> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum End {
     Done,
-    /// The operands of a fused group do not allow one loop. Nothing has been executed yet: the
+    /// The operands of a nest or a fused group do not allow one loop. Nothing has been executed yet: the
     /// machine executes the members one by one next.
     LeftToMembers,
     Failed,

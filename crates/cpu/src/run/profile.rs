@@ -1,16 +1,18 @@
 //! Profiling: an observer that measures each step of the programs of the grid.
 //!
-//! It measures the same program that other launches run, fused loops included. The time of a step
-//! excludes the steps of its regions. Reading the clock takes some 30 ns a step, which are part of
-//! the measured time.
+//! It measures the same program that other launches run, with nests in machine code and with fused
+//! loops: a nest is one row. Only the loop over programs is not that of other launches, as each program
+//! is measured by itself. The time of a step excludes the steps of its regions. Reading the clock
+//! takes some 30 ns a step, which are part of the measured time.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
+use rustc_hash::{FxHashMap, FxHashSet};
 use tilewright_ir::{Op, OpFamily};
 
-use crate::compile::trace_points::name;
-use crate::program::{Action, Program, Step, Use};
+use crate::program::describe::step_names;
+use crate::program::{Action, Block, Nest, Program, Slot, Step, Use};
 use crate::run::machine::Machine;
 use crate::run::observer::{End, Observe, Observer, Unit};
 use crate::run::value::Form;
@@ -46,11 +48,13 @@ impl StepCost {
 /// A step and its measured cost.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct StepProfile {
-    /// The op; for a fused loop the ops of its members: `load + mul + store`.
+    /// The op; for a nest or a fused loop the ops of its members: `load + mul + store`.
     pub name: String,
     /// The file and the line of the step; if the step was inlined, those of the outermost call. A
-    /// fused loop may have several lines.
+    /// nest or a fused loop may have several lines.
     pub lines: Vec<(String, u32)>,
+    /// True if machine code executes the steps: they are a nest.
+    pub is_machine_code: bool,
     /// The measured cost.
     pub cost: StepCost,
 }
@@ -60,6 +64,8 @@ pub struct StepProfile {
 pub struct Profile {
     /// The index in `costs` of the first step of each block.
     begins: Vec<usize>,
+    /// The masks of each nest, by its index.
+    masks: FxHashMap<usize, NestMasks>,
     costs: Mutex<Vec<StepCost>>,
 }
 
@@ -72,7 +78,11 @@ impl Program {
             count - block.steps.len()
         });
         let begins = begins.collect();
-        Profile { begins, costs: Mutex::new(vec![StepCost::default(); count]) }
+        Profile {
+            begins,
+            masks: NestMasks::of_program(self),
+            costs: Mutex::new(vec![StepCost::default(); count]),
+        }
     }
 
     /// Returns the executed steps in program order, with their measured costs.
@@ -83,54 +93,105 @@ impl Program {
             for (place, step) in block.steps.iter().enumerate() {
                 let cost = costs[begin + place];
                 if cost.executions > 0 {
-                    let members = match &step.action {
-                        Action::Fused(group) => &block.steps[place + 1..=place + group.members],
-                        _ => std::slice::from_ref(step),
+                    let members = match Self::members(step) {
+                        0 => std::slice::from_ref(step),
+                        count => &block.steps[place + 1..=place + count],
                     };
-                    found.push(StepProfile { name: joined(members), lines: self.lines(members), cost });
+                    found.push(StepProfile {
+                        name: step_names(members),
+                        lines: self.lines_of(members),
+                        is_machine_code: matches!(step.action, Action::Nest(_)),
+                        cost,
+                    });
                 }
             }
         }
         found
     }
+}
 
-    fn lines(&self, steps: &[Step]) -> Vec<(String, u32)> {
-        let mut lines = Vec::new();
-        for step in steps {
-            let Some(span) = self.sites[step.site as usize].last() else { continue };
-            let file = self.sources.file(span.file);
-            let line = (file.name.clone(), file.line_column(span.start).0);
-            if !lines.contains(&line) {
-                lines.push(line);
+/// The masks of the accesses of a nest. Machine code sets no slots, so the machine executes the
+/// steps that compute the masks before it measures the nest.
+#[derive(Default, Debug)]
+struct NestMasks {
+    /// The steps that compute the masks.
+    steps: Vec<Step>,
+    /// The masks that the nest computes from loads or reductions: their elements are not known, and
+    /// count as true.
+    unknown: FxHashSet<Slot>,
+}
+
+impl NestMasks {
+    fn of_program(program: &Program) -> FxHashMap<usize, Self> {
+        let mut masks = FxHashMap::default();
+        if !program.blocks.iter().any(Block::has_nests) {
+            return masks;
+        }
+        let steps = program.blocks.iter().flat_map(|block| &block.steps);
+        let definitions: FxHashMap<Slot, &Step> =
+            steps.flat_map(|step| step.results.iter().map(move |&slot| (slot, step))).collect();
+        for block in &program.blocks {
+            for (index, step) in block.steps.iter().enumerate() {
+                if let Action::Nest(nest) = &step.action {
+                    let imports = nest.imports.iter().filter_map(|slot| definitions.get(slot).copied());
+                    let members = &block.steps[index + 1..=index + nest.members];
+                    let steps: Vec<&Step> = imports.chain(members).collect();
+                    masks.insert(nest.index, Self::new(&steps));
+                }
             }
         }
-        lines
+        masks
+    }
+
+    /// Finds the masks of the steps of a nest, which are in the order of execution.
+    fn new(steps: &[&Step]) -> Self {
+        let masks: Vec<Slot> = steps.iter().filter_map(|step| Some(mask_of(step)?.slot)).collect();
+        let mut needed: FxHashSet<Slot> = masks.iter().copied().collect();
+        for step in steps.iter().rev() {
+            if step.results.iter().any(|slot| needed.contains(slot)) {
+                needed.extend(step.operands.iter().map(|operand| operand.slot));
+            }
+        }
+        let mut unknown: FxHashSet<Slot> =
+            steps.iter().flat_map(|step| step.results.iter().copied()).collect();
+        let mut computing = Vec::new();
+        for &step in steps {
+            let is_computable = matches!(step.action, Action::Op(_))
+                && step.is_pure()
+                && !step.is_load()
+                && step.results.iter().all(|slot| needed.contains(slot))
+                && !step.operands.iter().any(|operand| unknown.contains(&operand.slot));
+            if is_computable {
+                step.results.iter().for_each(|slot| _ = unknown.remove(slot));
+                let mut step = step.clone();
+                // The nest reads the operands again.
+                step.operands.iter_mut().for_each(|operand| operand.last = false);
+                step.kills.clear();
+                computing.push(step);
+            }
+        }
+        unknown.retain(|slot| masks.contains(slot));
+        Self { steps: computing, unknown }
     }
 }
 
-/// Joins the distinct names of steps.
-fn joined(steps: &[Step]) -> String {
-    let mut names: Vec<String> = Vec::new();
-    for step in steps {
-        let name = match &step.action {
-            Action::Op(op) => name(op),
-            Action::Dot { .. } => "dot".into(),
-            Action::Reduce { .. } => "reduce".into(),
-            Action::Scan { .. } => "scan".into(),
-            Action::Map { .. } => "map".into(),
-            Action::Sort(_) => "sort".into(),
-            Action::Assembly(_) => "inline_asm".into(),
-            Action::Fused(_) => "fused loop".into(),
-            Action::Nest(_) => "nest".into(),
-        };
-        if !names.contains(&name) {
-            names.push(name);
+/// Returns the mask of a load or store.
+fn mask_of(step: &Step) -> Option<Use> {
+    match step.op() {
+        Some(Op::Load { .. } | Op::AtomicLoad { .. }) => step.operands.get(1).copied(),
+        Some(Op::Store { .. } | Op::AtomicStore { .. } | Op::AtomicRmw { .. }) => {
+            step.operands.get(2).copied()
         }
+        // tidy: wildcard because no other op has a mask that counts
+        _ => None,
     }
-    names.join(" + ")
 }
 
 impl Observe for Profile {
+    fn before_nest(&self, nest: &Nest) -> &[Step] {
+        self.masks.get(&nest.index).map_or(&[], |masks| &masks.steps)
+    }
+
     fn observer(&self) -> Box<dyn Observer + '_> {
         let count = self.costs.lock().unwrap_or_else(PoisonError::into_inner).len();
         let costs = vec![StepCost::default(); count];
@@ -169,14 +230,25 @@ impl Drop for Profiler<'_> {
 }
 
 impl Observer for Profiler<'_> {
+    fn allows_nests(&self) -> bool {
+        true
+    }
+
     fn before(&mut self, machine: &Machine<'_>, unit: &Unit<'_>) {
         if self.is_muted {
             self.running.push(None);
             return;
         }
+        let masks = match &unit.step().action {
+            Action::Nest(nest) => self.profile.masks.get(&nest.index),
+            // tidy: wildcard because the masks of other steps are in slots
+            _ => None,
+        };
         let mut work = StepCost::default();
         for member in unit.steps() {
-            work.add(&work_of(machine, member));
+            let mask =
+                mask_of(member).filter(|mask| masks.is_none_or(|masks| !masks.unknown.contains(&mask.slot)));
+            work.add(&work_of(machine, member, mask));
         }
         self.is_muted = unit.combines();
         let outer = std::mem::take(&mut self.inner);
@@ -197,15 +269,16 @@ impl Observer for Profiler<'_> {
     }
 }
 
-/// Returns the bytes and the operations of a step that is about to run.
-fn work_of(machine: &Machine<'_>, step: &Step) -> StepCost {
+/// Returns the bytes and the operations of a step that is about to run. `mask` is its mask, if the value
+/// is known.
+fn work_of(machine: &Machine<'_>, step: &Step, mask: Option<Use>) -> StepCost {
     let mut work = StepCost::default();
     let elements = |operand: Use| machine.type_of(operand).elements() as u64;
-    let bytes = |operand: Option<&Use>, mask: Option<&Use>| {
+    let bytes = |operand: Option<&Use>| {
         let Some(&operand) = operand else { return 0 };
         let ty = machine.type_of(operand);
         let size = ty.element.pointee().map_or(0, |dtype| dtype.bytes() as u64);
-        size * mask.map_or(elements(operand), |&mask| active(machine.type_of(mask), machine.form(mask)))
+        size * mask.map_or(elements(operand), |mask| active(machine.type_of(mask), machine.form(mask)))
     };
     match &step.action {
         Action::Dot { .. } => {
@@ -223,13 +296,13 @@ fn work_of(machine: &Machine<'_>, step: &Step) -> StepCost {
         }
         Action::Op(op) => match op {
             Op::Load { .. } | Op::AtomicLoad { .. } => {
-                work.bytes_read = bytes(step.operands.first(), step.operands.get(1));
+                work.bytes_read = bytes(step.operands.first());
             }
             Op::Store { .. } | Op::AtomicStore { .. } => {
-                work.bytes_written = bytes(step.operands.first(), step.operands.get(2));
+                work.bytes_written = bytes(step.operands.first());
             }
             Op::AtomicRmw { .. } => {
-                work.bytes_read = bytes(step.operands.first(), step.operands.get(2));
+                work.bytes_read = bytes(step.operands.first());
                 work.bytes_written = work.bytes_read;
             }
             // tidy: wildcard because of the other ops, only arithmetic counts

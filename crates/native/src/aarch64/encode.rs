@@ -78,8 +78,8 @@ fn encode_within(function: &Assigned<'_>, reach: Reach) -> Result<Option<Code>, 
         jumps: Vec::new(),
         constants: Vec::new(),
     };
-    encode::write(&mut writer, function)?;
-    Ok(writer.finish())
+    let origins = encode::write(&mut writer, function)?;
+    Ok(writer.finish(origins))
 }
 
 impl Frame {
@@ -147,7 +147,7 @@ impl Writer<'_> {
         }
     }
 
-    fn finish(mut self) -> Option<Code> {
+    fn finish(mut self, origins: Vec<(usize, u32)>) -> Option<Code> {
         let limit = |distance: i64, bits: u32| {
             let limit = 1 << (bits - 1);
             (-limit..limit).contains(&distance).then_some(distance as u32 & (u32::MAX >> (32 - bits)))
@@ -177,7 +177,7 @@ impl Writer<'_> {
             }
         }
         let spill_bytes = UNIT * self.function.output.num_spillslots;
-        Some(Code { bytes, instruction_bytes, spill_bytes })
+        Some(Code { bytes, instruction_bytes, spill_bytes, origins })
     }
 }
 
@@ -203,6 +203,10 @@ pub fn move_constant(value: u64) -> Vec<(u32, Opcode)> {
 
 impl encode::Writer for Writer<'_> {
     type Machine = Aarch64;
+
+    fn offset(&self) -> usize {
+        WORD * self.words.len()
+    }
 
     fn begin_block(&mut self, block: usize, is_loop: bool) {
         while is_loop && !self.words.len().is_multiple_of(LOOP_ALIGNMENT / WORD) {

@@ -58,8 +58,8 @@ pub fn encode(function: &Assigned<'_>) -> Result<Code, CompileError> {
         jumps: Vec::new(),
         constants: Vec::new(),
     };
-    encode::write(&mut writer, function)?;
-    writer.finish()
+    let origins = encode::write(&mut writer, function)?;
+    writer.finish(origins)
 }
 
 impl Frame {
@@ -178,7 +178,7 @@ impl Writer<'_> {
         }
     }
 
-    fn finish(mut self) -> Result<Code, CompileError> {
+    fn finish(mut self, origins: Vec<(usize, u32)>) -> Result<Code, CompileError> {
         let mut bytes = self.encoder.take_buffer();
         debug_assert!(bytes.len() == self.position, "the encoder wrote what it counted");
         let instruction_bytes = bytes.len();
@@ -196,12 +196,16 @@ impl Writer<'_> {
             patch(at, offsets[constant] as i64 + i64::from(added) - after as i64)?;
         }
         let spill_bytes = UNIT * self.function.output.num_spillslots;
-        Ok(Code { bytes, instruction_bytes, spill_bytes })
+        Ok(Code { bytes, instruction_bytes, spill_bytes, origins })
     }
 }
 
 impl encode::Writer for Writer<'_> {
     type Machine = X86;
+
+    fn offset(&self) -> usize {
+        self.position
+    }
 
     fn begin_block(&mut self, block: usize, is_loop: bool) {
         if is_loop {

@@ -123,7 +123,7 @@ fn constant(function: &Function, value: Value, choice: usize) -> Inst {
             Op::Constant(lane, [0, one][choice % 2])
         }
     };
-    Inst { op, operands: [].into_iter().collect(), result: Some(value) }
+    Inst { op, operands: [].into_iter().collect(), result: Some(value), origin: 0 }
 }
 
 /// Replaces parameters of blocks by constants.

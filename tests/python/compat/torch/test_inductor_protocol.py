@@ -596,7 +596,7 @@ def test_stages_survive_a_copy():
     copied = pickle.loads(pickle.dumps(kernel.asm))
     assert dict(copied) == dict(kernel.asm)
     assert copied["ttir"] == kernel.asm["ir"]
-    with pytest.raises(KeyError, match="a kernel for this device has ast, ir, opt, cpu"):
+    with pytest.raises(KeyError, match="a kernel for this device has ast, ir, opt, cpu, asm"):
         kernel.asm["ptx"]
 
 

@@ -8,8 +8,10 @@
 //!   reduction; [`lanes`] evaluates the formulas of the executor's kernels in vector SSA, so that
 //!   both compute the same bits.
 //!
-//! The machine code is generated when a launch first executes the nest.
+//! The machine code is generated when a launch first executes the nest. [`remarks`] reports which
+//! steps are in nests, and the [`refusal`] of each other step.
 
+use std::cmp::Ordering;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -27,11 +29,15 @@ mod emit;
 mod harness;
 mod lanes;
 mod plan;
+pub(crate) mod refusal;
+mod remarks;
 pub(crate) mod trees;
 mod vectors;
 
 use axes::Dimensions;
 use plan::{Definitions, Form, Plan, Space};
+use refusal::Refusal;
+pub(crate) use remarks::report_no_target;
 
 /// A nest, and the range of steps that it and the steps before it replace.
 struct Formed {
@@ -44,6 +50,13 @@ struct Formed {
     operands: SmallVec<[Use; 4]>,
     /// The results of members that the nest does not write.
     internal: Vec<Slot>,
+}
+
+/// The nests of a block, and the indices of its other steps, each with the reason.
+struct PlannedBlock {
+    id: BlockId,
+    nests: Vec<Formed>,
+    refused: Vec<(usize, Refusal)>,
 }
 
 /// Forms the nests of all blocks. The caller recomputes last uses, and then calls [`set_frees`].
@@ -66,7 +79,7 @@ pub(crate) fn form(program: &mut Program, target: Target) {
         };
         let formed = nests.of_blocks();
         // A nest that another nest reads may not keep the value to itself.
-        let all = || formed.iter().flat_map(|(_, nests)| nests);
+        let all = || formed.iter().flat_map(|block| &block.nests);
         let internal: FxHashSet<Slot> = all().flat_map(|nest| nest.internal.iter().copied()).collect();
         let operands = all().flat_map(|nest| &nest.operands).map(|operand| operand.slot);
         let unset: Vec<Slot> = operands.filter(|slot| internal.contains(slot)).collect();
@@ -75,11 +88,12 @@ pub(crate) fn form(program: &mut Program, target: Target) {
         }
         definitions.unset.extend(unset);
     };
+    remarks::report(program, &formed);
     drop(definitions);
-    for (index, formed) in formed.iter_mut().flat_map(|(_, nests)| nests).enumerate() {
+    for (index, formed) in formed.iter_mut().flat_map(|block| &mut block.nests).enumerate() {
         formed.nest.index = index;
     }
-    for (id, nests) in formed {
+    for PlannedBlock { id, nests, .. } in formed {
         insert(&mut program.blocks[id as usize].steps, nests);
     }
 }
@@ -101,58 +115,83 @@ impl<'p> Former<'p> {
         Plan::new(self.program, self.definitions, self.dimensions, space)
     }
 
-    /// Returns the blocks that have nests, with their nests.
-    fn of_blocks(&self) -> Vec<(BlockId, Vec<Formed>)> {
+    /// Returns the nests of the blocks that programs repeat.
+    fn of_blocks(&self) -> Vec<PlannedBlock> {
         let blocks = (0..).zip(&self.program.blocks);
         let repeated = blocks.filter(|(id, _)| *id != self.program.preamble);
-        let nests = repeated.map(|(id, block)| (id, self.of_steps(&block.steps, id == self.program.body)));
-        nests.filter(|(_, nests)| !nests.is_empty()).collect()
+        repeated.map(|(id, block)| self.of_steps(id, &block.steps)).collect()
     }
 
-    /// Returns the nests of the steps of a block, which may be the body of the program.
-    fn of_steps(&self, steps: &'p [Step], is_body: bool) -> Vec<Formed> {
-        let mut nests = Vec::new();
+    /// Returns the nests of the steps of a block.
+    fn of_steps(&self, id: BlockId, steps: &'p [Step]) -> PlannedBlock {
+        let is_body = id == self.program.body;
+        let (mut nests, mut refused) = (Vec::new(), Vec::new());
         let mut start = 0;
+        // The reason why the plan before ends.
+        let mut last: Option<Refusal> = None;
         while start < steps.len() {
-            let (plan, end) = self.longest(&steps[start..]);
-            let end = start + end;
-            if plan.is_worthwhile()
-                && let Some(formed) = self.complete(steps, start..end, is_body, &plan)
-            {
-                nests.push(formed);
+            let (plan, count, refusal) = self.longest(&steps[start..]);
+            let range = start..start + count;
+            start = range.end.max(start + 1);
+            if count == 0 {
+                refused.push((range.end, refusal.unwrap_or(Refusal::Op)));
+            } else {
+                let formed = if plan.is_worthwhile() {
+                    self.complete(steps, range.clone(), is_body, &plan)
+                } else {
+                    Err(Refusal::TooSmall)
+                };
+                match formed {
+                    Ok(formed) => {
+                        let before = formed.before.iter().map(|index| range.start + index);
+                        refused.extend(before.map(|index| (index, Refusal::SharedIndices)));
+                        nests.push(formed);
+                    }
+                    Err(reason) => {
+                        // The first step is too little for a nest because the one before refused it.
+                        let first = last.filter(|_| reason == Refusal::TooSmall).unwrap_or(reason);
+                        refused.push((range.start, first));
+                        refused.extend(range.skip(1).map(|index| (index, reason)));
+                    }
+                }
             }
-            start = end.max(start + 1);
+            last = refusal.filter(|_| count > 0);
         }
-        nests
+        PlannedBlock { id, nests, refused }
     }
 
-    /// Returns the plan that executes the most of these steps, and their number: one with the rows
-    /// of the first tile that has some, or one without rows.
-    fn longest(&self, steps: &'p [Step]) -> (Plan<'p>, usize) {
+    /// Returns the plan that executes the most of these steps, their number, and the reason why it
+    /// ends: one with the rows of the first tile that has some, or one without rows.
+    fn longest(&self, steps: &'p [Step]) -> (Plan<'p>, usize, Option<Refusal>) {
         let mut results = steps.iter().take(MAX_ROW_SEARCH).flat_map(|step| step.results.iter().copied());
         let with_rows = results.find_map(|slot| Space::of_tile(self.program, self.dimensions, slot));
         let spaces = std::iter::once(Space::line()).chain(with_rows);
         let plans = spaces.map(|space| {
             let mut plan = self.plan(space);
-            let count = steps.iter().take_while(|step| plan.add(step)).count();
-            (plan, count)
+            let refused = (0..).zip(steps).find_map(|(count, step)| Some((count, plan.add(step).err()?)));
+            let (count, refusal) = refused.map_or((steps.len(), None), |(count, why)| (count, Some(why)));
+            (plan, count, refusal)
         });
-        // The first one of two equally long plans has no rows.
+        // The first one of two equally long plans has no rows. Its reason may be that it has none.
         plans
-            .reduce(|best, plan| if plan.1 > best.1 { plan } else { best })
+            .reduce(|best, plan| match plan.1.cmp(&best.1) {
+                Ordering::Greater => plan,
+                Ordering::Equal if best.2 == Some(Refusal::Axes) => (best.0, best.1, plan.2),
+                Ordering::Equal | Ordering::Less => best,
+            })
             .expect("there is a plan without rows")
     }
 
     /// Completes a nest: takes out the steps whose results are index tiles or pointers that other
-    /// steps read, and emits the code of the rest. Returns the indices of the steps that are taken
-    /// out; `None` if they cannot be executed before the nest.
+    /// steps read, and emits the code of the rest. Fails if they cannot be executed before the nest,
+    /// or if a nest of the rest is not possible.
     fn complete(
         &self,
         block: &'p [Step],
         range: Range<usize>,
         is_body: bool,
         plan: &Plan<'p>,
-    ) -> Option<Formed> {
+    ) -> Result<Formed, Refusal> {
         let steps = &block[range.clone()];
         let mut counts: FxHashMap<Slot, u32> = FxHashMap::default();
         for operand in steps.iter().flat_map(|step| &step.operands) {
@@ -185,7 +224,7 @@ impl<'p> Former<'p> {
             if is_taken {
                 let is_early = step.results.iter().all(|slot| plan.known[slot].phase == 0);
                 if !step.is_pure() || !is_early || !matches!(step.action, Action::Op(_)) {
-                    return None;
+                    return Err(Refusal::LateSharedIndices);
                 }
                 needed.extend(step.operands.iter().map(|operand| operand.slot));
                 before.push(index);
@@ -194,12 +233,12 @@ impl<'p> Former<'p> {
         before.reverse();
         let mut rest = self.plan(plan.space.clone());
         for (index, step) in steps.iter().enumerate() {
-            if before.binary_search(&index).is_err() && !rest.add(step) {
-                return None;
+            if before.binary_search(&index).is_err() {
+                rest.add(step)?;
             }
         }
         if !rest.is_worthwhile() {
-            return None;
+            return Err(Refusal::TooSmall);
         }
         let outputs: Vec<Slot> = rest
             .members
@@ -209,7 +248,7 @@ impl<'p> Former<'p> {
             .collect();
         let is_written = |&slot: &Slot| rest.layout(slot).is_some_and(|layout| layout.is_contiguous);
         if !outputs.iter().all(is_written) {
-            return None;
+            return Err(Refusal::TransposedOutput);
         }
         let is_whole = is_body && rest.members.len() == block.len() && outputs.is_empty();
         let code = emit::emit(self.program, &rest, &outputs, is_whole, self.target.lanes());
@@ -223,6 +262,7 @@ impl<'p> Former<'p> {
             words: code.words,
             scratch: code.scratch,
             frees: Vec::new(),
+            imports: rest.imports.iter().map(|step| step.results[0]).collect(),
             code: Arc::new(NestCode::new(code.function, self.target)),
         };
         let of_members: FxHashSet<Slot> =
@@ -235,7 +275,7 @@ impl<'p> Former<'p> {
             .collect();
         let results = rest.members.iter().flat_map(|step| step.results.iter().copied());
         let internal = results.filter(|slot| !outputs.contains(slot)).collect();
-        Some(Formed { start: range.start, end: range.end, before, nest, operands, internal })
+        Ok(Formed { start: range.start, end: range.end, before, nest, operands, internal })
     }
 }
 

@@ -15,6 +15,7 @@ use tilewright_ir::{
 };
 
 use super::axes::{Dimension, Dimensions};
+use super::refusal::Refusal;
 use super::vectors;
 use crate::program::{Action, Program, Slot, Step, Strategy, Use};
 use crate::tuning::{MAX_NEST_STEPS, MAX_REMATERIALIZED_STEPS, SCAN_BLOCK};
@@ -231,20 +232,23 @@ impl<'p> Plan<'p> {
         last.chain(self.phases.values().copied()).max().map_or(0, |last| last + 1)
     }
 
-    /// Adds a step. Returns false, without a change, if no nest can execute it.
-    pub fn add(&mut self, step: &'p Step) -> bool {
+    /// Adds a step. Fails, without a change, if the nest cannot execute it.
+    pub fn add(&mut self, step: &'p Step) -> Result<(), Refusal> {
         if self.members.len() >= MAX_NEST_STEPS {
-            return false;
+            return Err(Refusal::TooLong);
         }
         let (inputs, imports) = (self.inputs.len(), self.imports.len());
         self.added.clear();
-        let Some(known) = self.classify(step) else {
-            self.inputs.truncate(inputs);
-            self.imports.truncate(imports);
-            for slot in &self.added {
-                self.known.remove(slot);
+        let known = match self.classify(step) {
+            Ok(known) => known,
+            Err(refusal) => {
+                self.inputs.truncate(inputs);
+                self.imports.truncate(imports);
+                for slot in &self.added {
+                    self.known.remove(slot);
+                }
+                return Err(refusal);
             }
-            return false;
         };
         let index = self.members.len();
         match step.action {
@@ -261,17 +265,17 @@ impl<'p> Plan<'p> {
             self.defined.insert(slot);
         }
         self.members.push(step);
-        true
+        Ok(())
     }
 
     /// Returns the form and phase of a slot. A slot that no member defines becomes an input, or its
     /// definition an import.
-    fn known(&mut self, slot: Slot) -> Option<Known> {
+    fn known(&mut self, slot: Slot) -> Result<Known, Refusal> {
         if let Some(&known) = self.known.get(&slot) {
-            return Some(known);
+            return Ok(known);
         }
         let ty = self.program.ty(slot);
-        let layout = self.layout(slot)?;
+        let layout = self.layout(slot).ok_or(Refusal::Axes)?;
         let known = if self.is_scalar(slot) {
             self.inputs.push(slot);
             Known { form: Form::Uniform, phase: 0, by_row: false }
@@ -281,12 +285,15 @@ impl<'p> Plan<'p> {
             self.inputs.push(slot);
             let form = if layout.extent == 1 { Form::Uniform } else { Form::Dense };
             Known { form, phase: 0, by_row: !layout.rows.is_empty() }
+        } else if ty.is_pointer() {
+            let is_carried = self.definitions.get(slot).is_none_or(|step| !step.blocks.is_empty());
+            return Err(if is_carried { Refusal::CarriedAddresses } else { Refusal::Gather });
         } else {
-            return None;
+            return Err(Refusal::TransposedInput);
         };
         self.known.insert(slot, known);
         self.added.push(slot);
-        Some(known)
+        Ok(known)
     }
 
     /// Imports the definition of an index tile that a step before the nest computes.
@@ -317,17 +324,18 @@ impl<'p> Plan<'p> {
                 self.added.push(operand.slot);
             }
         }
-        let known = self.classify(step).filter(|known| known.form != Form::Dense && known.phase == 0)?;
+        let known = self.classify(step).ok().filter(|known| known.form != Form::Dense && known.phase == 0)?;
         self.imports.push(step);
         Some(known)
     }
 
-    /// Returns the form and phase of the results of a step, or of the accesses of a store; `None` if no
-    /// nest can execute it.
-    fn classify(&mut self, step: &'p Step) -> Option<Known> {
+    /// Returns the form and phase of the results of a step, or of the accesses of a store. Fails if the
+    /// nest cannot execute it.
+    fn classify(&mut self, step: &'p Step) -> Result<Known, Refusal> {
+        refuse_action(step)?;
         let mut by_row = false;
         for &slot in &step.results {
-            by_row |= !self.layout(slot)?.rows.is_empty();
+            by_row |= !self.layout(slot).ok_or(Refusal::Axes)?.rows.is_empty();
         }
         let mut operands = Vec::with_capacity(step.operands.len());
         for operand in &step.operands {
@@ -338,33 +346,31 @@ impl<'p> Plan<'p> {
         let form = match &step.action {
             Action::Reduce { strategy: Strategy::Kernel(combine), axis, .. } => {
                 // The slot of a splat may be that of its scalar, which has no axes.
-                if operands[0].form != Form::Dense {
-                    return None;
-                }
+                refuse(operands[0].form != Form::Dense, Refusal::EqualElements)?;
                 let slot = step.operands[0].slot;
                 let ty = self.program.ty(slot);
-                let along_lanes = self.layout(slot)?.extent == ty.shape()[*axis] as usize
-                    && self.layout(step.results[0])?.extent == 1;
-                let is_once = by_row || self.space.rows.is_empty();
+                let extent = |slot: Slot| self.layout(slot).map(|layout| layout.extent).ok_or(Refusal::Axes);
+                let along_lanes =
+                    extent(slot)? == ty.shape()[*axis] as usize && extent(step.results[0])? == 1;
+                refuse(!along_lanes, Refusal::InnerAxis)?;
+                refuse(!by_row && !self.space.rows.is_empty(), Refusal::SameForRows)?;
                 let can_reduce = vectors::can_reduce(*combine, ty.dtype());
-                return (along_lanes && is_once && can_reduce).then_some(Known {
-                    form: Form::Uniform,
-                    phase,
-                    by_row,
-                });
+                refuse(!can_reduce, Refusal::Combine(*combine, ty.dtype()))?;
+                return Ok(Known { form: Form::Uniform, phase, by_row });
             }
             // A loop scans the elements of one row from the first to the last.
-            Action::Scan { strategy: Strategy::Kernel(_), axis, reverse: false }
-                if operands[0].form == Form::Dense =>
-            {
+            Action::Scan { strategy: Strategy::Kernel(_), axis, reverse: false } => {
+                refuse(operands[0].form != Form::Dense, Refusal::EqualElements)?;
                 let slot = step.operands[0].slot;
                 let shape = self.program.ty(slot).shape();
-                let extent = self.layout(slot)?.extent;
+                let extent = self.layout(slot).ok_or(Refusal::Axes)?.extent;
                 let along_lanes = extent == shape[*axis] as usize && *axis + 1 == shape.len();
+                refuse(!along_lanes, Refusal::InnerAxis)?;
                 // An iteration scans whole blocks, or the row.
                 let has_blocks = extent >= SCAN_BLOCK || extent.is_power_of_two();
-                let is_once = by_row || self.space.rows.is_empty();
-                (along_lanes && has_blocks && is_once).then_some(Form::Dense)?
+                refuse(!has_blocks, Refusal::ScanLength)?;
+                refuse(!by_row && !self.space.rows.is_empty(), Refusal::SameForRows)?;
+                Form::Dense
             }
             Action::Op(op) => self.form_of_op(op, step, &operands, phase)?,
             Action::Dot { .. }
@@ -374,27 +380,28 @@ impl<'p> Plan<'p> {
             | Action::Scan { .. }
             | Action::Sort(_)
             | Action::Fused(_)
-            | Action::Nest(_) => return None,
+            | Action::Nest(_) => return Err(Refusal::Op),
         };
         // Only scalars and elements may depend on a reduction.
         let may_be_late = matches!(form, Form::Uniform | Form::Dense);
         // A store that is the same in each row would be repeated.
         let is_store = matches!(step.op(), Some(Op::Store { .. }));
-        let is_once = by_row || self.space.rows.is_empty() || !is_store;
-        ((may_be_late || phase == 0) && is_once).then_some(Known { form, phase, by_row })
+        refuse(!may_be_late && phase > 0, Refusal::LateIndices)?;
+        refuse(is_store && !by_row && !self.space.rows.is_empty(), Refusal::SameForRows)?;
+        Ok(Known { form, phase, by_row })
     }
 
-    fn form_of_op(&self, op: &Op, step: &Step, operands: &[Known], phase: usize) -> Option<Form> {
+    fn form_of_op(&self, op: &Op, step: &Step, operands: &[Known], phase: usize) -> Result<Form, Refusal> {
         let all_uniform = operands.iter().all(|known| known.form == Form::Uniform);
-        match op {
+        Ok(match op {
             Op::Constant { .. } | Op::ProgramId { .. } | Op::NumPrograms { .. } | Op::Splat { .. } => {
-                Some(Form::Uniform)
+                Form::Uniform
             }
             Op::Arange { .. } => {
-                let is_row = self.layout(step.results[0])?.extent == 1;
-                Some(if is_row { Form::Uniform } else { Form::Affine(Some(1)) })
+                let is_row = self.layout(step.results[0]).ok_or(Refusal::Axes)?.extent == 1;
+                if is_row { Form::Uniform } else { Form::Affine(Some(1)) }
             }
-            Op::ExpandDims { .. } | Op::Broadcast { .. } | Op::Transpose { .. } => Some(operands[0].form),
+            Op::ExpandDims { .. } | Op::Broadcast { .. } | Op::Transpose { .. } => operands[0].form,
             Op::Reshape { .. } => {
                 let long = |slot: Slot| {
                     self.program
@@ -407,93 +414,101 @@ impl<'p> Plan<'p> {
                 };
                 let form = operands[0].form;
                 let is_same = long(step.operands[0].slot) == long(step.results[0]);
-                (is_same || (form == Form::Uniform && !operands[0].by_row)).then_some(form)
+                refuse(!is_same && (form != Form::Uniform || operands[0].by_row), Refusal::Reshape)?;
+                form
             }
-            Op::Elementwise { function } => self.form_of_function(*function, step, operands, phase),
+            Op::Elementwise { function } => self.form_of_function(*function, step, operands, phase)?,
             Op::Cast { rounding, .. } => {
                 let from = self.program.ty(step.operands[0].slot).dtype();
                 let to = self.program.ty(step.results[0]);
                 match operands[0].form {
                     Form::Affine(stride) if to.dtype().is_int() && !to.dtype().is_bool() => {
-                        Some(Form::Affine(stride))
+                        Form::Affine(stride)
                     }
                     form => {
-                        let is_uniform = form == Form::Uniform;
-                        vectors::can_cast(from, to.dtype(), *rounding).then_some(if is_uniform {
-                            Form::Uniform
-                        } else {
-                            Form::Dense
-                        })
+                        let can_cast = vectors::can_cast(from, to.dtype(), *rounding);
+                        refuse(!can_cast, Refusal::Cast(from, to.dtype()))?;
+                        if form == Form::Uniform { Form::Uniform } else { Form::Dense }
                     }
                 }
             }
             Op::Bitcast { .. } => match operands[0].form {
-                Form::Uniform => Some(Form::Uniform),
+                Form::Uniform => Form::Uniform,
                 Form::Dense => {
                     let ty = self.program.ty(step.results[0]);
-                    vectors::lane(ty).map(|_| Form::Dense)
+                    vectors::lane(ty).map(|_| Form::Dense).ok_or(Refusal::Pointers)?
                 }
-                Form::Affine(_) | Form::Range => None,
+                Form::Affine(_) | Form::Range => return Err(Refusal::IndexOperand),
             },
             Op::PtrAdd {} => {
                 let size = self.program.ty(step.results[0]).pointee as i64;
                 match (operands[0].form, operands[1].form) {
-                    (Form::Uniform, Form::Uniform) => (phase == 0).then_some(Form::Uniform),
+                    (Form::Uniform, Form::Uniform) => {
+                        refuse(phase > 0, Refusal::LateAddresses)?;
+                        Form::Uniform
+                    }
                     (pointer, offset) => {
                         let stride = |form: Form| match form {
-                            Form::Uniform => Some(Some(0)),
-                            Form::Affine(stride) => Some(stride),
-                            Form::Range | Form::Dense => None,
+                            Form::Uniform => Ok(Some(0)),
+                            Form::Affine(stride) => Ok(stride),
+                            Form::Range | Form::Dense => Err(Refusal::Gather),
                         };
                         let (pointer, offset) = (stride(pointer)?, stride(offset)?);
                         let scaled = offset.and_then(|offset| offset.checked_mul(size));
-                        Some(Form::Affine(pointer.zip(scaled).and_then(|(a, b)| a.checked_add(b))))
+                        Form::Affine(pointer.zip(scaled).and_then(|(a, b)| a.checked_add(b)))
                     }
                 }
             }
             Op::Load { .. } => {
                 let ty = self.program.ty(step.results[0]);
-                vectors::lane(ty)?;
-                self.is_access(step.operands[0], operands[0], ty, operands.get(1))?;
+                vectors::lane(ty).ok_or(Refusal::Pointers)?;
+                self.check_access(step.operands[0], operands[0], ty, operands.get(1))?;
                 if let Some(other) = operands.get(2)
                     && matches!(other.form, Form::Affine(_) | Form::Range)
                 {
-                    return None;
+                    return Err(Refusal::IndexOperand);
                 }
                 if operands[0].form != Form::Uniform {
-                    return Some(Form::Dense);
+                    return Ok(Form::Dense);
                 }
                 // One element: it is loaded before the first phase.
                 let is_early = all_uniform && phase == 0 && !self.has_store;
-                is_early.then_some(Form::Uniform)
+                refuse(!is_early, Refusal::LateElement)?;
+                Form::Uniform
             }
             Op::Store { .. } => {
                 let ty = self.program.ty(step.operands[1].slot);
-                vectors::lane(ty)?;
-                if matches!(operands[1].form, Form::Affine(_) | Form::Range) {
-                    return None;
-                }
-                self.is_access(step.operands[0], operands[0], ty, operands.get(2))?;
+                vectors::lane(ty).ok_or(Refusal::Pointers)?;
+                refuse(matches!(operands[1].form, Form::Affine(_) | Form::Range), Refusal::IndexOperand)?;
+                self.check_access(step.operands[0], operands[0], ty, operands.get(2))?;
                 let one = operands[0].form == Form::Uniform;
-                (!one || all_uniform).then_some(if one { Form::Uniform } else { Form::Dense })
+                refuse(one && !all_uniform, Refusal::OneAddress)?;
+                if one { Form::Uniform } else { Form::Dense }
             }
             // tidy: wildcard because a nest executes no other op
-            _ => None,
-        }
+            _ => return Err(Refusal::Op),
+        })
     }
 
-    /// Returns whether the pointers and the mask of an access are known before the first phase, and
-    /// the elements are contiguous.
-    fn is_access(&self, pointer: Use, known: Known, ty: &TileType, mask: Option<&Known>) -> Option<()> {
+    /// Fails unless the pointers and the mask of an access are known before the first phase, and the
+    /// elements are contiguous.
+    fn check_access(
+        &self,
+        pointer: Use,
+        known: Known,
+        ty: &TileType,
+        mask: Option<&Known>,
+    ) -> Result<(), Refusal> {
         let is_contiguous = match known.form {
             Form::Uniform => true,
             Form::Affine(stride) => stride == Some(ty.size as i64),
             Form::Range | Form::Dense => false,
         };
-        let has_root = self.root(pointer.slot).is_some();
         let is_early =
             known.phase == 0 && mask.is_none_or(|mask| mask.phase == 0 || mask.form == Form::Dense);
-        (is_contiguous && has_root && is_early).then_some(())
+        refuse(!is_contiguous, Refusal::Strided)?;
+        refuse(self.root(pointer.slot).is_none(), Refusal::UnknownPointer)?;
+        refuse(!is_early, Refusal::LateAddresses)
     }
 
     /// Returns the input from which a pointer is derived.
@@ -513,25 +528,25 @@ impl<'p> Plan<'p> {
         step: &Step,
         operands: &[Known],
         phase: usize,
-    ) -> Option<Form> {
+    ) -> Result<Form, Refusal> {
         let ty = self.program.ty(step.operands[step.operands.len() - 1].slot);
+        refuse(ty.is_pointer(), Refusal::Pointers)?;
         let dtype = ty.dtype();
-        if ty.is_pointer() {
-            return None;
-        }
+        let no_function = Refusal::Function(function, dtype);
         let forms: Vec<Form> = operands.iter().map(|known| known.form).collect();
         if forms.iter().all(|&form| form == Form::Uniform) {
-            return vectors::can_apply_to_scalars(function, dtype).then_some(Form::Uniform);
+            refuse(!vectors::can_apply_to_scalars(function, dtype), no_function)?;
+            return Ok(Form::Uniform);
         }
         // The quotients and remainders of indices are often affine at run time, as the executor finds
         // out. Accesses to boxes of such rows or columns are strided; dense pointers gather.
         if let (Family::Division(_), [Form::Affine(_), Form::Uniform]) = (function.family(), &forms[..])
             && self.definitions.expanded.contains(&step.result())
         {
-            return None;
+            return Err(Refusal::IndexDivision);
         }
         let symbolic = if phase == 0 { self.symbolic(function, step, dtype, &forms) } else { None };
-        symbolic.or_else(|| vectors::can_apply(function, dtype).then_some(Form::Dense))
+        symbolic.or_else(|| vectors::can_apply(function, dtype).then_some(Form::Dense)).ok_or(no_function)
     }
 
     /// Returns the form of a function of index tiles, if it is again an index tile or a range.
@@ -621,5 +636,26 @@ impl<'p> Plan<'p> {
             sum += self.cost(operand.slot, most.checked_sub(sum)?)?;
         }
         (sum <= most).then_some(sum)
+    }
+}
+
+/// Fails with a reason if a condition holds.
+fn refuse(condition: bool, reason: Refusal) -> Result<(), Refusal> {
+    if condition { Err(reason) } else { Ok(()) }
+}
+
+/// Fails if no nest executes the action of a step, whatever its operands are.
+fn refuse_action(step: &Step) -> Result<(), Refusal> {
+    match &step.action {
+        Action::Op(Op::If { .. } | Op::For { .. } | Op::While { .. }) => Err(Refusal::ControlFlow),
+        Action::Dot { .. } => Err(Refusal::Dot),
+        Action::Reduce { strategy, .. } | Action::Scan { strategy, .. }
+            if !matches!(strategy, Strategy::Kernel(_)) =>
+        {
+            Err(Refusal::CombineRegion)
+        }
+        Action::Scan { reverse: true, .. } => Err(Refusal::Reverse),
+        // tidy: wildcard because the operands of the others decide
+        _ => Ok(()),
     }
 }

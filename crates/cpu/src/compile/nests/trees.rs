@@ -14,7 +14,7 @@ use tilewright_native::ir::{Binary, Compare, Conversion, IntBinary, Lane, Value}
 use tilewright_native::{Builder, Place, Target};
 
 use super::vectors::{self, Elements, Vectors, elements};
-use crate::program::nest::NestCode;
+use crate::program::nest::{NestCode, origin_of};
 use crate::program::{Action, Block, Program, Slot, Step, Strategy, TreeCode};
 
 /// Gives the reductions of a program that run as trees machine code, where it can compute them.
@@ -279,8 +279,10 @@ impl Emitter<'_> {
         for step in tree.steps() {
             let operands: SmallVec<[Value; 4]> =
                 step.operands.iter().map(|operand| values[&operand.slot]).collect();
+            self.build(|builder| builder.set_origin(origin_of(step)));
             values.insert(step.result(), self.result(step, &operands));
         }
+        self.build(|builder| builder.set_origin(0));
         for ((&base, &dtype), yielded) in bases.iter().zip(&tree.dtypes).zip(&tree.region.yields) {
             let value = values[&yielded.slot];
             self.build(|builder| {

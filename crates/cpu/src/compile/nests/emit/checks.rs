@@ -104,6 +104,7 @@ impl Emitter<'_> {
     /// Emits the check of an access, in the current row. Returns its addresses.
     pub(super) fn check_access(&mut self, access: &Access) -> Bytes {
         let step = self.plan.members[access.member];
+        let _origin = self.origin(step);
         let mask = step.operands.get(1 + usize::from(access.is_store)).map(|mask| mask.slot);
         let (base, _) = self.affine(step.operands[0].slot);
         let size = self.int(access.size as i64);

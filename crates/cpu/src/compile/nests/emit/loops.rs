@@ -275,6 +275,7 @@ impl Emitter<'_> {
         let mut values = Vec::new();
         for &member in &it.group.sinks {
             let step = self.plan.members[member];
+            let _origin = self.origin(step);
             let is_store = matches!(step.op(), Some(Op::Store { .. }));
             let slot = step.operands[usize::from(is_store)].slot;
             let mask = if is_store { self.store_mask(step, it, &mut body) } else { None };
@@ -299,6 +300,7 @@ impl Emitter<'_> {
         let mut reduced = 0;
         for (&member, (value, mask)) in it.group.sinks.iter().zip(values) {
             let step = self.plan.members[member];
+            let _origin = self.origin(step);
             if matches!(step.op(), Some(Op::Store { .. })) {
                 let is_off = |mask: Slot| self.range(mask, it.group.extent).is_some();
                 if body.part == Part::Uniform && step.operands.get(2).is_some_and(|mask| is_off(mask.slot)) {
@@ -445,6 +447,7 @@ impl Emitter<'_> {
             let base = self.addresses[&slot];
             return self.load(base, ty, body.active, body);
         };
+        let _origin = self.origin(step);
         let op = match &step.action {
             Action::Op(op) => op,
             Action::Scan { .. } => return self.scanned(step, body),

@@ -22,7 +22,7 @@ use tilewright_native::{Builder, Loop};
 
 use super::plan::{Form, Layout, Plan};
 use super::vectors::{Vectors, extended};
-use crate::program::nest::Word;
+use crate::program::nest::{Word, origin_of};
 use crate::program::{Action, Program, Slot, Step};
 use crate::tuning::ACCUMULATORS;
 use crate::types::{Number, TileType};
@@ -120,6 +120,18 @@ struct Emitter<'a> {
     scans: Vec<Scan>,
 }
 
+/// While it exists, the instructions of a builder have the origin of one step.
+struct Origin<'a> {
+    builder: &'a RefCell<Builder>,
+    outer: u32,
+}
+
+impl Drop for Origin<'_> {
+    fn drop(&mut self) {
+        self.builder.borrow_mut().set_origin(self.outer);
+    }
+}
+
 /// Emits the code of a nest. `outputs` are the slots of members that are read after it;
 /// `over_programs` is true if the nest executes all steps of a program.
 pub(super) fn emit(
@@ -163,6 +175,14 @@ impl<'a> Emitter<'a> {
     /// Runs a function of the builder.
     fn build<R>(&self, f: impl FnOnce(&mut Builder) -> R) -> R {
         f(&mut self.vectors.0.borrow_mut())
+    }
+
+    /// Gives instructions the origin of a step, while the result exists.
+    #[must_use]
+    fn origin(&self, step: &Step) -> Origin<'a> {
+        let builder = self.vectors.0;
+        let outer = builder.borrow_mut().set_origin(origin_of(step));
+        Origin { builder, outer }
     }
 
     fn ty(&self, slot: Slot) -> &'a TileType {

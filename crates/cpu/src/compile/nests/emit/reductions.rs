@@ -152,6 +152,7 @@ impl Emitter<'_> {
 
     /// Combines the accumulators of a reduction. Returns a vector whose first lane is the result.
     pub(super) fn finish(&mut self, it: &Loop<'_>, reduction: &Reduction) -> Value {
+        let _origin = self.origin(self.plan.members[reduction.member]);
         let (combine, dtype) = (reduction.combine, reduction.dtype);
         let mut accumulators = reduction.accumulators.clone();
         while accumulators.len() > 1 {
@@ -189,7 +190,9 @@ impl Emitter<'_> {
 
     /// Makes the first lane of a vector the result of a reduction.
     pub(super) fn set_result(&mut self, it: &Loop<'_>, reduction: &Reduction, value: Value) {
-        let result = self.plan.members[reduction.member].results[0];
+        let step = self.plan.members[reduction.member];
+        let _origin = self.origin(step);
+        let result = step.results[0];
         let dtype = reduction.dtype;
         let to = self.ty(result);
         let repr = if to.dtype().is_float() {

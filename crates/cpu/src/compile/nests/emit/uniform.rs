@@ -15,6 +15,7 @@ use crate::types::{Number, TileType};
 impl<'a> Emitter<'a> {
     /// Emits a step whose result is not dense.
     pub(super) fn uniform_step(&mut self, step: &'a Step) {
+        let _origin = self.origin(step);
         let slot = step.results[0];
         let ty = self.ty(slot);
         let operands: Vec<Slot> = step.operands.iter().map(|operand| operand.slot).collect();
@@ -322,6 +323,7 @@ impl<'a> Emitter<'a> {
             {
                 continue;
             }
+            let _origin = self.origin(step);
             let ty = self.ty(step.operands[1].slot);
             let pointer = self.integer(step.operands[0].slot);
             let bits = self.bits(step.operands[1].slot);

@@ -1,0 +1,134 @@
+//! The reasons why the executor runs a step, instead of machine code.
+
+use std::fmt;
+
+use tilewright_ir::{Dtype, ElementwiseFn};
+
+use crate::program::Combine;
+use crate::tuning::MAX_NEST_STEPS;
+
+/// The reason why a step is not a part of a nest. The planner returns it where it refuses the step.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Refusal {
+    /// The step has regions that branch or repeat.
+    ControlFlow,
+    /// The step is a dot.
+    Dot,
+    /// Nests have no code for the op.
+    Op,
+    /// Vectors have no code for a function of this type.
+    Function(ElementwiseFn, Dtype),
+    /// Vectors have no code for a conversion.
+    Cast(Dtype, Dtype),
+    /// Vectors have no code for a combine function of this type.
+    Combine(Combine, Dtype),
+    /// The combine region is no function that the executor knows.
+    CombineRegion,
+    /// The step computes with pointers other than by adding offsets, or moves them to memory.
+    Pointers,
+    /// The nest has the maximum number of steps.
+    TooLong,
+    /// An axis of a tile is none of the nest's loops, or two axes are the same one.
+    Axes,
+    /// A tile that the executor has computed is not contiguous along the lanes.
+    TransposedInput,
+    /// A tile that a later step reads is not contiguous along the lanes.
+    TransposedOutput,
+    /// The step reduces or scans an axis that is not the innermost one.
+    InnerAxis,
+    /// The step reduces or scans from the last element to the first.
+    Reverse,
+    /// The step reduces or scans a tile of indices, or of equal elements.
+    EqualElements,
+    /// A scan has a length that blocks do not divide.
+    ScanLength,
+    /// The step is the same for all rows, and may be executed only once.
+    SameForRows,
+    /// A reshape changes more than axes of one element.
+    Reshape,
+    /// Indices, or the bounds of a mask, depend on a reduction.
+    LateIndices,
+    /// The executor often finds a progression in quotients of indices.
+    IndexDivision,
+    /// An operand of the step may be no tile of indices or progression.
+    IndexOperand,
+    /// The addresses are elements of a tile.
+    Gather,
+    /// The addresses come from a loop or a branch.
+    CarriedAddresses,
+    /// The addresses are no progression with the size of the elements.
+    Strided,
+    /// The addresses or the mask depend on a reduction, so that no check can precede the effects.
+    LateAddresses,
+    /// The pointer is not an argument of the kernel with an offset.
+    UnknownPointer,
+    /// One element is loaded after a store or a reduction.
+    LateElement,
+    /// One address receives the elements of a tile.
+    OneAddress,
+    /// Another step reads the indices or pointers, so that they are computed before the nest.
+    SharedIndices,
+    /// Another step reads indices or pointers that cannot be computed before the nest.
+    LateSharedIndices,
+    /// The steps read and write too little to repay a nest.
+    TooSmall,
+}
+
+impl Refusal {
+    /// Returns whether the executor is the better place for the step, or as good.
+    pub(crate) fn is_choice(self) -> bool {
+        matches!(
+            self,
+            Self::ControlFlow | Self::Dot | Self::IndexDivision | Self::SharedIndices | Self::TooSmall
+        )
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = match self {
+            Self::ControlFlow => {
+                "a nest contains no loop or branch of the kernel, but its body may contain nests"
+            }
+            Self::Dot => "the executor has machine code of its own for dots",
+            Self::Op => "nests have no machine code for this op",
+            Self::Function(function, dtype) => {
+                return write!(f, "vectors have no `{}` of {}", function.name(), dtype.name());
+            }
+            Self::Cast(from, to) => {
+                return write!(f, "vectors have no conversion from {} to {}", from.name(), to.name());
+            }
+            Self::Combine(combine, dtype) => {
+                return write!(f, "vectors have no reduction by `{combine:?}` of {}", dtype.name());
+            }
+            Self::CombineRegion => "its combine function is none of those that nests know",
+            Self::Pointers => "it computes with pointers as elements",
+            Self::TooLong => return write!(f, "the nest before it has {MAX_NEST_STEPS} steps, the maximum"),
+            Self::Axes => "the axes of its tiles are not those of the loops of one nest",
+            Self::TransposedInput => "it reads a tile whose last axis is not that of the vectors",
+            Self::TransposedOutput => "a later step reads a tile whose last axis is not that of the vectors",
+            Self::InnerAxis => "it reduces or scans an axis that is not that of the vectors",
+            Self::Reverse => "it scans from the last element to the first",
+            Self::EqualElements => "it combines the elements of an index tile, or equal elements",
+            Self::ScanLength => "its axis is short and no power of two",
+            Self::SameForRows => "it is the same for all rows, and a nest would repeat it for each row",
+            Self::Reshape => "it changes more than axes of one element",
+            Self::LateIndices => "indices or bounds of a mask depend on a reduction",
+            Self::IndexDivision => "the executor often finds a progression in quotients of indices",
+            Self::IndexOperand => "it takes an index tile or a mask as elements",
+            Self::Gather => "its addresses are elements of a tile: a gather or a scatter",
+            Self::CarriedAddresses => "its addresses are a tile that a loop or a branch carries",
+            Self::Strided => "its addresses are not contiguous along the vectors",
+            Self::LateAddresses => {
+                "its addresses or its mask depend on a reduction or on loads, and a nest checks all accesses first"
+            }
+            Self::UnknownPointer => "its pointer is not an argument of the kernel with an offset",
+            Self::LateElement => "it loads one element after a store or a reduction",
+            Self::OneAddress => "it stores a tile to one address",
+            Self::SharedIndices => "a step outside of the nest reads its indices or pointers",
+            Self::LateSharedIndices => "a step outside of the nest reads indices that depend on its results",
+            Self::TooSmall => "the steps around it do too little to repay a nest",
+        };
+        f.write_str(text)
+    }
+}
