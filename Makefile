@@ -130,8 +130,9 @@ fmt: $(VENV)/.test-tools ## Format everything
 	$(BIN)/ruff format $(PYTHON_CODE)
 
 .PHONY: wheel
-wheel: $(VENV)/.build-tools ## Build the wheel that users install, in dist/
+wheel: $(VENV)/.build-tools ## Build the wheels that users install, in dist/: tilewright, and the name triton
 	$(MATURIN) build --release --out dist
+	PYTHONPATH=python $(BIN)/python -m _tilewright_startup.distribution dist/tilewright-*.whl
 	@ls -l dist/*.whl
 
 # Everything travels: where the GPU is there may be neither a network nor pytest. The tools are pure Python, and those for

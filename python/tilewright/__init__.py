@@ -2,6 +2,8 @@
 
 ``import tilewright as triton`` and ``import tilewright.language as tl`` run programs written for Triton; so does
 ``tilewright run script.py``, without a change to them.
+
+pytest: PYTEST_DONT_REWRITE, because ``tilewright run -m pytest`` imports this module before pytest.
 """
 
 import sys

@@ -1,5 +1,5 @@
-"""The command ``tilewright``. ``run``, ``profile``, ``bench`` and ``sim report`` run Python programs and are in Python;
-the other commands are in Rust."""
+"""The command ``tilewright``. ``run``, ``profile``, ``bench`` and ``sim report`` run Python programs, ``activate``,
+``deactivate`` and ``status`` are about this installation of Python; these are in Python, the other commands in Rust."""
 
 from __future__ import annotations
 
@@ -25,6 +25,11 @@ def main() -> int:
         from tilewright import _run
 
         return _run.main(arguments[2:], _run.report_parser())
+    if arguments[:1] and arguments[0] in ("activate", "deactivate", "status"):
+        from tilewright import _activate
+
+        command = getattr(_activate, arguments[0])
+        return int(command(arguments[1:]))
     from tilewright import _native
 
     return _native.command_line(arguments)

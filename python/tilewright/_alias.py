@@ -1,4 +1,7 @@
-"""``install_as_triton``: makes ``import triton`` import tilewright.
+"""Makes ``import triton`` import tilewright: :func:`begin` and ``install_as_triton``.
+
+Each way to use tilewright as Triton ends here: ``tilewright run``, the pytest plugin, an activated environment, the
+variable ``TILEWRIGHT_AS_TRITON`` and the public function.
 
 A finder on ``sys.meta_path`` finds ``triton`` and its submodules, so the files of an official package, if there is one,
 are neither read nor changed. ``triton_viz`` is ``tilewright.viz``. ``triton.language`` *is* the module
@@ -12,13 +15,12 @@ import sys
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 
+from _tilewright_startup import PARTS, TRITON_VERSION, Watch, unwatch
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from typing import Any
-
-TRITON_VERSION = "3.9.0"
-"""The version of Triton whose API this is."""
 
 
 class _Top(ModuleType):
@@ -31,7 +33,7 @@ class _Top(ModuleType):
         return sorted({*self.__dict__, *dir(sys.modules["tilewright"])})
 
 
-class _AliasLoader:
+class AliasLoader:
     """Gives a module of tilewright another name."""
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
@@ -74,25 +76,19 @@ def _own_name(name: str) -> str:
     return ("tilewright" if top == "triton" else "tilewright.viz") + dot + rest
 
 
-def _is_ours(top: str) -> bool:
-    """Returns whether tilewright replaces a package.
-
-    It replaces ``triton_viz`` unless the program's user wants the public one.
-    """
-    if top != "triton_viz":
-        return top == "triton"
-    import os
-
-    return os.environ.get("TILEWRIGHT_PUBLIC_TRITON_VIZ", "0") in ("", "0")
-
-
 class _TritonFinder:
-    """Finds ``triton`` and ``triton_viz``, and all below them."""
+    """Finds ``triton``, and all below it; ``triton_viz`` as well if tilewright replaces it."""
+
+    def __init__(self) -> None:
+        self.replaces_viz = False
+
+    def _is_ours(self, top: str) -> bool:
+        return top == "triton" or (top == "triton_viz" and self.replaces_viz)
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if not fullname.startswith("triton") or not _is_ours(fullname.partition(".")[0]):
+        if not fullname.startswith("triton") or not self._is_ours(fullname.partition(".")[0]):
             return None
         import importlib.util
 
@@ -109,7 +105,7 @@ class _TritonFinder:
         # The loader is not derived from `importlib.abc.Loader`: importing that module would take
         # half of the time of
         # importing tilewright.
-        loader: Any = _AliasLoader()
+        loader: Any = AliasLoader()
         is_package = real.submodule_search_locations is not None
         spec = ModuleSpec(fullname, loader, origin=real.origin, is_package=is_package)
         spec.has_location = real.has_location
@@ -117,13 +113,26 @@ class _TritonFinder:
         return spec
 
 
-def _refuse_others(fullname: str, path: Sequence[str] | None, target: ModuleType | None) -> None:
+def _others(
+    fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+) -> Iterator[ModuleSpec]:
+    """The modules of this name that finders other than tilewright's find."""
     for finder in sys.meta_path:
-        if isinstance(finder, _TritonFinder):
-            continue
         find_spec = getattr(finder, "find_spec", None)
-        if find_spec is not None and find_spec(fullname, path, target) is not None:
-            raise ModuleNotFoundError(f"No module named {fullname!r} (tilewright has none)", name=fullname)
+        if find_spec is None or isinstance(finder, (_TritonFinder, Watch)):
+            continue
+        if (spec := find_spec(fullname, path, target)) is not None:
+            yield spec
+
+
+def _refuse_others(fullname: str, path: Sequence[str] | None, target: ModuleType | None) -> None:
+    for _ in _others(fullname, path, target):
+        raise ModuleNotFoundError(f"No module named {fullname!r} (tilewright has none)", name=fullname)
+
+
+def find_official() -> ModuleSpec | None:
+    """Returns the package ``triton`` that this process would import without tilewright."""
+    return next(_others("triton"), None)
 
 
 def is_installed() -> bool:
@@ -140,6 +149,31 @@ def install_as_triton() -> None:
     beside tilewright and is not touched. If it is imported already, this is an ``ImportError``, since kernels of two
     systems in one program could not call each other.
     """
+    _install(replaces_viz=True)
+
+
+def begin(parts: tuple[str, ...] = PARTS) -> None:
+    """Makes tilewright the Triton of this process, in the given parts.
+
+    Raises ``TritonError`` if ``TILEWRIGHT_DEVICE`` names no device, and ``ImportError`` if another Triton is imported.
+    """
+    import os
+
+    from tilewright import _native
+
+    active = _native.device()
+    _install(replaces_viz="viz" in parts)
+    # The simulator works on the memory of the processor.
+    if "cuda" in parts and not active.startswith("cuda"):
+        from tilewright._cuda_on_cpu import announcement, use_cpu_as_cuda
+
+        announcement.once_for_children()
+        use_cpu_as_cuda()
+        _native.allow_padded_reads(os.environ.get("TILEWRIGHT_STRICT", "0") in ("", "0"))
+    unwatch()
+
+
+def _install(replaces_viz: bool) -> None:
     loaded = sys.modules.get("triton")
     if loaded is not None and not is_installed():
         where = getattr(loaded, "__file__", None) or "unknown place"
@@ -147,10 +181,17 @@ def install_as_triton() -> None:
             f"the official triton is already imported (from {where}): call tilewright.install_as_triton() before "
             "anything imports triton (torch.compile does), or start the program with `tilewright run`"
         )
-    if not any(isinstance(finder, _TritonFinder) for finder in sys.meta_path):
+    finder = next((finder for finder in sys.meta_path if isinstance(finder, _TritonFinder)), None)
+    if finder is None:
         from tilewright._spawn import install_in_compile_workers, pass_constants_in_interpret_mode
 
-        finder: Any = _TritonFinder()
-        sys.meta_path.insert(0, finder)
+        finder = _TritonFinder()
+        first: Any = finder
+        sys.meta_path.insert(0, first)
         install_in_compile_workers()
         pass_constants_in_interpret_mode()
+    import os
+
+    # The program's user may want the public package.
+    if os.environ.get("TILEWRIGHT_PUBLIC_TRITON_VIZ", "0") in ("", "0"):
+        finder.replaces_viz |= replaces_viz

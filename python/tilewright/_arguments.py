@@ -26,7 +26,7 @@ class Parser(argparse.ArgumentParser):
         formatter = functools.partial(_Formatter, width=100, max_help_position=26)
         super().__init__(
             prog=prog,
-            usage="\n       ".join(f"{prog} [options] {form}" for form in usage),
+            usage="\n       ".join(f"{prog} [options] {form}".rstrip() for form in usage),
             description=description,
             # The format of the help does not depend on the width of the terminal.
             formatter_class=formatter,

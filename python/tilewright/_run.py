@@ -15,6 +15,7 @@ from importlib.machinery import SourceFileLoader
 from types import CodeType, ModuleType, TracebackType
 from typing import Any, NoReturn
 
+from _tilewright_startup import PARTS
 from tilewright._arguments import ProgramParser
 
 _DESCRIPTION = """\
@@ -126,32 +127,20 @@ def _begin_again_to_inspect(command: str, arguments: list[str]) -> NoReturn:
     os.execv(sys.executable, [sys.executable, *flags, "-i", "-m", *command.split(), *arguments])
 
 
-def _prepare(device: str | None, is_strict: bool = False) -> str | None:
-    """Makes tilewright the program's Triton; returns an error text."""
-    from tilewright import _native, _spawn, install_as_triton, use_cpu_as_cuda
-    from tilewright._cuda_on_cpu import announcement
+def _prepare(device: str | None, is_strict: bool = False, parts: tuple[str, ...] = PARTS) -> str | None:
+    """Makes tilewright the Triton of this program and of the processes that it starts; returns an error text."""
+    from tilewright import _alias, _native, _spawn
     from tilewright.errors import TritonError
 
-    if device is not None:
-        try:
-            _native.set_device(device)
-        except TritonError as error:
-            return str(error)
+    if is_strict:
+        os.environ["TILEWRIGHT_STRICT"] = "1"
     try:
-        active = _native.device()
+        if device is not None:
+            _native.set_device(device)
+        _alias.begin(parts)
     except TritonError as error:
         return str(error)
-    install_as_triton()
-    _spawn.install(device)
-
-    # The simulator works on the memory of the processor.
-    if not active.startswith("cuda"):
-        announcement.once_for_children()
-        use_cpu_as_cuda()
-        if is_strict:
-            # For the processes that the program starts.
-            os.environ["TILEWRIGHT_STRICT"] = "1"
-        _native.allow_padded_reads(os.environ.get("TILEWRIGHT_STRICT", "0") in ("", "0"))
+    _spawn.install(device, parts)
     return None
 
 

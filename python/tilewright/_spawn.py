@@ -12,6 +12,7 @@ import sys
 from types import ModuleType
 from typing import Any
 
+from _tilewright_startup import VARIABLE
 from tilewright._import_hook import when_imported
 
 _COMPILE_WORKER = (
@@ -69,9 +70,11 @@ def pass_constants_in_interpret_mode() -> None:
     when_imported("torch._inductor.runtime.triton_heuristics", wrap)
 
 
-def install(device: str | None) -> None:
-    """Makes new processes begin as ``tilewright run`` does."""
-    os.environ["TILEWRIGHT_RUN"] = device or ""
+def install(device: str | None, parts: tuple[str, ...]) -> None:
+    """Makes new processes begin as this one: by the variable, which ``sitecustomize.py`` reads in each Python."""
+    os.environ[VARIABLE] = ",".join(parts)
+    if device is not None:
+        os.environ["TILEWRIGHT_DEVICE"] = device
     before = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     if _SUBPROCESS not in before:
         os.environ["PYTHONPATH"] = os.pathsep.join([_SUBPROCESS, *filter(None, before)])
@@ -80,7 +83,7 @@ def install(device: str | None) -> None:
         if "-c" not in command:
             return command
         code = command.index("-c") + 1
-        first = f"from tilewright import _run; _run._prepare({device!r}); "
+        first = "import _tilewright_startup; _tilewright_startup.watch(''); "
         return [*command[:code], first + command[code], *command[code + 1 :]]
 
     def wrap_spawn(spawn: ModuleType) -> None:

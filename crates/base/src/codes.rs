@@ -128,6 +128,7 @@ codes! {
     "TW0115" OptionWithoutEffect Warning "launch option without effect";
     "TW0116" NotTimed Warning "launch that could not be timed";
     "TW0117" Replaced NotAvailable "part of Triton that something else replaces";
+    "TW0118" NotActivated LaunchState "Python environment that cannot be changed";
     // 02xx: the running kernel.
     "TW0201" OutOfBounds OutOfBounds "memory access out of bounds";
     "TW0202" DivisionByZero Execution "integer division by zero";

@@ -263,6 +263,15 @@ fn run_hands_over_to_python() {
         .expect("the command starts");
     let expected = "-m tilewright sim report --device sim:sm_80 script.py 1\n";
     assert_eq!(String::from_utf8_lossy(&output.stdout), expected);
+    for words in [&["activate", "--viz"][..], &["deactivate"], &["status"]] {
+        let output = Command::new(env!("CARGO_BIN_EXE_tilewright"))
+            .env("PYTHON", "echo")
+            .args(words)
+            .output()
+            .expect("the command starts");
+        let expected = format!("-m tilewright {}\n", words.join(" "));
+        assert_eq!(String::from_utf8_lossy(&output.stdout), expected);
+    }
     let missing = Command::new(env!("CARGO_BIN_EXE_tilewright"))
         .env("PYTHON", "/no/such/python")
         .args(["run", "script.py"])

@@ -1,5 +1,5 @@
 //! The `tilewright` command: `compile`, `check`, `explain`, `devices`, `run`, `sim report`,
-//! `profile`, `bench`. The binary of `cli` and the Python package (`python -m tilewright`) call
+//! `profile`, `bench`, `activate`, `deactivate`, `status`. The binary of `cli` and the Python package (`python -m tilewright`) call
 //! [`main`]. Results are printed to stdout, diagnostics to stderr. The exit code is 0 for success,
 //! 1 for an error in the user's program or of a file, and 2 for an error in the command line.
 
@@ -22,6 +22,7 @@ use tilewright::{Device, Error, Target};
 /// The help text about environment variables; `README.md` has the same list.
 const ENVIRONMENT: &str = "\
 Environment:
+  TILEWRIGHT_AS_TRITON=1    `import triton` imports tilewright, as in `tilewright run`; or some of triton,viz,cuda; 0: never
   TILEWRIGHT_DEVICE         where kernels run: cpu, cuda, cuda:1, sim:sm_90; else where their tensors are
   TILEWRIGHT_NUM_THREADS    threads that run programs on the CPU (else OMP_NUM_THREADS, else all)
   TILEWRIGHT_MACHINE_CODE=0 the CPU runs kernels step by step, without machine code
@@ -60,6 +61,12 @@ enum Command {
     Profile(run::Arguments),
     /// Compare two versions of a kernel or of a function
     Bench(run::Arguments),
+    /// Make `import triton` import tilewright in a Python environment
+    Activate(run::Arguments),
+    /// Undo `activate`
+    Deactivate(run::Arguments),
+    /// Print what `import triton` imports in a Python environment
+    Status(run::Arguments),
     #[command(subcommand)]
     Sim(run::Simulation),
 }
@@ -88,6 +95,9 @@ where
         Command::Run(arguments) => run::run(&arguments),
         Command::Profile(arguments) => run::python(&["profile"], &arguments),
         Command::Bench(arguments) => run::python(&["bench"], &arguments),
+        Command::Activate(arguments) => run::python(&["activate"], &arguments),
+        Command::Deactivate(arguments) => run::python(&["deactivate"], &arguments),
+        Command::Status(arguments) => run::python(&["status"], &arguments),
         Command::Sim(simulation) => run::simulate(&simulation),
     };
     match result {

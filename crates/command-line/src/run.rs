@@ -1,5 +1,5 @@
-//! `tilewright run`, `sim report`, `profile` and `bench`: start Python, which runs the same command
-//! of the Python package.
+//! `tilewright run`, `sim report`, `profile`, `bench`, `activate`, `deactivate` and `status`: start
+//! Python, which runs the same command of the Python package.
 
 use std::ffi::OsString;
 use std::process::Command;

@@ -8,17 +8,14 @@ import os
 import sys
 
 
-def _prepare() -> None:
-    device = os.environ.get("TILEWRIGHT_RUN")
-    # `python -m tilewright ...` installs itself.
-    if device is None or sys.orig_argv[1:3] == ["-m", "tilewright"]:
-        return
+def _watch() -> None:
+    """Reads the variable that ``tilewright run`` sets."""
     try:
-        from tilewright import _run
+        from _tilewright_startup import watch
     except ImportError:
         # Another installation of Python, which has no tilewright.
         return
-    _run._prepare(device or None)
+    watch("")
 
 
 def _import_next() -> None:
@@ -35,5 +32,5 @@ def _import_next() -> None:
             sys.modules["sitecustomize"] = own
 
 
-_prepare()
+_watch()
 _import_next()

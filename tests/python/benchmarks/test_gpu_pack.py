@@ -6,12 +6,12 @@ import json
 import os
 import subprocess
 import sys
-import zipfile
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from conftest import PATIENCE, ROOT
+from wheels import tilewright_wheel
 
 import tilewright
 
@@ -27,12 +27,7 @@ PACKAGE = Path(tilewright.__file__).resolve().parent
 def packed(tmp_path_factory):
     """A pack with a wheel made of the package as it is imported here, without pytest and compiled tests."""
     folder = tmp_path_factory.mktemp("gpu")
-    wheel = folder / "tilewright-0-py3-none-any.whl"
-    with zipfile.ZipFile(wheel, "w") as archive:
-        for path in PACKAGE.rglob("*"):
-            if path.is_file() and "__pycache__" not in path.parts:
-                archive.write(path, path.relative_to(PACKAGE.parent))
-    assert 0 < pack.pack(folder / "pack", wheel, [], {}) < pack.LIMIT
+    assert 0 < pack.pack(folder / "pack", tilewright_wheel(folder), [], {}) < pack.LIMIT
     return folder / "pack"
 
 
