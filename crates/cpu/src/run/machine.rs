@@ -205,8 +205,7 @@ impl<'a> Machine<'a> {
         written.is_some_and(|parameters| {
             parameters.iter().all(|&index| match &self.arguments[index] {
                 Argument::Pointer { region: written, .. } => !written.overlaps(region),
-                // tidy: wildcard because the other arguments are no memory that the analysis knows
-                _ => false,
+                Argument::Scalar(_) => false,
             })
         })
     }
