@@ -129,12 +129,15 @@ pub(crate) const UNROLLED_DOT_STEPS: usize = 4;
 /// Derived: half of a second-level cache of 512 KiB.
 pub(crate) const MAX_PANEL_BYTES: usize = 256 << 10;
 
-/// The bytes of packed operands that the dots of a launch share in each thread: at first, and at most.
-/// A thread keeps the memory.
+/// The fewest bytes of memory for packed operands that the dots of a launch share in each thread.
 ///
-/// Derived: at first half of a second-level cache of 512 KiB. The most was not measured: with tiles of
-/// 64 columns of binary32, it has room for 16,384 rows.
+/// Derived: half of a second-level cache of 512 KiB.
 pub(crate) const MIN_SHARED_BYTES: usize = 256 << 10;
+
+/// The most bytes of memory for packed operands that the dots of a launch share in each thread. The
+/// thread keeps the memory.
+///
+/// Not measured: with tiles of 64 columns of binary32, it has room for 16,384 rows.
 pub(crate) const MAX_SHARED_BYTES: usize = 4 << 20;
 
 /// The most bytes of a row of a block that is copied without a call of `memcpy`.

@@ -27,7 +27,7 @@ pub struct MatrixReader<'a> {
     lifetime: PhantomData<&'a ()>,
 }
 
-/// What determines the elements of a matrix in memory that does not change.
+/// The addresses of the elements of a matrix, which determine them in memory that does not change.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct MatrixIdentity {
     first: *const u8,
@@ -86,7 +86,7 @@ impl<'a> MatrixReader<'a> {
         })
     }
 
-    /// Returns what determines the elements.
+    /// Returns the addresses of the elements.
     pub(crate) fn identity(&self) -> MatrixIdentity {
         let Self { first, size, rows, columns, row_stride, column_stride, .. } = *self;
         MatrixIdentity { first, size, shape: [rows, columns], strides: [row_stride, column_stride] }

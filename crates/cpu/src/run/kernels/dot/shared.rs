@@ -27,7 +27,7 @@ pub(super) enum PackedForm {
     Words(&'static str),
 }
 
-/// What determines the bytes of a packed operand.
+/// The properties of an operand that determine its packed bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Key {
     elements: MatrixIdentity,
