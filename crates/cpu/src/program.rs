@@ -21,10 +21,12 @@ pub(crate) mod combine;
 pub(crate) mod describe;
 pub(crate) mod fused;
 pub(crate) mod nest;
+pub(crate) mod product_loop;
 
 pub use combine::Combine;
 pub(crate) use fused::FusedGroup;
 pub(crate) use nest::{Nest, TreeCode};
+pub(crate) use product_loop::ProductLoop;
 
 /// The index of a slot, in [`Program::slots`].
 pub(crate) type Slot = u32;
@@ -90,6 +92,8 @@ pub(crate) struct Block {
     /// The slots of the parameters that nothing reads. The machine clears them when the block
     /// begins.
     pub kills: SmallVec<[Slot; 2]>,
+    /// Present if the block is the body of a loop over k whose iterations together compute a product.
+    pub product: Option<Box<ProductLoop>>,
 }
 
 /// A use of a slot as an operand.

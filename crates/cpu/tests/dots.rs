@@ -395,3 +395,205 @@ fn programs_do_not_share_operands_that_a_store_changes() {
     assert_eq!(args[2].as_f32(), narrow(&expected));
     assert_eq!(args[1].as_f32(), narrow(&last));
 }
+
+/// A loop over k that multiplies a tile of `a` and one of `b` in each iteration.
+#[derive(Clone, Copy)]
+struct Loop<'a> {
+    /// The extents of the tiles.
+    tile: Shape,
+    /// The number of products: the loop masks off the rest of the last tiles.
+    depth: usize,
+    types: [&'static str; 2],
+    /// Whether the tensors `a` and `b` are transposed.
+    transposed: [bool; 2],
+    /// The lines that compute the number of products that are left, `%left`, from the counter `%i`.
+    left: &'a str,
+}
+
+impl Loop<'_> {
+    const LEFT: &'static str = "  %left = sub %depth, %i : int32\n";
+
+    fn strides(&self) -> [[usize; 2]; 2] {
+        let Shape { m, n, .. } = self.tile;
+        let [a, b] = self.transposed;
+        [if a { [1, m] } else { [self.depth, 1] }, if b { [1, self.depth] } else { [n, 1] }]
+    }
+
+    /// Returns the text of the kernel; its loop begins at `%lower` and ends at `%upper`.
+    fn text(&self) -> String {
+        let Self { tile: Shape { m, n, k }, types: [dtype, acc], left, .. } = self;
+        let strides = self.strides();
+        let condition = |name: &str, index: usize, shape: &str, extents: [usize; 2]| {
+            format!(
+                "  %{name}l = splat %left {{shape = {shape}}} : int32{shape}
+  %{name}m0 = lt %{name}{index}, %{name}l : int1{shape}
+  %{name}m = broadcast %{name}m0 {{shape = {extents:?}}} : int1{extents:?}
+"
+            )
+        };
+        format!(
+            "kernel func0 @k(%a: *{dtype}, %b: *{dtype}, %c: *{acc}, %zero: {acc}, %lower: int32, %upper: int32, %depth: int32) {{
+{}{}{}  %step = constant {{value = {k}:int32}} : int32
+  %ad = constant {{value = {}:int32}} : int32
+  %bd = constant {{value = {}:int32}} : int32
+  %ads = splat %ad {{shape = [{m}, {k}]}} : int32[{m}, {k}]
+  %bds = splat %bd {{shape = [{k}, {n}]}} : int32[{k}, {n}]
+  %acc = splat %zero {{shape = [{m}, {n}]}} : {acc}[{m}, {n}]
+  %r, %rp, %rq = for_loop %lower, %upper, %step, %acc, %ap, %bp {{options = \"stages=0 unroll=0\"}} (%i: int32, %s: {acc}[{m}, {n}], %p: *{dtype}[{m}, {k}], %q: *{dtype}[{k}, {n}]) {{
+{left}{}{}  %x = load %p, %am {PLAIN} : {dtype}[{m}, {k}]
+  %y = load %q, %bm {PLAIN} : {dtype}[{k}, {n}]
+  %z = dot %x, %y, %s {{precision = \"ieee\", max_imprecise_acc = 0}} : {acc}[{m}, {n}]
+  %p1 = ptr_add %p, %ads : *{dtype}[{m}, {k}]
+  %q1 = ptr_add %q, %bds : *{dtype}[{k}, {n}]
+  yield_values %z, %p1, %q1
+  }} : {acc}[{m}, {n}], *{dtype}[{m}, {k}], *{dtype}[{k}, {n}]
+  store %cp, %r {{cache = \"\", eviction = \"\"}}
+  return_values
+}}
+",
+            pointers("a", dtype, [*m, *k], strides[0]),
+            pointers("b", dtype, [*k, *n], strides[1]),
+            pointers("c", acc, [*m, *n], [*n, 1]),
+            k * strides[0][1],
+            k * strides[1][0],
+            condition("a", 7, &format!("[1, {k}]"), [*m, *k]),
+            condition("b", 1, &format!("[{k}, 1]"), [*k, *n]),
+        )
+    }
+
+    /// Returns whether the iterations of the loop may be one product.
+    fn is_one_product(&self) -> bool {
+        program(&self.text()).to_string().contains("// one product")
+    }
+}
+
+/// Tests products of more than one call, with a last tile that is masked off in part, or not at all.
+#[test]
+fn iterations_are_one_product() {
+    for [dtype, acc] in [
+        ["fp32", "fp32"],
+        ["fp64", "fp64"],
+        ["bf16", "fp32"],
+        ["fp16", "fp32"],
+        ["fp16", "fp16"],
+        ["int8", "int32"],
+    ] {
+        for (transposed, depth) in [
+            ([false, false], 64),
+            ([false, true], 1300),
+            ([true, false], 1056),
+            ([true, true], 90),
+            ([false, false], 1311),
+        ] {
+            let tile = Shape { m: 16, n: 19, k: 32 };
+            let kernel = Loop { tile, depth, types: [dtype, acc], transposed, left: Loop::LEFT };
+            assert!(kernel.is_one_product(), "{}", program(&kernel.text()));
+            let Shape { m, n, .. } = tile;
+            let whole = Kernel { strides: kernel.strides(), ..Kernel::new(Shape { k: depth, ..tile }) };
+            let (a, b) = (halves(m * depth, 3), halves(depth * n, 4));
+            let expected = whole.expected(&a, &b);
+            let half = |&x: &f64| half::f16::from_f64(x).to_bits();
+            let tensor = |values: &[f64]| match dtype {
+                "fp32" => f32s(&narrow(values)),
+                "fp64" => f64s(values),
+                "bf16" => {
+                    u16s(&values.iter().map(|&x| half::bf16::from_f64(x).to_bits()).collect::<Vec<_>>())
+                }
+                "fp16" => u16s(&values.iter().map(half).collect::<Vec<_>>()),
+                _ => i8s(&values.iter().map(|&x| (2.0 * x) as i8).collect::<Vec<_>>()),
+            };
+            let out = match acc {
+                "fp64" => f64s(&vec![0.0; m * n]),
+                "fp16" => u16s(&vec![0; m * n]),
+                _ => f32s(&vec![0.0; m * n]),
+            };
+            let depth = depth as i64;
+            let mut args = [tensor(&a), tensor(&b), out, int(0), int(0), int(depth), int(depth)];
+            run(&kernel.text(), [1, 1, 1], &mut args);
+            match acc {
+                "fp64" => assert_eq!(args[2].as_f64(), expected),
+                "fp32" => assert_eq!(args[2].as_f32(), narrow(&expected), "{dtype} {transposed:?}"),
+                // Sums of quarters below 512 are exact. Of longer ones, the rounding is compared above.
+                "fp16" if kernel.depth > 100 => {}
+                "fp16" => assert_eq!(args[2].as_u16(), expected.iter().map(half).collect::<Vec<_>>()),
+                _ => {
+                    let expected: Vec<i32> = expected.iter().map(|x| (4.0 * x) as i32).collect();
+                    assert_eq!(args[2].as_i32(), expected);
+                }
+            }
+        }
+    }
+}
+
+/// Tests a mask that is true in the first and the last iterations, and false between them, because
+/// its bound wraps.
+#[test]
+fn masks_that_wrap_are_computed_in_each_iteration() {
+    let tile = Shape { m: 16, n: 16, k: 16 };
+    let left = "  %t = mul %i, %big : int32
+  %left = add %depth, %t : int32
+";
+    // The counter rises by 16, so `left` is 100, 100 + 2^30, 100 - 2^31, 100 - 2^30 and 100.
+    let kernel = Loop { tile, depth: 80, types: ["fp32", "fp32"], transposed: [false, false], left };
+    let text =
+        kernel.text().replace("  %step = ", "  %big = constant {value = 67108864:int32} : int32\n  %step = ");
+    assert!(program(&text).to_string().contains("// one product"), "{text}");
+    let (mut a, b) = (halves(16 * 80, 3), halves(80 * 16, 4));
+    let mut args =
+        [f32s(&narrow(&a)), f32s(&narrow(&b)), f32s(&[0.0; 256]), int(0), int(0), int(80), int(100)];
+    run(&text, [1, 1, 1], &mut args);
+    for row in a.chunks_exact_mut(80) {
+        row[32..64].fill(0.0);
+    }
+    let whole = Kernel { strides: kernel.strides(), ..Kernel::new(Shape { k: 80, ..tile }) };
+    assert_eq!(args[2].as_f32(), narrow(&whole.expected(&a, &b)));
+}
+
+#[test]
+fn other_loops_are_not_one_product() {
+    let tile = Shape { m: 16, n: 16, k: 16 };
+    let kernel =
+        Loop { tile, depth: 80, types: ["fp32", "fp32"], transposed: [false, false], left: Loop::LEFT };
+    assert!(kernel.is_one_product());
+    // The square of the counter.
+    let left = "  %t = mul %i, %i : int32\n  %left = sub %depth, %t : int32\n";
+    assert!(!Loop { left, ..kernel }.is_one_product());
+    for (from, to) in [
+        // The mask of one iteration.
+        ("%am0 = lt ", "%am0 = ne "),
+        // The accumulator has another use.
+        ("yield_values %z,", "%w = add %z, %s : fp32[16, 16]\n  yield_values %w,"),
+        // The distance depends on the counter.
+        ("ptr_add %p, %ads", "ptr_add %p, %al0"),
+        // Only the last product remains.
+        ("dot %x, %y, %s", "dot %x, %y, %acc"),
+    ] {
+        let text = kernel.text().replace(from, to);
+        let text =
+            text.replace("  %x = load", "  %al0 = splat %i {shape = [16, 16]} : int32[16, 16]\n  %x = load");
+        assert!(!program(&text).to_string().contains("// one product"), "{text}");
+    }
+}
+
+/// Tests that elements outside of a tensor are a fault of the loop's load, in the same iteration.
+#[test]
+fn faults_in_loops_are_those_of_the_loads() {
+    let tile = Shape { m: 16, n: 16, k: 16 };
+    let kernel =
+        Loop { tile, depth: 80, types: ["fp32", "fp32"], transposed: [false, false], left: Loop::LEFT };
+    for (short_a, short_b) in [(1, 0), (0, 1), (0, 300), (1279, 1279)] {
+        let mut args = [
+            f32s(&vec![1.0; 16 * 80 - short_a]),
+            f32s(&vec![1.0; 16 * 80 - short_b]),
+            f32s(&[7.0; 256]),
+            int(0),
+            int(0),
+            int(80),
+            int(80),
+        ];
+        let expected = launch(&dense_program(&kernel.text()), [1, 1, 1], &mut args).expect_err("a fault");
+        let found = launch(&program(&kernel.text()), [1, 1, 1], &mut args).expect_err("a fault");
+        assert_eq!(found, expected);
+        assert_eq!(args[2].as_f32(), [7.0; 256]);
+    }
+}

@@ -7,6 +7,7 @@ With one thread, both run the programs of a grid in the same order. ``TILEWRIGHT
 
 from __future__ import annotations
 
+import math
 import os
 import re
 
@@ -23,6 +24,9 @@ OTHER_ROUNDING = ("test_products_are_added_to_an_accumulator",)
 
 OTHER_IN_PYTHON = ("test_what_is_an_object_of_python_when_interpreted",)
 """Differences of interpret mode: tuples of Python take Python's slices only, and operations only make tensors."""
+
+MOST_PROGRAMS = 100
+"""Larger grids take minutes when interpreted, and their programs differ in their number only."""
 
 _launch = JITFunction.run
 _compiled = 0
@@ -74,7 +78,8 @@ def _shadowed(kernel, *args, grid, warmup=False, **kwargs):
     """Runs a launch both ways; the interpreted one is what the test sees."""
     global _compiled
     # A sum with a product is one op when compiled, which rounds once less.
-    if warmup or kernel._is_to_be_interpreted() or re.search(r"\+=? *tl\.dot\(", kernel.src):
+    is_large = isinstance(grid, tuple) and math.prod(grid) > MOST_PROGRAMS
+    if warmup or is_large or kernel._is_to_be_interpreted() or re.search(r"\+=? *tl\.dot\(", kernel.src):
         return _launch(kernel, *args, grid=grid, warmup=warmup, **kwargs)
     copies = [_copied(value) for value in args], {name: _copied(value) for name, value in kwargs.items()}
     # An argument that cannot be copied would be changed twice.

@@ -15,6 +15,7 @@ mod liveness;
 mod lower;
 mod nests;
 mod print;
+pub(crate) mod products;
 mod rematerialize;
 pub(crate) mod sanitize;
 mod sorts;
@@ -73,6 +74,7 @@ impl Program {
         fusion::fuse(&mut program);
         nests::set_frees(&mut program);
         in_place::mark(&mut program);
+        products::mark(&mut program);
         program.written = written::parameters(&program);
         Ok(program)
     }

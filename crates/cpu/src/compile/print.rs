@@ -38,6 +38,9 @@ fn print_block(program: &Program, f: &mut fmt::Formatter<'_>, block: &Block, dep
         if step.is_load() && program.is_in_place(step.result()) {
             f.write_str("  // in place")?;
         }
+        if step.blocks.iter().any(|&block| program.blocks[block as usize].product.is_some()) {
+            f.write_str("  // one product")?;
+        }
         if !step.kills.is_empty() {
             write!(f, "  // frees {}", slots(&step.kills))?;
         }

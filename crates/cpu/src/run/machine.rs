@@ -15,6 +15,7 @@ use crate::run::memory::{Region, advise_large_pages, fence_stores};
 use crate::run::observer::{End, Observe, Observer, Unit};
 use crate::run::ops;
 use crate::run::ops::nest::NestArgument;
+use crate::run::product_loop::Counter;
 use crate::run::tile::Tile;
 use crate::run::value::{Affine, Form, Provenance, Value};
 use crate::tuning::LARGER_THAN_CACHES;
@@ -523,6 +524,13 @@ impl<'a> Machine<'a> {
             unreachable!("the verifier checks that the body takes the counter")
         };
         let mut counter = lower;
+        if let Some(product) = &block.product
+            && stride > 0
+        {
+            let iterations = usize::try_from((upper - lower + stride - 1) / stride).unwrap_or(0);
+            let values = Counter { number, lower, stride, iterations };
+            counter += stride * self.multiply_first_iterations(block, product, values)? as i128;
+        }
         while if stride > 0 { counter < upper } else { counter > upper } {
             self.pop_into(parameters);
             self.slots[*index as usize] = Value::uniform(number.truncate(counter as u64));
@@ -580,6 +588,17 @@ impl<'a> Machine<'a> {
         self.run(block)?;
         self.push(&data.yields);
         Ok(())
+    }
+
+    /// Sets a slot that has no memory to reuse.
+    pub(crate) fn assign(&mut self, slot: Slot, value: Value) {
+        self.slots[slot as usize] = value;
+    }
+
+    /// Returns the last values of the stack: those that a loop carries.
+    pub(crate) fn carried(&mut self, count: usize) -> &mut [Value] {
+        let first = self.stack.len() - count;
+        &mut self.stack[first..]
     }
 
     /// Pops the last value of the stack.

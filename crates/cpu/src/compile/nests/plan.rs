@@ -11,7 +11,7 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tilewright_ir::{
-    ArithmeticFn, BitwiseFn, ComparisonFn, Dtype, ElementwiseFamily as Family, ElementwiseFn, Op,
+    ArithmeticFn, BitwiseFn, ComparisonFn, Dtype, ElementwiseFamily as Family, ElementwiseFn, Op, OpFamily,
 };
 
 use super::axes::{Dimension, Dimensions};
@@ -167,14 +167,31 @@ impl<'p> Plan<'p> {
     }
 
     /// Returns whether the nest does enough to repay its set-up: it reads or writes dense tiles in
-    /// two steps or more, or it stores or reduces one.
+    /// two steps or more, or it stores or reduces one. Sums and products of indices do not count: the
+    /// executor often finds a progression in them, which takes no loop.
     pub fn is_worthwhile(&self) -> bool {
         let is_dense = |slot: Slot| self.form(slot) == Some(Form::Dense);
         let has_sink = self.members.iter().enumerate().any(|(index, step)| {
             self.phases.contains_key(&index) && step.operands.iter().any(|operand| is_dense(operand.slot))
         });
-        has_sink
-            || self.members.iter().filter(|step| step.results.iter().any(|&slot| is_dense(slot))).count() > 1
+        let is_computation =
+            |step: &Step| step.results.iter().any(|&slot| is_dense(slot)) && !self.is_index_arithmetic(step);
+        has_sink || self.members.iter().filter(|step| is_computation(step)).count() > 1
+    }
+
+    /// Returns whether a step adds, multiplies or reshapes integers or pointers.
+    fn is_index_arithmetic(&self, step: &Step) -> bool {
+        let ty = self.program.ty(step.result());
+        let is_arithmetic = match step.op() {
+            Some(Op::Elementwise { function }) => {
+                matches!(function, ElementwiseFn::Add | ElementwiseFn::Sub | ElementwiseFn::Mul)
+            }
+            Some(op) => {
+                matches!(op.family(), OpFamily::Source | OpFamily::Shape) || matches!(op, Op::PtrAdd {})
+            }
+            None => false,
+        };
+        is_arithmetic && (ty.is_pointer() || ty.dtype().is_int())
     }
 
     /// Returns the place of a tile in the space; `None` if it has an axis of another dimension,

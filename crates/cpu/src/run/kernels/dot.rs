@@ -105,6 +105,13 @@ impl Scratch {
     }
 }
 
+/// Returns whether a dot with `k` products for each element of the accumulator, and then a dot with
+/// more of them, give the same bits as one dot with all. An accumulator of 16 bits is rounded after
+/// each dot, and an instruction of AMX adds sums of 32 products of bf16.
+pub(crate) fn may_be_divided(acc: Dtype, operand: Dtype, k: usize) -> bool {
+    acc.bytes() >= 4 && (operand != Dtype::BF16 || k.is_multiple_of(32))
+}
+
 /// Computes `acc += a * b`; `acc` is dense and row-major.
 ///
 /// The accumulator is `fp32`, `fp64`, `int32`, `fp16` or `bf16`; it represents every element of the

@@ -13,14 +13,14 @@ use crate::run::kernels::dot::{Extents, Matrix, dot as product};
 use crate::run::machine::Machine;
 use crate::run::memory::{MatrixReader, Region};
 use crate::run::tile::Tile;
-use crate::run::value::{Affine, Form};
+use crate::run::value::{Affine, Form, Provenance};
 use crate::types::TileType;
 
 use super::materialize::{materialize, materialize_unique};
 use super::memory::region_of;
 
 /// An operand of a dot.
-enum Operand<'a> {
+pub(crate) enum Operand<'a> {
     Tile(Tile),
     /// Elements in user memory at these addresses, and whether the launch cannot change them.
     InPlace(Affine, Region<'a>, bool),
@@ -31,18 +31,27 @@ impl<'a> Operand<'a> {
         let ty = machine.type_of(operand);
         let value = machine.take(operand);
         match value.form {
-            Form::InPlace(affine) => {
-                let region = region_of(machine, value.provenance, affine.base as u64);
-                Self::InPlace(affine, region, machine.is_constant(&region))
-            }
+            Form::InPlace(affine) => Self::in_place(machine, affine, value.provenance),
             _ => Self::Tile(materialize(ty, value)),
         }
     }
 
-    /// Returns the matrix at an index of the first of three axes, or the only matrix.
-    fn matrix(&self, ty: &TileType, batch: usize, transposed: bool) -> Matrix<'_> {
+    /// Returns an operand in user memory.
+    pub(crate) fn in_place(machine: &Machine<'a>, affine: Affine, provenance: Provenance) -> Self {
+        let region = region_of(machine, provenance, affine.base as u64);
+        Self::InPlace(affine, region, machine.is_constant(&region))
+    }
+
+    /// Returns the matrix at an index of the first of three axes, or the only matrix. `extents` are
+    /// those of the last two axes in memory. Panics if an element is outside of its region.
+    pub(crate) fn matrix(
+        &self,
+        ty: &TileType,
+        batch: usize,
+        [rows, columns]: [usize; 2],
+        transposed: bool,
+    ) -> Matrix<'_> {
         let (dtype, rank) = (ty.dtype(), ty.shape().len());
-        let [rows, columns] = [rank - 2, rank - 1].map(|axis| ty.shape()[axis] as usize);
         let matrix = match self {
             Self::Tile(tile) => {
                 let bytes = rows * columns * ty.size;
@@ -53,7 +62,7 @@ impl<'a> Operand<'a> {
                 let address = affine.base.wrapping_add(offset) as u64;
                 let strides = [affine.strides[rank - 2], affine.strides[rank - 1]];
                 let elements = MatrixReader::new(region, ty.size, address, [rows, columns], strides);
-                let elements = elements.expect("the load has checked the addresses");
+                let elements = elements.expect("the addresses have been checked");
                 Matrix { dtype, elements, is_widened: false, is_shared: *is_shared }
             }
         };
@@ -73,8 +82,8 @@ pub(crate) fn dot(machine: &mut Machine<'_>, step: &Step, transposed: [bool; 2],
     let bytes = extents.m * extents.n * acc_ty.size;
     let scratch = machine.scratch();
     for (batch, acc) in acc.bytes_mut().chunks_exact_mut(bytes.max(1)).enumerate() {
-        let a = a.matrix(a_ty, batch, transposed[0]);
-        let b = b.matrix(b_ty, batch, transposed[1]);
+        let a = a.matrix(a_ty, batch, [0, 1].map(|axis| extent(a_ty, axis)), transposed[0]);
+        let b = b.matrix(b_ty, batch, [0, 1].map(|axis| extent(b_ty, axis)), transposed[1]);
         let (a, b) = (Matrix { is_widened: widened[0], ..a }, Matrix { is_widened: widened[1], ..b });
         product(acc_ty.dtype(), acc, a, b, extents, scratch);
     }

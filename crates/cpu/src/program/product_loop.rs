@@ -1,0 +1,38 @@
+//! Loops over k whose iterations together compute one product of matrices.
+
+use super::Use;
+
+/// The body of a loop that adds the product of two tiles in memory to an accumulator, and moves the
+/// tiles by constant distances: see [`products`](crate::compile::products). It refers to steps by
+/// their index in the body, and to carried values by their index among them.
+#[derive(Clone, Debug)]
+pub(crate) struct ProductLoop {
+    /// The step of the dot.
+    pub dot: usize,
+    /// The carried value that the dot adds to.
+    pub accumulator: usize,
+    /// Operands A and B.
+    pub tiles: [MovedTile; 2],
+    /// The steps that compute the masks of the loads: all other steps of the body.
+    pub masks: Vec<MaskStep>,
+}
+
+/// An operand of the dot, which each iteration loads.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MovedTile {
+    /// The step of the load.
+    pub load: usize,
+    /// The carried value with the pointers.
+    pub pointers: usize,
+    /// The number of elements by which an iteration moves the pointers; the loop does not change it.
+    pub offset: Use,
+}
+
+/// A step that computes a part of a mask.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MaskStep {
+    pub step: usize,
+    /// True if the result is a linear function of the counter; false if it is a condition that holds
+    /// in consecutive iterations.
+    pub is_linear: bool,
+}
