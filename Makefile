@@ -11,7 +11,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
 EXTENSION_SOURCES := $(shell find crates -type f \( -name '*.rs' -o -name '*.py' -o -name Cargo.toml \)) \
     Cargo.toml Cargo.lock pyproject.toml
 
-PYTHON_CODE := $(wildcard python tests examples benches)
+PYTHON_CODE := $(wildcard python tests examples benches docs)
 
 # Maturin takes the environment from VIRTUAL_ENV, and refuses to choose when conda names one as well.
 MATURIN := env -u CONDA_PREFIX VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/maturin
@@ -52,7 +52,7 @@ test-package: $(VENV)/.test-tools $(VENV)/.extension
 
 .PHONY: test-crates
 test-crates: $(VENV)/.test-tools
-	$(MAKE) PARALLEL= lint-python test-rust miri
+	$(MAKE) PARALLEL= lint-python site test-rust miri
 
 .PHONY: check
 check: lint test-quick ## The checks of minutes: lint, and the unit and text tests of the crates
@@ -122,6 +122,11 @@ bench: $(VENV)/.bench-tools $(VENV)/.extension ## Time tilewright beside torch a
 .PHONY: bench-cpu
 bench-cpu: $(VENV)/.bench-tools $(VENV)/.extension ## Time many kernels on the CPU beside torch; ARGS are passed on
 	$(BIN)/python benches/cpu_rows.py $(ARGS)
+
+# A warning is an error: a broken link or anchor, or a page that no index page links. The cache stays outside of the site.
+.PHONY: site
+site: $(VENV)/.site-tools ## Build the documentation site in build/site
+	$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going --jobs 2 -d build/site-cache docs build/site
 
 .PHONY: fmt
 fmt: $(VENV)/.test-tools ## Format everything
@@ -206,6 +211,10 @@ $(VENV)/.build-tools: $(VENV)/.created requirements.txt
 
 $(VENV)/.test-tools: $(VENV)/.build-tools tests/requirements.txt
 	$(PIP) install --quiet --requirement tests/requirements.txt
+	@touch $@
+
+$(VENV)/.site-tools: $(VENV)/.created docs/requirements.txt
+	$(PIP) install --quiet --requirement docs/requirements.txt
 	@touch $@
 
 $(VENV)/.bench-tools: $(VENV)/.build-tools benches/requirements.txt

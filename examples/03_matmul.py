@@ -55,16 +55,16 @@ def matmul_kernel(
     k = tl.arange(0, BLOCK_K)
     a_ptrs = a_ptr + rows[:, None] * a_row + k[None, :] * a_column
     b_ptrs = b_ptr + k[:, None] * b_row + columns[None, :] * b_column
-    sums = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
+    accumulator = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
     for first in range(0, K, BLOCK_K):
-        # Past the end of K both are 0, and add nothing. Past the ends of M and N no sum is stored.
+        # Past the end of K both are 0, and add nothing. Past the ends of M and N nothing is stored.
         a = tl.load(a_ptrs, mask=(rows[:, None] < M) & (first + k[None, :] < K), other=0.0)
         b = tl.load(b_ptrs, mask=(first + k[:, None] < K) & (columns[None, :] < N), other=0.0)
-        sums = tl.dot(a, b, sums, input_precision="ieee")
+        accumulator = tl.dot(a, b, accumulator, input_precision="ieee")
         a_ptrs += BLOCK_K * a_column
         b_ptrs += BLOCK_K * b_row
     c_ptrs = c_ptr + rows[:, None] * c_row + columns[None, :] * c_column
-    tl.store(c_ptrs, sums, mask=(rows[:, None] < M) & (columns[None, :] < N))
+    tl.store(c_ptrs, accumulator, mask=(rows[:, None] < M) & (columns[None, :] < N))
 
 
 def matmul(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:

@@ -1,4 +1,4 @@
-"""Dropout whose mask is never stored: a seed and the place of an element say whether it is kept.
+"""Dropout whose mask is never stored: a seed and the position of an element say whether it is kept.
 
 ```text
                forward            kept for the backward pass       backward
@@ -6,9 +6,9 @@ with a mask    y = x * mask / q   n bytes                          dx = dy * mas
 by seed        y = x * f(seed)    4 bytes: the seed                dx = dy * f(seed)
 ```
 
-`tl.rand(seed, place)` is the Philox generator (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011): a
-function without a state, so that any program computes the number of any place, in any order, on any device alike. And
-as dropout is linear in x, its backward pass is the same kernel on the gradient.
+`tl.rand(seed, position)` is the Philox generator (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011).
+It has no state: any program computes the number of any position, in any order, and each device gives the same number.
+Dropout is linear in x, so its backward pass is the same kernel on the gradient.
 
 Run it with `python examples/04_dropout.py`; it checks itself against torch. Shapes: any.
 """
@@ -22,11 +22,11 @@ import tilewright.language as tl
 @triton.jit
 def dropout_kernel(x_ptr, y_ptr, n, p, seed, BLOCK: tl.constexpr):
     """Keeps each element with the probability 1 - p, and scales it so that the mean stays."""
-    place = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    mask = place < n
-    x = tl.load(x_ptr + place, mask=mask)
-    is_kept = tl.rand(seed, place) >= p
-    tl.store(y_ptr + place, tl.where(is_kept, x / (1 - p), 0.0), mask=mask)
+    position = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = position < n
+    x = tl.load(x_ptr + position, mask=mask)
+    is_kept = tl.rand(seed, position) >= p
+    tl.store(y_ptr + position, tl.where(is_kept, x / (1 - p), 0.0), mask=mask)
 
 
 def scale_or_drop(x: torch.Tensor, p: float, seed: int, block: int) -> torch.Tensor:

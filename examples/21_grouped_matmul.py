@@ -30,16 +30,16 @@ def tile_of_product(
     tiles_n = tl.cdiv(N, BLOCK_N)
     rows = tile // tiles_n * BLOCK_M + tl.arange(0, BLOCK_M)
     columns = tile % tiles_n * BLOCK_N + tl.arange(0, BLOCK_N)
-    sums = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
+    accumulator = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
     for first in range(0, K, BLOCK_K):
         k = first + tl.arange(0, BLOCK_K)
         in_a = (rows[:, None] < M) & (k[None, :] < K)
         in_b = (k[:, None] < K) & (columns[None, :] < N)
         a = tl.load(a_ptr + rows[:, None] * K + k[None, :], mask=in_a, other=0.0)
         b = tl.load(b_ptr + k[:, None] * N + columns[None, :], mask=in_b, other=0.0)
-        sums = tl.dot(a, b, sums, input_precision="ieee")
+        accumulator = tl.dot(a, b, accumulator, input_precision="ieee")
     in_c = (rows[:, None] < M) & (columns[None, :] < N)
-    tl.store(c_ptr + rows[:, None] * N + columns[None, :], sums, mask=in_c)
+    tl.store(c_ptr + rows[:, None] * N + columns[None, :], accumulator, mask=in_c)
 
 
 @triton.jit

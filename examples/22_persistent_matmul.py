@@ -29,20 +29,20 @@ def persistent_kernel(
     a_desc, b_desc, c_desc, bias_ptr, M, N, K,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
-    """Each program computes every so-many-th tile of C."""
+    """Each program computes the tiles p, p + P, p + 2P, … of the P programs."""
     tiles_n = tl.cdiv(N, BLOCK_N)
     tiles = tl.cdiv(M, BLOCK_M) * tiles_n
     for tile in tl.range(tl.program_id(0), tiles, tl.num_programs(0), flatten=True):
         row = tile // tiles_n * BLOCK_M
         column = tile % tiles_n * BLOCK_N
-        sums = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
+        accumulator = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
         for k in range(0, K, BLOCK_K):
             a = a_desc.load([row, k])
             b = b_desc.load([k, column])
-            sums = tl.dot(a, b, sums, input_precision="ieee")
+            accumulator = tl.dot(a, b, accumulator, input_precision="ieee")
         columns = column + tl.arange(0, BLOCK_N)
-        sums += tl.load(bias_ptr + columns, mask=columns < N, other=0.0).to(tl.float32)[None, :]
-        c_desc.store([row, column], tl.maximum(sums, 0.0).to(c_desc.dtype))
+        accumulator += tl.load(bias_ptr + columns, mask=columns < N, other=0.0).to(tl.float32)[None, :]
+        c_desc.store([row, column], tl.maximum(accumulator, 0.0).to(c_desc.dtype))
 
 
 def linear_relu(a: torch.Tensor, b: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:

@@ -80,7 +80,9 @@ __all__ = [
     "viz",
 ]
 
-_LAZY = frozenset(("backends", "compiler", "experimental", "knobs", "sanitizer", "testing", "tools", "viz"))
+_LAZY = frozenset(
+    ("backends", "compiler", "experimental", "knobs", "sanitizer", "testing", "tools", "utils", "viz")
+)
 """Modules that are imported at their first use: most programs need none of them."""
 
 

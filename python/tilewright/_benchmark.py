@@ -214,14 +214,21 @@ def do_bench(
     grad_to_none: Sequence[Any] | None = None,
     quantiles: Sequence[float] | None = None,
     return_mode: str = "mean",
+    *,
+    percentiles: Sequence[float] | None = None,
+    fast_flush: bool = True,
+    record_clocks: bool = False,
+    device_type: str | None = None,
 ) -> Any:
     """How many milliseconds a function takes.
 
     It is run for about ``warmup`` milliseconds first, and then measured for about ``rep``, once at least. The result
     is the mean of the runs, or what ``return_mode`` says: ``"min"``, ``"max"``, ``"median"`` or a list of ``"all"``;
     with ``quantiles=[0.5, 0.2, 0.8]`` these, as a list. Gradients of the tensors in ``grad_to_none`` are dropped before
-    each run.
+    each run. Older releases of Triton have the arguments after ``return_mode``: ``percentiles`` are quantiles, and the
+    others change no measurement here.
     """
+    quantiles = percentiles if quantiles is None else quantiles
     _check_mode(return_mode)
     timer = clock()
 

@@ -1,7 +1,7 @@
 """Writes the stubs of the language and of ``triton``: ``python -m tilewright._generate_stubs [--check]``.
 
 Editors and type checkers read the stubs. Their names, signatures and types come from the compiler's table, like the
-functions at run time. The docstrings repeat the shapes, types, errors and examples of ``docs/reference.md``, which a
+functions at run time. The docstrings repeat the shapes, types, errors and examples of ``docs/reference``, which a
 test generates from that table.
 """
 
@@ -193,24 +193,29 @@ CLASS_NAMES = {*_classes.__all__, *_constexpr.__all__, *_types.__all__, "tensor"
 
 
 class Page:
-    """Returns the entry of a function in ``docs/reference.md``."""
+    """Returns the entry of a function in ``docs/reference``: a signature, statements and an example."""
 
     def __init__(self, text: str) -> None:
-        head, _, code = text.partition("```python\n")
-        self.example = code.partition("```")[0].rstrip().splitlines()
-        self.fields = dict(re.findall(r"^- (\w+): (.*)$", head, re.M))
-        rows = [row.strip("|").split(" | ") for row in re.findall(r"^\|.*\|$", head, re.M)]
+        self.example = (re.findall(r"```python\n(.*?)```", text, re.S) or [""])[-1].rstrip().splitlines()
+        fields = re.findall(r"^- (\w+): (.*(?:\n  .*)*)", text, re.M)
+        self.fields = {name: " ".join(said.split()) for name, said in fields}
+        rows = [row.strip("|").split(" | ") for row in re.findall(r"^\|.*\|$", text, re.M)]
         if rows:
             of, what = (cell.strip() for cell in rows[0])
-            types = "; ".join(f"{taken.strip()}: {given.strip()}" for taken, given in rows[2:])
+            types = "; ".join(
+                f"{taken.strip()}: {given.strip()}" for taken, given in rows[2:] if "refused" not in given
+            )
             self.fields["Types"] = f"{of} … gives for {what.removesuffix(' is')}: {types}."
 
 
 def pages() -> dict[str, Page]:
     """The entries of the reference, by the paths of the functions."""
-    text = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8")
-    entries = re.findall(r"^### `(?:tl\.)?([\w.]+)\(.*?`\n(.*?)(?=^##|\Z)", text, re.M | re.S)
-    return {path: Page(body) for path, body in entries}
+    found = {}
+    for page in sorted((ROOT / "docs" / "reference").glob("*.md")):
+        text = page.read_text(encoding="utf-8")
+        entries = re.findall(r"^##+ `(?:tl\.)?([\w.]+)`\n(.*?)(?=^##|\Z)", text, re.M | re.S)
+        found.update({path: Page(body) for path, body in entries})
+    return found
 
 
 PAGES = pages()

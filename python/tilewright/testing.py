@@ -22,6 +22,8 @@ __all__ = [
     "Benchmark",
     "Mark",
     "_summarize_statistics",
+    "allclose",
+    "assert_almost_equal",
     "assert_close",
     "cuda_graph_without_gc",
     "do_bench",
@@ -67,6 +69,20 @@ def assert_close(
         np.testing.assert_allclose(actual, expected, atol=atol, rtol=rtol, equal_nan=True, err_msg=err_msg)
     elif not np.allclose(actual, expected, atol=atol, rtol=rtol, equal_nan=True):
         raise AssertionError(f"{err_msg} {actual} is not close to {expected} (atol={atol}, rtol={rtol})")
+
+
+def assert_almost_equal(x: Any, y: Any, decimal: int = 2, err_msg: str = "") -> None:
+    """Raises an ``AssertionError`` unless values agree to these decimals; ``assert_close`` of release 2.0."""
+    import numpy as np
+
+    np.testing.assert_array_almost_equal(_array(x), _array(y), decimal=decimal, err_msg=err_msg)
+
+
+def allclose(x: Any, y: Any, tol: float = 1e-2) -> bool:
+    """Returns whether two tensors or arrays have almost the same values, as in release 2.0."""
+    import numpy as np
+
+    return bool(np.allclose(_array(x), _array(y), atol=tol, rtol=0, equal_nan=True))
 
 
 def _tolerance(tolerance: Any, dtype: Any) -> float:

@@ -19,7 +19,7 @@ use clap::{Parser, Subcommand};
 use output::Failure;
 use tilewright::{Device, Error, Target};
 
-/// The help text about environment variables; `README.md` has the same list.
+/// The help text about environment variables; `docs/environment.md` has the same list.
 const ENVIRONMENT: &str = "\
 Environment:
   TILEWRIGHT_AS_TRITON=1    `import triton` imports tilewright, as in `tilewright run`; or some of triton,viz,cuda; 0: never

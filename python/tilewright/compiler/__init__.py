@@ -1,5 +1,6 @@
 """``triton.compiler``: compiling, compiled kernels, and the errors of compiling."""
 
+from tilewright.compiler._older import AttrsDescriptor, instance_descriptor
 from tilewright.compiler.compiler import (
     ASTSource,
     CompiledKernel,
@@ -15,17 +16,21 @@ from tilewright.compiler.errors import (
     CompileTimeAssertionFailure,
     UnsupportedLanguageConstruct,
 )
+from tilewright.errors import OutOfResources
 
 __all__ = [
     "ASTSource",
+    "AttrsDescriptor",
     "CompilationError",
     "CompileTimeAssertionFailure",
     "CompiledKernel",
     "IRSource",
     "LazyDict",
+    "OutOfResources",
     "UnsupportedLanguageConstruct",
     "compile",
     "get_cache_key",
+    "instance_descriptor",
     "make_backend",
     "max_shared_mem",
 ]

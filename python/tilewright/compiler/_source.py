@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tilewright import _native
+from tilewright.compiler import _older
 from tilewright.errors import LaunchTypeError, LaunchWarning
 
 
@@ -14,27 +15,35 @@ class ASTSource:
     ``signature`` has the type of each parameter by its name: ``"*fp32"``, ``"i32"``, ``"constexpr"``, or a tuple of
     such. ``constexprs`` has the compile-time values, by name or by index: ``{"BLOCK": 128}``, ``{(3,): 128}``, within
     a tuple ``{(2, 0): 1}``. ``attrs`` has facts about the others: ``{(0,): [["tt.divisibility", 16]]}``.
+
+    Older releases name ``constexprs`` ``constants``, have ``attrs`` of their own, and describe the signature by a text,
+    ``"*fp32, i32"``, or by the indices of parameters.
     """
 
     ext = "ttir"
 
-    def __init__(self, fn: Any, signature: Any, constexprs: Any = None, attrs: Any = None) -> None:
+    def __init__(
+        self, fn: Any, signature: Any, constexprs: Any = None, attrs: Any = None, *, constants: Any = None
+    ) -> None:
         from tilewright.backends.compiler import Language
 
         self.fn = fn
         self.language = Language.TRITON
         self.name: str = fn.__name__
+        attrs, ones = _older.attributes(attrs)
+        values = {**ones, **(constexprs or {}), **(constants or {})}
+        self.constants = {self._place(key): value for key, value in values.items()}
+        signature = _older.signature_by_name(fn, signature, self.constants)
         if not isinstance(signature, dict) or not all(isinstance(name, str) for name in signature):
             raise LaunchTypeError(
                 "the signature of an ASTSource is a dict from the names of parameters to types"
             )
-        if attrs is not None and not isinstance(attrs, dict):
+        if not isinstance(attrs, dict):
             raise LaunchTypeError(f"attrs of an ASTSource is a dict, not a {type(attrs).__name__}")
         if unknown := [name for name in signature if name not in fn.arg_names]:
             raise LaunchTypeError(f"kernel '{self.name}' has no parameter {unknown[0]!r}")
         self.signature: dict[str, Any] = signature
-        self.constants = {self._place(key): value for key, value in (constexprs or {}).items()}
-        self.attrs: dict[Any, Any] = attrs or {}
+        self.attrs: dict[Any, Any] = attrs
 
     @classmethod
     def of_arguments(cls, fn: Any, described: list[Any]) -> ASTSource:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from tilewright import _native
+from tilewright.compiler import _older
 from tilewright.compiler._source import ASTSource, IRSource, warn_of_unknown_options
 from tilewright.errors import (
     CompilationError,
@@ -32,6 +33,12 @@ __all__ = [
     "triton_key",
 ]
 
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from tilewright.runtime.jit import KernelInterface
 
 _ELSEWHERE = {
     "BaseBackend": "backends.compiler",
@@ -463,19 +470,27 @@ def _launcher_here(native: _native.CompiledKernel, src: ASTSource) -> Callable[.
 
 
 def compile(
-    src: ASTSource | str,
+    src: ASTSource | KernelInterface[..., Any] | str,
     target: Any = None,
     options: dict[str, Any] | None = None,
     _env_vars: dict[str, str] | None = None,
+    **older: Unpack[_older.OlderArguments],
 ) -> CompiledKernel:
     """Compiles a kernel for the types of a source; no tensor and no GPU is needed.
 
     ``target`` is a ``GPUTarget``, by default that of the active device. ``options`` are those of a launch
-    (``num_warps``, ``num_stages``, …); an unknown name is ignored with a ``LaunchWarning``.
+    (``num_warps``, ``num_stages``, …); an unknown name is ignored with a ``LaunchWarning``. Release 2 of Triton
+    describes the source by arguments: ``compile(kernel, signature="*fp32,i32", constants={"BLOCK": 128})``.
     """
     from tilewright.backends.compiler import GPUTarget
     from tilewright.runtime.driver import driver
+    from tilewright.runtime.jit import KernelInterface
 
+    if isinstance(src, KernelInterface):
+        src, options, of_capability = _older.of_function(src, options, older)
+        target = target or of_capability
+    elif older:
+        raise TypeError(f"triton.compile has no argument {next(iter(older))!r}")
     if target is None:
         target = driver.active.get_current_target()
     if not isinstance(target, GPUTarget):

@@ -9,9 +9,32 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+    from typing_extensions import TypedDict, Unpack
+
+    class OlderOptions(TypedDict, total=False):
+        """Options of releases 2.1 to 3.3, which were experiments; ``tl.range(warp_specialize=True)`` replaces them."""
+
+        enable_persistent: bool
+        enable_warp_specialization: bool
+        num_buffers_warp_spec: int
+        num_consumer_groups: int
+        reg_dec_producer: int
+        reg_inc_consumer: int
+
+
 _NUM_WARPS, _NUM_STAGES, _NUM_CTAS, _MAXNREG, _IR_OVERRIDE = map(
     _native.default_option, ("num_warps", "num_stages", "num_ctas", "maxnreg", "ir_override")
 )
+
+_OLDER_OPTIONS = (
+    "enable_persistent",
+    "enable_warp_specialization",
+    "num_buffers_warp_spec",
+    "num_consumer_groups",
+    "reg_dec_producer",
+    "reg_inc_consumer",
+)
+"""The names of ``OlderOptions``."""
 
 
 class Config:
@@ -26,7 +49,18 @@ class Config:
         maxnreg: int | None = _MAXNREG,
         pre_hook: Callable[..., Any] | None = None,
         ir_override: str | None = _IR_OVERRIDE,
+        **older: Unpack[OlderOptions],
     ) -> None:
+        for name, value in older.items():
+            if name not in _OLDER_OPTIONS:
+                raise TypeError(f"triton.Config has no argument {name!r}")
+            if value:
+                import warnings
+
+                from tilewright.errors import LaunchWarning
+
+                text = f"{name}={value!r} of triton.Config has no effect: later releases of Triton do not have it"
+                warnings.warn(text, LaunchWarning, stacklevel=2)
         if not hasattr(kwargs, "items"):
             raise TypeError(
                 "the first argument of triton.Config is a dict of compile-time arguments, such as {'BLOCK': 128}, "

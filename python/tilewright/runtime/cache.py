@@ -7,6 +7,7 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
 
@@ -252,9 +253,28 @@ def triton_key() -> str:
     return f"tilewright-{_native.__version__}"
 
 
+def _folder(name: str) -> Callable[[], str]:
+    def folder() -> str:
+        from tilewright import knobs
+
+        return str(getattr(knobs.cache, name))
+
+    return folder
+
+
+_FOLDERS = {
+    "default_cache_dir": _folder("dir"),
+    "default_dump_dir": _folder("dump_dir"),
+    "default_override_dir": _folder("override_dir"),
+}
+"""The functions that have the folders of ``triton.knobs.cache`` in releases 2.0 to 3.2."""
+
+
 def __getattr__(name: str) -> object:
     if name == "knobs":
         from tilewright import knobs
 
         return knobs
+    if name in _FOLDERS:
+        return _FOLDERS[name]
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)

@@ -283,6 +283,11 @@ class DriverConfig:
         self.default: Any = Driver()
         self.active: Any = self.default
 
+    @property
+    def utils(self) -> Any:
+        """The ``utils`` of the active driver: in release 2, ``triton.runtime.driver`` was that driver."""
+        return self.active.utils
+
     def set_active(self, driver: Any) -> None:
         """Chooses a driver."""
         self.active = driver
@@ -304,6 +309,20 @@ class DriverConfig:
     def get_active_gpus(self) -> list[Any]:
         """Returns the drivers of GPUs that are active."""
         return [self.default] if _native.device().startswith("cuda") else []
+
+    # The functions of `triton.runtime.jit` in release 2.1.
+
+    def get_cuda_stream(self, device: int | None = None) -> Any:
+        """Returns the stream of launches on a device."""
+        return self.active.get_current_stream(device)
+
+    def get_current_device(self) -> Any:
+        """Returns the index of the device of launches."""
+        return self.active.get_current_device()
+
+    def set_current_device(self, device: int) -> None:
+        """Chooses the device of launches."""
+        self.active.set_current_device(device)
 
 
 driver = DriverConfig()

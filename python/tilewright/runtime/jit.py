@@ -66,10 +66,10 @@ def __getattr__(name: str) -> object:
         from tilewright import knobs
 
         return knobs
-    if name == "driver":
+    if name in ("driver", "get_cuda_stream", "get_current_device", "set_current_device"):
         from tilewright.runtime.driver import driver
 
-        return driver
+        return driver if name == "driver" else getattr(driver, name)
     if name == "get_cache_key":
         from tilewright.runtime.cache import get_cache_key
 

@@ -1,7 +1,8 @@
-"""The examples in ``docs/diagnostics`` that are Python sessions: each ends in the error that the page shows."""
+"""``docs/diagnostics``: the index has every page, and each Python session ends in the error that the page shows."""
 
 from __future__ import annotations
 
+import os
 import re
 import warnings
 
@@ -38,6 +39,23 @@ SANITIZED = "\n".join(
 # Ctrl-C, running out of memory and what needs a GPU have tests of their own.
 APART = {"TW0204", "TW0206", "TW0207"}
 
+INDEX = """\
+# Diagnostics
+
+Every error and warning has a code. `tilewright explain TW0201` prints its page: the cause, an
+example, and the fix. A Python exception has the code as `error.code`. Codes are never reused.
+A test writes this index from the titles of the pages.
+"""
+
+GROUPS = {
+    "TW000": "Errors in the source of a kernel",
+    "TW005": "Warnings about the source of a kernel",
+    "TW010": "The launch",
+    "TW020": "The running kernel",
+    "TW022": "Findings of sanitizers",
+}
+"""The headings of the index, by the codes at which they begin."""
+
 SESSIONS = [
     pytest.param(statement, shown, id=f"{page.stem}-{number}")
     for page in sorted((ROOT / "docs" / "diagnostics").glob("*.md"))
@@ -61,3 +79,20 @@ def test_sessions(module, statement, shown):
             exec(statement, names)
     kind = type(caught.value)
     assert f"{kind.__module__}.{kind.__qualname__}: {str(caught.value).splitlines()[0]}" == shown
+
+
+def test_the_index_is_up_to_date():
+    """``TILEWRIGHT_BLESS=1`` writes it."""
+    folder = ROOT / "docs" / "diagnostics"
+    lines = [INDEX]
+    for page in sorted(folder.glob("TW*.md")):
+        code, title = page.read_text().splitlines()[0].removeprefix("# ").split(": ", 1)
+        assert code == page.stem
+        for begin in [begin for begin in GROUPS if code.startswith(begin)]:
+            if f"## {GROUPS[begin]}" not in lines:
+                lines += [f"## {GROUPS[begin]}", "", "| code | meaning |", "|---|---|"]
+        lines.append(f"| [{code}]({code}.md) | {title} |")
+    text = "\n".join(lines).replace(" |\n##", " |\n\n##") + "\n"
+    if os.environ.get("TILEWRIGHT_BLESS"):
+        (folder / "index.md").write_text(text)
+    assert (folder / "index.md").read_text() == text

@@ -46,3 +46,19 @@ def test_a_command_of_the_readme_runs(command, run, tmp_path):
     result = run("-m", *words, cwd=tmp_path)
     assert result.code == 0, result.out + result.err
     assert result.out or result.err or "run" in words
+
+
+def test_figures_are_those_of_their_pages():
+    """Each number in the table of figures is in the table of the page that its row links."""
+    rows = re.findall(
+        r"^\| ([^|]+) \| ([^|]+) \| ([^|]+) \| ([^|]+) \| \[.*\]\((docs/performance/.*)\) \|$", README, re.M
+    )
+    assert len(rows) >= 5
+    for name, *figures, page in rows:
+        tables = [line for line in (ROOT / page).read_text().splitlines() if line.startswith("|")]
+        numbers = [number for figure in figures for number in re.findall(r"\d[\d.]*", figure)]
+        assert any(all(number in line for number in numbers) for line in tables), name
+
+
+def test_the_page_of_the_first_kernel_has_the_same_program():
+    assert f"```python\n{program()}```\n" in (ROOT / "docs" / "first-kernel.md").read_text()

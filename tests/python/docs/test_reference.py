@@ -1,10 +1,11 @@
-"""`docs/reference.md` has every name of the language, each with an example that says the truth.
+"""`docs/reference` has every name of the language, each with an example that says the truth.
 
-``TILEWRIGHT_BLESS=1`` writes the page anew from the table of the compiler and `tests/reference/examples.md`.
+``TILEWRIGHT_BLESS=1`` writes the pages anew from the table of the compiler and from `tests/reference`.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
 
@@ -12,120 +13,60 @@ import numpy as np
 import pytest
 import torch
 from conftest import ROOT
-from reference_examples import PRELUDE, Example, read_examples
-from reference_types import table
+from reference_examples import PRELUDE, Example
+from reference_pages import HOST, INDEX, LANGUAGE, NAMES, Renderer
 
-from tilewright import _native
+import tilewright as triton
 
-PAGE = ROOT / "docs" / "reference.md"
+FOLDER = ROOT / "docs" / "reference"
 SURFACE = ROOT.parent / "shared" / "api-surface.md"
-NAMES = {path: (parameters, doc, is_method) for path, parameters, doc, is_method in _native.language_names()}
-ROWS = {name: row for _, name, *row in _native.elementwise_functions()}
-EXAMPLES = read_examples()
-# Fields that the page lacks.
-MISSING: set[str] = set()
 
-HEAD = """\
-# Reference of the language
+# The begin of each example of the host.
+HOST_PRELUDE = """\
+import sys
+import tilewright
+import tilewright.viz
+import torch
+import tilewright as triton
+import tilewright.language as tl
+sys.modules["triton_viz"] = tilewright.viz
 
-Every function of `triton.language` (`tl`): what it does, on which element types, how exact it is, and an example.
-Written by a test from the table of the compiler and from `tests/reference/examples.md`, whose examples run on each
-device.
 
-Unless it says otherwise, a function takes scalars and tiles, broadcasts its operands to one shape, and converts them to
-a common type. Tables say which element types a function takes, and what its result is then, as the compiler says it;
-types that are not there are refused. fp8 are all types of 8 bits. A value after `#` is what the line gives. In each
-example `x_ptr` points to the fp32 numbers 0 to 15, `i_ptr` to sixteen int32 zeros, `x` is the tile
-`[1.0, 2.0, 3.0, 4.0]`, and `libdevice` is `tl.extra.libdevice`.
+@triton.jit
+def add_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + i, mask=i < n)
+    y = tl.load(y_ptr + i, mask=i < n)
+    tl.store(out_ptr + i, x + y, mask=i < n)
+
+
+x, y, out = torch.arange(100.0), torch.ones(100), torch.zeros(100)
 """
 
 
-def shown(path: str) -> str:
-    """How a program writes the name."""
-    if path.startswith(("tensor.", "dtype.")):
-        return path
-    return "tl." + path
-
-
-# The rows of functions that have another row's name outside of libdevice.
-ROW_OF = {"extra.libdevice.exp": "accurate_exp", "extra.libdevice.sqrt": "sqrt_rn"}
-
-# The topics whose names compute with numbers, and say how far they may be off.
-MATH = ("Arithmetic and comparison", "Functions of floats", "`tl.math`", "`tl.extra.libdevice`")
-
-
-def exactness(path: str) -> str:
-    """The statement of the table of elementwise functions about a function."""
-    row = ROWS.get(ROW_OF.get(path, path.rpartition(".")[2]))
-    if row is None or path.startswith(("tensor.", "dtype.", "target_info.")):
-        return ""
-    _, domain, ulps, slope = row
-    if ulps is None:
-        return f"Takes {domain}. Exact, rounded once."
-    more = f" (fp32: plus {slope:g} for each unit of |x|)" if slope else ""
-    return (
-        f"Takes {domain}. Within {ulps:g} ulp of the exact result{more}; narrower types are computed in fp32."
-    )
-
-
-def error(example: Example) -> str:
-    """How far a function may be off: as its row says, or its entry, or its description."""
-    if said := exactness(example.path):
-        return said
-    if "Error" in example.fields:
-        return example.fields["Error"]
-    doc = " ".join(NAMES[example.path][1].split())
-    if found := re.search(r"(?:\d+ ulp|an error of|\d+e-\d+ relative)[^.]*", doc):
-        return f"{found[0]}."
-    return "exact, rounded once." if re.search(r"\brounded\b|\bexact\b", doc) else ""
-
-
-def entry(example: Example) -> str:
-    """The entry of a name on the page."""
-    parameters, doc, is_method = NAMES[example.path]
-    rows = table(example, parameters)
-    fields = {"Shapes": example.fields.get("Shapes", ""), "Types": example.fields.get("Types", "")}
-    if rows:
-        fields["Types"] = "as the table says."
-    if example.topic in MATH:
-        fields["Error"] = error(example)
-    MISSING.update(f"{example.path}: no {name.lower()}" for name, text in fields.items() if not text)
-    text = [f"### `{shown(example.path)}{' '.join(parameters.split())}`", "", " ".join(doc.split())]
-    if is_method:
-        text[-1] += " Also a method of tensors."
-    text += ["", *(f"- {name}: {said}" for name, said in fields.items())]
-    if rows:
-        text += ["", *rows]
-    return "\n".join([*text, "", "```python", *example.lines, "```", ""])
-
-
-def render() -> str:
-    text, topic = [HEAD], ""
-    for example in EXAMPLES:
-        if example.topic != topic:
-            topic = example.topic
-            text.append(f"## {topic}\n")
-        text.append(entry(example))
-    return "\n".join(text)
-
-
 def test_every_name_has_an_example():
-    written = [example.path for example in EXAMPLES]
+    written = [example.path for example in LANGUAGE]
     assert sorted(set(written)) == sorted(written)
     assert sorted(NAMES) == sorted(written)
-    assert all(example.lines for example in EXAMPLES)
+    assert all(example.lines for example in LANGUAGE + HOST)
 
 
-def test_the_page_is_up_to_date():
-    """And says of every name its shapes and types, and of each function of numbers how far it may be off."""
-    page = render()
-    assert sorted(MISSING) == []
+def test_the_pages_are_up_to_date():
+    """And say of every name its shapes and types, and of each function of numbers how far it may be off."""
+    renderer = Renderer()
+    pages = {f"{name}.md": text for name, text in renderer.pages().items()}
+    assert sorted(renderer.missing) == []
     if os.environ.get("TILEWRIGHT_BLESS"):
-        PAGE.write_text(page)
-    assert PAGE.read_text() == page, "TILEWRIGHT_BLESS=1 writes it"
+        FOLDER.mkdir(exist_ok=True)
+        for old in FOLDER.glob("*.md"):
+            old.unlink()
+        for name, text in pages.items():
+            (FOLDER / name).write_text(text)
+    found = {path.name: path.read_text() for path in FOLDER.glob("*.md")}
+    assert found == pages, "TILEWRIGHT_BLESS=1 writes them"
 
 
-def test_the_page_has_every_name_of_the_api():
+def test_the_pages_have_every_name_of_the_api():
     """The names of the public API, functions and methods, from the list that the project goes by."""
     if not SURFACE.exists():
         pytest.skip("the list is not part of the project")
@@ -188,18 +129,21 @@ def agrees(actual: np.ndarray, value: np.ndarray, text: str) -> bool:
     return np.allclose(actual, value, rtol=1e-6, atol=0.51 * 10.0**-digits, equal_nan=True)
 
 
-@pytest.mark.parametrize("topic", sorted({example.topic for example in EXAMPLES}))
-def test_examples_say_the_truth(topic, device, tmp_path):
-    import importlib.util
+def load(source, path):
+    """Runs a program from a file, as its kernels need their source."""
+    path.write_text(source)
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
+
+@pytest.mark.parametrize("page", sorted({example.page.name for example in LANGUAGE}))
+def test_examples_say_the_truth(page, device, tmp_path):
     wrong = []
-    for index, example in enumerate(each for each in EXAMPLES if each.topic == topic):
+    for index, example in enumerate(each for each in LANGUAGE if each.page.name == page):
         source, values = kernel_of(example)
-        path = tmp_path / f"example_{index}.py"
-        path.write_text(source)
-        spec = importlib.util.spec_from_file_location(path.stem, path)
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
+        module = load(source, tmp_path / f"example_{index}.py")
         x = torch.arange(16, dtype=torch.float32, device=device)
         zeros = torch.zeros(16, dtype=torch.int32, device=device)
         outputs = [
@@ -218,3 +162,29 @@ def test_examples_say_the_truth(topic, device, tmp_path):
             if not agrees(actual, value, text):
                 wrong.append(f"{example.path}: {text} is {actual.tolist()}")
     assert not wrong, "\n".join(wrong)
+
+
+def test_examples_of_the_host_say_the_truth(tmp_path, run):
+    """In a process of their own, because some change the process."""
+    lines = []
+    for number, example in enumerate(HOST):
+        checks = [f"    assert {name} == {value!r}, {name}" for _, name, value, _ in example.values()]
+        body = [f"    {line}" if line else "" for line in example.lines]
+        lines += [f"def example_{number}(x, y, out):", *body, *checks, "", ""]
+    calls = [f"example_{number}(x.clone(), y.clone(), out.clone())" for number in range(len(HOST))]
+    (tmp_path / "examples.py").write_text("\n".join([HOST_PRELUDE, "", *lines, *calls, "print('done')", ""]))
+    result = run("examples.py", cwd=tmp_path)
+    assert result.code == 0, result.err
+    assert result.out.endswith("done\n")
+
+
+def test_the_errors_of_the_index(tmp_path):
+    """Each row of the table of errors is a line that raises its code."""
+    rows = re.findall(r"^\|[^|]*\| `(.*)` \| \[(TW\d+)\]", INDEX, re.M)
+    assert len(rows) >= 8
+    for number, (line, code) in enumerate(rows):
+        source = kernel_of(Example(LANGUAGE[0].page, "", "", [f"y = {line}"]))[0]
+        kernel = load(source, tmp_path / f"error_{number}.py").kernel
+        with pytest.raises(triton.TritonError) as caught:
+            kernel[(1,)](torch.arange(16.0), torch.zeros(16, dtype=torch.int32))
+        assert caught.value.code == code, line

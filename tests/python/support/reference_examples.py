@@ -1,15 +1,16 @@
-"""Reads `tests/reference/examples.md`: the topics of the reference, its names and their examples."""
+"""Reads the sources of the reference in `tests/reference`: pages, topics, names and their examples."""
 
 from __future__ import annotations
 
 import ast
 import dataclasses
+import re
 from collections.abc import Iterator
 from typing import Any
 
 from conftest import ROOT
 
-EXAMPLES = ROOT / "tests" / "reference" / "examples.md"
+SOURCES = ROOT / "tests" / "reference"
 
 FIELDS = ("Shapes: ", "Types: ", "Error: ")
 
@@ -17,9 +18,19 @@ PRELUDE = "x = tl.load(x_ptr + 1 + tl.arange(0, 4))"
 
 
 @dataclasses.dataclass
-class Example:
-    """A name of the language below ``triton.language``, and lines of a kernel that show it."""
+class ReferencePage:
+    """A page of the reference: the name of its file, its title, and a sentence about it."""
 
+    name: str
+    title: str
+    about: str = ""
+
+
+@dataclasses.dataclass
+class Example:
+    """A name below ``triton.language`` or ``triton``, and lines of a program that show it."""
+
+    page: ReferencePage
     topic: str
     path: str
     lines: list[str]
@@ -43,22 +54,26 @@ class Example:
             yield from ((number, *each) for each in zip(names, stated, texts, strict=True))
 
 
-def read_examples() -> list[Example]:
-    """The examples, in the order of the file."""
-    topic, found = "", list[Example]()
+def read_examples(name: str = "examples.md") -> list[Example]:
+    """The examples of a source, in the order of the file."""
+    page, topic, found = ReferencePage("", ""), "", list[Example]()
     of_topic: dict[str, str] = {}
-    for line in EXAMPLES.read_text().splitlines():
-        if line.startswith("### "):
-            found.append(Example(topic, line[4:].strip(), [], dict(of_topic)))
+    in_code = False
+    for line in (SOURCES / name).read_text().splitlines():
+        if line.startswith("```"):
+            in_code = not in_code
+        elif in_code:
+            found[-1].lines.append(line)
+        elif line.startswith("### "):
+            found.append(Example(page, topic, line[4:].strip(), [], dict(of_topic)))
         elif line.startswith("## "):
             topic, of_topic = line[3:].strip(), {}
+        elif begun := re.match(r"# (\w+): (.*)", line):
+            page, topic = ReferencePage(begun[1], begun[2]), ""
+        elif not topic:
+            page.about += " " * bool(page.about) + line
         elif line.startswith(FIELDS):
-            name, _, text = line.partition(": ")
+            field, _, text = line.partition(": ")
             is_of_topic = not found or found[-1].topic != topic
-            (of_topic if is_of_topic else found[-1].fields)[name] = text
-        elif line.startswith("    ") or (found and found[-1].lines and not line):
-            found[-1].lines.append(line[4:])
-    for example in found:
-        while example.lines and not example.lines[-1]:
-            example.lines.pop()
+            (of_topic if is_of_topic else found[-1].fields)[field] = text
     return found

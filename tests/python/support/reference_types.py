@@ -69,9 +69,9 @@ def calls(example: Example, parameters: str) -> list[str]:
     return found
 
 
-def types_of(line: str) -> dict[str, str]:
-    """The type of the result for each element type that the line takes."""
-    left = list(DTYPES)
+def types_of(line: str) -> tuple[dict[str, str], list[str]]:
+    """The type of the result for each element type that the line takes, and the codes of the errors of the others."""
+    left, codes = list(DTYPES), set[str]()
     while left:
         functions = [
             FUNCTION.format(
@@ -87,7 +87,8 @@ def types_of(line: str) -> dict[str, str]:
         except triton.CompilationError as error:
             refused = set(re.findall(r"\bof_(\w+)\(memory, x_ptr\)", str(error)))
             if not refused:
-                return {}
+                return {}, []
+            codes.update(re.findall(r"error\[(TW\d+)\]", str(error)))
             left = [dtype for dtype in left if dtype not in refused]
             continue
         parts = re.split(r"^(?:kernel )?func\d+ @([^(]+)\(", handle.asm["ir"], flags=re.M)
@@ -96,14 +97,14 @@ def types_of(line: str) -> dict[str, str]:
             dtype: re.search(r"^  %result = .* : ([\w*\[\], ]+)$", bodies[f"of_{dtype}"], re.M)
             for dtype in left
         }
-        return {dtype: found[1] for dtype, found in types.items() if found}
-    return {}
+        return {dtype: found[1] for dtype, found in types.items() if found}, sorted(codes)
+    return {}, []
 
 
 def table(example: Example, parameters: str) -> list[str]:
     """The rows of types that a name takes and gives; none where it takes no tile."""
     for line in calls(example, parameters):
-        types = types_of(line)
+        types, codes = types_of(line)
         if not types:
             continue
         groups: dict[str, list[str]] = {}
@@ -112,7 +113,9 @@ def table(example: Example, parameters: str) -> list[str]:
             same = "the same" if element == IR_NAMES[dtype] else element
             groups.setdefault(same + (f" [{shape}" if shape else ""), []).append(IR_NAMES[dtype])
         rows = [f"| `x` {SHAPE} of | `{line.removeprefix('result = ')}` is |", "|---|---|"]
-        return [*rows, *(f"| {summed_up(names)} | {result} |" for result, names in groups.items())]
+        rows += [f"| {summed_up(names)} | {result} |" for result, names in groups.items()]
+        errors = ", ".join(f"[{code}](../diagnostics/{code}.md)" for code in codes)
+        return [*rows, f"| other types | refused: {errors} |"] if errors else rows
     return []
 
 

@@ -6,8 +6,6 @@ use std::path::Path;
 use crate::tree::{File, Finding, Tree};
 
 const ARCHITECTURE: &str = "ARCHITECTURE.md";
-/// The page that is generated from the tables of the language.
-const REFERENCE: &str = "docs/reference.md";
 const MAX_ARCHITECTURE_LINES: usize = 250;
 const MAX_ARCHITECTURE_WORDS: usize = 2500;
 const MAX_STYLE_LINES: usize = 150;
@@ -173,8 +171,7 @@ pub fn sizes(tree: &Tree) -> Vec<Finding> {
 pub fn widths(tree: &Tree) -> Vec<Finding> {
     let pages = ["README.md", ARCHITECTURE, "STYLE.md", "CONTRIBUTING.md", "CHANGELOG.md"];
     let is_page = |file: &&File| {
-        let is_doc = file.path.starts_with("docs/") && file.has_extension("md");
-        pages.contains(&file.path.as_str()) || is_doc && file.path != REFERENCE
+        pages.contains(&file.path.as_str()) || file.path.starts_with("docs/") && file.has_extension("md")
     };
     let mut findings = Vec::new();
     for file in tree.files.iter().filter(is_page) {
@@ -227,6 +224,6 @@ mod tests {
             ["ARCHITECTURE.md:1: document-size"]
         );
         let wide = format!("| {}|\n{}\n", "x ".repeat(60), "x ".repeat(60));
-        assert_eq!(found(widths, &[("README.md", &wide), (REFERENCE, &wide)]), ["README.md:2: width"]);
+        assert_eq!(found(widths, &[("docs/a.md", &wide), ("b.md", &wide)]), ["docs/a.md:2: width"]);
     }
 }

@@ -512,7 +512,7 @@ def test_the_same_types_make_the_same_code_as_a_launch():
     ("make", "said"),
     [
         (
-            lambda: ASTSource(_add, {0: "*fp32"}),
+            lambda: ASTSource(_add, ["*fp32"]),
             "the signature of an ASTSource is a dict from the names of parameters",
         ),
         (lambda: ASTSource(_add, {"z": "*fp32"}), "kernel '_add' has no parameter 'z'"),

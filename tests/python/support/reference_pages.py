@@ -1,0 +1,219 @@
+"""Writes the pages of `docs/reference` from the table of the compiler and from `tests/reference`."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import re
+import textwrap
+
+from reference_examples import Example, read_examples
+from reference_types import table
+
+from tilewright import _native
+
+NAMES = {path: (parameters, doc, is_method) for path, parameters, doc, is_method in _native.language_names()}
+ROWS = {name: row for _, name, *row in _native.elementwise_functions()}
+LANGUAGE = read_examples()
+HOST = read_examples("host.md")
+
+# The common part of the reference; the table of its errors is tested.
+INDEX = """\
+# Reference
+
+Every function of `triton.language` (`tl`), a page for each family: its signature, the shapes and
+types that it takes, how exact it is, and an example. Three pages have the functions of `triton`
+that a program calls on the host. A test writes the pages from the tables of the compiler, and runs
+every example.
+
+## How to read an entry
+
+Unless an entry says otherwise, a function takes scalars and tiles, broadcasts its operands to one
+shape, and converts them to a common type. A table shows the result for each element type that the
+compiler accepts, and the error for the others. "fp8" is every float of 8 bits. The text after `#`
+is the value that the line computes. In each example of the language, `x_ptr` points to the fp32
+numbers 0 to 15, `i_ptr` to sixteen int32 zeros, `x` is the tile `[1.0, 2.0, 3.0, 4.0]`, and
+`libdevice` is `tl.extra.libdevice`.
+
+## Errors that every function reports
+
+| mistake | example | error |
+|---|---|---|
+| shapes that do not broadcast | `x + tl.arange(0, 8)` | [TW0004](../diagnostics/TW0004.md) |
+| an operand of a type that the entry does not list | `tl.exp(x_ptr)` | [TW0005](../diagnostics/TW0005.md) |
+| a mask of another shape | `tl.load(x_ptr, mask=x > 0)` | [TW0007](../diagnostics/TW0007.md) |
+| a run-time value where a constant is required | `tl.arange(0, tl.load(i_ptr))` | [TW0008](../diagnostics/TW0008.md) |
+| an argument too few, too many, or misspelled | `tl.exp(x, x)` | [TW0009](../diagnostics/TW0009.md) |
+| an unknown function | `tl.exponential(x)` | [TW0015](../diagnostics/TW0015.md) |
+| a value outside of the documented choices | `tl.sum(x, axis=1)` | [TW0016](../diagnostics/TW0016.md) |
+| an access outside of the tensor | `tl.atomic_add(i_ptr + 16, 1)` | [TW0201](../diagnostics/TW0201.md) |
+
+[All diagnostics](../diagnostics/index.md) lists the other codes.
+"""
+
+# The rows of functions that have another row's name outside of libdevice.
+ROW_OF = {"extra.libdevice.exp": "accurate_exp", "extra.libdevice.sqrt": "sqrt_rn"}
+
+# The pages whose names compute with numbers, and say how far they may be off.
+MATH = ("arithmetic", "math", "libdevice")
+
+
+def exactness(path: str) -> str:
+    """The statement of the table of elementwise functions about a function."""
+    row = ROWS.get(ROW_OF.get(path, path.rpartition(".")[2]))
+    if row is None or path.startswith(("tensor.", "dtype.", "target_info.")):
+        return ""
+    _, domain, ulps, slope = row
+    if ulps is None:
+        return f"Takes {domain}. Exact, rounded once."
+    more = f" (fp32: plus {slope:g} for each unit of |x|)" if slope else ""
+    return (
+        f"Takes {domain}. Within {ulps:g} ulp of the exact result{more}; narrower types are computed in fp32."
+    )
+
+
+def error(example: Example) -> str:
+    """How far a function may be off: as its row says, or its entry, or its description."""
+    if said := exactness(example.path):
+        return said
+    if "Error" in example.fields:
+        return example.fields["Error"]
+    doc = " ".join(NAMES[example.path][1].split())
+    if found := re.search(r"(?:\d+ ulp|an error of|\d+e-\d+ relative)[^.]*", doc):
+        return f"{found[0]}."
+    return "exact, rounded once." if re.search(r"\brounded\b|\bexact\b", doc) else ""
+
+
+def wrapped(text: str, indent: str = "") -> list[str]:
+    """The lines of a paragraph or of an item of a list."""
+    return textwrap.wrap(
+        " ".join(text.split()),
+        100,
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def name_of(example: Example) -> str:
+    """How a program writes the name."""
+    if example in HOST:
+        return "triton." + example.path
+    return ("" if example.path.startswith(("tensor.", "dtype.")) else "tl.") + example.path
+
+
+def anchor(example: Example) -> str:
+    """The anchor of the heading of an entry, by the rule of code hosts."""
+    return "".join(c for c in name_of(example).lower() if c.isalnum() or c in "_-")
+
+
+def call(name: str, parameters: list[str]) -> list[str]:
+    """The signature of a function, one parameter on each line if it is long."""
+    line = f"{name}({', '.join(parameters)})"
+    return [line] if len(line) <= 80 else [f"{name}(", *(f"    {each}," for each in parameters), ")"]
+
+
+def split_parameters(text: str) -> list[str]:
+    """The parameters in a text such as `(x, shape=(1, 2))`."""
+    found, depth = [""], 0
+    for character in " ".join(text.split())[1:-1]:
+        depth += (character in "([{") - (character in ")]}")
+        if character == "," and depth == 0:
+            found.append("")
+        else:
+            found[-1] += character
+    return [each.strip() for each in found if each.strip()]
+
+
+class Renderer:
+    """Writes pages, and remembers the fields that they lack."""
+
+    def __init__(self) -> None:
+        self.missing: set[str] = set()
+
+    def entry(self, example: Example, level: str) -> list[str]:
+        """The lines of a name of the language."""
+        parameters, doc, is_method = NAMES[example.path]
+        rows = table(example, parameters)
+        fields = {"Shapes": example.fields.get("Shapes", ""), "Types": example.fields.get("Types", "")}
+        if rows:
+            fields["Types"] = "as the table says."
+        if example.page.name in MATH:
+            fields["Error"] = error(example)
+        self.missing.update(f"{example.path}: no {name.lower()}" for name, text in fields.items() if not text)
+        text = [f"{level} `{name_of(example)}`", "", "```python"]
+        text += [*call(name_of(example), split_parameters(parameters)), "```", ""]
+        text += [*wrapped(doc + " Also a method of tensors." * is_method), ""]
+        for name, said in fields.items():
+            text += wrapped(f"- {name}: {said}", indent="  ")
+        return [*text, *(["", *rows] if rows else []), "", "```python", *example.lines, "```", ""]
+
+    def host_entry(self, example: Example, level: str) -> list[str]:
+        """The lines of a name of the host."""
+        value = host_value(example.path)
+        doc = (inspect.getdoc(value) or "").partition("\n\n")[0].replace("``", "`")
+        if not doc:
+            self.missing.add(f"{example.path}: no docstring")
+        text = [f"{level} `{name_of(example)}`", ""]
+        if callable(value):
+            text += ["```python", *call(name_of(example), host_parameters(value)), "```", ""]
+        return [*text, *wrapped(doc), "", "```python", *example.lines, "```", ""]
+
+    def pages(self) -> dict[str, str]:
+        """The text of each page, by the name of its file."""
+        found = {"index": INDEX + "\n" + contents()}
+        for page in pages():
+            examples = [example for example in LANGUAGE + HOST if example.page is page]
+            has_topics = len({example.topic for example in examples}) > 1
+            text, topic = [f"# {page.title}", "", *wrapped(page.about), ""], ""
+            for example in examples:
+                if has_topics and example.topic != topic:
+                    topic = example.topic
+                    text += [f"## {topic}", ""]
+                write = self.host_entry if example in HOST else self.entry
+                text += write(example, "###" if has_topics else "##")
+            found[page.name] = "\n".join(text)
+        return found
+
+
+def pages() -> list:
+    """The pages, in the order of their sources."""
+    found = []
+    for example in LANGUAGE + HOST:
+        if example.page not in found:
+            found.append(example.page)
+    return found
+
+
+def contents() -> str:
+    """The table of all names, a row for each page."""
+    rows = ["## Pages", "", "| page | names |", "|---|---|"]
+    for page in pages():
+        links = []
+        for example in LANGUAGE + HOST:
+            if example.page is page:
+                short = name_of(example).removeprefix("tl.").removeprefix("extra.")
+                links.append(f"[`{short.removeprefix('libdevice.')}`]({page.name}.md#{anchor(example)})")
+        rows.append(f"| [{page.title}]({page.name}.md) | {' '.join(links)} |")
+    return "\n".join([*rows, ""])
+
+
+def host_value(path: str) -> object:
+    """The object of the host with this path below `tilewright`."""
+    value: object = importlib.import_module("tilewright")
+    for count, part in enumerate(path.split("."), 1):
+        if not hasattr(value, part):
+            value = importlib.import_module("tilewright." + ".".join(path.split(".")[:count]))
+        else:
+            value = getattr(value, part)
+    return value
+
+
+def host_parameters(value: object) -> list[str]:
+    """The parameters of a function or class, without annotations."""
+    parameters = [
+        each.replace(annotation=inspect.Parameter.empty)
+        for each in inspect.signature(value).parameters.values()
+        if each.name != "self"
+    ]
+    return split_parameters(str(inspect.Signature(parameters)))
