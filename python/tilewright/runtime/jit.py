@@ -7,6 +7,7 @@ The class here gathers the properties of the function that Python knows. Its bas
 from __future__ import annotations
 
 from _weakrefset import WeakSet
+from collections import defaultdict
 
 from tilewright import _native
 from tilewright.errors import LaunchTypeError, LaunchValueError
@@ -354,7 +355,8 @@ class JITFunction(_native.JitKernel, JITCallable, KernelInterface[P, R]):
         self.def_file_col_number = get_def_col_number("".join(self.raw_src))
         self.hash: str | None = None
         self.kernel: Any = None
-        self.device_caches: dict[Any, Any] = {}
+        # Tools read the binder of a device before the first launch on it.
+        self.device_caches: dict[Any, Any] = defaultdict(self.create_binder)
         self.pre_run_hooks: list[Callable[..., Any]] = []
         # Inductor resets this attribute before it sends a kernel from a compile worker.
         self.used_global_vals: dict[Any, Any] | None = {}

@@ -76,7 +76,9 @@ def test_a_launch_in_parts():
     """The Python binder of a launch's arguments gives the form that a launch compiles."""
     from tilewright.runtime.jit import compute_cache_key, serialize_specialization_data
 
-    caches, keys, target, backend, bind = scale.create_binder()
+    # Tools read the binder of a device that no launch has used yet.
+    caches, keys, target, backend, bind = scale.device_caches[0]
+    assert scale.device_caches[0][4] is bind
     assert (caches, keys) == ({}, {})
     x = torch.ones(32)
     bound, specialization, options = bind(x, 16, factor=2.5, BLOCK=32, num_warps=2)
