@@ -224,12 +224,25 @@ pub(super) fn methods() -> impl Iterator<Item = (&'static str, &'static str)> {
     METHODS.iter().map(|(name, path)| (*name, path.as_str()))
 }
 
+/// The names that releases 2.0 and 2.1 of Triton have for other names.
+const OLDER: [(&str, &str); 5] = [
+    ("libdevice", "extra.libdevice"),
+    ("printf", "device_print"),
+    ("float8e4", "float8e4nv"),
+    ("float8e4b15x4", "float8e4b15"),
+    ("uint32_to_uniform_float", "uint_to_uniform_float"),
+];
+
 /// Returns the meaning of a name of `triton.language`; `path` is its dotted path in that module.
 pub fn language(path: &str) -> Option<LanguageItem> {
     if let Some(item) = NAMES.get(path) {
         return Some(item.clone());
     }
-    let (first, rest) = path.split_once('.')?;
+    let (first, rest) = path.split_once('.').map_or((path, None), |(first, rest)| (first, Some(rest)));
+    if let Some((_, newer)) = OLDER.iter().find(|(older, _)| *older == first) {
+        return language(&rest.map_or(newer.to_string(), |rest| format!("{newer}.{rest}")));
+    }
+    let rest = rest?;
     if first == "standard"
         && let Some(function) = combining(rest)
     {

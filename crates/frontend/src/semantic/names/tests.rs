@@ -26,6 +26,10 @@ fn paths_have_their_aliases() {
     assert_eq!(name("math.tanh"), Some("tanh"));
     assert_eq!(name("extra.libdevice.tanh"), Some("tanh"));
     assert_eq!(name("extra.cuda.libdevice.tanh"), Some("tanh"));
+    assert_eq!(name("libdevice.tanh"), Some("tanh"));
+    assert!(matches!(language("libdevice"), Some(LanguageItem::Module)));
+    assert_eq!(name("printf"), Some("device_print"));
+    assert_eq!(name("random.uint32_to_uniform_float"), Some("uint_to_uniform_float"));
     assert_eq!(name("tanh"), None);
     assert_eq!(name("standard.sum"), Some("sum"));
     assert_eq!(name("tensor.to"), Some("to"));
