@@ -16,7 +16,7 @@ use crate::loaded::{Loaded, Variants};
 use crate::options::OptionId;
 use crate::signature::{Annotation, ArgumentSource, Signature};
 use crate::specialize::{self, cpu_argument};
-use crate::{Device, Error, Knobs, Options, Value, dump};
+use crate::{Device, Error, Knobs, Options, Value, dump, num_threads};
 
 /// Data that a caller attaches to a compiled variant, such as the Python objects that the code
 /// depends on.
@@ -148,6 +148,12 @@ impl Handle {
     /// Returns the device that the kernel runs on.
     pub fn device(&self) -> Device {
         self.device
+    }
+
+    /// Returns the number of threads of a launch on the CPU, which `num_cpu_threads` limits.
+    pub(crate) fn cpu_threads(&self) -> usize {
+        let limit = self.options.number(OptionId::NumCpuThreads).filter(|&limit| limit > 0);
+        limit.map_or_else(num_threads, |limit| num_threads().min(limit as usize))
     }
 
     /// Returns whether the kernel casts integers to pointers, such as addresses that it loads.

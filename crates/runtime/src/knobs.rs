@@ -4,7 +4,8 @@
 //! | variable | meaning |
 //! |---|---|
 //! | `TILEWRIGHT_DEVICE` | the device that kernels run on: `cpu`, `cuda:1`, `sim:sm_90`; if it is not set, they run on the device of their tensors |
-//! | `TILEWRIGHT_NUM_THREADS`, `OMP_NUM_THREADS` | threads that run programs on the CPU (the first one that is set) |
+//! | `TRITON_CPU_BACKEND=1`, `TRITON_DEFAULT_BACKEND` | the device if `TILEWRIGHT_DEVICE` is not set: the CPU; or that of the back end `cpu` or `nvidia` |
+//! | `TILEWRIGHT_NUM_THREADS`, `TRITON_CPU_MAX_THREADS`, `OMP_NUM_THREADS` | threads that run programs on the CPU (the first one that is set) |
 //! | `TILEWRIGHT_MACHINE_CODE=0` | no machine code runs on the CPU: kernels run step by step, with the same results |
 //! | `TILEWRIGHT_DEBUG`, `TRITON_DEBUG` | `1`: assertions in kernels are checked, even if a kernel or launch turns them off |
 //! | `TILEWRIGHT_SANITIZE=race,init` | launches are checked: `bounds`, `race`, `init`, `alignment`, `overflow`, `nan`; `1` for all |
@@ -33,7 +34,7 @@ pub(crate) const MAX_THREADS: usize = 1024;
 /// The settings of the environment, which a program may change while it runs.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Knobs {
-    /// `TILEWRIGHT_DEVICE`.
+    /// `TILEWRIGHT_DEVICE`, `TRITON_CPU_BACKEND`, `TRITON_DEFAULT_BACKEND`.
     pub device: Option<String>,
     /// `TILEWRIGHT_DEBUG`, `TRITON_DEBUG`: assertions are checked, even if a kernel or launch turns
     /// them off.
@@ -134,11 +135,16 @@ impl Knobs {
         let openmp = variable("OMP_NUM_THREADS")
             .and_then(|list| list.split(',').next()?.trim().parse().ok())
             .filter(|&count| count > 0);
+        let limit = variable("TRITON_CPU_MAX_THREADS").and_then(|text| max_threads(&text));
         let threads = variable("TILEWRIGHT_NUM_THREADS").filter(|text| !text.trim().is_empty());
         let is_number = |text: &String| matches!(text.trim().parse::<usize>(), Ok(1..=MAX_THREADS));
         let invalid_threads = threads.clone().filter(|text| !is_number(text));
         Self {
-            device: variable("TILEWRIGHT_DEVICE").filter(|name| !name.is_empty()),
+            device: variable("TILEWRIGHT_DEVICE").filter(|name| !name.is_empty()).or_else(|| {
+                let backend = variable("TRITON_DEFAULT_BACKEND").unwrap_or_default();
+                let device = if flag("TRITON_CPU_BACKEND") { Some("cpu") } else { device_of(&backend) };
+                device.map(str::to_owned)
+            }),
             debug: flag("TILEWRIGHT_DEBUG") || flag("TRITON_DEBUG"),
             allow_plain_globals: flag("TRITON_ALLOW_NON_CONSTEXPR_GLOBALS"),
             fp_fusion: match variable("TRITON_DEFAULT_FP_FUSION") {
@@ -156,6 +162,7 @@ impl Knobs {
             num_threads: threads
                 .and_then(|text| text.trim().parse().ok())
                 .filter(|&count| count > 0)
+                .or(limit)
                 .or(openmp),
             invalid_threads,
             without_machine_code: variable("TILEWRIGHT_MACHINE_CODE")
@@ -166,11 +173,12 @@ impl Knobs {
 
 /// The variables that accept every word: those that are on or off, and `OMP_NUM_THREADS`, which
 /// belongs to another library. Only a value that is not UTF-8 is reported.
-const FLAGS: [&str; 8] = [
+const FLAGS: [&str; 9] = [
     "OMP_NUM_THREADS",
     "TILEWRIGHT_DEBUG",
     "TILEWRIGHT_MACHINE_CODE",
     "TRITON_ALLOW_NON_CONSTEXPR_GLOBALS",
+    "TRITON_CPU_BACKEND",
     "TRITON_DEBUG",
     "TRITON_DEFAULT_FP_FUSION",
     "TRITON_FORCE_DISABLE_FP_FUSION",
@@ -201,6 +209,18 @@ fn misunderstood(variable: impl Fn(&str) -> Option<String>) -> Vec<String> {
             "TILEWRIGHT_CACHE_LIMIT is '{limit}', expected a number of MiB: {default} is used"
         ));
     }
+    if let Some(name) = variable("TRITON_DEFAULT_BACKEND").filter(|name| !name.is_empty())
+        && device_of(&name).is_none()
+    {
+        found.push(format!("TRITON_DEFAULT_BACKEND is '{name}', expected cpu or nvidia: it is ignored"));
+    }
+    if let Some(text) = variable("TRITON_CPU_MAX_THREADS")
+        && !matches!(text.trim(), "" | "0")
+        && max_threads(&text).is_none()
+    {
+        let expected = format!("expected an integer from 0 to {MAX_THREADS}");
+        found.push(format!("TRITON_CPU_MAX_THREADS is '{text}', {expected}: it is ignored"));
+    }
     if let Some(list) = variable("TILEWRIGHT_DUMP").filter(|list| !is_folder(list) && list.contains(',')) {
         for name in list.split(',').map(str::trim).filter(|name| Stage::parse(name).is_none()) {
             let stages: Vec<_> = Stage::ALL.iter().map(|stage| stage.name()).collect();
@@ -211,6 +231,20 @@ fn misunderstood(variable: impl Fn(&str) -> Option<String>) -> Vec<String> {
         }
     }
     found
+}
+
+/// Returns the device of a back end of Triton, if it has one.
+fn device_of(backend: &str) -> Option<&'static str> {
+    match backend {
+        "cpu" => Some("cpu"),
+        "cuda" | "nvidia" => Some("cuda"),
+        _ => None,
+    }
+}
+
+/// Parses `TRITON_CPU_MAX_THREADS`; 0 is no maximum.
+fn max_threads(text: &str) -> Option<usize> {
+    text.trim().parse().ok().filter(|count| (1..=MAX_THREADS).contains(count))
 }
 
 /// Reads a flag as Triton does.
@@ -270,6 +304,12 @@ mod tests {
         assert_eq!(found("TILEWRIGHT_CACHE_LIMIT", "3"), [""; 0]);
         let expected = "TILEWRIGHT_CACHE_LIMIT is '3G', expected a number of MiB: 1024 is used";
         assert_eq!(found("TILEWRIGHT_CACHE_LIMIT", "3G"), [expected]);
+        assert_eq!(found("TRITON_DEFAULT_BACKEND", "cpu"), [""; 0]);
+        let expected = "TRITON_DEFAULT_BACKEND is 'amd', expected cpu or nvidia: it is ignored";
+        assert_eq!(found("TRITON_DEFAULT_BACKEND", "amd"), [expected]);
+        assert_eq!(found("TRITON_CPU_MAX_THREADS", "0"), [""; 0]);
+        let expected = "TRITON_CPU_MAX_THREADS is 'all', expected an integer from 0 to 1024: it is ignored";
+        assert_eq!(found("TRITON_CPU_MAX_THREADS", "all"), [expected]);
         for fine in ["", "0", "1", "all", "ir", "ir, opt", "folder", "a,b"] {
             assert_eq!(found("TILEWRIGHT_DUMP", fine), [""; 0], "{fine}");
         }
@@ -295,6 +335,17 @@ mod tests {
         assert_eq!(folder.dump_directory, Some(PathBuf::from("/tmp/stages")));
         assert_eq!(folder.dump.len(), Stage::ALL.len());
         assert_eq!(knobs(&[("TILEWRIGHT_DUMP", "0")]), Knobs::default());
+        assert_eq!(knobs(&[("TRITON_CPU_BACKEND", "1")]).device.as_deref(), Some("cpu"));
+        assert_eq!(knobs(&[("TRITON_CPU_BACKEND", "0")]).device, None);
+        for (backend, device) in [("cpu", Some("cpu")), ("nvidia", Some("cuda")), ("amd", None), ("", None)] {
+            assert_eq!(knobs(&[("TRITON_DEFAULT_BACKEND", backend)]).device.as_deref(), device);
+        }
+        let both = [("TILEWRIGHT_DEVICE", "sim:sm_90"), ("TRITON_CPU_BACKEND", "1")];
+        assert_eq!(knobs(&both).device.as_deref(), Some("sim:sm_90"));
+        let limit = ("TRITON_CPU_MAX_THREADS", "4");
+        assert_eq!(knobs(&[limit, ("OMP_NUM_THREADS", "3")]).num_threads, Some(4));
+        assert_eq!(knobs(&[limit, ("TILEWRIGHT_NUM_THREADS", "5")]).num_threads, Some(5));
+        assert_eq!(knobs(&[("TRITON_CPU_MAX_THREADS", "0"), ("OMP_NUM_THREADS", "3")]).num_threads, Some(3));
         assert_eq!(knobs(&[("OMP_NUM_THREADS", "3,2")]).num_threads, Some(3));
         assert_eq!(knobs(&[("TILEWRIGHT_NUM_THREADS", "5"), ("OMP_NUM_THREADS", "3")]).num_threads, Some(5));
         assert_eq!(knobs(&[("OMP_NUM_THREADS", "0")]).num_threads, None);

@@ -9,7 +9,7 @@ use crate::knobs::Knobs;
 use crate::loaded::Loaded;
 use crate::profile::{self, Observer};
 use crate::specialize::{CpuArguments, cpu_argument};
-use crate::{Error, Grid, Handle, Region, Value, gpu, num_threads, padded, sanitize};
+use crate::{Error, Grid, Handle, Region, Value, gpu, padded, sanitize};
 
 impl Handle {
     /// Runs the kernel for every program of the grid, with arguments that
@@ -110,7 +110,7 @@ impl Handle {
             grid: grid.extents(),
             arguments: &passed,
             foreign,
-            threads: num_threads(),
+            threads: self.cpu_threads(),
             interrupt,
             padded: reads.as_ref(),
             machine_code: !Knobs::current().without_machine_code,

@@ -17,7 +17,7 @@ use tilewright_sanitize::{Checks, InitializedMemory, MEMORY};
 
 use crate::checks;
 use crate::specialize::{CpuArguments, cpu_argument};
-use crate::{Error, Grid, Handle, Knobs, Region, Value, num_threads};
+use crate::{Error, Grid, Handle, Knobs, Region, Value};
 
 /// A finding of a check. Findings of several launches, programs or lanes become one report if their
 /// kernels, diagnostic codes and positions in the source are the same.
@@ -193,7 +193,7 @@ impl Handle {
             grid: grid.extents(),
             arguments: &passed,
             foreign,
-            threads: num_threads(),
+            threads: self.cpu_threads(),
             interrupt,
             padded: None,
             machine_code: false,
@@ -244,7 +244,7 @@ impl Handle {
             grid: grid.extents(),
             arguments: &passed,
             foreign,
-            threads: num_threads(),
+            threads: self.cpu_threads(),
             interrupt,
             padded: None,
             machine_code: false,

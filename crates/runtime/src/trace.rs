@@ -14,7 +14,7 @@ use tilewright_trace as trace;
 use crate::sanitize::{self, SourcePlace};
 
 use crate::specialize::{CpuArguments, cpu_argument};
-use crate::{Error, Grid, Handle, Region, Value, num_threads};
+use crate::{Error, Grid, Handle, Region, Value};
 
 /// A request to record a launch: the file, and the facts about the launch that only the caller
 /// knows.
@@ -91,7 +91,7 @@ impl Handle {
                 grid: grid.extents(),
                 arguments: &passed,
                 foreign,
-                threads: num_threads(),
+                threads: self.cpu_threads(),
                 interrupt,
                 padded: None,
                 machine_code: true,

@@ -12,6 +12,7 @@ fn row(info: &OptionInfo) -> String {
         Consumer::Language => "language".into(),
         Consumer::Codegen => "code generation".into(),
         Consumer::Launch => "launch".into(),
+        Consumer::CpuLaunch => "launch on the CPU".into(),
         Consumer::Check => "check".into(),
         Consumer::Refused(_) => "refused".into(),
         Consumer::Warned(instead) => format!("ignored, with a warning: {instead}"),

@@ -22,8 +22,9 @@ if TYPE_CHECKING:
         reg_inc_consumer: int
 
 
-_NUM_WARPS, _NUM_STAGES, _NUM_CTAS, _MAXNREG, _IR_OVERRIDE = map(
-    _native.default_option, ("num_warps", "num_stages", "num_ctas", "maxnreg", "ir_override")
+_NUM_WARPS, _NUM_STAGES, _NUM_CTAS, _MAXNREG, _IR_OVERRIDE, _NUM_CPU_THREADS = map(
+    _native.default_option,
+    ("num_warps", "num_stages", "num_ctas", "maxnreg", "ir_override", "num_cpu_threads"),
 )
 
 _OLDER_OPTIONS = (
@@ -49,6 +50,7 @@ class Config:
         maxnreg: int | None = _MAXNREG,
         pre_hook: Callable[..., Any] | None = None,
         ir_override: str | None = _IR_OVERRIDE,
+        num_cpu_threads: int = _NUM_CPU_THREADS,
         **older: Unpack[OlderOptions],
     ) -> None:
         for name, value in older.items():
@@ -73,6 +75,7 @@ class Config:
         self.maxnreg = maxnreg
         self.pre_hook = pre_hook
         self.ir_override = ir_override
+        self.num_cpu_threads = num_cpu_threads
 
     _merged: tuple[tuple[str, ...], tuple[Any, ...], dict[str, Any], int, bool] | None = None
     """The names and values of ``all_kwargs()``, ``kwargs``, its size, and whether there is a hook."""
@@ -112,6 +115,8 @@ class Config:
             found["maxnreg"] = self.maxnreg
         if self.ir_override is not None:
             found["ir_override"] = self.ir_override
+        if self.num_cpu_threads != _NUM_CPU_THREADS:
+            found["num_cpu_threads"] = self.num_cpu_threads
         return found
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -128,6 +133,8 @@ class Config:
 
     def __str__(self) -> str:
         options = {**self.kwargs, **self._options()}
+        if self.num_cpu_threads != _NUM_CPU_THREADS:
+            options["num_cpu_threads"] = self.num_cpu_threads
         return ", ".join(f"{name}: {value}" for name, value in options.items())
 
     def __repr__(self) -> str:

@@ -147,6 +147,8 @@ pub(super) static NAMES: LazyLock<BTreeMap<String, LanguageItem>> = LazyLock::ne
         "extra.libdevice",
         "extra.cuda",
         "extra.cuda.libdevice",
+        "extra.cpu",
+        "extra.cpu.libdevice",
         "extra.hip",
         "extra.hip.libdevice",
         "PropagateNan",

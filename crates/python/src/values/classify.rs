@@ -304,8 +304,10 @@ fn language_path(object: &Bound<'_, PyAny>) -> PyResult<Option<Arc<str>>> {
         let below = name.strip_prefix("tilewright.language").or_else(|| name.strip_prefix("triton.language"));
         return Ok(match below {
             Some("" | ".core" | ".standard" | ".semantic" | ".random") => Some(Arc::from("")),
-            Some(".extra.cuda.libdevice" | ".extra.hip.libdevice") => Some(Arc::from("extra.libdevice")),
-            Some(".math" | ".extra" | ".extra.libdevice" | ".extra.cuda" | ".target_info") => {
+            Some(".extra.cpu.libdevice" | ".extra.cuda.libdevice" | ".extra.hip.libdevice") => {
+                Some(Arc::from("extra.libdevice"))
+            }
+            Some(".math" | ".extra" | ".extra.libdevice" | ".extra.cpu" | ".extra.cuda" | ".target_info") => {
                 path(name.replacen("tilewright", "triton", 1))
             }
             _ => None,

@@ -56,6 +56,8 @@ pub enum Consumer {
     Codegen,
     /// The launch on a GPU.
     Launch,
+    /// The launch on the CPU.
+    CpuLaunch,
     /// The check of the target: a launch on a GPU fails if the value does not match the target.
     Check,
     /// No component, although the option requests different code or results. Setting the option to
@@ -92,8 +94,8 @@ macro_rules! options {
             $(#[doc = $about] $option,)*
         }
 
-        /// Every option, sorted by name: those of Triton's CUDA and HIP back ends, and those of the
-        /// launcher.
+        /// Every option, sorted by name: those of Triton's CUDA and HIP back ends, those of
+        /// triton-cpu, and those of the launcher.
         pub static OPTIONS: &[OptionInfo] = &[$(OptionInfo {
             id: OptionId::$option,
             name: $name,
@@ -105,7 +107,7 @@ macro_rules! options {
     };
 }
 
-use Consumer::{Check, Codegen, Language, Launch, Launcher, Refused, Silent, Warned};
+use Consumer::{Check, Codegen, CpuLaunch, Language, Launch, Launcher, Refused, Silent, Warned};
 use DefaultValue as Is;
 use OptionKind::{Any, Bool, Int, OptionalInt, PowerOfTwo, Precision, Text};
 
@@ -113,6 +115,8 @@ use OptionKind::{Any, Bool, Int, OptionalInt, PowerOfTwo, Precision, Text};
 const HIP: &str = "it is for AMD's GPUs";
 /// The reason for ignoring an option that has only one possible value.
 const SETTLED: &str = "the language and the target determine it";
+/// The reason for ignoring an option that selects other code for functions.
+const SAME_FUNCTIONS: &str = "each function computes what the op table says";
 const NO_LIMIT: i128 = i32::MAX as i128;
 
 options! {
@@ -128,9 +132,10 @@ options! {
         "precision of a dot on fp32 that states none";
     DeprecatedFp8DotOperandDtypes "deprecated_fp8_dot_operand_dtypes" Any, Is::Strs(&[]), Silent(SETTLED),
         "fp8 types";
+    EnableFastMath "enable_fast_math" Bool, Is::Bool(true), Silent(SAME_FUNCTIONS), "triton-cpu: approximate functions";
     EnableFpFusion "enable_fp_fusion" Bool, Is::Bool(true), Codegen, "contract multiplications and additions";
     EnableReflectFtz "enable_reflect_ftz" Bool, Is::Bool(true),
-        Silent("each function computes what the op table says"), "flush denormals in math functions";
+        Silent(SAME_FUNCTIONS), "flush denormals in math functions";
     ExternLibs "extern_libs" Any, Is::None,
         Silent("the functions of libdevice are built in, and a call of any other is an error of its own"),
         "libraries to link";
@@ -152,6 +157,8 @@ options! {
     Maxnreg "maxnreg" OptionalInt(1, 1024), Is::None, Codegen, "maximum number of registers of a thread";
     MinSharedMem "min_shared_mem" OptionalInt(0, NO_LIMIT), Is::None,
         Warned("a block gets the shared memory that it needs"), "minimum bytes of shared memory";
+    NumCpuThreads "num_cpu_threads" Int(0, NO_LIMIT), Is::Int(0), CpuLaunch,
+        "maximum number of threads that run programs; 0 is no maximum";
     // The CPU takes any number, since only a GPU has blocks, stages or warps: `Options::check` has
     // the limits of GPUs.
     NumCtas "num_ctas" Int(1, NO_LIMIT), Is::Int(1), Codegen,
@@ -171,6 +178,9 @@ options! {
     ScheduleHint "schedule_hint" Text, Is::Str(""), Silent(HIP), "HIP: scheduling";
     Stream "stream" Any, Is::None, Launcher, "the stream of the launch";
     SupportedFp8Dtypes "supported_fp8_dtypes" Any, Is::Strs(&["fp8e5", "fp8e4b15"]), Silent(SETTLED), "fp8 types";
+    Ukernels "ukernels" Any, Is::None, Silent("the executor has machine code of its own for dots"),
+        "triton-cpu: library for dots";
+    VecLib "vec_lib" Any, Is::None, Silent(SAME_FUNCTIONS), "triton-cpu: library of vector functions";
     Warmup "warmup" Any, Is::Bool(false), Launcher, "compile and do not run";
     WarpSize "warp_size" PowerOfTwo(64), Is::Int(32), Check, "threads of a warp";
     WavesPerEu "waves_per_eu" Int(0, 64), Is::Int(0), Silent(HIP), "HIP: occupancy";

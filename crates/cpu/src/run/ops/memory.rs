@@ -31,7 +31,7 @@ pub(super) enum Predicate {
     Always,
     Never,
     Box(BoxMask),
-    /// The mask is dense.
+    /// The mask is dense, and true for a lane.
     PerLane,
 }
 
@@ -42,6 +42,8 @@ impl Predicate {
             Some(Form::Uniform(0)) => Predicate::Never,
             None | Some(Form::Uniform(_)) => Predicate::Always,
             Some(Form::Box(mask)) => Predicate::Box(*mask),
+            // A kernel that collects a few elements scatters nothing in most iterations.
+            Some(Form::Dense(mask)) if !mask.bytes().contains(&1) => Predicate::Never,
             Some(Form::Dense(_)) => Predicate::PerLane,
             Some(Form::Affine(_) | Form::InPlace(_)) => {
                 unreachable!("booleans are neither affine nor operands of dots")

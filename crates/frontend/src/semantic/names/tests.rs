@@ -26,6 +26,7 @@ fn paths_have_their_aliases() {
     assert_eq!(name("math.tanh"), Some("tanh"));
     assert_eq!(name("extra.libdevice.tanh"), Some("tanh"));
     assert_eq!(name("extra.cuda.libdevice.tanh"), Some("tanh"));
+    assert_eq!(name("extra.cpu.libdevice.tanh"), Some("tanh"));
     assert_eq!(name("libdevice.tanh"), Some("tanh"));
     assert!(matches!(language("libdevice"), Some(LanguageItem::Module)));
     assert_eq!(name("printf"), Some("device_print"));
