@@ -10,6 +10,7 @@ torch's functions and of the methods and attributes of tensors:
   ``print(x)`` shows a tensor without ``device=``, because it is one of the CPU.
 - ``.cuda()``, ``.cpu()`` and ``.to(...)`` copy when the mark changes, as they do between two memories.
 - The functions of ``torch.cuda`` that programs call get stand-ins (see ``torch_cuda.py``).
+- ``torch.compile`` writes Triton, unless the program sets ``torch._inductor.config.cpu_backend`` to another backend.
 - A ``torch.cuda.CUDAGraph`` is a list of captured operations, which a replay does again (see ``graphs.py``).
 - Kernels that a program registers with torch's dispatcher for ``cuda`` run for marked tensors (see ``overrides.py``).
 
@@ -55,6 +56,14 @@ def use_cpu_as_cuda() -> None:
     when_imported("torch", put_cuda_on_cpu)
 
 
+def _compile_with_triton(config: Any) -> None:
+    """Makes Inductor write Triton for the CPU instead of C++, so that programs on ``cuda`` need no C++ compiler."""
+    from tilewright._alias import is_installed
+
+    if is_installed():
+        config.cpu_backend = "triton"
+
+
 def install(torch: Any) -> None:
     """Switches it on for this process, if torch finds no GPU."""
     global _active
@@ -65,6 +74,7 @@ def install(torch: Any) -> None:
     from tilewright._cuda_on_cpu import autocast, classes, overrides, torch_cuda
     from tilewright._cuda_on_cpu.device_marks import Marks
     from tilewright._cuda_on_cpu.mode import compile_past, make_mode, watch_callbacks, watch_new_threads
+    from tilewright._import_hook import when_imported
 
     _active = True
     mark = Marks(torch, autocast.install(torch))
@@ -79,4 +89,5 @@ def install(torch: Any) -> None:
     overrides.install(torch, mark.overrides)
     watch_new_threads(mode)
     _native.set_torch_function_mode(mark.is_on_cpu)
+    when_imported("torch._inductor.config", _compile_with_triton)
     mode.__enter__()

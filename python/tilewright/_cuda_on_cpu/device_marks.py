@@ -59,7 +59,7 @@ class Marks:
         """Returns whether a tensor is marked."""
         marked = value.__dict__.get(_NAME)
         if marked is None:
-            return self.assumptions > 0 and self.assumption.holds and not is_fake(value)
+            return self.assumptions > 0 and self.assumption.holds and not (is_fake(value) or value.is_meta)
         return bool(marked)
 
     def is_faking(self) -> bool:

@@ -173,6 +173,26 @@ def create_binder(kernel: Any) -> tuple[dict[Any, Any], dict[Any, str], Any, Any
     return {}, {}, target, backend, create_function_from_signature(kernel.signature, kernel.params, backend)
 
 
+class DeviceCaches(dict):  # type: ignore[type-arg]
+    """The result of ``create_binder`` for each device that a tool requests.
+
+    A tool keeps what it compiles there. Launches keep their variants in the native module, and ``clear`` drops both.
+    """
+
+    def __init__(self, kernel: Any) -> None:
+        super().__init__()
+        self._kernel = kernel
+
+    def __missing__(self, device: Any) -> Any:
+        self[device] = made = self._kernel.create_binder()
+        return made
+
+    def clear(self) -> None:
+        """Drops all variants."""
+        super().clear()
+        self._kernel.clear_cache()
+
+
 def pack_args(
     kernel: Any,
     backend: Any,

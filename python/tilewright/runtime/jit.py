@@ -7,7 +7,6 @@ The class here gathers the properties of the function that Python knows. Its bas
 from __future__ import annotations
 
 from _weakrefset import WeakSet
-from collections import defaultdict
 
 from tilewright import _native
 from tilewright.errors import LaunchTypeError, LaunchValueError
@@ -355,8 +354,6 @@ class JITFunction(_native.JitKernel, JITCallable, KernelInterface[P, R]):
         self.def_file_col_number = get_def_col_number("".join(self.raw_src))
         self.hash: str | None = None
         self.kernel: Any = None
-        # Tools read the binder of a device before the first launch on it.
-        self.device_caches: dict[Any, Any] = defaultdict(self.create_binder)
         self.pre_run_hooks: list[Callable[..., Any]] = []
         # Inductor resets this attribute before it sends a kernel from a compile worker.
         self.used_global_vals: dict[Any, Any] | None = {}
@@ -489,10 +486,20 @@ class JITFunction(_native.JitKernel, JITCallable, KernelInterface[P, R]):
         self.pre_run_hooks.append(hook)
         self._set_pre_run_hooks(tuple(self.pre_run_hooks))
 
+    @property
+    def device_caches(self) -> dict[Any, tuple[dict[Any, Any], dict[Any, str], Any, Any, Callable[..., Any]]]:
+        """A cache and a binder for each device, for tools that compile as launches do; see ``_binder.py``."""
+        from tilewright.runtime._binder import DeviceCaches
+
+        return self.__dict__.setdefault("_device_caches", DeviceCaches(self))  # type: ignore[no-any-return]
+
     def create_binder(self) -> tuple[dict[Any, Any], dict[Any, str], Any, Any, Callable[..., Any]]:
         """Returns a function that binds arguments as launches do, for tools that look at it; see ``_binder.py``."""
+        from tilewright.compiler import ASTSource, CompiledKernel, compile
         from tilewright.runtime import _binder
 
+        # Tools that bind arguments compile by these attributes.
+        self.ASTSource, self.CompiledKernel, self.compile = ASTSource, CompiledKernel, compile
         return _binder.create_binder(self)
 
     def _pack_args(
@@ -544,8 +551,8 @@ class JITFunction(_native.JitKernel, JITCallable, KernelInterface[P, R]):
         attributes = dict(self.__dict__)
         if attributes["fn"] is not None:
             return self.__qualname__
-        for name in ("__globals__", "__wrapped__", "pre_run_hooks"):
-            del attributes[name]
+        for name in ("__globals__", "__wrapped__", "pre_run_hooks", "_device_caches"):
+            attributes.pop(name, None)
         return _native.JitKernel.__new__, (type(self),), attributes
 
     def __repr__(self) -> str:
@@ -609,17 +616,39 @@ def jit(  # noqa: D103, F811
     noinline: bool | None = None,
     interpret: bool | None = None,
 ) -> JitDecorator: ...
-def jit(fn: Any = None, **options: Any) -> Any:  # noqa: F811
+def jit(  # noqa: F811
+    fn: Any = None,
+    *,
+    version: Any = None,
+    repr: Any = None,
+    launch_metadata: Any = None,
+    do_not_specialize: Any = None,
+    do_not_specialize_on_alignment: Any = None,
+    debug: bool | None = None,
+    noinline: bool | None = None,
+    interpret: bool | None = None,
+    **unknown: Any,
+) -> Any:
     """Makes a function a kernel: ``@triton.jit``, or ``@triton.jit(noinline=True)``.
 
     Its body is compiled, not run by Python. It may use the functions of ``triton.language``, other ``@jit``
     functions, and globals declared ``tl.constexpr``. With ``noinline=True``, calls from other functions stay calls, for
     smaller code on a GPU; results are the same. With ``interpret=True`` Python runs the body (docs/interpret-mode.md).
     """
-    unknown = [name for name in options if name not in _OPTIONS]
-    if unknown:
+    # Programs read the options from `inspect.signature`.
+    options = {
+        "version": version,
+        "repr": repr,
+        "launch_metadata": launch_metadata,
+        "do_not_specialize": do_not_specialize,
+        "do_not_specialize_on_alignment": do_not_specialize_on_alignment,
+        "debug": debug,
+        "noinline": noinline,
+        "interpret": interpret,
+    }
+    for name in unknown:
         raise TypeError(
-            f"@triton.jit takes no {unknown[0]}, but {', '.join(_OPTIONS)}; options of a launch are passed with it, "
+            f"@triton.jit takes no {name}, but {', '.join(options)}; options of a launch are passed with it, "
             "`kernel[grid](..., num_warps=4)`, or set in a triton.Config"
         )
     if fn is None:
@@ -638,19 +667,6 @@ def jit(fn: Any = None, **options: Any) -> Any:  # noqa: F811
         # wrapper is never called.
         fn = inspect.unwrap(fn)
     return JITFunction(fn, **options)
-
-
-_OPTIONS = (
-    "version",
-    "repr",
-    "launch_metadata",
-    "do_not_specialize",
-    "do_not_specialize_on_alignment",
-    "debug",
-    "noinline",
-    "interpret",
-)
-"""The options of ``@triton.jit``."""
 
 
 class ConstexprFunction(Generic[P, R]):

@@ -10,6 +10,7 @@ pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GP
 
 AUTOGRAD = """
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils.checkpoint import checkpoint
 
 seen = []
@@ -29,6 +30,9 @@ class F(torch.autograd.Function):
         assert g.is_cuda and g.device.type == "cuda" and x.is_cuda and y.is_cuda and (g + 1).is_cuda
         assert torch.zeros(3, device="cuda").is_cuda and torch.empty_like(g).is_cuda
         assert not torch.zeros(3).is_cuda and not g.cpu().is_cuda and torch.cuda.is_available()
+        # Programs that trace a function here make fake tensors, which consist of tensors without memory.
+        with FakeTensorMode():
+            assert torch.zeros(3, device="cuda").device.type == "cuda" and torch.zeros(3).device.type == "cpu"
         seen.append("backward")
         return g + torch.zeros(3, device=g.device)
 

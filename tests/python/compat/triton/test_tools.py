@@ -98,6 +98,30 @@ def test_a_launch_in_parts():
     np.testing.assert_array_equal(x.numpy(), [2.5] * 16 + [1.0] * 16)
 
 
+def test_tools_compile_as_launches_do():
+    """Helion's autotuner compiles in another process what it does not find in Triton's cache of a device."""
+    kernel = triton.jit(scale.fn)
+    cache, _, target, backend, bind = kernel.device_caches["cpu"]
+    x = torch.ones(32)
+    bound, specialization, options = bind(x, 32, 2.0, BLOCK=16)
+    parsed, signature, constants, attrs = kernel._pack_args(backend, options, bound, specialization, options)
+    source = kernel.ASTSource(kernel, signature, constants, attrs)
+    cache["key"] = kernel.compile(source, target=target, options=parsed.__dict__)
+    kernel.device_caches["cpu"][0]["key"][(1,)](x, 32, 2.0, 16)
+    np.testing.assert_array_equal(x.numpy(), [2.0] * 16 + [1.0] * 16)
+    kernel.device_caches.clear()
+    assert kernel.device_caches == {}
+
+
+def test_the_options_of_jit_are_in_its_signature():
+    import inspect
+
+    names = {"version", "repr", "launch_metadata", "do_not_specialize", "do_not_specialize_on_alignment"}
+    assert {*names, "debug", "noinline"} <= set(inspect.signature(triton.jit).parameters)
+    with pytest.raises(TypeError, match="takes no num_warps, but version, repr"):
+        triton.jit(scale.fn, num_warps=4)
+
+
 def test_dependencies():
     import ast
 
