@@ -404,7 +404,7 @@ struct Loop<'a> {
     /// The number of products: the loop masks off the rest of the last tiles.
     depth: usize,
     types: [&'static str; 2],
-    /// Whether the tensors `a` and `b` are transposed.
+    /// True for `a`, and for `b`, if the tensor is transposed.
     transposed: [bool; 2],
     /// The lines that compute the number of products that are left, `%left`, from the counter `%i`.
     left: &'a str,

@@ -19,7 +19,6 @@ pub mod memory;
 pub(crate) mod observer;
 pub(crate) mod ops;
 pub(crate) mod padding;
-pub(crate) mod product_loop;
 pub(crate) mod profile;
 pub(crate) mod sanitize;
 pub(crate) mod scalar;

@@ -7,20 +7,31 @@
 //! required.
 //!
 //! An operand is a tile, or the elements that a load has left in memory.
+//!
+//! The iterations of a loop over k may compute one product together: the tiles of consecutive
+//! iterations lie side by side in memory, so they are two matrices. The machine computes the masks of
+//! three iterations only, among them the first and the last: the conditions are true in the
+//! iterations between these two as well ([`products`](crate::compile::products)). Each element of the
+//! accumulator adds the same products in the same order as in the loop.
 
-use crate::program::{Step, Use};
-use crate::run::kernels::dot::{Extents, Matrix, dot as product};
+use smallvec::SmallVec;
+
+use crate::program::{Action, Block, ProductLoop, Step, Use};
+use crate::run::fault::Outcome;
+use crate::run::kernels::dot::{Extents, Matrix, dot as product, may_be_divided};
 use crate::run::machine::Machine;
 use crate::run::memory::{MatrixReader, Region};
+use crate::run::symbolic::range;
 use crate::run::tile::Tile;
-use crate::run::value::{Affine, Form, Provenance};
-use crate::types::TileType;
+use crate::run::value::{Affine, Form, Provenance, Value};
+use crate::tuning::MAX_PRODUCT_DEPTH;
+use crate::types::{Number, SYMBOLIC_RANK, TileType};
 
 use super::materialize::{materialize, materialize_unique};
 use super::memory::region_of;
 
 /// An operand of a dot.
-pub(crate) enum Operand<'a> {
+enum Operand<'a> {
     Tile(Tile),
     /// Elements in user memory at these addresses, and whether the launch cannot change them.
     InPlace(Affine, Region<'a>, bool),
@@ -37,14 +48,14 @@ impl<'a> Operand<'a> {
     }
 
     /// Returns an operand in user memory.
-    pub(crate) fn in_place(machine: &Machine<'a>, affine: Affine, provenance: Provenance) -> Self {
+    fn in_place(machine: &Machine<'a>, affine: Affine, provenance: Provenance) -> Self {
         let region = region_of(machine, provenance, affine.base as u64);
         Self::InPlace(affine, region, machine.is_constant(&region))
     }
 
     /// Returns the matrix at an index of the first of three axes, or the only matrix. `extents` are
     /// those of the last two axes in memory. Panics if an element is outside of its region.
-    pub(crate) fn matrix(
+    fn matrix(
         &self,
         ty: &TileType,
         batch: usize,
@@ -88,4 +99,181 @@ pub(crate) fn dot(machine: &mut Machine<'_>, step: &Step, transposed: [bool; 2],
         product(acc_ty.dtype(), acc, a, b, extents, scratch);
     }
     machine.set_dense(step.result(), acc);
+}
+
+/// The values of a loop's counter. The stride is positive.
+#[derive(Clone, Copy)]
+pub(crate) struct Counter {
+    pub number: Number,
+    pub lower: i128,
+    pub stride: i128,
+    pub iterations: usize,
+}
+
+/// An operand of the dot in the first iteration.
+#[derive(Clone, Copy)]
+struct FirstTile {
+    affine: Affine,
+    provenance: Provenance,
+    /// The number of bytes by which an iteration moves it.
+    distance: i64,
+}
+
+impl FirstTile {
+    /// Returns the addresses of the elements in another iteration.
+    fn at(&self, iteration: usize) -> Affine {
+        let moved = self.distance.wrapping_mul(iteration as i64);
+        Affine { base: self.affine.base.wrapping_add(moved), ..self.affine }
+    }
+}
+
+/// The values of the linear functions of the counter in an iteration.
+type Values = SmallVec<[Affine; 4]>;
+
+impl<'a> Machine<'a> {
+    /// Computes the product of the first iterations of a loop, whose carried values are on the stack,
+    /// and moves the pointers. Returns the number of these iterations: 0 if the operands do not allow
+    /// any.
+    pub(crate) fn multiply_first_iterations(
+        &mut self,
+        block: &'a Block,
+        product_loop: &'a ProductLoop,
+        counter: Counter,
+    ) -> Outcome<usize> {
+        if self.is_observed() {
+            return Ok(0);
+        }
+        let iterations = self.unmasked_iterations(block, product_loop, counter)?;
+        let step = &block.steps[product_loop.dot];
+        let Action::Dot { transposed, widened } = step.action else { unreachable!("it has a dot") };
+        let [a_ty, b_ty, acc_ty] = [0, 1, 2].map(|index| self.type_of(step.operands[index]));
+        let ([m, n], k_axes) = match acc_ty.shape() {
+            &[m, n] => ([m as usize, n as usize], [usize::from(!transposed[0]), usize::from(transposed[1])]),
+            _ => return Ok(0),
+        };
+        let depth = a_ty.shape()[k_axes[0]] as usize;
+        if iterations == 0 || !may_be_divided(acc_ty.dtype(), a_ty.dtype(), depth) {
+            return Ok(0);
+        }
+        let extents = |operand: usize, k: usize| match (operand, transposed[operand]) {
+            (0, false) => [m, k],
+            (0, true) => [k, m],
+            (_, false) => [k, n],
+            (_, true) => [n, k],
+        };
+        let tiles = [0, 1].map(|index| {
+            let tile = self.first_tile(block, product_loop, index, [a_ty.size, b_ty.size][index])?;
+            let is_adjacent = tile.affine.strides[k_axes[index]].checked_mul(depth as i64)? == tile.distance;
+            let region = region_of(self, tile.provenance, tile.affine.base as u64);
+            let strides = [tile.affine.strides[0], tile.affine.strides[1]];
+            let extents = extents(index, depth.checked_mul(iterations)?);
+            let size = [a_ty.size, b_ty.size][index];
+            MatrixReader::new(&region, size, tile.affine.base as u64, extents, strides)?;
+            is_adjacent.then_some(tile)
+        });
+        let [Some(a), Some(b)] = tiles else { return Ok(0) };
+        let carried = block.yields.len();
+        let acc = std::mem::replace(&mut self.carried(carried)[product_loop.accumulator], Value::EMPTY);
+        let mut acc = materialize_unique(acc_ty, acc);
+        let together = (MAX_PRODUCT_DEPTH / depth).max(1);
+        for first in (0..iterations).step_by(together) {
+            let k = depth * together.min(iterations - first);
+            let [a, b] = [a, b].map(|tile| Operand::in_place(self, tile.at(first), tile.provenance));
+            let a = Matrix { is_widened: widened[0], ..a.matrix(a_ty, 0, extents(0, k), transposed[0]) };
+            let b = Matrix { is_widened: widened[1], ..b.matrix(b_ty, 0, extents(1, k), transposed[1]) };
+            product(acc_ty.dtype(), acc.bytes_mut(), a, b, Extents { m, n, k }, self.scratch());
+            self.control.check()?;
+        }
+        let values = self.carried(carried);
+        values[product_loop.accumulator] = Value::dense(acc);
+        for (tile, place) in [a, b].into_iter().zip(&product_loop.tiles) {
+            values[place.pointers].form = Form::Affine(tile.at(iterations));
+        }
+        Ok(iterations)
+    }
+
+    /// Returns an operand of the dot in the first iteration, if its pointers are affine and each
+    /// iteration moves them by a constant distance.
+    fn first_tile(
+        &mut self,
+        block: &'a Block,
+        product_loop: &ProductLoop,
+        operand: usize,
+        size: usize,
+    ) -> Option<FirstTile> {
+        let place = product_loop.tiles[operand];
+        let value = &self.carried(block.yields.len())[place.pointers];
+        let provenance = value.provenance;
+        let Form::Affine(affine) = value.form else { return None };
+        let Form::Uniform(offset) = *self.form(place.offset) else { return None };
+        let offset = self.type_of(place.offset).number.extend(offset);
+        Some(FirstTile { affine, provenance, distance: offset.checked_mul(size as i64)? })
+    }
+
+    /// Returns the number of iterations, from the first one on, in which no element is masked off, if
+    /// they are all iterations or all but the last; otherwise 0.
+    fn unmasked_iterations(
+        &mut self,
+        block: &'a Block,
+        product_loop: &ProductLoop,
+        counter: Counter,
+    ) -> Outcome<usize> {
+        let mut count = counter.iterations;
+        if count < 3 {
+            return Ok(0);
+        }
+        let Some(first) = self.unmasked(block, product_loop, counter, 0)? else { return Ok(0) };
+        let Some(second) = self.unmasked(block, product_loop, counter, 1)? else { return Ok(0) };
+        let mut last = self.unmasked(block, product_loop, counter, count - 1)?;
+        if last.is_none() {
+            count -= 1;
+            last = self.unmasked(block, product_loop, counter, count - 1)?;
+        }
+        let Some(last) = last else { return Ok(0) };
+        let steps = count as i128 - 1;
+        let is_linear = first.iter().zip(&second).zip(&last).all(|((first, second), last)| {
+            let [first_base, second_base, last_base] =
+                [first, second, last].map(|value| i128::from(value.base));
+            let is_moved = first.strides == second.strides && first.strides == last.strides;
+            is_moved && last_base - first_base == steps * (second_base - first_base)
+        });
+        Ok(if is_linear { count } else { 0 })
+    }
+
+    /// Computes the masks of an iteration. Returns the values of its linear functions; `None` if an
+    /// element is masked off, or if a function wraps or has no affine form.
+    fn unmasked(
+        &mut self,
+        block: &'a Block,
+        product_loop: &ProductLoop,
+        counter: Counter,
+        iteration: usize,
+    ) -> Outcome<Option<Values>> {
+        let value = counter.lower + counter.stride * iteration as i128;
+        self.assign(block.parameters[0], Value::uniform(counter.number.truncate(value as u64)));
+        let mut values = Values::new();
+        for mask in &product_loop.masks {
+            let step = &block.steps[mask.step];
+            self.single(step)?;
+            if mask.is_linear {
+                let ty = self.ty(step.result());
+                let affine = match *self.form_of(step.result()) {
+                    Form::Uniform(bits) => {
+                        Affine { base: ty.number.extend(bits), strides: [0; SYMBOLIC_RANK] }
+                    }
+                    Form::Affine(affine) => affine,
+                    Form::Box(_) | Form::Dense(_) | Form::InPlace(_) => return Ok(None),
+                };
+                if range(ty.view(), &affine).is_none() {
+                    return Ok(None);
+                }
+                values.push(affine);
+            }
+        }
+        let is_unmasked = product_loop.tiles.iter().all(|tile| {
+            let mask = block.steps[tile.load].operands.get(1);
+            mask.is_none_or(|&mask| matches!(*self.form(mask), Form::Uniform(bits) if bits != 0))
+        });
+        Ok(is_unmasked.then_some(values))
+    }
 }

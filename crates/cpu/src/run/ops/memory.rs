@@ -154,7 +154,7 @@ fn as_block(ty: &TileType, pointer: &Form, predicate: Predicate) -> Option<Block
 /// Returns the memory that a block may access: the region of its provenance, otherwise the region
 /// that contains its first element, otherwise an empty region.
 #[inline(always)]
-pub(crate) fn region_of<'a>(machine: &Machine<'a>, provenance: Provenance, address: u64) -> Region<'a> {
+pub(super) fn region_of<'a>(machine: &Machine<'a>, provenance: Provenance, address: u64) -> Region<'a> {
     if let Some(Argument::Pointer { region, .. }) = provenance.index().map(|index| machine.arguments[index]) {
         return region;
     }

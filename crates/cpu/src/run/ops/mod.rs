@@ -20,7 +20,7 @@ pub(crate) mod fused;
 mod histogram;
 mod map;
 pub(crate) mod materialize;
-pub(crate) mod memory;
+mod memory;
 mod movement;
 pub(crate) mod nest;
 mod print;
