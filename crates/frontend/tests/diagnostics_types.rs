@@ -399,7 +399,7 @@ fn what_older_versions_had() {
         r#"
 @triton.jit
 def k(x_ptr, n):
-    tl.libdevice.exp(1.0)
+    tl.float8
     tl.math.max(n, 1)
     tl.dot(tl.zeros((16, 16), tl.float16), tl.zeros((16, 16), tl.float16), trans_b=True)
     start = n,
@@ -407,13 +407,13 @@ def k(x_ptr, n):
 "#,
         "*fp32, int32",
         expect![[r#"
-            error[TW0015]: tl has no attribute 'libdevice'
+            error[TW0015]: tl has no attribute 'float8'
              --> k.py:7:8
               |
-            7 |     tl.libdevice.exp(1.0)
-              |        ^^^^^^^^^
+            7 |     tl.float8
+              |        ^^^^^^
               |
-              = help: write `from triton.language.extra import libdevice`, and `libdevice.exp(x)`
+              = help: write `tl.float8e4nv` or `tl.float8e5`, or one of AMD's formats
 
             error[TW0015]: tl.math has no attribute 'max'
              --> k.py:8:13

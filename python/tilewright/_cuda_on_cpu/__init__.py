@@ -64,6 +64,13 @@ def _compile_with_triton(config: Any) -> None:
         config.cpu_backend = "triton"
 
 
+def _make_device_current(device_interface: Any) -> None:
+    """Gives the CPU the context that Inductor enters to measure fused kernels; torch has it for GPUs only."""
+    from contextlib import nullcontext
+
+    device_interface.CpuInterface.device = nullcontext
+
+
 def install(torch: Any) -> None:
     """Switches it on for this process, if torch finds no GPU."""
     global _active
@@ -90,4 +97,5 @@ def install(torch: Any) -> None:
     watch_new_threads(mode)
     _native.set_torch_function_mode(mark.is_on_cpu)
     when_imported("torch._inductor.config", _compile_with_triton)
+    when_imported("torch._dynamo.device_interface", _make_device_current)
     mode.__enter__()

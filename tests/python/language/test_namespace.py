@@ -215,5 +215,6 @@ def test_configs():
     parameters = inspect.signature(triton.Config).parameters
     options = {name: value for name, value in _native.compile_options() if name in parameters}
     assert {name: parameters[name].default for name in options} == options
-    assert sorted(options) == ["ir_override", "maxnreg", "num_ctas", "num_stages", "num_warps"]
+    names = ["ir_override", "maxnreg", "num_cpu_threads", "num_ctas", "num_stages", "num_warps"]
+    assert sorted(options) == names
     assert list(parameters)[:4] == ["kwargs", "num_warps", "num_stages", "num_ctas"]

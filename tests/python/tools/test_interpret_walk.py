@@ -28,7 +28,7 @@ ELSEWHERE = [
 
 FILES = sorted({*TESTS.glob("language/**/test_*.py"), *ELSEWHERE} - {TESTS / "language/test_conformance.py"})
 
-NOT_OF_LAUNCHES = ("advice", "errors", "faults", "namespace", "print", "machine")
+NOT_OF_LAUNCHES = ("advice", "errors", "faults", "namespace", "odd_arguments", "print", "machine")
 """These tests check how a compilation fails or warns, the output, or the clock."""
 
 

@@ -78,7 +78,8 @@ fn masks(
     for (index, step) in body.steps.iter().enumerate().filter(|(index, _)| !except.contains(index)) {
         let (is_linear, is_condition) = {
             let is_linear = |operand: &Use| linear.contains(&operand.slot);
-            let all_linear = || step.operands.iter().all(|use_| is_linear(use_) || is_constant(use_));
+            let all_linear =
+                || step.operands.iter().all(|operand| is_linear(operand) || is_constant(operand));
             let is_condition = |operand: &Use| conditions.contains(&operand.slot) || is_constant(operand);
             match step.op()? {
                 Op::Elementwise { function: ElementwiseFn::Add | ElementwiseFn::Sub } => {

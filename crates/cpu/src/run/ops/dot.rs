@@ -177,11 +177,12 @@ impl<'a> Machine<'a> {
         let mut acc = materialize_unique(acc_ty, acc);
         let together = (MAX_PRODUCT_DEPTH / depth).max(1);
         for first in (0..iterations).step_by(together) {
-            let k = depth * together.min(iterations - first);
+            let span = depth * together.min(iterations - first);
             let [a, b] = [a, b].map(|tile| Operand::in_place(self, tile.at(first), tile.provenance));
-            let a = Matrix { is_widened: widened[0], ..a.matrix(a_ty, 0, extents(0, k), transposed[0]) };
-            let b = Matrix { is_widened: widened[1], ..b.matrix(b_ty, 0, extents(1, k), transposed[1]) };
-            product(acc_ty.dtype(), acc.bytes_mut(), a, b, Extents { m, n, k }, self.scratch());
+            let a = Matrix { is_widened: widened[0], ..a.matrix(a_ty, 0, extents(0, span), transposed[0]) };
+            let b = Matrix { is_widened: widened[1], ..b.matrix(b_ty, 0, extents(1, span), transposed[1]) };
+            let extents = Extents { m, n, k: span };
+            product(acc_ty.dtype(), acc.bytes_mut(), a, b, extents, self.scratch());
             self.control.check()?;
         }
         let values = self.carried(carried);
