@@ -5,7 +5,7 @@
 mod common;
 
 use common::{Arg, f32s, f64s, i8s, i32s, i64s, int, run, u8s, u16s};
-use tilewright_ir::OPS;
+use tilewright_ir::{Dtype, OPS};
 
 const LOAD: &str = "{cache = \"\", eviction = \"\", volatile = false}";
 const STORE: &str = "{cache = \"\", eviction = \"\"}";
@@ -375,6 +375,50 @@ fn reductions_along_each_axis() {
         // "The right operand" is associative and not commutative: the order of the elements is
         // kept.
         assert_eq!(args[2].as_i32(), expected(axis as usize, true), "last along {axis}");
+    }
+}
+
+#[test]
+fn equal_elements_are_rounded_like_others() {
+    for dtype in Dtype::ALL.iter().filter(|dtype| dtype.is_float() && dtype.bytes() == 1) {
+        let mut body = format!("load %a from %in: {dtype}[4]\n%b = splat %s {{shape = [4]}} : {dtype}[4]\n");
+        for (index, function) in ["min", "max", "min_nan", "max_nan"].into_iter().enumerate() {
+            for tile in ["a", "b"] {
+                let region = format!(
+                    "(%x: {dtype}, %y: {dtype}) {{\n%z = {function} %x, %y : {dtype}\nyield_values %z\n}}"
+                );
+                let name = format!("{tile}{index}");
+                body += &format!(
+                    "%r{name} = reduce %{tile} {{axis = 0}} {region} : {dtype}
+                     %t{name} = splat %r{name} {{shape = [4]}} : {dtype}[4]
+                     %u{name} = scan %{tile} {{axis = 0, reverse = false}} {region} : {dtype}[4]
+                     %c{name} = constant {{value = {}:int32}} : int32
+                     %d{name} = constant {{value = {}:int32}} : int32
+                     %p{name} = ptr_add %out_{tile}, %c{name} : *{dtype}
+                     %q{name} = ptr_add %out_{tile}, %d{name} : *{dtype}
+                     store %t{name} to %p{name}: {dtype}[4]
+                     store %u{name} to %q{name}: {dtype}[4]\n",
+                    index * 8,
+                    index * 8 + 4,
+                );
+            }
+        }
+        let parameters = format!("%in: *{dtype}, %s: {dtype}, %out_a: *{dtype}, %out_b: *{dtype}");
+        let text = kernel(&parameters, body.trim_end());
+        // The sign and payload of a NaN are unspecified.
+        let is_nan = |bits: u8| match dtype {
+            Dtype::F8E5 => bits & 0x7f > 0x7c,
+            Dtype::F8E4NV => bits & 0x7f == 0x7f,
+            Dtype::F8E4B8 | Dtype::F8E5B16 => bits == 0x80,
+            // tidy: wildcard because the other format has no NaN
+            _ => false,
+        };
+        let extreme = [0x00, 0x01, 0x3c, 0x7b, 0x7c, 0x7e, 0x7f, 0x80, 0xbc, 0xfb, 0xfc, 0xff];
+        for bits in extreme.into_iter().filter(|&bits| !is_nan(bits)) {
+            let mut args = [u8s(&[bits; 4]), int(bits.into()), u8s(&[0; 32]), u8s(&[0; 32])];
+            run(&text, [1, 1, 1], &mut args);
+            assert_eq!(args[2].as_u8(), args[3].as_u8(), "{dtype} {bits:#x}");
+        }
     }
 }
 

@@ -11,7 +11,7 @@ mod tables;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, PoisonError};
 
-use generate::{Case, Input, generate};
+use generate::{Case, Input, LOAD, STORE, generate};
 use tables::{Content, combine_functions};
 use tilewright_base::Diagnostic;
 use tilewright_cpu::memory::Region;
@@ -263,6 +263,88 @@ fn all_scans_give_what_steps_give() {
     for extent in generate::EXTENTS.into_iter().filter(|&extent| extent > 1) {
         check_types(|dtype| tables::scans(dtype, [1, extent]));
         check_types(|dtype| tables::scans(dtype, [3, extent]));
+    }
+}
+
+/// A scalar stands for its splats of any shape: two reductions of it do not relate their axes.
+#[test]
+fn reductions_of_one_scalar_along_two_axes() {
+    let reduce = |name: &str, tile: &str, axis: u32, function: &str, shape: &str| {
+        format!(
+            "{name} = reduce {tile} {{axis = {axis}}} (%a: fp16, %c: fp16) {{
+               %z = {function} %a, %c : fp16
+               yield_values %z
+             }} : fp16{shape}"
+        )
+    };
+    let text = format!(
+        "kernel func0 @k(%b0: *fp16, %b1: *fp16, %s: fp16) {{
+           %i = arange {{start = 0, end = 100}} : int32[100]
+           %j = reshape %i {{shape = [1, 1, 100]}} : int32[1, 1, 100]
+           %k = broadcast %j {{shape = [8, 2, 100]}} : int32[8, 2, 100]
+           %p = splat %b0 {{shape = [8, 2, 100]}} : *fp16[8, 2, 100]
+           %q = ptr_add %p, %k : *fp16[8, 2, 100]
+           %x = load %q {LOAD} : fp16[8, 2, 100]
+           %t = splat %s {{shape = [8, 2, 100]}} : fp16[8, 2, 100]
+           {}
+           %e = expand_dims %r {{axis = 2}} : fp16[8, 2, 1]
+           %f = broadcast %e {{shape = [8, 2, 100]}} : fp16[8, 2, 100]
+           %u = splat %s {{shape = [2, 100]}} : fp16[2, 100]
+           {}
+           %d = sub %f, %x : fp16[8, 2, 100]
+           store %q, %d {STORE}
+           %l = arange {{start = 0, end = 100}} : int32[100]
+           %h = cast %l {{element = int8, rounding = \"rtne\"}} : int8[100]
+           %m = splat %b1 {{shape = [100]}} : *fp16[100]
+           %n = ptr_add %m, %h : *fp16[100]
+           store %n, %v {STORE}
+           return_values
+         }}\n",
+        reduce("%r", "%t", 2, "min", "[8, 2]"),
+        reduce("%v", "%u", 0, "mul", "[100]"),
+    );
+    check_text(text, vec![buffer(Dtype::F16, 100), buffer(Dtype::F16, 100), Input::Scalar(0x49aa)]);
+}
+
+/// The factor of the indices is a constant before the loop, and a nest in the loop compares them.
+#[test]
+fn strides_by_a_constant_before_a_loop() {
+    let text = format!(
+        "kernel func0 @k(%b0: *int16) {{
+           %i = arange {{start = 5, end = 517}} : int32[512]
+           %h = cast %i {{element = int16, rounding = \"rtne\"}} : int16[512]
+           %c = constant {{value = 1:int16}} : int16
+           %o = splat %c {{shape = [512]}} : int16[512]
+           %m = mul %o, %h : int16[512]
+           %g = ge %m, %o : int1[512]
+           %zero = constant {{value = 0:int32}} : int32
+           %two = constant {{value = 2:int32}} : int32
+           %one = constant {{value = 1:int32}} : int32
+           for_loop %zero, %two, %one {{options = \"stages=0 unroll=0\"}} (%iv: int32) {{
+             %x = mul_high %h, %m : int16[512]
+             %w = cast %i {{element = int64, rounding = \"rtne\"}} : int64[512]
+             %p = splat %b0 {{shape = [512]}} : *int16[512]
+             %q = ptr_add %p, %w : *int16[512]
+             store %q, %x, %g {STORE}
+             yield_values
+           }}
+           return_values
+         }}\n"
+    );
+    check_text(text, vec![buffer(Dtype::I16, 600)]);
+}
+
+/// Returns a buffer of zeros.
+fn buffer(dtype: Dtype, count: usize) -> Input {
+    Input::Buffer { dtype, bytes: vec![0; count * dtype.bytes()], start: 0, is_read_only: false }
+}
+
+/// Checks a kernel that has a nest.
+fn check_text(text: String, inputs: Vec<Input>) {
+    let case = Case { text, programs: 1, inputs, is_regular: true, repeats_elements: false };
+    for target in targets() {
+        let counts = check(0, &case, target).unwrap_or_else(|error| panic!("{error}"));
+        assert!(counts.called > 0, "{counts:?}: {}", case.text);
     }
 }
 

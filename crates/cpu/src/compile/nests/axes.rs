@@ -140,7 +140,8 @@ impl Dimensions {
                     self.merge((first, axis), (result, place));
                 }
             }
-            Action::Reduce { axis, .. } => {
+            // The slot of a splat may be that of its scalar, which has no axes.
+            Action::Reduce { axis, .. } if !shape(first).is_empty() => {
                 for &result in &step.results {
                     for place in 0..shape(result).len() {
                         self.merge((first, place + usize::from(place >= *axis)), (result, place));

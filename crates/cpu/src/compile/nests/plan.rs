@@ -234,6 +234,11 @@ impl<'p> Plan<'p> {
         self.program.ty(slot).is_scalar() || self.dimensions.is_uniform(slot)
     }
 
+    /// Returns the bits of a slot that holds a constant.
+    pub fn constant(&self, slot: Slot) -> Option<u64> {
+        self.definitions.constant(slot)
+    }
+
     fn form(&self, slot: Slot) -> Option<Form> {
         self.known.get(&slot).map(|known| known.form)
     }
@@ -574,7 +579,7 @@ impl<'p> Plan<'p> {
             Form::Range | Form::Dense => None,
         };
         let constant = |index: usize| {
-            let bits = self.definitions.constant(step.operands[index].slot)?;
+            let bits = self.constant(step.operands[index].slot)?;
             Some(self.program.ty(step.operands[index].slot).number.extend(bits))
         };
         if dtype.is_bool() {

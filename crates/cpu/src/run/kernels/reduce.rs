@@ -98,6 +98,21 @@ pub fn reduce(combine: Combine, dtype: Dtype, axis: Axis, out: &mut [u8], x: &[u
     }
 }
 
+/// Returns the reduction of equal elements with the given bits, if it does not depend on their
+/// number.
+pub fn of_equal_elements(combine: Combine, dtype: Dtype, bits: u64) -> Option<u64> {
+    if matches!(combine, Combine::Sum | Combine::Product | Combine::Xor) {
+        return None;
+    }
+    let (x, mut out) = ([bits], [0]);
+    let bytes = dtype.bytes();
+    // This is not `bits`: an infinity is rounded to a finite number of an 8-bit format.
+    let axis = Axis { outer: 1, n: 1, inner: 1 };
+    let out_bytes = &mut bytemuck::cast_slice_mut(&mut out)[..bytes];
+    reduce(combine, dtype, axis, out_bytes, &bytemuck::cast_slice(&x)[..bytes]);
+    Some(out[0])
+}
+
 /// Reduces booleans, which are integers modulo 2.
 fn bools(combine: Combine, axis: Axis, out: &mut [u8], x: &[u8]) {
     match combine {

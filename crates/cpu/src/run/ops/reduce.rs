@@ -70,13 +70,13 @@ pub(crate) fn reduce(
 /// Reduces one tile with the loop of `run/kernels/reduce.rs`: the combine region is one elementwise
 /// function.
 fn by_kernel(machine: &mut Machine<'_>, step: &Step, combine: kernel::Combine, extents: Extents) {
-    use kernel::Combine as C;
     let result = step.result();
     let (from, to) = (machine.type_of(step.operands[0]), machine.ty(result));
     let value = machine.take(step.operands[0]);
-    let is_idempotent = !matches!(combine, C::Sum | C::Product | C::Xor);
-    if is_idempotent && matches!(value.form, Form::Uniform(_)) {
-        machine.set(result, value);
+    if let Form::Uniform(bits) = value.form
+        && let Some(bits) = kernel::of_equal_elements(combine, from.dtype(), bits)
+    {
+        machine.set_uniform(result, bits);
         return;
     }
     let tile = materialize(from, value);

@@ -44,13 +44,13 @@ fn by_kernel(
     combine: known::Combine,
     (extents, reverse): (Extents, bool),
 ) {
-    use known::Combine as C;
     let result = step.result();
     let from = machine.type_of(step.operands[0]);
     let value = machine.take(step.operands[0]);
-    let is_idempotent = !matches!(combine, C::Sum | C::Product | C::Xor);
-    if is_idempotent && matches!(value.form, Form::Uniform(_)) {
-        machine.set(result, value);
+    if let Form::Uniform(bits) = value.form
+        && let Some(bits) = known::of_equal_elements(combine, from.dtype(), bits)
+    {
+        machine.set_uniform(result, bits);
         return;
     }
     let mut tile = materialize_unique(from, value);

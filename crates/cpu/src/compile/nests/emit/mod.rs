@@ -424,7 +424,9 @@ impl<'a> Emitter<'a> {
                 }
                 continue;
             }
-            let value = if !ty.is_pointer() && ty.dtype().is_float() {
+            let value = if let Some(bits) = self.plan.constant(slot) {
+                self.uniform_of_bits(ty, bits)
+            } else if !ty.is_pointer() && ty.dtype().is_float() {
                 let bits = self.word(Word::Bits(slot));
                 Repr::Float(self.vectors.splat(ty.dtype(), bits))
             } else {
