@@ -58,6 +58,11 @@ pub(crate) const MASKED_VECTORS: usize = 2;
 /// Not measured.
 pub(crate) const MAX_ROW_SEARCH: usize = 64;
 
+/// The least number of lanes of a segment of indices with one quotient.
+///
+/// Not measured.
+pub(crate) const MIN_SEGMENT: usize = 8;
+
 /// The trip count that the cost estimate assumes for a loop.
 ///
 /// Not measured: most trip counts are unknown. The weight of loops in `gpu-ir/src/tuning.rs`

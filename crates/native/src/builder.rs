@@ -250,6 +250,11 @@ impl Builder {
             (F::Mul, _, Some(0)) => return Some(y),
             (F::Min | F::Max, ..) if x == y => return Some(x),
             (F::Sub, ..) if x == y => return Some(self.int(0)),
+            (F::DivUnsigned | F::RemUnsigned | F::DivSigned | F::RemSigned, None, Some(divisor))
+                if divisor > 1 && divisor & (divisor - 1) == 0 =>
+            {
+                return Some(self.divided_by_power_of_two(function, x, divisor));
+            }
             // tidy: wildcard because the others have no neutral operand
             _ => {}
         }
@@ -272,6 +277,29 @@ impl Builder {
             F::RemUnsigned => (a as u64).checked_rem(b as u64)? as i64,
         };
         Some(self.int(result))
+    }
+
+    /// Divides by a power of two above 1.
+    fn divided_by_power_of_two(&mut self, function: IntBinary, x: Value, divisor: i64) -> Value {
+        use IntBinary as F;
+        let (shift, mask) = (self.int(divisor.trailing_zeros().into()), self.int(divisor - 1));
+        match function {
+            F::DivUnsigned => self.int_binary(F::Shr, x, shift),
+            F::RemUnsigned => self.int_binary(F::And, x, mask),
+            // tidy: wildcard because the caller passes no other function
+            _ => {
+                // A shift rounds down. A quotient is rounded towards zero.
+                let most = self.int(63);
+                let sign = self.int_binary(F::Sar, x, most);
+                let added = self.int_binary(F::And, sign, mask);
+                let sum = self.int_binary(F::Add, x, added);
+                if function == F::DivSigned {
+                    return self.int_binary(F::Sar, sum, shift);
+                }
+                let rest = self.int_binary(F::And, sum, mask);
+                self.int_binary(F::Sub, rest, added)
+            }
+        }
     }
 
     /// Compares two integers; the result is 0 or 1.

@@ -31,12 +31,14 @@ mod lanes;
 mod plan;
 pub(crate) mod refusal;
 mod remarks;
+mod segments;
 pub(crate) mod trees;
 mod vectors;
 
 use axes::Dimensions;
 use plan::{Definitions, Form, Plan, Space};
 use refusal::Refusal;
+use segments::Segments;
 pub(crate) use remarks::report_no_target;
 
 /// A nest, and the range of steps that it and the steps before it replace.
@@ -68,11 +70,13 @@ pub(crate) fn form(program: &mut Program, target: Target) {
     let invariant: FxHashSet<Slot> =
         parameters.chain(once.iter().flat_map(|step| step.results.iter().copied())).collect();
     let dimensions = Dimensions::new(program);
+    let segments = Segments::new(program, &definitions, &dimensions);
     let mut formed = loop {
         let nests = Former {
             program,
             definitions: &definitions,
             dimensions: &dimensions,
+            segments: &segments,
             uses: &uses,
             invariant: &invariant,
             target,
@@ -103,6 +107,7 @@ struct Former<'p> {
     program: &'p Program,
     definitions: &'p Definitions<'p>,
     dimensions: &'p Dimensions,
+    segments: &'p Segments,
     /// The number of reads of each slot.
     uses: &'p [u32],
     /// The slots that are the same for all programs of a launch.
@@ -161,11 +166,14 @@ impl<'p> Former<'p> {
     }
 
     /// Returns the plan that executes the most of these steps, their number, and the reason why it
-    /// ends: one with the rows of the first tile that has some, or one without rows.
+    /// ends: one with the rows of the first tile that has some, one with segments of lanes, or one
+    /// without rows.
     fn longest(&self, steps: &'p [Step]) -> (Plan<'p>, usize, Option<Refusal>) {
-        let mut results = steps.iter().take(MAX_ROW_SEARCH).flat_map(|step| step.results.iter().copied());
-        let with_rows = results.find_map(|slot| Space::of_tile(self.program, self.dimensions, slot));
-        let spaces = std::iter::once(Space::line()).chain(with_rows);
+        let results = || steps.iter().take(MAX_ROW_SEARCH).flat_map(|step| step.results.iter().copied());
+        let with_rows = results().find_map(|slot| Space::of_tile(self.program, self.dimensions, slot));
+        let in_segments =
+            results().find_map(|slot| self.segments.space(self.program, self.dimensions, slot));
+        let spaces = std::iter::once(Space::line()).chain(with_rows).chain(in_segments);
         let plans = spaces.map(|space| {
             let mut plan = self.plan(space);
             let refused = (0..).zip(steps).find_map(|(count, step)| Some((count, plan.add(step).err()?)));

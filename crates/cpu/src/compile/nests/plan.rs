@@ -11,7 +11,8 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tilewright_ir::{
-    ArithmeticFn, BitwiseFn, ComparisonFn, Dtype, ElementwiseFamily as Family, ElementwiseFn, Op, OpFamily,
+    ArithmeticFn, BitwiseFn, ComparisonFn, DivisionFn, Dtype, ElementwiseFamily as Family, ElementwiseFn, Op,
+    OpFamily,
 };
 
 use super::axes::{Dimension, Dimensions};
@@ -51,12 +52,15 @@ pub(super) struct Space {
     pub rows: Vec<(Dimension, usize)>,
     /// The dimension of lanes. A nest without rows may have several, in loops of their own.
     pub lane: Option<Dimension>,
+    /// The number of lanes of a segment, if the lanes of a tile are split: the segments are the last
+    /// rows, of the dimension of lanes.
+    pub segment: Option<usize>,
 }
 
 impl Space {
     /// A space without rows.
     pub fn line() -> Self {
-        Self { rows: Vec::new(), lane: None }
+        Self { rows: Vec::new(), lane: None, segment: None }
     }
 
     /// Returns the space of a tile whose last axis is that of the lanes; `None` if fewer than two
@@ -72,12 +76,13 @@ impl Space {
             rows.push((dimension, extent as usize));
         }
         let (lane, _) = rows.pop()?;
-        (!rows.is_empty()).then_some(Self { rows, lane: Some(lane) })
+        (!rows.is_empty()).then_some(Self { rows, lane: Some(lane), segment: None })
     }
 }
 
 /// The definition of each slot of a program that a step defines.
 pub(super) struct Definitions<'p> {
+    program: &'p Program,
     steps: FxHashMap<Slot, &'p Step>,
     /// The slots that other nests compute without writing them.
     pub unset: FxHashSet<Slot>,
@@ -91,7 +96,7 @@ impl<'p> Definitions<'p> {
         let expands = |step: &&Step| matches!(step.op(), Some(Op::ExpandDims { .. }));
         let expanded = steps.clone().filter(expands).map(|step| step.operands[0].slot).collect();
         let steps = steps.flat_map(|step| step.results.iter().map(move |&slot| (slot, step))).collect();
-        Self { steps, unset: FxHashSet::default(), expanded }
+        Self { program, steps, unset: FxHashSet::default(), expanded }
     }
 
     pub fn get(&self, slot: Slot) -> Option<&'p Step> {
@@ -105,6 +110,17 @@ impl<'p> Definitions<'p> {
             // tidy: wildcard because no other op is a constant
             _ => None,
         }
+    }
+
+    /// Returns the value of a slot that holds a constant integer above 0.
+    pub fn positive_constant(&self, slot: Slot) -> Option<u64> {
+        let value = self.program.ty(slot).number.extend(self.constant(slot)?);
+        (self.is_integer(slot) && value > 0).then_some(value as u64)
+    }
+
+    pub fn is_integer(&self, slot: Slot) -> bool {
+        let ty = self.program.ty(slot);
+        !ty.is_pointer() && ty.dtype().is_int() && !ty.dtype().is_bool()
     }
 }
 
@@ -167,12 +183,17 @@ impl<'p> Plan<'p> {
     }
 
     /// Returns whether the nest does enough to repay its set-up: it reads or writes dense tiles in
-    /// two steps or more, or it stores or reduces one. Sums and products of indices do not count: the
-    /// executor often finds a progression in them, which takes no loop.
+    /// two steps or more, or it stores or reduces one, or it stores to rows. Sums and products of
+    /// indices do not count: the executor often finds a progression in them, which takes no loop.
     pub fn is_worthwhile(&self) -> bool {
         let is_dense = |slot: Slot| self.form(slot) == Some(Form::Dense);
+        let stores_row = |step: &Step| {
+            let is_row = matches!(self.form(step.operands[0].slot), Some(Form::Affine(_)));
+            matches!(step.op(), Some(Op::Store { .. })) && is_row && !self.space.rows.is_empty()
+        };
         let has_sink = self.members.iter().enumerate().any(|(index, step)| {
-            self.phases.contains_key(&index) && step.operands.iter().any(|operand| is_dense(operand.slot))
+            self.phases.contains_key(&index)
+                && (stores_row(step) || step.operands.iter().any(|operand| is_dense(operand.slot)))
         });
         let is_computation =
             |step: &Step| step.results.iter().any(|&slot| is_dense(slot)) && !self.is_index_arithmetic(step);
@@ -209,6 +230,15 @@ impl<'p> Plan<'p> {
             }
             if extent > 1 {
                 let dimension = self.dimensions.of(slot, axis);
+                if let Some(segment) = self.space.segment.filter(|_| self.space.lane == dimension) {
+                    if layout.extent > 1 {
+                        return None;
+                    }
+                    (layout.extent, layout.is_contiguous) = (segment, stride == 1);
+                    layout.rows.push((self.space.rows.len() - 1, stride * segment));
+                    stride *= extent as usize;
+                    continue;
+                }
                 let row = self.space.rows.iter().position(|(row, _)| Some(*row) == dimension);
                 if let Some(row) = row {
                     // Two axes of one dimension would be the diagonal of the tile.
@@ -507,6 +537,8 @@ impl<'p> Plan<'p> {
                 refuse(one && !all_uniform, Refusal::OneAddress)?;
                 if one { Form::Uniform } else { Form::Dense }
             }
+            // A nest whose assertion fails has no effect. The executor reports the failure.
+            Op::Assert { .. } if all_uniform && phase == 0 => Form::Uniform,
             // tidy: wildcard because a nest executes no other op
             _ => return Err(Refusal::Op),
         })
@@ -560,6 +592,9 @@ impl<'p> Plan<'p> {
             refuse(!vectors::can_apply_to_scalars(function, dtype), no_function)?;
             return Ok(Form::Uniform);
         }
+        if let Some(form) = self.form_in_segments(function, step, &forms).filter(|_| phase == 0) {
+            return Ok(form);
+        }
         // The quotients and remainders of indices are often affine at run time, as the executor finds
         // out. Accesses to boxes of such rows or columns are strided; dense pointers gather.
         if let (Family::Division(_), [Form::Affine(_), Form::Uniform]) = (function.family(), &forms[..])
@@ -569,6 +604,24 @@ impl<'p> Plan<'p> {
         }
         let symbolic = if phase == 0 { self.symbolic(function, step, dtype, &forms) } else { None };
         symbolic.or_else(|| vectors::can_apply(function, dtype).then_some(Form::Dense)).ok_or(no_function)
+    }
+
+    /// Returns the form of a quotient, a remainder or a comparison of indices, if it is known because
+    /// each row is a segment of lanes: see [`segments`](super::segments).
+    fn form_in_segments(&self, function: ElementwiseFn, step: &Step, forms: &[Form]) -> Option<Form> {
+        let segment = self.space.segment? as u64;
+        let [Form::Affine(Some(1)), Form::Uniform] = *forms else { return None };
+        let (index, other) = (step.operands[0].slot, step.operands[1].slot);
+        let is_aligned = self.definitions.index_alignment(index)? >= segment
+            && self.definitions.positive_constant(other)?.is_multiple_of(segment);
+        let form = match function.family() {
+            Family::Division(DivisionFn::IntDiv)
+            | Family::Comparison(ComparisonFn::Lt | ComparisonFn::Ge) => Form::Uniform,
+            Family::Division(DivisionFn::IntRem) => Form::Affine(Some(1)),
+            // tidy: wildcard because other functions differ in a segment
+            _ => return None,
+        };
+        is_aligned.then_some(form)
     }
 
     /// Returns the form of a function of index tiles, if it is again an index tile or a range.

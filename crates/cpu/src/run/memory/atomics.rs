@@ -32,19 +32,37 @@ pub fn read_modify_write(
         values.len() == addresses.len() * size && old.len() == values.len(),
         "as many elements as addresses"
     );
-    each_cell(regions, size, addresses, mask, old, |cell, place| {
-        let value = word(&values[place]);
-        match kind {
-            AtomicKind::Add if dtype.is_int() => cell.fetch_add(value),
-            AtomicKind::Exchange => cell.swap(value),
-            AtomicKind::Add
-            | AtomicKind::And
-            | AtomicKind::Or
-            | AtomicKind::Xor
-            | AtomicKind::Max
-            | AtomicKind::Min => cell.update(|before| combine(kind, dtype, before, value)),
+    // Each arm compiles a loop of its own.
+    macro_rules! update {
+        ($next:expr) => {{
+            let next = $next;
+            each_cell(regions, size, addresses, mask, ([values], old), |cell, [value]| {
+                cell.update(|before| next(before, value))
+            })
+        }};
+    }
+    match (kind, dtype) {
+        (AtomicKind::Exchange, _) => {
+            each_cell(regions, size, addresses, mask, ([values], old), |cell, [value]| cell.swap(value))
         }
-    })
+        (AtomicKind::Add, _) if dtype.is_int() => {
+            each_cell(regions, size, addresses, mask, ([values], old), |cell, [value]| cell.fetch_add(value))
+        }
+        (AtomicKind::Add, Dtype::F32) => update!(|x, y| {
+            let sum = f32::from_bits(x as u32) + f32::from_bits(y as u32);
+            sum.to_bits().into()
+        }),
+        (AtomicKind::Add, Dtype::F64) => {
+            update!(|x, y| (f64::from_bits(x) + f64::from_bits(y)).to_bits())
+        }
+        (AtomicKind::Add, _) => update!(|x, y| narrow_sum(dtype, x, y)),
+        (AtomicKind::And, _) => update!(|x, y| x & y),
+        (AtomicKind::Or, _) => update!(|x, y| x | y),
+        (AtomicKind::Xor, _) => update!(|x, y| x ^ y),
+        (AtomicKind::Max | AtomicKind::Min, _) => {
+            update!(|x, y| extreme(dtype, kind == AtomicKind::Min, x, y))
+        }
+    }
 }
 
 /// Replaces the element of `size` bytes (2, 4 or 8) at each address by a value if its bits equal
@@ -64,8 +82,8 @@ pub fn compare_exchange(
         expected.len() == bytes && values.len() == bytes && old.len() == bytes,
         "as many elements as addresses"
     );
-    each_cell(regions, size, addresses, mask, old, |cell, place| {
-        cell.compare_exchange(word(&expected[place.clone()]), word(&values[place]))
+    each_cell(regions, size, addresses, mask, ([expected, values], old), |cell, [expected, value]| {
+        cell.compare_exchange(expected, value)
     })
 }
 
@@ -104,21 +122,36 @@ pub fn store_each(
     Ok(())
 }
 
-/// Checks all accesses, then calls a function for each element under the mask, with the range of
-/// its bytes in a tile; `old` receives the results of the function.
-fn each_cell(
+/// Checks all accesses, then calls a function for each element under the mask, with the elements of
+/// the operands; `old` receives the results of the function.
+fn each_cell<const N: usize>(
     regions: &[Region<'_>],
     size: usize,
     addresses: &[i64],
     mask: Option<&[u8]>,
-    old: &mut [u8],
-    access: impl Fn(Cell<'_>, Range<usize>) -> u64,
+    (operands, old): ([&[u8]; N], &mut [u8]),
+    access: impl Fn(Cell<'_>, [u64; N]) -> u64,
 ) -> Result<(), AccessError> {
     check_changes(regions, size, addresses, mask)?;
-    each(regions, size, addresses, mask, |cell, place| {
-        let before = access(cell, place.clone());
-        old[place].copy_from_slice(&before.to_le_bytes()[..size]);
-    });
+    // Each arm compiles a loop of its own, without a call or a branch for the width.
+    macro_rules! of_size {
+        ($size:literal) => {
+            each(regions, $size, addresses, mask, |cell, place| {
+                let mut words = [0; N];
+                for (word_of, bytes) in words.iter_mut().zip(operands) {
+                    *word_of = word(&bytes[place.start..][..$size]);
+                }
+                let before = access(cell, words);
+                old[place.start..][..$size].copy_from_slice(&before.to_le_bytes()[..$size]);
+            })
+        };
+    }
+    match size {
+        2 => of_size!(2),
+        4 => of_size!(4),
+        8 => of_size!(8),
+        _ => panic!("atomic operations that compute have 2, 4 or 8 bytes"),
+    }
     Ok(())
 }
 
@@ -135,6 +168,7 @@ fn check_changes(
 }
 
 /// Calls a function for each element under the mask, with the range of its bytes in a tile.
+#[inline(always)]
 fn each(
     regions: &[Region<'_>],
     size: usize,
@@ -144,56 +178,42 @@ fn each(
 ) {
     // Earlier non-temporal stores become visible first.
     fence_stores();
+    let mut last = None;
     for (element, &address) in addresses.iter().enumerate() {
         if mask.is_none_or(|mask| mask[element] != 0) {
-            access(Cell::new(regions, address, size), element * size..(element + 1) * size);
+            let holds = |region: &&Region<'_>| region.contains(address as u64, size);
+            let region = last.filter(holds).or_else(|| find(regions, address, size));
+            let region = region.expect("the addresses are checked before");
+            last = Some(region);
+            access(Cell::new(region, address, size), element * size..(element + 1) * size);
         }
     }
 }
 
-/// Computes the bits that an operation stores, from the old bits and the bits of a value.
-fn combine(kind: AtomicKind, dtype: Dtype, before: u64, value: u64) -> u64 {
-    // Compares floats by their bits. If `value` is positive, the floats have the order of their
-    // bits as signed integers. If it is negative, they have the opposite order of their bits as
-    // unsigned integers.
-    let is_negative = value >> (dtype.bits() - 1) & 1 == 1;
-    let ordered = match (dtype.is_float() && kind != AtomicKind::Add, is_negative) {
-        (true, true) => integer(dtype.bits(), false),
-        (true, false) => integer(dtype.bits(), true),
-        (false, _) => dtype,
-    };
-    let is_reversed = ordered != dtype && is_negative;
-    let function = match kind {
-        AtomicKind::Exchange => return value,
-        AtomicKind::Add => ElementwiseFn::Add,
-        AtomicKind::Min if is_reversed => ElementwiseFn::Max,
-        AtomicKind::Max if is_reversed => ElementwiseFn::Min,
-        AtomicKind::Min => ElementwiseFn::Min,
-        AtomicKind::Max => ElementwiseFn::Max,
-        AtomicKind::And => ElementwiseFn::And,
-        AtomicKind::Or => ElementwiseFn::Or,
-        AtomicKind::Xor => ElementwiseFn::Xor,
-    };
+/// Returns the bits of the sum of two floats of 16 bits.
+fn narrow_sum(dtype: Dtype, before: u64, value: u64) -> u64 {
     let mut bits = [0_u64];
     let out = &mut bytemuck::cast_slice_mut(&mut bits)[..dtype.bytes()];
-    elementwise::apply(function, ordered, out, &[Operand::Scalar(before), Operand::Scalar(value)]);
+    elementwise::apply(ElementwiseFn::Add, dtype, out, &[Operand::Scalar(before), Operand::Scalar(value)]);
     bits[0]
 }
 
-/// Returns the integer type of a width.
-fn integer(bits: u32, signed: bool) -> Dtype {
-    match (bits, signed) {
-        (16, false) => Dtype::U16,
-        (16, true) => Dtype::I16,
-        (32, false) => Dtype::U32,
-        (32, true) => Dtype::I32,
-        (64, false) => Dtype::U64,
-        (64, true) => Dtype::I64,
-        _ => panic!("floats that are compared have 16, 32 or 64 bits"),
-    }
+/// Returns the lesser or the greater of two elements.
+///
+/// Compares floats by their bits. If `value` is positive, the floats have the order of their bits as
+/// signed integers. If it is negative, they have the opposite order of their bits as unsigned
+/// integers.
+fn extreme(dtype: Dtype, is_min: bool, before: u64, value: u64) -> u64 {
+    let unused = 64 - dtype.bits();
+    let signed = |bits: u64| (bits << unused) as i64;
+    let is_reversed = dtype.is_float() && signed(value) < 0;
+    let is_signed = if dtype.is_float() { !is_reversed } else { dtype.is_signed() };
+    let is_less = if is_signed { signed(before) < signed(value) } else { before < value };
+    if is_less == (is_min != is_reversed) { before } else { value }
 }
 
 /// Returns the bits of an element, zero-extended.
+#[inline(always)]
 fn word(bytes: &[u8]) -> u64 {
     let mut word = [0; 8];
     word[..bytes.len()].copy_from_slice(bytes);
@@ -201,6 +221,10 @@ fn word(bytes: &[u8]) -> u64 {
 }
 
 fn check_alignment(size: usize, addresses: &[i64], mask: Option<&[u8]>) -> Result<(), AccessError> {
+    let bits = addresses.iter().fold(0, |bits, address| bits | address);
+    if (bits as u64).is_multiple_of(size as u64) {
+        return Ok(());
+    }
     for (element, &address) in addresses.iter().enumerate() {
         let on = mask.is_none_or(|mask| mask[element] != 0);
         if on && !(address as u64).is_multiple_of(size as u64) {
@@ -219,9 +243,9 @@ enum Cell<'a> {
 }
 
 impl<'a> Cell<'a> {
-    /// Returns the element at an address that is inside a region and aligned.
-    fn new(regions: &'a [Region<'_>], address: i64, size: usize) -> Self {
-        let region = find(regions, address, size).expect("the addresses are checked before");
+    /// Returns the element at an address that is inside the region and aligned.
+    #[inline(always)]
+    fn new(region: &'a Region<'_>, address: i64, size: usize) -> Self {
         let pointer = region.pointer(address as u64);
         assert!(pointer.addr().is_multiple_of(size), "the alignment is checked before");
         // SAFETY: the element is inside a region, which lives for 'a, and aligned. The reference is
@@ -237,6 +261,7 @@ impl<'a> Cell<'a> {
         }
     }
 
+    #[inline(always)]
     fn fetch_add(&self, value: u64) -> u64 {
         match self {
             Cell::Bits8(cell) => cell.fetch_add(value as u8, Ordering::AcqRel).into(),
@@ -246,6 +271,7 @@ impl<'a> Cell<'a> {
         }
     }
 
+    #[inline(always)]
     fn swap(&self, value: u64) -> u64 {
         match self {
             Cell::Bits8(cell) => cell.swap(value as u8, Ordering::AcqRel).into(),
@@ -255,6 +281,7 @@ impl<'a> Cell<'a> {
         }
     }
 
+    #[inline(always)]
     fn load(&self) -> u64 {
         match self {
             Cell::Bits8(cell) => cell.load(Ordering::Acquire).into(),
@@ -265,6 +292,7 @@ impl<'a> Cell<'a> {
     }
 
     /// Returns the old bits. If they equal the expected bits, `value` has replaced them.
+    #[inline(always)]
     fn compare_exchange(&self, expected: u64, value: u64) -> u64 {
         const ORDER: Ordering = Ordering::AcqRel;
         const FAILED: Ordering = Ordering::Acquire;
@@ -284,6 +312,7 @@ impl<'a> Cell<'a> {
         }
     }
 
+    #[inline(always)]
     fn update(&self, next: impl Fn(u64) -> u64) -> u64 {
         let mut before = self.load();
         loop {

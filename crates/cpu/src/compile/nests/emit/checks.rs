@@ -58,6 +58,18 @@ impl Emitter<'_> {
         });
     }
 
+    /// Checks the condition of an assertion, where its mask is true.
+    pub(super) fn check_assertion(&mut self, step: &Step) {
+        let _origin = self.origin(step);
+        let mut holds = self.integer(step.operands[0].slot);
+        if let Some(mask) = step.operands.get(1) {
+            let one = self.int(1);
+            let is_off = self.binary(IntBinary::Xor, self.integer(mask.slot), one);
+            holds = self.binary(IntBinary::Or, holds, is_off);
+        }
+        self.check(holds);
+    }
+
     /// Checks that a member may access `bytes` bytes from an address, if they are more than 0.
     pub(super) fn check_inside(&mut self, step: &Step, first: Value, bytes: Value, is_store: bool) {
         let root = self.plan.root(step.operands[0].slot).expect("the plan knows the root of each pointer");
@@ -222,7 +234,8 @@ impl Emitter<'_> {
                     let is_kept = self.kept.contains_key(result);
                     if is_kept { own } else { last.get(result).map_or(own, |&last| last.max(own)) }
                 }
-                _ => self.plan.phases[&index],
+                // An assertion is checked before the first phase.
+                _ => self.plan.phases.get(&index).copied().unwrap_or(0),
             };
             for operand in &step.operands {
                 let place = last.entry(operand.slot).or_insert(phase);

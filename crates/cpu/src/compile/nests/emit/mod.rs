@@ -320,7 +320,12 @@ impl<'a> Emitter<'a> {
             }
         }
         for (index, step) in plan.members.iter().enumerate() {
-            if self.phase_of(index) == Some(phase) && plan.known[&step.results[0]].by_row == by_row {
+            if let Some(Op::Assert { .. }) = step.op() {
+                let differs = step.operands.iter().any(|operand| plan.known[&operand.slot].by_row);
+                if phase == 0 && differs == by_row {
+                    self.check_assertion(step);
+                }
+            } else if self.phase_of(index) == Some(phase) && plan.known[&step.results[0]].by_row == by_row {
                 self.uniform_step(step);
             }
         }

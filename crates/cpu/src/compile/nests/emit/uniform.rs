@@ -1,7 +1,7 @@
 //! Values that are uniform in each row, index tiles and ranges: see [`emit`](super::emit).
 
 use tilewright_ir::{
-    ArithmeticFn, BitwiseFn, ComparisonFn, Dtype, ElementwiseFamily as Family, ElementwiseFn, Op,
+    ArithmeticFn, BitwiseFn, ComparisonFn, DivisionFn, Dtype, ElementwiseFamily as Family, ElementwiseFn, Op,
 };
 use tilewright_native::ir::{IntBinary, IntCompare, Value};
 
@@ -29,11 +29,11 @@ impl<'a> Emitter<'a> {
             Op::NumPrograms { axis } => Repr::Integer(self.word(Word::ProgramCount(*axis as usize))),
             Op::Arange { start, .. } => {
                 let (start, layout) = (self.int(*start), self.layout(slot));
+                let offset = self.row_offset(&layout);
+                let index = self.add(start, offset);
                 if layout.extent > 1 {
-                    Repr::Affine { base: start, stride: self.int(1) }
+                    Repr::Affine { base: index, stride: self.int(1) }
                 } else {
-                    let offset = self.row_offset(&layout);
-                    let index = self.add(start, offset);
                     Repr::Integer(self.extended(ty.number, index))
                 }
             }
@@ -105,6 +105,13 @@ impl<'a> Emitter<'a> {
         let last = *operands.last().expect("a function has operands");
         let number = self.ty(last).number;
         let form = self.plan.known[&slot].form;
+        let family = function.family();
+        if let Repr::Affine { base, .. } = self.values[&operands[0]]
+            && matches!(family, Family::Division(_) | Family::Comparison(_))
+            && form != Form::Range
+        {
+            return self.function_of_segment(function, number, base, operands[1]);
+        }
         match form {
             Form::Uniform if number.dtype.is_float() => {
                 let values: Vec<Value> = operands.iter().map(|&operand| self.splatted(operand)).collect();
@@ -123,6 +130,32 @@ impl<'a> Emitter<'a> {
             Form::Affine(_) => self.affine_function(function, number, operands),
             Form::Range => self.range_function(function, slot, operands),
             Form::Dense => unreachable!("a loop computes dense tiles"),
+        }
+    }
+
+    /// Emits a function of indices that are a segment of lanes, beginning at `first`, and of a multiple
+    /// of its length.
+    fn function_of_segment(
+        &mut self,
+        function: ElementwiseFn,
+        number: Number,
+        first: Value,
+        other: Slot,
+    ) -> Repr {
+        let other = self.integer(other);
+        let Family::Division(division) = function.family() else {
+            return Repr::Integer(self.vectors.apply_to_integers(function, number, &[first, other]));
+        };
+        // The quotient of a negative number is rounded up.
+        let zero = self.int(0);
+        let is_positive = self.compare(IntCompare::LeSigned, zero, first);
+        self.check(is_positive);
+        match division {
+            DivisionFn::IntDiv => Repr::Integer(self.binary(IntBinary::DivUnsigned, first, other)),
+            DivisionFn::IntRem => Repr::Affine {
+                base: self.binary(IntBinary::RemUnsigned, first, other),
+                stride: self.int(1),
+            },
         }
     }
 

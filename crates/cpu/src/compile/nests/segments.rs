@@ -1,0 +1,114 @@
+//! Segments of lanes whose indices have one quotient.
+//!
+//! A kernel with tiles of one axis computes the rows and columns of a tensor from one index, as `x //
+//! 768` and `x % 768`. If 2^k divides the divisor and the first index of every program, then 2^k
+//! neighbors have the same quotient, and their remainders count up by one. A nest with such segments
+//! as its innermost rows computes a quotient once for each, and finds contiguous accesses where
+//! addresses contain remainders.
+
+use rustc_hash::FxHashMap;
+use tilewright_ir::{ArithmeticFn, DivisionFn, ElementwiseFamily as Family, Op};
+
+use super::axes::{Dimension, Dimensions};
+use super::plan::{Definitions, Space};
+use crate::program::{Program, Slot, Step};
+use crate::tuning::MIN_SEGMENT;
+
+/// The number of lanes of a segment, for each dimension whose indices are divided.
+pub(super) struct Segments(FxHashMap<Dimension, usize>);
+
+impl Segments {
+    pub fn new(program: &Program, definitions: &Definitions<'_>, dimensions: &Dimensions) -> Self {
+        let mut segments = FxHashMap::default();
+        for step in program.blocks.iter().flat_map(|block| &block.steps) {
+            let Some((dimension, extent)) =
+                step.results.first().and_then(|&slot| only_axis(program, dimensions, slot))
+            else {
+                continue;
+            };
+            let Some(segment) = of_division(definitions, step) else { continue };
+            let segment = segment.min(power_of_two_in(extent as u64)) as usize;
+            if segment >= MIN_SEGMENT {
+                let least = segments.entry(dimension).or_insert(segment);
+                *least = segment.min(*least);
+            }
+        }
+        Self(segments)
+    }
+
+    /// Returns the space whose rows are the segments of a tile.
+    pub fn space(&self, program: &Program, dimensions: &Dimensions, slot: Slot) -> Option<Space> {
+        let (dimension, extent) = only_axis(program, dimensions, slot)?;
+        let &segment = self.0.get(&dimension)?;
+        Some(Space {
+            rows: vec![(dimension, extent / segment)],
+            lane: Some(dimension),
+            segment: Some(segment),
+        })
+    }
+}
+
+/// Returns the dimension and the extent of the only axis of a tile with more than one element.
+fn only_axis(program: &Program, dimensions: &Dimensions, slot: Slot) -> Option<(Dimension, usize)> {
+    let mut long = program.ty(slot).shape().iter().enumerate().filter(|(_, extent)| **extent > 1);
+    let (Some((axis, &extent)), None) = (long.next(), long.next()) else { return None };
+    Some((dimensions.of(slot, axis)?, extent as usize))
+}
+
+/// Returns the number of neighbors with one quotient, if a step divides indices by a constant.
+fn of_division(definitions: &Definitions<'_>, step: &Step) -> Option<u64> {
+    let Some(Op::Elementwise { function }) = step.op() else { return None };
+    let Family::Division(_) = function.family() else { return None };
+    let divisor = definitions.positive_constant(step.operands[1].slot)?;
+    Some(definitions.index_alignment(step.operands[0].slot)?.min(power_of_two_in(divisor)))
+}
+
+/// Returns the greatest power of two that divides a number.
+fn power_of_two_in(number: u64) -> u64 {
+    if number == 0 { 1 << 63 } else { number & number.wrapping_neg() }
+}
+
+impl Definitions<'_> {
+    /// Returns the greatest power of two that is known to divide the first element of a tile of
+    /// indices; `None` if the tile is not known to count up.
+    pub fn index_alignment(&self, slot: Slot) -> Option<u64> {
+        let step = self.get(slot)?;
+        let of_index = |place: usize| self.index_alignment(step.operands[place].slot);
+        let of_scalar = |place: usize| self.alignment(step.operands[place].slot);
+        match step.op()? {
+            Op::Arange { start, .. } => Some(power_of_two_in(start.unsigned_abs())),
+            Op::Cast { .. } if self.is_integer(slot) => of_index(0),
+            Op::ExpandDims { .. } | Op::Broadcast { .. } | Op::Reshape { .. } => of_index(0),
+            Op::Elementwise { function } => match function.family() {
+                Family::Arithmetic(ArithmeticFn::Add) => {
+                    let (index, scalar) = of_index(0).map_or((1, 0), |_| (0, 1));
+                    Some(of_index(index)?.min(of_scalar(scalar)))
+                }
+                Family::Arithmetic(ArithmeticFn::Sub) => Some(of_index(0)?.min(of_scalar(1))),
+                Family::Division(DivisionFn::IntRem) => Some(of_index(0)?.min(of_division(self, step)?)),
+                // tidy: wildcard because no other function of indices counts up
+                _ => None,
+            },
+            // tidy: wildcard because no other op makes indices
+            _ => None,
+        }
+    }
+
+    /// Returns the greatest power of two that is known to divide all elements of integers.
+    fn alignment(&self, slot: Slot) -> u64 {
+        let Some(step) = self.get(slot).filter(|_| self.is_integer(slot)) else { return 1 };
+        let of = |place: usize| self.alignment(step.operands[place].slot);
+        match step.op() {
+            Some(Op::Constant { value }) => power_of_two_in(value.bits),
+            Some(Op::Splat { .. } | Op::Cast { .. } | Op::ExpandDims { .. } | Op::Broadcast { .. }) => of(0),
+            Some(Op::Elementwise { function }) => match function.family() {
+                Family::Arithmetic(ArithmeticFn::Add | ArithmeticFn::Sub) => of(0).min(of(1)),
+                Family::Arithmetic(ArithmeticFn::Mul) => of(0).checked_mul(of(1)).unwrap_or(1 << 63),
+                // tidy: wildcard because the results of other functions may be odd
+                _ => 1,
+            },
+            // tidy: wildcard because the results of other ops may be odd
+            _ => 1,
+        }
+    }
+}
