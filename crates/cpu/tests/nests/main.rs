@@ -334,9 +334,85 @@ fn strides_by_a_constant_before_a_loop() {
     check_text(text, vec![buffer(Dtype::I16, 600)]);
 }
 
+/// Rows are gathered by indices that an assertion checks. In the second launch it fails.
+#[test]
+fn rows_after_an_assertion() {
+    let constant = |name: &str, value: i64, ty: &str| {
+        format!(
+            "%{name}0 = constant {{value = {value}:{ty}}} : {ty}
+             %{name} = splat %{name}0 {{shape = [256]}} : {ty}[256]"
+        )
+    };
+    let text = format!(
+        "kernel func0 @k(%b0: *fp32, %b1: *int64, %b2: *fp32) {{
+           %pid = program_id {{axis = 0}} : int32
+           %n = constant {{value = 256:int32}} : int32
+           %start = mul %pid, %n : int32
+           %i = arange {{start = 0, end = 256}} : int32[256]
+           %s = splat %start {{shape = [256]}} : int32[256]
+           %x = add %i, %s : int32[256]
+           {}
+           {}
+           {}
+           {}
+           %row = int_div %x, %width : int32[256]
+           %column = int_rem %x, %width : int32[256]
+           %b = splat %b1 {{shape = [256]}} : *int64[256]
+           %p = ptr_add %b, %row : *int64[256]
+           %from = load %p {LOAD} : int64[256]
+           %low = le %zero, %from : int1[256]
+           %high = lt %from, %count : int1[256]
+           %inside = and %low, %high : int1[256]
+           assert %inside {{failure = \"index out of bounds\"}}
+           %f = mul %from, %width64 : int64[256]
+           %c = cast %column {{element = int64, rounding = \"rtne\"}} : int64[256]
+           %e = add %f, %c : int64[256]
+           %t = splat %b0 {{shape = [256]}} : *fp32[256]
+           %q = ptr_add %t, %e : *fp32[256]
+           %value = load %q {LOAD} : fp32[256]
+           %u = splat %b2 {{shape = [256]}} : *fp32[256]
+           %o = ptr_add %u, %x : *fp32[256]
+           store %o, %value {STORE}
+           return_values
+         }}\n",
+        constant("width", 32, "int32"),
+        constant("width64", 32, "int64"),
+        constant("zero", 0, "int64"),
+        constant("count", 50, "int64"),
+    );
+    for wrong in [None, Some(50), Some(-1)] {
+        let mut rows: Vec<i64> = (0..32).map(|row| row * 7 % 50).collect();
+        if let Some(wrong) = wrong {
+            rows[20] = wrong;
+        }
+        let table: Vec<f32> = (0..1600).map(|number| number as f32).collect();
+        let inputs = vec![
+            bytes(Dtype::F32, bytemuck::cast_slice(&table)),
+            bytes(Dtype::I64, bytemuck::cast_slice(&rows)),
+            buffer(Dtype::F32, 1024),
+        ];
+        let case = Case {
+            text: text.clone(),
+            programs: 4,
+            inputs,
+            is_regular: wrong.is_none(),
+            repeats_elements: false,
+        };
+        for target in targets() {
+            let counts = check(0, &case, target).unwrap_or_else(|error| panic!("{error}"));
+            assert!(counts.called > 0, "{counts:?}: {}", case.text);
+            assert_eq!(counts.declined > 0, wrong.is_some());
+        }
+    }
+}
+
+fn bytes(dtype: Dtype, bytes: &[u8]) -> Input {
+    Input::Buffer { dtype, bytes: bytes.to_vec(), start: 0, is_read_only: false }
+}
+
 /// Returns a buffer of zeros.
 fn buffer(dtype: Dtype, count: usize) -> Input {
-    Input::Buffer { dtype, bytes: vec![0; count * dtype.bytes()], start: 0, is_read_only: false }
+    bytes(dtype, &vec![0; count * dtype.bytes()])
 }
 
 /// Checks a kernel that has a nest.

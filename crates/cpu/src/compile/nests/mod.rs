@@ -38,8 +38,8 @@ mod vectors;
 use axes::Dimensions;
 use plan::{Definitions, Form, Plan, Space};
 use refusal::Refusal;
-use segments::Segments;
 pub(crate) use remarks::report_no_target;
+use segments::Segments;
 
 /// A nest, and the range of steps that it and the steps before it replace.
 struct Formed {
@@ -170,9 +170,12 @@ impl<'p> Former<'p> {
     /// without rows.
     fn longest(&self, steps: &'p [Step]) -> (Plan<'p>, usize, Option<Refusal>) {
         let results = || steps.iter().take(MAX_ROW_SEARCH).flat_map(|step| step.results.iter().copied());
-        let with_rows = results().find_map(|slot| Space::of_tile(self.program, self.dimensions, slot));
-        let in_segments =
-            results().find_map(|slot| self.segments.space(self.program, self.dimensions, slot));
+        let with_rows = results()
+            .filter_map(|slot| Space::of_tile(self.program, self.dimensions, slot))
+            .find(|space| !space.rows.is_empty());
+        let in_segments = results()
+            .filter_map(|slot| self.segments.space(self.program, self.dimensions, slot))
+            .reduce(|best, space| if space.rows.len() > best.rows.len() { space } else { best });
         let spaces = std::iter::once(Space::line()).chain(with_rows).chain(in_segments);
         let plans = spaces.map(|space| {
             let mut plan = self.plan(space);

@@ -17,6 +17,7 @@ use tilewright_ir::{
 
 use super::axes::{Dimension, Dimensions};
 use super::refusal::Refusal;
+use super::segments::Alignments;
 use super::vectors;
 use crate::program::{Action, Program, Slot, Step, Strategy, Use};
 use crate::tuning::{MAX_NEST_STEPS, MAX_REMATERIALIZED_STEPS, SCAN_BLOCK};
@@ -63,8 +64,8 @@ impl Space {
         Self { rows: Vec::new(), lane: None, segment: None }
     }
 
-    /// Returns the space of a tile whose last axis is that of the lanes; `None` if fewer than two
-    /// axes have more than one element, or if two are of one dimension.
+    /// Returns the space of a tile whose last axis is that of the lanes; `None` if it has no axis of
+    /// more than one element, or two of one dimension.
     pub fn of_tile(program: &Program, dimensions: &Dimensions, slot: Slot) -> Option<Self> {
         let mut rows: Vec<(Dimension, usize)> = Vec::new();
         for (axis, &extent) in program.ty(slot).shape().iter().enumerate().filter(|(_, extent)| **extent > 1)
@@ -76,7 +77,7 @@ impl Space {
             rows.push((dimension, extent as usize));
         }
         let (lane, _) = rows.pop()?;
-        (!rows.is_empty()).then_some(Self { rows, lane: Some(lane), segment: None })
+        Some(Self { rows, lane: Some(lane), segment: None })
     }
 }
 
@@ -88,6 +89,9 @@ pub(super) struct Definitions<'p> {
     pub unset: FxHashSet<Slot>,
     /// The slots that become rows or columns of a larger tile.
     expanded: FxHashSet<Slot>,
+    /// The first value and the step of each counter of a loop.
+    pub counters: FxHashMap<Slot, [Slot; 2]>,
+    pub alignments: Alignments,
 }
 
 impl<'p> Definitions<'p> {
@@ -95,8 +99,14 @@ impl<'p> Definitions<'p> {
         let steps = program.blocks.iter().flat_map(|block| &block.steps);
         let expands = |step: &&Step| matches!(step.op(), Some(Op::ExpandDims { .. }));
         let expanded = steps.clone().filter(expands).map(|step| step.operands[0].slot).collect();
+        let mut counters = FxHashMap::default();
+        for step in steps.clone().filter(|step| matches!(step.op(), Some(Op::For { .. }))) {
+            let counter = program.blocks[step.blocks[0] as usize].parameters[0];
+            counters.insert(counter, [step.operands[0].slot, step.operands[2].slot]);
+        }
         let steps = steps.flat_map(|step| step.results.iter().map(move |&slot| (slot, step))).collect();
-        Self { program, steps, unset: FxHashSet::default(), expanded }
+        let (unset, alignments) = (FxHashSet::default(), Alignments::default());
+        Self { program, steps, unset, expanded, counters, alignments }
     }
 
     pub fn get(&self, slot: Slot) -> Option<&'p Step> {
@@ -393,6 +403,9 @@ impl<'p> Plan<'p> {
         for operand in &step.operands {
             operands.push(self.known(operand.slot)?);
         }
+        // It combines the elements of all segments.
+        let combines = matches!(step.action, Action::Reduce { .. } | Action::Scan { .. });
+        refuse(combines && self.space.segment.is_some(), Refusal::InnerAxis)?;
         let phase = operands.iter().map(|known| known.phase).max().unwrap_or(0);
         by_row |= operands.iter().any(|known| known.by_row);
         let form = match &step.action {

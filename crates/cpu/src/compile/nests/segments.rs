@@ -6,6 +6,8 @@
 //! as its innermost rows computes a quotient once for each, and finds contiguous accesses where
 //! addresses contain remainders.
 
+use std::cell::RefCell;
+
 use rustc_hash::FxHashMap;
 use tilewright_ir::{ArithmeticFn, DivisionFn, ElementwiseFamily as Family, Op};
 
@@ -36,15 +38,15 @@ impl Segments {
         Self(segments)
     }
 
-    /// Returns the space whose rows are the segments of a tile.
+    /// Returns the space of a tile with segments of its lanes as the innermost rows.
     pub fn space(&self, program: &Program, dimensions: &Dimensions, slot: Slot) -> Option<Space> {
-        let (dimension, extent) = only_axis(program, dimensions, slot)?;
-        let &segment = self.0.get(&dimension)?;
-        Some(Space {
-            rows: vec![(dimension, extent / segment)],
-            lane: Some(dimension),
-            segment: Some(segment),
-        })
+        let mut space = Space::of_tile(program, dimensions, slot)?;
+        let lane = space.lane?;
+        let &segment = self.0.get(&lane)?;
+        let &extent = program.ty(slot).shape().iter().rfind(|extent| **extent > 1)?;
+        space.rows.push((lane, extent as usize / segment));
+        space.segment = Some(segment);
+        Some(space)
     }
 }
 
@@ -68,10 +70,26 @@ fn power_of_two_in(number: u64) -> u64 {
     if number == 0 { 1 << 63 } else { number & number.wrapping_neg() }
 }
 
+/// The alignments that [`Definitions`] has found so far, for each slot.
+#[derive(Default)]
+pub(super) struct Alignments {
+    of_indices: RefCell<FxHashMap<Slot, Option<u64>>>,
+    of_integers: RefCell<FxHashMap<Slot, u64>>,
+}
+
 impl Definitions<'_> {
     /// Returns the greatest power of two that is known to divide the first element of a tile of
     /// indices; `None` if the tile is not known to count up.
     pub fn index_alignment(&self, slot: Slot) -> Option<u64> {
+        if let Some(&known) = self.alignments.of_indices.borrow().get(&slot) {
+            return known;
+        }
+        let alignment = self.find_index_alignment(slot);
+        self.alignments.of_indices.borrow_mut().insert(slot, alignment);
+        alignment
+    }
+
+    fn find_index_alignment(&self, slot: Slot) -> Option<u64> {
         let step = self.get(slot)?;
         let of_index = |place: usize| self.index_alignment(step.operands[place].slot);
         let of_scalar = |place: usize| self.alignment(step.operands[place].slot);
@@ -80,10 +98,10 @@ impl Definitions<'_> {
             Op::Cast { .. } if self.is_integer(slot) => of_index(0),
             Op::ExpandDims { .. } | Op::Broadcast { .. } | Op::Reshape { .. } => of_index(0),
             Op::Elementwise { function } => match function.family() {
-                Family::Arithmetic(ArithmeticFn::Add) => {
-                    let (index, scalar) = of_index(0).map_or((1, 0), |_| (0, 1));
-                    Some(of_index(index)?.min(of_scalar(scalar)))
-                }
+                Family::Arithmetic(ArithmeticFn::Add) => match of_index(0) {
+                    Some(alignment) => Some(alignment.min(of_scalar(1))),
+                    None => Some(of_index(1)?.min(of_scalar(0))),
+                },
                 Family::Arithmetic(ArithmeticFn::Sub) => Some(of_index(0)?.min(of_scalar(1))),
                 Family::Division(DivisionFn::IntRem) => Some(of_index(0)?.min(of_division(self, step)?)),
                 // tidy: wildcard because no other function of indices counts up
@@ -96,7 +114,19 @@ impl Definitions<'_> {
 
     /// Returns the greatest power of two that is known to divide all elements of integers.
     fn alignment(&self, slot: Slot) -> u64 {
-        let Some(step) = self.get(slot).filter(|_| self.is_integer(slot)) else { return 1 };
+        if let Some(&known) = self.alignments.of_integers.borrow().get(&slot) {
+            return known;
+        }
+        let alignment = if self.is_integer(slot) { self.find_alignment(slot) } else { 1 };
+        self.alignments.of_integers.borrow_mut().insert(slot, alignment);
+        alignment
+    }
+
+    fn find_alignment(&self, slot: Slot) -> u64 {
+        if let Some(&[first, step]) = self.counters.get(&slot) {
+            return self.alignment(first).min(self.alignment(step));
+        }
+        let Some(step) = self.get(slot) else { return 1 };
         let of = |place: usize| self.alignment(step.operands[place].slot);
         match step.op() {
             Some(Op::Constant { value }) => power_of_two_in(value.bits),

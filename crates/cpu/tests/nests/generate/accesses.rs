@@ -126,6 +126,45 @@ impl Generator {
         Index { name, dtype: x.dtype, shape: x.shape, values }
     }
 
+    /// Returns the rows or columns of indices, or indices computed from both.
+    fn divided_index(&mut self, index: Index) -> Index {
+        let Index { mut name, dtype, shape, mut values } = index;
+        if dtype != Dtype::I32 && dtype != Dtype::I64 {
+            return Index { name, dtype, shape, values };
+        }
+        if dtype == Dtype::I32 {
+            let step = self.random.pick(&[0, 8, 64, 100, 1024]);
+            let by = self.constant_int(dtype, step);
+            let by = self.define(&format!("mul %pid, {by}"), "int32");
+            let by = self.splat(&by, "int32", &shape);
+            name = self.define(&format!("add {name}, {by}"), &ty(dtype, &shape));
+            for world in 0..values.len() {
+                let program = self.program(world);
+                values[world].iter_mut().for_each(|value| *value += step * program);
+            }
+        }
+        let divisor = self.random.pick(&[7, 8, 24, 64, 64, 96, 128, 128, 1024]);
+        let pitch = self.random.pick(&[1, divisor, 200]);
+        let [divisor_tile, pitch_tile] = [divisor, pitch].map(|number| {
+            let scalar = self.constant_int(dtype, number);
+            self.splat(&scalar, dtype.name(), &shape)
+        });
+        let tile = ty(dtype, &shape);
+        let row = self.define(&format!("int_div {name}, {divisor_tile}"), &tile);
+        let column = self.define(&format!("int_rem {name}, {divisor_tile}"), &tile);
+        let row_start = self.define(&format!("mul {row}, {pitch_tile}"), &tile);
+        let both = self.define(&format!("add {row_start}, {column}"), &tile);
+        let choice = self.random.below(4);
+        let of = |&value: &i64| match choice {
+            0 => value / divisor,
+            1 => value % divisor,
+            _ => value / divisor * pitch + value % divisor,
+        };
+        let values = values.iter().map(|values| values.iter().map(of).collect()).collect();
+        let name = [row, column, both.clone(), both][choice].clone();
+        Index { name, dtype, shape, values }
+    }
+
     /// Returns a mask of a shape.
     pub(super) fn mask(&mut self, shape: &[u32]) -> Mask {
         let known: Vec<Mask> =
@@ -406,6 +445,9 @@ impl Generator {
         for (axis, index) in indices.iter().enumerate().skip(1) {
             let index = self.spread_index(index, axis, shape);
             sum = self.add_indices(sum, index);
+        }
+        if shape.len() == 1 && !is_store && self.random.chance(4) {
+            sum = self.divided_index(sum);
         }
         if is_in_index {
             let start = self.splat(&start, "int32", shape);

@@ -152,10 +152,9 @@ impl<'a> Emitter<'a> {
         self.check(is_positive);
         match division {
             DivisionFn::IntDiv => Repr::Integer(self.binary(IntBinary::DivUnsigned, first, other)),
-            DivisionFn::IntRem => Repr::Affine {
-                base: self.binary(IntBinary::RemUnsigned, first, other),
-                stride: self.int(1),
-            },
+            DivisionFn::IntRem => {
+                Repr::Affine { base: self.binary(IntBinary::RemUnsigned, first, other), stride: self.int(1) }
+            }
         }
     }
 
