@@ -132,15 +132,20 @@ impl Generator {
         if dtype != Dtype::I32 && dtype != Dtype::I64 {
             return Index { name, dtype, shape, values };
         }
-        if dtype == Dtype::I32 {
+        let counters = [Some("%pid".to_owned()), self.iteration.clone()];
+        for (place, counter) in counters.into_iter().enumerate() {
+            let Some(counter) = counter.filter(|_| dtype == Dtype::I32) else { continue };
             let step = self.random.pick(&[0, 8, 64, 100, 1024]);
             let by = self.constant_int(dtype, step);
-            let by = self.define(&format!("mul %pid, {by}"), "int32");
+            let by = self.define(&format!("mul {counter}, {by}"), "int32");
             let by = self.splat(&by, "int32", &shape);
             name = self.define(&format!("add {name}, {by}"), &ty(dtype, &shape));
             for world in 0..values.len() {
-                let program = self.program(world);
-                values[world].iter_mut().for_each(|value| *value += step * program);
+                let iteration = (world % self.iterations as usize) as i64;
+                let count = if place == 0 { self.program(world) } else { iteration };
+                for value in &mut values[world] {
+                    *value = wrapped(dtype, *value + step * count);
+                }
             }
         }
         let divisor = self.random.pick(&[7, 8, 24, 64, 64, 96, 128, 128, 1024]);
@@ -346,7 +351,7 @@ impl Generator {
         let dtype = self.buffers[number].dtype;
         let is_separate = self.placement == Placement::Separate;
         let strides = self.strides(shape, is_store);
-        let indices: Vec<Index> = shape
+        let mut indices: Vec<Index> = shape
             .iter()
             .zip(&strides)
             .map(|(&extent, &stride)| {
@@ -354,6 +359,10 @@ impl Generator {
                 self.axis_index(extent, stride, is_plain)
             })
             .collect();
+        if !is_store && self.random.chance(5) {
+            let last = indices.pop();
+            indices.extend(last.map(|index| self.divided_index(index)));
+        }
         let lowest: i64 =
             indices.iter().map(|index| index.values[0].iter().min().copied().unwrap_or(0)).sum();
         let highest: i64 =
@@ -445,9 +454,6 @@ impl Generator {
         for (axis, index) in indices.iter().enumerate().skip(1) {
             let index = self.spread_index(index, axis, shape);
             sum = self.add_indices(sum, index);
-        }
-        if shape.len() == 1 && !is_store && self.random.chance(4) {
-            sum = self.divided_index(sum);
         }
         if is_in_index {
             let start = self.splat(&start, "int32", shape);
