@@ -1,8 +1,8 @@
 """``tilewright bench``: the faster of two versions, and whether the difference is significant.
 
 The versions run in pairs, in a random order within each pair, so that a slow phase of the machine slows both. The
-command computes a confidence interval of the median ratio by bootstrap. If the interval contains 1, the measurements
-show no difference.
+command computes a confidence interval of the ratio of the medians by bootstrap. If the interval contains 1, the
+measurements show no difference.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ evaluated for each version by itself, with torch, numpy (np), math and triton, f
     tilewright bench a.py::add b.py::add --grid 1024 \\
         --args 'torch.rand(1 << 20), torch.rand(1 << 20), torch.empty(1 << 20), 1 << 20, BLOCK=1024'
 
-The results of both are compared after the first run. The order is drawn anew for each pair of runs;
-the ratio has a 95 % confidence interval by bootstrap. On the simulator of a GPU, where time says
-nothing, estimates of a model are compared."""
+The results of both are compared after the first run; if they differ, the exit code is 1. The order
+is drawn anew for each pair of runs; the ratio has a 95 % confidence interval by
+bootstrap. On the simulator of a GPU, where time says nothing, estimates of a model are compared."""
 
 _CONFIDENCE = 0.95
 _RESAMPLES = 2000
@@ -58,15 +58,20 @@ class Comparison:
 
 
 def compare(a: Sequence[float], b: Sequence[float], seed: int = 0) -> Comparison:
-    """Returns the median of the ratios b / a of times that were measured in pairs, and a bootstrap interval of it."""
+    """Returns the ratio of the medians of b and a, which were measured in pairs, and a bootstrap interval of it."""
     if len(a) != len(b) or not a:
         raise ValueError("times are compared in pairs")
-    logs = [math.log(later / earlier) for earlier, later in zip(a, b, strict=True)]
+    pairs = list(zip(a, b, strict=True))
     draw = random.Random(seed)
-    medians = sorted(_median(draw.choices(logs, k=len(logs))) for _ in range(_RESAMPLES))
+    ratios = sorted(_ratio(draw.choices(pairs, k=len(pairs))) for _ in range(_RESAMPLES))
     tail = (1 - _CONFIDENCE) / 2
-    low, high = medians[int(tail * _RESAMPLES)], medians[int((1 - tail) * _RESAMPLES) - 1]
-    return Comparison(math.exp(_median(logs)), math.exp(low), math.exp(high), len(logs))
+    low, high = ratios[int(tail * _RESAMPLES)], ratios[int((1 - tail) * _RESAMPLES) - 1]
+    return Comparison(_ratio(pairs), low, high, len(pairs))
+
+
+def _ratio(pairs: Sequence[tuple[float, float]]) -> float:
+    """The ratio of the printed medians, so that the ratio and the medians agree."""
+    return _median([later for _, later in pairs]) / _median([earlier for earlier, _ in pairs])
 
 
 def _median(values: Sequence[float]) -> float:
@@ -134,7 +139,8 @@ def main(arguments: list[str]) -> int:
         versions = [_version(*place, number, wanted) for number, place in enumerate(places)]
         is_simulated = _native.device().startswith("sim")
         outcomes = [_first_run(version, name) for version, name in zip(versions, names, strict=True)]
-        if (difference := _difference(*outcomes)) is not None:
+        difference = _difference(*outcomes)
+        if difference is not None:
             print(f"warning: the two versions do not compute the same: {difference}", file=sys.stderr)
         labels = ("a", "b") if names[0] == names[1] else (names[0], names[1])
         if is_simulated:
@@ -145,7 +151,7 @@ def main(arguments: list[str]) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 2
     _print(result, labels, wanted.json)
-    return 0
+    return int(difference is not None)
 
 
 def _print(result: dict[str, Any], labels: tuple[str, str], is_json: bool) -> None:

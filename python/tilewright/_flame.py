@@ -9,6 +9,38 @@ _WIDTH = 1200
 _HEIGHT = 18
 _MIN_DRAWN_WIDTH = 0.3
 
+_STYLE = """<style>
+svg{background:#fff}text{fill:#111;pointer-events:none}g{cursor:pointer}
+rect{stroke:#fff;stroke-width:.5}g:hover rect{stroke:#000;stroke-width:1.5}
+@media (prefers-color-scheme:dark){svg,body{background:#16181d}rect{stroke:#16181d;filter:brightness(.8)}
+g:hover rect{stroke:#fff}}
+</style>"""
+
+_ZOOM = """<script><![CDATA[
+// A click makes a box as wide as the graph; a click on the first row shows all again.
+const boxes = [...document.querySelectorAll("g")].map((group) => {
+  const rect = group.querySelector("rect"), text = group.querySelector("text");
+  const name = group.querySelector("title").textContent.replace(/: [^:]*$/, "");
+  const at = (attribute) => Number(rect.getAttribute(attribute));
+  return {group, rect, text, name, left: at("x"), top: at("y"), width: at("width")};
+});
+function zoom(chosen) {
+  const factor = WIDTH / chosen.width, end = chosen.left + chosen.width;
+  for (const box of boxes) {
+    const isAround = box.left <= chosen.left + 0.01 && box.left + box.width >= end - 0.01 && box.top < chosen.top;
+    const isWithin = box.left >= chosen.left - 0.01 && box.left + box.width <= end + 0.01 && box.top >= chosen.top;
+    box.group.style.display = isAround || isWithin ? "" : "none";
+    const left = isAround ? 0 : (box.left - chosen.left) * factor, width = isAround ? WIDTH : box.width * factor;
+    box.rect.setAttribute("x", left);
+    box.rect.setAttribute("width", width);
+    box.text.setAttribute("x", left + 3);
+    const room = Math.max(Math.floor((width - 6) / 6.7), 0);
+    box.text.textContent = box.name.length <= room ? box.name : room > 2 ? box.name.slice(0, room - 1) + "…" : "";
+  }
+}
+for (const box of boxes) box.group.addEventListener("click", () => zoom(box));
+]]></script>"""
+
 
 class _Frame:
     def __init__(self, name: str) -> None:
@@ -26,7 +58,10 @@ def folded(stacks: list[tuple[list[str], float]]) -> str:
 
 
 def flame_graph(stacks: list[tuple[list[str], float]], is_html: bool = False) -> str:
-    """An SVG with a box for each frame, as wide as its weight in nanoseconds; under the mouse it is named in full."""
+    """Draws an SVG with a box for each frame, as wide as its weight in nanoseconds.
+
+    Under the mouse, a frame is named in full, and a click zooms. The colors follow the color scheme of the reader.
+    """
     root = _Frame("all")
     for names, weight in stacks:
         root.weight += weight
@@ -39,10 +74,12 @@ def flame_graph(stacks: list[tuple[list[str], float]], is_html: bool = False) ->
     height = (depth + 1) * _HEIGHT + 8
     box = f'viewBox="0 0 {_WIDTH} {height}"'
     head = f'<svg xmlns="http://www.w3.org/2000/svg" {box} font-family="monospace" font-size="11">'
-    style = "<style>rect{stroke:#fff;stroke-width:.5}g:hover rect{stroke:#000;stroke-width:1.5}</style>"
-    svg = "\n".join([head, style, *boxes, "</svg>\n"])
+    script = _ZOOM.replace("WIDTH", str(_WIDTH))
     if not is_html:
-        return svg
+        return "\n".join([head, _STYLE, *boxes, script, "</svg>\n"])
+    # A parser of HTML also ends a script at its tag, but reads no sections of character data.
+    script = script.replace("<![CDATA[", "").replace("]]>", "")
+    svg = "\n".join([head, _STYLE, *boxes, "</svg>", script, ""])
     top = '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>flame graph</title></head>\n'
     return f"{top}<body>\n{svg}</body></html>\n"
 

@@ -43,6 +43,11 @@ def run_parser() -> ProgramParser:
         "rounds: without it such a load gives 0 where 'cuda' is the CPU, and is warned of",
     )
     made.add_option(
+        "--portable",
+        action="store_true",
+        help="warn of tiles that the official Triton refuses, such as one of 250 elements",
+    )
+    made.add_option(
         "--device",
         metavar="<device>",
         help="where kernels run: cpu, cuda, cuda:1, or the simulator of a GPU, such as sim:sm_90; otherwise that of "
@@ -73,7 +78,7 @@ def report_parser() -> ProgramParser:
     )
     made.add_option("--report", metavar="[=<file>]", default="", help="write to a file instead of stderr")
     # Options of `run` that the report accepts, but that its help does not show.
-    for option in ("-i", "--strict"):
+    for option in ("-i", "--strict", "--portable"):
         made.add_option(option, action="store_true", help=argparse.SUPPRESS)
     made.add_option("--sanitize", help=argparse.SUPPRESS)
     return made
@@ -114,6 +119,11 @@ def _options(
     if not given.program:
         missing = {"-m": "no module to run", "-c": "no code to run"}
         parser.error(missing.get(given.kind, "no program to run"))
+    if given.portable:
+        from tilewright import _native
+
+        os.environ["TILEWRIGHT_PORTABLE"] = "1"
+        _native.reload_knobs()
     sanitize = "all" if given.sanitize == "" else given.sanitize
     return given.kind, given.program, given.device, given.strict, sanitize, given.report
 

@@ -107,9 +107,11 @@ codes! {
     "TW0024" NotOnThisDevice Unsupported "feature not available on this device";
     "TW0025" MalformedIr Compilation "malformed IR text";
     "TW0026" UnknownExternal Unsupported "external function that is not built in";
+    "TW0027" UnusedResult Compilation "result that must be used";
     // Legal, but seldom intended.
     "TW0050" AndOfTiles Warning "'and' or 'or' of tiles";
     "TW0051" ChainedComparison Warning "'&' or '|' within a chained comparison";
+    "TW0052" NotPortable Warning "tile that the official Triton refuses";
     // 01xx: the launch.
     "TW0101" MissingArgument LaunchType "missing argument at launch";
     "TW0102" UnknownOption LaunchKey "unknown launch option";

@@ -28,6 +28,7 @@ Environment:
   TILEWRIGHT_MACHINE_CODE=0 the CPU runs kernels step by step, without machine code
   TILEWRIGHT_DEBUG=1        check assertions in kernels (TRITON_DEBUG)
   TILEWRIGHT_STRICT=1       `tilewright run` refuses loads past the end of a tensor that a GPU would pad
+  TILEWRIGHT_PORTABLE=1     warn of tiles that the official Triton refuses, as `tilewright run --portable` does
   TILEWRIGHT_SANITIZE=1     check what kernels do; or some of bounds,race,init,alignment,overflow,nan
   TILEWRIGHT_INTERPRET=1    Python runs kernels (TRITON_INTERPRET)
   TILEWRIGHT_DUMP=ir,opt    write these stages of each kernel to stderr, or with TILEWRIGHT_DUMP_DIR to files; or `all`

@@ -219,6 +219,12 @@ pub trait Host {
         None
     }
 
+    /// Returns the reason for using the result of a function that `must_use_result` marks, which
+    /// may be empty; `None` if a statement may discard the result.
+    fn must_use_result(&mut self, _function: FunctionRef) -> Option<String> {
+        None
+    }
+
     /// Returns a noun for an object in messages: `function 'helper'`, `module 'math'`.
     fn describe(&mut self, object: ObjectRef) -> String;
 

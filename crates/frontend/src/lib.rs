@@ -97,6 +97,9 @@ pub struct Options {
     /// True if globals that are not `tl.constexpr` may be read
     /// (`TRITON_ALLOW_NON_CONSTEXPR_GLOBALS=1`).
     pub allow_plain_globals: bool,
+    /// True if the compilation warns of code that the official Triton refuses
+    /// (`TILEWRIGHT_PORTABLE=1`).
+    pub portable: bool,
     /// The default of `input_precision` of a dot of fp32 operands.
     pub default_dot_precision: tilewright_ir::InputPrecision,
     /// The default of `max_num_imprecise_acc` of a dot of 8-bit floats.

@@ -8,6 +8,7 @@
 //! | `TILEWRIGHT_NUM_THREADS`, `TRITON_CPU_MAX_THREADS`, `OMP_NUM_THREADS` | threads that run programs on the CPU (the first one that is set) |
 //! | `TILEWRIGHT_MACHINE_CODE=0` | no machine code runs on the CPU: kernels run step by step, with the same results |
 //! | `TILEWRIGHT_DEBUG`, `TRITON_DEBUG` | `1`: assertions in kernels are checked, even if a kernel or launch turns them off |
+//! | `TILEWRIGHT_PORTABLE` | `1`: the compiler warns of code that the official Triton refuses |
 //! | `TILEWRIGHT_SANITIZE=race,init` | launches are checked: `bounds`, `race`, `init`, `alignment`, `overflow`, `nan`; `1` for all |
 //! | `TILEWRIGHT_DUMP=ir,opt` | these stages of each compiled kernel are written to stderr; `all` for every stage |
 //! | `TILEWRIGHT_DUMP=folder` | every stage is written to files in this folder; a value is a folder if it does not contain the name of a stage |
@@ -41,6 +42,8 @@ pub struct Knobs {
     pub debug: bool,
     /// `TRITON_ALLOW_NON_CONSTEXPR_GLOBALS`.
     pub allow_plain_globals: bool,
+    /// `TILEWRIGHT_PORTABLE`: the compiler warns of code that the official Triton refuses.
+    pub portable: bool,
     /// `TRITON_DEFAULT_FP_FUSION`, `TRITON_FORCE_DISABLE_FP_FUSION`.
     pub fp_fusion: FpFusion,
     /// `TRITON_F32_DEFAULT`.
@@ -147,6 +150,7 @@ impl Knobs {
             }),
             debug: flag("TILEWRIGHT_DEBUG") || flag("TRITON_DEBUG"),
             allow_plain_globals: flag("TRITON_ALLOW_NON_CONSTEXPR_GLOBALS"),
+            portable: flag("TILEWRIGHT_PORTABLE"),
             fp_fusion: match variable("TRITON_DEFAULT_FP_FUSION") {
                 _ if flag("TRITON_FORCE_DISABLE_FP_FUSION") => FpFusion::Forbidden,
                 Some(value) if !is_true(&value) => FpFusion::Off,
@@ -173,10 +177,11 @@ impl Knobs {
 
 /// The variables that accept every word: those that are on or off, and `OMP_NUM_THREADS`, which
 /// belongs to another library. Only a value that is not UTF-8 is reported.
-const FLAGS: [&str; 9] = [
+const FLAGS: [&str; 10] = [
     "OMP_NUM_THREADS",
     "TILEWRIGHT_DEBUG",
     "TILEWRIGHT_MACHINE_CODE",
+    "TILEWRIGHT_PORTABLE",
     "TRITON_ALLOW_NON_CONSTEXPR_GLOBALS",
     "TRITON_CPU_BACKEND",
     "TRITON_DEBUG",

@@ -21,6 +21,7 @@ pub struct Options {
     /// The options that the environment decides, even if a launch sets them.
     fixed: SmallVec<[OptionId; 2]>,
     allow_plain_globals: bool,
+    portable: bool,
 }
 
 impl Options {
@@ -31,6 +32,7 @@ impl Options {
             set: SmallVec::new(),
             fixed: SmallVec::new(),
             allow_plain_globals: knobs.allow_plain_globals,
+            portable: knobs.portable,
         };
         if knobs.debug {
             options.put(OptionId::Debug, Constant::Bool(true));
@@ -183,6 +185,7 @@ impl Options {
             debug: self.is_on(OptionId::Debug),
             ignore_overflow: !self.is_on(OptionId::SanitizeOverflow),
             allow_plain_globals: self.allow_plain_globals,
+            portable: self.portable,
             default_dot_precision: precision.expect("its row takes names of precisions only"),
             default_imprecise_acc: self.number(OptionId::MaxNumImpreciseAccDefault),
             ..tilewright_frontend::Options::default()
@@ -204,7 +207,8 @@ impl Options {
 
     /// Adds the options to a key.
     pub(crate) fn encode(&self, key: &mut Key) {
-        key.push(u64::from(self.allow_plain_globals) | (self.set.len() as u64) << 1);
+        let switches = u64::from(self.allow_plain_globals) | u64::from(self.portable) << 1;
+        key.push(switches | (self.set.len() as u64) << 2);
         for (option, value) in &self.set {
             key.push(*option as u64);
             key.push_constant(value);

@@ -176,13 +176,20 @@ def launch(share: bool = False, port: int | None = None, block: bool | None = No
 
     A notebook shows the page below the cell. The program goes on. When it ends, the page is served on until Ctrl-C if a
     user is at the terminal; ``block=True`` waits here, ``block=False`` nowhere, and ``TILEWRIGHT_VIZ_WAIT=1`` or ``0``
-    decides if the program does not. ``share`` is accepted: nothing leaves this machine. Returns the launches that have
-    failed.
+    decides if the program does not. ``share=True`` prints how to show the page on another machine: nothing leaves this
+    one. Returns the launches that have failed.
     """
     import json
 
     url = serve(int(os.environ.get("TILEWRIGHT_VIZ_PORT", 0)) if port is None else port)
     print(f"tilewright: the trace is at {url}", file=sys.stderr, flush=True)
+    if share:
+        print(
+            "tilewright: share=True publishes nothing: save the trace with `triton_viz.save(path)`, send the file, and "
+            "open it with `python -m tilewright.viz <path>`",
+            file=sys.stderr,
+            flush=True,
+        )
     _show_in_notebook(url)
     trace = _server.traces.current() if _server is not None else None
     launches = [] if trace is None else json.loads(trace.list())

@@ -10,6 +10,7 @@ import pytest
 from conftest import ROOT
 
 import tilewright
+from tilewright import _native
 
 KERNEL = """
 @triton.jit
@@ -27,6 +28,27 @@ def joins(x_ptr, n):
 def chains(x_ptr, n):
     i = tl.arange(0, 8)
     tl.store(x_ptr + i, 1.0, mask=i < n & i > 3)
+
+@triton.must_use_result("it changes no tile")
+@triton.jit
+def doubled(x):
+    return x * 2
+
+@triton.jit
+def discards(x_ptr):
+    x = tl.load(x_ptr)
+    doubled(x)
+    tl.store(x_ptr, x)
+
+@triton.jit
+def odd(x_ptr):
+    i = tl.arange(0, 100)
+    tl.store(x_ptr + i, 1.0)
+
+@triton.jit
+def named(x_ptr):
+    n = 16
+    tl.store(x_ptr + tl.arange(0, n), 2.0)
 """
 
 SANITIZED = "\n".join(
@@ -68,8 +90,13 @@ SESSIONS = [
 
 
 @pytest.mark.parametrize(("statement", "shown"), SESSIONS)
-def test_sessions(module, statement, shown):
+def test_sessions(module, statement, shown, monkeypatch, request):
     torch = pytest.importorskip("torch")
+    if "TW0052" in shown:
+        monkeypatch.setenv("TILEWRIGHT_PORTABLE", "1")
+        _native.reload_knobs()
+        request.addfinalizer(_native.reload_knobs)
+        request.addfinalizer(monkeypatch.undo)
     names = vars(module(KERNEL + SANITIZED))
     names.update(torch=torch, tilewright=tilewright, x=torch.ones(100), out=torch.zeros(100), n=100)
     with warnings.catch_warnings():

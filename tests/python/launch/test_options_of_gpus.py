@@ -55,6 +55,15 @@ WITHOUT_EFFECT = [
     ("min_shared_mem", 1024),
     ("clc", True),
     ("sched4reg", True),
+    # Options of releases 2.1 to 3.3.
+    ("cluster_dims", (1, 1, 1)),
+    ("enable_persistent", True),
+    ("enable_warp_specialization", True),
+    ("num_buffers_warp_spec", 3),
+    ("num_consumer_groups", 2),
+    ("optimize_epilogue", True),
+    ("reg_dec_producer", 40),
+    ("reg_inc_consumer", 240),
 ]
 
 

@@ -88,6 +88,11 @@ def test_the_interval_is_of_the_ratio_whichever_comes_first():
         compare([1.0], [1.0, 2.0])
 
 
+def test_the_ratio_is_that_of_the_medians():
+    """The median of the pairs' own ratios is 1 here."""
+    assert compare([1.0, 4.0, 9.0], [2.0, 2.0, 9.0]).ratio == pytest.approx(2.0 / 4.0)
+
+
 def test_kernels_are_compared(tmp_path):
     made = bench(tmp_path, "a.py::copy", "b.py::copy", *LAUNCH, "--device", "cpu", "--time", "0.2", "--json")
     assert (made.returncode, made.stderr) == (0, "")
@@ -95,6 +100,7 @@ def test_kernels_are_compared(tmp_path):
     assert found["names"] == ["a.py::copy", "b.py::copy"]
     assert found["low"] <= found["ratio"] <= found["high"]
     assert found["pairs"] >= 15
+    assert found["ratio"] == pytest.approx(found["ns"][1] / found["ns"][0])
     assert found["different"] == (found["low"] > 1 or found["high"] < 1)
 
 
@@ -106,7 +112,7 @@ def test_functions_are_compared(tmp_path):
 
 def test_another_result_is_said(tmp_path):
     made = bench(tmp_path, "a.py::copy", "other.py::copy", *LAUNCH, "--device", "cpu", "--time", "0.1")
-    assert made.returncode == 0
+    assert made.returncode == 1
     assert "do not compute the same: 1000 elements of tensor 1 differ, by up to 1" in made.stderr
 
 

@@ -160,6 +160,8 @@ def test_flame_graph_and_trace_can_be_read(on_cpu):
     titles = [title.text for title in svg.iter("{http://www.w3.org/2000/svg}title")]
     assert titles[0].startswith("all: ")
     assert any(title.startswith("product(") for title in titles)
+    assert svg.find("{http://www.w3.org/2000/svg}script") is not None
+    assert "prefers-color-scheme:dark" in (folder / "flame.svg").read_text()
     launches = check_trace(json.loads((folder / "trace.json").read_text()))
     assert [event["name"] for event in launches] == ["add"] * 3 + ["product"]
     assert all(event["dur"] > 0 for event in launches)

@@ -624,6 +624,14 @@ def looks(x_ptr):
     viz.clear()
 
 
+def test_sharing_says_what_it_does_instead(capfd):
+    viz.clear()
+    viz.launch(share=True, block=False)
+    assert "publishes nothing: save the trace with `triton_viz.save(path)`" in capfd.readouterr().err
+    viz.launch(block=False)
+    assert "share" not in capfd.readouterr().err
+
+
 def test_a_launch_keeps_within_its_budget(kernels):
     x = torch.rand(64 * 100)
     viz.config.value_bytes, viz.config.max_bytes = 4096, 1 << 14

@@ -95,7 +95,11 @@ pub(super) fn forgotten_module(name: &str) -> Option<String> {
 /// Returns advice on a builtin of Python that kernels cannot call.
 pub(super) fn instead_of_builtin(name: &str) -> &'static str {
     match name {
-        "breakpoint" | "input" | "exit" | "quit" => {
+        "breakpoint" => {
+            "a kernel is compiled, and nothing stops in it: with TRITON_INTERPRET=1 in the environment, or \
+             `@triton.jit(interpret=True)`, Python runs the kernel and stops here"
+        }
+        "input" | "exit" | "quit" => {
             "a kernel is compiled, and nothing stops in it: print with `tl.device_print(\"x\", x)` while it runs, with \
              `tl.static_print(x)` while it is compiled, or check with `tl.device_assert(x > 0)` and debug=True"
         }

@@ -33,12 +33,19 @@ struct Slot<'p> {
 impl<'a> Lowerer<'a, '_, '_> {
     pub(crate) fn call_expression(&mut self, call: &'a ExprCall) -> Lower<IrOperand> {
         let span = self.span_of(call);
+        let is_discarded = self.discarded_call.take() == Some(span);
         let callee = self.expression(&call.func);
         let takes_table = matches!(&callee, Ok(Operand::Language(path)) if path.ends_with(EXTERNAL));
         let arguments = if takes_table { self.external_arguments(call) } else { self.arguments(call) };
         let (callee, arguments) = (callee?, arguments?);
+        if is_discarded {
+            self.check_discarded(&callee, call)?;
+        }
         self.at(span);
-        self.call_operand(&callee, arguments, span, self.span_of(&*call.func))
+        let named = self.named_extents(&callee, &arguments);
+        let result = self.call_operand(&callee, arguments, span, self.span_of(&*call.func))?;
+        self.warn_of_portability(&callee, call, named, &result);
+        Ok(result)
     }
 
     /// Evaluates all arguments of a call, also those after one with an error.

@@ -347,6 +347,7 @@ impl Session<'_> {
             scope: Scope::default(),
             span,
             loop_depth: 0,
+            discarded_call: None,
             syntax_depth: 0,
             region_depth: 0,
             inlined: Extent::default(),

@@ -6,7 +6,8 @@
 //! `loops.rs` lower statements, `with.rs` lowers `with`; `expression.rs`, `call.rs`, `host_call.rs`
 //! and `python.rs` evaluate expressions; `operation.rs` lowers one operation of interpret mode;
 //! `aggregate.rs` makes instances of users' classes; `names.rs` resolves names; `scope.rs` has the
-//! values of names at a point of a function; `report.rs` completes and collects diagnostics.
+//! values of names at a point of a function; `report.rs` completes and collects diagnostics;
+//! `discarded.rs` and `portability.rs` look for statements and calls that seldom are intended.
 
 mod advice;
 mod aggregate;
@@ -15,6 +16,7 @@ mod branch;
 mod budget;
 mod call;
 mod callee;
+mod discarded;
 mod dunder;
 mod exit;
 pub(crate) mod expression;
@@ -28,6 +30,7 @@ mod lowerer;
 pub(crate) mod names;
 mod objects;
 pub(crate) mod operation;
+mod portability;
 pub(crate) mod python;
 mod read_only;
 pub(crate) mod relocate;

@@ -87,7 +87,7 @@ impl<'a> Lowerer<'a, '_, '_> {
                 if let Some(result) = self.base_constructor(&expression.value) {
                     return result;
                 }
-                let value = self.expression(&expression.value)?;
+                let value = self.discarded(&expression.value)?;
                 self.keep_promise(&expression.value, &value);
                 Ok(())
             }

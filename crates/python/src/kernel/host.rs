@@ -325,6 +325,16 @@ impl Host for PyHost {
         Some(Python::attach(|py| operate(py, operator, operands).map_err(|error| self.raised(py, error))))
     }
 
+    fn must_use_result(&mut self, number: FunctionRef) -> Option<String> {
+        Python::attach(|py| {
+            let name = intern!(py, "_must_use_result");
+            let marked = function(py, number)?.getattr_opt(name).ok()?;
+            let mark = marked.or_else(|| python_function(py, number)?.getattr_opt(name).ok()?)?;
+            let is_marked = mark.is_truthy().unwrap_or(false);
+            is_marked.then(|| mark.extract().unwrap_or_default())
+        })
+    }
+
     fn describe(&mut self, number: ObjectRef) -> String {
         Python::attach(|py| {
             let text = object(py, number).and_then(|object| describe(&object));

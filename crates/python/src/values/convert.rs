@@ -469,6 +469,19 @@ impl<'a, 'py> Converter<'a, 'py> {
         if object.hasattr(intern!(py, "__index__"))? {
             return self.int(index, &object.call_method0(intern!(py, "__index__"))?);
         }
+        if !self.is_constexpr(index) {
+            let module = py.import(intern!(py, "tilewright._buffers"))?;
+            let array = module.call_method1(intern!(py, "as_array"), (object,))?;
+            if !array.is_none() {
+                // The array has an export of the buffer, which keeps the memory at its address.
+                self.kept.push(array.clone().unbind());
+                let tensor = array::read(&array);
+                return tensor.map_or_else(
+                    |unfit| Err(self.unfit(index, unfit, "buffer")),
+                    |tensor| Ok(pointer(&tensor)),
+                );
+            }
+        }
         self.opaque(index, object)
     }
 

@@ -117,16 +117,22 @@ const HIP: &str = "it is for AMD's GPUs";
 const SETTLED: &str = "the language and the target determine it";
 /// The reason for ignoring an option that selects other code for functions.
 const SAME_FUNCTIONS: &str = "each function computes what the op table says";
+/// The advice about options of releases 2.1 to 3.3, which were experiments.
+const OLDER: &str = "later releases of Triton do not have it; there is `tl.range(warp_specialize=True)`";
 const NO_LIMIT: i128 = i32::MAX as i128;
 
 options! {
     AllowFlushDenorm "allow_flush_denorm" Bool, Is::Bool(false), Silent(HIP), "HIP: flush denormals";
+    AllowFp8e4b15 "allow_fp8e4b15" Bool, Is::Bool(false), Silent(SETTLED), "Triton 2.2: fp8 types";
+    AllowFp8e4nv "allow_fp8e4nv" Bool, Is::Bool(false), Silent(SETTLED), "Triton 2.2: fp8 types";
     AllowedDotInputPrecisions "allowed_dot_input_precisions" Any,
         Is::Strs(&["tf32", "tf32x3", "ieee", "bf16x3", "bf16x6"]), Silent(SETTLED), "precisions of dot";
     Arch "arch" Any, Is::None, Check, "architecture to compile for";
     BackendName "backend_name" Text, Is::Str("cuda"), Silent(SETTLED), "name of the back end";
     Clc "clc" Bool, Is::Bool(false),
         Warned("the GPU schedules programs in the usual way"), "cluster launch control";
+    ClusterDims "cluster_dims" Any, Is::None,
+        Warned("`num_ctas` is the size of a cluster"), "Triton 2.1: shape of a cluster";
     Debug "debug" Bool, Is::Bool(false), Language, "check assertions";
     DefaultDotInputPrecision "default_dot_input_precision" Precision, Is::Str("tf32"), Language,
         "precision of a dot on fp32 that states none";
@@ -134,8 +140,12 @@ options! {
         "fp8 types";
     EnableFastMath "enable_fast_math" Bool, Is::Bool(true), Silent(SAME_FUNCTIONS), "triton-cpu: approximate functions";
     EnableFpFusion "enable_fp_fusion" Bool, Is::Bool(true), Codegen, "contract multiplications and additions";
+    EnablePersistent "enable_persistent" Bool, Is::Bool(false),
+        Warned(OLDER), "Triton 2.1: persistent programs";
     EnableReflectFtz "enable_reflect_ftz" Bool, Is::Bool(true),
         Silent(SAME_FUNCTIONS), "flush denormals in math functions";
+    EnableWarpSpecialization "enable_warp_specialization" Bool, Is::Bool(false),
+        Warned(OLDER), "Triton 2.1: warp specialization";
     ExternLibs "extern_libs" Any, Is::None,
         Silent("the functions of libdevice are built in, and a call of any other is an error of its own"),
         "libraries to link";
@@ -157,6 +167,10 @@ options! {
     Maxnreg "maxnreg" OptionalInt(1, 1024), Is::None, Codegen, "maximum number of registers of a thread";
     MinSharedMem "min_shared_mem" OptionalInt(0, NO_LIMIT), Is::None,
         Warned("a block gets the shared memory that it needs"), "minimum bytes of shared memory";
+    NumBuffersWarpSpec "num_buffers_warp_spec" Int(0, NO_LIMIT), Is::Int(0),
+        Warned(OLDER), "Triton 3.3: buffers between partitions";
+    NumConsumerGroups "num_consumer_groups" Int(0, NO_LIMIT), Is::Int(0),
+        Warned(OLDER), "Triton 3.3: partitions that consume";
     NumCpuThreads "num_cpu_threads" Int(0, NO_LIMIT), Is::Int(0), CpuLaunch,
         "maximum number of threads that run programs; 0 is no maximum";
     // The CPU takes any number, since only a GPU has blocks, stages or warps: `Options::check` has
@@ -165,11 +179,17 @@ options! {
         "blocks of the cluster that a program is divided between; if it cannot be divided, one block with the warps of all, up to 8";
     NumStages "num_stages" Int(0, NO_LIMIT), Is::Int(3), Codegen, "stages of software pipelines";
     NumWarps "num_warps" Int(1, NO_LIMIT), Is::Int(4), Codegen, "warps of a program";
+    OptimizeEpilogue "optimize_epilogue" Bool, Is::Bool(false),
+        Warned(OLDER), "Triton 2.1: layout of stores";
     PtxOptions "ptx_options" Any, Is::None,
         Refused("the driver assembles the code, without options; there are `enable_fp_fusion=` and `maxnreg=`"),
         "options of the assembler";
     PtxVersion "ptx_version" OptionalInt(0, 999), Is::None,
         Warned("the target determines the version of the PTX"), "version of PTX";
+    RegDecProducer "reg_dec_producer" Int(0, NO_LIMIT), Is::Int(0),
+        Warned(OLDER), "Triton 3.3: registers of the producer";
+    RegIncConsumer "reg_inc_consumer" Int(0, NO_LIMIT), Is::Int(0),
+        Warned(OLDER), "Triton 3.3: registers of consumers";
     Sanitize "sanitize" Any, Is::None, Launcher,
         "checks of this launch by the sanitizer: True, or names such as 'race,init'";
     SanitizeOverflow "sanitize_overflow" Bool, Is::Bool(true), Language, "check overflow and divisors of integers in debug mode";
