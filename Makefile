@@ -134,11 +134,30 @@ fmt: $(VENV)/.test-tools ## Format everything
 	$(BIN)/ruff check --fix-only --quiet $(PYTHON_CODE)
 	$(BIN)/ruff format $(PYTHON_CODE)
 
+# The commit that `tilewright --version` prints; a checkout with changes is told apart.
+COMMIT = $(shell git describe --always --dirty --exclude '*' --abbrev=12 2>/dev/null)
+
+# Crates of the registry are compiled by absolute paths, which panics print and the library would keep. The folders are
+# known after `cargo fetch` only.
+CARGO_HOME ?= $(HOME)/.cargo
+REMAP = $$(for folder in $(CARGO_HOME)/registry/src/*/; do printf ' --remap-path-prefix=%s=crates/' "$$folder"; done)
+
+# On Linux, zig links against the symbols of glibc 2.17, whatever glibc the builder has. Maturin looks for it on the path.
+WHEEL_FLAGS := $(if $(filter Linux,$(shell uname -s)),--zig --compatibility manylinux2014)
+
 .PHONY: wheel
-wheel: $(VENV)/.build-tools ## Build the wheels that users install, in dist/: tilewright, and the name triton
-	$(MATURIN) build --release --out dist
+wheel: $(VENV)/.wheel-tools ## Build the wheels that users install, in dist/: tilewright, and the name triton
+	cargo fetch --locked
+	export RUSTFLAGS="$(RUSTFLAGS) --remap-path-prefix=$(CURDIR)/=$(REMAP)"; \
+	CARGO_INCREMENTAL=0 TILEWRIGHT_COMMIT=$(COMMIT) PATH="$(CURDIR)/$(BIN):$$PATH" \
+	  $(MATURIN) build --release --locked $(WHEEL_FLAGS) --out dist
 	PYTHONPATH=python $(BIN)/python -m _tilewright_startup.distribution dist/tilewright-*.whl
 	@ls -l dist/*.whl
+
+.PHONY: test-wheel
+test-wheel: $(VENV)/.test-tools $(VENV)/.extension ## Install the newest wheel of dist/ in a virtual environment, and test it there
+	TILEWRIGHT_TEST_WHEEL=$$(ls -t dist/tilewright-*.whl | head -n 1) \
+	  $(BIN)/python -m pytest -n 0 tests/python/compat/triton/test_activate.py
 
 # Everything travels: where the GPU is there may be neither a network nor pytest. The tools are pure Python, and those for
 # the oldest Python that is supported.
@@ -211,6 +230,10 @@ $(VENV)/.build-tools: $(VENV)/.created requirements.txt
 
 $(VENV)/.test-tools: $(VENV)/.build-tools tests/requirements.txt
 	$(PIP) install --quiet --requirement tests/requirements.txt
+	@touch $@
+
+$(VENV)/.wheel-tools: $(VENV)/.build-tools tests/wheel/requirements.txt
+	$(PIP) install --quiet --requirement tests/wheel/requirements.txt
 	@touch $@
 
 $(VENV)/.site-tools: $(VENV)/.created docs/requirements.txt

@@ -72,7 +72,7 @@ macro_rules! codes {
             /// Returns the page that `tilewright explain` prints, in Markdown.
             pub fn page(self) -> &'static str {
                 match self {
-                    $(Code::$name => include_str!(concat!("../../../docs/diagnostics/", $code, ".md")),)*
+                    $(Code::$name => include_str!(concat!("../pages/", $code, ".md")),)*
                 }
             }
         }

@@ -34,7 +34,7 @@ const PAGE: &str = include_str!("explain/page.html");
 const STYLE: &str = include_str!("explain/style.css");
 const SCRIPT: &str = include_str!("explain/page.js");
 /// The script that draws layouts, which the page of the visualizer also uses.
-const LAYOUTS: &str = include_str!("../../../python/tilewright/viz/static/layouts.js");
+const LAYOUTS: &str = include_str!("explain/layouts.js");
 
 /// Returns whether an argument of `explain` names a kernel or a file, and not the code of a
 /// diagnostic.

@@ -1,7 +1,8 @@
 //! The `tilewright` command: `compile`, `check`, `explain`, `devices`, `run`, `sim report`,
-//! `profile`, `bench`, `activate`, `deactivate`, `status`. The binary of `cli` and the Python package (`python -m tilewright`) call
-//! [`main`]. Results are printed to stdout, diagnostics to stderr. The exit code is 0 for success,
-//! 1 for an error in the user's program or of a file, and 2 for an error in the command line.
+//! `profile`, `bench`, `activate`, `deactivate`, `status`. The binary of `cli` and the Python
+//! package (`python -m tilewright`) call [`main`]. Results are printed to stdout, diagnostics to
+//! stderr. The exit code is 0 for success, 1 for an error in the user's program or of a file, and 2
+//! for an error in the command line.
 
 mod check;
 mod compile;
@@ -12,6 +13,7 @@ mod output;
 mod run;
 
 use std::ffi::OsString;
+use std::sync::LazyLock;
 
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
@@ -41,9 +43,19 @@ Environment:
   TRITON_ALLOW_NON_CONSTEXPR_GLOBALS=1, TRITON_F32_DEFAULT, TRITON_DEFAULT_FP_FUSION, TRITON_FORCE_DISABLE_FP_FUSION
 Other variables of Triton have no effect; a program that sets one of them gets a warning.";
 
+/// The version, and the commit that the build was told (`make wheel` tells it). Builds from a source
+/// distribution know no commit.
+static VERSION: LazyLock<String> = LazyLock::new(|| {
+    let version = env!("CARGO_PKG_VERSION");
+    match option_env!("TILEWRIGHT_COMMIT") {
+        Some(commit) if !commit.is_empty() => format!("{version} ({commit})"),
+        _ => version.to_owned(),
+    }
+});
+
 /// Compiles and explains Triton kernels.
 #[derive(Parser)]
-#[command(name = "tilewright", version, arg_required_else_help = true, after_help = ENVIRONMENT)]
+#[command(name = "tilewright", version = VERSION.as_str(), arg_required_else_help = true, after_help = ENVIRONMENT)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,

@@ -1,9 +1,16 @@
-"""Wheels for tests that install: tilewright as it is imported here, without a build, and small packages."""
+"""Wheels for tests that install: tilewright as it is imported here, without a build, and small packages.
+
+``TILEWRIGHT_TEST_WHEEL`` names a wheel of ``make wheel`` to install instead.
+"""
 
 from __future__ import annotations
 
+import os
+import shutil
 import zipfile
 from pathlib import Path
+
+from conftest import ROOT
 
 import tilewright
 from _tilewright_startup.distribution import with_record
@@ -21,6 +28,8 @@ tilewright = tilewright._pytest_plugin
 
 def tilewright_wheel(folder: Path) -> Path:
     """Writes a wheel with the layout of `make wheel`; its packages are those of this process."""
+    if built := os.environ.get("TILEWRIGHT_TEST_WHEEL"):
+        return Path(shutil.copy(ROOT / built, folder))
     version = tilewright.__version__
     files = {}
     for package in ("tilewright", "_tilewright_startup", "triton-stubs"):

@@ -179,6 +179,12 @@ def test_the_first_program_of_the_readme_runs(environment):
     assert environment.python("-c", "import torch").code == 1
 
 
+def test_the_smoke_test_of_the_release_passes(environment):
+    done = environment.python(ROOT / "tests" / "wheel" / "smoke.py")
+    assert done.code == 0, done.err
+    assert done.out.startswith(f"tilewright {tilewright.__version__}")
+
+
 def test_activate_and_back(environment):
     program = environment.work / "program.py"
     program.write_text(KERNEL)

@@ -1,0 +1,1 @@
+../../../../python/tilewright/viz/static/layouts.js
