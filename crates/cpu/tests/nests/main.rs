@@ -266,7 +266,7 @@ fn all_scans_give_what_steps_give() {
     }
 }
 
-/// A scalar stands for its splats of any shape: two reductions of it do not relate their axes.
+/// The slot of a scalar is that of its splats of any shape: two reductions of it do not relate their axes.
 #[test]
 fn reductions_of_one_scalar_along_two_axes() {
     let reduce = |name: &str, tile: &str, axis: u32, function: &str, shape: &str| {
