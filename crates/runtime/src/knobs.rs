@@ -33,6 +33,7 @@ use tilewright_sanitize::Checks;
 pub(crate) const MAX_THREADS: usize = 1024;
 
 /// The settings of the environment, which a program may change while it runs.
+#[expect(clippy::struct_excessive_bools, reason = "they are independent switches")]
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Knobs {
     /// `TILEWRIGHT_DEVICE`, `TRITON_CPU_BACKEND`, `TRITON_DEFAULT_BACKEND`.

@@ -140,10 +140,10 @@ impl Generator {
             let by = self.define(&format!("mul {counter}, {by}"), "int32");
             let by = self.splat(&by, "int32", &shape);
             name = self.define(&format!("add {name}, {by}"), &ty(dtype, &shape));
-            for world in 0..values.len() {
+            for (world, values) in values.iter_mut().enumerate() {
                 let iteration = (world % self.iterations as usize) as i64;
                 let count = if place == 0 { self.program(world) } else { iteration };
-                for value in &mut values[world] {
+                for value in values {
                     *value = wrapped(dtype, *value + step * count);
                 }
             }
