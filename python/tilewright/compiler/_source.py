@@ -44,6 +44,8 @@ class ASTSource:
             raise LaunchTypeError(f"kernel '{self.name}' has no parameter {unknown[0]!r}")
         self.signature: dict[str, Any] = signature
         self.attrs: dict[Any, Any] = attrs
+        # The places of arguments, for each number of them.
+        self._places: dict[int, tuple[list[tuple[int | None, Any]], list[int]]] = {}
 
     @classmethod
     def of_arguments(cls, fn: Any, described: list[Any]) -> ASTSource:
@@ -170,30 +172,50 @@ class ASTSource:
         A launch passes one for each parameter of the signature, or one for each that is no compile-time value; the
         latter keep their compiled values, whatever a launch passes.
         """
+        if len(args) not in self._places:
+            self._places[len(args)] = self._places_of(len(args))
+        passed, nested = self._places[len(args)]
+        completed = [fixed if number is None else args[number] for number, fixed in passed]
+        for parameter in nested:
+            completed[parameter] = self._replace_constants((parameter,), completed[parameter])
+        return completed
+
+    def _places_of(self, count: int) -> tuple[list[tuple[int | None, Any]], list[int]]:
+        """Returns the argument, of so many, of each parameter, or its compile-time value.
+
+        The second result has the parameters that are tuples with compile-time values in them.
+        """
         from tilewright.language._constexpr import constexpr
 
         names = list(self.signature)
-        if len(args) != len(names):
+        if count != len(names):
             names = [name for name, ty in zip(names, self.passed_types(), strict=True) if ty != "constexpr"]
-        if len(args) != len(names):
+        if count != len(names):
             raise LaunchTypeError(
-                f"kernel '{self.name}' is launched with {len(args)} arguments, and takes {len(self.signature)} "
+                f"kernel '{self.name}' is launched with {count} arguments, and takes {len(self.signature)} "
                 f"({len(names)} without compile-time values)"
             )
-        given = dict(zip(names, args, strict=True))
+        passed: list[tuple[int | None, Any]] = []
+        for number, param in enumerate(self.fn.params):
+            if (number,) in self.constants:
+                passed.append((None, constexpr(self.constants[(number,)])))
+            elif param.name in names:
+                passed.append((names.index(param.name), None))
+            else:
+                passed.append((None, constexpr(param.default)))
+        nested = sorted({place[0] for place in self.constants if len(place) > 1})
+        return passed, [number for number in nested if passed[number][0] is not None]
 
-        def replaced(place: tuple[int, ...], arg: Any) -> Any:
-            if place in self.constants:
-                return constexpr(self.constants[place])
-            if not isinstance(arg, tuple):
-                return arg
-            items = [replaced((*place, number), item) for number, item in enumerate(arg)]
-            return type(arg)(*items) if hasattr(arg, "_fields") else tuple(items)
+    def _replace_constants(self, place: tuple[int, ...], arg: Any) -> Any:
+        """Replaces the items of a tuple that have compile-time values."""
+        from tilewright.language._constexpr import constexpr
 
-        return [
-            replaced((number,), given[param.name] if param.name in given else constexpr(param.default))
-            for number, param in enumerate(self.fn.params)
-        ]
+        if place in self.constants:
+            return constexpr(self.constants[place])
+        if not isinstance(arg, tuple):
+            return arg
+        items = [self._replace_constants((*place, number), item) for number, item in enumerate(arg)]
+        return type(arg)(*items) if hasattr(arg, "_fields") else tuple(items)
 
 
 class IRSource:

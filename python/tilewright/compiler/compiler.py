@@ -460,10 +460,10 @@ def _launcher_here(native: _native.CompiledKernel, src: ASTSource) -> Callable[.
         exit_hook: Any,
         *args: Any,
     ) -> None:
-        if enter_hook is not None:
+        if enter_hook:
             enter_hook(launch_metadata)
         native[(grid_0, grid_1, grid_2)](*src.complete(args))
-        if exit_hook is not None:
+        if exit_hook:
             exit_hook(launch_metadata)
 
     return run
