@@ -212,7 +212,16 @@ fn gpu_code(
 }
 
 /// Makes the program of the CPU's executor. The simulator runs the kernel's inline assembly.
+/// Where it makes machine code, short loops are unrolled, so that it compiles them with the steps
+/// around them.
 pub fn cpu_program(module: &Module) -> Result<tilewright_cpu::Program, Box<Diagnostic>> {
+    let loops = tilewright_cpu::has_machine_code().then_some(tilewright_opt::ShortLoops {
+        iterations: tilewright_cpu::MAX_UNROLLED_ITERATIONS,
+        ops: tilewright_cpu::MAX_UNROLLED_LOOP_STEPS,
+        allows: tilewright_cpu::may_be_in_nest,
+    });
+    let unrolled = loops.and_then(|loops| tilewright_opt::unroll_short_loops(module, &loops));
+    let module = unrolled.as_ref().unwrap_or(module);
     tilewright_cpu::Program::with_assembler(module, Some(&inline_asm::SimulatedAssembler))
 }
 

@@ -31,6 +31,7 @@ mod types;
 pub use assembly::{Assembler, Assembly, AssemblyCode, AssemblyError, AssemblyFault};
 pub use compile::listing::{MachineLine, MachineListing};
 pub use compile::trace_points::TracePoints;
+pub use compile::{has_machine_code, may_be_in_nest};
 pub use program::Program;
 #[doc(hidden)]
 pub use program::nest::NestCounts;
@@ -44,3 +45,4 @@ pub use run::profile::{Profile, StepCost, StepProfile};
 pub use run::sanitize::{Finding, Occurrence, OtherAccess, SanitizedProgram};
 pub use run::trace::Tracing;
 pub use run::{kernels, memory};
+pub use tuning::{MAX_UNROLLED_ITERATIONS, MAX_UNROLLED_LOOP_STEPS};

@@ -40,6 +40,16 @@ pub(crate) const MAX_NEST_STEPS: usize = 400;
 /// Not measured.
 pub(crate) const MAX_UNROLLED_STEPS: usize = 60;
 
+/// The most iterations of a loop of a kernel that is unrolled, where there is machine code.
+///
+/// Not measured.
+pub const MAX_UNROLLED_ITERATIONS: usize = 8;
+
+/// The most steps of all iterations of a loop that is unrolled, so that one nest has room for them.
+///
+/// Not measured.
+pub const MAX_UNROLLED_LOOP_STEPS: usize = 240;
+
 /// The number of vectors of an iteration that are computed before any of them is stored. The compiler
 /// interleaves as many of them as have room in the registers.
 ///

@@ -56,7 +56,7 @@ pub use pass::{Pass, run_passes};
 pub use print::print;
 pub use rules::{MAX_RANK, MAX_TILE_ELEMENTS, RegionTypes, RuleError, RuleInput};
 pub use types::{Dtype, DtypeKind, Element, Shape, Type};
-pub use unroll::{Unrolling, unroll_loop};
+pub use unroll::{Unrolling, unroll_fully, unroll_loop};
 pub use uses::{Use, UseCounts, Uses};
 pub use verify::{VerifyError, verify};
 pub use waiting::{Wait, loop_may_wait, may_wait};

@@ -1,4 +1,5 @@
-//! Unrolls loops: copies the body, and adds a loop for the remaining iterations.
+//! Unrolls loops: copies the body, and adds a loop for the remaining iterations, or copies it once
+//! for each iteration.
 //!
 //! ```text
 //! for %i = %low to %high by s carry %x {       for %i = %low to %middle by 2s carry %x {
@@ -14,7 +15,7 @@ use smallvec::smallvec;
 use crate::cursor::Cursor;
 use crate::dialect::Dialect;
 use crate::elementwise::ElementwiseFn;
-use crate::function::{Block, Inst, Value};
+use crate::function::{Block, Function, Inst, Value};
 use crate::types::Dtype;
 
 /// The parameters of unrolling.
@@ -69,6 +70,44 @@ pub fn unroll_loop<D: Dialect>(
     tail
 }
 
+/// Replaces a `for_loop` of a block by a copy of its body for each value of the counter, which has
+/// the type `dtype`.
+///
+/// The cursor must be before the loop, and is after the copies then.
+pub fn unroll_fully<D: Dialect>(cursor: &mut Cursor<'_, D>, counters: &[i128], dtype: Dtype) {
+    let inst = cursor.take_next().expect("the cursor is before a loop");
+    let data = cursor.function.insts[inst].clone();
+    let body = data.regions[0];
+    let mut carried = data.operands[3..].to_vec();
+    for (number, &counter) in counters.iter().enumerate() {
+        let is_last = number + 1 == counters.len();
+        let copy = if is_last { body } else { cursor.function.clone_region(body) };
+        let index = cursor.int(dtype, counter);
+        let copied = with_parameters(cursor.function, copy, [index].into_iter().chain(carried));
+        let (end, insts) = copied.split_last().expect("a body has an end");
+        carried = cursor.function.insts[*end].operands.to_vec();
+        cursor.insert_all(insts.iter().copied());
+    }
+    let replaced = data.results.iter().copied().zip(carried).collect();
+    cursor.function.replace_uses(&replaced, |_| false);
+}
+
+/// Takes the instructions out of a block, with values in the place of its parameters.
+fn with_parameters<D: Dialect>(
+    function: &mut Function<D>,
+    block: Block,
+    values: impl Iterator<Item = Value>,
+) -> Vec<Inst> {
+    let parameters = std::mem::take(&mut function.blocks[block].parameters);
+    let replaced: FxHashMap<Value, Value> = parameters.into_iter().zip(values).collect();
+    let mut inside = Vec::new();
+    function.walk(block, &mut |inst| inside.push(inst));
+    for inst in inside {
+        function.insts[inst].replace_operands(&replaced);
+    }
+    std::mem::take(&mut function.blocks[block].insts)
+}
+
 /// Appends a copy of a loop body to the body, for the iteration whose index is greater by `ahead`.
 fn append<D: Dialect>(cursor: &mut Cursor<'_, D>, body: Block, copy: Block, (ahead, dtype): (i64, Dtype)) {
     let index = cursor.function.blocks[body].parameters[0];
@@ -78,15 +117,8 @@ fn append<D: Dialect>(cursor: &mut Cursor<'_, D>, body: Block, copy: Block, (ahe
     let ty = cursor.function.ty(index).clone();
     let next = cursor.elementwise(ElementwiseFn::Add, &[index, ahead], ty);
     let function = &mut *cursor.function;
-    let given = [next].into_iter().chain(function.insts[end].operands.iter().copied());
-    let parameters = std::mem::take(&mut function.blocks[copy].parameters);
-    let replaced: FxHashMap<Value, Value> = parameters.into_iter().zip(given).collect();
-    let mut inside = Vec::new();
-    function.walk(copy, &mut |inst| inside.push(inst));
-    for inst in inside {
-        function.insts[inst].replace_operands(&replaced);
-    }
-    let copied = std::mem::take(&mut function.blocks[copy].insts);
+    let given = function.insts[end].operands.clone();
+    let copied = with_parameters(function, copy, [next].into_iter().chain(given));
     cursor.insert_all(copied);
     cursor.go_to(before);
 }

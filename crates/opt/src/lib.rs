@@ -16,5 +16,7 @@ mod licm;
 mod narrowing;
 mod pipeline;
 mod ranges;
+mod short_loops;
 
 pub use pipeline::{Level, Options, PASSES, optimize};
+pub use short_loops::{ShortLoops, unroll_short_loops};

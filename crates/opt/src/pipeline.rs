@@ -60,7 +60,7 @@ pub fn optimize(module: &mut Module, options: &Options, dump: &mut dyn FnMut(&st
     }
 }
 
-fn run_passes(module: &mut Module, id: FuncId, dump: &mut dyn FnMut(&str, &Module)) {
+pub(crate) fn run_passes(module: &mut Module, id: FuncId, dump: &mut dyn FnMut(&str, &Module)) {
     let mut unchanged = 0;
     for pass in PASSES.iter().cycle().take(PASSES.len() * MAX_ROUNDS) {
         let Ok(is_changed) = pass.run(&mut module.functions[id]);
@@ -79,7 +79,7 @@ fn run_passes(module: &mut Module, id: FuncId, dump: &mut dyn FnMut(&str, &Modul
 
 /// Verifies the module in debug builds. Panics with the name of the pass that broke a rule of the
 /// IR.
-fn check(pass: &str, module: &Module) {
+pub(crate) fn check(pass: &str, module: &Module) {
     if cfg!(debug_assertions)
         && let Err(error) = verify(module)
     {

@@ -1,14 +1,14 @@
 //! Runs `tests/ir/*.ir`: one pass on text, compared with text.
 //!
 //! The steps of a case are the passes, `inline`, `optimize` (the whole pipeline), `axis` (the
-//! analysis, as comments under each line) and `axis-no-overflow`.
+//! analysis, as comments under each line), `axis-no-overflow` and `short-loops`.
 
 use std::fmt::Write;
 
 use tilewright_base::entity::SecondaryMap;
-use tilewright_ir::{Block, Dtype, Function, Module, Value, parse, print};
+use tilewright_ir::{Block, Dtype, Function, Module, Op, Value, parse, print};
 use tilewright_opt::analysis::{self, Assumptions, AxisInfo};
-use tilewright_opt::{Level, Options, PASSES, optimize};
+use tilewright_opt::{Level, Options, PASSES, ShortLoops, optimize, unroll_short_loops};
 use tilewright_testkit::run_text_cases;
 
 #[test]
@@ -23,6 +23,10 @@ fn run(steps: &[&str], input: &str) -> Result<String, String> {
         match *step {
             "inline" => optimize(&mut module, &Options { level: Level::Inline }, &mut |_, _| {}),
             "optimize" => optimize(&mut module, &Options::default(), &mut |_, _| {}),
+            "short-loops" => {
+                let loops = ShortLoops { iterations: 4, ops: 30, allows: |op| !matches!(op, Op::Dot { .. }) };
+                module = unroll_short_loops(&module, &loops).ok_or("there is no short loop")?;
+            }
             "axis" => return Ok(annotated(&module, Assumptions::default())),
             "axis-no-overflow" => return Ok(annotated(&module, Assumptions::ADDRESSES)),
             name => {

@@ -2,7 +2,7 @@
 //! machine code for the processor, rematerialization and fusion.
 
 use tilewright_base::Diagnostic;
-use tilewright_ir::Module;
+use tilewright_ir::{Module, Op, OpFamily};
 use tilewright_native::Target;
 
 use crate::assembly::Assembler;
@@ -26,6 +26,31 @@ mod written;
 /// sets each slot.
 pub(crate) fn whole(module: &Module, assembler: Option<&dyn Assembler>) -> Result<Program, Box<Diagnostic>> {
     lower::lower_whole(module, assembler)
+}
+
+/// Returns whether there is machine code for this processor.
+pub fn has_machine_code() -> bool {
+    Target::host().is_some()
+}
+
+/// Returns whether machine code may execute an op together with others, if its types and operands
+/// allow it. An `if` may become constant.
+pub fn may_be_in_nest(op: &Op) -> bool {
+    matches!(
+        op.family(),
+        OpFamily::Scalar
+            | OpFamily::Source
+            | OpFamily::Pointwise
+            | OpFamily::Identity
+            | OpFamily::Shape
+            | OpFamily::Load
+            | OpFamily::Store
+            | OpFamily::Reduction
+            | OpFamily::Check
+            | OpFamily::Promise
+            | OpFamily::Branch
+            | OpFamily::Terminator
+    )
 }
 
 impl Program {
