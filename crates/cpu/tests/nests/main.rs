@@ -334,6 +334,59 @@ fn strides_by_a_constant_before_a_loop() {
     check_text(text, vec![buffer(Dtype::I16, 600)]);
 }
 
+/// A sum of columns, and a store of each element to a column: the neighbors of a vector are a row
+/// apart. The memory of the second launch is an element too short for them.
+#[test]
+fn columns_are_accessed_in_one_nest() {
+    for dtype in [Dtype::F32, Dtype::I32, Dtype::F64, Dtype::I64] {
+        let text = format!(
+            "kernel func0 @k(%b0: *{dtype}, %b1: *{dtype}, %b2: *{dtype}) {{
+               %pid = program_id {{axis = 0}} : int32
+               %two = constant {{value = 2:int32}} : int32
+               %start = mul %pid, %two : int32
+               %i = arange {{start = 0, end = 2}} : int32[2]
+               %s = splat %start {{shape = [2]}} : int32[2]
+               %column = add %i, %s : int32[2]
+               %e = expand_dims %column {{axis = 1}} : int32[2, 1]
+               %columns = broadcast %e {{shape = [2, 60]}} : int32[2, 60]
+               %j = arange {{start = 0, end = 60}} : int32[60]
+               %r = expand_dims %j {{axis = 0}} : int32[1, 60]
+               %pitch0 = constant {{value = 8:int32}} : int32
+               %pitch = splat %pitch0 {{shape = [1, 60]}} : int32[1, 60]
+               %f = mul %r, %pitch : int32[1, 60]
+               %g = broadcast %f {{shape = [2, 60]}} : int32[2, 60]
+               %o = add %columns, %g : int32[2, 60]
+               %p = splat %b0 {{shape = [2, 60]}} : *{dtype}[2, 60]
+               %q = ptr_add %p, %o : *{dtype}[2, 60]
+               %value = load %q {LOAD} : {dtype}[2, 60]
+               %square = mul %value, %value : {dtype}[2, 60]
+               %v = splat %b1 {{shape = [2, 60]}} : *{dtype}[2, 60]
+               %w = ptr_add %v, %o : *{dtype}[2, 60]
+               store %w, %square {STORE}
+               %sum = reduce %value {{axis = 1}} (%x: {dtype}, %y: {dtype}) {{
+                 %z = add %x, %y : {dtype}
+                 yield_values %z
+               }} : {dtype}[2]
+               %t = splat %b2 {{shape = [2]}} : *{dtype}[2]
+               %u = ptr_add %t, %column : *{dtype}[2]
+               store %u, %sum {STORE}
+               return_values
+             }}\n"
+        );
+        for missing in [0, 1] {
+            let count = (60 * 8 - missing) * dtype.bytes();
+            let numbers: Vec<u8> = (0..count).map(|byte| (byte % 61) as u8).collect();
+            let inputs = vec![bytes(dtype, &numbers), buffer(dtype, 60 * 8), buffer(dtype, 8)];
+            let text = text.clone();
+            let case = Case { text, programs: 4, inputs, is_regular: missing == 0, repeats_elements: false };
+            for target in targets() {
+                let counts = check(0, &case, target).unwrap_or_else(|error| panic!("{error}"));
+                assert_eq!((counts.formed, counts.called, counts.declined), (1, 1, missing), "{}", case.text);
+            }
+        }
+    }
+}
+
 /// Rows are gathered by indices that an assertion checks. In the second launch it fails.
 #[test]
 fn rows_after_an_assertion() {

@@ -558,7 +558,7 @@ impl<'p> Plan<'p> {
     }
 
     /// Fails unless the pointers and the mask of an access are known before the first phase, and the
-    /// elements are contiguous.
+    /// elements are contiguous, or at equal distances and of 32 or 64 bits.
     fn check_access(
         &self,
         pointer: Use,
@@ -566,16 +566,30 @@ impl<'p> Plan<'p> {
         ty: &TileType,
         mask: Option<&Known>,
     ) -> Result<(), Refusal> {
-        let is_contiguous = match known.form {
+        let is_possible = match known.form {
             Form::Uniform => true,
-            Form::Affine(stride) => stride == Some(ty.size as i64),
+            Form::Affine(stride) => stride == Some(ty.size as i64) || matches!(ty.size, 4 | 8),
             Form::Range | Form::Dense => false,
         };
         let is_early =
             known.phase == 0 && mask.is_none_or(|mask| mask.phase == 0 || mask.form == Form::Dense);
-        refuse(!is_contiguous, Refusal::Strided)?;
+        refuse(!is_possible, Refusal::Strided)?;
         refuse(self.root(pointer.slot).is_none(), Refusal::UnknownPointer)?;
         refuse(!is_early, Refusal::LateAddresses)
+    }
+
+    /// Returns whether the elements of an access are contiguous along the lanes.
+    pub fn is_contiguous(&self, pointer: Slot) -> bool {
+        match self.form(pointer) {
+            Some(Form::Affine(stride)) => stride == Some(self.program.ty(pointer).pointee as i64),
+            // tidy: wildcard because other accesses have one element
+            _ => true,
+        }
+    }
+
+    /// Returns the bytes between neighbors along the lanes, if they are known.
+    pub fn stride(&self, pointer: Slot) -> Option<i64> {
+        if let Some(Form::Affine(stride)) = self.form(pointer) { stride } else { None }
     }
 
     /// Returns the input from which a pointer is derived.

@@ -56,7 +56,7 @@ pub(crate) enum Refusal {
     Gather,
     /// The addresses come from a loop or a branch.
     CarriedAddresses,
-    /// The addresses are no progression with the size of the elements.
+    /// The addresses of elements of 8 or 16 bits are not contiguous.
     Strided,
     /// The addresses or the mask depend on a reduction, so that no check can precede the effects.
     LateAddresses,
@@ -118,7 +118,7 @@ impl fmt::Display for Refusal {
             Self::IndexOperand => "it takes an index tile or a mask as elements",
             Self::Gather => "its addresses are elements of a tile: a gather or a scatter",
             Self::CarriedAddresses => "its addresses are a tile that a loop or a branch carries",
-            Self::Strided => "its addresses are not contiguous along the vectors",
+            Self::Strided => "its elements have 8 or 16 bits and are not contiguous along the vectors",
             Self::LateAddresses => {
                 "its addresses or its mask depend on a reduction or on loads, and a nest checks all accesses first"
             }

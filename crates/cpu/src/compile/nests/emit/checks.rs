@@ -20,6 +20,8 @@ pub(super) struct Access {
     /// The number of elements of a row.
     extent: usize,
     size: usize,
+    /// The bytes between neighbors of a row; `None` if they are known at run time only.
+    stride: Option<i64>,
     phase: usize,
     /// The last phase that loads the elements.
     last_phase: usize,
@@ -42,6 +44,23 @@ pub(super) struct DistantRow {
     length: usize,
     /// The bytes from a row to the one that is prefetched.
     bytes: Value,
+}
+
+impl Access {
+    fn is_contiguous(&self) -> bool {
+        self.stride == Some(self.size as i64)
+    }
+
+    /// Returns whether the elements of a row are known to lie apart.
+    fn moves(&self) -> bool {
+        self.stride.is_some_and(|stride| stride.unsigned_abs() >= self.size as u64)
+    }
+
+    /// Returns a bound of the bytes from the first element of a row to the end of the last one.
+    fn reach(&self) -> i64 {
+        let stride = self.stride.unwrap_or(0).saturating_abs();
+        stride.saturating_mul(self.extent as i64 - 1).saturating_add(self.size as i64)
+    }
 }
 
 impl Emitter<'_> {
@@ -99,16 +118,18 @@ impl Emitter<'_> {
                 // tidy: wildcard because no other op of a nest accesses memory
                 _ => continue,
             };
-            let pointer = plan.known[&step.operands[0].slot];
+            let address = step.operands[0].slot;
+            let pointer = plan.known[&address];
             let is_one = pointer.form == Form::Uniform;
             if is_one && !is_store && !pointer.by_row {
                 continue;
             }
-            let extent = if is_one { 1 } else { self.layout(step.operands[0].slot).extent };
+            let extent = if is_one { 1 } else { self.layout(address).extent };
+            let stride = if is_one { Some(ty.size as i64) } else { plan.stride(address) };
             let phase = plan.phases[&member];
             let last = step.results.first().and_then(|result| last_phases.get(result));
             let last_phase = last.map_or(phase, |&last| last.max(phase));
-            accesses.push(Access { member, is_store, extent, size: ty.size, phase, last_phase });
+            accesses.push(Access { member, is_store, extent, size: ty.size, stride, phase, last_phase });
         }
         accesses
     }
@@ -118,14 +139,17 @@ impl Emitter<'_> {
         let step = self.plan.members[access.member];
         let _origin = self.origin(step);
         let mask = step.operands.get(1 + usize::from(access.is_store)).map(|mask| mask.slot);
-        let (base, _) = self.affine(step.operands[0].slot);
+        let (base, stride) = self.affine(step.operands[0].slot);
         let size = self.int(access.size as i64);
         let range = mask.and_then(|mask| self.early_range(mask, access.extent));
         let (low, high) = range.unwrap_or_else(|| (self.int(0), self.int(access.extent as i64)));
-        let low_bytes = self.mul(low, size);
-        let first = self.add(base, low_bytes);
-        let count = self.sub(high, low);
-        let bytes = self.mul(count, size);
+        let (first, bytes) = if access.is_contiguous() {
+            let low_bytes = self.mul(low, size);
+            let count = self.sub(high, low);
+            (self.add(base, low_bytes), self.mul(count, size))
+        } else {
+            self.strided_bytes([low, high], base, stride, size)
+        };
         self.check_inside(step, first, bytes, access.is_store);
         let end = self.add(first, bytes);
         if range.is_none() {
@@ -135,6 +159,33 @@ impl Emitter<'_> {
         let zero = self.int(0);
         let is_any = self.compare(IntCompare::LtSigned, zero, bytes);
         Bytes { base, first, end: self.choose(is_any, end, zero) }
+    }
+
+    /// Returns the first byte of elements at equal distances, and the number of bytes from it to the
+    /// end of the last one; 0 or less if there are no elements.
+    fn strided_bytes(
+        &mut self,
+        [low, high]: [Value; 2],
+        base: Value,
+        stride: Value,
+        size: Value,
+    ) -> (Value, Value) {
+        // Up to this distance, no tile reaches around the address space.
+        let most = self.int(1 << 32);
+        let biased = self.add(stride, most);
+        let range = self.int(1 << 33);
+        let fits = self.compare(IntCompare::LtUnsigned, biased, range);
+        self.check(fits);
+        let one = self.int(1);
+        let last = self.sub(high, one);
+        let [low_bytes, last_bytes] = [low, last].map(|index| self.mul(index, stride));
+        let lowest = self.binary(IntBinary::Min, low_bytes, last_bytes);
+        let highest = self.binary(IntBinary::Max, low_bytes, last_bytes);
+        let reach = self.sub(highest, lowest);
+        let zero = self.int(0);
+        let is_any = self.compare(IntCompare::LtSigned, low, high);
+        let bytes = self.add(reach, size);
+        (self.add(base, lowest), self.choose(is_any, bytes, zero))
     }
 
     /// Returns the range of a mask that is known before the first phase.
@@ -202,7 +253,8 @@ impl Emitter<'_> {
         let mut found = Vec::new();
         for (access, values) in accesses.iter().zip(rows.chunks_exact(5)) {
             let pointer = self.plan.members[access.member].operands[0].slot;
-            if !access.is_store && access.extent > 1 && self.plan.known[&pointer].by_row {
+            let is_row = access.extent > 1 && access.is_contiguous();
+            if !access.is_store && is_row && self.plan.known[&pointer].by_row {
                 let ahead = self.mul(values[3], self.int(PREFETCHED_ROWS));
                 let bytes = self.choose(values[4], ahead, self.int(0));
                 found.push(DistantRow { pointer, length: access.extent * access.size, bytes });
@@ -259,6 +311,8 @@ impl Emitter<'_> {
             let mut allowed = self.binary(IntBinary::Or, before, after);
             // Each element is read before it is written, and written in order.
             let is_in_step = (first.extent, first.size) == (second.extent, second.size)
+                && first.stride == second.stride
+                && second.moves()
                 && second.is_store
                 && if first.is_store {
                     first.phase == second.phase
@@ -273,7 +327,7 @@ impl Emitter<'_> {
                         let same = values[5 * accesses.len() + pair];
                         let (one, two) = (&values[5 * x..5 * x + 5], &values[5 * y..5 * y + 5]);
                         // Rows that repeat would be read after they are written.
-                        let extent = self.int((first.extent * first.size) as i64);
+                        let extent = self.int(first.reach());
                         let moves = self.compare(IntCompare::LeSigned, extent, one[3]);
                         let regular = self.binary(IntBinary::And, one[4], two[4]);
                         let regular = self.binary(IntBinary::And, regular, moves);

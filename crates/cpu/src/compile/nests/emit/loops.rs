@@ -162,7 +162,8 @@ impl Emitter<'_> {
             let step = self.plan.members[member];
             let [pointer, value, ..] = &step.operands[..] else { return None };
             let ty = self.ty(value.slot);
-            if !matches!(step.op(), Some(Op::Store { .. })) || ty.dtype().is_bool() {
+            let is_store = matches!(step.op(), Some(Op::Store { .. }));
+            if !is_store || ty.dtype().is_bool() || !self.plan.is_contiguous(pointer.slot) {
                 return None;
             }
             let root = self.plan.root(pointer.slot)?;
@@ -306,9 +307,13 @@ impl Emitter<'_> {
                 if body.part == Part::Uniform && step.operands.get(2).is_some_and(|mask| is_off(mask.slot)) {
                     continue;
                 }
-                let (base, _) = self.affine(step.operands[0].slot);
-                let ty = self.ty(step.operands[1].slot);
-                self.store(base, ty, value, mask, &body);
+                let pointer = step.operands[0].slot;
+                let (base, _) = self.affine(pointer);
+                if self.plan.is_contiguous(pointer) {
+                    self.store(base, self.ty(step.operands[1].slot), value, mask, &body);
+                } else {
+                    self.scatter(pointer, value, mask, &body);
+                }
                 continue;
             }
             let reduction = &reductions[reduced];
@@ -401,6 +406,37 @@ impl Emitter<'_> {
         });
     }
 
+    /// Loads elements at equal distances.
+    fn gather(&self, pointer: Slot, ty: &TileType, mask: Option<Value>, body: &Body) -> Value {
+        let Elements::Lanes(lane) = elements(ty.dtype()) else { unreachable!("the plan refuses booleans") };
+        let (base, offsets) = self.strided_place(pointer, body);
+        self.build(|builder| {
+            let mask = mask.unwrap_or_else(|| builder.mask(true));
+            builder.gather(lane, base, offsets, mask)
+        })
+    }
+
+    /// Stores elements at equal distances.
+    fn scatter(&self, pointer: Slot, value: Value, mask: Option<Value>, body: &Body) {
+        let (base, offsets) = self.strided_place(pointer, body);
+        self.build(|builder| {
+            let mask = mask.unwrap_or_else(|| builder.mask(true));
+            builder.scatter(base, offsets, value, mask);
+        });
+    }
+
+    /// Returns the address of the first element of a vector, and the offsets of all.
+    fn strided_place(&self, pointer: Slot, body: &Body) -> (Value, Value) {
+        let (base, stride) = self.affine(pointer);
+        let first = self.add(body.position, self.int(body.offset as i64));
+        let first = self.mul(first, stride);
+        let offsets = self.build(|builder| {
+            let (iota, stride) = (builder.iota(Lane::I64), builder.splat(Lane::I64, stride));
+            builder.binary(Binary::Mul, iota, stride)
+        });
+        (self.add(base, first), offsets)
+    }
+
     /// Writes a vector of a tile that a later phase, or a step after the nest, reads.
     fn write(&mut self, slot: Slot, value: Value, body: &Body) {
         let ty = self.ty(slot);
@@ -484,7 +520,8 @@ impl Emitter<'_> {
 
     fn loaded(&mut self, step: &Step, body: &mut Body) -> Value {
         let ty = self.ty(step.results[0]);
-        let (base, _) = self.affine(step.operands[0].slot);
+        let pointer = step.operands[0].slot;
+        let (base, _) = self.affine(pointer);
         let mask = match step.operands.get(1) {
             Some(mask) => self.mask(mask.slot, self.layout(step.results[0]).extent, body),
             None => None,
@@ -501,7 +538,11 @@ impl Emitter<'_> {
             return other(self, body);
         }
         let active = self.conjunction(mask, body.active);
-        let value = self.load(base, ty, active, body);
+        let value = if self.plan.is_contiguous(pointer) {
+            self.load(base, ty, active, body)
+        } else {
+            self.gather(pointer, ty, active, body)
+        };
         match mask {
             Some(mask) if step.operands.len() > 2 => {
                 let other = other(self, body);
