@@ -2,8 +2,10 @@
 //! kernels.
 //!
 //! ```text
-//! cargo xtask replay record        records the tile IR of each kernel that tests, examples and pages compile
-//! cargo xtask replay [COMMIT]      compiles the recording with that commit (HEAD if none is named) and with the working tree
+//! cargo xtask replay record        records the tile IR of each kernel that tests, examples and
+//!                                  pages compile
+//! cargo xtask replay [COMMIT]      compiles the recording with that commit (HEAD if none is named)
+//!                                  and with the working tree, and compares the code
 //! ```
 //! Everything is below `build/replay`. `crates/testkit/examples/replay.rs` compiles and compares.
 //! The commit is built in its own worktree, with the example of the working tree if it has none.
@@ -13,7 +15,8 @@ use std::process::{Command, ExitCode};
 
 /// The usage of the command.
 pub const USAGE: &str = "usage: cargo xtask replay record      record the kernels that the tests compile
-       cargo xtask replay [COMMIT]    compare their code by COMMIT and by the working tree";
+       cargo xtask replay [COMMIT]    compile them with COMMIT and with the working tree, and
+                                      compare the code";
 
 const EXAMPLE: &str = "crates/testkit/examples/replay.rs";
 

@@ -1,6 +1,10 @@
 //! CPU memory that a caller lends to a launch of a kernel. The CPU's executor and the GPU simulator
 //! access it through [`Region`]s.
-#![expect(unsafe_code, reason = "user memory is known by address only; whoever makes a region promises it")]
+#![expect(
+    unsafe_code,
+    reason = "user memory is known by its address only; the caller of `Region::new` promises that \
+              it may be accessed"
+)]
 
 use std::marker::PhantomData;
 

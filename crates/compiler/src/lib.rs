@@ -136,8 +136,8 @@ pub fn compile(
     dump(Stage::Ast, &|| syntax_tree(source.as_ref()));
 
     let lowered = tilewright_frontend::lower_kernel(&job.request, host).map_err(CompileError::Kernel)?;
-    // Lowering also calls the host, so it is not run on a new stack here: it grows the stack itself
-    // where its own recursion needs that.
+    // Lowering is not run on a new stack here: it grows the stack itself where its recursion needs
+    // that.
     with_stack(|| finish(job, source, lowered, dump))
 }
 
@@ -238,8 +238,9 @@ pub fn cpu_program_for_sanitizer(
     tilewright_cpu::SanitizedProgram::new(module, Some(&inline_asm::SimulatedAssembler))
 }
 
-/// Makes the program of the CPU's executor without symbolic forms and without fusion. Tests compare
-/// its results with those of [`cpu_program`].
+/// Makes the program of the CPU's executor with every tile stored element by element (no symbolic
+/// forms: affine tiles and box masks), and without rematerialization and fusion. Tests compare its
+/// results with those of [`cpu_program`].
 #[doc(hidden)]
 pub fn cpu_program_without_symbolic_forms(
     module: &Module,

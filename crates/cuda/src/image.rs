@@ -1,5 +1,6 @@
-//! Checks that an image is complete: a cubin (an ELF file) or a fat binary, whose header determines
-//! its size. The driver takes only a pointer, and would read beyond the end of a truncated image.
+//! Checks that an image, which is a cubin (an ELF file) or a fat binary, is at least as long as its
+//! header states. The driver takes only a pointer, and would read beyond the end of a truncated
+//! image.
 
 /// Device code that is at least as long as its header states.
 #[derive(Clone, Copy, Debug)]
@@ -40,9 +41,9 @@ impl<'a> Image<'a> {
 /// of segments and sections, or of the contents that these tables describe, ends after it. Returns
 /// `None` if the header or a table is cut off.
 fn elf_end(bytes: &[u8]) -> Option<u64> {
-    // For each table: the positions in the file's header of the table's offset, the size of an
-    // entry and the number of entries; the positions in an entry of the offset and the size of the
-    // contents; true if an entry has a type. A section of type 8 takes no bytes in the file.
+    // For each table: where the file's header states the table's offset, the size of an entry and
+    // the number of entries; where an entry states the offset and the size of its contents; and
+    // whether an entry may have the type 8. A section of type 8 takes no bytes in the file.
     let tables = [(0x20, 0x36, 0x38, 0x08, 0x20, false), (0x28, 0x3a, 0x3c, 0x18, 0x20, true)];
     let mut end = 0x40;
     for (offset, entry_bytes, count, at, size, has_kind) in tables {

@@ -27,8 +27,8 @@ pub enum Feature {
     /// 8-bit float operands of `mma.sync`, which need PTX 8.4.
     ///
     /// `HOPPER` omits this feature, because its `mma.sync` only converts such operands to fp16.
-    /// Generated code can convert them as well, and then also runs on drivers without PTX 8.4. The
-    /// `wgmma` of Hopper takes 8-bit floats.
+    /// So generated code converts them to fp16 itself, and also runs on drivers without PTX 8.4.
+    /// The `wgmma` of Hopper takes 8-bit floats.
     MmaSyncFp8,
     /// `ldmatrix`.
     LdMatrix,

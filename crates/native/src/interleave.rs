@@ -2,9 +2,9 @@
 //!
 //! A loop that computes several vectors in an iteration has a chain of dependent instructions for
 //! each of them, one chain after another. A processor overlaps the chains only if its schedulers hold
-//! more than one, but a single `exp` has 27 instructions, of 64 cycles. So the chains of a group take
-//! turns, instruction by instruction. The group is the largest one whose values fit into the
-//! registers.
+//! instructions of more than one chain, but a single `exp` is a chain of 27 instructions, which
+//! together take 64 cycles. So the chains of a group take turns, instruction by instruction. The
+//! group is the largest one whose values fit into the registers.
 
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -18,13 +18,15 @@ use crate::{
 /// The sizes of groups that are tried, in this order.
 const GROUPS: [usize; 3] = [4, 3, 2];
 
-/// The fewest instructions of a chain: schedulers hold shorter ones.
+/// The fewest instructions of a chain that is interleaved. The processor overlaps shorter chains
+/// itself, because its schedulers hold several of them.
 const MIN_CHAIN: usize = 12;
 
-/// The number of vectors beyond the registers that a group may take. The allocator spills those with
-/// few uses, such as accumulators, which costs less than a chain that waits: with AVX2, 0, 4 and 12
-/// give softmax 0.93, 0.91 and 0.86 of the time without groups, gelu (erf) 0.97, 0.81 and 0.82, gelu
-/// (tanh) 1.0, 0.81 and 0.90 (EPYC, 2026-11-28).
+/// The number of vector registers by which the live values of a block may exceed the available
+/// registers. The allocator spills those with few uses, such as accumulators. That costs less than
+/// a chain that waits. Time relative to no groups, with AVX2, for the values 0, 4 and 12 of this
+/// constant: softmax 0.93, 0.91, 0.86; gelu (erf) 0.97, 0.81, 0.82; gelu (tanh) 1.0, 0.81, 0.90
+/// (EPYC, 2026-11-28).
 const MAX_SPILLED: usize = 8;
 
 /// Interleaves the chains of each block. Loads do not change places with stores. `registers` is the
@@ -131,8 +133,8 @@ fn insert(index: usize, dependencies: &Dependencies, is_placed: &mut [bool], ord
     order.push(index);
 }
 
-/// Returns whether the users of a result are of one chain. A vector that is the same in each
-/// iteration, or that only an integer determines, belongs to no chain.
+/// Returns whether the users of a result are of one chain. A constant vector or mask, or one that
+/// is computed only from an integer, belongs to no chain.
 fn is_of_one_chain(function: &Function, inst: &Inst) -> bool {
     let is_shared = matches!(
         inst.op,
@@ -225,7 +227,7 @@ mod tests {
         let letter = |op: Op| match op {
             Op::Load { .. } => 'l',
             Op::Store { .. } => 's',
-            // tidy: wildcard because the function has no other vectors
+            // tidy: wildcard because all other instructions of the function multiply
             _ => 'm',
         };
         function.blocks[0].insts.iter().map(|inst| letter(inst.op)).collect()

@@ -175,8 +175,8 @@ pub(crate) fn take(timings: &[(u64, &Timing)]) -> (Vec<Option<Time>>, Vec<String
     if by_events > 0 {
         let why = why_not.unwrap_or_else(|| "it has no record of them".into());
         notes.push(format!(
-            "note: {by_events} of {} launches on a GPU are timed by events, with some microseconds around short kernels; by \
-             CUPTI they are not: {why}",
+            "note: {by_events} of {} launches on a GPU are timed by events, which add some \
+             microseconds to short kernels, because CUPTI did not time them: {why}",
             times.len()
         ));
     }

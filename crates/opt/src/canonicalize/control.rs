@@ -1,6 +1,6 @@
-//! Simplifies structured control flow: replaces branches on constants, and loops of at most one
-//! iteration, by straight-line code, and loop-carried values that never change by their initial
-//! values.
+//! Simplifies structured control flow. A branch on a constant, and a loop of at most one iteration,
+//! become straight-line code. A loop-carried value that never changes is replaced with its initial
+//! value.
 
 use tilewright_ir::{Block, Carried, ElementwiseFn, Inst, Literal, Op, Value};
 
@@ -79,7 +79,7 @@ impl Canonicalizer<'_> {
         self.out.push(inst);
     }
 
-    /// Replaces loop-carried values that never change by their initial values.
+    /// If a loop-carried value never changes, replaces it with its initial value.
     fn replace_invariants(&mut self, inst: Inst) {
         let all: Vec<Carried> = self.function.carried(inst).collect();
         for carried in all {

@@ -25,7 +25,8 @@ struct Format {
     bias: i32,
     /// The largest finite number, the result of overflow.
     largest: u64,
-    /// NaN without a sign, or `SIGN` if no other bits are NaN. `largest` if the format has no NaN.
+    /// The bits of a NaN with the sign bit clear, or `SIGN` if 0x80 is the only NaN. `largest` if
+    /// the format has no NaN.
     nan: u64,
     /// Infinity, if the format has it.
     infinity: Option<u64>,

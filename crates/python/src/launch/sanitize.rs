@@ -16,7 +16,8 @@ pub(crate) fn sanitizer_checks() -> String {
     tilewright_runtime::sanitizer_checks().to_string()
 }
 
-/// Returns the names of the checks that a list names, in the order of the checks.
+/// Parses a list of names of checks. Returns their names in the order of `Check::ALL`, separated by
+/// commas.
 #[pyfunction]
 pub(crate) fn sanitizer_parse(list: &str) -> PyResult<String> {
     let known = || Check::ALL.map(Check::name).join(", ");
@@ -37,7 +38,7 @@ pub(crate) fn sanitizer_allocated(address: u64, bytes: u64) {
     MEMORY.lock().unwrap_or_else(PoisonError::into_inner).allocated(address, bytes);
 }
 
-/// Notes memory that is freed, or that has content from its allocation on.
+/// Notes that memory was freed, or initialized as a whole.
 #[pyfunction]
 pub(crate) fn sanitizer_freed(address: u64, bytes: u64) {
     MEMORY.lock().unwrap_or_else(PoisonError::into_inner).freed(address, bytes);

@@ -40,7 +40,7 @@ fn power<R: Real64>(exponent: R::Bits) -> R {
 }
 
 /// Returns x * 2^exponent in two steps, so that a subnormal result is rounded once. |exponent| is
-/// at most 2046, where a negative one has factors of 0.
+/// at most 2046. At -2045 and -2046 a factor is 0, and so is the result for a finite x.
 #[inline(always)]
 fn scale<R: Real64>(x: R, exponent: R::Bits) -> R {
     let word = |number: u64| exponent.constant(number);
@@ -99,8 +99,8 @@ pub(crate) fn exp2<R: Real64>(x: R) -> R {
 
 /// Splits a positive x into 2^exponent * (1 + f) with 1 + f between sqrt(1/2) and sqrt(2).
 ///
-/// Returns `(exponent, f, s * (f^2/2 + R), f^2/2)`, where log(1 + f) = f - f^2/2 + s * (f^2/2 + R)
-/// and s = f / (2 + f).
+/// Returns `(exponent, f, s * (f^2/2 + t), f^2/2)`, where log(1 + f) = f - f^2/2 + s * (f^2/2 + t),
+/// s = f / (2 + f), and t is `even + odd`, a polynomial in s^2.
 #[inline(always)]
 fn split<R: Real64>(x: R) -> (R, R, R, R) {
     const SQRT_HALF: u64 = 0x3fe6_a09e_0000_0000;

@@ -65,8 +65,9 @@ impl LoopRewriter<'_> {
         Some(Pipeline { step, stages, ahead_of, fills, crossing, farthest, drains, initial, carried })
     }
 
-    /// Returns whether an op may run for iterations out of range, whose slots are zeros: dots of
-    /// slots add zeros, and tensor copies fill boxes outside of their tensor with zeros.
+    /// Returns whether an op may run for an iteration that is out of range. The ring slots of such
+    /// an iteration hold zeros, because a tensor copy fills a box outside of its tensor with zeros,
+    /// so a dot of two slots adds 0.
     pub(super) fn drains(&self, inst: Inst, is_fill: bool) -> bool {
         let data = &self.function.insts[inst];
         let is_slot = |value: &Value| matches!(self.function.ty(*value), Type::Full(_));
@@ -80,12 +81,13 @@ impl LoopRewriter<'_> {
                     .is_some_and(|end| self.function.insts[end].operands.contains(&data.results[0]));
                 yields && !self.is_used(data.results[0], terminator)
             }
-            // tidy: wildcard because other ops compute, or copy
+            // tidy: wildcard because any other op may run only if it fills a slot or serves only
+            // such ops
             _ => is_fill,
         }
     }
 
-    /// Returns whether an op of the body uses a value, besides one op.
+    /// Returns whether an op of the body, other than `besides`, uses a value.
     pub(super) fn is_used(&self, value: Value, besides: Option<Inst>) -> bool {
         let mut found = false;
         self.function.walk(self.body, &mut |inst| {
