@@ -331,7 +331,8 @@ impl Step {
     pub(crate) fn is_grid_invariant(&self) -> bool {
         self.op().is_some_and(|op| match op.family() {
             OpFamily::Scalar => !matches!(op, Op::ProgramId { .. } | Op::Machine { .. }),
-            // tidy: wildcard because other ops have effects, or regions that may
+            // tidy: wildcard because ops of the families that are not listed have effects, or
+            // regions that may have effects
             family => matches!(
                 family,
                 OpFamily::Source | OpFamily::Shape | OpFamily::Movement | OpFamily::Pointwise

@@ -18,9 +18,9 @@ pub(crate) const MAX_KEPT_BYTES: usize = 8192;
 
 /// The most readers of a rematerialized tile. Each reader except the first recomputes the tile.
 ///
-/// Not measured. Rematerialization itself was measured: when cheap functions of loads are
-/// recomputed as well as the loads, layer norm takes 0.96 of the time, and softmax as long as
-/// before (`docs/performance/cpu.md`).
+/// Not measured. Rematerialization itself was measured: if cheap functions of loads are recomputed,
+/// and not only the loads, layer norm takes 0.96 of the time and softmax the same time
+/// (`docs/performance/cpu.md`).
 pub(crate) const MAX_REMATERIALIZED_READERS: usize = 6;
 
 /// The most steps that rematerialization copies to a reader.
@@ -68,7 +68,7 @@ pub(crate) const MASKED_VECTORS: usize = 2;
 /// Not measured.
 pub(crate) const MAX_ROW_SEARCH: usize = 64;
 
-/// The least number of lanes of a segment of indices with one quotient.
+/// The fewest lanes of a segment, which is a run of indices whose quotients are equal.
 ///
 /// Not measured.
 pub(crate) const MIN_SEGMENT: usize = 8;
@@ -104,13 +104,14 @@ pub(crate) const MAX_NANOSECONDS_BETWEEN_CHECKS: u64 = 1_000_000;
 pub(crate) const LARGER_THAN_CACHES: usize = 48 << 20;
 
 /// The length in bytes of a run of contiguous elements after which the hardware prefetcher follows
-/// the run. If a run has at least this length, the executor prefetches as many bytes after it for
-/// the next program.
+/// the run. If a run has at least this length, the executor prefetches this many bytes after the
+/// run for the next program.
 ///
 /// Not measured. Fetching the whole next row gained nothing (`docs/performance/cpu.md`).
 pub(crate) const PREFETCHED_BYTES: usize = 512;
 
-/// The number of rows after the current one at which a nest prefetches, if rows lie apart in memory.
+/// The distance, in rows, from the current row to the row that a nest prefetches, if rows lie apart
+/// in memory.
 ///
 /// Measured: column sums of bf16 take 2.0 ms, without prefetches 4.9, EPYC (AVX2), 2026-11-28; with
 /// prefetches of all 32 rows of a tile instead, 1.32 ms against 0.89 on a Xeon (AVX-512). Other
@@ -186,8 +187,8 @@ pub(crate) const POLLS_PER_TURN: u32 = 32;
 /// latency of an addition (4 cycles).
 pub(crate) const ACCUMULATORS: usize = 64;
 
-/// The number of elements that a scan combines before it adds the total of those before them. The
-/// order in which floats are added depends on this number.
+/// The number of elements that a scan combines before it adds the total of the preceding elements.
+/// The order in which floats are added depends on this number.
 ///
 /// Derived: the lanes of 32 bits of a vector of AVX-512.
 pub(crate) const SCAN_BLOCK: usize = 16;

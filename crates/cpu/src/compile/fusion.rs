@@ -138,7 +138,7 @@ struct GroupDraft {
     current: Slot,
 }
 
-/// The operand of a function besides the last op's result.
+/// The operand of a function that is not the last op's result.
 #[derive(Clone, Copy)]
 enum FusedOperand {
     Slot(Use),

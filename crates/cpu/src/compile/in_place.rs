@@ -1,8 +1,8 @@
 //! Marks the loads whose elements only a dot reads, so that they may leave the elements in memory.
 //!
 //! The dot then reads the elements of user memory, without a copy. Between the load and the dot no
-//! step may have an effect on memory, and the dot is the only reader of the elements. The load still
-//! checks its addresses, so faults stay those of the load.
+//! step may have an effect on memory, and the dot is the only reader of the elements. The load
+//! still checks its addresses, so a fault still names the load.
 
 use crate::program::{Action, Block, Program, Slot, Step};
 

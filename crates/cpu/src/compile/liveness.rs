@@ -76,7 +76,7 @@ const PINNED: BlockId = BlockId::MAX;
 
 impl Analysis {
     /// Sets the owner of each slot that `block`, or a block inside of it, defines. `root` is the
-    /// innermost block around it, or `block` itself, that may run repeatedly.
+    /// innermost block that may run repeatedly, among `block` and the blocks around `block`.
     fn own(&mut self, block: BlockId, root: BlockId) {
         let data = &self.blocks[block as usize];
         let mut inner = Vec::new();

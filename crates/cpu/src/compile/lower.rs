@@ -147,7 +147,7 @@ impl Lowering<'_> {
     fn ty(&mut self, value: Value) -> TypeId {
         let mut ty = self.function.ty(value).clone();
         // In a region that computes on whole tiles, the use of a scalar from outside of the region
-        // gets the shape of the tiles as well. The scalar is uniform, so its shape is not read.
+        // also gets the shape of the tiles. The scalar is uniform, so its shape is not read.
         if let Some(shape) = &self.tile {
             ty.shape = shape.clone();
         }

@@ -1,9 +1,10 @@
 //! Finds the loops over k whose iterations together compute one product of matrices.
 //!
-//! The body of such a loop has a dot of two tiles that it reads in place, whose accumulator and
-//! pointers it carries, and steps that compute the masks of the loads. A mask is a conjunction of
-//! comparisons of linear functions of the counter. If it is true in two iterations, it is true in all
-//! iterations between them, unless a linear function wraps; the machine checks that at run time.
+//! The body of such a loop has a dot, and steps that compute the masks of the loads of its two
+//! tiles. The dot reads the tiles in place, and the loop carries the accumulator and the pointers.
+//! A mask is a conjunction of comparisons of linear functions of the counter. A mask that is true
+//! in two iterations is true in all iterations between them, unless a linear function wraps. The
+//! machine checks at run time that none wraps.
 
 use rustc_hash::FxHashSet;
 use tilewright_ir::{ElementwiseFn, Op};
@@ -97,7 +98,8 @@ fn masks(
                 Op::Elementwise { function: ElementwiseFn::And } => {
                     (false, step.operands.iter().all(is_condition))
                 }
-                // tidy: wildcard because other ops compute no such masks
+                // tidy: wildcard because no other op makes a linear function, a comparison or a
+                // conjunction
                 _ => return None,
             }
         };

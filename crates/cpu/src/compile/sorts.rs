@@ -1,7 +1,7 @@
-//! Forms sorts: replaces consecutive bitonic merges by one step, if these merges sort.
+//! Forms sorts: replaces consecutive bitonic merges with one step, if these merges sort.
 //!
-//! Merges sort blocks of 2, 4, 8 … elements if the first one orders neighbors, and each other one
-//! merges two blocks of the one before it.
+//! Merges sort blocks of 2, 4, 8 … elements if the first merge orders neighbors, and each later
+//! merge combines two blocks of the previous merge.
 
 use tilewright_ir::Op;
 

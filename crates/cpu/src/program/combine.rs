@@ -28,13 +28,13 @@ pub enum Combine {
 
 impl Combine {
     /// Returns whether the loop in `run/kernels/scan.rs` scans elements of this type with this
-    /// function. Narrow floats use the combine region, which rounds after each step; so do
-    /// booleans, and floats with a bitwise function.
+    /// function. Narrow floats use the combine region, which rounds after each step. Booleans, and
+    /// floats with a bitwise function, also use the region.
     pub fn can_scan(self, dtype: Dtype) -> bool {
         let is_bitwise = matches!(self, Self::And | Self::Or | Self::Xor);
         match dtype {
             Dtype::F32 | Dtype::F64 => !is_bitwise,
-            // tidy: wildcard because all other types are alike
+            // tidy: wildcard because the loop scans all integers but booleans, and no narrow floats
             _ => dtype.is_int() && !dtype.is_bool(),
         }
     }

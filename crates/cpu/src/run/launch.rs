@@ -96,7 +96,7 @@ impl Probe {
     }
 }
 
-/// Decrements the number of helpers when dropped, also if the helper panics.
+/// Decrements the number of helpers when dropped, even if the helper panics.
 struct HelperGuard<'s, 'a>(&'s Shared<'a>);
 
 impl Drop for HelperGuard<'_, '_> {

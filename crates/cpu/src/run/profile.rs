@@ -1,9 +1,9 @@
 //! Profiling: an observer that measures each step of the programs of the grid.
 //!
 //! It measures the same program that other launches run, with nests in machine code and with fused
-//! loops: a nest is one row. Only the loop over programs is not that of other launches, as each program
-//! is measured by itself. The time of a step excludes the steps of its regions. Reading the clock
-//! takes some 30 ns a step, which are part of the measured time.
+//! loops: a nest is one row. Only the loop over programs differs from that of other launches,
+//! because each program is measured by itself. The time of a step excludes the steps of its
+//! regions. Reading the clock takes some 30 ns a step, which are part of the measured time.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;

@@ -6,9 +6,9 @@
 //! accumulator is computed in binary32 and rounded once at the end.
 //!
 //! A dot of bf16 by bf16 is different on a processor with instructions for it (`words`): products
-//! are exact, but two of them at least are added at a time, and subnormal numbers count as 0. The
-//! result is that of this processor each time. A kernel that converts operands to fp32 gets fused
-//! multiply-adds on each processor.
+//! are exact, but at least two of them are added at a time, and subnormal numbers count as 0. The
+//! same processor always computes the same result. A kernel that converts operands to fp32 gets
+//! fused multiply-adds on each processor.
 //!
 //! The microkernel (`multiply`) keeps a block of the accumulator in registers: some rows of a few
 //! vectors of columns. It reads the rows of `a` where they are, in a tile or in user memory. Columns

@@ -1,10 +1,10 @@
 //! Fused loops: several ops on binary32 tiles in one pass; each op takes the registers of the
 //! previous op's result.
 //!
-//! A loop covers its tiles in blocks of [`BLOCK`] elements, or of a multiple of that if there are
-//! enough registers, so that the dispatch of an op costs little compared with the op. Each block
-//! passes through all stages. The results equal those of the ops executed one after another, to the
-//! bit: a sum has [`BLOCK`] interleaved accumulators and combines them in the order of
+//! A loop covers its tiles in blocks of [`BLOCK`] elements, or of a multiple of [`BLOCK`] if there
+//! are enough registers, so that the dispatch of an op costs little compared with the op. Each
+//! block passes through all stages. The results equal those of the ops executed one after another,
+//! to the bit: a sum has [`BLOCK`] interleaved accumulators and combines them in the order of
 //! [`reduce`](super::reduce).
 
 use pulp::{Simd, WithSimd};

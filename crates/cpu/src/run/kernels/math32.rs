@@ -19,10 +19,10 @@ use super::simd::{self, vectorize};
 /// subtracting this number again leaves the integer as a float.
 pub(super) const SHIFTER: f32 = 12_582_912.0;
 
-/// Outside of these bounds, e^x is 0 or infinite. At the lower one [`scale_in_steps`] multiplies by
-/// 0: processors take a hundred cycles for a product that underflows.
+/// Outside of these bounds, e^x is 0 or infinite. At the lower bound [`scale_in_steps`] multiplies
+/// by 0, because processors take a hundred cycles for a product that underflows.
 pub(super) const EXP_BOUNDS: [f32; 2] = [-176.0, 89.0];
-/// The same of 2^x.
+/// Outside of these bounds, 2^x is 0 or infinite.
 pub(super) const EXP2_BOUNDS: [f32; 2] = [-254.0, 129.0];
 
 /// Minus the natural logarithm of 2, in two parts; small multiples of the first one are exact.

@@ -233,7 +233,8 @@ fn run_long(dtype: Dtype, out: &mut [u8], x: &[u8], f: impl Fn(f32, f32) -> f32 
             cast::widen(dtype, wide, x);
             let (first, rest) = match wide.split_first_chunk() {
                 Some((first, rest)) if index == 0 => (*first, rest),
-                // tidy: wildcard because the first chunk has at least `ACCUMULATORS` elements
+                // tidy: wildcard because every later chunk is combined with the accumulators; the
+                // first chunk has at least `ACCUMULATORS` elements
                 _ => (sums, &*wide),
             };
             vectorize(

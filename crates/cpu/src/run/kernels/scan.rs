@@ -1,8 +1,8 @@
 //! Scan of a tile along one axis with a known combine function.
 //!
 //! Along the last axis, blocks of `SCAN_BLOCK` elements are scanned by the method of Hillis and
-//! Steele, and then combined with the total of the blocks before: a vector holds a part of a block, or
-//! all of it. Along another axis, rows are combined one after another.
+//! Steele, and then combined with the total of the blocks before. A vector holds a block or a part
+//! of one. Along another axis, rows are combined one after another.
 
 use tilewright_ir::Dtype;
 

@@ -1,6 +1,6 @@
 //! Atomic operations with an address for each element.
 //!
-//! An operation that reads is an acquire, and one that writes is a release, also if the program
+//! An operation that reads is an acquire, and one that writes is a release, even if the program
 //! requests a weaker order.
 
 use std::ops::Range;

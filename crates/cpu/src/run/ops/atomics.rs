@@ -1,4 +1,4 @@
-//! Atomic operations. An operation that reads is an acquire, and one that writes is a release, also
+//! Atomic operations. An operation that reads is an acquire, and one that writes is a release, even
 //! if the program requests a weaker order.
 
 use std::time::{Duration, Instant};

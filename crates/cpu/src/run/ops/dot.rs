@@ -9,10 +9,10 @@
 //! An operand is a tile, or the elements that a load has left in memory.
 //!
 //! The iterations of a loop over k may compute one product together: the tiles of consecutive
-//! iterations lie side by side in memory, so they are two matrices. The machine computes the masks of
-//! three iterations only, among them the first and the last: the conditions are true in the
-//! iterations between these two as well ([`products`](crate::compile::products)). Each element of the
-//! accumulator adds the same products in the same order as in the loop.
+//! iterations lie side by side in memory, so they are two matrices. The machine computes the masks
+//! of three iterations only, among them the first and the last: a condition that is true in these
+//! two is true in all iterations between them ([`products`](crate::compile::products)). Each
+//! element of the accumulator adds the same products in the same order as in the loop.
 
 use smallvec::SmallVec;
 

@@ -1,8 +1,8 @@
 //! Sanitizing: an observer that checks the programs of the grid.
 //!
 //! Programs are compiled without liveness and fusion: each instruction of the source is one step,
-//! one step sets each slot, and each slot keeps its value, so that a check can read operands after
-//! the step as well. The programs run one after another on one thread, in the order of the grid
+//! one step sets each slot, and each slot keeps its value, so that a check can also read operands
+//! after the step. The programs run one after another on one thread, in the order of the grid
 //! (programs that wait take turns), so that findings are deterministic.
 
 use std::sync::{Mutex, PoisonError};

@@ -1,9 +1,9 @@
 //! Packed operands B that the dots of a launch share.
 //!
-//! Consecutive programs of a grid often multiply other rows of A by the same tiles of B: those of one
-//! column of programs in a matmul, the keys and values of a head in attention. If no program of the
-//! launch can write to the memory of B, a tile is packed for the first dot that reads it, and later
-//! dots of the same thread find it by its address.
+//! Consecutive programs of a grid often multiply different rows of A by the same tiles of B: in a
+//! matmul the tiles of one column of programs, in attention the keys and values of a head. If no
+//! program of the launch can write to the memory of B, a tile is packed for the first dot that
+//! reads it, and later dots of the same thread find it by its address.
 
 use std::ops::Range;
 
@@ -43,7 +43,7 @@ pub(super) struct SharedOperands {
     ranges: FxHashMap<Key, Range<usize>>,
     /// True if a dot has found an operand since the memory was last emptied.
     is_useful: bool,
-    /// True if the launch has filled the memory without any use of it.
+    /// True if the launch has filled the memory and no dot has found an operand there.
     is_off: bool,
 }
 
@@ -110,9 +110,9 @@ impl SharedOperands {
 
 /// Operand B of a product.
 pub(super) enum OperandB<'a> {
-    /// A matrix. The product packs some of its columns at a time, if that repays itself.
+    /// A matrix. The product packs some of its columns at a time, if that pays.
     Matrix(MatrixReader<'a>),
-    /// A matrix that the product packs into this memory, for later dots as well.
+    /// A matrix that the product packs into this memory, also for later dots.
     Shared(MatrixReader<'a>, &'a mut [u8]),
     /// All panels of columns, packed.
     Packed(&'a [u8]),

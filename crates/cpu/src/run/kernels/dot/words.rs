@@ -141,8 +141,8 @@ fn run<P: WordToken>(token: P, product: Product<'_, u32>) {
 }
 
 /// Subtracts what flipped signs of `b` add: a flipped element of 8 bits is larger by 128, so each
-/// column grows by 128 times the sum of the row of `a`. Elements of padding are flipped as well, but
-/// multiply 0.
+/// column grows by 128 times the sum of the row of `a`. Elements of padding are flipped too, but
+/// are multiplied by 0.
 fn subtract_offset(acc: &mut [u32], a: MatrixReader<'_>, extents: Extents) {
     vectorize(
         #[inline(always)]
@@ -292,7 +292,8 @@ mod tests {
         }
     }
 
-    /// Tests the correction for flipped signs on processors without such an instruction as well.
+    /// Tests the correction for flipped signs, also on processors without an instruction that
+    /// multiplies signed by unsigned bytes.
     #[test]
     fn flipped_signs_are_corrected() {
         for (m, n, k) in [(3, 19, 7), (16, 64, 64), (9, 32, 130)] {
