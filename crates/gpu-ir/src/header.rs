@@ -39,8 +39,8 @@ pub enum ProgramOrder {
     DescendingIds,
 }
 
-/// The maximum of `stages`. It serves for `min_blocks`, too: it is above the 32 blocks that a
-/// multiprocessor holds at most.
+/// The maximum of `stages` and of `min_blocks`. A multiprocessor holds at most 32 blocks, which is
+/// less.
 const MAX_COUNT: u32 = tilewright_ir::LoopOptions::MAX_STAGES;
 
 const ASCENDING_IDS: &str = "longest CTA first by ascending id";

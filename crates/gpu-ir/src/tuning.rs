@@ -10,12 +10,12 @@
 /// The thresholds and weights of a target.
 #[derive(PartialEq, Eq, Debug)]
 pub struct Tuning {
-    /// The weight of an op in a loop, relative to one outside of it.
+    /// The weight of an op in a loop, relative to an op outside of the loop.
     ///
     /// Not measured: most trip counts are unknown, and the weight assumes 8.
     pub loop_weight: u32,
-    /// Cost of a trip through shared memory besides its accesses: two barriers and the latency of a
-    /// load. The unit is a pass, one wavefront of an access to shared memory.
+    /// Cost of a trip through shared memory, not counting its accesses: two barriers and the
+    /// latency of a load. The unit is a pass, one wavefront of an access to shared memory.
     ///
     /// Not measured: an estimate.
     pub trip_cost: u32,
@@ -55,7 +55,7 @@ pub struct Tuning {
     ///
     /// Not measured: all elements of the source are live at the same time.
     pub padded_slice_copies: u32,
-    /// Registers of a thread besides those of tiles: addresses, counters, masks.
+    /// Registers of a thread for addresses, counters and masks, in addition to those of tiles.
     ///
     /// Not measured: an estimate for all kernels.
     pub other_registers: u32,
@@ -88,7 +88,7 @@ pub struct Tuning {
     /// Derived: a dot of 128x64x64 takes about 245 cycles of an H100; an op on a tile of 128x64
     /// takes 64 cycles of each scheduler, and an exponential takes four times as many.
     pub issue_bound_ops_per_dot: u32,
-    /// The fewest ops on tiles of a loop, beside its dots, that hide a copy that starts late.
+    /// The fewest ops on tiles, not counting dots, with which a loop hides a copy that starts late.
     ///
     /// Not measured.
     pub hiding_ops: u32,
@@ -137,7 +137,7 @@ pub struct Tuning {
     /// Not measured: an eighth of the registers of a thread.
     pub kept_operand_registers: u32,
     /// The most registers of a thread that may hold an operand for which shared memory has no room.
-    /// The assembler spills the values that do not fit beside the operand.
+    /// The assembler spills the values for which the operand leaves no registers.
     ///
     /// Not measured: half of the registers of a thread.
     pub moved_operand_registers: u32,
@@ -160,8 +160,8 @@ pub struct Tuning {
     /// shared; blocks of 256x128x64, with 16 of 48 KiB shared, took as long as without sharing;
     /// blocks of 128x128x64 took 1.07 times as long.
     pub paired_bytes: u32,
-    /// The fewest bytes of a tile that the blocks of one program share. They run in step in any
-    /// case.
+    /// The fewest bytes of a tile that the blocks of one program share. The blocks run in step in
+    /// any case.
     ///
     /// Not measured.
     pub cluster_bytes: u32,
@@ -178,11 +178,11 @@ pub struct Tuning {
     ///
     /// Not measured.
     pub rematerialized_ops: u32,
-    /// Registers of a thread at the launch beside the accumulator of a `wgmma`, if partitions of
-    /// warps exchange registers.
+    /// Registers of a thread at the launch, in addition to those of the accumulator of a `wgmma`,
+    /// if partitions of warps exchange registers.
     ///
     /// Derived: the assembler refuses a `wgmma` that needs more registers than a thread has at the
-    /// launch. It needs 26 beside the accumulator; the value is a multiple of 8.
+    /// launch. The `wgmma` needs 26 in addition to the accumulator; the value is a multiple of 8.
     pub beside_accumulator_registers: u32,
     /// Registers of a thread of a partition that starts tensor copies.
     ///
@@ -234,7 +234,7 @@ pub struct Tuning {
     ///
     /// Derived: sums of 64 bits, which together take a sixteenth of the registers of a thread.
     pub recomputed_sums: usize,
-    /// The fraction, as its denominator, by which sinking must lower the registers alive at once.
+    /// The denominator of the fraction by which sinking must lower the registers alive at once.
     ///
     /// Not measured.
     pub sinking_gain: u32,
@@ -263,7 +263,7 @@ pub struct Tuning {
     /// The most spilled registers of a thread, beyond those that are accepted, after which another
     /// attempt follows, with a higher limit of registers.
     ///
-    /// Not measured: above it, the next limit would spill too much too.
+    /// Not measured: above this number, the next limit would also spill too much.
     pub spills_for_another_attempt: u32,
     /// The fewest programs, if their number is odd, that run in pairs of blocks: one block has no
     /// program.

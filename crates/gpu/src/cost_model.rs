@@ -8,7 +8,7 @@
 //!
 //! **Registers** of a thread are estimated from the layouts of the tiles that are live together,
 //! plus [`Tuning::other_registers`] for addresses, counters and masks. The estimate
-//! ([`fits_registers`]) decides which operands of dots stay in registers, which dots run beside the
+//! ([`fits_registers`]) decides which operands of dots stay in registers, which dots overlap the
 //! next iteration, and how many warps a program gets.
 //!
 //! No estimate compares the time of tensor cores with that of memory: the kernel and its launch

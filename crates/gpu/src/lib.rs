@@ -9,7 +9,7 @@
 //! |---|---|
 //! | `tile` | passes over tile IR: legality, padding to powers of two, 32-bit offsets of pointers |
 //! | `assign` | layout assignment, dot instructions: tile IR to the [dialect](tilewright_gpu_ir) |
-//! | `idioms` | optimizations of one idiom of kernels each, such as online softmax |
+//! | `idioms` | each file optimizes one idiom of kernels, such as online softmax |
 //! | `passes` | passes over the dialect: conversions, rings, warp instructions, allocation, barriers |
 
 mod assign;

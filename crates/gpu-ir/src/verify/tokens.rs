@@ -119,7 +119,7 @@ impl Tokens<'_> {
         let by = match self.analysis.function.ty(value) {
             Type::Empty(_) => "publish it",
             Type::Full(_) => "release it",
-            // tidy: wildcard because there is one more kind of token
+            // tidy: wildcard because the only other token is a dot in flight
             _ => "wait for it",
         };
         format!("{} is not consumed on every path: {by} on each", self.analysis.text(value))

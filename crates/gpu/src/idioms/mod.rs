@@ -1,4 +1,5 @@
-//! Optimizations of one idiom of kernels each. The passes in the other folders apply to any kernel.
+//! Optimizations of idioms: each file optimizes one idiom of kernels. The passes in the other
+//! folders apply to any kernel.
 //!
 //! | idiom | mechanism |
 //! |---|---|

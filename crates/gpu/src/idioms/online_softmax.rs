@@ -12,7 +12,7 @@
 //! %s = mul %acc, %b                                       %s = rescale %acc, %b
 //! ```
 //! Only accumulators of dots become `rescale`: they have many registers, so a vote and a branch
-//! cost little beside the multiplications.
+//! cost little compared with the multiplications.
 
 use tilewright_ir as ir;
 use tilewright_ir::{Block, Definition, Dtype, ElementwiseFn, Inst, Parents, Value, constant_float};

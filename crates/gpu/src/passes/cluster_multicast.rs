@@ -305,7 +305,7 @@ impl Barriers {
                     is_plain = false;
                     return;
                 }
-                // tidy: wildcard because no other op is about barriers
+                // tidy: wildcard because no other op uses an `mbarrier`
                 op => {
                     // Programs that branch on values of other programs may not reach the same
                     // copies. The blocks of one program do.

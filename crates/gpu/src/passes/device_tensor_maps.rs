@@ -115,7 +115,7 @@ pub(super) fn order_stores(module: &mut Module) {
         let is_tile = match data.op {
             Op::Gpu(GpuOp::Store { .. }) => true,
             Op::Gpu(GpuOp::AtomicRmw { .. }) => function.ty(data.operands[0]).layout().is_some(),
-            // tidy: wildcard because the other stores are to counters as well
+            // tidy: wildcard because `atomic_cas` and `atomic_store` write only counters
             _ => false,
         };
         is_tile && accesses.maps.iter().any(|map| global.may_share_base(data.operands[0], *map))
@@ -194,7 +194,7 @@ impl Accesses {
                     }
                 }
                 Op::Gpu(GpuOp::MakeTensorMap { .. }) => self.maps.push(data.results[0]),
-                // tidy: wildcard because no other op accesses such memory
+                // tidy: wildcard because no other op stores by threads, loads a box or makes a map
                 _ => {}
             }
             let is_loop = data.op.info().family == OpFamily::Loop;

@@ -118,7 +118,7 @@ pub fn partition_warps(module: &mut Module) {
         Op::Tile(ir::Op::For { options }) if options.warp_specialize => requested = requested.or(Some(inst)),
         Op::Gpu(GpuOp::WarpSpecialize { .. }) => has_partitions = true,
         op if op.info().family == OpFamily::Dot => first_dot = first_dot.or(Some(inst)),
-        // tidy: wildcard because no other op decides
+        // tidy: wildcard because no other op decides whether the pass divides the warps
         _ => {}
     });
     let (is_requested, Some(inst)) = (requested.is_some(), requested.or(first_dot)) else { return };

@@ -36,7 +36,7 @@ fn buffer_of(function: &Function, inst: Inst) -> Option<Value> {
     let memory = match &data.op {
         Op::Gpu(GpuOp::Alloc { .. }) => data.results[0],
         Op::Gpu(GpuOp::LocalStore {} | GpuOp::Dealloc {}) => data.operands[0],
-        // tidy: wildcard because others do more
+        // tidy: wildcard because other ops also have other effects or results
         _ => return None,
     };
     matches!(function.ty(memory), Type::Buffer(buffer) if buffer.slots == 1).then_some(memory)

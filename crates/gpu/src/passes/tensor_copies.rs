@@ -229,7 +229,7 @@ impl Pass<'_> {
                     left += i64::from(acquire.operands[0] == ring);
                 }
                 Op::Gpu(GpuOp::Take {}) => left -= i64::from(data.operands[0] == ring),
-                // tidy: wildcard because only these two count
+                // tidy: wildcard because no other op publishes or takes a slot
                 _ => {}
             }
             let mut regions = data.regions.iter().map(|region| self.left_in(*region, ring));
@@ -270,7 +270,8 @@ impl Pass<'_> {
             Op::Gpu(GpuOp::Elementwise { function: ElementwiseFn::And, .. }) => {
                 data.operands.iter().find_map(|operand| self.condition(*operand))
             }
-            // tidy: wildcard because the rest is the mask of the load, which the box has
+            // tidy: wildcard because any other part of the mask is that of the load, which the box
+            // replaces
             _ => None,
         }
     }
@@ -404,7 +405,8 @@ fn remove_needless_fences(function: &mut Function) {
             Op::Gpu(GpuOp::Wgmma { .. } | GpuOp::TensorStore {} | GpuOp::TensorReduce { .. }) => {
                 read.extend(roots);
             }
-            // tidy: wildcard because others do not write what the asynchronous proxy reads
+            // tidy: wildcard because no other op writes shared memory by threads, or reads it by
+            // the asynchronous proxy
             _ => {}
         }
     });
@@ -422,7 +424,7 @@ fn remove_needless_fences(function: &mut Function) {
     }
 }
 
-/// Replaces the results of marks (`tensor_box`) by the pointers that they mark, and removes the
+/// Replaces the results of marks (`tensor_box`) with the pointers that they mark, and removes the
 /// marks.
 fn erase_marks(function: &mut Function) {
     let mut marks = SecondaryMap::new();

@@ -233,7 +233,7 @@ impl StoreAnalysis<'_> {
         let (width, reduction) = match function.insts[inst].op {
             Op::Gpu(GpuOp::Store { width, .. }) => (width, None),
             Op::Gpu(GpuOp::AtomicRmw { width, kind, .. }) => (width, Some(kind)),
-            // tidy: wildcard because these are the instructions that were noted
+            // tidy: wildcard because only stores and atomic operations can become tensor copies
             _ => return None,
         };
         let &[pointers, stored, ..] = &function.insts[inst].operands[..] else { return None };

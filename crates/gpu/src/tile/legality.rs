@@ -8,7 +8,7 @@ use super::padding::{mask_place, padded};
 use tilewright_gpu_ir::target::MAX_WARPS;
 
 /// Lets the optimizer inline every call, even of `noinline` functions; returns whether the module
-/// has functions besides the kernel.
+/// has functions other than the kernel.
 pub fn request_inlining(module: &mut Module) -> bool {
     let has_calls = module.functions.len() > 1;
     if has_calls {

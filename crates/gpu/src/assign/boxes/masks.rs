@@ -89,7 +89,7 @@ impl Masks<'_, '_> {
         let difference = small.minus(&great)?.offset(more)?;
         let (axis, index) = difference.terms().find_map(|(product, _)| match product[..] {
             [term @ (Term::Axis(axis) | Term::Element(axis, _))] => Some((axis, term)),
-            // tidy: wildcard because all other products belong to the rest
+            // tidy: wildcard because the index is a single term; all other products are in `rest`
             _ => None,
         })?;
         let (factor, rest) = difference.factor_of(index)?;

@@ -367,7 +367,7 @@ impl Search<'_> {
     fn wrap(&mut self, loaded: Value, wrap: &Wrap) -> Option<Bound> {
         let axis = wrap.index.terms().find_map(|(product, _)| match product[..] {
             [Term::Axis(axis)] => Some(axis),
-            // tidy: wildcard because all other products belong to the rest
+            // tidy: wildcard because the index is a single term; all other products are in `rest`
             _ => None,
         })?;
         let (factor, rest) = wrap.index.factor_of(Term::Axis(axis))?;

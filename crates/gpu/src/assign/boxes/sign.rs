@@ -182,7 +182,7 @@ impl Search<'_> {
                 ElementwiseFn::Min => (0..2).all(|index| self.is_value_nonnegative(operand(index), proof)),
                 ElementwiseFn::Max => (0..2).any(|index| self.is_value_nonnegative(operand(index), proof)),
                 ElementwiseFn::Select => (1..3).all(|index| self.is_value_nonnegative(operand(index), proof)),
-                // tidy: wildcard because the others have forms, or a sign that is not followed
+                // tidy: wildcard because the sign of any other function is known only from its form
                 _ => self.is_form_nonnegative(value, proof),
             },
             Op::If { .. } => function.carried_by(inst, value).is_some_and(|carried| {

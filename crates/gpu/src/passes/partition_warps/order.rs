@@ -107,7 +107,8 @@ pub fn remove_needless(module: &mut Module, stores: &[Stores], [consumer, produc
         match data.op {
             Op::Gpu(GpuOp::Load { .. }) => loaded.push(data.operands[0]),
             Op::Gpu(GpuOp::CopyAsync { .. }) => loaded.push(data.operands[1]),
-            // tidy: wildcard because the kernel stores to no memory that tensor copies load
+            // tidy: wildcard because other ops that load are tensor copies, and the kernel does not
+            // store to the memory that they load
             _ => {}
         }
     });

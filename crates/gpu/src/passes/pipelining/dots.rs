@@ -5,7 +5,7 @@
 //! that they read waits for them.
 //!
 //! **Late dots.** A dot whose operand threads compute from the result of another dot starts one
-//! stage later: the tensor cores run it beside the computation of the next iteration. (Shah et al.,
+//! stage later: the tensor cores run it while the threads compute the next iteration. (Shah et al.,
 //! arXiv 2407.08608, overlap the work of one warpgroup in this way.) The late stage has these dots
 //! and all ops that depend on them; the early stage has the rest of the iteration.
 

@@ -60,7 +60,7 @@ pub fn plans(module: &Module, stages: u32, nested_boxes: bool) -> Vec<LoopPlan> 
     };
     let requested = |inst: Inst| match function.insts[inst].op.as_tile() {
         Some(ir::Op::For { options }) if options.num_stages > 0 => (options.num_stages, true),
-        // tidy: wildcard because only counted loops are found
+        // tidy: wildcard because a loop that requests no stages gets those of the launch
         _ => (stages, false),
     };
     loops.retain(|(inst, _)| {

@@ -129,7 +129,7 @@ impl Transfer for Counting<'_> {
                 // ptxas would give separate registers to accumulators that could share registers.
                 state.dots.values_mut().for_each(|other| *other = (*other).min(later));
             }
-            // tidy: wildcard because nothing else is counted
+            // tidy: wildcard because no other op changes a count
             _ => {}
         }
         Ok(())

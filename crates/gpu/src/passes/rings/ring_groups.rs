@@ -85,7 +85,7 @@ impl RingGroups {
                         .is_some_and(|taken| analysis.block_of_inst(taken) == analysis.block_of_inst(inst));
                     (BarrierKind::Empty, if is_here { Step::Release } else { Step::ReleaseLater })
                 }
-                // tidy: wildcard because no other op advances a ring
+                // tidy: wildcard because any other op only reads the slots among its operands
                 _ => {
                     let taken =
                         data.operands.iter().filter(|value| matches!(function.ty(**value), Type::Full(_)));

@@ -10,18 +10,18 @@
 //!   … ; dealloc %r                               } …
 //! }                                            } ; take, release all ; dealloc %r
 //! ```
-//! The counter of the loop around determines the next tile: the scalars that depend on it are
-//! computed once more. After the last tile, boxes are outside of their tensors, and slots are
-//! zeros.
+//! The counter of the loop around determines the next tile: the scalars that depend on this
+//! counter are computed once more. After the last tile, boxes are outside of their tensors, and
+//! slots are zeros.
 //!
 //! **A tile takes as many slots as the inner loop has iterations for it, but at least as many as
 //! are filled ahead.** So all filled slots that a tile leaves are for the next tile. A loop with
 //! dots in flight multiplies the slots beyond its iterations, which are zeros. After any other
 //! loop, another loop takes them ([`LoopRewriter::take_rest`]).
 //!
-//! **Obstacles**, besides those of pipelining: stores of the loop around that may write memory that
-//! is copied, boxes that depend on more than the counters, tensor maps that the loop around makes,
-//! gathered rows, late dots, and copies by `cp.async`.
+//! **Obstacles**, in addition to those of pipelining: stores of the loop around that may write
+//! memory that is copied, boxes that depend on more than the counters, tensor maps that the loop
+//! around makes, gathered rows, late dots, and copies by `cp.async`.
 
 use rustc_hash::FxHashMap;
 use smallvec::smallvec;
