@@ -83,7 +83,7 @@ define_ops! {
     Alloc alloc () [] {offset: Deferred} regions 0 Write Memory Never None None;
     /// Ends the lifetime of a buffer, a ring or `mbarrier`s. One thread invalidates `mbarrier`s: a
     /// `barrier` precedes the `dealloc`, so that no other thread still waits for them, and another
-    /// one precedes the next use of the memory.
+    /// `barrier` precedes the next use of the memory.
     Dealloc dealloc (memory) [] {} regions 0 Write Memory Never None None;
     /// Returns the slot of a buffer at `index` times the size of a slot. The index (int32) must be
     /// less than the number of slots.

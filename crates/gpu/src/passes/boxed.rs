@@ -178,8 +178,8 @@ pub(super) fn is_of_rows(function: &Function, inst: Inst) -> bool {
     data.operands[first..].iter().any(|value| is_tile(function, *value))
 }
 
-/// Creates instructions that replace a coordinate by one outside of any tensor if a condition is
-/// false.
+/// Creates instructions that replace a coordinate with a coordinate outside of any tensor if a
+/// condition is false.
 ///
 /// The result of the second instruction is the coordinate.
 pub(super) fn mask_coordinate(

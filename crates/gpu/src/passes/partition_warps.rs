@@ -413,7 +413,7 @@ fn keep(function: &mut Function, block: Block, is_kept: &dyn Fn(&Function, &Inst
     function.blocks[block].insts = insts;
 }
 
-/// Replaces the barriers of the program, which are for all threads of the block, by barriers for
+/// Replaces the barriers of the program, which are for all threads of the block, with barriers for
 /// the threads of the consumer.
 fn name_barriers(function: &mut Function, block: Block, warps: u32) {
     let mut barriers = Vec::new();

@@ -11,8 +11,8 @@
 //! The successor is the next loop of the block ([`sibling`]), or the same loop in the next
 //! iteration of the loop around it ([`nested`]). A [`Fusion`](super::loop_plan::Fusion) describes
 //! both kinds: it has the bounds of the successor's counter and the coordinates of its boxes. The
-//! expander knows only this type: it replaces the coordinates of an iteration out of range by those
-//! of the successor (`select_current_or_next_loop`).
+//! expander knows only this type: it replaces the coordinates of an iteration out of range with
+//! those of the successor (`select_current_or_next_loop`).
 //!
 //! If a coordinate grows by the same distance in both loops, the coordinate of the successor is the
 //! coordinate of this loop plus a loop-invariant distance; otherwise the body also computes the
