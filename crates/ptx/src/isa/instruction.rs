@@ -522,8 +522,8 @@ instructions! {
     MbarrierCompleteTx mbarrier_complete_tx "mbarrier.complete_tx"
         [semantics: Option<Semantics>, scope: Option<Scope>, space: Option<StateSpace>, ty: ScalarType]
         (address: Address, bytes: Source);
-    /// Arrives; d = the state of the barrier before. With `.expect_tx`, the count is the number of
-    /// bytes to wait for.
+    /// Arrives; d = the previous state of the barrier. With `.expect_tx`, the count is the number
+    /// of bytes to wait for.
     MbarrierArrive mbarrier_arrive "mbarrier.arrive" [expect_tx = ".expect_tx", no_complete = ".noComplete",
         semantics: Option<Semantics>, scope: Option<Scope>, space: Option<StateSpace>, ty: ScalarType]
         (d: Destination, address: Address, count: Option<Source>);

@@ -226,7 +226,7 @@ modifiers! {
         Lo = ".lo",
         /// The high half.
         Hi = ".hi",
-        /// All of it.
+        /// The whole product.
         Wide = ".wide",
     }
     /// The precision of a division that is not correctly rounded.

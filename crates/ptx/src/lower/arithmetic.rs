@@ -177,7 +177,7 @@ impl Builder {
         self.select(width, is_minus_one, negated, quotient)
     }
 
-    /// Replaces a quotient or remainder by all ones if the divisor is zero.
+    /// Replaces a quotient or remainder with all ones if the divisor is zero.
     fn ones_by_zero(&mut self, width: Width, y: Scalar, result: Scalar) -> Scalar {
         let ones = Scalar::constant(width.cut(u64::MAX));
         let is_zero = self.compare(width, false, Comparison::Eq, y, Scalar::constant(0));

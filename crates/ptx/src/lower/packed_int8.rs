@@ -63,7 +63,8 @@ impl Lowering<'_> {
             Dtype::F32 => true,
             Dtype::F16 => x.len().is_multiple_of(2),
             Dtype::BF16 => x.len().is_multiple_of(2) && self.has(Feature::MmaSyncWide),
-            // tidy: wildcard because the others go through one of these
+            // tidy: wildcard because the general conversion to any other format goes through one of
+            // these
             _ => false,
         };
         if !is_possible || x.iter().any(|number| number.base.is_none()) {
@@ -323,8 +324,8 @@ impl Builder {
     }
 
     /// Converts pairs of bytes to bf16, if the bytes of each pair have the same index in two
-    /// different words; else returns `None`. One `prmt` places a pair in the halves of a word,
-    /// beside the bytes of the neighboring index.
+    /// different words; else returns `None`. One `prmt` places a pair in the halves of a word, next
+    /// to the bytes of the neighboring index.
     fn bytes_of_two_words(&mut self, signed: bool, numbers: &[Scalar]) -> Option<Vec<Scalar>> {
         let places = self.places(numbers).filter(|places| places.len().is_multiple_of(2))?;
         if places.chunks(2).any(|two| two[0].1 != two[1].1 || two[0].0 == two[1].0) {

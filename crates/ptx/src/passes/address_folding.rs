@@ -1,5 +1,5 @@
 //! Address folding: if the base of an address is the sum of another register and a constant,
-//! replaces the base by that register and adds the constant to the offset.
+//! replaces the base with that register and adds the constant to the offset.
 
 use rustc_hash::FxHashMap;
 

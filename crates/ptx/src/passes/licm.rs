@@ -112,7 +112,8 @@ impl Motion<'_> {
     fn is_next_part(&self, instruction: &Instruction) -> bool {
         match instruction {
             Instruction::Add(add) => matches!(add.b, Source::Immediate(_)) && self.of_dots.contains(&add.d),
-            // tidy: wildcard because a part is at a constant distance from another one
+            // tidy: wildcard because only the addition of a constant leads from a part to the next
+            // one
             _ => false,
         }
     }

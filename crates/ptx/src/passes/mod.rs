@@ -40,7 +40,7 @@ pub(crate) struct Line {
     /// The source location.
     pub location: Option<ir::Location>,
     /// True if passes may move the statement to where it runs more often than in the program
-    /// (speculation), and may replace two equal statements by one.
+    /// (speculation), and may merge two equal statements.
     pub is_pure: bool,
 }
 
@@ -52,7 +52,7 @@ pub(crate) enum LineKind {
     Label(LabelId),
     /// An instruction with its guard.
     Instruction(Option<Predicate>, Instruction),
-    /// Inline assembly; the flag is true if it has an effect besides writing its registers.
+    /// Inline assembly; the flag is true if the assembly does more than write its registers.
     Verbatim(Vec<Verbatim>, bool),
 }
 

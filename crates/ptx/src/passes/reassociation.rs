@@ -1,5 +1,5 @@
-//! Reassociation: adds two loop-invariant registers to each other before the loop, instead of both
-//! to a variant one inside.
+//! Reassociation: adds two loop-invariant registers to each other before the loop, instead of
+//! adding both to a variant register inside.
 //!
 //! ```text
 //! $loop:                              add.s64 %s, %v, %w;

@@ -189,7 +189,7 @@ impl Writes {
         accumulators.sort_unstable_by_key(|register: &RegisterId| register.index());
         accumulators.dedup();
         for &register in &accumulators {
-            // Without a wait, an accumulator counts as written several times as well.
+            // Even without a wait, an accumulator counts as written several times.
             let first = writes.first(register);
             for &line in waits.iter().chain([&first]) {
                 writes.add(register, line);

@@ -128,7 +128,7 @@ impl<'p, 'a> OperandParser<'p, 'a> {
         self.hinted
     }
 
-    /// Returns whether there is an optional operand besides the cache policy.
+    /// Returns whether there is an optional operand other than the cache policy.
     pub(crate) fn has_spare(&self) -> bool {
         self.extra > usize::from(self.hinted)
     }
