@@ -1,7 +1,7 @@
 //! The input of the register allocator.
 //!
-//! Each backend fills a [`Program`] beside its own instructions: the instruction with an index in
-//! one has the same index in the other.
+//! Each backend fills a [`Program`] in addition to the list of its own instructions: an instruction
+//! has the same index in both.
 
 use regalloc2::{
     Allocation, Block, Function, Inst, InstRange, MachineEnv, Operand, Output, PRegSet, RegClass,

@@ -46,7 +46,7 @@ impl Builder {
     }
 
     /// Sets the origin of the instructions that follow, a number that the caller chooses for their
-    /// source position. Returns the one before, which at first is 0: no position.
+    /// source position. Returns the previous origin, which is 0 (no position) at first.
     pub fn set_origin(&mut self, origin: u32) -> u32 {
         std::mem::replace(&mut self.origin, origin)
     }
@@ -209,8 +209,9 @@ impl Builder {
         Loop { header, after, end, index, values, last_index, last }
     }
 
-    /// Ends the iteration of a loop, whose step is positive, with the next values. Returns the index
-    /// after the loop, which is the first one that is not below the end, and the last values.
+    /// Ends the iteration of a loop, whose step is positive, with the next values. Returns the
+    /// index after the loop, which is the first index that is not below the end, and the last
+    /// values.
     pub fn end_loop(&mut self, repeated: Loop, step: i64, next: &[Value]) -> (Value, Vec<Value>) {
         let Loop { header, after, end, index, values, last_index, last } = repeated;
         assert!(next.len() == values.len(), "an iteration passes on as many values as it received");

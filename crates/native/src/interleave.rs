@@ -241,7 +241,8 @@ mod tests {
 
     #[test]
     fn groups_fit_into_the_registers() {
-        // Whatever the order, the last chain needs a vector beside three results.
+        // Whatever the order, the last chain needs a vector in addition to the results of the other
+        // three.
         let registers = 4 * VECTOR_REGISTERS - MAX_SPILLED;
         assert!(interleaved(four_chains(false), registers).starts_with("ll"));
         let one_after_another = interleaved(four_chains(false), registers - 1);

@@ -48,7 +48,7 @@ impl std::error::Error for InterpretError {}
 
 /// Executes a function; returns its result.
 ///
-/// The function passes [`crate::verify`]; the interpreter panics where it meets an ill-formed one.
+/// The function passes [`crate::verify`]; the interpreter panics at an ill-formed instruction.
 /// `limit` bounds the instructions and terminators that it executes. Memory that the function
 /// stored to before an error keeps the new values.
 ///

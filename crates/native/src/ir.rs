@@ -123,7 +123,7 @@ pub enum Binary {
     /// The quotient of floats.
     Div,
     /// `x * 2^y`, rounded once, of binary32. `y` is an integral number from -254 to 254; the result
-    /// is unspecified for others, and NaN if `x` is NaN.
+    /// is unspecified for any other `y`, and NaN if `x` is NaN.
     Scale,
     /// The lesser by a comparison: `if x < y { x } else { y }`, of signed integers or floats.
     Lesser,
@@ -327,8 +327,8 @@ pub enum Op {
     /// `(Mask, Mask, Mask) -> Mask`: the second operand where the first one is true, otherwise the
     /// third.
     MaskSelect,
-    /// `(Int count) -> Mask`: the first `count` lanes. A negative count, which is signed, is as 0,
-    /// and a count above the number of lanes as that number.
+    /// `(Int count) -> Mask`: the first `count` lanes. The count is signed. A negative count counts
+    /// as 0, and a count above the number of lanes as the number of lanes.
     FirstLanes,
     /// `(Int) -> Mask`: lane i is bit i.
     MaskOfBits,

@@ -2,7 +2,7 @@
 //!
 //! Each instruction is one line: its result, its operation, the type that it works on, and its
 //! operands. The text of a function does not depend on the process, except for the addresses of
-//! called functions. A function that the verifier rejects has a text as well.
+//! called functions. A function that the verifier rejects also has a text.
 //!
 //! ```text
 //! function of 16 lanes

@@ -93,8 +93,8 @@ impl Frame {
         Self { saved, saved_vectors, size, is_needed }
     }
 
-    /// Returns the registers of a range that the function writes, in pairs. Saving another one
-    /// makes their number even.
+    /// Returns the registers of a range that the function writes, in pairs. If their number is odd,
+    /// another register of the range makes it even.
     fn pairs(range: Range<usize>, written: &[bool]) -> Vec<[u32; 2]> {
         let (mut saved, rest): (Vec<usize>, Vec<usize>) = range.partition(|&register| written[register]);
         if saved.len() % 2 == 1 {

@@ -27,8 +27,8 @@ pub struct Plain {
     pub registers: SmallVec<[(Field, u8); 4]>,
     /// The constant in memory that it reads.
     pub constant: Option<usize>,
-    /// The index of a register in the list of the allocator, and a bit of it. The instruction is
-    /// skipped unless the bit is set.
+    /// The index of a register in the list of the allocator, and a bit of that register. The
+    /// instruction is skipped unless the bit is set.
     pub guard: Option<(u8, u32)>,
 }
 
@@ -111,7 +111,7 @@ pub enum Arg {
     },
     /// A constant in memory, by its index.
     Constant(usize),
-    /// A general register. The instruction is skipped unless this bit of it is set.
+    /// A general register. The instruction is skipped unless this bit of the register is set.
     Guard(VReg, u32),
 }
 

@@ -8,7 +8,7 @@ use regalloc2::{MachineEnv, PReg, PRegSet};
 
 use crate::select::{INTS, VECTORS};
 
-/// The number of general registers that the allocator may assign some of.
+/// The general registers. The allocator may assign some of them.
 const GENERAL: Range<usize> = 0..29;
 
 /// The registers of the first arguments of a function. The first one is that of its result.
@@ -35,7 +35,7 @@ pub const LINK: u32 = 30;
 /// The stack pointer in addresses, additions and subtractions of a constant.
 pub const STACK: u32 = 31;
 
-/// The register that is always 0, where the instruction does not mean the stack pointer.
+/// The register that is always 0, in instructions in which this number is not the stack pointer.
 pub const ZERO: u32 = 31;
 
 /// The number of vector registers.

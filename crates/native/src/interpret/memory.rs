@@ -3,7 +3,7 @@
 
 /// The memory of the process.
 ///
-/// The methods are safe: whoever creates the value promises that each access is sound.
+/// The methods are safe: the caller of [`Memory::new`] promises that each access is sound.
 #[derive(Debug)]
 pub(super) struct Memory(());
 

@@ -8,7 +8,8 @@ use crate::{
     ir::{Lane, MaskBinary, Value},
 };
 
-/// The key of an integer of the bits of a mask among its parts, which have at least one byte.
+/// The lane width in the key of the integer of a mask's bits. The lanes of its vectors have at
+/// least one byte.
 const BITS: usize = 0;
 
 impl Selector<'_> {

@@ -30,7 +30,7 @@ use crate::{
 
 type Selector<'a> = select::Selector<'a, Aarch64>;
 
-/// The fields of the operands of an instruction that writes another register.
+/// The fields of the operands of an instruction whose result is in a register of its own.
 const OPERANDS: [Field; 3] = [Field::N, Field::M, Field::A];
 
 impl Machine for Aarch64 {

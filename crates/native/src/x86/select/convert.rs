@@ -192,7 +192,7 @@ impl Selector<'_> {
                 let args = [Arg::Use(low, Size::Y), Arg::Use(high, Size::X), imm8(1)];
                 self.compute(C::EVEX_Vinserti32x4_ymm_k1z_ymm_xmmm128_imm8, Size::Y, &args)
             }
-            // tidy: wildcard because the others have 32 bits
+            // tidy: wildcard because the only other narrow lanes have 32 bits
             _ => self.join_halves(low, high),
         }
     }
