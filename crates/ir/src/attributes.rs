@@ -157,7 +157,7 @@ impl Literal {
     }
 
     /// Returns a floating-point number rounded to nearest even; `None` for integer types and the
-    /// 8-bit formats, whose constants are casts of wider ones.
+    /// 8-bit formats, whose constants are casts of wider constants.
     pub fn float(dtype: Dtype, value: f64) -> Option<Self> {
         let bits = match dtype {
             Dtype::F64 => value.to_bits(),

@@ -22,8 +22,8 @@ pub type Results<V> = SmallVec<[V; 1]>;
 
 /// Creates values by ops: by emitting IR, or by computing them immediately.
 ///
-/// All methods after [`emit`](Self::emit) call it. The doc of an op in [`OPS`](crate::OPS) defines
-/// the meaning of its method; the error of the method is the error of the op's type rule.
+/// All methods after [`emit`](Self::emit) call `emit`. The doc of an op in [`OPS`](crate::OPS)
+/// defines the meaning of its method; the error of the method is the error of the op's type rule.
 pub trait Builder {
     /// A scalar or a tile.
     type Value: Clone;

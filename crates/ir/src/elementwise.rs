@@ -1,4 +1,4 @@
-//! The second op table, besides that of `ops.rs`: functions of single elements, by family.
+//! The second op table (`ops.rs` has the first): functions of single elements, by family.
 //!
 //! Each row defines a variant of [`ElementwiseFn`], a variant of the enum of its family, and the
 //! plain data of [`ElementwiseFn::info`]. A backend matches on [`ElementwiseFn::family`] and then

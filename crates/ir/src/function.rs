@@ -246,7 +246,7 @@ impl<D: Dialect> Function<D> {
         self.blocks[block].insts.iter().position(|other| *other == inst)
     }
 
-    /// Replaces values by others in the operands of all instructions, except those for which
+    /// Replaces values with others in the operands of all instructions, except those for which
     /// `is_excepted` returns true.
     pub fn replace_uses(&mut self, replaced: &FxHashMap<Value, Value>, is_excepted: impl Fn(Inst) -> bool) {
         for (inst, data) in &mut self.insts {

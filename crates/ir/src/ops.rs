@@ -15,7 +15,7 @@ use crate::rules::{self, RuleInput};
 use crate::types::{Dtype, Element, Shape, Type};
 use crate::{Attribute, RuleError, define_ops};
 
-/// The effect of an op besides its results.
+/// The effect of an op, apart from its results.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Effect {
     /// None: it may be removed, repeated, merged and moved.
@@ -193,7 +193,7 @@ pub struct OpInfo {
     pub attributes: &'static [(&'static str, &'static str)],
     /// The number of regions.
     pub regions: usize,
-    /// The effect besides its results.
+    /// The effect, apart from the results.
     pub effect: Effect,
     /// The family.
     pub family: OpFamily,

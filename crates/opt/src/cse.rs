@@ -1,4 +1,4 @@
-//! Common subexpression elimination: replaces equal pure instructions by the first one in scope.
+//! Common subexpression elimination: replaces a pure instruction with the first equal one in scope.
 //!
 //! An element region, such as the combine region of a reduction, is a scope of its own: it captures
 //! no values, so that backends can recognize and copy it.

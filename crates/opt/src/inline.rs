@@ -1,6 +1,6 @@
-//! Inlining: replaces calls by copies of the callees' bodies, callees first. Afterwards the module
-//! has only the functions that are still called: the kernel, functions marked `noinline`, and
-//! recursive functions.
+//! Inlining: replaces calls with copies of the callees' bodies, callees first. Afterwards the
+//! module has only the functions that are still called: the kernel, functions marked `noinline`,
+//! and recursive functions.
 //!
 //! The copy of an instruction keeps its source location and gains the call site. Copied values keep
 //! their names, except that a value which the callee computes and returns takes the name of the

@@ -1,6 +1,7 @@
-//! Range-based constants: replaces integers that the analysis knows to have one value in every run
-//! of the program. For example, the mask `index + arange < bound` in a loop over blocks becomes
-//! constant if the bounds of the loop differ by a multiple of its step.
+//! Range-based constants: if the analysis knows that an integer has one value in every run of the
+//! program, replaces the integer with this constant. For example, the mask `index + arange < bound`
+//! in a loop over blocks becomes constant if the bounds of the loop differ by a multiple of its
+//! step.
 
 use smallvec::smallvec;
 use tilewright_base::entity::EntitySet;

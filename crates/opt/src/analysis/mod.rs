@@ -5,7 +5,7 @@
 //! runs of four, under a mask that is constant in runs of four, is a vector load.
 //!
 //! Every result holds for all arguments that satisfy the parameters' divisibility, in every program
-//! of every grid, also if arithmetic wraps. The program's hints and assumptions (`hint`, `assume`)
+//! of every grid, even if arithmetic wraps. The program's hints and assumptions (`hint`, `assume`)
 //! are trusted. [`Assumptions`] adds more, such as the one that Triton always makes: signed index
 //! arithmetic does not overflow.
 

@@ -5,8 +5,9 @@
 //! [`Answer::Never`] is exact: the solver has refuted each case over the rational numbers. There,
 //! each monomial is an independent variable (the linear relaxation). If that does not suffice, the
 //! solver adds products of inequalities: the product of two non-negative polynomials is
-//! non-negative (Sherali and Adams; in general Handelman's theorem). A solution is exact as well:
-//! the solver has evaluated every formula for its integers. Other systems are undecided.
+//! non-negative (Sherali and Adams; in general Handelman's theorem). A solution is also exact: the
+//! solver has evaluated every formula for the integers of the solution. Other systems are
+//! undecided.
 
 use std::collections::{BTreeMap, BTreeSet};
 

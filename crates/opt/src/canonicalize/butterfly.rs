@@ -1,10 +1,11 @@
-//! Recognizes hand-written sorting networks and replaces their reductions by butterflies.
+//! Recognizes hand-written sorting networks and replaces their reductions with butterflies.
 //!
 //! Two elements whose coordinates differ in one bit are partners. A program that has no op for the
-//! exchange of partners multiplies each pair of partners by [1, 0] and sums it for the lower
-//! element, and by [0, 1] for the upper one. It broadcasts both sums to the pair, and combines them
-//! by exclusive or. This file replaces the two sums by one butterfly, which returns the partner of
-//! each element, and by a select between the element and its partner for each sum.
+//! exchange of partners multiplies each pair of partners by [1, 0] and sums the products, which
+//! selects the lower element. With [0, 1], the sum is the upper element. The program broadcasts
+//! both sums to the pair, and combines them by exclusive or. This file replaces the two sums with
+//! one butterfly, which returns the partner of each element, and with a select between the element
+//! and its partner for each sum.
 //!
 //! ```text
 //! %y = reshape %x                            %o = butterfly %x

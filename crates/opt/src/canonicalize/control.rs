@@ -141,8 +141,8 @@ impl Canonicalizer<'_> {
         }
     }
 
-    /// Replaces each result of an `if` for which both regions yield the same value by that value.
-    /// If the regions are empty, replaces the other scalar results by a `select`.
+    /// If both regions of an `if` yield the same value for a result, replaces the result with this
+    /// value. If the regions are empty, replaces the other scalar results with a `select`.
     fn if_results(&mut self, inst: Inst, condition: Value, regions: &[Block]) {
         let all: Vec<Carried> = self.function.carried(inst).collect();
         let is_empty = regions.iter().all(|&region| self.function.blocks[region].insts.len() == 1);

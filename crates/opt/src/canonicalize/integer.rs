@@ -171,7 +171,7 @@ impl Canonicalizer<'_> {
             F::Xor if is_all_ones => (F::Not, None),
             F::IntDiv if is_power => (F::Shr, Some(i128::from(constant.bits.trailing_zeros()))),
             F::IntRem if is_power => (F::And, Some(i128::from(constant.bits - 1))),
-            // tidy: wildcard because the others stay
+            // tidy: wildcard because no other function has a cheaper form
             _ => return None,
         };
         let Some(operand) = operand else { return Some(self.make_elementwise(new, &[x], ty)) };

@@ -114,7 +114,8 @@ impl Canonicalizer<'_> {
         Some(self.make_constant(Literal { dtype, bits: 0 }, &ty.shape))
     }
 
-    /// Replaces an unmasked load of one address at every element by the splat of a scalar load.
+    /// If all elements of an unmasked load have one address, replaces the load with the splat of a
+    /// scalar load.
     fn load_scalar(&mut self, inst: Inst, ty: &Type) -> Option<Value> {
         let data = &self.function.insts[inst];
         let (Op::Load { volatile: false, .. }, &[pointer]) = (&data.op, &data.operands[..]) else {

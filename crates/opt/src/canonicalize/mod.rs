@@ -1,11 +1,11 @@
 //! Canonicalization: rewrites each instruction to its simplest form. It folds constants, removes
 //! identities, moves arithmetic on splats to scalars and arithmetic on broadcasts before the
-//! broadcast, drops masks that are always true, and replaces branches on constants by the taken
+//! broadcast, drops masks that are always true, and replaces branches on constants with the taken
 //! region.
 //!
 //! The pass is one forward walk. It changes no pure instruction in place, except for the order of
 //! its operands. Instead, `simplify` returns a value that replaces the result of the instruction.
-//! It may create new instructions for this value, which it simplifies as well.
+//! `simplify` may create new instructions for this value, and simplifies these too.
 
 mod butterfly;
 mod cast;
