@@ -55,7 +55,7 @@ fn round<R: Real32>(x: R) -> (R, R::Bits) {
 }
 
 /// Returns x * 2^exponent in two steps, so that a subnormal result is rounded once. |exponent| is
-/// at most 254, where a negative one has factors of 0.
+/// at most 254. At -253 and -254 a factor is 0, and so is the result for a finite x.
 #[inline(always)]
 pub(super) fn scale_in_steps<R: Real32>(x: R, exponent: R::Bits) -> R {
     let half = exponent.shift_signed(1);

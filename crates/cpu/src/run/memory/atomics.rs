@@ -65,8 +65,8 @@ pub fn read_modify_write(
     }
 }
 
-/// Replaces the element of `size` bytes (2, 4 or 8) at each address by a value if its bits equal
-/// the expected bits, one element after another. `old` receives the previous elements. See
+/// Replaces each element of `size` bytes (2, 4 or 8) whose bits equal the expected bits with a
+/// value, one element after another. `old` receives the previous elements. See
 /// [`read_modify_write`].
 pub fn compare_exchange(
     regions: &[Region<'_>],
