@@ -135,7 +135,7 @@ fn is_bounded(plan: &TensorMapPlan) -> bool {
     !plan.extents.contains(&LaunchInteger::constant(UNBOUNDED))
 }
 
-/// Replaces a store by a branch: a copy of the box if the map can express it and the box begins
+/// Replaces a store with a branch: a copy of the box if the map can express it and the box begins
 /// inside of the tensor, else the store of the threads.
 ///
 /// Values that only the store needs are computed in its branch.

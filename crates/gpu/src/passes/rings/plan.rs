@@ -45,8 +45,8 @@ pub struct RingPlan {
     pub partitions: Option<RingPartitions>,
     /// True if the `alloc` of the ring is in a region.
     ///
-    /// Other buffers may have its memory between two runs of the region. Its barriers are
-    /// initialized once, before the outermost instruction around it.
+    /// Other buffers may have the ring's memory between two runs of the region. The barriers of the
+    /// ring are initialized once, before the outermost instruction around the region.
     pub is_in_region: bool,
     /// The number of warps of a block.
     pub num_warps: u32,

@@ -32,8 +32,8 @@ impl Pad<'_> {
     }
 
     /// Computes, for each element of a tile of shape `to`, the row-major index of the same element
-    /// in the padded tile of shape `from`. Its row-major index without the padding is equal in both
-    /// shapes.
+    /// in the padded tile of shape `from`. The row-major index of the element without the padding
+    /// is equal in both shapes.
     fn place_in(&mut self, from: &Shape, to: &Shape) -> Value {
         let shape = padded(to);
         let mut number = self.splat_int(0, &shape);
