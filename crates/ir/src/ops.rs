@@ -262,14 +262,14 @@ macro_rules! tile_ops {
     /// Writes memory where the mask holds. If two elements of a tile have the same address, it is
     /// unspecified which one remains.
     Store store (pointer, value) [mask] {cache: CacheModifier, eviction: EvictionPolicy} regions 0 Write Store Never WritesGlobal None;
-    /// Replaces each element in memory where the mask holds (everywhere without a mask) by the
+    /// Replaces each element in memory where the mask holds (everywhere without a mask) with the
     /// function `kind` of the element and the value, one element after the other in any order. The
     /// result is the old value, or zero where the mask does not hold.
     AtomicRmw atomic_rmw (pointer, value) [mask] {kind: AtomicKind, sem: MemorySemantics, scope: MemoryScope}
         regions 0 Write Atomic Observes WritesGlobal None;
-    /// Replaces an element in memory by the element of `value` if it has the same bits as the
-    /// element of `expected` and the mask holds (everywhere without a mask). The result is the old
-    /// value, or zero where the mask does not hold.
+    /// Replaces an element in memory with the element of `value` if the old element has the same
+    /// bits as the element of `expected` and the mask holds (everywhere without a mask). The result
+    /// is the old value, or zero where the mask does not hold.
     AtomicCas atomic_cas (pointer, expected, value) [mask] {sem: MemorySemantics, scope: MemoryScope}
         regions 0 Write Atomic Observes WritesGlobal None;
     /// Reads memory where the mask holds, each element atomically; elsewhere the result is zero.
