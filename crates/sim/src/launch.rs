@@ -108,8 +108,8 @@ impl Tally {
     }
 }
 
-/// Scheduler rounds of a cluster before the thread runs another one, if clusters may wait for each
-/// other, for example at a barrier of the whole grid.
+/// Scheduler rounds of a cluster before the thread runs another cluster, if clusters may wait for
+/// each other, for example at a barrier of the whole grid.
 const ROUNDS: u64 = 8;
 /// Maximum bytes of host memory of the clusters that run at once.
 const MAX_RUNNING_BYTES: usize = 1 << 30;
@@ -281,9 +281,9 @@ impl LoadedModule {
     }
 }
 
-/// If a cluster has read uninitialized shared memory, replaces its outcome by a fault for the first
-/// such read, because a later fault may be a consequence of that read. Races and cancellations are
-/// not replaced.
+/// If a cluster has read uninitialized shared memory, replaces its outcome with a fault for the
+/// first such read, because a later fault may be a consequence of that read. Races and
+/// cancellations are not replaced.
 fn unwritten(blocks: &[BlockMemory], outcome: Result<(), Stopped>, warps: usize) -> Result<(), Stopped> {
     if let Err(Stopped { stop, .. }) = &outcome
         && matches!(stop.cause, Cause::Race { .. } | Cause::Cancelled(_))
@@ -328,7 +328,7 @@ impl Threads {
             _ => {
                 let Ok(pool) = rayon::ThreadPoolBuilder::new().build() else { return Self::None };
                 let pool = Arc::new(pool);
-                // If the parent is a forked child as well, its pool is leaked, because its threads
+                // If the parent is also a forked child, its pool is leaked, because its threads
                 // cannot be joined.
                 if let Some(old) = of_child.replace((process, pool.clone())) {
                     std::mem::forget(old);

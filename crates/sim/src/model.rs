@@ -68,7 +68,7 @@ impl GpuModel {
     }
 }
 
-/// The resource that limits a kernel, or a line of it.
+/// The resource that limits a kernel, or a line of the kernel.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Bound {
     /// Moving sectors between the multiprocessor and the caches.
@@ -189,7 +189,8 @@ pub fn busy<'a>(instructions: impl Iterator<Item = &'a Instruction>, gpu: GpuMod
                 arithmetic += warps * 64.0 / gpu.single_rate;
             }
             Class::Function | Class::Double | Class::Convert => function += warps * 32.0 / FUNCTION_LANES,
-            // tidy: wildcard because the others are counted by what they move
+            // tidy: wildcard because the parts below count other instructions as issued and by what
+            // they move
             _ => {}
         }
         tensor += counters.tensor_operations as f64 * width_of(&instruction.opcode) / gpu.tensor_rate;

@@ -1,8 +1,8 @@
 //! Executes the `mbarrier` instructions.
 //!
-//! A table beside shared memory holds the objects, and shared memory holds their bits: if the bits
-//! of a barrier have changed, an ordinary store has overwritten it, which is a fault. To the race
-//! detector, initializing and invalidating a barrier are writes of its bytes, and all other
+//! A table outside of shared memory holds the objects, and shared memory holds their bits: if the
+//! bits of a barrier have changed, an ordinary store has overwritten it, which is a fault. To the
+//! race detector, initializing and invalidating a barrier are writes of its bytes, and all other
 //! operations are atomic reads. A use that is not ordered after the initialization is therefore a
 //! race.
 

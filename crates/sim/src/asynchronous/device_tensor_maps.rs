@@ -66,7 +66,7 @@ impl DeviceTensorMaps {
     /// Checks that a copy may use the map at an address.
     ///
     /// # Errors
-    /// If the launch has written the map, and no acquire of it is ordered before the copy.
+    /// If the launch has written the map, and no acquire of the map is ordered before the copy.
     pub fn check(&self, address: u64, knows: impl Fn(AgentStep) -> bool) -> Outcome {
         if !self.has_any.load(Ordering::Acquire) {
             return Ok(());

@@ -66,7 +66,7 @@ impl Decoder<'_> {
             ScalarType::Bf16 => 0x3f80,
             ScalarType::F16x2 => 0x3c00_3c00,
             ScalarType::Bf16x2 => 0x3f80_3f80,
-            // tidy: wildcard because the rest are integers: all ones.
+            // tidy: wildcard because the other types are integers, for which true is all ones.
             other => low(u64::MAX, other.bits()),
         };
         match compared(i.ty)? {
@@ -168,7 +168,7 @@ fn simple(
         (Operands::Int(Int { bits: 32, signed: true }), Comparison::Gt) => {
             map2(p, ab, |a, b| u64::from(a as i32 > b as i32))
         }
-        // tidy: wildcard because all others take the general way.
+        // tidy: wildcard because the general code handles all other comparisons.
         _ => {
             let holds = comparator(operands, comparison, ftz);
             map2(p, ab, move |a, b| u64::from(holds(a, b)))
@@ -190,7 +190,7 @@ fn comparator(
         Operands::Int(int) | Operands::Ints(int) => {
             let int = match comparison {
                 C::Lo | C::Ls | C::Hi | C::Hs => Int { signed: false, ..int },
-                // tidy: wildcard because all others compare as the type says.
+                // tidy: wildcard because all other comparisons have the signedness of the type.
                 _ => int,
             };
             Some(int.value(a).cmp(&int.value(b)))

@@ -250,8 +250,8 @@ pub enum FaultKind {
     },
 }
 
-/// The cause of a fault, with agents and instructions as indices. `launch` replaces the indices by
-/// names and locations when it makes the [`FaultKind`].
+/// The cause of a fault, with agents and instructions as indices. `launch` replaces the indices
+/// with names and locations when it makes the [`FaultKind`].
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum Cause {
     /// A fault that names no agent and no site.

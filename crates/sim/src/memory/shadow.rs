@@ -88,9 +88,9 @@ impl Shadow {
         self.unwritten
     }
 
-    /// Interns a record. The lanes of an instruction share it; the lanes of an atomic instruction
-    /// alternate between the record of its read and that of its write, so the last two are
-    /// compared.
+    /// Interns a record. The lanes of an instruction share the record; the lanes of an atomic
+    /// instruction alternate between the record of its read and that of its write, so the last two
+    /// are compared.
     fn intern(&mut self, record: Record) -> u32 {
         let last = self.records.len() - 1;
         for number in (last.saturating_sub(1)..=last).rev() {

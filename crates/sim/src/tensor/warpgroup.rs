@@ -196,8 +196,8 @@ pub(crate) struct Convoy {
 }
 
 impl Convoy {
-    /// Records that a warp executes an instruction. If another warp has executed a different one at
-    /// this point, returns that one as the error.
+    /// Records that a warp executes an instruction. If another warp has executed a different
+    /// instruction at this point, returns that instruction as the error.
     fn advance(&mut self, warp: usize, instruction: u32) -> Result<(), u32> {
         let position = &mut self.positions[warp];
         match self.ahead.get(*position) {
