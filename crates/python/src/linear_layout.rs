@@ -369,7 +369,7 @@ impl LinearLayout {
     }
 
     /// Returns a map from each coordinate of the output to the coordinate of the input with that
-    /// image; of several, the one with the lowest bits.
+    /// image. Of several such coordinates, the map selects the coordinate with the lowest bits.
     fn pseudoinvert(&self) -> PyResult<Self> {
         let inverse = self.map.right_inverse();
         inverse

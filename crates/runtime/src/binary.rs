@@ -114,7 +114,7 @@ pub fn max_active_clusters(number: u64, shared_bytes: u32, cluster: u32) -> Resu
     Ok(function(number)?.configure(options)?.max_active_clusters()?)
 }
 
-/// The settings of a launch besides its grid, stream and arguments.
+/// The settings of a launch, except its grid, stream and arguments.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Manner {
     /// The handle of the kernel.

@@ -71,7 +71,7 @@ fn other(fault: &Fault, handle: &Handle, line: Option<Span>) -> Diagnostic {
 }
 
 /// Returns the span of the loop whose step is zero, and the spans of the calls that it was inlined
-/// through. The compiler emits traps only for such loops, but inline assembly may trap as well:
+/// through. The compiler emits traps only for such loops, but inline assembly may also trap:
 /// returns `None` if the line of the fault has inline assembly, no loop, or several loops with
 /// different spans.
 fn loop_without_end(fault: &Fault, handle: &Handle) -> Option<Vec<Span>> {

@@ -25,8 +25,8 @@ use crate::{Error, Grid, Handle, Value, padded, reports, sanitize};
 type Regions<'m> = SmallVec<[sim::Region<'m>; 16]>;
 
 /// Launches a kernel with arguments that it was compiled for. `foreign` is memory that the kernel
-/// may access besides the memory of its arguments; only the simulator needs it. The grid must not
-/// be empty.
+/// may access in addition to the memory of its arguments; only the simulator needs it. The grid
+/// must not be empty.
 #[inline]
 pub(crate) fn launch(
     handle: &Handle,

@@ -111,7 +111,7 @@ struct Compiled {
     operation: CompiledOperation,
 }
 
-/// Facts about run-time values besides their types: the known constants, and the names of the
+/// Facts about run-time values, except their types: the known constants, and the names of the
 /// parameters that declare pointers read-only. Each fact has the index of its value among the
 /// operands' run-time values.
 #[derive(PartialEq, Default)]
@@ -414,7 +414,7 @@ fn collect(operand: &Operand<Tile>, tiles: &mut SmallVec<[Tile; 8]>) {
     match operand {
         Operand::Tensor(tile) => tiles.push(tile.clone()),
         Operand::Constant(_) | Operand::Language(_) | Operand::Function(_) => {}
-        // tidy: wildcard because the rest is rare.
+        // tidy: wildcard because other operands are rare, so the general walk suffices.
         other => {
             map_operand(other, &mut |tile: &Tile| tiles.push(tile.clone()));
         }

@@ -40,8 +40,8 @@ pub struct Kernel {
 struct CompiledVariants {
     /// All variants, by the key of the arguments and options of their launches.
     by_key: FxHashMap<Key, Arc<Handle>>,
-    /// The variants whose code is correct for other options as well, by the key of everything that
-    /// the code depends on.
+    /// The variants whose code is also correct for other options, by the key of everything that the
+    /// code depends on.
     shareable: FxHashMap<Key, Arc<Handle>>,
 }
 

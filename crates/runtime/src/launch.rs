@@ -21,7 +21,7 @@ impl Handle {
     }
 
     /// As [`launch`](Self::launch), on a stream of a GPU; other devices ignore `stream`. `foreign`
-    /// is main memory that pointers cast from integers may access, besides the memory of the
+    /// is main memory that pointers cast from integers may access, in addition to the memory of the
     /// arguments; a GPU can access all of its own memory.
     pub fn launch_on(
         &self,

@@ -171,7 +171,7 @@ pub(crate) struct Variant {
     pub(crate) loaded: Loaded,
 }
 
-/// The variants of a handle besides its own code.
+/// The variants of a handle, except its own code.
 #[derive(Default, Debug)]
 pub(crate) struct Variants {
     pub(crate) known: RwLock<Vec<Arc<Variant>>>,

@@ -30,7 +30,7 @@ pub struct TraceRequest<'a> {
     pub tensors: Vec<trace::Tensor>,
     /// The name and the text of each compile-time value.
     pub constants: Vec<(String, String)>,
-    /// The checks of this launch, besides the checks that every launch has.
+    /// The checks of this launch, in addition to the checks that every launch has.
     pub checks: Checks,
 }
 

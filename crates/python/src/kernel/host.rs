@@ -32,7 +32,7 @@ pub(crate) struct PyHost {
     signal: SignalCheck,
 }
 
-/// The results of a compilation besides the code.
+/// The results of a compilation, except the code.
 #[derive(Default)]
 pub(crate) struct Findings {
     /// The variables on which the code depends.

@@ -25,7 +25,7 @@ use crate::values::classify::constant;
 use crate::values::function::Function;
 use crate::values::objects::object_ref;
 
-/// A `@jit` function: the part of it that launches need.
+/// The part of a `@jit` function that launches need.
 #[pyclass(extends = Function, subclass, dict, weakref, frozen, module = "tilewright._native")]
 #[derive(Default)]
 pub(crate) struct JitKernel {

@@ -239,7 +239,7 @@ fn on_cpu(call: &BinaryCall<'_>, object: &Bound<'_, PyAny>) -> PyErr {
 
 // --- Launches ---
 
-/// The arguments of a launch besides those of the kernel.
+/// The arguments of a launch, except those of the kernel.
 struct Surroundings<'a, 'py> {
     grid: [i64; 3],
     stream: &'a Bound<'py, PyAny>,

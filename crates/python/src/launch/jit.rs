@@ -140,8 +140,9 @@ struct Prepared<'a, 'py> {
     is_warmup: bool,
 }
 
-/// The maximum number of attempts of a launch to find a variant. Another attempt follows one that
-/// compiled a variant, found changed dependencies, or ran code of the program to compare them.
+/// The maximum number of attempts of a launch to find a variant. Another attempt follows an attempt
+/// that compiled a variant, found changed dependencies, or ran code of the program to compare the
+/// dependencies.
 const MAX_ATTEMPTS: usize = 16;
 
 impl<'py> Prepared<'_, 'py> {
@@ -351,8 +352,8 @@ impl<'py> Prepared<'_, 'py> {
         error
     }
 
-    /// Replaces an error about a tuple, if an argument is a list of numbers, by an error about this
-    /// argument: a list is a tuple to a kernel, but the program probably meant a tensor or a
+    /// If an argument is a list of numbers, replaces an error about a tuple with an error about
+    /// this argument: a list is a tuple to a kernel, but the program probably meant a tensor or a
     /// number.
     #[cold]
     fn blame_list(&self, error: Error) -> Error {

@@ -47,7 +47,7 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    /// Returns the names of the attributes besides `fn`, by the kind of the wrapper.
+    /// Returns the names of the attributes other than `fn`, by the kind of the wrapper.
     fn names(kind: u8) -> &'static [&'static str] {
         match kind {
             AUTOTUNER => &["configs", "cache", "_place"],
@@ -55,7 +55,7 @@ impl Settings {
         }
     }
 
-    /// Returns one of the attributes besides `fn`.
+    /// Returns one of the attributes other than `fn`.
     pub(crate) fn other<'a, 'py>(
         &'a self,
         py: Python<'py>,

@@ -223,7 +223,7 @@ fn is_constexpr(classes: &Classes, object: &Bound<'_, PyAny>) -> bool {
 }
 
 /// Returns whether an object is an instance of this class of the official triton's language. A
-/// program may have created one before tilewright replaced the module `triton`.
+/// program may have created such an object before tilewright replaced the module `triton`.
 fn is_official(object: &Bound<'_, PyAny>, class: &str) -> bool {
     let found = object.get_type();
     found.name().is_ok_and(|name| name == class)

@@ -208,7 +208,7 @@ fn accesses(fault: &Fault, handle: &Handle, is_store: bool) -> Vec<Access> {
         Op::Store { .. } => is_store,
         // An atomic op reads and writes; a fault names only one of the two.
         op if op.family() == OpFamily::Atomic => true,
-        // tidy: wildcard because no other op has memory outside of the block.
+        // tidy: wildcard because no other op accesses memory outside of the block.
         _ => false,
     };
     let kernel = handle.compiled.module.kernel();
