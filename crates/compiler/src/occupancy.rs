@@ -1,6 +1,7 @@
 //! Chooses the number of registers of a thread. Tries fewer registers than the assembler chose if
 //! one more block then fits on a multiprocessor, or if a kernel with a stated number of blocks
-//! spills. Lets the assembler choose more if another kernel spills although registers are unused.
+//! spills. Lets the assembler choose more registers if another kernel spills although registers are
+//! unused.
 //!
 //! Only the assembler knows how many registers a kernel takes and spills, so the choice takes
 //! several attempts. A runtime passes its assembler to [`Multiprocessor::assemble`], which chooses

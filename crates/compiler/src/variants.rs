@@ -13,8 +13,8 @@
 use smallvec::SmallVec;
 use tilewright_gpu_ir::TensorAccess;
 
-/// The maximum number of variants of a kernel, besides the one without tensor maps. It suffices for
-/// every non-empty subset of three tensors, such as those of a matmul.
+/// The maximum number of variants of a kernel, not counting the variant without tensor maps. It
+/// suffices for every non-empty subset of three tensors, such as those of a matmul.
 pub const MAX_VARIANTS: usize = 7;
 
 /// The accesses for which a variant of a kernel's code uses loads and stores of threads instead of

@@ -23,7 +23,7 @@ pub struct Driver {
 
 impl Driver {
     /// Returns the driver. The first call opens the library that [`Settings::from_environment`]
-    /// names; later calls return the same result, also if it is an error.
+    /// names; later calls return the same result, even if it is an error.
     ///
     /// # Errors
     /// There is no driver library, the library is not a driver, the driver is too old or does not

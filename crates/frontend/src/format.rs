@@ -204,7 +204,7 @@ impl Spec {
         let Some(separator) = self.grouping.filter(|_| group < whole.len().max(self.width)) else {
             return self.pad(sign, &format!("{whole}{rest}"), '>');
         };
-        // Padding zeros are grouped as well.
+        // Padding zeros are also grouped.
         let mut digits = whole.to_owned();
         if self.fill == '0' && self.align == Some('=') {
             let others = sign.len() + rest.len();

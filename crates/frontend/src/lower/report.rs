@@ -124,7 +124,8 @@ impl<'a> Lowerer<'a, '_, '_> {
 
     pub(crate) fn too_deep(&mut self, span: Span) -> Reported {
         let message = "expressions, statements or calls nest too deep";
-        // The parts of a construct that is too deep are too deep as well: report only the first.
+        // The parts of a construct that is too deep are also too deep: report only the first
+        // finding.
         if self.session.diagnostics.last().is_some_and(|last| last.message == message) {
             return Reported;
         }

@@ -82,7 +82,7 @@ pub(super) fn fdiv<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Seman
     Ok(Operand::Tensor(c.builder().binary(function, x, y)?))
 }
 
-/// `umulhi(x, y)`: treats the operands as unsigned, also if their type is signed.
+/// `umulhi(x, y)`: treats the operands as unsigned, even if their type is signed.
 pub(super) fn unsigned_mul_high<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
     let (x, y, dtype) = wide_integers(c, a)?;
     let unsigned = if dtype.bits() == 64 { Dtype::U64 } else { Dtype::U32 };

@@ -234,7 +234,7 @@ fn arithmetic<C: Caller + ?Sized>(
         let name = match op {
             BinaryOperator::Add => "add",
             BinaryOperator::Sub => "sub",
-            // tidy: wildcard because only these three are checked
+            // tidy: wildcard because only `+`, `-` and `*` are checked
             _ => "mul",
         };
         let message = format!("{} overflow detected for operation {name}", dtype.name());

@@ -59,7 +59,7 @@ impl SourceHost {
         }
     }
 
-    /// Returns the full path of a decorator or callee, such as `triton.jit`, also if the module
+    /// Returns the full path of a decorator or callee, such as `triton.jit`, even if the module
     /// imports it under another name.
     pub(super) fn dotted(&self, expression: &Expr) -> Option<String> {
         match expression {
