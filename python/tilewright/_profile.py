@@ -9,9 +9,11 @@ from __future__ import annotations
 import atexit
 import json
 import linecache
+import math
 import os
 import sys
 from argparse import Namespace
+from collections.abc import Iterator
 from typing import Any
 
 from tilewright._arguments import ProgramParser
@@ -251,21 +253,52 @@ def table(profile: dict[str, Any], most_lines: int = 8) -> str:
     kernels = sorted(profile["kernels"], key=lambda kernel: -kernel["ns"])
     if not kernels:
         return "no kernel was launched\n"
-    total = sum(kernel["ns"] for kernel in kernels) or 1.0
+    rows = _rows(profile)
+    total = sum(row["ns"] for row in rows) or 1.0
     heads = ("time", "share", "launches", "each", "GB/s", "Gflop/s", "kernel")
     parts = ["{:>11} {:>6} {:>9} {:>11} {:>9} {:>9}  {}\n".format(*heads)]
-    for kernel in kernels:
-        ns, count = kernel["ns"], kernel["launches"]
-        moved = _rate(kernel["read"] + kernel["written"], ns)
-        row = ("-", "-", count, "-", moved)
-        if kernel["timed"]:
-            row = (duration(ns), f"{100 * ns / total:.1f}%", count, duration(ns / kernel["timed"]), moved)
-        about = f"{kernel['form']} on {kernel['device']}"
-        cells = "{:>11} {:>6} {:>9} {:>11} {:>9} {:>9}  {}\n"
-        parts.append(cells.format(*row, _rate(kernel["flops"], ns), about))
+    for row in sorted(rows, key=lambda row: -row["ns"]):
+        ns, count = row["ns"], row["launches"]
+        times = ("-", "-", count, "-")
+        if row["timed"]:
+            times = (duration(ns), f"{100 * ns / total:.1f}%", count, duration(ns / row["timed"]))
+        rates = (_rate(row["moved"], ns), _rate(row["flops"], ns))
+        parts.append("{:>11} {:>6} {:>9} {:>11} {:>9} {:>9}  {}\n".format(*times, *rates, row["name"]))
     for kernel in kernels:
         parts.append(_kernel_text(kernel, most_lines))
     return "".join(parts)
+
+
+def _rows(profile: dict[str, Any]) -> list[dict[str, Any]]:
+    """The rows of the table, which are the outermost frames of the flame graph.
+
+    The time of a first launch on the CPU includes the compilation to machine code, so it is a row
+    of its own. Bytes and operations of a kernel are shared out among its rows by programs.
+    """
+    groups: dict[tuple[int, bool], list[dict[str, Any]]] = {}
+    programs = [0] * len(profile["kernels"])
+    for launch in sorted(profile["launches"], key=lambda launch: launch["start"]):
+        number = launch["kernel"]
+        is_first = launch["by"] == "clock" and (number, True) not in groups
+        groups.setdefault((number, is_first), []).append(launch)
+        programs[number] += math.prod(launch["grid"])
+    rows = []
+    for (number, is_first), launches in groups.items():
+        kernel = profile["kernels"][number]
+        times = [launch["ns"] for launch in launches if launch["ns"] is not None]
+        share = sum(math.prod(launch["grid"]) for launch in launches) / max(programs[number], 1)
+        rows.append(
+            {
+                "name": f"{kernel['form']} on {kernel['device']}{', first launch' if is_first else ''}",
+                "kernel": kernel,
+                "launches": len(launches),
+                "timed": len(times),
+                "ns": sum(times),
+                "moved": (kernel["read"] + kernel["written"]) * share,
+                "flops": kernel["flops"] * share,
+            }
+        )
+    return rows
 
 
 def _kernel_text(kernel: dict[str, Any], most_lines: int) -> str:
@@ -350,15 +383,15 @@ def chrome_trace(profile: dict[str, Any]) -> dict[str, Any]:
     return {"traceEvents": events, "displayTimeUnit": "ns"}
 
 
-def _stacks(profile: dict[str, Any]) -> Any:
-    """Kernel, line, op: with the nanoseconds of a launch shared out as the steps have them."""
-    for kernel in profile["kernels"]:
-        lines = kernel["lines"]
+def _stacks(profile: dict[str, Any]) -> Iterator[tuple[list[str], float]]:
+    """Row of the table, line, op: lines have their shares of the kernel in the table."""
+    for row in _rows(profile):
+        lines = row["kernel"]["lines"]
         whole = sum(line["ns"] for line in lines)
         if not whole:
-            yield [kernel["form"]], kernel["ns"]
+            yield [row["name"]], row["ns"]
             continue
         for line in lines:
             place = f"{_place(line)} {line['text']}".strip()
-            share = kernel["ns"] * line["ns"] / whole
-            yield [kernel["form"], place, ", ".join(dict.fromkeys(line["ops"]))], share
+            ops = ", ".join(dict.fromkeys(line["ops"]))
+            yield [row["name"], place, ops], row["ns"] * line["ns"] / whole

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from xml.etree import ElementTree
@@ -167,6 +168,53 @@ def test_flame_graph_and_trace_can_be_read(on_cpu):
     assert all(event["dur"] > 0 for event in launches)
     starts = [event["ts"] for event in launches]
     assert starts == sorted(starts)
+
+
+def test_the_flame_graph_has_the_rows_of_the_table(tmp_path):
+    # Without machine code, a kernel has several lines.
+    flame = tmp_path / "flame.svg"
+    made, data = profile(tmp_path, "--flame", str(flame), TILEWRIGHT_MACHINE_CODE="0")
+    text = made.stderr
+    row = re.compile(r" *([\d.]+ \w+) +([\d.]+%) +(\d+) +([\d.]+ \w+) +\S+ +\S+  (.* on cpu.*)")
+    table = {match[5]: match.groups()[:4] for match in map(row.fullmatch, text.splitlines()) if match}
+    # A first launch includes compilation: it is a row, and so is what comes after it.
+    launches = {name: int(cells[2]) for name, cells in table.items()}
+    add, product = (kernel(data, name)["form"] for name in ("add", "product"))
+    assert launches == {
+        f"{add} on cpu, first launch": 1,
+        f"{add} on cpu": 2,
+        f"{product} on cpu, first launch": 1,
+    }
+    svg = "{http://www.w3.org/2000/svg}"
+    boxes = []
+    for group in ElementTree.parse(flame).iter(f"{svg}g"):
+        name, _, about = group.find(f"{svg}title").text.rpartition(": ")
+        rect = group.find(f"{svg}rect")
+        left, top, width = (float(rect.get(key)) for key in ("x", "y", "width"))
+        boxes.append((name, about, left, top, width))
+    step = boxes[1][3] - boxes[0][3]
+
+    def within(box):
+        left, right = box[2] - 0.1, box[2] + box[4] - 0.1
+        return [one for one in boxes if one[3] == box[3] + step and left <= one[2] < right]
+
+    rows = within(boxes[0])
+    assert {name: about for name, about, *_ in rows} == {
+        name: f"{cells[0]}, {cells[1]}" for name, cells in table.items()
+    }
+    assert sum(float(cells[1][:-1]) for cells in table.values()) == pytest.approx(100, abs=0.2)
+    assert sum(box[4] for box in rows) == pytest.approx(boxes[0][4], abs=0.1)
+    for box in rows:
+        section = text.partition(f"\n{box[0].partition(' on')[0]}\n")[2].partition("\n\n")[0]
+        shares = [float(share) for share in re.findall(r"([\d.]+)% +\S+ +\S+  program", section)]
+        drawn = [100 * line[4] / box[4] for line in within(box)]
+        assert len(drawn) > 1 or len(shares) == 1
+        assert drawn == pytest.approx(shares[: len(drawn)], abs=1)
+
+
+def test_only_a_clock_on_the_host_sees_first_launches(tmp_path):
+    made, _ = profile(tmp_path, device="sim:sm_80")
+    assert "first launch" not in made.stderr
 
 
 def test_a_loop_is_no_part_of_what_it_repeats(tmp_path):
