@@ -1,4 +1,4 @@
-"""``python -m tilewright.viz trace.twtrace``: shows a saved trace."""
+"""``python -m tilewright.viz trace.twtrace``: shows saved traces."""
 
 from __future__ import annotations
 
@@ -10,14 +10,13 @@ from tilewright.viz import _server, load
 
 def main() -> int:
     """Serves the page until Ctrl-C."""
-    parser = argparse.ArgumentParser(
-        prog="python -m tilewright.viz", description="Show a trace that was saved"
-    )
-    parser.add_argument("trace", help="a file of triton_viz.save(...)")
+    parser = argparse.ArgumentParser(prog="python -m tilewright.viz", description="Show saved traces")
+    parser.add_argument("trace", nargs="+", help="a file of triton_viz.save(...)")
     parser.add_argument("--port", type=int, default=0, help="the port on this machine; any free one without")
     options = parser.parse_args()
     try:
-        load(options.trace)
+        for number, trace in enumerate(options.trace):
+            load(trace, append=number > 0)
     except (OSError, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

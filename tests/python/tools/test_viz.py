@@ -367,6 +367,52 @@ def test_saved_traces(kernels, tmp_path):
     assert Traced().about["kernel"] == "race"
 
 
+def kernels_of_trace():
+    return [launch["kernel"] for launch in json.loads(Traced().file.list())]
+
+
+def test_loaded_traces_are_added_or_replace(kernels, tmp_path):
+    x, out = torch.arange(16.0), torch.zeros(16)
+    counts = torch.zeros(2, dtype=torch.int32)
+    viz.trace(kernels.copy)[(1,)](x, out, BLOCK=16)
+    viz.trace(kernels.count)[(4,)](counts, 4)
+    viz.save(tmp_path / "two.twtrace")
+    viz.clear()
+    viz.trace(kernels.race)[(4,)](torch.zeros(2, dtype=torch.int32))
+    # Added to a recorded trace, which goes on: the launches keep their programs and elements.
+    viz.load(tmp_path / "two.twtrace", append=True)
+    assert kernels_of_trace() == ["race", "copy", "count"]
+    viz.trace(kernels.copy)[(1,)](-x, out, BLOCK=16)
+    assert kernels_of_trace() == ["race", "copy", "count", "copy"]
+    assert Traced(0).overlaps(0)["races"] == [0, 1]
+    assert Traced(1).elements(1, True) == list(range(16))
+    assert Traced(2).overlaps(0)["atomics"] == [2, 2]
+    assert Traced(3).value(0, Traced(3).find(0, "load")[0], "result").tolist() == [-at for at in range(16)]
+    # What is shown is saved, and added to a loaded trace; numbers may need more than one byte.
+    viz.save(tmp_path / "four.twtrace")
+    viz.load(tmp_path / "two.twtrace")
+    assert kernels_of_trace() == ["copy", "count"]
+    for _ in range(33):
+        viz.load(tmp_path / "four.twtrace", append=True)
+    assert kernels_of_trace() == ["copy", "count", *["race", "copy", "count", "copy"] * 33]
+    assert Traced(132).overlaps(0)["atomics"] == [2, 2]
+    # A trace of which the writer has stopped within a chunk.
+    whole = (tmp_path / "two.twtrace").read_bytes()
+    (tmp_path / "half.twtrace").write_bytes(whole[: whole.rindex(b"DONE") + 13])
+    viz.load(tmp_path / "half.twtrace")
+    viz.load(tmp_path / "two.twtrace", append=True)
+    assert kernels_of_trace() == ["copy", "count"] * 2
+    # A file that is no trace changes nothing.
+    (tmp_path / "other").write_bytes(b"something else")
+    with pytest.raises(ValueError, match="not a tilewright trace"):
+        viz.load(tmp_path / "other", append=True)
+    assert kernels_of_trace() == ["copy", "count"] * 2
+    viz.clear()
+    viz.load(tmp_path / "two.twtrace", append=True)
+    assert kernels_of_trace() == ["copy", "count"]
+    assert (tmp_path / "two.twtrace").read_bytes() == whole
+
+
 def test_a_kernel_that_calls_python(kernels, capsys):
     x, out = torch.arange(10.0), torch.zeros(10)
     viz.trace(kernels.shows)[(3,)](x, out, 10, BLOCK=4)
