@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from tilewright import _native
-from tilewright.viz import _session
+from tilewright.viz import _answers, _session
 
 _STATIC = Path(__file__).with_name("static")
 
@@ -72,7 +72,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _api(self, name: str, query: dict[str, list[str]]) -> None:
         try:
             numbers = {key: int(values[0]) for key, values in query.items()}
-            text = _ask(self.server.traces.current(), name, numbers)
+            text = _answers.answer(self.server.traces.current(), name, numbers)
         except (KeyError, ValueError, OverflowError) as error:
             self._answer(400, str(error).encode(), "text/plain")
             return
@@ -97,32 +97,6 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: Any) -> None:
         """Prints nothing."""
-
-
-def _ask(trace: _native.TraceFile | None, name: str, numbers: dict[str, int]) -> str | None:
-    """Returns the JSON that answers a request of the page."""
-    if trace is None:
-        return "[]" if name == "launches" else None
-    launch = numbers.get("launch", 0)
-    if name == "launches":
-        return trace.list()
-    if name == "launch":
-        return trace.launch(launch)
-    if name == "program":
-        return trace.program(launch, numbers["program"])
-    if name == "value":
-        return trace.value(launch, numbers["program"], numbers["event"], numbers["value"])
-    if name == "touched":
-        return trace.touched(launch, numbers["program"], numbers["event"])
-    if name == "elements":
-        return trace.elements(launch, numbers["tensor"], bool(numbers.get("after", 0)))
-    if name == "overlaps":
-        return trace.overlaps(launch, numbers["tensor"])
-    if name == "layouts":
-        return trace.layouts(launch, numbers["target"])
-    if name == "who":
-        return trace.who(launch, numbers["tensor"], numbers["place"])
-    return None
 
 
 class _Server(ThreadingHTTPServer):

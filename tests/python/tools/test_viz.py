@@ -238,6 +238,37 @@ def test_views_of_one_storage_and_strides(kernels):
     assert touched["places"] == [(lane % 4) * 8 + lane // 4 for lane in range(32)]
 
 
+def test_the_programs_of_each_element(kernels):
+    from tilewright.viz import _answers
+
+    def programs(launch, tensor):
+        numbers = {"launch": launch, "tensor": tensor}
+        return json.loads(_answers.answer(Traced().file, "programs", numbers) or "null")
+
+    # The last program is masked; tensors that are not accessed have no program.
+    x = torch.rand(40)
+    viz.trace(kernels.add)[(3,)](x, torch.rand(40), torch.zeros(40), 36, BLOCK=16)
+    assert programs(0, 2) == {"programs": [[at // 16] if at < 36 else [] for at in range(40)]}
+    # Elements that programs share have each of them, up to four.
+    viz.trace(kernels.race)[(6,)](torch.zeros(3, dtype=torch.int32))
+    assert programs(1, 0) == {"programs": [[0, 1], [2, 3], [4, 5]]}
+    viz.trace(kernels.count)[(12,)](torch.zeros(3, dtype=torch.int32), 12)
+    assert programs(2, 0) == {"programs": [[0, 2, 4, 6], [1, 3, 5, 7], []]}
+    # A launch in place, and a view with strides of another tensor's memory.
+    storage = torch.rand(4, 8)
+    viz.trace(kernels.copy)[(1,)](storage.t()[:2], storage[0], BLOCK=4)
+    assert programs(3, 0) == {"programs": [[0], [], [], [], [0], [], [], []]}
+    assert programs(3, 1) == {"programs": [[0]] * 4 + [[]] * 4}
+    out = torch.zeros(32)
+    viz.trace(kernels.copy)[(1,)](out, out, BLOCK=32)
+    assert programs(4, 0) == programs(4, 1) == {"programs": [[0]] * 32}
+    assert programs(9, 0) is programs(0, 9) is None
+    # More elements than are analyzed.
+    big = torch.zeros(1 << 21)
+    viz.trace(kernels.copy)[(1,)](big, big, BLOCK=1024)
+    assert programs(5, 0) == {"tooLarge": True}
+
+
 def test_loops_products_and_reductions(kernels):
     torch.manual_seed(3)
     a, b = torch.randn(16, 48), torch.randn(48, 16)
@@ -446,7 +477,7 @@ def ask(url, host=None):
 
 
 def test_the_server(kernels, monkeypatch):
-    from tilewright.viz import _server
+    from tilewright.viz import _answers, _server
 
     x = torch.rand(16)
     viz.trace(kernels.copy)[(1,)](x, torch.zeros(16), BLOCK=16)
@@ -481,7 +512,7 @@ def test_the_server(kernels, monkeypatch):
         def fails(*_):
             raise RuntimeError("a mistake")
 
-        monkeypatch.setattr(_server, "_ask", fails)
+        monkeypatch.setattr(_answers, "answer", fails)
         with pytest.raises(urllib.error.HTTPError) as caught:
             ask(f"{url}api/launches")
         assert (caught.value.code, caught.value.read()) == (500, b"a mistake")

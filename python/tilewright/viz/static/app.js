@@ -8,9 +8,9 @@ import { drawSource, lineOf, markLine, textOf } from "./source.js";
 import { TensorView } from "./tensor.js";
 import { valueCard } from "./tile.js";
 import { drawTimeline, label, nest } from "./timeline.js";
-import { count, duration, find, h, rgb, sequential, heat, variable } from "./util.js";
+import { count, duration, find, h, programColor, rgb, sequential, heat, variable } from "./util.js";
 
-const MODES = [["values", "values"], ["accesses", "accesses"], ["races", "races"]];
+const MODES = [["values", "values"], ["accesses", "accesses"], ["programs", "programs"], ["races", "races"]];
 const state = { launch: 0, program: 0, event: null, tensor: null, all: false, mode: "values", after: false, plane: 0, loops: {}, finding: null, occurrence: 0 };
 let launches = [];
 let launch = null;
@@ -203,7 +203,7 @@ function pickOps(ops) {
 
 async function showSelection(mine, change) {
   const occurrence = findings[state.finding]?.occurrences[state.occurrence];
-  grid.draw(state.program, new Set(occurrence ? [occurrence[0], occurrence[3]].filter((program) => program >= 0) : []));
+  grid.draw(state.program, new Set(occurrence ? [occurrence[0], occurrence[3]].filter((program) => program >= 0) : []), state.mode === "programs");
   drawFindings(launch, findings, state.finding, state.occurrence, pickFinding);
   const place = coordinates(launch.grid, state.program);
   find("program-title").textContent = launch.programs.length || launch.grid.every(Boolean) ? `Program (${place.join(", ")})` : "The grid is empty";
@@ -324,23 +324,25 @@ async function drawTensor() {
   if (!tensor) return;
   const mine = turn;
   const elements = tensor.hasElements && state.mode === "values" ? (await ask("elements", { launch: state.launch, tensor: number, after: state.after ? 1 : 0 })) ?? (await ask("elements", { launch: state.launch, tensor: number, after: 0 })) : null;
+  const found = state.mode === "programs" ? await ask("programs", { launch: state.launch, tensor: number }) : null;
   if (mine !== turn) return;
   const planes = tensor.shape.slice(0, -2).reduce((product, extent) => product * extent, 1);
   const op = data.events[state.event] && launch.ops[data.events[state.event][0]];
   const pointer = op && op.values.find(({ role }) => role === "pointer");
-  tensorView.show({ tensor, number, elements, overlaps: overlaps[number], touched, mode: state.mode, plane: state.plane, lit, marks: placesIn(findings, number), findings, finding: state.finding, kernel: launch.kernel, blockWidth: pointer?.shape.at(-1) });
+  tensorView.show({ tensor, number, elements, overlaps: overlaps[number], touched, mode: state.mode, plane: state.plane, lit, marks: placesIn(findings, number), findings, finding: state.finding, kernel: launch.kernel, grid: launch.grid, programs: found?.programs, blockWidth: pointer?.shape.at(-1) });
   find("plane").replaceChildren(...(planes > 1 ? [h("label", { class: "note" }, "plane ", h("input", { type: "range", min: 0, max: planes - 1, value: state.plane, "aria-label": "plane", oninput: (event) => select({ plane: Number(event.target.value), tensor: state.tensor }) }), ` ${state.plane} of ${planes}`)] : []));
-  showTensorNote(tensor, elements);
+  showTensorNote(tensor, elements, found);
   showLegend();
 }
 
-function showTensorNote(tensor, elements) {
+function showTensorNote(tensor, elements, found) {
   const notes = [];
   if (tensor.shape.length > 1) {
     const dense = tensor.shape.reduceRight(([strides, size], extent) => [[size, ...strides], size * extent], [[], 1])[0];
     if (dense.join() !== tensor.strides.join()) notes.push(`strides ${tensor.strides.join(", ")}`);
   }
   if (!elements && state.mode === "values") notes.push("values are not kept of tensors this large (triton_viz.config.tensor_bytes)");
+  if (found?.tooLarge) notes.push("too many accesses to color them by program");
   const active = tensorView.active.size;
   if (touched && touched.tensor === state.tensor) notes.push(`${count(active)} element${active === 1 ? "" : "s"} by the selected op`);
   const outside = tensorView.ghosts.filter((ghost) => ghost.isActive).length;
@@ -359,6 +361,7 @@ function showLegend() {
     parts.push(h("span", {}, h("i", { class: "ramp", style: ramp([sequential(0.25), sequential(1)]) }), "read"));
     parts.push(h("span", {}, h("i", { class: "ramp", style: ramp([heat(0.25), heat(1)]) }), `written, by up to ${tensorView.most || 1}`));
   }
+  if (state.mode === "programs") parts.push(...programLegend(tensorView.data.programs || []));
   if (state.mode === "races") parts.push(swatch("background:#dc2626", "race"), swatch(`background:${rgb(sequential(0.12))}`, "accessed"));
   if (placesIn(findings, state.tensor).size) parts.push(swatch("border:3px solid #dc2626", "finding"));
   if (touched) {
@@ -368,6 +371,19 @@ function showLegend() {
     if (tensorView.ghosts.some((ghost) => ghost.isActive)) parts.push(swatch("background:#dc2626", "out of bounds"));
   }
   find("legend").replaceChildren(...parts);
+}
+
+const MOST_IN_LEGEND = 12;
+
+/** The colors of the programs that access the tensor; the grid has those of all. */
+function programLegend(programs) {
+  const swatch = (background, text) => h("span", { class: "of-programs" }, h("i", { style: `background:${background}` }), text);
+  const all = [...new Set(programs.flat())].sort((a, b) => a - b);
+  const named = all.slice(0, MOST_IN_LEGEND).map((program) => swatch(rgb(programColor(program)), `(${coordinates(launch.grid, program).join(", ")})`));
+  const several = programs.find((found) => found.length > 1);
+  if (several) named.push(swatch(`linear-gradient(90deg, ${several.map((program, index) => `${rgb(programColor(program))} ${(100 * index) / several.length}% ${(100 * (index + 1)) / several.length}%`).join(", ")})`, "several programs"));
+  if (all.length > MOST_IN_LEGEND) named.push(h("span", {}, `and ${count(all.length - MOST_IN_LEGEND)} more, as in the grid`));
+  return named;
 }
 
 /** Marks the lanes of the tables that access an element. */
@@ -455,13 +471,12 @@ function toggleTheme() {
 
 function redraw() {
   if (!launch || !data) return;
-  showGrid();
   select({ tensor: state.tensor, event: state.event, after: state.after });
 }
 
 const KEYS = {
   ArrowRight: () => step(1), ArrowLeft: () => step(-1), "[": () => iterate(-1), "]": () => iterate(1),
-  v: () => select({ mode: "values", tensor: state.tensor }), a: () => select({ mode: "accesses", tensor: state.tensor }), r: () => select({ mode: "races", tensor: state.tensor }),
+  v: () => select({ mode: "values", tensor: state.tensor }), a: () => select({ mode: "accesses", tensor: state.tensor }), p: () => select({ mode: "programs", tensor: state.tensor }), r: () => select({ mode: "races", tensor: state.tensor }),
   i: () => select({ all: !state.all, tensor: state.tensor }), b: () => select({ after: !state.after, tensor: state.tensor }), d: toggleTheme, l: () => gpu.open(state.launch), "?": () => find("keys").showModal(), " ": () => dot.play(),
   e: () => tensorView.exportPng(), E: () => tensorView.exportSvg(), f: () => findings.length && pickFinding(state.finding == null ? 0 : (state.finding + 1) % findings.length), F: () => findings.length && pickFinding(((state.finding ?? 0) + findings.length - 1) % findings.length),
   Escape: () => (find("who").hidden ? closeFindings() : (find("who").hidden = true)),

@@ -1,7 +1,7 @@
-// The grid as a picture: a cell a program, colored by its time.
+// The grid as a picture: a cell a program, colored by its time, or in the color of its accesses.
 
 import { CanvasPainter } from "./paint.js";
-import { count, dark, duration, find, heat, rgb, tip, variable } from "./util.js";
+import { count, duration, find, heat, inkOn, programColor, rgb, tip, variable } from "./util.js";
 
 const GAP = 14;
 
@@ -46,16 +46,22 @@ export class Grid {
     const times = launch.programs.map(([, , nanoseconds]) => nanoseconds).sort((a, b) => a - b);
     this.most = Math.max(1, times[Math.floor(0.97 * (times.length - 1))]);
     this.draw(selected);
-    const total = launch.grid[0] * launch.grid[1] * launch.grid[2];
-    const sampled = launch.programs.filter(([, flags]) => flags & 1).length;
+  }
+
+  describeGrid() {
+    const { grid, programs } = this.launch;
+    const total = grid[0] * grid[1] * grid[2];
+    const sampled = programs.filter(([, flags]) => flags & 1).length;
     find("grid-note").textContent =
-      `${launch.grid.join(" × ")}: ${count(total)} program${total === 1 ? "" : "s"}` +
-      (sampled < total ? `, ${count(sampled)} with values (dotted)` : "") + ", by time";
+      `${grid.join(" × ")}: ${count(total)} program${total === 1 ? "" : "s"}` +
+      (sampled < total ? `, ${count(sampled)} with values (dotted)` : "") + (this.isByProgram ? ", by program" : ", by time");
   }
 
   /** `shown`: the programs of the finding that is selected. */
-  draw(selected, shown = new Set()) {
+  draw(selected, shown = new Set(), isByProgram = false) {
     const { launch } = this;
+    this.isByProgram = isByProgram;
+    this.describeGrid();
     this.canvas.dataset.shown = [...shown].sort((a, b) => a - b).join();
     const place = (this.layout = layout(launch.grid, this.canvas.parentElement.clientWidth - 26));
     const rows = Math.ceil(place.planes / place.across);
@@ -74,8 +80,8 @@ export class Grid {
         continue;
       }
       const [, flags, nanoseconds] = program;
-      const fill = flags & 4 ? variable("--bad") : rgb(heat(nanoseconds / this.most));
-      painter.rect(x, y, size, size, { fill, round });
+      const color = isByProgram ? programColor(number) : flags & 4 ? [220, 38, 38] : heat(nanoseconds / this.most);
+      painter.rect(x, y, size, size, { fill: rgb(color), round });
       if (!allSampled && flags & 1 && place.cell >= 6) {
         painter.rect(x + size / 2 - 1, y + size / 2 - 1, 2, 2, { fill: variable("--ink") });
       }
@@ -86,7 +92,7 @@ export class Grid {
       }
       if (shown.has(number)) painter.rect(x + 1, y + 1, size - 2, size - 2, { stroke: variable("--bad"), line: place.cell > 10 ? 3.5 : 2, round });
       if (place.cell >= 26 && total <= 400) {
-        painter.text(String(number), x + size / 2, y + size / 2, { color: flags & 4 || (nanoseconds / this.most > 0.6) !== dark() ? "#fff" : "#1c2230", size: 10 });
+        painter.text(String(number), x + size / 2, y + size / 2, { color: inkOn(color), size: 10 });
       }
     }
     if (selected != null && selected < total) {

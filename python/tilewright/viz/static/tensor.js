@@ -1,7 +1,8 @@
-// A tensor as a heat map: values, accesses or races, with the elements that the selected op accesses.
+// A tensor as a heat map: values, accesses, programs or races, with the elements that the selected op accesses.
 
+import { coordinates } from "./grid.js";
 import { CanvasPainter, SvgPainter, download } from "./paint.js";
-import { brief, faded, find, heat, inkOn, rgb, scale, sequential, tip, variable } from "./util.js";
+import { brief, faded, find, heat, inkOn, programColor, rgb, scale, sequential, tip, variable } from "./util.js";
 
 const MARGIN = { left: 40, top: 20 };
 const MOST_GHOSTS = 64;
@@ -43,7 +44,7 @@ export class TensorView {
   }
 
   /** `data`: tensor, elements, overlaps, touched, mode, plane, lit (an element that is pointed at elsewhere), marks (the findings at
-   * each place), findings, finding (the selected one). */
+   * each place), findings, finding (the selected one), programs (those of each place), grid. */
   show(data) {
     this.data = data;
     this.canvas.dataset.marked = [...data.marks.keys()].sort((a, b) => a - b).slice(0, 256).join();
@@ -84,7 +85,7 @@ export class TensorView {
   }
 
   colorer() {
-    const { mode, elements, overlaps } = this.data;
+    const { mode, elements, overlaps, programs } = this.data;
     const plain = variable("--cell");
     if (mode === "values" && elements) {
       const colors = scale(elements);
@@ -92,6 +93,7 @@ export class TensorView {
       return (place) => colors.color(elements[place]);
     }
     this.scale = null;
+    if (mode === "programs") return (place) => (programs?.[place].length ? programColor(programs[place][0]) : null);
     if (mode !== "values" && overlaps && !overlaps.tooLarge) {
       const all = overlaps.readers.map((readers, place) => readers + overlaps.writers[place] + overlaps.atomics[place]);
       const most = Math.max(1, ...all.slice(0, 100000));
@@ -127,6 +129,7 @@ export class TensorView {
         const fill = Array.isArray(found) ? rgb(found) : plain;
         const [x, y] = [MARGIN.left + column * cell, MARGIN.top + row * cell];
         painter.rect(x, y, cell - gap, cell - gap, { fill });
+        if (data.mode === "programs") this.split(painter, x, y, cell - gap, data.programs?.[at] || []);
         if (this.masked.has(at)) this.hatch(painter, x, y, cell - gap);
         if (hasText) {
           const ink = Array.isArray(found) ? inkOn(found) : variable("--ink");
@@ -183,6 +186,12 @@ export class TensorView {
       const dot = Math.min(8, size / 3);
       painter.rect(x + size - dot, y, dot, dot, { fill: bad });
     }
+  }
+
+  /** A stripe for each program but the first, whose color the cell has. */
+  split(painter, x, y, size, programs) {
+    const width = size / programs.length;
+    programs.slice(1).forEach((program, index) => painter.rect(x + (index + 1) * width, y, width, size, { fill: rgb(programColor(program)) }));
   }
 
   hatch(painter, x, y, size) {
@@ -268,6 +277,8 @@ export class TensorView {
       lines.push(parts.join(", ") || "no accesses");
       if (overlaps.races.includes(place)) lines.push("a race: the order of these programs is not defined");
     }
+    const programs = this.data.programs?.[place];
+    if (programs?.length) lines.push(`program${programs.length === 1 ? "" : "s"} ${programs.map((program) => `(${coordinates(this.data.grid, program).join(", ")})`).join(", ")}`);
     for (const number of this.data.marks.get(place) || []) lines.push(`found: ${this.data.findings[number].message}`);
     if (this.active.has(place)) lines.push("the selected op accesses it");
     else if (this.masked.has(place)) lines.push("masked in the selected op");

@@ -66,6 +66,20 @@ export const heat = (t) => along(tone(HEAT), t);
 export const sequential = (t) => along(tone(SEQUENTIAL), t);
 export const variable = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
+/** The color of a program: hues by the golden angle, so that neighbors differ, in three lightnesses. */
+export function programColor(number) {
+  const hue = number * 2.399963 + 4.5;
+  const light = (dark() ? [0.7, 0.6, 0.82] : [0.58, 0.65, 0.48])[number % 3];
+  return fromOklab(light, 0.125 * Math.cos(hue), 0.125 * Math.sin(hue));
+}
+
+/** A color of Oklab in sRGB. */
+function fromOklab(light, a, b) {
+  const [l, m, s] = [[0.3963377774, 0.2158037573], [-0.1055613458, -0.0638541728], [-0.0894841775, -1.291485548]].map(([x, y]) => (light + x * a + y * b) ** 3);
+  const linear = [[4.0767416621, -3.3077115913, 0.2309699292], [-1.2684380046, 2.6097574011, -0.3413193965], [-0.0041960863, -0.7034186147, 1.707614701]].map(([x, y, z]) => Math.min(Math.max(x * l + y * m + z * s, 0), 1));
+  return linear.map((part) => Math.round(255 * (part > 0.0031308 ? 1.055 * part ** (1 / 2.4) - 0.055 : 12.92 * part)));
+}
+
 /** The color of NaN and infinity, which no scale has. */
 const SPECIAL = [217, 70, 239];
 

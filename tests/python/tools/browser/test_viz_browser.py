@@ -589,6 +589,103 @@ def test_look_and_exports(page, tmp_path):
     assert not [name for name in entries if name.startswith("http") and not name.startswith(shown.url)]
 
 
+WINDOWS = """
+import torch, triton, triton.language as tl, triton_viz
+
+@triton_viz.trace
+@triton.jit
+def windows(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * (BLOCK - 2) + tl.arange(0, BLOCK)
+    mask = offsets < n
+    tl.store(out_ptr + offsets, tl.load(x_ptr + offsets, mask=mask), mask=mask)
+
+x = torch.rand(240)
+windows[(16,)](x, torch.zeros(240), 226, BLOCK=16)
+triton_viz.launch()
+"""
+
+
+def contrast(first, second):
+    """The ratio of luminances as WCAG defines it."""
+
+    def luminance(color):
+        parts = [part / 255 for part in color]
+        linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    low, high = sorted((luminance(first), luminance(second)))
+    return (high + 0.05) / (low + 0.05)
+
+
+def test_accesses_are_colored_by_program(page, tmp_path):
+    program = tmp_path / "windows.py"
+    program.write_text(WINDOWS)
+    shown, _ = page(program)
+    shown.driver.execute_script("document.documentElement.dataset.theme = 'light'")
+
+    def pixel(canvas, x, y):
+        """The color of a canvas at a point, by its own coordinates."""
+        read = (
+            "const [canvas, x, y] = arguments, ratio = canvas.width / canvas.clientWidth;"
+            "return [...canvas.getContext('2d').getImageData(x * ratio, y * ratio, 1, 1).data].slice(0, 3)"
+        )
+        return shown.driver.execute_script(read, shown.find(canvas), x, y)
+
+    def element(number, part):
+        cell = shown.driver.execute_script(
+            "return (arguments[0].clientWidth - 43) / 16", shown.find("#tensor")
+        )
+        return pixel("#tensor", 40 + (number % 16 + part) * cell, 20 + (number // 16 + 0.5) * cell)
+
+    def color(css):
+        return [int(part) for part in re.findall(r"\d+", css)[:3]]
+
+    def look():
+        """The colors of the programs in the legend, after a look at those of the elements."""
+        style = "return getComputedStyle(arguments[0]).backgroundColor"
+        swatches = shown.all("#legend .of-programs i")[:12]
+        colors = [color(shown.driver.execute_script(style, swatch)) for swatch in swatches]
+        # An element of one program has its color, one of two programs has both.
+        for number in (0, 1, 5, 11):
+            assert element(14 * number + 5, 0.4) == colors[number]
+        assert [element(28, part) for part in (0.25, 0.75)] == colors[1:3]
+        # 226 elements are accessed.
+        assert element(230, 0.5) == color_of("--cell")
+        # The grid has the color of each program, also of those that the legend does not name.
+        assert pixel("#grid", 2 + 4, 2 + 4) == colors[0]
+        # The colors differ from each other and from what is behind them.
+        for number, one in enumerate(colors):
+            assert contrast(one, color_of("--panel")) >= 3
+            others = colors[number + 1 :]
+            assert all(sum((a - b) ** 2 for a, b in zip(one, other, strict=True)) > 900 for other in others)
+        return colors
+
+    def color_of(variable):
+        probe = (
+            "const probe = document.body.appendChild(document.createElement('i'));"
+            "probe.style.color = `var(${arguments[0]})`;"
+            "const found = getComputedStyle(probe).color; probe.remove(); return found"
+        )
+        return color(shown.driver.execute_script(probe, variable))
+
+    shown.press("p")
+    assert shown.find('#modes [aria-checked="true"]').text == "programs"
+    assert shown.text("#grid-note").endswith("by program")
+    named = [entry.text for entry in shown.all("#legend .of-programs")]
+    assert named == [*(f"({number}, 0, 0)" for number in range(12)), "several programs"]
+    assert "and 4 more, as in the grid" in shown.text("#legend")
+    light = look()
+    shown.picture("visualizer-programs")
+    shown.press("d")
+    assert shown.driver.execute_script("return document.documentElement.dataset.theme") == "dark"
+    assert look() != light
+    shown.press("d")
+    link = shown.driver.execute_script("return location.hash")
+    assert "mode=programs" in link
+    shown.press("v")
+    assert shown.text("#grid-note").endswith("by time")
+
+
 PRODUCT = """
 import numpy as np
 import triton
