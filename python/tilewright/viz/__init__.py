@@ -22,6 +22,7 @@ from tilewright.viz.clients import Profiler, RaceDetector, Sanitizer, Tracer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from tilewright.viz._html import save_html
     from tilewright.viz._server import launch
 
 __all__ = [
@@ -35,6 +36,7 @@ __all__ = [
     "launch",
     "load",
     "save",
+    "save_html",
     "trace",
 ]
 
@@ -45,4 +47,8 @@ def __getattr__(name: str) -> object:
         from tilewright.viz._server import launch
 
         return launch
+    if name == "save_html":
+        from tilewright.viz._html import save_html
+
+        return save_html
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

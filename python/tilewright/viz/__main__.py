@@ -1,11 +1,11 @@
-"""``python -m tilewright.viz trace.twtrace``: shows saved traces."""
+"""``python -m tilewright.viz trace.twtrace``: shows saved traces, or writes the page of them."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 
-from tilewright.viz import _server, load
+from tilewright.viz import _server, load, save_html
 
 
 def main() -> int:
@@ -13,10 +13,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tilewright.viz", description="Show saved traces")
     parser.add_argument("trace", nargs="+", help="a file of triton_viz.save(...)")
     parser.add_argument("--port", type=int, default=0, help="the port on this machine; any free one without")
+    parser.add_argument("-o", "--output", help="write the page to this HTML file, and serve nothing")
     options = parser.parse_args()
     try:
         for number, trace in enumerate(options.trace):
             load(trace, append=number > 0)
+        if options.output is not None:
+            save_html(options.output)
+            return 0
     except (OSError, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

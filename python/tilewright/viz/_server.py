@@ -160,7 +160,7 @@ def launch(share: bool = False, port: int | None = None, block: bool | None = No
     if share:
         print(
             "tilewright: share=True publishes nothing: save the trace with `triton_viz.save(path)`, send the file, and "
-            "open it with `python -m tilewright.viz <path>`",
+            "open it with `python -m tilewright.viz <path>`; or send the page of `triton_viz.save_html(path)`",
             file=sys.stderr,
             flush=True,
         )

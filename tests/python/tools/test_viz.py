@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import base64
 import ctypes
+import html
 import json
+import math
 import re
 import subprocess
 import sys
 import urllib.error
 import urllib.request
+import zlib
 
 import pytest
 from conftest import PATIENCE, PROGRAMS
@@ -396,6 +400,73 @@ def test_saved_traces(kernels, tmp_path):
     # A launch begins a new trace.
     viz.trace(kernels.race)[(2,)](torch.zeros(1, dtype=torch.int32))
     assert Traced().about["kernel"] == "race"
+
+
+def parts_of(page):
+    """The answers that a page has, by part and request."""
+    found = re.findall(r'<script type="application/octet-stream" data-part="(.*?)">(.*?)</script>', page)
+    return {html.unescape(name): json.loads(zlib.decompress(base64.b64decode(part))) for name, part in found}
+
+
+def test_a_page_is_one_file(kernels, tmp_path, run):
+    from tilewright.viz import _answers
+
+    path = tmp_path / "page.html"
+    with pytest.raises(ValueError, match="no trace to save"):
+        viz.save_html(path)
+    out = torch.zeros(3, dtype=torch.int32)
+    viz.trace(kernels.count)[(300,)](out, 300)
+    a, b, c = torch.randn(16, 32), torch.randn(32, 16), torch.zeros(272)
+    viz.trace(kernels.product)[(1,)](a, b, c, K=32, BLOCK=16)
+    viz.trace(kernels.copy)[(1,)](out, out, BLOCK=2)
+    with pytest.raises(tilewright.TritonError, match="out of bounds"):
+        viz.trace(kernels.outside)[(3,)](torch.zeros(40), 40, BLOCK=16)
+    viz.save_html(path)
+    page = path.read_text()
+    parts = parts_of(page)
+    trace = Traced().file
+
+    def said(name, **numbers):
+        """The answer of the server; the page has the same."""
+        found = json.loads(_answers.answer(trace, name, numbers) or "null")
+        of_part = {key: numbers.pop(key) for key in ("launch", "program", "tensor") if key in numbers}
+        part = parts["&".join(f"{key}={value}" for key, value in of_part.items())]
+        request = "&".join([name, *(f"{key}={value}" for key, value in numbers.items())])
+        assert part.get(request, part.get(name)) == found
+        return found
+
+    launches = said("launches")
+    assert [launch["kernel"] for launch in launches] == ["count", "product", "copy", "outside"]
+    values = 0
+    for launch in range(4):
+        about = said("launch", launch=launch)
+        for target in (75, 80, 89, 90, 100):
+            assert said("layouts", launch=launch, target=target)
+        for tensor, each in enumerate(about["tensors"]):
+            said("overlaps", launch=launch, tensor=tensor)
+            said("programs", launch=launch, tensor=tensor)
+            for after in (0, 1):
+                assert said("elements", launch=launch, tensor=tensor, after=after)
+            for place in range(math.prod(each["shape"])):
+                said("who", launch=launch, tensor=tensor, place=place)
+        for program, _, _ in about["programs"]:
+            for event, (op, *_) in enumerate(said("program", launch=launch, program=program)["events"]):
+                if about["ops"][op]["isAccess"]:
+                    said("touched", launch=launch, program=program, event=event)
+                for value in range(len(about["ops"][op]["values"])):
+                    values += (
+                        said("value", launch=launch, program=program, event=event, value=value) is not None
+                    )
+    assert values > 900
+    # The page asks for nothing else: scripts, styles and pictures are in it, and a policy forbids others.
+    assert set(re.findall(r'(?:src|href)="(.*?)[#:]', page)) == {"", "data"}
+    assert "default-src 'none'" in page
+    assert "http" not in page.replace("http-equiv", "")
+    # The command writes the same page.
+    viz.save(tmp_path / "one.twtrace")
+    done = run("-m", "tilewright.viz", tmp_path / "one.twtrace", "-o", tmp_path / "other.html")
+    assert done.code == 0, done.err
+    assert (tmp_path / "other.html").read_text() == page
 
 
 def kernels_of_trace():

@@ -4,6 +4,7 @@ import { DotView } from "./dot.js";
 import { drawFindings, eventAt, findingsOf, linesOf, placesIn, programsOf } from "./findings.js";
 import { Layouts } from "./gpu.js";
 import { Grid, coordinates } from "./grid.js";
+import { isFile, recorded } from "./recorded.js";
 import { drawSource, lineOf, markLine, textOf } from "./source.js";
 import { TensorView } from "./tensor.js";
 import { valueCard } from "./tile.js";
@@ -22,12 +23,12 @@ let findings = [];
 let lit = null;
 const answers = new Map();
 
-/** The answer of the server, cached; nothing if it has none. */
+/** The answer of the server or of this file, cached; nothing if it has none. */
 function ask(name, numbers = {}) {
   const url = `api/${name}?${new URLSearchParams(numbers)}`;
   if (!answers.has(url)) {
     if (answers.size > 400) answers.clear();
-    answers.set(url, fetch(url).then((response) => (response.ok ? response.json() : null)));
+    answers.set(url, isFile ? recorded(name, numbers) : fetch(url).then((response) => (response.ok ? response.json() : null)));
   }
   return answers.get(url);
 }

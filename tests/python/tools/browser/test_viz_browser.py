@@ -686,6 +686,57 @@ def test_accesses_are_colored_by_program(page, tmp_path):
     assert shown.text("#grid-note").endswith("by time")
 
 
+def test_a_page_that_is_one_file(page, tmp_path):
+    file = tmp_path / "page.html"
+    program = tmp_path / "findings.py"
+    program.write_text(
+        FINDINGS.replace("triton_viz.launch", f"triton_viz.save_html({str(file)!r})\ntriton_viz.launch")
+    )
+    shown, _ = page(program)
+
+    def look(url):
+        """Everything that is shown at some links, and after a click at an element."""
+        seen = []
+        shown.url = url
+        for link in (
+            "",
+            "launch=0&program=3&mode=programs&tensor=1",
+            "launch=0&mode=races&tensor=1",
+            "launch=1",
+            "launch=1&program=0&tensor=1&mode=accesses",
+            "launch=2&program=2&mode=values&after=1&plane=2",
+        ):
+            shown.open(link)
+            pictures = [
+                shown.driver.execute_script("return arguments[0].toDataURL()", shown.find(canvas))
+                for canvas in ("#grid", "#tensor")
+            ]
+            text = shown.text("body")
+            middle = "const box = arguments[0].getBoundingClientRect();"
+            # The second is in the last row of a tensor, which the failed launch has not written.
+            for down in ("30", "20 + (box.height - 23) * 0.9") if "tensor=1" in link else ("30",):
+                at = f"{{clientX: box.x + box.width * 0.2, clientY: box.y + {down}}}"
+                click = f"{middle} arguments[0].dispatchEvent(new MouseEvent('click', {at}))"
+                shown.driver.execute_script(
+                    f"document.getElementById('who').textContent = ''; {click}", shown.find("#tensor")
+                )
+                shown.wait_for("#who h3")
+                text += shown.text("#who")
+            seen.append((link, text, pictures))
+        shown.find("body").send_keys("l")
+        shown.wait_for('body[data-layouts="2:90"]')
+        return [*seen, shown.text("#layouts")]
+
+    served = look(shown.url)
+    # A file has no server: it may not ask for anything.
+    alone = look(file.as_uri())
+    assert alone == served
+    assert "windows" in served[0][1]
+    assert "no accesses" in served[4][1]
+    requests = "return performance.getEntriesByType('resource').map((entry) => entry.name.slice(0, 5))"
+    assert set(shown.driver.execute_script(requests)) <= {"data:"}
+
+
 PRODUCT = """
 import numpy as np
 import triton
