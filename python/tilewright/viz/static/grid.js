@@ -63,9 +63,9 @@ export class Grid {
     this.isByProgram = isByProgram;
     this.describeGrid();
     this.canvas.dataset.shown = [...shown].sort((a, b) => a - b).join();
-    const place = (this.layout = layout(launch.grid, this.canvas.parentElement.clientWidth - 26));
+    const place = (this.layout = layout(launch.grid, this.canvas.parentElement.clientWidth - 28));
     const rows = Math.ceil(place.planes / place.across);
-    const width = place.across * (place.x * place.cell + GAP);
+    const width = place.across * (place.x * place.cell + GAP) - GAP + 4;
     const height = rows * (place.y * place.cell + GAP);
     const painter = new CanvasPainter(this.canvas, width, height);
     const total = launch.grid[0] * launch.grid[1] * place.planes;

@@ -6,6 +6,7 @@ import { brief, faded, find, heat, inkOn, programColor, rgb, scale, sequential, 
 
 const MARGIN = { left: 40, top: 20 };
 const MOST_GHOSTS = 64;
+const PAGE_SCROLLS = matchMedia("(max-width: 1050px)");
 
 /** The arrangement of a tensor's elements: planes of rows. A tensor of one axis is wrapped. */
 export function layout(tensor, plane, width, height, block) {
@@ -49,7 +50,9 @@ export class TensorView {
     this.data = data;
     this.canvas.dataset.marked = [...data.marks.keys()].sort((a, b) => a - b).slice(0, 256).join();
     const box = this.canvas.parentElement;
-    const [width, height] = [box.clientWidth - 28, box.clientHeight - 12];
+    // The height of a page that scrolls follows from the picture, and not the other way round.
+    const height = PAGE_SCROLLS.matches ? 0.6 * innerHeight : box.clientHeight - 12;
+    const width = box.clientWidth - 28;
     const block = data.touched ? data.blockWidth : 0;
     this.layout = layout(data.tensor, data.plane, width, height, block);
     this.prepare();

@@ -3,6 +3,8 @@
 import { lineOf } from "./source.js";
 import { duration, find, h } from "./util.js";
 
+const MARGIN = 12;
+
 /** Returns the loops and iterations of each event. */
 export function nest(launch, events) {
   const stack = [];
@@ -87,6 +89,12 @@ export function drawTimeline(launch, data, state, pick, turn, showAll) {
       );
     }),
   );
-  box.querySelector(".current")?.scrollIntoView({ block: "nearest", inline: "nearest" });
+  // Only the ops scroll: in a small window, scrollIntoView would scroll the page too.
+  const current = box.querySelector(".current");
+  if (current) {
+    const left = current.offsetLeft - box.offsetLeft - MARGIN;
+    const right = left + current.offsetWidth + 2 * MARGIN;
+    box.scrollLeft = Math.min(left, Math.max(box.scrollLeft, right - box.clientWidth));
+  }
   return shown.map(([, index]) => index);
 }

@@ -737,6 +737,68 @@ def test_a_page_that_is_one_file(page, tmp_path):
     assert set(shown.driver.execute_script(requests)) <= {"data:"}
 
 
+MISPLACED = """
+const problems = [], page = document.documentElement;
+const name = (one) => `${one.tagName} ${one.id} ${one.className}`;
+const boxOf = (one) => one.getBoundingClientRect();
+const isVisible = (one) => boxOf(one).width > 0 && boxOf(one).height > 0 && one.tagName !== "OPTION";
+const isInFlow = (one) => ["static", "relative"].includes(getComputedStyle(one).position);
+const isBox = (one) => isVisible(one) && isInFlow(one) && !isInline(one);
+const isInline = (one) => getComputedStyle(one).display === "inline";
+const overflow = (one) => getComputedStyle(one).overflowX;
+const isTooSmall = (one) => one.scrollWidth > one.clientWidth + 1 || one.scrollHeight > one.clientHeight + 1;
+const common = (a, b, [low, high]) => Math.min(a[high], b[high]) - Math.max(a[low], b[low]);
+const isWithin = (a, b, [low, high]) => a[low] >= b[low] - 1 && a[high] <= b[high] + 1;
+const axes = [["left", "right"], ["top", "bottom"]];
+if (page.scrollWidth > page.clientWidth) problems.push(`the page scrolls sideways to ${page.scrollWidth}`);
+for (const one of document.querySelectorAll("body *")) {
+  if (!isVisible(one)) continue;
+  const box = boxOf(one), parent = one.parentElement;
+  if (["hidden", "clip"].includes(overflow(one)) && isTooSmall(one)) problems.push(`${name(one)} cuts off`);
+  if (!isBox(one) || !isVisible(parent)) continue;
+  const isBounded = overflow(parent) === "visible" && !isInline(parent);
+  if (isBounded && !axes.every((axis) => isWithin(box, boxOf(parent), axis)))
+    problems.push(`${name(one)} is out of ${name(parent)}`);
+  for (let other = one.nextElementSibling; other; other = other.nextElementSibling) {
+    if (isBox(other) && axes.every((axis) => common(box, boxOf(other), axis) > 1))
+      problems.push(`${name(one)} overlaps ${name(other)}`);
+  }
+}
+return problems;
+"""
+"""Lists what a window cuts off or draws over something else; an element that scrolls cuts nothing off."""
+
+
+@pytest.mark.parametrize("size", [(1024, 640), (420, 800)], ids="{0[0]}x{0[1]}".format)
+def test_a_small_window_shows_everything(page, tmp_path, size):
+    program = tmp_path / "findings.py"
+    long = "a_kernel_whose_name_is_rather_long_for_the_width_of_a_small_window"
+    program.write_text(FINDINGS.replace("windows", long))
+    shown, _ = page(program)
+    metrics = {"width": size[0], "height": size[1], "deviceScaleFactor": 1, "mobile": False}
+    shown.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    try:
+        for link in ("mode=programs&tensor=1", "event=8", "launch=1&event=3", "launch=2&plane=1"):
+            shown.open(f"{link}&after=1")
+            assert shown.driver.execute_script(MISPLACED) == [], link
+            # The picture of the tensor is as wide as there is room, not a strip.
+            widths = "return ['#tensor', '.canvas-box'].map((one) => document.querySelector(one).clientWidth)"
+            width, room = shown.driver.execute_script(widths)
+            assert min(300, room / 2) < width <= room
+            # The page begins at its top, and the ops at the selected one.
+            assert shown.driver.execute_script("return scrollY") == 0
+            op, ops = shown.find(".event.current").rect, shown.find("#timeline").rect
+            assert ops["x"] <= op["x"] < op["x"] + op["width"] <= ops["x"] + ops["width"]
+        shown.find("#help").click()
+        assert shown.driver.execute_script(MISPLACED) == [], "keys"
+        shown.find("body").send_keys(Keys.ESCAPE)
+        shown.find("#show-layouts").click()
+        shown.wait_for('body[data-layouts="2:90"]')
+        assert shown.driver.execute_script(MISPLACED) == [], "layouts"
+    finally:
+        shown.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
 PRODUCT = """
 import numpy as np
 import triton
