@@ -18,11 +18,13 @@ import pytest
 from conftest import PATIENCE, PROGRAMS
 
 import tilewright
-from tilewright import _native, sanitizer
+from tilewright import sanitizer
 
 torch = pytest.importorskip("torch")
 np = pytest.importorskip("numpy")
 viz = pytest.importorskip("tilewright.viz")
+
+from traced import Traced  # noqa: E402
 
 KERNELS = """
 @triton.jit
@@ -86,40 +88,6 @@ def kernels(module):
     yield module(KERNELS)
     viz.clear()
     viz.config.reset()
-
-
-class Traced:
-    """A launch of the trace, by what the page asks for."""
-
-    def __init__(self, launch=0):
-        from tilewright.viz import _session
-
-        self.file = _native.TraceFile(_session.path())
-        self.number = launch
-        self.about = json.loads(self.file.launch(launch))
-        self.ops = self.about["ops"]
-
-    def events(self, program):
-        return json.loads(self.file.program(self.number, program))["events"]
-
-    def find(self, program, kind):
-        """The numbers of the events of ops of a kind."""
-        return [at for at, event in enumerate(self.events(program)) if self.ops[event[0]]["kind"] == kind]
-
-    def value(self, program, event, role):
-        op = self.ops[self.events(program)[event][0]]
-        roles = [value["role"] for value in op["values"]]
-        found = json.loads(self.file.value(self.number, program, event, roles.index(role)))
-        return np.array([float(element) for element in found["elements"]]).reshape(found["shape"])
-
-    def touched(self, program, event):
-        return json.loads(self.file.touched(self.number, program, event))
-
-    def overlaps(self, tensor):
-        return json.loads(self.file.overlaps(self.number, tensor))
-
-    def elements(self, tensor, after):
-        return json.loads(self.file.elements(self.number, tensor, after))
 
 
 def test_values_masks_and_places_are_those_of_the_program(kernels, device):
@@ -490,7 +458,7 @@ def test_loaded_traces_are_added_or_replace(kernels, tmp_path):
     assert Traced(1).elements(1, True) == list(range(16))
     assert Traced(2).overlaps(0)["atomics"] == [2, 2]
     assert Traced(3).value(0, Traced(3).find(0, "load")[0], "result").tolist() == [-at for at in range(16)]
-    # What is shown is saved, and added to a loaded trace; numbers may need more than one byte.
+    # The whole trace is saved, and added to a loaded trace; numbers may need more than one byte.
     viz.save(tmp_path / "four.twtrace")
     viz.load(tmp_path / "two.twtrace")
     assert kernels_of_trace() == ["copy", "count"]
@@ -498,7 +466,7 @@ def test_loaded_traces_are_added_or_replace(kernels, tmp_path):
         viz.load(tmp_path / "four.twtrace", append=True)
     assert kernels_of_trace() == ["copy", "count", *["race", "copy", "count", "copy"] * 33]
     assert Traced(132).overlaps(0)["atomics"] == [2, 2]
-    # A trace of which the writer has stopped within a chunk.
+    # A trace whose writer has stopped within a chunk.
     whole = (tmp_path / "two.twtrace").read_bytes()
     (tmp_path / "half.twtrace").write_bytes(whole[: whole.rindex(b"DONE") + 13])
     viz.load(tmp_path / "half.twtrace")
