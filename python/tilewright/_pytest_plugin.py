@@ -3,18 +3,22 @@
 The ini option ``tilewright_as_triton`` makes ``pytest`` the same as ``tilewright run -m pytest``.
 
 ``device`` is the device of the tensors of a test, ``tilewright_sanitize`` checks launches. The device depends on
-``TILEWRIGHT_DEVICE``, so that the same tests can run on the CPU and on a simulated GPU.
+``TILEWRIGHT_DEVICE``, so that the same tests can run on the CPU and on a simulated GPU. With ``TILEWRIGHT_SANITIZE``,
+or under ``tilewright run --sanitize``, a test fails if the sanitizer finds anything.
 """
 
 from __future__ import annotations
+
+import sys
 
 import pytest
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
+    from types import ModuleType
 
-    from tilewright.sanitizer import Found
+    from tilewright.sanitizer import Found, Report
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -56,7 +60,7 @@ def device() -> str:
 
 @pytest.fixture
 def tilewright_sanitize() -> Iterator[Found]:
-    """Checks every launch of the test, which fails at its end if there were findings.
+    """Checks every launch of the test, which fails if there are findings.
 
     A test removes the findings that it expects: ``tilewright_sanitize.take()`` returns them.
     """
@@ -64,5 +68,49 @@ def tilewright_sanitize() -> Iterator[Found]:
 
     with sanitizer.sanitize(raises=False) as found:
         yield found
+    # A test that passed has failed with its findings (`pytest_runtest_call`). These are of one that
+    # failed otherwise, or of the teardown of another fixture.
     if found.reports:
-        pytest.fail(str(sanitizer.SanitizerError(found.reports, found.dropped)), pytrace=False)
+        _fail(found.reports, found.dropped)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    """Begins to collect the findings of a test: its report has them, so they are not printed."""
+    if (sanitizer := _program_sanitizer()) is not None:
+        sanitizer.set_aside()
+        sanitizer.print_findings(False)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_call(item: pytest.Item) -> None:
+    """Fails a test that has findings, unless it has failed before: this hook runs after the test."""
+    if (sanitizer := _program_sanitizer()) is not None:
+        _fail(*sanitizer.set_aside())
+    elif "tilewright_sanitize" in getattr(item, "funcargs", ()):
+        from tilewright import _native
+        from tilewright.sanitizer import Report
+
+        found, dropped = _native.sanitizer_reports(True)
+        _fail([Report(one) for one in found], dropped)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown() -> None:
+    """Fails the teardown of a test that failed otherwise, or whose fixtures have findings as they end."""
+    if (sanitizer := _program_sanitizer()) is not None:
+        sanitizer.print_findings(True)
+        _fail(*sanitizer.set_aside())
+
+
+def _program_sanitizer() -> ModuleType | None:
+    """The module of the sanitizer, if it checks the whole program."""
+    sanitizer = sys.modules.get("tilewright.sanitizer")
+    return sanitizer if sanitizer is not None and sanitizer.is_begun() else None
+
+
+def _fail(reports: Sequence[Report], dropped: int) -> None:
+    from tilewright.errors import SanitizerError
+
+    if reports:
+        pytest.fail(str(SanitizerError(reports, dropped)), pytrace=False)

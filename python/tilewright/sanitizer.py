@@ -169,9 +169,8 @@ def sanitize(*names: str, raises: bool = True) -> Iterator[Found]:
     Its findings are raised at the end as one ``SanitizerError``; with ``raises=False`` they are only kept, as
     ``reports`` of the block's object.
     """
-    before, outer = checks(), _native.sanitizer_reports(True)
-    if outer[0]:
-        _earlier.append(outer)
+    before = checks()
+    set_aside()
     enable(*names)
     found = Found()
     try:
@@ -236,13 +235,29 @@ def _raise(found: list[dict[str, Any]], dropped: int) -> None:
 
 
 _earlier: list[tuple[list[dict[str, Any]], int]] = []
-"""The findings before ``with`` blocks: the summary at the end has them too."""
+"""Findings that were set aside: those before ``with`` blocks, and those of tests."""
 
 
 def all_reports() -> tuple[list[Report], int]:
-    """The findings since the last ``clear()`` and before ``with`` blocks, and the number of those that were dropped."""
+    """The findings since the last ``clear()`` and those set aside, and the number of those that were dropped."""
     everything = [*_earlier, _native.sanitizer_reports(False)]
     return [Report(one) for found, _ in everything for one in found], sum(more for _, more in everything)
+
+
+def set_aside() -> tuple[list[Report], int]:
+    """Removes the findings until now and returns them, and the number of those that were dropped.
+
+    The summary at the end of a program still counts them.
+    """
+    found, dropped = _native.sanitizer_reports(True)
+    if found:
+        _earlier.append((found, dropped))
+    return [Report(one) for one in found], dropped
+
+
+def print_findings(is_printing: bool) -> None:
+    """Sets whether findings are printed when they occur."""
+    _native.sanitizer_print(is_printing)
 
 
 def begin(names: str) -> None:

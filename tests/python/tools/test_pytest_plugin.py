@@ -113,3 +113,97 @@ def test_a_mistake_ends_pytest_with_its_text(run_pytest, script):
     assert (done.code, done.out) == (4, "")
     assert "ERROR: the official triton is already imported" in done.err
     assert "Traceback" not in done.err
+
+
+RACES = """
+import numpy as np
+import pytest
+import tilewright as triton
+import tilewright.language as tl
+
+@triton.jit
+def add_up(acc, s):
+    tl.store(acc, tl.load(acc) + s)
+
+@pytest.fixture
+def before():
+    add_up[(4,)](np.zeros(1, np.float32), 1.0)
+
+@pytest.fixture
+def after():
+    yield
+    add_up[(4,)](np.zeros(1, np.float32), 1.0)
+
+def test_races(CHECKED):
+    add_up[(4,)](np.zeros(1, np.float32), 1.0)
+
+@pytest.mark.xfail(strict=True)
+def test_is_expected_to_race(CHECKED):
+    add_up[(4,)](np.zeros(1, np.float32), 1.0)
+
+def test_fails_otherwise(CHECKED):
+    add_up[(4,)](np.zeros(1, np.float32), 1.0)
+    assert 1 + 1 == 3
+
+def test_takes(tilewright_sanitize):
+    add_up[(4,)](np.zeros(1, np.float32), 1.0)
+    assert {report.code for report in tilewright_sanitize.take()} == {"TW0221"}
+
+def test_is_clean(CHECKED):
+    add_up[(1,)](np.zeros(1, np.float32), 1.0)
+
+def test_setup(before):
+    pass
+
+def test_teardown(after):
+    pass
+"""
+
+RACE_TITLE = "error[TW0221]: two programs race for `acc[0]`"
+
+
+@pytest.mark.parametrize(
+    ("command", "env"),
+    [
+        pytest.param(PLAIN, {"TILEWRIGHT_SANITIZE": "race"}, id="variable"),
+        pytest.param(("-m", "tilewright", "run", "--sanitize", "-m", "pytest"), {}, id="run"),
+    ],
+)
+def test_a_test_fails_with_what_the_sanitizer_finds_in_it(run_pytest, script, command, env):
+    script(RACES.replace("CHECKED", ""), "project/test_kernels.py")
+    done = run_pytest("addopts = -rfEpx", command, **env)
+    assert done.code == 1
+    ends = [line.split()[:2] for line in done.out.splitlines() if "test_kernels.py::" in line]
+    assert sorted((kind, name.rpartition("::")[2]) for kind, name in ends) == [
+        ("ERROR", "test_fails_otherwise"),
+        ("ERROR", "test_teardown"),
+        ("FAILED", "test_fails_otherwise"),
+        ("FAILED", "test_races"),
+        ("FAILED", "test_setup"),
+        ("PASSED", "test_is_clean"),
+        ("PASSED", "test_takes"),
+        ("PASSED", "test_teardown"),
+        ("XFAIL", "test_is_expected_to_race"),
+    ]
+    # Each has two findings, and no report has them twice.
+    texts = [line for line in done.out.splitlines() if line == RACE_TITLE]
+    assert len(texts) == 2 * 4, done.out
+    assert done.err == "tilewright sanitizer: 10 findings: 10 of race\n"
+
+
+def test_a_test_with_the_fixture_fails_with_its_findings(run_pytest, script):
+    script(RACES.replace("CHECKED", "tilewright_sanitize"), "project/test_kernels.py")
+    done = run_pytest("addopts = -rfEpx")
+    assert done.code == 1
+    ends = [line.split()[:2] for line in done.out.splitlines() if "test_kernels.py::" in line]
+    assert sorted((kind, name.rpartition("::")[2]) for kind, name in ends) == [
+        ("ERROR", "test_fails_otherwise"),
+        ("FAILED", "test_fails_otherwise"),
+        ("FAILED", "test_races"),
+        ("PASSED", "test_is_clean"),
+        ("PASSED", "test_setup"),
+        ("PASSED", "test_takes"),
+        ("PASSED", "test_teardown"),
+        ("XFAIL", "test_is_expected_to_race"),
+    ]
+    assert [line for line in done.out.splitlines() if line == RACE_TITLE] == [RACE_TITLE] * 4
