@@ -64,8 +64,9 @@ APART = {"TW0204", "TW0206", "TW0207"}
 INDEX = """\
 # Diagnostics
 
-Every error and warning has a code. `tilewright explain TW0201` prints its page: the cause, an
-example, and the fix. A Python exception has the code as `error.code`. Codes are never reused.
+Each error in a kernel or its launch has a code, and so has each finding about a kernel.
+`tilewright explain TW0201` prints its page: the cause, an example, and the fix. A Python exception
+has the code as `error.code`. Codes are never reused.
 A test writes this index from the titles of the pages.
 """
 

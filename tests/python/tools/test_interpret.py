@@ -570,22 +570,18 @@ def test_what_is_an_interpreted_function(module):
 def test_the_example_of_the_page(script, run):
     text = (ROOT / "docs" / "interpret-mode.md").read_text()
     example = re.search(r"```python\n(.*?)```\n\n```text\n(.*?)```", text, re.DOTALL)
-    program = script(
-        example.group(1)
-        .replace("import triton", "import tilewright as triton", 1)
-        .replace("import triton.language as tl", "import tilewright.language as tl")
-    )
-    done = run(program)
+    command = ("-m", "tilewright", "run")
+    done = run(*command, script(example.group(1), "scale.py"))
     assert (done.err, done.out) == ("", example.group(2))
-    unmasked = example.group(1).replace(", mask=mask)\n    print", ")\n    print")
-    program = script(
-        unmasked.replace("import triton\n", "import tilewright as triton\n").replace(
-            "import triton.language as tl", "import tilewright.language as tl"
-        ),
-        "scale.py",
-    )
-    finding = re.search(r"```text\nOutOfBoundsError: (.*?)```", text, re.DOTALL).group(1)
-    shown = run(program).err.partition("OutOfBoundsError: ")[2]
+    hook = re.search(
+        r"```python\n(from triton.runtime.interpreter import hook.*?)```", text, re.DOTALL
+    ).group(1)
+    done = run(*command, script(f"{example.group(1)}\n{hook}", "hook.py"))
+    assert done.err == ""
+    assert "(1, 0, 0) load [2. 0.]\n" in done.out
+    unmasked = script(example.group(1).replace(", mask=mask)", ")"), "scale.py")
+    finding = re.search(r"```text\ntilewright.errors.OutOfBoundsError: (.*?)```", text, re.DOTALL).group(1)
+    shown = run(*command, "--strict", unmasked).err.partition("\ntilewright.errors.OutOfBoundsError: ")[2]
     assert re.sub(r"--> .*/", "--> ", shown) == finding
 
 
