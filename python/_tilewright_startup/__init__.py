@@ -38,7 +38,8 @@ def parse_parts(text: str) -> tuple[str, ...]:
         return ()
     if text == "1":
         return PARTS
-    words = [word.strip() for word in text.split(",")]
+    # A list may end with a comma.
+    words = [word.strip() for word in text.split(",") if word.strip()] or [text]
     for word in words:
         if word not in PARTS:
             raise ValueError(f"{VARIABLE} is 0, 1, or some of {','.join(PARTS)}: found {word!r}")
@@ -49,7 +50,7 @@ class Watch:
     """Begins tilewright at the first import of a module that it replaces; other finders then find the module."""
 
     def __init__(self, text: str) -> None:
-        self._text = text
+        self.text = text
 
     def find_spec(
         self, fullname: str, path: "Sequence[str] | None" = None, target: "ModuleType | None" = None
@@ -57,7 +58,7 @@ class Watch:
         if fullname not in _FIRST_IMPORT.values():
             return None
         try:
-            parts = parse_parts(self._text)
+            parts = parse_parts(self.text)
         except ValueError as error:
             raise ImportError(str(error), name=fullname) from None
         if fullname not in [_FIRST_IMPORT[part] for part in parts]:
@@ -78,6 +79,14 @@ def watch(text: str) -> None:
     if text not in _OFF and not any(isinstance(finder, Watch) for finder in sys.meta_path):
         finder: Any = Watch(text)
         sys.meta_path.insert(0, finder)
+
+
+def waiting_parts() -> tuple[str, ...]:
+    """Returns the parts that an import of this process would begin; none after tilewright has begun."""
+    for finder in sys.meta_path:
+        if isinstance(finder, Watch):
+            return parse_parts(finder.text)
+    return ()
 
 
 def unwatch() -> None:

@@ -13,7 +13,7 @@ from importlib.machinery import ModuleSpec
 from importlib.metadata import Distribution, PackageNotFoundError, distribution, distributions
 from typing import NoReturn
 
-from _tilewright_startup import PARTS, TRITON_VERSION, VARIABLE
+from _tilewright_startup import PARTS, TRITON_VERSION, VARIABLE, waiting_parts
 from _tilewright_startup.distribution import PTH, files, pth_text, version_for
 from tilewright._arguments import Parser
 
@@ -50,7 +50,10 @@ def activate(arguments: list[str]) -> int:
     except _NotChangedError as error:
         print(error, file=sys.stderr)
         return 1
-    print(f"`import triton` imports tilewright in {sys.prefix}")
+    imports = "`import triton` and `import triton_viz` import" if given.viz else "`import triton` imports"
+    print(f"{imports} tilewright in {sys.prefix}")
+    if given.cuda:
+        print("where torch finds no GPU, its device 'cuda' is the CPU")
     for path in written:
         print(f"  wrote {path}")
     from tilewright._alias import find_official
@@ -83,6 +86,12 @@ def status(arguments: list[str]) -> int:
     import tilewright
     from tilewright._alias import find_official
 
+    # An import of a part ends the waiting, so it is read first.
+    try:
+        parts = waiting_parts()
+    except ValueError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return NOT_ACTIVE
     spec = _find("triton")
     ours = _is_tilewright(spec)
     other = find_official()
@@ -97,6 +106,7 @@ def status(arguments: list[str]) -> int:
         "import triton": meaning,
         "file": spec.origin if spec is not None else "none",
         "import triton_viz": "tilewright.viz" if _is_tilewright(viz := _find("triton_viz")) else _origin(viz),
+        "cuda without a GPU": "the CPU" if "cuda" in parts else "none",
         "metadata": _metadata(),
         "official": f"{_describe(other)}{', hidden' if ours else ''}"
         if other is not None

@@ -219,9 +219,21 @@ def test_activate_and_back(environment):
     assert environment.python("-c", "import needs_triton").code == 0
 
     # A second time changes the parts.
-    assert environment.tilewright("activate", "--viz").code == 0
-    assert "import triton_viz:    tilewright.viz\n" in environment.tilewright("status").out
+    done = environment.tilewright("activate", "--viz")
+    assert done.code == 0
+    line = f"`import triton` and `import triton_viz` import tilewright in {environment.folder}\n"
+    assert done.out.startswith(line)
+    assert "its device 'cuda'" not in done.out
+    shown = environment.tilewright("status").out
+    assert "import triton_viz:    tilewright.viz\n" in shown
+    assert "cuda without a GPU:   none\n" in shown
     assert environment.python("-c", "import triton_viz; triton_viz.trace").code == 0
+    done = environment.tilewright("activate", "--cuda")
+    assert done.out.startswith(f"`import triton` imports tilewright in {environment.folder}\n")
+    assert "where torch finds no GPU, its device 'cuda' is the CPU\n" in done.out
+    shown = environment.tilewright("status").out
+    assert "import triton_viz:    nothing\n" in shown
+    assert "cuda without a GPU:   the CPU\n" in shown
 
     done = environment.tilewright("deactivate")
     assert (done.code, done.err) == (0, "")
@@ -297,11 +309,15 @@ def test_beside_an_official_triton(environment):
 
 def test_the_variable_is_for_one_process_and_its_children(environment):
     assert environment.imported(TILEWRIGHT_AS_TRITON="1") == OURS
-    assert environment.imported(TILEWRIGHT_AS_TRITON="triton") == OURS
+    for text in ("triton", "triton,", "viz", " cuda , viz"):
+        assert environment.imported(TILEWRIGHT_AS_TRITON=text) == OURS
     assert environment.imported(TILEWRIGHT_AS_TRITON="0") == NOTHING
     assert environment.imported(TILEWRIGHT_AS_TRITON="") == NOTHING
     expected = "ImportError: TILEWRIGHT_AS_TRITON is 0, 1, or some of triton,viz,cuda: found 'on'"
     assert environment.imported(TILEWRIGHT_AS_TRITON="on") == expected
+    assert environment.imported(TILEWRIGHT_AS_TRITON=",") == expected.replace("'on'", "','")
+    done = environment.tilewright("status", env={"TILEWRIGHT_AS_TRITON": "on"})
+    assert (done.code, done.out, done.err) == (1, "", expected.replace("ImportError", "error") + "\n")
     code = "import subprocess, sys; sys.exit(subprocess.call([sys.executable, '-c', 'import triton, {}']))"
     for text, is_found in (("1", True), ("triton,viz", True), ("triton", False)):
         done = environment.python("-c", code.format("triton_viz"), env={"TILEWRIGHT_AS_TRITON": text})
