@@ -1,6 +1,7 @@
 """``tilewright bench``: the faster of two versions, and whether the difference is significant.
 
-The versions run in pairs, in a random order within each pair, so that a slow phase of the machine slows both. The
+The versions run in pairs, in a random order within each pair, so that a slow phase of the machine slows both. Kernels
+exchange their tensors within a pair: where tensors are placed in memory may change the time by some percent. The
 command computes a confidence interval of the ratio of the medians by bootstrap. If the interval contains 1, the
 measurements show no difference.
 """
@@ -40,6 +41,10 @@ _MIN_PAIRS = 15
 _MAX_PAIRS = 2000
 _MIN_SAMPLE_SECONDS = 1e-3
 """The minimum duration of a sample in seconds: a shorter one measures the clock."""
+
+
+_PACKAGES = {"torch": "torch", "np": "numpy", "triton": "triton"}
+"""The packages that ``--args`` and ``--grid`` may use, by their names there."""
 
 
 @dataclass(frozen=True)
@@ -259,11 +264,41 @@ def _load(path: str, number: int) -> Any:
     return module
 
 
-def _launch(kernel: Any, name: str, module: Any, wanted: Namespace) -> Callable[[], Any]:
+class _Launch:
+    """A version that is a kernel with its arguments."""
+
+    def __init__(self, kernel: Any, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self.kernel, self.grid = kernel, grid
+        self.args, self.kwargs = list(args), kwargs
+
+    def __call__(self) -> Any:
+        self.kernel[self.grid](*self.args, **self.kwargs)
+        return [value for value in (*self.args, *self.kwargs.values()) if hasattr(value, "shape")]
+
+    def exchange_tensors(self, other: _Launch) -> None:
+        """Exchanges the tensors of equal parameters with another version, which keeps its other arguments."""
+        places: list[tuple[Any, Any, Any]] = [
+            *((self.args, other.args, index) for index in range(min(len(self.args), len(other.args)))),
+            *((self.kwargs, other.kwargs, name) for name in self.kwargs.keys() & other.kwargs.keys()),
+        ]
+        for mine, theirs, key in places:
+            if _layout(mine[key]) is not None and _layout(mine[key]) == _layout(theirs[key]):
+                mine[key], theirs[key] = theirs[key], mine[key]
+
+
+def _layout(value: Any) -> object:
+    """Returns the properties that two exchanged tensors have in common; ``None`` for another object."""
+    if not hasattr(value, "shape") or not hasattr(value, "dtype"):
+        return None
+    strides = value.stride() if hasattr(value, "stride") else getattr(value, "strides", None)
+    return type(value), tuple(value.shape), str(value.dtype), strides, str(getattr(value, "device", None))
+
+
+def _launch(kernel: Any, name: str, module: Any, wanted: Namespace) -> _Launch:
     if wanted.args is None or wanted.grid is None:
         raise _Refused(f"'{name}' is a kernel: say what it is launched with, by --args and --grid")
     known: dict[str, Any] = {"math": math, **vars(module)}
-    for package, short in (("torch", "torch"), ("numpy", "np"), ("triton", "triton")):
+    for short, package in _PACKAGES.items():
         try:
             known.setdefault(short, __import__(package))
         except ImportError:
@@ -274,18 +309,15 @@ def _launch(kernel: Any, name: str, module: Any, wanted: Namespace) -> Callable[
         numpy.random.seed(0)
     args, kwargs = _evaluated(f"(lambda *args, **kwargs: (args, kwargs))({wanted.args})", "--args", known)
     grid = _evaluated(wanted.grid, "--grid", known)
-    grid = (grid,) if isinstance(grid, int) else grid
-
-    def launch() -> Any:
-        kernel[grid](*args, **kwargs)
-        return [value for value in (*args, *kwargs.values()) if hasattr(value, "shape")]
-
-    return launch
+    return _Launch(kernel, (grid,) if isinstance(grid, int) else grid, args, kwargs)
 
 
 def _evaluated(text: str, option: str, known: dict[str, Any]) -> Any:
     try:
         return eval(text, known)
+    except NameError as error:
+        hint = f": {_PACKAGES[error.name]} is not installed" if error.name in _PACKAGES else ""
+        raise _Refused(f"{option}: {type(error).__name__}: {error}{hint}") from error
     except Exception as error:
         raise _Refused(f"{option}: {type(error).__name__}: {error}") from error
 
@@ -343,13 +375,23 @@ def _measured(versions: list[Callable[[], Any]], seconds: float) -> dict[str, An
     # Both versions have run once, so they are compiled. Their durations determine the number of
     # runs in a sample.
     counts = [max(1, math.ceil(_MIN_SAMPLE_SECONDS / max(sample(version, 3), 1e-9))) for version in versions]
+    a, b = versions
     draw = random.Random(1)
     times: list[list[float]] = [[], []]
     end = time.perf_counter() + seconds
     while len(times[0]) < _MAX_PAIRS and (len(times[0]) < _MIN_PAIRS or time.perf_counter() < end):
+        pair: list[list[float]] = [[], []]
         order = [0, 1] if draw.random() < 0.5 else [1, 0]
         for number in order:
-            times[number].append(sample(versions[number], counts[number]))
+            pair[number].append(sample(versions[number], counts[number]))
+        if isinstance(a, _Launch) and isinstance(b, _Launch):
+            # In the other order, so that a drift and the state of the caches affect both alike.
+            a.exchange_tensors(b)
+            for number in reversed(order):
+                pair[number].append(sample(versions[number], counts[number]))
+            a.exchange_tensors(b)
+        for number in (0, 1):
+            times[number].append(sum(pair[number]) / len(pair[number]))
     medians = [1e9 * _median(one) for one in times]
     return {"ns": medians, "comparison": compare(times[0], times[1])}
 

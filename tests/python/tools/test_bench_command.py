@@ -8,10 +8,11 @@ import random
 import subprocess
 import sys
 
+import numpy as np
 import pytest
-from conftest import PATIENCE
+from conftest import PATIENCE, environment_of
 
-from tilewright._bench_command import compare, verdict
+from tilewright._bench_command import _Launch, _measured, compare, verdict
 
 KERNELS = """
 import tilewright as triton
@@ -102,6 +103,52 @@ def test_kernels_are_compared(tmp_path):
     assert found["pairs"] >= 15
     assert found["ratio"] == pytest.approx(found["ns"][1] / found["ns"][0])
     assert found["different"] == (found["low"] > 1 or found["high"] < 1)
+
+
+def test_kernels_exchange_their_tensors():
+    """The places of tensors in memory are no difference between the versions."""
+
+    class Recorder:
+        def __init__(self):
+            self.seen = []
+
+        def __getitem__(self, grid):
+            return lambda *args, **kwargs: self.seen.append((grid, args, kwargs))
+
+    versions = [
+        _Launch(Recorder(), (1,), (np.ones(8), np.ones(4 + number), f"own {number}"), {"out": np.ones(2)})
+        for number in (0, 1)
+    ]
+    first = [(*version.args, version.kwargs["out"]) for version in versions]
+    found = _measured(versions, 0.0)
+    assert found["comparison"].pairs == 15
+    for number, version in enumerate(versions):
+        seen = version.kernel.seen
+        assert {grid for grid, _, _ in seen} == {(1,)}
+        both = {id(one[0]) for one in first}
+        assert {id(args[0]) for _, args, _ in seen} == both
+        assert {id(kwargs["out"]) for _, _, kwargs in seen} == {id(one[3]) for one in first}
+        # A tensor that the other version does not have like this, and what is no tensor, stay.
+        assert {id(args[1]) for _, args, _ in seen} == {id(first[number][1])}
+        assert {args[2] for _, args, _ in seen} == {f"own {number}"}
+
+
+def test_a_package_that_is_not_installed_is_named(tmp_path, script):
+    script("raise ImportError('no torch here')", "torch.py")
+    made = bench(
+        tmp_path,
+        "a.py::copy",
+        "b.py::copy",
+        "--args",
+        "torch.ones(1)",
+        "--grid",
+        "1",
+        PYTHONPATH=f"{tmp_path}{os.pathsep}{environment_of()['PYTHONPATH']}",
+    )
+    assert (made.returncode, made.stderr) == (
+        2,
+        "error: --args: NameError: name 'torch' is not defined: torch is not installed\n",
+    )
 
 
 def test_functions_are_compared(tmp_path):
