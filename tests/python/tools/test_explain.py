@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 
@@ -321,3 +322,14 @@ def test_dump_to_a_folder(tmp_path):
     assert made.returncode == 0, made.stderr
     written = sorted(path.suffix for path in folder.iterdir())
     assert written == [".ast", ".gpu", ".ir", ".opt", ".ptx"]
+
+
+def test_the_page_shows_what_the_command_prints():
+    text = (ROOT / "docs" / "explain.md").read_text()
+    sessions = re.findall(r"```console\n\$ tilewright (.*?)\n…\n(.*?)```", text, re.DOTALL)
+    assert len(sessions) == 2
+    for command, shown in sessions:
+        made = tilewright(*shlex.split(command.replace("\\\n", " ")))
+        assert made.returncode == 0, made.stderr
+        for part in shown.strip("…\n").split("\n…\n"):
+            assert f"\n{part}\n" in made.stdout, made.stdout
