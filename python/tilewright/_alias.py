@@ -76,11 +76,15 @@ def _own_name(name: str) -> str:
     return ("tilewright" if top == "triton" else "tilewright.viz") + dot + rest
 
 
+_PUBLIC_VIZ = "TILEWRIGHT_PUBLIC_TRITON_VIZ"
+
+
 class _TritonFinder:
     """Finds ``triton``, and all below it; ``triton_viz`` as well if tilewright replaces it."""
 
     def __init__(self) -> None:
         self.replaces_viz = False
+        self.expects_public_viz = False
 
     def _is_ours(self, top: str) -> bool:
         return top == "triton" or (top == "triton_viz" and self.replaces_viz)
@@ -88,6 +92,12 @@ class _TritonFinder:
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
+        if fullname == "triton_viz" and self.expects_public_viz and next(_others(fullname), None) is None:
+            raise ModuleNotFoundError(
+                f"No module named 'triton_viz': {_PUBLIC_VIZ} is set, so it is the public package, which is not "
+                "installed",
+                name=fullname,
+            )
         if not fullname.startswith("triton") or not self._is_ours(fullname.partition(".")[0]):
             return None
         import importlib.util
@@ -157,9 +167,7 @@ def begin(parts: tuple[str, ...] = PARTS) -> None:
 
     Raises ``TritonError`` if ``TILEWRIGHT_DEVICE`` names no device, and ``ImportError`` if another Triton is imported.
     """
-    import os
-
-    from tilewright import _native
+    from tilewright import _environment, _native
 
     active = _native.device()
     _install(replaces_viz="viz" in parts)
@@ -169,7 +177,7 @@ def begin(parts: tuple[str, ...] = PARTS) -> None:
 
         announcement.once_for_children()
         use_cpu_as_cuda()
-        _native.allow_padded_reads(os.environ.get("TILEWRIGHT_STRICT", "0") in ("", "0"))
+        _native.allow_padded_reads(_environment.is_off("TILEWRIGHT_STRICT"))
     unwatch()
 
 
@@ -190,8 +198,10 @@ def _install(replaces_viz: bool) -> None:
         sys.meta_path.insert(0, first)
         install_in_compile_workers()
         pass_constants_in_interpret_mode()
-    import os
+    from tilewright import _environment
 
     # The program's user may want the public package.
-    if os.environ.get("TILEWRIGHT_PUBLIC_TRITON_VIZ", "0") in ("", "0"):
+    if _environment.is_off(_PUBLIC_VIZ):
         finder.replaces_viz |= replaces_viz
+    elif replaces_viz:
+        finder.expects_public_viz = True

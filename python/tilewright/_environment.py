@@ -1,4 +1,4 @@
-"""Warns of environment variables that configure the official Triton but have no effect here.
+"""Warns of environment variables that configure the official Triton but have no effect here, and of misspelled ones.
 
 Other modules read the variables that have an effect: ``crates/runtime/src/knobs.rs``, ``crates/cuda/src/settings.rs``
 and ``knobs.py``.
@@ -7,6 +7,10 @@ and ``knobs.py``.
 from __future__ import annotations
 
 import os
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 _STAGES = "TILEWRIGHT_DUMP=all writes every stage of a kernel to stderr, TRITON_KERNEL_DUMP=1 to files"
 _NO_LLVM = "tilewright has no LLVM and no MLIR"
@@ -94,14 +98,102 @@ WITHOUT_EFFECT = {
 _OFF = frozenset(("", "0", "false", "no", "off", "n"))
 
 
-def say_what_has_no_effect() -> None:
-    """Prints a line on stderr for each such variable that is set, if a program might rely on it."""
-    for name in WITHOUT_EFFECT.keys() & os.environ.keys():
-        if os.environ[name].lower() in _OFF:
-            continue
-        import sys
+_ON = frozenset(("1", "true", "yes", "on", "y"))
 
-        print(f"tilewright: {name} is set and has no effect: {WITHOUT_EFFECT[name]}", file=sys.stderr)
+SWITCHES = frozenset(
+    (
+        "TILEWRIGHT_DEBUG",
+        "TILEWRIGHT_INTERPRET",
+        "TILEWRIGHT_MACHINE_CODE",
+        "TILEWRIGHT_PORTABLE",
+        "TILEWRIGHT_PRINT_AUTOTUNING_TABLE",
+        "TILEWRIGHT_PUBLIC_TRITON_VIZ",
+        "TILEWRIGHT_STRICT",
+        "TILEWRIGHT_VIZ_WAIT",
+    )
+)
+"""The variables of tilewright that are on or off."""
+
+KNOWN = SWITCHES | {
+    "TILEWRIGHT_AS_TRITON",
+    "TILEWRIGHT_CACHE_DIR",
+    "TILEWRIGHT_CACHE_LIMIT",
+    "TILEWRIGHT_CUPTI",
+    "TILEWRIGHT_DEVICE",
+    "TILEWRIGHT_DUMP",
+    "TILEWRIGHT_DUMP_DIR",
+    "TILEWRIGHT_LIBCUDA",
+    "TILEWRIGHT_NUM_THREADS",
+    "TILEWRIGHT_PTXAS",
+    "TILEWRIGHT_SANITIZE",
+    "TILEWRIGHT_VIZ_PORT",
+}
+"""Every variable of tilewright that a user may set."""
+
+_OF_DEVELOPMENT = frozenset(
+    (
+        "ANNOUNCED",
+        "BLESS",
+        "COMMIT",
+        "MUTATIONS",
+        "PATIENCE",
+        "RANDOM_NESTS",
+        "REPLAY",
+        "SEEDS",
+        "SHADOW",
+        "SHOW",
+        "STUB_CUDA",
+        "TEST_WHEEL",
+        "TRITON_PYTHON",
+    )
+)
+"""Variables of the build and the tests, and those that processes of tilewright pass on, after ``TILEWRIGHT_``."""
+
+_PREFIX = "TILEWRIGHT_"
+_STAGE_NAMES = ("ast", "ir", "opt", "cpu", "asm", "gpu", "ptx", "cubin")
+
+
+def is_off(name: str) -> bool:
+    """Returns whether a switch is off or not set."""
+    return os.environ.get(name, "").lower() in _OFF
+
+
+def say_what_has_no_effect() -> None:
+    """Prints a line on stderr for each variable that is set and has no effect, or not the one that it seems to have."""
+    for name in WITHOUT_EFFECT.keys() & os.environ.keys():
+        if os.environ[name].lower() not in _OFF:
+            _say(f"{name} is set and has no effect: {WITHOUT_EFFECT[name]}")
+    for name in sorted(name for name in os.environ if name.startswith(_PREFIX)):
+        value = os.environ[name]
+        if name in SWITCHES and value.lower() not in _ON | _OFF:
+            _say(f"{name} is '{value}', expected 0 or 1")
+        elif name == "TILEWRIGHT_DUMP":
+            _check_dump(value)
+        elif name not in KNOWN and name.removeprefix(_PREFIX) not in _OF_DEVELOPMENT:
+            _say(f"{name} is no variable of tilewright{_guess(name, KNOWN, _PREFIX)}")
+
+
+def _check_dump(value: str) -> None:
+    """Says that a value is a folder if it may be a misspelled stage."""
+    import re
+
+    is_folder = not re.fullmatch("[a-z]+", value) or os.path.isdir(value)
+    if not is_folder and value not in (*_STAGE_NAMES, "all") and (guess := _guess(value, _STAGE_NAMES)):
+        _say(f"TILEWRIGHT_DUMP is '{value}', which is no stage, so every stage goes to this folder{guess}")
+
+
+def _guess(name: str, known: Iterable[str], prefix: str = "") -> str:
+    import difflib
+
+    rests = sorted(one.removeprefix(prefix) for one in known)
+    near = difflib.get_close_matches(name.removeprefix(prefix), rests, 1, 0.75)
+    return f"; did you mean '{prefix}{near[0]}'?" if near else ""
+
+
+def _say(text: str) -> None:
+    import sys
+
+    print(f"tilewright: {text}", file=sys.stderr)
 
 
 def asks_for_sanitizer() -> bool:

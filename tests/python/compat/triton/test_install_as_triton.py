@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from conftest import environment_of
 
 PROGRAM = """
 import importlib, importlib.util, sys
@@ -172,3 +173,16 @@ def test_processes_of_multiprocessing_have_it_too(run, script, method):
     )
     done = run("-m", "tilewright", "run", path)
     assert done.out == "[('tilewright.runtime.jit', 1)]\n", done.err
+
+
+def test_a_public_visualizer_that_is_not_installed_is_named_with_its_variable(run, script):
+    command = ("-m", "tilewright", "run", "-c", "import triton_viz; print(triton_viz.__name__)")
+    done = run(*command, env={"TILEWRIGHT_PUBLIC_TRITON_VIZ": "1"})
+    assert done.err.splitlines()[-1].startswith(
+        "ModuleNotFoundError: No module named 'triton_viz': TILEWRIGHT_PUBLIC_TRITON_VIZ is set, so it is the public "
+    )
+    path = script("", "site/triton_viz/__init__.py").parents[1]
+    env = {"TILEWRIGHT_PUBLIC_TRITON_VIZ": "1", "PYTHONPATH": f"{path}:{environment_of()['PYTHONPATH']}"}
+    assert run(*command, env=env).out == "triton_viz\n"
+    for text in ("0", "off"):
+        assert run(*command, env={"TILEWRIGHT_PUBLIC_TRITON_VIZ": text}).out == "tilewright.viz\n"

@@ -82,6 +82,44 @@ def test_variables_are_followed_or_answered(run):
     ]
 
 
+def test_wrong_names_and_values_of_own_variables_are_answered(run, tmp_path):
+    environment = {
+        "TILEWRIGHT_DEVISE": "cpu",
+        "TILEWRIGHT_FOO": "1",
+        "TILEWRIGHT_MACHINE_CODE": "maybe",
+        "TILEWRIGHT_DEBUG": "yes",
+        "TILEWRIGHT_PORTABLE": "off",
+        "TILEWRIGHT_DUMP": "irr",
+        "TILEWRIGHT_SEEDS": "3",
+    }
+    done = run("-c", "import tilewright, tilewright.language", env=environment, cwd=tmp_path)
+    assert done.err.splitlines() == [
+        "tilewright: TILEWRIGHT_DEVISE is no variable of tilewright; did you mean 'TILEWRIGHT_DEVICE'?",
+        "tilewright: TILEWRIGHT_DUMP is 'irr', which is no stage, so every stage goes to this folder; "
+        "did you mean 'ir'?",
+        "tilewright: TILEWRIGHT_FOO is no variable of tilewright",
+        "tilewright: TILEWRIGHT_MACHINE_CODE is 'maybe', expected 0 or 1",
+    ]
+    (tmp_path / "irr").mkdir()
+    for value in ("irr", "stages", "./irr", "ir,opt", "all", "1", "0", ""):
+        done = run("-c", "import tilewright", env={"TILEWRIGHT_DUMP": value}, cwd=tmp_path)
+        assert done.err == "", value
+
+
+def test_each_own_variable_is_known():
+    """Of those that the code and the documentation name."""
+    root = ROOT
+    files = [
+        *root.glob("python/tilewright/**/*.py"),
+        *root.glob("crates/*/src/**/*.rs"),
+        *root.glob("docs/*.md"),
+    ]
+    named = {name for file in files for name in re.findall(r"\bTILEWRIGHT_[A-Z_]+\b", file.read_text())}
+    known = _environment.KNOWN | {f"TILEWRIGHT_{name}" for name in _environment._OF_DEVELOPMENT}
+    assert {name for name in named - known if "_TEST_" not in name and not name.endswith("_")} == set()
+    assert named >= _environment.KNOWN
+
+
 def test_each_variable_of_a_knob_is_read_or_answered():
     """By the launcher or the commands, by Python code that reads the knob, or by the line that says what is there."""
     root = ROOT
