@@ -105,6 +105,7 @@ def main(arguments: list[str], parser: ProgramParser | None = None) -> int:
             raise SystemExit(1) from None
         raise
     except BaseException as error:
+        _leave_out_summary()
         _end(error)
     return int(_has_findings())
 
@@ -169,6 +170,12 @@ def _sanitize(names: str) -> str | None:
     else:
         sanitizer.enable(*_native.sanitizer_parse(names).split(","))
     return None
+
+
+def _leave_out_summary() -> None:
+    """Prints no summary of the sanitizer at the end: the program did not run, or has ended with an error."""
+    if (sanitizer := sys.modules.get("tilewright.sanitizer")) is not None:
+        sanitizer.leave_out_empty_summary()
 
 
 def _has_findings() -> bool:
@@ -265,6 +272,7 @@ def _program(kind: str, argv: list[str]) -> tuple[Any, ...]:
         sys.stderr.write(
             f"{sys.executable}: can't open file {full!r}: [Errno {error.errno}] {error.strerror}\n"
         )
+        _leave_out_summary()
         raise SystemExit(2) from None
     main_module = _new_main()
     main_module.__file__ = full
@@ -355,6 +363,8 @@ def _new_main() -> ModuleType:
 
 def _end(error: BaseException) -> NoReturn:
     """Ends as Python would: prints the traceback, and lets the interpreter do the rest."""
+    from tilewright.errors import TritonError, hide_own_frames
+
     seen: set[int] = set()
     errors: list[BaseException | None] = [error]
     while errors:
@@ -363,6 +373,8 @@ def _end(error: BaseException) -> NoReturn:
             continue
         seen.add(id(one))
         one.__traceback__ = _of_program(one.__traceback__)
+        if isinstance(one, TritonError):
+            hide_own_frames(one)
         errors += [one.__cause__, one.__context__, *getattr(one, "exceptions", ())]
     try:
         sys.excepthook(type(error), error, error.__traceback__)

@@ -177,6 +177,24 @@ class SanitizerError(TritonError):
         self.code = found[0].code if found else None
 
 
+def hide_own_frames(error: BaseException) -> None:
+    """Removes the frames of tilewright from the traceback of an error that is about the program."""
+    import os
+    from types import TracebackType
+
+    folder = os.path.dirname(__file__) + os.sep
+    kept: list[TracebackType] = []
+    trace = error.__traceback__
+    while trace is not None:
+        if not trace.tb_frame.f_code.co_filename.startswith(folder):
+            kept.append(trace)
+        trace = trace.tb_next
+    whole: TracebackType | None = None
+    for part in reversed(kept):
+        whole = TracebackType(whole, part.tb_frame, part.tb_lasti, part.tb_lineno)
+    error.__traceback__ = whole
+
+
 _BY_KIND: dict[str, type[TritonError]] = {
     "Compilation": CompilationError,
     "Attribute": UnknownAttributeError,

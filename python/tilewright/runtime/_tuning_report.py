@@ -65,7 +65,7 @@ def report_failures(tuner: Any, outcome: Any) -> None:
     """
     import warnings
 
-    from tilewright.errors import AutotunerError, LaunchWarning
+    from tilewright.errors import AutotunerError, LaunchWarning, hide_own_frames
 
     failures: dict[Any, Exception] = outcome.failures
     if not failures:
@@ -73,6 +73,7 @@ def report_failures(tuner: Any, outcome: Any) -> None:
     listed = "".join(f"\n  {config}: {_first_line(error)}" for config, error in failures.items())
     first = next(iter(failures.values()))
     if len(failures) == len(outcome.timings):
+        hide_own_frames(first)
         if len({(type(error), getattr(error, "code", None)) for error in failures.values()}) == 1:
             raise first
         raise AutotunerError(f"no configuration of '{tuner.__name__}' runs:{listed}") from first

@@ -10,7 +10,13 @@ from _weakrefset import WeakSet
 
 from tilewright import _native
 from tilewright.errors import AutotunerError as AutotunerError
-from tilewright.errors import LaunchStateError, LaunchTypeError, LaunchValueError
+from tilewright.errors import (
+    LaunchStateError,
+    LaunchTypeError,
+    LaunchValueError,
+    TritonError,
+    hide_own_frames,
+)
 from tilewright.errors import OutOfResources as OutOfResources
 from tilewright.errors import PTXASError as PTXASError
 from tilewright.runtime._config import Config as Config
@@ -288,7 +294,11 @@ class Autotuner(_Wrapper[P, R]):
         if kwargs.get("warmup"):
             compiled = self.warmup(*args, **{k: v for k, v in kwargs.items() if k != "warmup"})
             return compiled[0] if compiled else None
-        result = self.fn.run(*args, **self._chosen(args, kwargs))
+        try:
+            result = self.fn.run(*args, **self._chosen(args, kwargs))
+        except TritonError as error:
+            hide_own_frames(error)
+            raise error
         self.nargs = None
         return result
 
@@ -602,6 +612,13 @@ def autotune(
 
     def decorator(fn: Any) -> Any:
         kernel = _kernel_of(fn, "autotune")
+        try:
+            return make(kernel)
+        except TritonError as error:
+            hide_own_frames(error)
+            raise error
+
+    def make(kernel: Any) -> Any:
         return Autotuner(
             kernel,
             kernel.arg_names,

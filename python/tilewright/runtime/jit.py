@@ -9,7 +9,7 @@ from __future__ import annotations
 from _weakrefset import WeakSet
 
 from tilewright import _native
-from tilewright.errors import LaunchTypeError, LaunchValueError
+from tilewright.errors import LaunchTypeError, LaunchValueError, TritonError, hide_own_frames
 from tilewright.language._constexpr import constexpr
 from tilewright.language._types import dtype, pointer_type
 from tilewright.runtime._plain_values import plain
@@ -116,7 +116,11 @@ class KernelInterface(Generic[P, R]):
 
     def __getitem__(self, grid: Any) -> Launcher[P]:
         def launch(*args: Any, **kwargs: Any) -> Any:
-            return self.run(*args, grid=grid, warmup=False, **kwargs)
+            try:
+                return self.run(*args, grid=grid, warmup=False, **kwargs)
+            except TritonError as error:
+                hide_own_frames(error)
+                raise error
 
         return launch
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 import warnings
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 import tilewright as triton
 import tilewright.language as tl
 from tilewright import errors
+from tilewright.viz._trace import Trace
 
 X = np.zeros(8, np.float32)
 
@@ -102,3 +104,48 @@ def test_mistakes(name):
         warnings.simplefilter("error", errors.LaunchWarning)
         with pytest.raises(error, match=f"(?s){says}"):
             make()
+
+
+@triton.jit
+def beyond(x_ptr, n, BLOCK: tl.constexpr):
+    tl.store(x_ptr + 5000 + tl.arange(0, BLOCK), 1.0)
+
+
+CONFIGS = [triton.Config({"BLOCK": 16}), triton.Config({"BLOCK": 32})]
+
+
+@pytest.mark.parametrize(
+    "mistake",
+    [
+        pytest.param(lambda: triton.autotune(CONFIGS, key=["n"])(beyond)[(1,)](X, 8), id="launch"),
+        pytest.param(lambda: triton.autotune(CONFIGS, key=["m"])(beyond), id="key"),
+        pytest.param(lambda: Trace(beyond)[(1,)](X, 8, BLOCK=16), id="trace"),
+    ],
+)
+def test_at_most_one_frame_of_tilewright_is_shown(mistake):
+    """The function that the program calls, if it is one of Python."""
+    with pytest.raises(errors.TritonError) as caught:
+        mistake()
+    frames = [frame.filename for frame in traceback.extract_tb(caught.value.__traceback__)]
+    assert frames[0] == __file__
+    assert len([name for name in frames if "/tilewright/" in name]) <= 1, frames
+
+
+def test_no_frame_of_tilewright_is_shown_by_the_run_command(script, run):
+    program = script(
+        """
+        import numpy as np
+        import triton
+        import triton.language as tl
+
+        @triton.autotune([triton.Config({"BLOCK": 16}), triton.Config({"BLOCK": 32})], key=["n"])
+        @triton.jit
+        def beyond(x_ptr, n, BLOCK: tl.constexpr):
+            tl.store(x_ptr + 5000 + tl.arange(0, BLOCK), 1.0)
+
+        beyond[(1,)](np.zeros(8, np.float32), 8)
+        """
+    )
+    done = run("-m", "tilewright", "run", program)
+    assert done.err.count('  File "') == 1
+    assert "error[TW0201]" in done.err
