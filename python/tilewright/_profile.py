@@ -131,7 +131,7 @@ def _finish(wanted: Namespace) -> None:
     for note in profile["notes"]:
         print(note, file=sys.stderr)
     if (path := wanted.json) == "-":
-        print(json.dumps(profile))
+        _print(json.dumps(profile))
     elif path is not None:
         _write(path, json.dumps(profile, indent=1) + "\n")
     if (path := wanted.trace) is not None:
@@ -140,6 +140,15 @@ def _finish(wanted: Namespace) -> None:
         stacks = list(_stacks(profile))
         is_page = path.endswith((".svg", ".html"))
         _write(path, flame_graph(stacks, is_html=path.endswith(".html")) if is_page else folded(stacks))
+
+
+def _print(text: str) -> None:
+    """Prints to a reader that may close the pipe early, such as ``head``."""
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        # The interpreter flushes stdout once more at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _write(path: str, text: str) -> None:
@@ -252,7 +261,7 @@ def table(profile: dict[str, Any], most_lines: int = 8) -> str:
     """The profile for a terminal."""
     kernels = sorted(profile["kernels"], key=lambda kernel: -kernel["ns"])
     if not kernels:
-        return "no kernel was launched\n"
+        return "no launch was completed\n"
     rows = _rows(profile)
     total = sum(row["ns"] for row in rows) or 1.0
     heads = ("time", "share", "launches", "each", "GB/s", "Gflop/s", "kernel")

@@ -270,6 +270,13 @@ def begin(names: str) -> None:
 
 
 _is_begun = False
+_is_empty_summary_left_out = False
+
+
+def leave_out_empty_summary() -> None:
+    """Prints no "no findings" at the end of the program, which has ended with an error."""
+    global _is_empty_summary_left_out
+    _is_empty_summary_left_out = True
 
 
 def is_begun() -> bool:
@@ -284,6 +291,9 @@ def _summarize(owner: int) -> None:
     kinds = {check: sum(report.check == check for report in found) for check in CHECKS}
     counted = ", ".join(f"{count} of {check}" for check, count in kinds.items() if count)
     number = len(found) + dropped
+    # The interpreter keeps the exception that has ended a program.
+    if not number and (_is_empty_summary_left_out or hasattr(sys, "last_value")):
+        return
     findings = "1 finding" if number == 1 else f"{number or 'no'} findings"
     print(f"tilewright sanitizer: {findings}{': ' + counted if counted else ''}", file=sys.stderr)
 
@@ -294,6 +304,12 @@ def _begin_by_environment() -> None:
     try:
         chosen = _native.sanitizer_parse(names)
     except ValueError as error:
-        raise ValueError(f"{_VARIABLE}={names}: {error}") from None
+        message = f"{_VARIABLE}={names}: {error}"
+        # A command of tilewright ends with its message; `python -m` imports the package before it.
+        is_command = sys.argv[0] == "-m" and "tilewright" in sys.orig_argv[1:4]
+        if is_command or os.path.splitext(os.path.basename(sys.argv[0]))[0] == "tilewright":
+            print(f"error: {message}", file=sys.stderr)
+            raise SystemExit(2) from None
+        raise ValueError(message) from None
     if chosen:
         begin(names)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from xml.etree import ElementTree
 
 import pytest
-from conftest import PATIENCE, ROOT
+from conftest import PATIENCE, ROOT, environment_of
 from helpers import check_trace
 
 PROGRAM = """
@@ -264,7 +265,22 @@ def test_an_error_of_the_program_is_its_own(tmp_path):
     assert kernel(data, "add")["launches"] == 3
     assert "add(" in made.stderr
     made, data = profile(tmp_path, program="print(1)\n")
-    assert made.stderr == "no kernel was launched\n"
+    assert made.stderr == "no launch was completed\n"
+
+
+def test_a_reader_may_close_the_pipe(tmp_path):
+    (tmp_path / "program.py").write_text(re.sub(r"^print\(.*\n", "", PROGRAM, flags=re.MULTILINE))
+    command = f"{shlex.quote(sys.executable)} -m tilewright profile --json - program.py | :"
+    made = subprocess.run(
+        ["sh", "-c", command],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env=environment_of(),
+        timeout=PATIENCE,
+    )
+    assert "BrokenPipeError" not in made.stderr
+    assert "Exception ignored" not in made.stderr
 
 
 def test_mistakes(tmp_path):

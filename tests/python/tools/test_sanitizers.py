@@ -659,6 +659,26 @@ def test_the_run_command(run, script, device):
     assert "no check is called 'rice'" in wrong.err
     by_variable = run("-m", "tilewright", "run", path, "1", env={"TILEWRIGHT_SANITIZE": "race"})
     assert "error[TW0221]" in by_variable.err
+    wrong = run("-m", "tilewright", "run", path, "0", env={"TILEWRIGHT_SANITIZE": "rice"})
+    assert (wrong.code, wrong.out, wrong.err.count("\n")) == (2, "", 1)
+    assert wrong.err.startswith("error: TILEWRIGHT_SANITIZE=rice: no check is called 'rice'")
+
+
+def test_a_program_that_ends_with_an_error_has_no_empty_summary(run, script):
+    failing = script("import triton\nraise ValueError\n")
+    for arguments, env in (
+        (("-m", "tilewright", "run", "--sanitize", failing), {}),
+        (("-m", "tilewright", "run", "--sanitize", "absent.py"), {}),
+        ((failing,), {"TILEWRIGHT_SANITIZE": "1"}),
+    ):
+        if env:
+            script("import tilewright\nraise ValueError\n")
+        done = run(*arguments, env=env)
+        assert done.code != 0
+        assert "tilewright sanitizer:" not in done.err
+    # With findings there is one.
+    done = run("-m", "tilewright", "run", "--sanitize", script(PROGRAM + "\nraise ValueError\n"), "1")
+    assert done.err.endswith("tilewright sanitizer: 1 finding: 1 of race\n")
 
 
 @cpu_only
