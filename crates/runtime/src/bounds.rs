@@ -90,10 +90,11 @@ impl Handle {
         let verdict = match &finding.outcome {
             Outcome::Proved => BoundsVerdict::Proved,
             Outcome::Undecided(reason) => BoundsVerdict::Undecided(why(module, reason, name.as_deref())),
-            Outcome::Refuted(found) => match self.confirm(module, statement, found) {
+            Outcome::Refuted(found) => match self.confirm(module, statement, found, name.as_deref()) {
                 Ok(note) => {
                     let tensor = name.as_deref().unwrap_or("memory");
-                    let mut diagnostic = diagnostic(module, found, tensor, &note);
+                    let hint = hint(module, statement, found, tensor);
+                    let mut diagnostic = diagnostic(module, found, tensor, &note).hint(hint);
                     for (depth, span) in chain.into_iter().enumerate() {
                         let label = format!(
                             "accesses element {}, but the extent of the tensor is {}",
@@ -120,6 +121,7 @@ impl Handle {
         module: &Module,
         statement: &Statement,
         found: &Counterexample,
+        tensor: Option<&str>,
     ) -> Result<String, String> {
         let not_run = |why: &str| Ok(format!("not confirmed by a run: {why}"));
         if !matches!(*self.compiled.code, MachineCode::Cpu(_)) {
@@ -162,7 +164,7 @@ impl Handle {
         let start = Instant::now();
         let poll = || start.elapsed() > MAX_TIME;
         match self.launch(grid, &complete, Interrupt::Poll(&poll)) {
-            Err(error) if error.code() == Some(Code::OutOfBounds) => Ok(ran(&error)),
+            Err(error) if error.code() == Some(Code::OutOfBounds) => Ok(ran(&error, tensor)),
             Err(error) => not_run(&format!("the run ended with `{}`", first_line(&error))),
             Ok(()) if start.elapsed() > MAX_TIME => not_run("the run takes too long"),
             Ok(()) => Err("a run with the numbers of a counterexample stays in bounds".into()),
@@ -246,9 +248,13 @@ fn first_line(error: &Error) -> String {
     error.diagnostics().first().map_or_else(|| error.to_string(), |diagnostic| diagnostic.message.clone())
 }
 
-/// Returns a note with the error of a run that went out of bounds.
-fn ran(error: &Error) -> String {
-    format!("a run with these numbers on the CPU ends with: {}", first_line(error))
+/// Returns a note with the error of a run that went out of bounds. An access to another tensor may
+/// have ended the run before it came to that of the finding.
+fn ran(error: &Error, tensor: Option<&str>) -> String {
+    let message = first_line(error);
+    let is_other = tensor.is_some_and(|tensor| !message.contains(&format!("`{tensor}`")));
+    let earlier = if is_other { "earlier, " } else { "" };
+    format!("a run with these numbers on the CPU ends {earlier}with: {message}")
 }
 
 fn diagnostic(module: &Module, found: &Counterexample, tensor: &str, note: &str) -> Diagnostic {
@@ -274,10 +280,45 @@ fn diagnostic(module: &Module, found: &Counterexample, tensor: &str, note: &str)
     Diagnostic::new(Code::OutOfBoundsForSome, format!("`{tensor}` is accessed out of bounds for some sizes"))
         .note(format!("{sizes}`{tensor}` has {elements}, but element {} is accessed {place}", found.index))
         .note(note)
-        .hint(
-            "mask the elements outside of the tensor; if such sizes or grids never occur, state it: `--assume 'n >= 1'`, \
-             `--grid 'cdiv(n, BLOCK)'`",
-        )
+}
+
+/// Returns the advice for a counterexample. It names an assumption or a grid that excludes the
+/// counterexample, by the names of the kernel, if a size of the tensor suggests one.
+fn hint(module: &Module, statement: &Statement, found: &Counterexample, tensor: &str) -> String {
+    let mask = "mask the elements outside of the tensor";
+    let parameters = &module.kernel().parameters;
+    let extent = statement.extents.iter().find(|(name, _)| name == tensor).map(|(_, extent)| extent);
+    let sizes: Vec<(&str, i128)> = found
+        .arguments
+        .iter()
+        .map(|(index, number)| (&*parameters[*index].name, *number))
+        .filter(|(name, _)| extent.is_some_and(|extent| has_name(extent, name)))
+        .collect();
+    let Some(&(size, number)) = sizes.first() else { return mask.into() };
+    let mut blocks = statement.constants.iter().filter(|(_, block)| *block > 1);
+    // A tensor of several sizes may have a grid of several axes.
+    let is_grid_open = statement.grid.is_empty() && sizes.len() == 1 && found.grid[1..] == [1, 1];
+    let is_beyond = |(_, block): &&(String, i128)| is_grid_open && found.program[0] * block >= number;
+    let in_grid = blocks.clone().find(is_beyond);
+    let in_size = blocks.find(|(_, block)| number.rem_euclid(*block) != 0);
+    let stated = match (in_grid, in_size) {
+        (Some((block, _)), _) => {
+            return format!(
+                "{mask}; if such grids never occur, state the grid, for example `--grid 'cdiv({size}, {block})'`"
+            );
+        }
+        (_, Some((block, _))) => format!("{size} % {block} == 0"),
+        (_, None) => format!("{size} > {number}"),
+    };
+    format!("{mask}; if such sizes never occur, state it, for example `--assume '{stated}'`")
+}
+
+fn has_name(expression: &Expression, name: &str) -> bool {
+    match expression {
+        Expression::Number(_) => false,
+        Expression::Name(own) => own == name,
+        Expression::Binary(_, x, y) => has_name(x, name) || has_name(y, name),
+    }
 }
 
 /// Describes the reason why an access is not decided.

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+import shlex
+
 import pytest
 import torch
-from conftest import ON_GPU
+from conftest import ON_GPU, ROOT
 
 from tilewright import sanitizer
 
@@ -214,3 +217,15 @@ def test_from_python(module, device):
     assert refuted.line is not None
     with pytest.raises(ValueError, match="no integer 'm'"):
         sanitizer.check_bounds(kernel, x, x, 100, BLOCK=64, extents={"x_ptr": "m"})
+
+
+def test_the_page_shows_what_the_command_prints(run, script, tmp_path):
+    text = (ROOT / "docs" / "sanitizers.md").read_text()
+    shown = re.search(
+        r"```python\n(import triton.*?)```[^`]*```console\n\$ tilewright (check .*?)\n(.*?)```", text, re.S
+    )
+    program, command, output = shown.groups()
+    script(program, "scale.py")
+    result = run("-m", "tilewright", *shlex.split(command), cwd=tmp_path)
+    # The page wraps long lines.
+    assert " ".join((result.out + result.err).split()) == " ".join(output.split())
