@@ -27,7 +27,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
     let name = &*subject.to_string_lossy();
     if let Some(code) = Code::parse(name) {
-        return output::print(code.page());
+        return output::print(&without_test_markup(code.page()));
     }
     let similar = similar(name);
     let advice = if similar.is_empty() {
@@ -36,6 +36,39 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         format!("did you mean one of these?\n{}", list(&similar).trim_end())
     };
     Err(Failure::Usage(format!("there is no code '{name}'; {advice}")))
+}
+
+/// Returns a page without the parts that only its test reads: the blocks `inputs` and `expect`, and
+/// the attributes of the other blocks.
+fn without_test_markup(page: &str) -> String {
+    let mut text = String::new();
+    // Of the block around a line, whether it is dropped.
+    let mut block = None;
+    let mut is_after_dropped = false;
+    for line in page.lines() {
+        let fence = line.strip_prefix("```");
+        let language = fence.map_or("", |info| info.split(' ').next().unwrap_or_default());
+        match (fence, block) {
+            (Some(_), None) => block = Some(matches!(language, "inputs" | "expect")),
+            (Some(_), Some(is_dropped)) => {
+                block = None;
+                is_after_dropped = is_dropped;
+                if is_dropped {
+                    continue;
+                }
+            }
+            (None, _) => {}
+        }
+        if block == Some(true) || (is_after_dropped && line.is_empty()) {
+            continue;
+        }
+        is_after_dropped = false;
+        text += if fence.is_some() { "```" } else { line };
+        text += language;
+        text.push('\n');
+    }
+    text.truncate(text.trim_end().len());
+    text + "\n"
 }
 
 fn list(codes: &[Code]) -> String {
@@ -67,5 +100,21 @@ mod tests {
         assert!(similar("grid").contains(&Code::InvalidGrid));
         assert!(similar("zzz").is_empty());
         assert!(list(Code::ALL).starts_with("TW0001  undefined name\n"));
+    }
+
+    #[test]
+    fn pages_are_printed_without_the_markup_of_their_test() {
+        let page = "# T\n\n```python kernel=k signature=*fp32\nx\n\ny\n```\n\n\
+                    ```inputs\nn = 1\n\nm = 2\n```\n\n```text\nerror\n```\n\n\
+                    ```python kernel=k\nz\n```\n\n```expect\nx = 1\n```\n";
+        let shown = "# T\n\n```python\nx\n\ny\n```\n\n```text\nerror\n```\n\n```python\nz\n```\n";
+        assert_eq!(without_test_markup(page), shown);
+        for code in Code::ALL {
+            let shown = without_test_markup(code.page());
+            for markup in ["kernel=kernel", "```inputs", "```expect"] {
+                assert!(!shown.contains(markup), "{}: {markup}", code.name());
+            }
+            assert!(shown.starts_with(&format!("# {}", code.name())));
+        }
     }
 }
