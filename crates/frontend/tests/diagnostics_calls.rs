@@ -68,6 +68,30 @@ def k(x_ptr, n):
 }
 
 #[test]
+fn a_run_time_value_in_an_f_string() {
+    check(
+        r#"
+@triton.jit
+def k(x_ptr):
+    x = tl.load(x_ptr)
+    print(f"x = {x}")
+"#,
+        "*fp32",
+        expect![[r#"
+            error[TW0008]: a value in an f-string must be known when the kernel is compiled
+             --> k.py:8:18
+              |
+            7 |     x = tl.load(x_ptr)
+              |     - x is a run-time value
+            8 |     print(f"x = {x}")
+              |                  ^ this is fp32, known at run time only
+              |
+              = help: to print a run-time value, call `tl.device_print("x", x)`, or set `TRITON_INTERPRET=1`, with which Python's `print` runs
+        "#]],
+    );
+}
+
+#[test]
 fn arguments_that_do_not_fit() {
     check(
         r#"

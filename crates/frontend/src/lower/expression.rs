@@ -727,12 +727,23 @@ impl<'a> Lowerer<'a, '_, '_> {
         value: &IrOperand,
         what: &str,
     ) -> Reported {
+        let diagnostic = self.describe_not_constant(span, expression, value, what);
+        self.report(diagnostic)
+    }
+
+    /// Describes a run-time value where a compile-time value is required.
+    pub(crate) fn describe_not_constant(
+        &mut self,
+        span: Span,
+        expression: &'a Expr,
+        value: &IrOperand,
+        what: &str,
+    ) -> Diagnostic {
         let found = self.describe(value);
         let message = format!("{what} must be known when the kernel is compiled");
         let diagnostic = Diagnostic::new(Code::NotConstexpr, message)
             .primary(span, format!("this is {found}, known at run time only"));
-        let diagnostic = self.explain_run_time(diagnostic, &[expression]);
-        self.report(diagnostic)
+        self.explain_run_time(diagnostic, &[expression])
     }
 
     /// Returns the compile-time value of an operand. A tuple has one if all of its items do; a

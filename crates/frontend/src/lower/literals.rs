@@ -69,7 +69,14 @@ impl<'a> Lowerer<'a, '_, '_> {
             text.push_str(debug.as_str());
         }
         let Some(constant) = self.as_constant(&value) else {
-            return Err(self.not_constant(span, &element.expression, &value, "a value in an f-string"));
+            let what = "a value in an f-string";
+            let mut diagnostic = self.describe_not_constant(span, &element.expression, &value, what);
+            diagnostic.hint.get_or_insert_with(|| {
+                "to print a run-time value, call `tl.device_print(\"x\", x)`, or set `TRITON_INTERPRET=1`, \
+                 with which Python's `print` runs"
+                    .into()
+            });
+            return Err(self.report(diagnostic));
         };
         let mut spec = String::new();
         if let Some(format_spec) = &element.format_spec {
