@@ -170,9 +170,17 @@ def kernel(x_ptr, out_ptr):
 
 
 @pytest.mark.parametrize("use", ["x_ptr + i", "x_ptr"])
-def test_a_list_for_a_tensor(use):
+@pytest.mark.parametrize(
+    "items",
+    [
+        pytest.param([1.0, 2.0, 3.0, 4.0], id="floats"),
+        pytest.param(list(np.ones(4, np.float32)), id="numpy-floats"),
+        pytest.param(list(np.arange(4)), id="numpy-ints"),
+    ],
+)
+def test_a_list_for_a_tensor(use, items):
     with pytest.raises(TypeError) as raised:
-        module(COPY.replace("x_ptr + i", use)).kernel[(1,)]([1.0, 2.0, 3.0, 4.0], torch.zeros(4))
+        module(COPY.replace("x_ptr + i", use)).kernel[(1,)](items, torch.zeros(4))
     text = str(raised.value)
     assert "argument 'x_ptr' of kernel 'kernel' is a list of 4 numbers, and is used as a tensor" in text
     assert "torch.tensor(" in text

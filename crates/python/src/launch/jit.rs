@@ -369,8 +369,14 @@ impl<'py> Prepared<'_, 'py> {
             let Some(list) = argument.as_ref().and_then(|object| object.cast::<PyList>().ok()) else {
                 continue;
             };
-            let is_number =
-                |item: &Bound<'_, PyAny>| item.is_instance_of::<PyInt>() || item.is_instance_of::<PyFloat>();
+            // A scalar of numpy, and a tensor of one number, have a dtype and no axes.
+            let is_scalar = |item: &Bound<'_, PyAny>| {
+                let axes = item.getattr("ndim").and_then(|axes| axes.extract::<usize>());
+                axes.is_ok_and(|axes| axes == 0) && item.hasattr("dtype").unwrap_or(false)
+            };
+            let is_number = |item: &Bound<'_, PyAny>| {
+                item.is_instance_of::<PyInt>() || item.is_instance_of::<PyFloat>() || is_scalar(item)
+            };
             if !list.is_empty() && list.iter().all(|item| is_number(&item)) {
                 let parameter = &self.state.kernel.signature().parameters[index];
                 let is_constexpr = parameter.annotation == Annotation::Constexpr;
