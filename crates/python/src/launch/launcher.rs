@@ -103,7 +103,26 @@ fn run<'py>(
     }
     kwargs.set_item(intern!(py, "grid"), grid)?;
     kwargs.set_item(intern!(py, "warmup"), false)?;
-    object.call_method(intern!(py, "run"), args, Some(&kwargs)).map(Bound::unbind)
+    let launched = object.call_method(intern!(py, "run"), args, Some(&kwargs));
+    launched.map(Bound::unbind).map_err(|error| hide_own_frames(py, error))
+}
+
+/// Removes the frames of tilewright from the traceback of an error about the program.
+#[cold]
+fn hide_own_frames(py: Python<'_>, error: PyErr) -> PyErr {
+    let value = error.value(py).clone().into_any();
+    let hide = || -> PyResult<()> {
+        let errors = py.import(intern!(py, "tilewright.errors"))?;
+        if value.is_instance(&errors.getattr(intern!(py, "TritonError"))?)? {
+            errors.call_method1(intern!(py, "hide_own_frames"), (&value,))?;
+        }
+        Ok(())
+    };
+    match hide() {
+        // The error takes its traceback from the exception.
+        Ok(()) => PyErr::from_value(value),
+        Err(other) => other,
+    }
 }
 
 /// Launches with the configuration that the autotuner has chosen for the key of the arguments.
