@@ -125,8 +125,13 @@ impl Options {
             (OptionId::NumWarps, PowerOfTwo(32), threads),
         ];
         for (option, kind, why) in limits {
-            if !kind.takes(&self.get(option)) {
-                return Err(refused(option, format!("expected {kind}: {why}")).into());
+            let value = self.get(option);
+            if !kind.takes(&value) {
+                let mut diagnostic = refused(option, format!("expected {kind}: {why}"));
+                if let (PowerOfTwo(most), Constant::Int(found)) = (kind, &value) {
+                    diagnostic.hint = Some(nearest_powers(*found, most));
+                }
+                return Err(diagnostic.into());
             }
         }
         if self.number(OptionId::WarpSize) != Some(32) {
@@ -142,7 +147,7 @@ impl Options {
         if !arch.starts_with("gfx") && digits == gpu.capability.to_string() {
             return Ok(());
         }
-        let note = format!("a kernel is compiled for its target; expected 'sm{}'", gpu.capability);
+        let note = format!("a kernel is compiled for its target; expected '{target}'");
         let hint = "to compile for another GPU, call `triton.compile(source, target=GPUTarget(\"cuda\", 80, 32))`; \
                     to run the kernel on a simulated GPU, select the device sim:sm_80";
         Err(refused(OptionId::Arch, note).hint(hint).into())
@@ -257,6 +262,14 @@ fn invalid(info: &OptionInfo, value: &Constant) -> Diagnostic {
     Diagnostic::new(Code::InvalidOption, format!("the launch option {} is {value}", info.name))
         .note(format!("found {value} of type {}, expected {}", value.type_name(), info.kind))
         .hint(format!("{}: {}; the default is {default}", info.name, info.about))
+}
+
+/// Returns the advice for a number that is no power of two from 1 to `most`.
+fn nearest_powers(found: i128, most: u32) -> String {
+    let below = (1..=most).filter(|power| power.is_power_of_two() && i128::from(*power) < found).max();
+    let above = (1..=most).find(|power| power.is_power_of_two() && i128::from(*power) > found);
+    let near: Vec<String> = below.into_iter().chain(above).map(|power| power.to_string()).collect();
+    format!("use {}", near.join(" or "))
 }
 
 #[cfg(test)]

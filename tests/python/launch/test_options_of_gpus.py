@@ -31,7 +31,9 @@ def launch(kernel, **options):
             kernel[(1,)](x, out, 100, BLOCK=128, **options)
             assert (out == x + 1).all()
         except triton.TritonError as error:
-            return f"{error.code} {error.diagnostics[0].message} | {'; '.join(error.diagnostics[0].notes)}"
+            found = error.diagnostics[0]
+            hint = f" | {found.hint}" if found.hint and found.hint.startswith("use ") else ""
+            return f"{error.code} {found.message} | {'; '.join(found.notes)}{hint}"
     return " ".join(str(one.message).splitlines()[0] for one in caught) or "nothing"
 """
 
@@ -198,14 +200,16 @@ print(triton.compile(source, target=GPUTarget("cuda", {other}, 32), options=dict
         *["nothing"] * len(good),
         *(
             f"TW0108 the launch option arch is {arch}, for {name} | a kernel is compiled for its target; expected "
-            f"'sm{capability}'"
+            f"'{name}'"
             for arch in shown
         ),
         f"TW0108 the launch option warp_size is 64, for {name} | expected 32: {threads}",
-        f"TW0108 the launch option num_warps is 64, for {name} | expected a power of two from 1 to 32: {threads}",
-        f"TW0108 the launch option num_warps is 3, for {name} | expected a power of two from 1 to 32: {threads}",
+        f"TW0108 the launch option num_warps is 64, for {name} | expected a power of two from 1 to 32: {threads} "
+        "| use 32",
+        f"TW0108 the launch option num_warps is 3, for {name} | expected a power of two from 1 to 32: {threads} "
+        "| use 2 or 4",
         f"TW0108 the launch option num_ctas is 3, for {name} | expected a power of two from 1 to 16: a cluster has at "
-        "most 16 blocks",
+        "most 16 blocks | use 2 or 4",
         f"TW0108 the launch option num_stages is 65, for {name} | expected an int from 0 to 64: each stage takes "
         "shared memory",
         "TW0108",
