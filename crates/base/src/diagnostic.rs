@@ -30,6 +30,8 @@ pub struct Diagnostic {
     pub notes: Vec<String>,
     /// Advice on how to repair the program.
     pub hint: Option<String>,
+    /// If set, the finding is a warning, although its code is that of an error.
+    pub is_warning: bool,
 }
 
 /// The choice of ANSI colors in rendered text.
@@ -51,6 +53,7 @@ impl Diagnostic {
             secondary: Vec::new(),
             notes: Vec::new(),
             hint: None,
+            is_warning: false,
         }
     }
 
@@ -87,10 +90,18 @@ impl Diagnostic {
         self
     }
 
+    /// Makes the finding a warning.
+    #[must_use]
+    pub fn as_warning(mut self) -> Self {
+        self.is_warning = true;
+        self
+    }
+
     /// Formats the diagnostic for a terminal: the code and message, the source with carets, the
     /// notes and the hint.
     pub fn render(&self, sources: &SourceMap, color: Color) -> String {
-        let level = if self.code.kind() == Kind::Warning { Level::WARNING } else { Level::ERROR };
+        let is_warning = self.is_warning || self.code.kind() == Kind::Warning;
+        let level = if is_warning { Level::WARNING } else { Level::ERROR };
         let mut title = level.primary_title(self.message.as_str()).id(self.code.name());
         if color == Color::Always {
             title = title.id_url(self.code.url());

@@ -55,7 +55,7 @@ pub fn keep_padded_reads(diagnostics: impl IntoIterator<Item = Diagnostic>, sour
             (file.name.clone(), file.line_column(label.span.start).0)
         });
         if TOLD.lock().unwrap_or_else(PoisonError::into_inner).insert(place) {
-            let diagnostic = diagnostic.note(format!(
+            let diagnostic = diagnostic.as_warning().note(format!(
                 "it gives 0: an allocator of a GPU rounds allocations up to {ROUNDED_TO} bytes, so the program may work \
                  there; `tilewright run --strict` makes it an error"
             ));
