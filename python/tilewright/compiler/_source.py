@@ -9,6 +9,11 @@ from tilewright.compiler import _older
 from tilewright.errors import LaunchTypeError, LaunchWarning
 
 
+_Places = tuple[list[tuple[int | None, Any]] | None, list[int]]
+"""For each parameter, the index of its argument, or its compile-time value; None if the arguments stay as they are.
+Then the indices of parameters that are tuples with compile-time values in them."""
+
+
 class ASTSource:
     """A kernel for arguments of certain types.
 
@@ -44,8 +49,8 @@ class ASTSource:
             raise LaunchTypeError(f"kernel '{self.name}' has no parameter {unknown[0]!r}")
         self.signature: dict[str, Any] = signature
         self.attrs: dict[Any, Any] = attrs
-        # The places of arguments, for each number of them.
-        self._places: dict[int, tuple[list[tuple[int | None, Any]], list[int]]] = {}
+        self._places: dict[int, _Places] = {}
+        """For each number of arguments, their places."""
 
     @classmethod
     def of_arguments(cls, fn: Any, described: list[Any]) -> ASTSource:
@@ -166,8 +171,8 @@ class ASTSource:
 
         return [passed((names.index(name),), ty) for name, ty in self.signature.items()]
 
-    def complete(self, args: tuple[Any, ...]) -> list[Any]:
-        """Returns an argument for each parameter of the kernel, from those of a launch.
+    def complete(self, args: tuple[Any, ...]) -> tuple[Any, ...] | list[Any]:
+        """Returns an argument for each parameter of the kernel but the last ones that are compile-time values.
 
         A launch passes one for each parameter of the signature, or one for each that is no compile-time value; the
         latter keep their compiled values, whatever a launch passes.
@@ -175,16 +180,15 @@ class ASTSource:
         if len(args) not in self._places:
             self._places[len(args)] = self._places_of(len(args))
         passed, nested = self._places[len(args)]
+        if passed is None:
+            return args
         completed = [fixed if number is None else args[number] for number, fixed in passed]
         for parameter in nested:
             completed[parameter] = self._replace_constants((parameter,), completed[parameter])
         return completed
 
-    def _places_of(self, count: int) -> tuple[list[tuple[int | None, Any]], list[int]]:
-        """Returns the argument, of so many, of each parameter, or its compile-time value.
-
-        The second result has the parameters that are tuples with compile-time values in them.
-        """
+    def _places_of(self, count: int) -> _Places:
+        """Returns the argument, of so many, of each parameter, or its compile-time value."""
         from tilewright.language._constexpr import constexpr
 
         names = list(self.signature)
@@ -203,8 +207,14 @@ class ASTSource:
                 passed.append((names.index(param.name), None))
             else:
                 passed.append((None, constexpr(param.default)))
+        # A launch may omit the last arguments.
+        while passed and passed[-1][0] is None and self.fn.params[len(passed) - 1].is_constexpr:
+            passed.pop()
         nested = sorted({place[0] for place in self.constants if len(place) > 1})
-        return passed, [number for number in nested if passed[number][0] is not None]
+        nested = [number for number in nested if number < len(passed) and passed[number][0] is not None]
+        if not nested and [number for number, _ in passed] == list(range(count)):
+            return None, []
+        return passed, nested
 
     def _replace_constants(self, place: tuple[int, ...], arg: Any) -> Any:
         """Replaces the items of a tuple that have compile-time values."""
