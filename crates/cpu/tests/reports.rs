@@ -80,11 +80,11 @@ fn a_listing_has_the_source_of_each_instruction() {
     assert!(program.machine_listing().to_string().starts_with("double has no machine code"));
 }
 
-/// Returns the remarks of a kernel with `body`, whose parameters are `%in: *fp32`, `%out: *fp32` and
-/// `%n: int32`.
+/// Returns the remarks of a kernel with `body`, whose parameters are `%in: *fp32`, `%out: *fp32`,
+/// `%small: *fp16` and `%n: int32`.
 fn remarks_of(body: &str) -> Vec<Remark> {
     let text = format!(
-        "kernel func0 @k(%in: *fp32, %out: *fp32, %n: int32) {{\n{body}  return_values\n}}\nfile0 = \"k.py\" line 1\n"
+        "kernel func0 @k(%in: *fp32, %out: *fp32, %small: *fp16, %n: int32) {{\n{body}  return_values\n}}\nfile0 = \"k.py\" line 1\n"
     );
     compile(&text, Some(Target::new(Isa::Avx2))).1
 }
@@ -113,8 +113,10 @@ fn the_planner_says_why_a_step_is_in_no_nest() {
     let strided = "  %two = constant {value = 2:int32} : int32
   %twos = splat %two {shape = [64]} : int32[64]
   %j = mul %i, %twos : int32[64]
-  %g = ptr_add %a, %j : *fp32[64]
-  %y = load %g {cache = \"\", eviction = \"\", volatile = false} : fp32[64]
+  %b = splat %small {shape = [64]} : *fp16[64]
+  %g = ptr_add %b, %j : *fp16[64]
+  %h = load %g {cache = \"\", eviction = \"\", volatile = false} : fp16[64]
+  %y = cast %h {element = fp32, rounding = \"rtne\"} : fp32[64]
 ";
     let remainder = "  %y = float_rem %x, %x : fp32[64]\n";
     let reversed = "  %y = scan %x {axis = 0, reverse = true} (%u: fp32, %v: fp32) {
@@ -130,7 +132,7 @@ fn the_planner_says_why_a_step_is_in_no_nest() {
 ";
     for (name, middle, reason) in [
         ("load", gathered, "its addresses are elements of a tile: a gather or a scatter"),
-        ("load", strided, "its addresses are not contiguous along the vectors"),
+        ("load", strided, "its elements have 8 or 16 bits and are not contiguous along the vectors"),
         ("float_rem", remainder, "vectors have no `float_rem` of fp32"),
         ("scan", reversed, "it scans from the last element to the first"),
         ("scan", unknown, "its combine function is none of those that nests know"),

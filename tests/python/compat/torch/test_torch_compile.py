@@ -64,7 +64,8 @@ def test_compiled_results_are_those_of_eager_torch(group, run, device, without_c
         device,
         "--one",
         "tilewright",
-        *GROUPS[group],
+        # On a GPU, eager torch draws other numbers than Inductor's kernels, with the official triton too.
+        *(name for name in GROUPS[group] if (device, name) != ("cuda", "dropout")),
     )
     done = run(*arguments, env=without_compiler)
     assert done.code == 0, done.err
