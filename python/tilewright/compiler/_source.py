@@ -8,7 +8,6 @@ from tilewright import _native
 from tilewright.compiler import _older
 from tilewright.errors import LaunchTypeError, LaunchWarning
 
-
 _Places = tuple[list[tuple[int | None, Any]] | None, list[int]]
 """For each parameter, the index of its argument, or its compile-time value; None if the arguments stay as they are.
 Then the indices of parameters that are tuples with compile-time values in them."""

@@ -126,7 +126,12 @@ def serve(port: int = 0) -> str:
     with _lock:
         if _server is not None and port in (0, _server.server_address[1]):
             return _server.url
-        server = _Server(port)
+        try:
+            server = _Server(port)
+        except OSError as error:
+            message = f"the page of the trace cannot be served at port {port} of 127.0.0.1: {error.strerror}"
+            advice = "name another one by `port=` or `TILEWRIGHT_VIZ_PORT`; 0 is any that is free"
+            raise OSError(error.errno, f"{message}; {advice}") from None
         threading.Thread(target=server.serve_forever, name="tilewright-viz", daemon=True).start()
         if _server is not None:
             _server.shutdown()
@@ -155,7 +160,7 @@ def launch(share: bool = False, port: int | None = None, block: bool | None = No
     """
     import json
 
-    url = serve(int(os.environ.get("TILEWRIGHT_VIZ_PORT", 0)) if port is None else port)
+    url = serve(_chosen_port() if port is None else port)
     print(f"tilewright: the trace is at {url}", file=sys.stderr, flush=True)
     if share:
         print(
@@ -174,6 +179,15 @@ def launch(share: bool = False, port: int | None = None, block: bool | None = No
     elif block:
         wait()
     return [launch["kernel"] for launch in launches if launch["failed"]]
+
+
+def _chosen_port() -> int:
+    text = os.environ.get("TILEWRIGHT_VIZ_PORT", "0")
+    if text.isascii() and text.isdigit() and int(text) < 1 << 16:
+        return int(text)
+    raise ValueError(
+        f"TILEWRIGHT_VIZ_PORT is {text!r}: it is the number of a port, up to 65535, or 0 for any"
+    )
 
 
 def _show_in_notebook(url: str) -> None:
