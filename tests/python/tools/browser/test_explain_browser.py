@@ -14,7 +14,7 @@ pytest.importorskip("selenium.webdriver")
 
 from selenium.webdriver import ActionChains
 from selenium.webdriver.common.by import By
-from test_viz_browser import CHROMIUM, DRIVER, PICTURES, chrome  # noqa: F401
+from test_viz_browser import CHROMIUM, DRIVER, chrome  # noqa: F401
 
 pytestmark = pytest.mark.skipif(
     not (CHROMIUM and DRIVER),
