@@ -18,7 +18,8 @@ Arguments in --signature, one for each parameter, separated by commas:
   *fp32  *i64  *bf16       a tensor
   i32  u8  fp32  u1        a number at run time
   *fp32:16  i32:16         the same; the address or the number is a multiple of 16
-  1024  -1.5  'text'       a compile-time value; also True and None, and a type for a tl.constexpr: fp16
+  1024  -1.5  'text'       a compile-time value; also True and None
+  fp16                     for a parameter that is a tl.constexpr: the type, as a value
   (*fp32, i32, 2)          a tuple of these; a NamedTuple names its fields: (x=*fp32, n=i32)
   tensordesc<fp16[64, 32]> a tensor descriptor with blocks of this shape
   BLOCK=1024               by name, after those by position";

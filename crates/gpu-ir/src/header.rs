@@ -39,8 +39,8 @@ pub enum ProgramOrder {
     DescendingIds,
 }
 
-/// The maximum of `stages` and of `min_blocks`. A multiprocessor holds at most 32 blocks, which is
-/// less.
+/// The largest number that `stages` may have, and that `min_blocks` may have. For `min_blocks` it
+/// suffices: a multiprocessor holds at most 32 blocks.
 const MAX_COUNT: u32 = tilewright_ir::LoopOptions::MAX_STAGES;
 
 const ASCENDING_IDS: &str = "longest CTA first by ascending id";

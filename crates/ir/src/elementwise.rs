@@ -249,8 +249,8 @@ elementwise! {
     }
     /// Transcendental functions. Each target has its own approximation.
     Math MathFn Float Same {
-        /// e to the power of x. In fp32 it is as exact as the product of x and log2(e), as in
-        /// Triton.
+        /// e to the power of x. In fp32 the error may grow with |x|, as in Triton, because the
+        /// product of x and log2(e) is rounded.
         Exp "exp" (x) Accuracy::GrowingUlp(7.0, 1.25);
         /// e to the power of x within 2 ulp, as `expf` of CUDA's math library.
         AccurateExp "accurate_exp" (x) Accuracy::Ulp(2.0);

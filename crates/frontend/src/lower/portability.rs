@@ -1,5 +1,5 @@
 //! Warns of calls that the official Triton refuses: tiles whose extents are no powers of two, and
-//! shapes that are assigned names.
+//! shapes given by a name to which a number is assigned (`n = 16`), without `tl.constexpr`.
 
 use ruff_python_ast::ExprCall;
 use tilewright_base::{Code, Diagnostic, Span};
@@ -21,8 +21,8 @@ const OF_SHAPES: &[(&str, Option<(usize, &str)>)] = &[
 ];
 
 impl<'a> Lowerer<'a, '_, '_> {
-    /// Returns the spans of arguments that state a shape by assigned names, if the compilation
-    /// warns of them.
+    /// Returns the spans of arguments of a shape that contain a number known only by a plain
+    /// assignment, such as `n = 16`. Returns none if the compilation does not warn of portability.
     pub(super) fn named_extents(&self, callee: &IrOperand, arguments: &Arguments<'a>) -> Vec<Span> {
         let Some((_, other)) = self.function_of_shapes(callee) else { return Vec::new() };
         let is_method = matches!(callee, Operand::Method(..));

@@ -219,7 +219,7 @@ macro_rules! builtins {
         Clamp "clamp(x, min, max, propagate_nan: constexpr=tl.PropagateNan.NONE)" [Root] => math::clamp;
         /// Absolute value. The smallest signed integer stays itself.
         Abs "abs(x)" [Root Math Libdevice Method] => math::abs;
-        /// e to the power of x, fast: for fp32 it is as exact as the product of x and log2(e).
+        /// e to the power of x, fast: for fp32 the error grows with |x|, as that of the product of x and log2(e).
         Exp "exp(x)" [Root Math Method] => math::float, F::Exp;
         /// e to the power of x; 2 ulp.
         AccurateExp "exp(x)" [Libdevice] => math::float, F::AccurateExp;

@@ -17,9 +17,9 @@ use tilewright_gpu_ir::{Function, GpuOp, Header, LaunchInteger, Op, TensorMapBox
 /// A box of a tensor that tensor copies move to or from a buffer in shared memory.
 #[derive(Clone)]
 pub(super) struct Boxed {
-    /// The `tensor_box` with the coordinates of the box.
+    /// The mark of the box: the `tensor_box` that returns pointers to it, with its coordinates.
     pub mark: Inst,
-    /// The axis of the marked pointers for each axis of the buffer.
+    /// For each axis of the buffer, the axis of the pointers that the mark returns.
     pub axes: SmallVec<[usize; 5]>,
     /// The extents along the axes of the buffer.
     pub shape: ir::Shape,
@@ -90,7 +90,8 @@ impl Boxed {
         coordinates.iter().position(|value| is_tile(function, *value))
     }
 
-    /// Returns the coordinates of the box of a mark, in the order of the axes of the buffer.
+    /// Returns the coordinates of a mark: first those of axes that the tile does not have, then
+    /// one for each axis of the buffer, in order.
     pub fn coordinates(&self, function: &Function, mark: Inst) -> SmallVec<[Value; 5]> {
         let coordinates = &function.insts[mark].operands[2..];
         let (own, of_tile) = coordinates.split_at(coordinates.len() - self.axes.len());
@@ -142,8 +143,8 @@ pub(super) fn map_for(header: &mut Header, function: &mut Function, boxed: &Boxe
     Some(value)
 }
 
-/// Returns the tile that transposes permute to a value, and the axis of this tile for each axis of
-/// the value.
+/// Follows a value back through `transpose` ops. Returns the tile that they permute and, for each
+/// axis of the value, the axis of that tile.
 pub(super) fn transposed(function: &Function, mut value: Value) -> Option<(Value, SmallVec<[usize; 5]>)> {
     let rank = function.ty(value).as_registers()?.rank();
     let mut axes: SmallVec<[usize; 5]> = (0..rank).collect();

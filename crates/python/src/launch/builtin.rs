@@ -1,5 +1,5 @@
 //! Built-in functions of Python, which get their arguments from the interpreter's stack.
-#![expect(unsafe_code, reason = "PyO3 makes such functions only where their parameters are named")]
+#![expect(unsafe_code, reason = "PyO3 gives functions with `**kwargs` a tuple and a dict instead")]
 
 use std::ffi::CStr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -24,7 +24,8 @@ pub(crate) trait Builtin {
 /// Makes a built-in function with a target.
 pub(crate) fn make<'py, B: Builtin>(target: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let (py, definition) = (target.py(), std::ptr::from_ref(Definition::<B>::METHOD).cast_mut());
-    // SAFETY: the definition is as its flags say, is only read, and lives as long as the program.
+    // SAFETY: `call` has the signature that the flags of the definition state; Python only reads
+    // the definition, which lives as long as the program.
     unsafe {
         Bound::from_owned_ptr_or_err(py, ffi::PyCFunction_NewEx(definition, target.as_ptr(), null_mut()))
     }

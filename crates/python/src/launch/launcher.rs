@@ -104,12 +104,12 @@ fn run<'py>(
     kwargs.set_item(intern!(py, "grid"), grid)?;
     kwargs.set_item(intern!(py, "warmup"), false)?;
     let launched = object.call_method(intern!(py, "run"), args, Some(&kwargs));
-    launched.map(Bound::unbind).map_err(|error| hide_own_frames(py, error))
+    launched.map(Bound::unbind).map_err(|error| hide_own_frames(py, &error))
 }
 
 /// Removes the frames of tilewright from the traceback of an error about the program.
 #[cold]
-fn hide_own_frames(py: Python<'_>, error: PyErr) -> PyErr {
+fn hide_own_frames(py: Python<'_>, error: &PyErr) -> PyErr {
     let value = error.value(py).clone().into_any();
     let hide = || -> PyResult<()> {
         let errors = py.import(intern!(py, "tilewright.errors"))?;

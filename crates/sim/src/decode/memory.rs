@@ -94,8 +94,8 @@ impl Decoder<'_> {
         Ok(Action::Execute(Box::new(move |context: &mut Context<'_>| transfer.store(context))))
     }
 
-    /// Records an access of `element` bytes for `Program::least_access`, if it may access global
-    /// memory.
+    /// Includes an access of `element` bytes in the minimum `Program::least_access`, if the access
+    /// may be to global memory.
     pub(super) fn note_access(&mut self, space: AddressSpace, element: usize) {
         if matches!(space, AddressSpace::Generic | AddressSpace::Global) {
             self.least_access = self.least_access.min(element);
@@ -172,7 +172,8 @@ impl Transfer {
         Ok(Flow::Next)
     }
 
-    /// Tells the watch of the launch about an access, before the access writes.
+    /// Reports an access of global memory, before it writes, to the [`crate::watch::Watch`] of the
+    /// launch, which finds races and reads of uninitialized memory.
     #[inline]
     fn watch(&self, context: &mut Context<'_>, place: ResolvedAddress, lane: usize, data: Option<&[u8]>) {
         let ResolvedAddress::Global(address) = place else { return };

@@ -15,9 +15,9 @@ trait Key: Element + Ord + BitXor<Output = Self> + Not<Output = Self> {}
 impl<T: Element + Ord + BitXor<Output = T> + Not<Output = T>> Key for T {}
 
 /// Merges bitonically: for each bit from `high` down to `low`, orders the pairs of elements whose
-/// coordinates differ in that bit. `merge` is `high`, `low`, `block` and `descending`: the order is
-/// descending where bit `block` of the coordinate is 0 if `descending` is set, else where that bit
-/// is 1. The extent of the axis is a power of two, and `block` is above `high`.
+/// coordinates differ in that bit. `merge` is `high`, `low`, `block` and `descending`. The order is
+/// descending where bit `block` of the coordinate is 1, ascending where it is 0; `descending`
+/// exchanges the two. The extent of the axis is a power of two, and `block` is above `high`.
 ///
 /// Panics if the tile has the wrong length or alignment.
 pub fn merge(dtype: Dtype, axis: Axis, merge: ([u32; 3], bool), tile: &mut [u8]) {
@@ -31,8 +31,8 @@ pub fn merge(dtype: Dtype, axis: Axis, merge: ([u32; 3], bool), tile: &mut [u8])
     }
 }
 
-/// Sorts blocks of `1 << stages` elements of an axis, as the merges of these stages do, where stage
-/// `k` merges the bits from `k` down to 0, with `block = k + 1`.
+/// Sorts blocks of `1 << stages` elements of an axis. The result is that of one [`merge`] for each
+/// `k` from 0 to `stages - 1`, with `high = k`, `low = 0` and `block = k + 1`.
 ///
 /// Panics if the tile has the wrong length or alignment.
 pub fn sort(dtype: Dtype, axis: Axis, stages: u32, descending: bool, tile: &mut [u8]) {
@@ -52,8 +52,8 @@ pub fn sort(dtype: Dtype, axis: Axis, stages: u32, descending: bool, tile: &mut 
     }
 }
 
-/// Sorts the blocks of rows of `n` elements. Equal integers have no order, so any algorithm has the
-/// result of the merges.
+/// Sorts the blocks of rows of `n` elements. Equal integers cannot be told apart, so every sorting
+/// algorithm has the result of the merges.
 fn sort_blocks<T: Key>(tile: &mut [T], n: usize, stages: u32, descending: bool) {
     let alternates = 1 << stages < n;
     let is_reversed = |block: usize| (alternates && block % 2 == 1) != descending;
@@ -71,7 +71,8 @@ fn sort_blocks<T: Key>(tile: &mut [T], n: usize, stages: u32, descending: bool) 
 fn compare<T: Key>(tile: &mut [T], axis: Axis, ([high, low, block], descending): ([u32; 3], bool)) {
     let Axis { n, inner, .. } = axis;
     let alternates = 1 << block < n;
-    // Bit `block` of the coordinates of the pair of runs with this index.
+    // Whether a pair of runs is in descending order. Bit `block` of its coordinates is bit
+    // `block - bit - 1` of its index.
     let is_reversed =
         |bit: u32, pair: usize| (alternates && pair >> (block - bit - 1) & 1 == 1) != descending;
     let has_small_blocks = inner == 1 && low == 0;
@@ -120,7 +121,7 @@ fn merge_small_blocks<T: Key>(
 }
 
 /// Executes the stages from `first` on of a sort of blocks of `N` elements. [`SORTED_COLUMNS`] blocks
-/// are the columns of a matrix, so that partners are rows.
+/// are the columns of a matrix, so each comparison is of two rows, in all columns at once.
 #[inline(always)]
 fn merge_columns<T: Key, const N: usize>(tile: &mut [T], first: u32, is_reversed: impl Fn(usize) -> bool) {
     // The complement of an integer has the reverse order.
@@ -152,7 +153,8 @@ fn merge_columns<T: Key, const N: usize>(tile: &mut [T], first: u32, is_reversed
     }
 }
 
-/// Orders the halves of groups of `N` elements. The loops have a known number of iterations.
+/// In each group of `N` elements, orders each element of the first half and its partner in the
+/// second half. The loops have a known number of iterations.
 #[inline(always)]
 fn exchange_near<T: Element + Ord, const N: usize>(tile: &mut [T], is_reversed: impl Fn(usize) -> bool) {
     for (index, pair) in tile.as_chunks_mut::<N>().0.iter_mut().enumerate() {

@@ -1,7 +1,8 @@
 //! Selects instructions of AArch64 for the operations of a function.
 //!
-//! A vector register has 4 lanes of 32 bits or 2 of 64. Lanes of 8 and 16 bits are the first 4 of a
-//! register; the other bits are unspecified. A mask is a vector of 32-bit lanes, all ones or zeros.
+//! A vector register has 4 lanes of 32 bits or 2 of 64. Of lanes of 8 or 16 bits, it also has 4, in
+//! its lowest bits; its higher bits are unspecified. A mask is a vector of 32-bit lanes, all ones
+//! or zeros.
 //! A comparison of integers with one use in its block is pending until that use, which may read the
 //! flags.
 
