@@ -565,7 +565,8 @@ class tensor(base_value):
             y = tl.erf(x)  # [0.84270, 0.99532, 0.99998, 1.00000]
         """
     def exp(self) -> tensor:
-        """e to the power of x, fast: for fp32 it is as exact as the product of x and log2(e).
+        """e to the power of x, fast: for fp32 the error grows with |x|, as that of the product of x and
+        log2(e).
 
         Shapes: operands broadcast to one shape, which is the result's.
         Types: `x` [2, 4] of … gives for `tl.exp(x)`: fp8, fp16, bf16, fp32, fp64: the same [2, 4].
@@ -2424,7 +2425,8 @@ def erf(x: _Value) -> tensor:
         y = tl.erf(x)  # [0.84270, 0.99532, 0.99998, 1.00000]
     """
 def exp(x: _Value) -> tensor:
-    """e to the power of x, fast: for fp32 it is as exact as the product of x and log2(e).
+    """e to the power of x, fast: for fp32 the error grows with |x|, as that of the product of x and
+    log2(e).
 
     Parameters:
         x: A tile or a scalar.

@@ -469,7 +469,8 @@ def erf(x: _Value) -> tensor:
         y = tl.math.erf(x)  # [0.84270, 0.99532, 0.99998, 1.00000]
     """
 def exp(x: _Value) -> tensor:
-    """e to the power of x, fast: for fp32 it is as exact as the product of x and log2(e).
+    """e to the power of x, fast: for fp32 the error grows with |x|, as that of the product of x and
+    log2(e).
 
     Parameters:
         x: A tile or a scalar.
