@@ -212,8 +212,8 @@ fn gpu_code(
 }
 
 /// Makes the program of the CPU's executor. The simulator runs the kernel's inline assembly.
-/// Where it makes machine code, short loops are unrolled, so that it compiles them with the steps
-/// around them.
+/// If the executor makes machine code, short loops are unrolled, so that it compiles them with the
+/// steps around them.
 pub fn cpu_program(module: &Module) -> Result<tilewright_cpu::Program, Box<Diagnostic>> {
     let loops = tilewright_cpu::has_machine_code().then_some(tilewright_opt::ShortLoops {
         iterations: tilewright_cpu::MAX_UNROLLED_ITERATIONS,

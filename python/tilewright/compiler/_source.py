@@ -187,7 +187,7 @@ class ASTSource:
         return completed
 
     def _places_of(self, count: int) -> _Places:
-        """Returns the argument, of so many, of each parameter, or its compile-time value."""
+        """Returns the places of a number of arguments."""
         from tilewright.language._constexpr import constexpr
 
         names = list(self.signature)

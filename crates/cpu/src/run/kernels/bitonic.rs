@@ -71,7 +71,7 @@ fn sort_blocks<T: Key>(tile: &mut [T], n: usize, stages: u32, descending: bool) 
 fn compare<T: Key>(tile: &mut [T], axis: Axis, ([high, low, block], descending): ([u32; 3], bool)) {
     let Axis { n, inner, .. } = axis;
     let alternates = 1 << block < n;
-    // Whether a pair of runs is in descending order. Bit `block` of its coordinates is bit
+    // Returns whether a pair of runs is in descending order. Bit `block` of its coordinates is bit
     // `block - bit - 1` of its index.
     let is_reversed =
         |bit: u32, pair: usize| (alternates && pair >> (block - bit - 1) & 1 == 1) != descending;
