@@ -98,6 +98,12 @@ pub(crate) const MAX_CHUNK_PROGRAMS: u64 = 1024;
 /// Not measured.
 pub(crate) const MAX_NANOSECONDS_BETWEEN_CHECKS: u64 = 1_000_000;
 
+/// The most elements of a tile times the iterations of a loop for which machine code executes the
+/// iterations before the launch checks whether it has to stop, unless one iteration has more.
+///
+/// Derived: at 1 ns an element, [`MAX_NANOSECONDS_BETWEEN_CHECKS`].
+pub(crate) const MAX_ELEMENTS_BETWEEN_CHECKS: usize = 1 << 20;
+
 /// The size in bytes from which on stores bypass the caches: the region must have at least this
 /// size, and the launch must store at least this many bytes to the region.
 ///

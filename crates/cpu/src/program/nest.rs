@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 use tilewright_native::ir::Function;
 use tilewright_native::{CompileError, Executable, ListedInstruction, Target};
 
-use super::{Action, Program, Slot, Step};
+use super::{Action, BlockId, Program, Slot, Step};
 
 /// A nest of loops that executes consecutive steps, its members, which follow it: see
 /// [`nests`](crate::compile::nests). If the function declines, it has had no effect, and the machine
@@ -16,9 +16,8 @@ use super::{Action, Program, Slot, Step};
 pub(crate) struct Nest {
     /// The index of the nest in its program.
     pub index: usize,
-    /// True if the members are all steps of a program. The function then executes several programs,
-    /// one after another.
-    pub is_whole: bool,
+    /// What one call of the function may execute several times, one after another.
+    pub repeated: Repeated,
     /// The number of members.
     pub members: usize,
     /// The words of the argument of the function.
@@ -32,6 +31,23 @@ pub(crate) struct Nest {
     /// The index tiles that steps before the members compute and the nest repeats, in order.
     pub imports: Vec<Slot>,
     pub code: Arc<NestCode>,
+}
+
+/// What one call of a nest's function executes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Repeated {
+    /// The members, once.
+    Once,
+    /// Consecutive programs along x: the members are all steps of a program.
+    Programs,
+    /// Consecutive iterations of a loop: the members are all steps of its body.
+    Iterations {
+        /// The tiles that the loop carries: the parameter of the body, and the slot that the body
+        /// yields. The iterations write to the two in turns.
+        tiles: Vec<[Slot; 2]>,
+        /// The most iterations of a call.
+        most: u32,
+    },
 }
 
 /// A word of the argument of a nest's function.
@@ -52,8 +68,8 @@ pub(crate) enum Word {
     Streams(Slot, usize),
     /// The index of the program along an axis of the grid.
     ProgramId(usize),
-    /// The number of programs that the function executes.
-    Programs,
+    /// The number of programs or iterations that the function executes.
+    Count,
     /// The number of programs along an axis of the grid.
     ProgramCount(usize),
     /// The address of scratch memory.
@@ -75,7 +91,7 @@ impl Word {
             | Word::WritableLength(slot)
             | Word::Streams(slot, _) => is_invariant(slot),
             Word::ProgramCount(_) | Word::Scratch => true,
-            Word::ProgramId(_) | Word::Programs | Word::Output(_) | Word::Result(_) => false,
+            Word::ProgramId(_) | Word::Count | Word::Output(_) | Word::Result(_) => false,
         }
     }
 }
@@ -143,6 +159,8 @@ pub(crate) struct TreeCode {
 pub struct NestCounts {
     /// All nests.
     pub formed: usize,
+    /// The nests that execute iterations of a loop.
+    pub iterated: usize,
     /// The nests whose machine code a launch has called.
     pub called: usize,
     /// The nests whose machine code has declined an execution.
@@ -153,7 +171,20 @@ impl Program {
     /// Returns the nest that executes all steps of the program, if there is one.
     pub(crate) fn whole_nest(&self) -> Option<&Nest> {
         match &self.blocks[self.body as usize].steps.first()?.action {
-            Action::Nest(nest) if nest.is_whole => Some(nest),
+            Action::Nest(nest) if nest.repeated == Repeated::Programs => Some(nest),
+            // tidy: wildcard because the other actions execute one step or a part
+            _ => None,
+        }
+    }
+
+    /// Returns the nest that executes iterations of the loop with a body, if there is one, and the
+    /// most iterations of a call.
+    pub(crate) fn iterated_nest(&self, body: BlockId) -> Option<(&Nest, u32)> {
+        match &self.blocks[body as usize].steps.first()?.action {
+            Action::Nest(nest) => match nest.repeated {
+                Repeated::Iterations { most, .. } => Some((nest, most)),
+                Repeated::Once | Repeated::Programs => None,
+            },
             // tidy: wildcard because the other actions execute one step or a part
             _ => None,
         }
@@ -167,6 +198,7 @@ impl Program {
         for step in self.blocks.iter().flat_map(|block| &block.steps) {
             if let Action::Nest(nest) = &step.action {
                 counts.formed += 1;
+                counts.iterated += usize::from(matches!(nest.repeated, Repeated::Iterations { .. }));
                 counts.called += usize::from(nest.code.executable.get().is_some_and(Option::is_some));
                 counts.declined += usize::from(nest.code.has_declined.load(Ordering::Relaxed));
             }

@@ -140,7 +140,7 @@ impl<'a> Machine<'a> {
             && self.control.machine_code
         {
             self.id = id;
-            let executed = ops::nest::execute_programs(self, nest, most);
+            let executed = ops::nest::execute_repeatedly(self, nest, most);
             if executed > 0 {
                 return Ok(executed);
             }
@@ -534,13 +534,30 @@ impl<'a> Machine<'a> {
         while if stride > 0 { counter < upper } else { counter > upper } {
             self.pop_into(parameters);
             self.slots[*index as usize] = Value::uniform(number.truncate(counter as u64));
-            self.run(body)?;
+            let left = (upper - counter).unsigned_abs().div_ceil(stride.unsigned_abs());
+            let executed = self.run_iterations(body, u32::try_from(left).unwrap_or(u32::MAX))?;
             self.push(&block.yields);
             self.control.check()?;
-            counter += stride;
+            counter += stride * i128::from(executed);
         }
         self.pop_into(&step.results);
         Ok(())
+    }
+
+    /// Runs up to `most` iterations of a loop, one after another, given the parameters of the body for
+    /// the first one. The yields are then those of the last one. Returns the number of iterations, at
+    /// least one.
+    fn run_iterations(&mut self, body: BlockId, most: u32) -> Outcome<u32> {
+        if let Some((nest, bound)) = self.program.iterated_nest(body)
+            && self.observers.is_empty()
+            && self.control.machine_code
+        {
+            let executed = ops::nest::execute_repeatedly(self, nest, most.min(bound));
+            if executed > 0 {
+                return Ok(executed);
+            }
+        }
+        self.run(body).map(|()| 1)
     }
 
     pub(crate) fn while_loop(&mut self, step: &'a Step) -> Outcome {

@@ -145,6 +145,7 @@ pub fn generate(seed: u64) -> Case {
     ]);
     let programs = random.pick(&[1, 1, 2, 3]);
     let (has_loop, has_branch) = (random.chance(8), random.chance(12));
+    let iterations = if has_loop { random.pick(&[2, 3, 5]) } else { 1 };
     let shapes = shapes(&mut random);
     let mut dtypes = vec![Dtype::I32];
     for _ in 0..=random.below(3) {
@@ -168,7 +169,7 @@ pub fn generate(seed: u64) -> Case {
         count: 0,
         placement,
         programs,
-        iterations: if has_loop { 2 } else { 1 },
+        iterations,
         iteration: None,
         shapes,
         dtypes,
@@ -249,11 +250,12 @@ impl Generator {
         }
     }
 
-    /// Adds a loop that carries tiles.
+    /// Adds a loop that carries tiles and scalars.
     fn repeat(&mut self) {
         let mut carried = Vec::new();
         for _ in 0..self.random.below(3) {
-            let (dtype, shape) = (self.dtype(), self.shape());
+            let dtype = self.dtype();
+            let shape = if self.random.chance(3) { Vec::new() } else { self.shape() };
             carried.push(self.operand(dtype, &shape));
         }
         let [low, high, step] = [0, i64::from(self.iterations), 1].map(|x| self.constant_int(Dtype::I32, x));

@@ -334,6 +334,65 @@ fn strides_by_a_constant_before_a_loop() {
     check_text(text, vec![buffer(Dtype::I16, 600)]);
 }
 
+/// One nest executes the iterations of a loop that carries a scalar, a tile and a row of each number,
+/// and stores what it has so far. In the second launch, an access of the last iteration is illegal.
+#[test]
+fn iterations_are_executed_in_one_nest() {
+    for (dtype, iterations, missing) in
+        [Dtype::F32, Dtype::I32, Dtype::F16, Dtype::I64].into_iter().flat_map(|dtype| {
+            [1, 2, 3, 7, 8].into_iter().flat_map(move |count| [(dtype, count, 0), (dtype, count, 1)])
+        })
+    {
+        let text = format!(
+            "kernel func0 @k(%b0: *{dtype}, %b1: *{dtype}, %b2: *{dtype}, %end: int32) {{
+               %i = arange {{start = 0, end = 100}} : int32[100]
+               %zero = constant {{value = 0:int32}} : int32
+               %step = constant {{value = 3:int32}} : int32
+               %length = constant {{value = 100:int32}} : int32
+               %none = cast %zero {{element = {dtype}, rounding = \"rtne\"}} : {dtype}
+               %tile = splat %none {{shape = [100]}} : {dtype}[100]
+               %largest, %sum = for_loop %zero, %end, %step, %none, %tile
+                   {{options = \"stages=0 unroll=0\"}} (%iv: int32, %most: {dtype}, %all: {dtype}[100]) {{
+                 %start = mul %iv, %length : int32
+                 %s = splat %start {{shape = [100]}} : int32[100]
+                 %o = add %i, %s : int32[100]
+                 %p = splat %b0 {{shape = [100]}} : *{dtype}[100]
+                 %q = ptr_add %p, %o : *{dtype}[100]
+                 %value = load %q {LOAD} : {dtype}[100]
+                 %max = reduce %value {{axis = 0}} (%x: {dtype}, %y: {dtype}) {{
+                   %z = max %x, %y : {dtype}
+                   yield_values %z
+                 }} : {dtype}
+                 %new = max %max, %most : {dtype}
+                 %t = splat %new {{shape = [100]}} : {dtype}[100]
+                 %product = mul %value, %t : {dtype}[100]
+                 %next = add %all, %product : {dtype}[100]
+                 %v = splat %b1 {{shape = [100]}} : *{dtype}[100]
+                 %w = ptr_add %v, %o : *{dtype}[100]
+                 store %w, %next {STORE}
+                 yield_values %new, %next
+               }} : {dtype}, {dtype}[100]
+               %u = splat %b2 {{shape = [100]}} : *{dtype}[100]
+               %j = ptr_add %u, %i : *{dtype}[100]
+               %k = splat %largest {{shape = [100]}} : {dtype}[100]
+               %l = add %k, %sum : {dtype}[100]
+               store %j, %l {STORE}
+               return_values
+             }}\n"
+        );
+        let count = 100 * (3 * iterations - 2) - missing;
+        let numbers: Vec<u8> = (0..count * dtype.bytes()).map(|byte| (byte % 61) as u8).collect();
+        let end = Input::Scalar(3 * iterations as u64 - 1);
+        let inputs = vec![bytes(dtype, &numbers), buffer(dtype, count), buffer(dtype, 100), end];
+        let case = Case { text, programs: 1, inputs, is_regular: missing == 0, repeats_elements: false };
+        for target in targets() {
+            let counts = check(0, &case, target).unwrap_or_else(|error| panic!("{error}"));
+            let expected = NestCounts { formed: 2, iterated: 1, called: 2 - missing, declined: missing };
+            assert_eq!(counts, expected, "{iterations} iterations: {}", case.text);
+        }
+    }
+}
+
 /// A sum of columns, and a store of each element to a column: the neighbors of a vector are a row
 /// apart. The memory of the second launch is an element too short for them.
 #[test]

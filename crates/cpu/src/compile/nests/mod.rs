@@ -19,7 +19,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 use tilewright_native::Target;
 
-use crate::program::nest::{Nest, NestCode, Word};
+use crate::program::nest::{Nest, NestCode, Repeated, Word};
 use crate::program::{Action, BlockId, Program, Slot, Step, Use};
 use crate::tuning::MAX_ROW_SEARCH;
 
@@ -27,6 +27,7 @@ mod axes;
 mod emit;
 #[cfg(test)]
 mod harness;
+mod iterations;
 mod lanes;
 mod plan;
 pub(crate) mod refusal;
@@ -129,7 +130,6 @@ impl<'p> Former<'p> {
 
     /// Returns the nests of the steps of a block.
     fn of_steps(&self, id: BlockId, steps: &'p [Step]) -> PlannedBlock {
-        let is_body = id == self.program.body;
         let (mut nests, mut refused) = (Vec::new(), Vec::new());
         let mut start = 0;
         // The reason why the plan before ends.
@@ -142,7 +142,7 @@ impl<'p> Former<'p> {
                 refused.push((range.end, refusal.unwrap_or(Refusal::Op)));
             } else {
                 let formed = if plan.is_worthwhile() {
-                    self.complete(steps, range.clone(), is_body, &plan)
+                    self.complete(id, steps, range.clone(), &plan)
                 } else {
                     Err(Refusal::TooSmall)
                 };
@@ -198,9 +198,9 @@ impl<'p> Former<'p> {
     /// or if a nest of the rest is not possible.
     fn complete(
         &self,
+        id: BlockId,
         block: &'p [Step],
         range: Range<usize>,
-        is_body: bool,
         plan: &Plan<'p>,
     ) -> Result<Formed, Refusal> {
         let steps = &block[range.clone()];
@@ -261,13 +261,19 @@ impl<'p> Former<'p> {
         if !outputs.iter().all(is_written) {
             return Err(Refusal::TransposedOutput);
         }
-        let is_whole = is_body && rest.members.len() == block.len() && outputs.is_empty();
-        let code = emit::emit(self.program, &rest, &outputs, is_whole, self.target.lanes());
+        let is_all = rest.members.len() == block.len();
+        let iterations = if is_all { self.iterations(id, &rest, &outputs) } else { None };
+        let repeated = match &iterations {
+            Some(iterations) => iterations.repeated(self.program, &rest),
+            None if is_all && id == self.program.body && outputs.is_empty() => Repeated::Programs,
+            None => Repeated::Once,
+        };
+        let code = emit::emit(self.program, &rest, &outputs, &repeated, iterations.as_ref(), self.target.lanes());
         let is_varying = |word: &Word| !word.is_invariant(|slot| self.invariant.contains(&slot));
         let varying = code.words.iter().enumerate().filter(|(_, word)| is_varying(word));
         let nest = Nest {
             index: 0,
-            is_whole,
+            repeated,
             members: rest.members.len(),
             varying: varying.map(|(index, _)| index).collect(),
             words: code.words,

@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use crate::program::nest::Word;
+use crate::program::nest::{Repeated, Word};
 use crate::program::{Nest, Slot};
 use crate::run::argument::Argument;
 use crate::run::machine::Machine;
@@ -21,13 +21,13 @@ pub(crate) struct NestArgument {
 /// Executes a nest in place of its members. Returns false, without an effect, if the machine code
 /// does not support their operands, or if an access may be illegal.
 pub(crate) fn execute(machine: &mut Machine<'_>, nest: &Nest) -> bool {
-    execute_programs(machine, nest, 1) == 1
+    execute_repeatedly(machine, nest, 1) == 1
 }
 
-/// Executes a nest for the current program, and in a nest that is whole for up to `most` programs
-/// along x. Returns the number of programs before the first one that the machine code does not
-/// execute.
-pub(crate) fn execute_programs(machine: &mut Machine<'_>, nest: &Nest, most: u32) -> u32 {
+/// Executes a nest up to `most` times: for the current program and the next ones along x, or for the
+/// current iteration of a loop and the next ones. Returns the number of programs or iterations before
+/// the first one that the machine code does not execute.
+pub(crate) fn execute_repeatedly(machine: &mut Machine<'_>, nest: &Nest, most: u32) -> u32 {
     let executed = call(machine, nest, most).unwrap_or(0);
     if executed < most {
         nest.code.note_decline();
@@ -40,6 +40,13 @@ fn call(machine: &mut Machine<'_>, nest: &Nest, most: u32) -> Option<u32> {
     let executable = nest.code.executable()?;
     if machine.arguments_of_nests.len() <= nest.index {
         machine.arguments_of_nests.resize_with(nest.index + 1, || None);
+    }
+    let carried: &[[Slot; 2]] = match &nest.repeated {
+        Repeated::Iterations { tiles, .. } => tiles,
+        Repeated::Once | Repeated::Programs => &[],
+    };
+    if most > 1 {
+        carried.iter().for_each(|&[parameter, _]| own_tile(machine, parameter));
     }
     let mut outputs: SmallVec<[Tile; 4]> = SmallVec::new();
     let mut argument = argument(machine, nest, most, &mut outputs)?;
@@ -59,9 +66,18 @@ fn call(machine: &mut Machine<'_>, nest: &Nest, most: u32) -> Option<u32> {
                 | Word::WritableLength(_)
                 | Word::Streams(..)
                 | Word::ProgramId(_)
-                | Word::Programs
+                | Word::Count
                 | Word::ProgramCount(_)
                 | Word::Scratch => {}
+            }
+        }
+        // The last iteration of an even number wrote to the memory of the parameter.
+        if executed.is_multiple_of(2) {
+            for &[parameter, yielded] in carried {
+                let mut tile = machine.tile_for(parameter, machine.ty(parameter).bytes());
+                // No suffix is uniform any more.
+                tile.bytes_mut();
+                machine.set_dense(yielded, tile);
             }
         }
         machine.clear(&nest.frees);
@@ -70,24 +86,37 @@ fn call(machine: &mut Machine<'_>, nest: &Nest, most: u32) -> Option<u32> {
     Some(executed)
 }
 
-/// Returns the argument of a nest for `programs` programs from the current one on, and the tiles of
-/// its outputs; `None` if the machine code does not support an operand.
+/// Makes a slot the only owner of a dense tile with its value.
+fn own_tile(machine: &mut Machine<'_>, slot: Slot) {
+    let value = machine.value_of(slot).clone();
+    machine.clear(&[slot]);
+    let mut tile = materialize(machine.ty(slot), value);
+    if !tile.is_unique() {
+        let mut copy = Tile::new(tile.bytes().len());
+        copy.bytes_mut().copy_from_slice(tile.bytes());
+        tile = copy;
+    }
+    machine.set_dense(slot, tile);
+}
+
+/// Returns the argument of a nest for `count` programs or iterations from the current one on, and the
+/// tiles of its outputs; `None` if the machine code does not support an operand.
 fn argument(
     machine: &mut Machine<'_>,
     nest: &Nest,
-    programs: u32,
+    count: u32,
     outputs: &mut SmallVec<[Tile; 4]>,
 ) -> Option<NestArgument> {
     if let Some(mut argument) = machine.arguments_of_nests[nest.index].take() {
         for &index in &nest.varying {
-            argument.words[index] = word(machine, nest.words[index], programs, &argument.scratch, outputs)?;
+            argument.words[index] = word(machine, nest.words[index], count, &argument.scratch, outputs)?;
         }
         return Some(argument);
     }
     let scratch = if nest.scratch > 0 { Tile::new(nest.scratch) } else { Tile::default() };
     let mut words = Vec::with_capacity(nest.words.len());
     for &each in &nest.words {
-        words.push(word(machine, each, programs, &scratch, outputs)?);
+        words.push(word(machine, each, count, &scratch, outputs)?);
     }
     Some(NestArgument { words, scratch })
 }
@@ -96,7 +125,7 @@ fn argument(
 fn word(
     machine: &mut Machine<'_>,
     word: Word,
-    programs: u32,
+    count: u32,
     scratch: &Tile,
     outputs: &mut SmallVec<[Tile; 4]>,
 ) -> Option<u64> {
@@ -124,7 +153,7 @@ fn word(
         }
         Word::Streams(slot, bytes) => u64::from(machine.non_temporal(&region(machine, slot)?, bytes)),
         Word::ProgramId(axis) => machine.id[axis].into(),
-        Word::Programs => programs.into(),
+        Word::Count => count.into(),
         Word::ProgramCount(axis) => machine.grid[axis].into(),
         Word::Scratch => scratch.bytes().as_ptr().expose_provenance() as u64,
         Word::Output(slot) => {

@@ -6,8 +6,9 @@
 //! overlap in a way that the order of the loops does not allow, the code returns without an effect,
 //! and the executor runs the steps one by one.
 //!
-//! A nest that executes all steps of a program has a loop over programs around all others. The code
-//! returns the number of programs that it has executed.
+//! A nest that executes all steps of a program has a loop over programs around all others, and one
+//! that executes all steps of a loop's body a loop over iterations. The code returns the number of
+//! programs or iterations that it has executed.
 //!
 //! A loop has up to three parts. The first one has no masks: all ranges are true. The second one has
 //! masks. After the last element for which a range is true, every tile is uniform if its elements
@@ -20,14 +21,16 @@ use tilewright_ir::Op;
 use tilewright_native::ir::{Block, Function, IntBinary, IntCompare, Value};
 use tilewright_native::{Builder, Loop};
 
+use super::iterations::Iterations;
 use super::plan::{Form, Layout, Plan};
 use super::vectors::{Vectors, extended};
-use crate::program::nest::{Word, origin_of};
+use crate::program::nest::{Repeated, Word, origin_of};
 use crate::program::{Action, Program, Slot, Step};
 use crate::tuning::ACCUMULATORS;
 use crate::types::{Number, TileType};
 
 mod checks;
+mod iterations;
 mod loops;
 mod reductions;
 mod scans;
@@ -102,6 +105,10 @@ struct Emitter<'a> {
     outputs: &'a [Slot],
     /// The index of the program along x, in a loop over programs.
     program_index: Option<Value>,
+    /// The values of the parameters of a loop's body, in a loop over iterations.
+    parameters: FxHashMap<Slot, Repr>,
+    /// The addresses of the tiles that the loop carries, by the words that have the first ones.
+    carried: Vec<(Word, Value)>,
     vectors: Vectors<'a>,
     values: FxHashMap<Slot, Repr>,
     definitions: FxHashMap<Slot, &'a Step>,
@@ -132,13 +139,14 @@ impl Drop for Origin<'_> {
     }
 }
 
-/// Emits the code of a nest. `outputs` are the slots of members that are read after it;
-/// `over_programs` is true if the nest executes all steps of a program.
+/// Emits the code of a nest that executes programs, iterations or its steps. `outputs` are the slots
+/// of members that are read after it.
 pub(super) fn emit(
     program: &Program,
     plan: &Plan<'_>,
     outputs: &[Slot],
-    over_programs: bool,
+    repeated: &Repeated,
+    iterations: Option<&Iterations>,
     lanes: usize,
 ) -> Code {
     let cell = RefCell::new(Builder::new(lanes));
@@ -150,6 +158,8 @@ pub(super) fn emit(
         plan,
         outputs,
         program_index: None,
+        parameters: FxHashMap::default(),
+        carried: Vec::new(),
         vectors: Vectors(&cell),
         values: FxHashMap::default(),
         definitions,
@@ -162,10 +172,10 @@ pub(super) fn emit(
         addresses: FxHashMap::default(),
         scans: Vec::new(),
     };
-    if over_programs {
-        emitter.programs();
-    } else {
-        emitter.one_program();
+    match (repeated, iterations) {
+        (Repeated::Iterations { .. }, Some(iterations)) => emitter.iterations(iterations),
+        (Repeated::Programs, _) => emitter.programs(),
+        _ => emitter.once(),
     }
     let Emitter { words, scratch, .. } = emitter;
     Code { function: cell.into_inner().finish(), words, scratch }
@@ -236,7 +246,7 @@ impl<'a> Emitter<'a> {
 
     /// Emits a loop over consecutive programs along x.
     fn programs(&mut self) {
-        let (first, count) = (self.word(Word::ProgramId(0)), self.word(Word::Programs));
+        let (first, count) = (self.word(Word::ProgramId(0)), self.word(Word::Count));
         let end = self.add(first, count);
         let repeated = self.build(|builder| builder.begin_loop([first, end], &[]));
         let index = repeated.index;
@@ -249,7 +259,7 @@ impl<'a> Emitter<'a> {
         self.returns(executed);
     }
 
-    fn one_program(&mut self) {
+    fn once(&mut self) {
         self.nest();
         self.results();
         let (zero, one) = (self.int(0), self.int(1));
@@ -372,7 +382,8 @@ impl<'a> Emitter<'a> {
 
     /// Returns the address of the current row of a tile of the executor.
     fn row_address(&mut self, word: Word, slot: Slot) -> Value {
-        let start = self.word(word);
+        let carried = self.carried.iter().find(|(other, _)| *other == word).map(|&(_, start)| start);
+        let start = carried.unwrap_or_else(|| self.word(word));
         let offset = self.row_offset(&self.layout(slot));
         let size = self.int(self.ty(slot).size as i64);
         let bytes = self.mul(offset, size);
@@ -431,14 +442,25 @@ impl<'a> Emitter<'a> {
             }
             let value = if let Some(bits) = self.plan.constant(slot) {
                 self.uniform_of_bits(ty, bits)
-            } else if !ty.is_pointer() && ty.dtype().is_float() {
-                let bits = self.word(Word::Bits(slot));
-                Repr::Float(self.vectors.splat(ty.dtype(), bits))
+            } else if let Some(&value) = self.parameters.get(&slot) {
+                value
             } else {
-                let bits = self.word(Word::Bits(slot));
-                Repr::Integer(if ty.is_pointer() { bits } else { self.extended(ty.number, bits) })
+                self.scalar_input(slot)
             };
             self.values.insert(slot, value);
+        }
+    }
+
+    /// Returns the value of a scalar that the executor has computed.
+    fn scalar_input(&mut self, slot: Slot) -> Repr {
+        let ty = self.ty(slot);
+        let bits = self.word(Word::Bits(slot));
+        if ty.is_pointer() {
+            Repr::Integer(bits)
+        } else if ty.dtype().is_float() {
+            Repr::Float(self.vectors.splat(ty.dtype(), bits))
+        } else {
+            Repr::Integer(self.extended(ty.number, bits))
         }
     }
 
@@ -502,15 +524,18 @@ impl<'a> Emitter<'a> {
             if known.form != Form::Uniform || known.by_row {
                 continue;
             }
-            let bits = self.bits(slot);
-            let size = self.ty(slot).size as u8;
             self.words.push(Word::Result(slot));
-            let offset = (self.words.len() - 1) * 8;
-            self.build(|builder| {
-                let argument = builder.argument();
-                builder.int_store(size, argument, offset as i32, bits);
-            });
+            self.write_result(self.words.len() - 1, slot, self.values[&slot]);
         }
+    }
+
+    /// Writes a scalar to a word of the argument.
+    fn write_result(&self, word: usize, slot: Slot, value: Repr) {
+        let (ty, bits) = (self.ty(slot), self.bits_of(self.ty(slot), value));
+        self.build(|builder| {
+            let argument = builder.argument();
+            builder.int_store(ty.size as u8, argument, (word * 8) as i32, bits);
+        });
     }
 
     /// Returns the loops of a phase.

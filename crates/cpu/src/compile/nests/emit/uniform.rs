@@ -380,10 +380,15 @@ impl<'a> Emitter<'a> {
 
     /// Returns the bits of a uniform value.
     pub(super) fn bits(&self, slot: Slot) -> Value {
-        match self.values[&slot] {
+        self.bits_of(self.ty(slot), self.values[&slot])
+    }
+
+    /// Returns the bits of a uniform value of a type.
+    pub(super) fn bits_of(&self, ty: &TileType, value: Repr) -> Value {
+        match value {
             Repr::Integer(value) => value,
-            Repr::Float(value) => self.vectors.first(self.ty(slot).dtype(), value),
-            Repr::Affine { .. } | Repr::Range { .. } | Repr::Dense => unreachable!("slot {slot} is uniform"),
+            Repr::Float(value) => self.vectors.first(ty.dtype(), value),
+            Repr::Affine { .. } | Repr::Range { .. } | Repr::Dense => unreachable!("the value is uniform"),
         }
     }
 }
