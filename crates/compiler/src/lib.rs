@@ -39,6 +39,7 @@ pub use stage::{DumpHook, Stage};
 pub use target::Target;
 pub use variants::{MAX_VARIANTS, TensorMapVariant};
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
@@ -215,14 +216,26 @@ fn gpu_code(
 /// If the executor makes machine code, short loops are unrolled, so that it compiles them with the
 /// steps around them.
 pub fn cpu_program(module: &Module) -> Result<tilewright_cpu::Program, Box<Diagnostic>> {
-    let loops = tilewright_cpu::has_machine_code().then_some(tilewright_opt::ShortLoops {
+    let module = if tilewright_cpu::has_machine_code() { for_nests(module) } else { Cow::Borrowed(module) };
+    tilewright_cpu::Program::with_assembler(&module, Some(&inline_asm::SimulatedAssembler))
+}
+
+/// Returns the module with loops that nests of machine code can execute.
+fn for_nests(module: &Module) -> Cow<'_, Module> {
+    let unswitching = tilewright_opt::Unswitching {
+        ops: tilewright_cpu::MAX_UNROLLED_LOOP_STEPS,
+        allows: tilewright_cpu::may_be_in_nest,
+    };
+    let short = tilewright_opt::ShortLoops {
         iterations: tilewright_cpu::MAX_UNROLLED_ITERATIONS,
         ops: tilewright_cpu::MAX_UNROLLED_LOOP_STEPS,
         allows: tilewright_cpu::may_be_in_nest,
-    });
-    let unrolled = loops.and_then(|loops| tilewright_opt::unroll_short_loops(module, &loops));
-    let module = unrolled.as_ref().unwrap_or(module);
-    tilewright_cpu::Program::with_assembler(module, Some(&inline_asm::SimulatedAssembler))
+    };
+    let unswitched = tilewright_opt::unswitch_loops(module, &unswitching).map_or(Cow::Borrowed(module), Cow::Owned);
+    match tilewright_opt::unroll_short_loops(&unswitched, &short) {
+        Some(unrolled) => Cow::Owned(unrolled),
+        None => unswitched,
+    }
 }
 
 /// Makes the program of the CPU's executor for traced launches.

@@ -17,6 +17,8 @@ mod narrowing;
 mod pipeline;
 mod ranges;
 mod short_loops;
+mod unswitch;
 
 pub use pipeline::{Level, Options, PASSES, optimize};
 pub use short_loops::{ShortLoops, unroll_short_loops};
+pub use unswitch::{Unswitching, unswitch_loops};

@@ -20,7 +20,7 @@ pub struct ShortLoops {
 pub fn unroll_short_loops(module: &Module, loops: &ShortLoops) -> Option<Module> {
     let function = module.kernel();
     let mut found = Vec::new();
-    collect(function, function.entry, &mut found);
+    collect_loops(function, function.entry, &mut found);
     let is_short = |(_, inst): &&(Block, Inst)| counters(function, *inst, loops).is_some();
     found.iter().find(is_short)?;
     let mut unrolled = module.clone();
@@ -36,13 +36,13 @@ pub fn unroll_short_loops(module: &Module, loops: &ShortLoops) -> Option<Module>
 }
 
 /// Collects the loops with a counter of a block and its regions, outer ones first.
-fn collect(function: &Function, block: Block, found: &mut Vec<(Block, Inst)>) {
+pub(crate) fn collect_loops(function: &Function, block: Block, found: &mut Vec<(Block, Inst)>) {
     for &inst in &function.blocks[block].insts {
         if matches!(function.insts[inst].op, Op::For { .. }) {
             found.push((block, inst));
         }
         for &region in &function.insts[inst].regions {
-            collect(function, region, found);
+            collect_loops(function, region, found);
         }
     }
 }

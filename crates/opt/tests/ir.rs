@@ -1,14 +1,16 @@
 //! Runs `tests/ir/*.ir`: one pass on text, compared with text.
 //!
 //! The steps of a case are the passes, `inline`, `optimize` (the whole pipeline), `axis` (the
-//! analysis, as comments under each line), `axis-no-overflow` and `short-loops`.
+//! analysis, as comments under each line), `axis-no-overflow`, `short-loops` and `unswitch`.
 
 use std::fmt::Write;
 
 use tilewright_base::entity::SecondaryMap;
 use tilewright_ir::{Block, Dtype, Function, Module, Op, Value, parse, print};
 use tilewright_opt::analysis::{self, Assumptions, AxisInfo};
-use tilewright_opt::{Level, Options, PASSES, ShortLoops, optimize, unroll_short_loops};
+use tilewright_opt::{
+    Level, Options, PASSES, ShortLoops, Unswitching, optimize, unroll_short_loops, unswitch_loops,
+};
 use tilewright_testkit::run_text_cases;
 
 #[test]
@@ -26,6 +28,10 @@ fn run(steps: &[&str], input: &str) -> Result<String, String> {
             "short-loops" => {
                 let loops = ShortLoops { iterations: 4, ops: 30, allows: |op| !matches!(op, Op::Dot { .. }) };
                 module = unroll_short_loops(&module, &loops).ok_or("there is no short loop")?;
+            }
+            "unswitch" => {
+                let loops = Unswitching { ops: 20, allows: |op| !matches!(op, Op::Dot { .. }) };
+                module = unswitch_loops(&module, &loops).ok_or("no loop has such a branch")?;
             }
             "axis" => return Ok(annotated(&module, Assumptions::default())),
             "axis-no-overflow" => return Ok(annotated(&module, Assumptions::ADDRESSES)),
