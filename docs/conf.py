@@ -3,6 +3,9 @@
 The pages are plain Markdown, which a code host renders too. A hook completes them for the site. The links
 of `index.md`, and of a page with a folder of the same name, become its part of the navigation. Links that
 lead out of this folder become links to the code host.
+
+Other generators do not fit: mkdocs 1 and its Material theme are no longer developed, Zensical is not stable
+before 1.0, and mdBook takes minutes to compile.
 """
 
 from __future__ import annotations

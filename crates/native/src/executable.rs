@@ -1,4 +1,4 @@
-//! Executable memory. This module has all `unsafe` code of the crate.
+//! Executable memory. The `unsafe` code of the crate is in this module and in `interpret`.
 //!
 //! A page is first writable, then executable, and never both.
 

@@ -1,4 +1,5 @@
-//! Loads from and stores to user memory: the only `unsafe` code of this crate.
+//! Loads from and stores to user memory. This module has the `unsafe` code of the crate, except that
+//! of `kernels/instructions`.
 //!
 //! The arguments of a kernel point to user memory. Programs of the grid may access it at the same
 //! time without synchronization. That is legal for kernels, so the code never makes a reference to
