@@ -43,8 +43,8 @@ Environment:
   TRITON_ALLOW_NON_CONSTEXPR_GLOBALS=1, TRITON_F32_DEFAULT, TRITON_DEFAULT_FP_FUSION, TRITON_FORCE_DISABLE_FP_FUSION
 Other variables of Triton have no effect; a program that sets one of them gets a warning.";
 
-/// The version, and the commit that the build was told (`make wheel` tells it). Builds from a source
-/// distribution know no commit.
+/// The version and, if the build was given one (as by `make wheel`), the commit. A build from a
+/// source distribution has no commit.
 static VERSION: LazyLock<String> = LazyLock::new(|| {
     let version = env!("CARGO_PKG_VERSION");
     match option_env!("TILEWRIGHT_COMMIT") {

@@ -79,7 +79,7 @@ impl Assembly for SimulatedAssembly {
 }
 
 /// Returns the first error of inline assembly in a module. An instruction that the PTX parser does
-/// not know is no error.
+/// not know is not an error.
 pub(crate) fn check(module: &Module) -> Result<(), Box<Diagnostic>> {
     for function in module.functions.values() {
         let mut found = Ok(());

@@ -75,8 +75,8 @@ impl Occupancy {
             return SmallVec::new();
         }
         // The assembler schedules poorly at the limit `avoided_register_limit`, so if `most` is at
-        // least this limit, `most` - 8 is tried before `most`. Two dependent dots of 128 x 64 by 8
-        // warps need `most` itself.
+        // least this limit, `most` - 8 is tried before `most`. A kernel with two dependent dots of
+        // 128 x 64 and 8 warps needs the limit `most`.
         let most = multiprocessor.registers / (more * self.threads) / REGISTER_UNIT * REGISTER_UNIT;
         let limits = [most.saturating_sub(REGISTER_UNIT), most];
         let loss = multiprocessor.tuning.max_register_loss;
@@ -97,8 +97,8 @@ impl Multiprocessor {
     /// states, or else with `max_registers`.
     ///
     /// Otherwise, PTX that spills is assembled again with another directive, if one may help
-    /// ([`against_spills`]). Other PTX without a limit of its own is assembled again with the limits
-    /// that let one more block run at a time, until an attempt is accepted or another one is not
+    /// ([`against_spills`]). Other PTX that states no limit is assembled again with the limits that
+    /// let one more block run at a time, until an attempt is accepted or another one is not
     /// worthwhile. An attempt that fails, because an instruction takes more registers than the
     /// limit, is skipped. If no attempt is accepted, the first result is returned.
     pub fn assemble<K, E>(
@@ -149,8 +149,8 @@ impl Multiprocessor {
 /// register limit, or in other cases than these:
 ///
 /// - The PTX states no number of blocks, and registers are unused. The assembler has limited the
-///   registers to make room for more blocks, down to 32 a thread. `.minnctapersm 1` tells the
-///   assembler that one block on a multiprocessor is enough.
+///   registers to make room for more blocks, down to 32 for each thread. `.minnctapersm 1` tells
+///   the assembler that one block on a multiprocessor is enough.
 /// - The PTX states a number of blocks, and a thread has fewer than [`THREAD_REGISTERS`] registers.
 ///   A limit below that number of registers may spill less, because the assembler makes poor
 ///   schedules at some limits ([`Tuning::avoided_register_limit`]): attention
@@ -171,8 +171,8 @@ pub fn against_spills(ptx: &str, registers: u32, spills: u32, available: u32) ->
     has_unused.then(|| ptx.replacen(".reqntid", &format!("{BLOCKS}1\n.reqntid"), 1))
 }
 
-/// Returns the PTX with a register limit; `None` if the PTX states a limit of its own, on which
-/// partitions that exchange registers depend.
+/// Returns the PTX with a register limit; `None` if the PTX states a limit itself. Partitions that
+/// exchange registers depend on such a limit.
 ///
 /// The directive is inserted before `.reqntid`, the size of a block, which the compiler writes for
 /// each kernel.
@@ -280,7 +280,8 @@ mod tests {
         assert!(tried(4, 512, 32, 0).is_empty());
         // The multiprocessor already has its maximum of 32 blocks.
         assert!(tried(32, 32, 64, 0).is_empty());
-        // 100 registers a thread suffice for two blocks, so another resource limits their number.
+        // 100 registers for each thread suffice for two blocks, so another resource limits their
+        // number.
         assert!(tried(1, 256, 100, 0).is_empty());
         // Two blocks with 113 KiB of shared memory each fit; two with 114 KiB do not.
         assert_eq!(tried(1, 256, 161, 113 << 10), [120, 128]);

@@ -8,7 +8,7 @@
 //! A tensor map cannot describe a tensor whose base or strides are not aligned to 16 bytes. A
 //! variant is the code that the compiler generates when it knows that these tensors are not
 //! aligned. If only the rows of C in a matmul are not aligned, tensor copies (TMA) still load A and
-//! B; if the rows of A are not, they load B.
+//! B. If only the rows of A are not aligned, tensor copies still load B.
 
 use smallvec::SmallVec;
 use tilewright_gpu_ir::TensorAccess;

@@ -152,7 +152,7 @@ pub(crate) const UNROLLED_DOT_STEPS: usize = 4;
 /// Derived: half of a second-level cache of 512 KiB.
 pub(crate) const MAX_PANEL_BYTES: usize = 256 << 10;
 
-/// The most products along k that a dot computes for consecutive iterations of a loop together.
+/// The maximum extent along k of a dot that executes consecutive iterations of a loop.
 ///
 /// Measured with matmuls of tiles of 64x64, whose own depth was 64, 128, 256 and 512: 1024^3 of
 /// binary32 takes 18.1, 16.3, 15.8, 15.7 ms on a Xeon (AVX-512), 512^3 takes 2.17, 2.01, 1.94, 1.88

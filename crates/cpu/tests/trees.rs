@@ -11,8 +11,8 @@ use tilewright_native::Target;
 const LOAD: &str = "{cache = \"\", eviction = \"\", volatile = false}";
 const STORE: &str = "{cache = \"\", eviction = \"\"}";
 
-/// The extents before, along and after the axis. The last ones are no whole vectors, or no power of
-/// two, so that no machine code reduces them.
+/// The extents before, along and after the axis. The last ones are not whole vectors, or no power
+/// of two, so that no machine code reduces them.
 const SHAPES: [[usize; 3]; 10] = [
     [1, 1024, 1],
     [1, 32, 1],

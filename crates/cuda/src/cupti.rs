@@ -158,7 +158,7 @@ impl Cupti {
 
     fn register(opened: libloading::Library, library: String) -> Result<Self, String> {
         let functions = Functions::load(&opened, &library)?;
-        // The library is never closed: CUPTI has threads and handlers of its own.
+        // The library is never closed: CUPTI has its own threads and handlers.
         std::mem::forget(opened);
         let cupti = Self { functions, library };
         // SAFETY: both functions have the type of the header, and live as long as the process.

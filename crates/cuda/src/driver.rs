@@ -34,7 +34,7 @@ impl Driver {
     }
 
     /// Opens the library at a path, or the driver library of the system. This is for programs with
-    /// a driver of their own, such as tests; other programs call [`Driver::get`].
+    /// their own driver, such as tests; other programs call [`Driver::get`].
     pub fn open(library: Option<&Path>) -> Result<&'static Self, Error> {
         let (opened, library) = open_library(library)?;
         let functions = Functions::load(&opened, &library)?;

@@ -219,8 +219,8 @@ pub trait Host {
         None
     }
 
-    /// Returns the reason for using the result of a function that `must_use_result` marks, which
-    /// may be empty; `None` if a statement may discard the result.
+    /// Returns the reason, which may be empty, why a caller must use the result of a function that
+    /// is marked `must_use_result`; `None` if a statement may discard the result.
     fn must_use_result(&mut self, _function: FunctionRef) -> Option<String> {
         None
     }

@@ -19,7 +19,7 @@ define_ops! {
     /// Moves the elements of a tile to the threads that the layout of the result gives.
     ConvertLayout convert_layout (tile) [] {} regions 0 Pure Identity Never None None;
     /// Applies an elementwise function to each element. Registers of the result whose indices
-    /// differ only in the bits `equal_registers` hold one value, which is computed once.
+    /// differ only in the bits `equal_registers` hold the same value, which is computed once.
     Elementwise elementwise () [] *operands {function: ElementwiseFn, equal_registers: u32} regions 0 Pure Pointwise Never None None;
     /// Multiplies a tile of fp32 by a factor for each element. A warp skips the multiplications if
     /// all of its factors are 1.

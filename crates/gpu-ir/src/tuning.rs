@@ -19,8 +19,8 @@ pub struct Tuning {
     ///
     /// Not measured: an estimate.
     pub trip_cost: u32,
-    /// Cost of such a trip for the choice between shuffles and shared memory, in halves of the
-    /// issue time of an instruction.
+    /// Cost of a trip through shared memory for the choice between shuffles and shared memory, in
+    /// halves of the issue time of an instruction.
     ///
     /// Not measured: an estimate.
     pub conversion_trip_cost: u32,
@@ -45,8 +45,8 @@ pub struct Tuning {
     /// Not measured: with many elements, a separate 64-bit offset for each element fills the
     /// registers of a thread.
     pub narrow_access_elements: u32,
-    /// The fewest elements of a thread for which lanes that hold copies divide a store among them.
-    /// For fewer, the selections take more instructions than the stores.
+    /// The fewest elements of a thread for which lanes that hold copies divide a store among
+    /// themselves. For fewer, the selections take more instructions than the stores.
     ///
     /// Not measured.
     pub shared_store_elements: u32,
@@ -64,22 +64,24 @@ pub struct Tuning {
     /// Attention with rings of 3 slots, heads of 64 and 4096 rows: 3 copies lower the time from 581
     /// to 551 us (H200, 2026-11-23). More than 3 were not measured.
     pub unrolled_iterations: u32,
-    /// The most ops of the GPU dialect in all copies of the body of such a loop.
+    /// The most ops of the GPU dialect in all copies of the body of a loop that is unrolled by the
+    /// depth of its rings.
     ///
     /// Not measured: it bounds the code of a loop and the time of its compilation.
     pub unrolled_ops: u32,
-    /// Registers of a thread that such a loop takes beyond those of one copy, because the assembler
-    /// interleaves copies: 20 to 55 for two dependent dots (H200, 2026-11-23).
+    /// Registers of a thread that a loop unrolled by the depth of its rings takes beyond those of
+    /// one copy, because the assembler interleaves copies: 20 to 55 for two dependent dots (H200,
+    /// 2026-11-23).
     pub unrolled_registers: u32,
-    /// A kernel with such a loop states how many blocks a multiprocessor should hold
-    /// (`.minnctapersm`).
+    /// A kernel with a loop that is unrolled by the depth of its rings states how many blocks a
+    /// multiprocessor should hold (`.minnctapersm`).
     ///
     /// The assembler then gives a thread at most the registers that leave room for these blocks. Of
-    /// 22 attention kernels for `sm_90a`, one without partitions has room for a block more because
-    /// of the statement. Attention of 64x64 with a partition for copies takes 133 registers without
-    /// the statement, which leave room for 2 blocks, and 128 with it, for 3 blocks: 8192 rows with
-    /// heads of 64 took 2891 us with 3 blocks and 3270 or more with 2 (H100, 2026-11-28). For
-    /// `sm_100a`, 20 of 21 kernels take more registers with the statement than without, and 13
+    /// 22 attention kernels for `sm_90a`, one without partitions has room for one more block
+    /// because of the statement. Attention of 64x64 with a partition for copies takes 133 registers
+    /// without the statement, which leave room for 2 blocks, and 128 with it, for 3 blocks: 8192
+    /// rows with heads of 64 took 2891 us with 3 blocks and 3270 or more with 2 (H100, 2026-11-28).
+    /// For `sm_100a`, 20 of 21 kernels take more registers with the statement than without, and 13
     /// spill (ptxas 12.9, 2026-11-28).
     pub states_blocks: bool,
     /// The fewest ops on tiles for each dot of a loop for which threads take longer than the tensor
@@ -101,7 +103,8 @@ pub struct Tuning {
     /// stages (299 instead of 272 us) and 1.13 to 1.18 times as long with 5 (295 instead of 249 to
     /// 265 us) (H200, 2026-11-24).
     pub specialized_copies: u32,
-    /// The most stages of such a loop.
+    /// The most stages of a loop whose `cp.async` copies a partition of warps starts
+    /// (`specialized_copies`).
     ///
     /// The same measurement: a gain with 3 stages, a loss with 4 (H200, 2026-11-24).
     pub specialized_stages: u32,
@@ -125,11 +128,11 @@ pub struct Tuning {
     /// copies get a partition of warps. A longer iteration hides the start of copies without such a
     /// partition.
     ///
-    /// H200, 2026-11-23: 16x8192x8192 with weights of 4 bits, 64 elements a thread, took 24.5 us
-    /// without such warps and 22.4 with them, with weights of 8 bits 26.9 and 24.5; with 128
-    /// elements a thread 22.8 and 23.1. Dots whose operands are only loaded gain nothing (4096^3 in
-    /// a persistent kernel: 182.0 and 182.6), and loops of dependent dots are slower by an eighth
-    /// and more.
+    /// H200, 2026-11-23: 16x8192x8192 with weights of 4 bits, 64 elements for each thread, took
+    /// 24.5 us without such warps and 22.4 with them, with weights of 8 bits 26.9 and 24.5; with
+    /// 128 elements for each thread 22.8 and 23.1. Dots whose operands are only loaded gain nothing
+    /// (4096^3 in a persistent kernel: 182.0 and 182.6), and loops of dependent dots are slower by
+    /// an eighth and more.
     pub specialized_elements: u32,
     /// The most registers of a thread that may hold an operand that is computed before the loop
     /// that uses it.
@@ -154,14 +157,14 @@ pub struct Tuning {
     /// Not measured. In attention with heads of 64, the jump skips 32 of 318 instructions of an
     /// iteration (by counting).
     pub rescaled_registers: u32,
-    /// The fewest bytes of a tile for which two blocks run in step to share it.
+    /// The fewest bytes of a tile for which two blocks run synchronized to share it.
     ///
     /// H200, 2026-11-23, 8200x8200: blocks of 128x256x64 took 0.85 of the time with B, 32 KiB,
     /// shared; blocks of 256x128x64, with 16 of 48 KiB shared, took as long as without sharing;
     /// blocks of 128x128x64 took 1.07 times as long.
     pub paired_bytes: u32,
-    /// The fewest bytes of a tile that the blocks of one program share. The blocks run in step in
-    /// any case.
+    /// The fewest bytes of a tile that the blocks of one program share. These blocks are
+    /// synchronized in any case.
     ///
     /// Not measured.
     pub cluster_bytes: u32,
@@ -212,7 +215,7 @@ pub struct Tuning {
     /// Not measured. The order itself was measured: causal attention with heads of 64 and 4096 rows
     /// took 333 us without and 307 us with it (H200, 2026-11-23).
     pub ordered_group: u64,
-    /// The fewest programs in such a group.
+    /// The fewest programs in a group whose programs start in the order of their run time.
     ///
     /// Derived: more than a GPU runs at a time. An H200 has 132 multiprocessors, so these are three
     /// blocks and more on each.
@@ -243,7 +246,8 @@ pub struct Tuning {
     ///
     /// Not measured.
     pub long_listing_lines: usize,
-    /// The most lines between two equal instructions that share a register in such a listing.
+    /// The most lines between two equal instructions that share a register in a listing of more
+    /// than `long_listing_lines` lines.
     ///
     /// Not measured.
     pub near_lines: u32,

@@ -18,7 +18,7 @@ pub enum Type {
         /// The layout of a tile; a scalar has none.
         layout: Option<LayoutId>,
     },
-    /// Shared memory for a number of tiles of one shape, its slots: `buffer<3, fp16[128, 64]@L5>`.
+    /// Shared memory for several tiles of the same shape, its slots: `buffer<3, fp16[128, 64]@L5>`.
     Buffer(Buffer),
     /// A ring of slots through which warps pass tiles to each other: `ring<3, fp16[128, 64]@L5>`.
     Ring(Buffer),

@@ -63,7 +63,7 @@ pub fn fits_registers_unrolled(tiles: u32, threads: u32, tuning: &Tuning) -> boo
 /// Returns how many blocks of `threads` threads fit into the registers of a multiprocessor, if
 /// tiles take `tiles` registers of each thread.
 ///
-/// Each scheduler has a register file of its own, which holds the registers of whole warps.
+/// Each scheduler has its own register file, which holds the registers of whole warps.
 pub fn blocks_by_registers(tiles: u32, threads: u32, tuning: &Tuning) -> u32 {
     let registers_of_warp = (tiles + tuning.other_registers).next_multiple_of(REGISTER_UNIT) * LANES;
     let warps = SCHEDULERS * (REGISTER_FILE / SCHEDULERS / registers_of_warp);

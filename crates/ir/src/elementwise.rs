@@ -38,11 +38,11 @@ impl Domain {
 /// The rule of the result type.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Signature {
-    /// All operands have one type, which is that of the result.
+    /// All operands and the result have the same type.
     Same,
-    /// All operands have one type; the result holds booleans.
+    /// All operands have the same type; the result has booleans.
     Compare,
-    /// A boolean, then two operands of one type, which is that of the result.
+    /// A boolean, then two operands; both operands and the result have the same type.
     Select,
 }
 

@@ -45,7 +45,7 @@ pub enum AsmRegister {
 /// A register that is read.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum AsmInput {
-    /// A register of its own.
+    /// A separate register.
     Own(AsmRegister),
     /// The register of an output, by index.
     Tied(usize),

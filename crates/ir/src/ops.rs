@@ -69,7 +69,7 @@ pub enum OpFamily {
     /// Memory that a kernel allocates, and accesses to it.
     Memory,
     /// An observable effect that changes no memory: a run-time check, a printed text, a signal to
-    /// other grids. All operands have one shape; there may be none.
+    /// other grids. All operands have the same shape; there may be no operand.
     Check,
     /// Runs another function.
     Call,

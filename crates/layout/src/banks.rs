@@ -1,10 +1,10 @@
 //! Counts bank conflicts of shared memory by executing the accesses: an independent check of the
 //! planner of shared memory in `convert`.
 //!
-//! Shared memory has 32 banks of four bytes. It serves a warp's access of up to 4 bytes a lane at
-//! once, an access of 8 bytes a lane by half warps, and of 16 bytes by quarter warps. Lanes that
-//! are served together conflict if they access different words of one bank; each further word of
-//! the bank costs a wavefront.
+//! Shared memory has 32 banks of four bytes. It serves a warp's access of up to 4 bytes for each
+//! lane at once, an access of 8 bytes by half warps, and an access of 16 bytes by quarter warps.
+//! Lanes that are served together conflict if they access different words of one bank; each further
+//! word of the bank costs a wavefront.
 
 use smallvec::SmallVec;
 

@@ -56,7 +56,7 @@ pub fn constant_weights(function: &Function, weight: Weight<'_>) -> FxHashMap<Va
             // Both registers of equal 64-bit lanes are one.
             Op::Constant(..) => Some((inst.result?, 1)),
             Op::Iota(_) => inst.result.map(|result| (result, weight(result))),
-            // tidy: wildcard because the others are no constant vectors
+            // tidy: wildcard because the others are not constant vectors
             _ => None,
         })
         .collect()

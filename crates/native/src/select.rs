@@ -4,9 +4,9 @@
 //! bits: its parts. Lanes of 8 and 16 bits are in the low bits of the register. The processor
 //! decides what a mask is.
 //!
-//! Constants have no register of their own, except in loops with free registers: each use reads them
-//! from memory or makes them again. An instruction with one use in its block may be pending until
-//! that use, which may include it in its own instruction.
+//! Constants are in no register, except in loops with free registers: each use reads them from
+//! memory or makes them again. An instruction with one use in its block may be pending until that
+//! use, which may include it in its own instruction.
 
 use std::fmt::Debug;
 
@@ -53,7 +53,7 @@ pub trait Machine: Sized + Debug {
     /// Returns the class of the registers of masks.
     fn mask_class(isa: Self::Isa) -> RegClass;
 
-    /// Moves a constant to a new general register. The flags stay as they are.
+    /// Moves a constant to a new general register. The flags are not changed.
     fn int_constant(selector: &mut Selector<'_, Self>, value: i64) -> VReg;
     /// Makes a constant mask in a new register.
     fn mask_constant(selector: &mut Selector<'_, Self>, value: bool) -> VReg;
@@ -63,7 +63,7 @@ pub trait Machine: Sized + Debug {
     fn condition(selector: &mut Selector<'_, Self>, value: Value) -> Result<Self::Condition, CompileError>;
     /// Returns whether the only use of an operation may include it.
     fn may_wait(op: &Op) -> bool;
-    /// Selects the instructions of an operation that is no constant.
+    /// Selects the instructions of an operation that is not a constant.
     fn operation<'a>(selector: &mut Selector<'a, Self>, inst: &'a Inst) -> Result<(), CompileError>;
 
     /// Returns the condition that holds where another one does not.
@@ -334,7 +334,7 @@ impl<'a, M: Machine> Selector<'a, M> {
         Ok(())
     }
 
-    /// Returns the register of a part of a value. The value is no constant and not pending.
+    /// Returns the register of a part of a value. The value is not a constant and not pending.
     pub fn assigned(&self, value: Value, part: usize) -> Result<VReg, CompileError> {
         self.values[value.0 as usize][part]
             .ok_or_else(|| CompileError::Unsupported(format!("{value:?}, which no instruction defines")))

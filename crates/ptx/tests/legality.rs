@@ -324,7 +324,7 @@ impl Tally {
         )
     }
 
-    /// The assembler crashes on few texts, which is no verdict.
+    /// The assembler crashes on few texts, which is not a verdict.
     fn agrees(&self) -> bool {
         self.missed.is_empty() && self.wrong.is_empty() && self.unjudged.len() * 500 <= self.judged
     }

@@ -249,7 +249,7 @@ fn first_line(error: &Error) -> String {
 }
 
 /// Returns a note with the error of a run that went out of bounds. An access to another tensor may
-/// have ended the run before it came to that of the finding.
+/// have ended the run before the access of the finding.
 fn ran(error: &Error, tensor: Option<&str>) -> String {
     let message = first_line(error);
     let is_other = tensor.is_some_and(|tensor| !message.contains(&format!("`{tensor}`")));

@@ -25,8 +25,8 @@ use crate::specialize::align_descriptor;
 use crate::{Error, Value, parse_dtype};
 
 impl Signature {
-    /// Parses a description of arguments. Returns one argument for each parameter; a missing
-    /// argument is the default of its parameter.
+    /// Parses a description of arguments. Returns one argument for each parameter; a parameter
+    /// without an argument gets its default.
     pub fn parse_arguments(&self, text: &str) -> Result<Vec<Argument>, Error> {
         let mut positional = Vec::new();
         let mut keywords = Vec::new();

@@ -248,7 +248,7 @@ fn device_of(backend: &str) -> Option<&'static str> {
     }
 }
 
-/// Parses `TRITON_CPU_MAX_THREADS`; 0 is no maximum.
+/// Parses `TRITON_CPU_MAX_THREADS`; 0 means no maximum.
 fn max_threads(text: &str) -> Option<usize> {
     text.trim().parse().ok().filter(|count| (1..=MAX_THREADS).contains(count))
 }

@@ -264,7 +264,7 @@ fn invalid(info: &OptionInfo, value: &Constant) -> Diagnostic {
         .hint(format!("{}: {}; the default is {default}", info.name, info.about))
 }
 
-/// Returns the advice for a number that is no power of two from 1 to `most`.
+/// Returns the advice for a number that is not a power of two from 1 to `most`.
 fn nearest_powers(found: i128, most: u32) -> String {
     let below = (1..=most).filter(|power| power.is_power_of_two() && i128::from(*power) < found).max();
     let above = (1..=most).find(|power| power.is_power_of_two() && i128::from(*power) > found);

@@ -46,7 +46,7 @@ pub(crate) enum Class {
     /// The int 1.
     One,
     Constant,
-    /// Each item has a class of its own.
+    /// Each item has its own class.
     Tuple,
 }
 

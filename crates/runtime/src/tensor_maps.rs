@@ -108,8 +108,8 @@ impl TensorMaps {
     }
 
     /// Appends the maps to the parameters of a launch, and the number of programs if the kernel
-    /// takes it. Returns the blocks, which run in pairs only if `can` is true. If there are tensors
-    /// that no map can describe, returns the accesses to these tensors, and appends nothing.
+    /// takes it. Returns the blocks; they run in pairs only if `can` is true. If no map can
+    /// describe some tensors, returns the accesses to these tensors instead, and appends nothing.
     /// `regions` is the memory that a kernel may access in the simulator; on a GPU, the driver is
     /// queried.
     pub(crate) fn append(

@@ -18,7 +18,7 @@ pub enum Value<'m> {
     Float(f64),
     /// A Python bool.
     Bool(bool),
-    /// A number with a type of its own: a numpy scalar.
+    /// A number that has a type: a numpy scalar.
     Scalar(Literal),
     /// `None`: a compile-time value.
     None,
@@ -30,7 +30,7 @@ pub enum Value<'m> {
         /// True if it was wrapped in `tl.constexpr`, or is a `@jit` function.
         is_explicit: bool,
     },
-    /// A tuple or list: each item is an argument of its own, unless the parameter is a constexpr.
+    /// A tuple or list: each item is a separate argument, unless the parameter is a constexpr.
     Tuple(Tuple<Value<'m>>),
 }
 

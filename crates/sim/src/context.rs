@@ -296,9 +296,9 @@ impl Context<'_> {
         lanes.access(now, offset, bytes, |byte| data.is_some_and(|data| data[byte] == old[byte]))
     }
 
-    /// Begins an asynchronous operation on a channel of the warp's block. The operation is an agent
-    /// of its own, ordered after everything that this warp has done so far. Its accesses use it as
-    /// [`Accessor::agent`]; a warp that waits for the operation acquires its clock.
+    /// Begins an asynchronous operation on a channel of the warp's block. The operation is a
+    /// separate agent, ordered after everything that this warp has done so far. Its accesses use it
+    /// as [`Accessor::agent`]; a warp that waits for the operation acquires its clock.
     pub fn fork(&mut self, channel: asynchronous::Channel) -> Agent {
         let (agent, step) = self.begin(channel);
         self.agent.fork(agent, step)

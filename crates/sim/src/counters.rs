@@ -66,8 +66,8 @@ impl StepCounters {
     }
 
     /// Counts an access of a warp to shared memory. `offsets` has each lane and its offset; all
-    /// lanes access `bytes` bytes. The hardware serves 128 bytes a wavefront: all lanes at once up
-    /// to 4 bytes, half of them at 8, a quarter at 16.
+    /// lanes access `bytes` bytes. The hardware serves 128 bytes in a wavefront: all lanes if each
+    /// accesses at most 4 bytes, half of the lanes at 8 bytes, a quarter at 16 bytes.
     pub fn shared(&mut self, offsets: &[(usize, u64)], bytes: usize) {
         let lanes_a_pass = if bytes <= 4 { 32 } else { 128 / bytes.min(16) };
         for first in (0..32).step_by(lanes_a_pass) {

@@ -502,9 +502,9 @@ impl Lowering<'_> {
         Ok((Strategy::Tree, SmallVec::from_slice(&[block?])))
     }
 
-    /// Returns how a dot reads an operand. The dot itself swaps axes and widens elements, so it reads
-    /// the source of an op that does. An op outside of the dot's loop widens elements once, and
-    /// stays.
+    /// Returns how a dot reads an operand. The dot itself can swap axes and widen elements, so it
+    /// reads the operand of an op that only does so. If an op that widens elements is outside of
+    /// the loop of the dot, it runs only once, and the dot reads its result.
     fn dot_operand(&self, mut value: Value) -> DotOperand {
         let (mut is_transposed, mut is_widened) = (false, false);
         while let Some(inst) = self.function.defining_inst(value) {

@@ -1,4 +1,4 @@
-//! Finds the loops over k whose iterations together compute one product of matrices.
+//! Finds the loops over k whose iterations can be executed as one dot of larger matrices.
 //!
 //! The body of such a loop has a dot, and steps that compute the masks of the loads of its two
 //! tiles. The dot reads the tiles in place, and the loop carries the accumulator and the pointers.

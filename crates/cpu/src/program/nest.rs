@@ -10,8 +10,8 @@ use tilewright_native::{CompileError, Executable, ListedInstruction, Target};
 use super::{Action, BlockId, Program, Slot, Step};
 
 /// A nest of loops that executes consecutive steps, its members, which follow it: see
-/// [`nests`](crate::compile::nests). If the function declines, it has had no effect, and the machine
-/// executes the members one by one.
+/// [`nests`](crate::compile::nests). The function may decline: it then returns without an effect,
+/// and the machine executes the members one by one.
 #[derive(Clone, Debug)]
 pub(crate) struct Nest {
     /// The index of the nest in its program.
@@ -190,8 +190,7 @@ impl Program {
         }
     }
 
-    /// Counts the nests, those that launches have called, and those that have declined. Tests ask
-    /// for it.
+    /// Counts the nests, those that launches have called, and those that have declined. For tests.
     #[doc(hidden)]
     pub fn nest_counts(&self) -> NestCounts {
         let mut counts = NestCounts::default();

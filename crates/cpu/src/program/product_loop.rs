@@ -2,9 +2,9 @@
 
 use super::Use;
 
-/// The body of a loop that adds the product of two tiles in memory to an accumulator, and moves the
-/// tiles by constant distances: see [`products`](crate::compile::products). It refers to steps by
-/// their index in the body, and to carried values by their index among them.
+/// The body of a loop that adds the dot of two tiles in memory to an accumulator, and moves the
+/// addresses of the tiles by constant distances: see [`products`](crate::compile::products). It
+/// refers to steps by their index in the body, and to carried values by their index among them.
 #[derive(Clone, Debug)]
 pub(crate) struct ProductLoop {
     /// The step of the dot.

@@ -1,7 +1,7 @@
 //! Evaluation: runs a program once, on values that the caller holds.
 //!
 //! Interpret mode keeps the values of a kernel between its ops, and evaluates one op at a time as a
-//! program of its own.
+//! separate program.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -69,7 +69,7 @@ impl Held {
     }
 
     /// Returns the index of the argument from which the pointers of this value are derived; `None`
-    /// if the value is no pointer, or if the argument is unknown.
+    /// if the value is not a pointer, or if the argument is unknown.
     pub fn argument_index(&self) -> Option<usize> {
         self.0.provenance.index()
     }

@@ -1,11 +1,11 @@
 //! Launching: runs a program for every point of a grid, on several threads. Each of these runs is a
 //! program of the grid, or a program for short.
 //!
-//! The calling thread begins on its own, unless the launch is estimated to be long, and wakes other
-//! threads only if enough work remains to repay the time that this takes: a small launch never
-//! leaves the calling thread. Scheduling is guided: a thread takes a chunk of programs at a time,
-//! and chunks shrink towards the end of the grid. Many tiny programs then have little overhead, and
-//! a few large ones are distributed evenly.
+//! Unless the launch is estimated to be long, only the calling thread works at first. It wakes
+//! other threads only if enough work remains to repay the time of waking them, so a small launch
+//! never leaves the calling thread. Scheduling is guided: a thread takes a chunk of programs at a
+//! time, and chunks shrink towards the end of the grid. Many tiny programs then have little
+//! overhead, and a few large ones are distributed evenly.
 //!
 //! Programs that may wait for each other use [`scheduler`](crate::run::scheduler) instead.
 

@@ -86,7 +86,7 @@ impl<'p> Unit<'p> {
     }
 
     /// Returns whether the step runs a block to combine or map elements. The steps of that block
-    /// are a part of this step, and are not observed as steps of their own.
+    /// are a part of this step, and are not observed as separate steps.
     pub(crate) fn combines(&self) -> bool {
         matches!(self.step().action, Action::Reduce { .. } | Action::Scan { .. } | Action::Map { .. })
     }

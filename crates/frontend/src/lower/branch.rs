@@ -109,7 +109,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         self.join(condition, [then, otherwise], &names)
     }
 
-    /// Lowers one of two paths into a region of its own.
+    /// Lowers one of two paths into a new region.
     fn lower_path(&mut self, lower: impl FnOnce(&mut Self)) -> End<'a> {
         let before = self.scope.clone();
         let (block, outer) = self.begin_region([]);

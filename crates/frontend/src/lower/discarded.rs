@@ -19,8 +19,8 @@ impl<'a> Lowerer<'a, '_, '_> {
         value
     }
 
-    /// Fails if the statement discards the result of a call, and the callee says that callers must
-    /// use it.
+    /// Fails if the statement discards the result of a call although the callee is marked
+    /// `must_use_result`.
     pub(super) fn check_discarded(&mut self, callee: &IrOperand, call: &'a ExprCall) -> Lower<()> {
         let reason = match callee {
             Operand::Function(function) => self.session.host.must_use_result(*function),

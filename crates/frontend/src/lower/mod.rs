@@ -7,7 +7,8 @@
 //! and `python.rs` evaluate expressions; `operation.rs` lowers one operation of interpret mode;
 //! `aggregate.rs` makes instances of users' classes; `names.rs` resolves names; `scope.rs` has the
 //! values of names at a point of a function; `report.rs` completes and collects diagnostics;
-//! `discarded.rs` and `portability.rs` look for statements and calls that seldom are intended.
+//! `discarded.rs` finds results that a statement discards but that callers must use, and
+//! `portability.rs` finds calls that the official Triton refuses.
 
 mod advice;
 mod aggregate;

@@ -1,5 +1,5 @@
-//! Warns of calls that the official Triton refuses: tiles whose extents are no powers of two, and
-//! shapes given by a name to which a number is assigned (`n = 16`), without `tl.constexpr`.
+//! Warns of calls that the official Triton refuses: tiles whose extents are not powers of two, and
+//! shapes that contain a name to which a number is assigned without `tl.constexpr` (`n = 16`).
 
 use ruff_python_ast::ExprCall;
 use tilewright_base::{Code, Diagnostic, Span};
@@ -10,7 +10,7 @@ use super::template::IrOperand;
 use crate::value::Operand;
 
 /// The functions of the language that make tiles of a stated shape, each with the index and the
-/// name of the parameter that is no part of a shape.
+/// name of its parameter that is not a part of a shape, if it has one.
 const OF_SHAPES: &[(&str, Option<(usize, &str)>)] = &[
     ("arange", None),
     ("broadcast_to", Some((0, "input"))),

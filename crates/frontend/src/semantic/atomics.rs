@@ -108,7 +108,7 @@ pub(super) fn compare_and_swap<C: Caller + ?Sized>(
     let value = stored(c, a, 2, &ty, dtype)?;
     let op = Op::AtomicCas { sem, scope };
     let before = c.builder().emit_one(op, smallvec![pointer, expected, value])?;
-    // If the pointee and `val` are integers of one width, the old value gets the signedness of
+    // If the pointee and `val` are integers of the same width, the old value gets the signedness of
     // `val`.
     let own = match a.at(2)? {
         Operand::Tensor(value) => c.builder().type_of(value).dtype(),

@@ -114,8 +114,9 @@ fn wide_integers<C: Caller + ?Sized>(
         .hint("convert the operands: `x.to(tl.uint32)`"))
 }
 
-/// Returns the first `count` arguments as tensors of one type and shape, and this type. As with
-/// operators, compile-time numbers do not change the type of tensors of the same or a higher kind.
+/// Returns the first `count` arguments as tensors of the same type and shape, and this type. As
+/// with operators, compile-time numbers do not change the type of tensors of the same or a higher
+/// kind.
 fn common<C: Caller + ?Sized>(
     c: &mut C,
     a: &Arguments<'_, C>,

@@ -19,8 +19,8 @@ pub(super) fn join<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Seman
     joined(c, x, y)
 }
 
-/// Converts the second of two joined values: if both are integers of one width, casts the bits of
-/// the second to the type of the first.
+/// Converts the second of two joined values: if both are integers of the same width, casts the bits
+/// of the second to the type of the first.
 fn with_sign_of<C: Caller + ?Sized>(
     c: &mut C,
     first: &ValueOf<C>,
@@ -34,9 +34,9 @@ fn with_sign_of<C: Caller + ?Sized>(
     Ok(second)
 }
 
-/// Stacks two values of one shape along a new last axis: selects `x` where the index along this
-/// axis is 0, else `y`. If both indices of the axis are in registers of one thread, neither the
-/// condition nor the select needs an instruction.
+/// Stacks two values of the same shape along a new last axis: selects `x` where the index along
+/// this axis is 0, else `y`. If both indices of the axis are in registers of one thread, neither
+/// the condition nor the select needs an instruction.
 fn joined<C: Caller + ?Sized>(c: &mut C, x: ValueOf<C>, y: ValueOf<C>) -> Semantic<Op<C>> {
     let mut shape = c.builder().type_of(&x).shape;
     let rank = shape.len();

@@ -21,7 +21,7 @@ use crate::value::{Constant, Operand};
 /// Otherwise, the common type of a float and an integer is the type of the float, and that of two
 /// floats or two integers is the wider type, with these exceptions: fp16 and bf16 give fp16; bf16
 /// and an integer or fp8 give fp32; two different fp8 types give fp16; an fp8 and an integer have
-/// no common type; a signed and an unsigned integer of one width give the unsigned type.
+/// no common type; a signed and an unsigned integer of the same width give the unsigned type.
 ///
 /// `/` and `%` compute fp16, bf16 and fp8 in fp32, and `/` of integers returns fp32. Two booleans
 /// remain `int1` under `+`, `-` and `*`, which compute modulo 2: the product of two masks is a

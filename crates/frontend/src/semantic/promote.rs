@@ -89,8 +89,8 @@ pub(crate) fn common_dtype(lhs: Side, rhs: Side, rule: Rule) -> Result<Dtype, No
     Ok(common_integer(a, b))
 }
 
-/// Returns the wider integer type; of two types of one width, the unsigned one. `int1` counts as
-/// unsigned.
+/// Returns the wider integer type; of two types of the same width, the unsigned one. `int1` counts
+/// as unsigned.
 pub(crate) fn common_integer(a: Dtype, b: Dtype) -> Dtype {
     match (a.is_signed(), b.is_signed()) {
         (true, true) | (false, false) => {

@@ -80,8 +80,8 @@ impl Edge {
 /// A value plus a constant, modulo the number of slots.
 ///
 /// This is not a `Form` of the scalar evolution of `tilewright_ir`: a `Form` is exact or modulo a
-/// power of two, and has neither counters that return to zero at the number of slots nor values
-/// that a loop carries in step with such a counter.
+/// power of two, and has neither counters that return to zero at the number of slots nor carried
+/// values at a constant distance from such a counter.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct BaseOffset {
     /// The value, or `None` if the sum is only the constant.

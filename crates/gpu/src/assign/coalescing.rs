@@ -96,7 +96,7 @@ impl AccessShape {
     /// If a thread has many elements with offsets of two registers, accesses fewer than 4 bytes at
     /// a time, and memory is contiguous for at least a sector, lanes cover only one sector along
     /// the fastest axis. The thread then has further elements along this axis, whose offsets differ
-    /// by constants; each row would need an offset of its own. The other axes must have enough
+    /// by constants; each row would need a separate offset. The other axes must have enough
     /// elements for the remaining lanes and warps.
     pub fn layout(&self, shape: &[u32], num_warps: u32, reduced: Option<usize>) -> Layout {
         let elements: u32 = shape.iter().product();

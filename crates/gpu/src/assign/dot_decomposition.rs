@@ -2,8 +2,8 @@
 //! and `"bf16x6"`.
 //!
 //! Each operand is replaced by a sum of parts that a tensor core multiplies exactly: its nearest
-//! tf32 and the tf32 nearest to the remainder; or two or three bf16. Dots of small parts have an
-//! accumulator of their own, so that rounding to the precision of a large accumulator does not lose
+//! tf32 and the tf32 nearest to the remainder; or two or three bf16. Dots of small parts have a
+//! separate accumulator, so that rounding to the precision of a large accumulator does not lose
 //! them.
 //!
 //! ```text

@@ -1,5 +1,5 @@
-//! Equivalence classes of values with one layout: pointwise ops, branches and loops keep the layout
-//! of their operands, so their operands and results are in one class.
+//! Equivalence classes of values with the same layout: pointwise ops, branches and loops keep the
+//! layout of their operands, so their operands and results are in one class.
 //!
 //! Shape ops, reductions and operands of dots are edges between classes. An edge whose two layouts
 //! differ needs a `convert_layout`; [`super::selection`] counts its cost. Rematerialized values are
@@ -16,7 +16,7 @@ use tilewright_gpu_ir::LayoutId;
 use tilewright_gpu_ir::layout_rules::element_bits;
 use tilewright_gpu_ir::target::GpuTarget;
 
-/// A class of values with one layout and one shape.
+/// A class of values with the same layout and the same shape.
 #[derive(Default)]
 pub struct Class {
     /// The shape.
@@ -58,7 +58,7 @@ pub struct Accesses {
     pub weight: u64,
 }
 
-/// A use of a value by an op that needs a layout of its own.
+/// A use of a value by an op that needs a certain layout.
 pub struct Edge {
     /// The class of the value.
     pub from: usize,

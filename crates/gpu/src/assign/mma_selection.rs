@@ -40,7 +40,8 @@ pub enum DotInstruction {
 }
 
 impl DotInstruction {
-    /// Returns whether warps are divided along the batch, so that each computes dots of its own.
+    /// Returns whether warps are divided along the batch, so that each warp computes other dots of
+    /// the batch.
     pub fn is_batched_over_warps(self) -> bool {
         matches!(self, Self::MmaSync { warps: [count, ..], .. } if count > 1)
     }

@@ -1,13 +1,13 @@
 //! Rematerialization: finds tiles that are cheap enough for each thread to recompute, such as
 //! indices, masks and pointers.
 //!
-//! Such a value has no layout of its own. It is computed in each layout that its uses demand, so it
+//! Such a value has no fixed layout. It is computed in each layout that its uses demand, so it
 //! never needs a conversion. Loops do not prevent this: a tile of pointers that a loop advances is
 //! carried once for each layout.
 //!
 //! In kernels with dots, a vector of integers that is loaded outside of loops is rematerialized
 //! too, such as the indices of gathered rows. Each thread loads the indices that it needs, and the
-//! tile of pointers that is computed from them needs no layout of its own either.
+//! tile of pointers that is computed from them needs no fixed layout either.
 
 use cranelift_entity::{EntitySet, SecondaryMap};
 use tilewright_ir::{Block, Carried, Function, Inst, Op, OpFamily, Value};

@@ -129,7 +129,7 @@ pub(super) fn map_for(header: &mut Header, function: &mut Function, boxed: &Boxe
     if let Some(same) = header.tensor_maps.iter().position(|other| *other == wanted) {
         return Some(parameters[first + same]);
     }
-    // A transposed box needs a map of its own: its axes have another order.
+    // A transposed box needs a separate map: its axes have another order.
     if header.tensor_maps[number].copied.is_none() && boxed.axes.is_sorted() {
         header.tensor_maps[number] = wanted;
         return Some(map);

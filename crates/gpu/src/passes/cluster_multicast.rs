@@ -19,9 +19,9 @@
 //! program exit at once.
 //!
 //! Sharing is faster if the L2 cache limits the kernel: each row that begins in the middle of a
-//! sector is read with an extra sector. Only the launch knows the strides. A kernel stays as it is
-//! if all strides are known to be whole sectors, or if its rings do not share one pair of full and
-//! empty `mbarrier`s.
+//! sector is read with an extra sector. Only the launch knows the strides. The pass does not change
+//! a kernel if all strides are known to be whole sectors, or if its rings do not share one pair of
+//! full and empty `mbarrier`s.
 //!
 //! The blocks of a divided program are a cluster of two or more at every launch. A value that does
 //! not depend on the rank of a block is the same in all blocks of a cluster, so the kernel compares

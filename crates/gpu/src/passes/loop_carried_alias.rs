@@ -144,9 +144,9 @@ impl Iterations {
 /// Returns the absolute value of the step of a loop, and the index of its last iteration if
 /// both bounds are constants.
 ///
-/// If the upper bound is no constant, the loop counts up from a constant of 0 or more, so that
-/// an index plus a number below the step is less than 2 to the power of 32. Returns `None` for
-/// all other loops.
+/// If the upper bound is not a constant, the loop counts up from a constant of 0 or more, so that
+/// an index plus a number below the step is less than 2 to the power of 32. Returns `None` for all
+/// other loops.
 fn steps(function: &Function, inst: Inst) -> Option<(i128, Option<i128>)> {
     let operands = &function.insts[inst].operands;
     let [lower, upper, step] = [0, 1, 2].map(|index| constant_int(function, operands[index]));

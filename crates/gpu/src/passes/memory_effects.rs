@@ -100,8 +100,8 @@ pub fn effects(analysis: &SlotAnalysis<'_>, inst: Inst) -> SmallVec<[Effect; 3]>
 
 /// Returns how an atomic operation orders the accesses of the block to global memory.
 ///
-/// One thread executes the operation for each element. The other threads have to wait for that
-/// thread after an acquire, and that thread for the others before a release.
+/// One thread executes the operation for each element. After an acquire, the other threads must
+/// wait for this thread; before a release, this thread must wait for the other threads.
 pub fn ordering(op: &Op) -> Option<MemorySemantics> {
     match op.as_gpu()? {
         GpuOp::AtomicRmw { sem, .. }

@@ -24,7 +24,7 @@
 //! stores the previous one.
 //!
 //! **The warps of the producer.** One thread starts tensor copies, so one warp is enough. If a load
-//! is no tensor copy, the producer has as many warps as the consumer, because addresses have
+//! is not a tensor copy, the producer has as many warps as the consumer, because addresses have
 //! layouts over that many warps: each thread starts its `cp.async` copies, which arrive at the
 //! mbarrier of the slot when they are complete, and does not wait for them. In this case, the
 //! addresses may depend on loads, and both partitions execute these loads. At stores to memory that
@@ -365,7 +365,7 @@ fn is_own_load(op: &Op) -> bool {
     matches!(op, Op::Gpu(GpuOp::Load { volatile: false, cache, .. }) if *cache != CacheModifier::Volatile)
 }
 
-/// Returns whether an op accesses a buffer that is no ring, as layout conversions do: each
+/// Returns whether an op accesses a buffer that is not a ring, as layout conversions do: each
 /// partition has its own.
 fn is_in_own_buffer(function: &Function, data: &InstData) -> bool {
     let memory = match data.op {

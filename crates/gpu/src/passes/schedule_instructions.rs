@@ -36,7 +36,7 @@ use tilewright_gpu_ir::{Buffer, Deferred, Function, GpuOp, Header, Module, Op, T
 pub fn schedule_instructions(module: &mut Module) {
     let Module { header, functions, entry, .. } = module;
     let function = &mut functions[*entry];
-    // Barriers of the block keep several warpgroups in step: without early dots, all of them would
+    // Barriers of the block synchronize its warpgroups: without early dots, all of them would
     // compute at the same time, and the tensor cores would idle. In a block of one warpgroup, early
     // dots would keep accumulators in registers for longer. A multiprocessor then has registers for
     // fewer other blocks, which could use the tensor cores while the threads of this one compute.
@@ -298,7 +298,7 @@ fn is_release(function: &Function, inst: Inst) -> bool {
 
 /// Adds an operand to each wait: a tile that the threads compute after the last dot before it.
 /// Otherwise the assembler would move the wait up to the dot. A wait that already has such an
-/// operand, from the schedule of its loop, stays as it is.
+/// operand, from the schedule of its loop, is not changed.
 fn wait_after_computation(function: &mut Function, insts: &[Inst]) {
     for (index, wait) in insts.iter().enumerate() {
         if !is_wait(function, *wait) || function.insts[*wait].operands.len() > 1 {

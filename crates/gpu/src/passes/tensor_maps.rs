@@ -20,7 +20,7 @@ pub(super) fn map_plan<'h>(
 }
 
 /// Returns the index of a tensor map among the parameters that are tensor maps, or `None` if the
-/// value is no such parameter.
+/// value is not such a parameter.
 pub(super) fn launch_map_index(header: &Header, function: &Function, map: Value) -> Option<usize> {
     let parameters = &function.blocks[function.entry].parameters;
     let first = parameters.len().checked_sub(header.tensor_maps.len())?;

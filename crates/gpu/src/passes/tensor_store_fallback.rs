@@ -13,8 +13,8 @@
 //!                                          } ; tensor_store_wait ; barrier
 //! ```
 //! **Chunks.** The accelerator writes whole chunks of 16 bytes: if a row of the tensor ends within
-//! a chunk, it would write past the row. **Before the start** of the tensor, a copy traps, while a
-//! mask leaves such elements out. **An empty tensor** has no map.
+//! a chunk, it would write past the row. **Before the start** of the tensor, a copy traps, whereas
+//! a masked store skips such elements. **An empty tensor** has no map.
 //!
 //! **Order.** Pointers that a kernel loads may point to any memory. If a loop accesses global
 //! memory only by maps of the kernel, the kernel compares the ranges of its loads and its stores

@@ -1,11 +1,11 @@
 //! Splits tiles of pointers into a scalar pointer plus tiles of offsets, each as narrow as in the
 //! program.
 //!
-//! A tile of pointers takes 64 bits an element, and moving it takes 64-bit additions. Most tiles
-//! are the sum of a pointer that is the same for every element, the base, and offsets of 32 bits.
-//! The pass separates the two: an offset that is the same for all elements moves the base, also in
-//! loops, where the other offsets are often invariant. Each access adds base and offsets, by a
-//! multiplication and an addition that are one instruction.
+//! A tile of pointers takes 64 bits for each element, and moving it takes 64-bit additions. Most
+//! tiles are the sum of a pointer that is the same for every element, the base, and offsets of 32
+//! bits. The pass separates the two: an offset that is the same for all elements moves the base,
+//! also in loops, where the other offsets are often invariant. Each access adds base and offsets,
+//! by a multiplication and an addition that are one instruction.
 //!
 //! ```text
 //! p = broadcast(splat x + rows * w) + broadcast(cols)        p = splat x + broadcast(cols) + broadcast(rows * w)

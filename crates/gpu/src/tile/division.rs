@@ -80,7 +80,7 @@ impl<'f> Writer<'f> {
         forms
     }
 
-    /// Keeps the terminator of the entry and the promises about scalars. Promises about tiles are
+    /// Keeps the terminator of the entry and the hints about scalars. Hints about tiles are
     /// dropped: only passes before the division use them.
     fn root(&mut self, inst: Inst) {
         let InstData { op, operands, .. } = self.cursor.function.insts[inst].clone();

@@ -1,5 +1,5 @@
-//! Refuses kernels that the GPU path does not support, before any other decision; and requests the
-//! inlining of all calls.
+//! Refuses kernels that the GPU path does not support, before any other decision. Also requests
+//! that the optimizer inlines all calls.
 
 use tilewright_base::{Code, Diagnostic};
 use tilewright_ir::{Dialect, Function, Inst, MAX_TILE_ELEMENTS, Module, Op, OpFamily, Value};

@@ -7,9 +7,9 @@
 //! }                                            } : %u
 //!                                              for %i = %middle to %high by 1 carry %x = %u { %y = … %i, %x }
 //! ```
-//! The loop over the remaining iterations is not pipelined. A loop stays as it is if its step is
-//! not a positive constant, if it would be too long, or if its counter is no int32: the difference
-//! of 64-bit bounds may overflow.
+//! The loop over the remaining iterations is not pipelined. A loop is not unrolled if its step is
+//! not a positive constant, if it would be too long, or if its counter is not an int32: the
+//! difference of 64-bit bounds may overflow.
 
 use tilewright_ir::{
     Block, Cursor, Dtype, Element, ElementwiseFn, Function, Inst, Op, Rounding, Type, Unrolling, Value,

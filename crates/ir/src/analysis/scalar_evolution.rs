@@ -370,7 +370,7 @@ impl<'f, D: Dialect> ScalarEvolution<'f, D> {
                 wraps.push(Wrap { index: a.form.clone(), bound: b.form.clone() });
                 (has_axis(&a.form) && !has_axis(&b.form)).then_some(IntegerForm { wraps, ..a })
             }
-            // tidy: wildcard because other functions are no polynomials of their operands
+            // tidy: wildcard because other functions are not polynomials of their operands
             _ => None,
         }
     }

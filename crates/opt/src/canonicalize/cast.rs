@@ -14,7 +14,8 @@ impl Canonicalizer<'_> {
         ty: &Type,
     ) -> Option<Value> {
         let from = self.function.ty(value).element;
-        // For the 8-bit formats, a cast to the same type is no identity: it saturates infinities.
+        // For the 8-bit formats, a cast to the same type is not an identity: it saturates
+        // infinities.
         if from == element && !element.value().is_some_and(Dtype::is_fp8) {
             return Some(value);
         }

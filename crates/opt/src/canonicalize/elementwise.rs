@@ -67,7 +67,7 @@ impl Canonicalizer<'_> {
                 Some(self.make_elementwise(F::Abs, &[inner], ty))
             }
             // The least number of this format is -1.875. Its floor, -2, saturates to -1.875, which
-            // is no integer.
+            // is not an integer.
             F::Floor | F::Ceil if ty.dtype() == Some(Dtype::F8E4B15) => None,
             F::Floor | F::Ceil => {
                 let is_whole =

@@ -99,8 +99,8 @@ impl<'a> Opcode<'a> {
 
     /// Removes the fixed beginning of an opcode. Returns whether it was present.
     pub(crate) fn take_mnemonic(&mut self, mnemonic: &str) -> bool {
-        // If modifiers may be in any order, one may precede the words of a mnemonic, but not the
-        // second word of these names.
+        // If modifiers may be in any order, a modifier may precede the later words of a mnemonic.
+        // The names with these prefixes have two words, and no modifier is between them.
         let has_two = ["cp.", "bar.", "barrier.", "mbarrier."].iter().any(|name| mnemonic.starts_with(name));
         let mut dots = mnemonic.match_indices('.').map(|(at, _)| at);
         let end = dots.next();

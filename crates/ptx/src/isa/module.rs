@@ -306,14 +306,14 @@ pub enum StatementKind {
         /// The instruction.
         instruction: Instruction,
     },
-    /// Inline assembly, which is printed verbatim in a scope of its own. The parser never creates
-    /// it: it parses such text as instructions.
+    /// Inline assembly, which is printed verbatim in a separate scope. The parser never creates it:
+    /// it parses such text as instructions.
     Verbatim(Vec<Verbatim>),
     /// The source location of the following statements.
     Location(Location),
     /// `.pragma "…";`
     Pragma(String),
-    /// A comment on a line of its own; the parser drops comments.
+    /// A comment on a separate line; the parser drops comments.
     Comment(String),
 }
 

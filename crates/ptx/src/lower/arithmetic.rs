@@ -159,8 +159,8 @@ impl Builder {
         self.ones_by_zero(width, y, quotient)
     }
 
-    /// Returns the quotient by a divisor that is no constant. If the divisor is zero, the result is
-    /// unspecified.
+    /// Returns the quotient by a divisor that is not a constant. If the divisor is zero, the result
+    /// is unspecified.
     fn quotient_by_other(&mut self, ty: Integer, x: Scalar, y: Scalar) -> Scalar {
         let Integer { width, signed, .. } = ty;
         let (a, b) = (self.register(width, x).into(), self.source(width, y));
@@ -184,8 +184,8 @@ impl Builder {
         self.select(width, is_zero, ones, result)
     }
 
-    /// Returns x - (x / y) * y, or all ones for y = 0. A quotient of the same operands shares the
-    /// division.
+    /// Returns x - (x / y) * y, or all ones for y = 0. If the code also computes the quotient of
+    /// the same operands, both use one division.
     pub(super) fn remainder(&mut self, ty: Integer, x: Scalar, y: Scalar) -> Scalar {
         let Integer { width, signed, .. } = ty;
         match y.as_constant() {

@@ -117,8 +117,8 @@ impl Lowering<'_> {
             expect_tx: false,
             no_complete: false,
             // The default order suffices, since the asynchronous proxy read the released slot.
-            // Cluster scope would add a device-wide fence to every iteration, which halved the
-            // speed of dots.
+            // Cluster scope would add a device-wide fence to every iteration; such fences halved
+            // the speed of dots.
             semantics: None,
             scope: None,
             space: Some(StateSpace::SharedCluster),

@@ -119,7 +119,7 @@ impl Lowering<'_> {
         wanted.iter().map(|register| words[register]).collect()
     }
 
-    /// Packs elements into one word; a single element stays as it is.
+    /// Packs elements into one word; a single element is returned unchanged.
     fn together(&mut self, element: Element, elements: &[Scalar]) -> Scalar {
         if let [single] = elements {
             return *single;

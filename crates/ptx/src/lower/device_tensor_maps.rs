@@ -450,7 +450,7 @@ impl Lowering<'_> {
 fn element_number(element: Dtype) -> i64 {
     match element {
         // The minimum and maximum of tensor reductions depend on the sign, so signed integers have
-        // codes of their own.
+        // separate codes.
         Dtype::I32 => 3,
         Dtype::I64 => 5,
         Dtype::F16 => 6,

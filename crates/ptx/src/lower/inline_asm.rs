@@ -22,7 +22,7 @@ impl Lowering<'_> {
         let template = AsmTemplate::parse(text, constraints).expect("the type rule parses it");
         let kernel = self.kernel;
         let results = &kernel.insts[inst].results[..];
-        // All values have one layout, so registers of the same index hold elements at the same
+        // All values have the same layout, so registers of the same index hold elements at the same
         // position.
         let layout = arguments.iter().chain(results).next().and_then(|value| self.layout_of(*value));
         let values: Vec<_> = arguments.iter().map(|value| self.get_in(*value, layout)).collect();

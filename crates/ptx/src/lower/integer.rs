@@ -167,9 +167,9 @@ impl Builder {
         })
     }
 
-    /// Returns the 64-bit product of a 32-bit number and a constant. If `splits`, the caller knows
-    /// that adding the constant of `a` to its register does not overflow; a known bound of `a`
-    /// shows the same. The constant is then multiplied separately.
+    /// Returns the 64-bit product of a 32-bit number and a constant. If adding the constant of `a`
+    /// to its register does not overflow, the constant is multiplied separately. That holds if
+    /// `splits`, by the promise of the caller, or if a bound of `a` proves it.
     pub fn mul_wide(&mut self, signed: bool, a: Scalar, factor: u64, splits: bool) -> Scalar {
         let extend = |bits: u64| if signed { Width::B32.signed(bits) as u64 } else { bits };
         let bound = self.bound(Width::B32, a);

@@ -12,7 +12,7 @@ impl Lowering<'_> {
         let data = &kernel.insts[inst];
         let (region, results) = (data.regions[0], &data.results);
         let parameters = &kernel.blocks[region].parameters;
-        // All values have one layout, so registers of the same index hold elements at the same
+        // All values have the same layout, so registers of the same index hold elements at the same
         // position.
         let layout = self.layout_of(tiles[0]);
         let columns: SmallVec<[_; 4]> = tiles.iter().map(|tile| self.get_in(*tile, layout)).collect();

@@ -118,7 +118,7 @@ impl Builder {
         (self.add_rn(F32, exponent, bias), m)
     }
 
-    /// Replaces the result of a logarithm if x is no positive finite number.
+    /// Replaces the result of a logarithm if x is not a positive finite number.
     pub(super) fn log_special(&mut self, float: Float, x: Scalar, result: Scalar) -> Scalar {
         let width = float.width();
         let is_finite = self.float_compare(float, Comparison::Lt, x, float.constant(f64::INFINITY));

@@ -79,8 +79,8 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// Emits an arrival at a barrier. With `bytes`, the phase also waits until copies have written
-    /// this number of bytes.
+    /// Emits an arrival at a barrier. With `bytes`, the phase does not complete before copies have
+    /// written this number of bytes.
     fn arrive(&mut self, guard: Option<Predicate>, [barriers, slot]: [Value; 2], bytes: Option<u32>) {
         let address = self.mbarrier(barriers, slot);
         let arrival = isa::MbarrierArrive {

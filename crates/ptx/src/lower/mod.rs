@@ -111,7 +111,7 @@ type Elements = SmallVec<[Scalar; 2]>;
 
 /// Returns the name of a kernel in PTX. A name stays as it is if it has only ASCII letters, digits
 /// and underscores, and a letter follows its leading underscores. Any other name gets the prefix
-/// `k_`, and each character that is no ASCII letter, digit or underscore becomes its code point
+/// `k_`, and each character that is not an ASCII letter, digit or underscore becomes its code point
 /// (`α` becomes `_u3b1_`).
 pub fn entry_name(kernel: &str) -> Cow<'_, str> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_';

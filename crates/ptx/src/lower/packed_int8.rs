@@ -56,7 +56,7 @@ impl Lowering<'_> {
         let signed = match from {
             Dtype::I8 => true,
             Dtype::U8 => false,
-            // tidy: wildcard because the others have more bits, or are no integers
+            // tidy: wildcard because the others have more bits, or are not integers
             _ => return None,
         };
         let is_possible = match to {

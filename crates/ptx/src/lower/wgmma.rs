@@ -3,9 +3,9 @@
 //! `wgmma.wait_group`".
 //!
 //! The accumulator is in registers that the instruction reads and writes, and that no other
-//! instruction may touch before the wait. A dot therefore starts with registers of its own, to
-//! which the initial accumulator is copied, unless the accumulator is zero, or a loop carries it in
-//! registers that only the dot reads. The next dots before a wait (the type of their accumulator is
+//! instruction may touch before the wait. A dot therefore starts with new registers, to which the
+//! initial accumulator is copied, unless the accumulator is zero, or a loop carries it in registers
+//! that only the dot reads. The next dots before a wait (the type of their accumulator is
 //! `pending`) use the same registers.
 
 use std::ops::Range;

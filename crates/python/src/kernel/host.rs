@@ -37,7 +37,7 @@ pub(crate) struct PyHost {
 pub(crate) struct Findings {
     /// The variables on which the code depends.
     pub(crate) read: Vec<Variable>,
-    /// The exception that ended the compilation but is no error of the kernel, such as Ctrl-C.
+    /// The exception that ended the compilation but is not an error of the kernel, such as Ctrl-C.
     pub(crate) raised: Option<PyErr>,
     /// Exceptions of the program's own code, which explain a failed compilation.
     pub(crate) caught: Vec<Caught>,

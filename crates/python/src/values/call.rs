@@ -135,8 +135,8 @@ impl<'a, 'py> Call<'a, 'py> {
 /// The dtypes and the device that an autotuner expects of the arguments of a call. The launch,
 /// which reads the arguments, compares them.
 pub(crate) struct Expected<'a> {
-    /// For each argument, the index of its dtype in `dtypes`; `None` if it is no parameter of the
-    /// kernel.
+    /// For each argument, the index of its dtype in `dtypes`; `None` if it is not a parameter of
+    /// the kernel.
     places: &'a [Option<usize>],
     /// The dtypes of the parameters that are tensors; `None` for others.
     dtypes: &'a [Option<Dtype>],

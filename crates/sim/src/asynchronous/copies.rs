@@ -1,4 +1,5 @@
-//! `cp.async`: copies of 4, 8 or 16 bytes a lane from global to shared memory, and their groups.
+//! `cp.async`: copies of 4, 8 or 16 bytes for each lane from global to shared memory, and their
+//! groups.
 
 use tilewright_sanitize::Mode;
 

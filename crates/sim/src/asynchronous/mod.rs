@@ -1,7 +1,7 @@
 //! Implements the asynchronous instructions: copies, their barriers, and the fences between
 //! proxies.
 //!
-//! The simulator performs an asynchronous operation when it begins, but as an agent of its own (see
+//! The simulator performs an asynchronous operation when it begins, but as a separate agent (see
 //! [`crate::memory::clock`]): nothing is ordered after the operation until an agent waits for it.
 //! An access to its data without the wait is a race and is reported. So the result of a program
 //! without faults does not depend on when its copies complete.

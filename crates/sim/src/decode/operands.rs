@@ -90,7 +90,7 @@ impl Decoder<'_> {
         self.stack.expect("it was just made")
     }
 
-    /// Returns the slots of sources of one type.
+    /// Returns the slots of sources of the same type.
     pub fn sources(&mut self, sources: &Sources, ty: ScalarType) -> Decoded<Vec<Slot>> {
         sources.0.iter().map(|source| self.source(*source, ty)).collect()
     }

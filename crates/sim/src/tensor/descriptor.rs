@@ -16,7 +16,8 @@
 //!   `leading` bytes apart; with a swizzle they are adjacent.
 //! - MN-major: a line is `line` bytes along m, and the 8 lines of successive k are adjacent.
 //!   Without a swizzle, the next line along m is `stride` bytes away and the next 8 k are `leading`
-//!   bytes away; with a swizzle it is the other way round.
+//!   bytes away; with a swizzle, the next line along m is `leading` bytes away and the next 8 k are
+//!   `stride` bytes away.
 
 use std::ops::Range;
 

@@ -3,8 +3,8 @@
 //! The simulator computes a `wgmma` when its warp executes it, but the registers remain in use
 //! until a `wgmma.wait_group`. Until then, it is a fault to read or write an accumulator, or to
 //! write a fragment of A. It is also a fault if no `wgmma.fence` lies between a write to registers
-//! of a `wgmma` and the next `wgmma`. Each `wgmma` reads its operands in shared memory as an agent
-//! of its own, so a write to an operand without the wait is a race.
+//! of a `wgmma` and the next `wgmma`. Each `wgmma` reads its operands in shared memory as a
+//! separate agent, so a write to an operand without the wait is a race.
 
 use std::collections::VecDeque;
 
@@ -41,7 +41,7 @@ struct Use {
     /// The number of `wgmma`s that accumulate in the register.
     accumulating: u32,
     /// The number of columns of the accumulators of these `wgmma`s. It is equal for all of them,
-    /// because only `wgmma`s of one shape may accumulate in the same registers.
+    /// because only `wgmma`s of the same shape may accumulate in the same registers.
     columns: usize,
     /// The index of the last `wgmma` that accumulates in the register.
     last: u64,
@@ -79,7 +79,8 @@ impl PendingWgmmas {
     ///
     /// # Errors
     /// If an access reads or writes an accumulator of a `wgmma` in flight, reads a copy of such an
-    /// accumulator, or writes a register of A of a `wgmma` in flight. A copy itself is no error.
+    /// accumulator, or writes a register of A of a `wgmma` in flight. A copy itself is not an
+    /// error.
     pub fn check_accesses(&mut self, accesses: &[WgmmaRegisterAccess]) -> Result<(), FaultKind> {
         for &access in accesses {
             match access {

@@ -1,7 +1,7 @@
 //! Decides which steps a nest executes, and in which order.
 //!
-//! A nest executes consecutive steps of a block. One dimension of its tiles is that of the lanes of
-//! vectors; loops around all others run over the other dimensions, the *rows*. A *phase* is a loop
+//! A nest executes consecutive steps of a block. The lanes of vectors are along one dimension of
+//! its tiles; the outermost loops run over the other dimensions, the *rows*. A *phase* is a loop
 //! over the elements of a row, of all tiles of one extent: a value that needs the result of a
 //! reduction is computed in a later phase than the reduction. A tile that a later phase reads is
 //! recomputed there if that is cheap, and otherwise kept in scratch memory.
@@ -51,7 +51,7 @@ pub(super) struct Known {
 pub(super) struct Space {
     /// The dimensions of the rows, the outermost first, and their extents.
     pub rows: Vec<(Dimension, usize)>,
-    /// The dimension of lanes. A nest without rows may have several, in loops of their own.
+    /// The dimension of lanes. A nest without rows may have several, each with its own loop.
     pub lane: Option<Dimension>,
     /// The number of lanes of a segment, if the lanes of a tile are split: the segments are the last
     /// rows, of the dimension of lanes.
@@ -64,8 +64,8 @@ impl Space {
         Self { rows: Vec::new(), lane: None, segment: None }
     }
 
-    /// Returns the space of a tile whose last axis is that of the lanes; `None` if it has no axis of
-    /// more than one element, or two of one dimension.
+    /// Returns the space of a tile whose last axis is that of the lanes; `None` if it has no axis
+    /// of more than one element, or two axes of the same dimension.
     pub fn of_tile(program: &Program, dimensions: &Dimensions, slot: Slot) -> Option<Self> {
         let mut rows: Vec<(Dimension, usize)> = Vec::new();
         for (axis, &extent) in program.ty(slot).shape().iter().enumerate().filter(|(_, extent)| **extent > 1)
@@ -225,8 +225,8 @@ impl<'p> Plan<'p> {
         is_arithmetic && (ty.is_pointer() || ty.dtype().is_int())
     }
 
-    /// Returns the place of a tile in the space; `None` if it has an axis of another dimension,
-    /// or two of one.
+    /// Returns the place of a tile in the space; `None` if it has an axis of another dimension, or
+    /// two axes of the same dimension.
     pub fn layout(&self, slot: Slot) -> Option<Layout> {
         let shape = self.program.ty(slot).shape();
         let mut layout = Layout { extent: 1, rows: Vec::new(), is_contiguous: true };

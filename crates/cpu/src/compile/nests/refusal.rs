@@ -22,7 +22,7 @@ pub(crate) enum Refusal {
     Cast(Dtype, Dtype),
     /// Vectors have no code for a combine function of this type.
     Combine(Combine, Dtype),
-    /// The combine region is no function that the executor knows.
+    /// The combine region is not a function that the executor knows.
     CombineRegion,
     /// The step computes with pointers other than by adding offsets, or moves them to memory.
     Pointers,

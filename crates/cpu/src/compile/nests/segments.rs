@@ -1,4 +1,4 @@
-//! Segments of lanes whose indices have one quotient.
+//! Segments of lanes whose indices have the same quotient.
 //!
 //! A kernel with tiles of one axis computes the rows and columns of a tensor from one index, as `x //
 //! 768` and `x % 768`. If 2^k divides the divisor and the first index of every program, then 2^k

@@ -11,9 +11,9 @@
 //! fused multiply-adds on each processor.
 //!
 //! The microkernel (`multiply`) keeps a block of the accumulator in registers: some rows of a few
-//! vectors of columns. It reads the rows of `a` where they are, in a tile or in user memory. Columns
-//! of `b` are packed to panels, unless `b` is a tile that fits into the caches. Dots of a launch share
-//! the panels of memory that the launch cannot change (`shared`).
+//! vectors of columns. It reads the rows of `a` in place, in a tile or in user memory. Columns of
+//! `b` are packed into panels, unless `b` is a tile that fits into the caches. Dots of a launch
+//! share the panels of memory that the launch cannot change (`shared`).
 
 use bytemuck::Pod;
 use pulp::{Simd, WithSimd};
@@ -42,7 +42,7 @@ pub struct Matrix<'a> {
     /// to multiply them as numbers of that type.
     pub is_widened: bool,
     /// True if the memory of the elements does not change during the launch, so that dots may share
-    /// what they make of them.
+    /// packed copies of them.
     pub is_shared: bool,
 }
 
@@ -105,9 +105,9 @@ impl Scratch {
     }
 }
 
-/// Returns whether a dot with `k` products for each element of the accumulator, and then a dot with
-/// more of them, give the same bits as one dot with all. An accumulator of 16 bits is rounded after
-/// each dot, and an instruction of AMX adds sums of 32 products of bf16.
+/// Returns whether two consecutive dots, the first with `k` products for each element of the
+/// accumulator, give the same bits as one dot with all products. An accumulator of 16 bits is
+/// rounded after each dot, and an instruction of AMX adds sums of 32 products of bf16.
 pub(crate) fn may_be_divided(acc: Dtype, operand: Dtype, k: usize) -> bool {
     acc.bytes() >= 4 && (operand != Dtype::BF16 || k.is_multiple_of(32))
 }
@@ -177,8 +177,8 @@ fn accumulate(
     }
 }
 
-/// Returns an operand as a dense tile of the type `to`, which is in the buffer unless the operand is
-/// such a tile.
+/// Returns an operand as a dense tile of the type `to`. Converts the operand into the buffer,
+/// unless it already is such a tile.
 fn converted<'a>(
     matrix: Matrix<'a>,
     to: Dtype,

@@ -2,8 +2,7 @@
 //!
 //! A dense tile is a byte slice that holds its elements in row-major order, aligned to its element
 //! (see [`Buffer`](buffer::Buffer), which aligns to a cache line). The executor calls one function
-//! per tile op. Only [`buffer`] allocates. Nothing here is `unsafe` (only [`crate::run::memory`]
-//! is).
+//! per tile op. Only [`buffer`] allocates. Of these modules, only `instructions` has `unsafe` code.
 //!
 //! | module | what it does | entry |
 //! |---|---|---|

@@ -37,8 +37,8 @@ pub struct Axis {
 /// [`ACCUMULATORS`].
 const CHUNK: usize = 1024;
 
-/// Calls the `run` of the calling module for integers of one width; only minima and maxima depend
-/// on the sign.
+/// Calls the `run` of the calling module for integers of a certain width; only minima and maxima
+/// depend on the sign.
 macro_rules! integers {
     ($combine:expr, $axis:ident, $out:ident, $x:ident, $dtype:ident, $uint:ty, $int:ty) => {
         match ($combine, $dtype.is_signed()) {

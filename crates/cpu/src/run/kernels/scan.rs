@@ -33,7 +33,7 @@ macro_rules! floats {
     }};
 }
 
-/// Calls [`run`] for integers of one width; only minima and maxima depend on the sign.
+/// Calls [`run`] for integers of a certain width; only minima and maxima depend on the sign.
 macro_rules! integers {
     ($combine:expr, $axis:ident, $tile:ident, $dtype:ident, $uint:ty, $int:ty) => {
         match ($combine, $dtype.is_signed()) {

@@ -32,7 +32,7 @@ pub fn read_modify_write(
         values.len() == addresses.len() * size && old.len() == values.len(),
         "as many elements as addresses"
     );
-    // Each arm compiles a loop of its own.
+    // Each arm compiles a separate loop.
     macro_rules! update {
         ($next:expr) => {{
             let next = $next;
@@ -133,7 +133,7 @@ fn each_cell<const N: usize>(
     access: impl Fn(Cell<'_>, [u64; N]) -> u64,
 ) -> Result<(), AccessError> {
     check_changes(regions, size, addresses, mask)?;
-    // Each arm compiles a loop of its own, without a call or a branch for the width.
+    // Each arm compiles a separate loop, without a call or a branch for the width.
     macro_rules! of_size {
         ($size:literal) => {
             each(regions, $size, addresses, mask, |cell, place| {

@@ -212,7 +212,7 @@ unsafe fn walk<T: Word<SIDE>, const SIDE: usize, const LOAD: bool>(
                 }
             }
             [row] if LOAD && row.stride == 0 && row.tile == 1 => {
-                // A loop of its own, so that the compiler vectorizes it.
+                // A separate loop, so that the compiler vectorizes it.
                 let value = memory.cast::<T>().read_unaligned();
                 for i in 0..row.count {
                     tile.add(i).write_unaligned(value);

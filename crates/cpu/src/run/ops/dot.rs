@@ -8,7 +8,7 @@
 //!
 //! An operand is a tile, or the elements that a load has left in memory.
 //!
-//! The iterations of a loop over k may compute one product together: the tiles of consecutive
+//! Consecutive iterations of a loop over k may be executed as one dot: the tiles of consecutive
 //! iterations lie side by side in memory, so they are two matrices. The machine computes the masks
 //! of three iterations only, among them the first and the last: a condition that is true in these
 //! two is true in all iterations between them ([`products`](crate::compile::products)). Each

@@ -24,14 +24,15 @@ impl Bound {
     }
 }
 
-/// Returns the bounds whose conjunction is the mask, or `None` if the mask is no such conjunction.
+/// Returns the bounds whose conjunction is the mask, or `None` if the mask is not such a
+/// conjunction.
 pub fn bounds(evolution: &mut ScalarEvolution<'_>, mask: Value) -> Option<Vec<Bound>> {
     let conjuncts = Masks { evolution }.conjuncts(mask)?;
     Some(conjuncts.into_iter().map(|(_, bound)| bound).collect())
 }
 
 /// Returns the indices that a mask bounds: indices along axes of the tile, and elements of tiles of
-/// indices. Returns `None` if the mask is no conjunction of bounds.
+/// indices. Returns `None` if the mask is not a conjunction of bounds.
 pub fn bounded_indices(evolution: &mut ScalarEvolution<'_>, mask: Value) -> Option<Vec<Term>> {
     let conjuncts = Masks { evolution }.conjuncts(mask)?;
     Some(conjuncts.into_iter().map(|(index, _)| index).collect())

@@ -5,8 +5,8 @@
 //! load x + rows * stride + (y + columns), 0 <= rows < N, y + columns < M
 //!     rows of a tensor with extents [N, M] and strides [stride, 1], from column y on
 //! ```
-//! The box of the tensor map is a part of one row; the coordinate along the axis of the rows is the
-//! tile of row indices. The mask bounds the indices: a load of a row outside of the tensor returns
+//! The box of the tensor map is a part of one row; the tile of row indices is the coordinate along
+//! the axis of the rows. The mask bounds the indices: a load of a row outside of the tensor returns
 //! zeros, and a store to it writes nothing.
 
 use smallvec::SmallVec;

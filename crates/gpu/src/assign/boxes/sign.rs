@@ -138,7 +138,7 @@ impl Search<'_> {
         let data = &function.insts[function.defining_inst(value)?];
         match data.op {
             Op::Elementwise { function } => Some((function, data.operands.iter().copied().collect())),
-            // tidy: wildcard because other ops are no elementwise functions
+            // tidy: wildcard because other ops are not elementwise functions
             _ => None,
         }
     }

@@ -30,9 +30,9 @@
 //! remains a load.
 //!
 //! **Loop fusion** ([`fuse_loops`]). In its last iterations, a loop has no later iteration to copy
-//! for. It instead copies for the next loop of its block, if that loop copies boxes of the same
-//! tensors to the same slots, or for the next iteration of the loop around it, if that loop
-//! requests it (`flatten=True`).
+//! for. It copies for the next loop of its block, if that loop copies boxes of the same tensors to
+//! the same slots, or for itself in the next iteration of the loop around it, if the outer loop
+//! requests this (`flatten=True`).
 //!
 //! **Obstacles.** A loop is not pipelined if it orders accesses to memory: by barriers, atomic
 //! operations that acquire or release, or assembly with effects. A load is not copied if a store or
@@ -48,7 +48,7 @@
 //!
 //! **Vectors** that threads read, such as one number for each row of a tile, are copied by tensor
 //! copies if they are boxes: a copy by threads needs a barrier of the block in each iteration,
-//! which keeps warpgroups in step. Threads read a vector in the layout that its user needs
+//! which synchronizes the warpgroups. Threads read a vector in the layout that its user needs
 //! ([`vector_reads`]).
 
 mod dots;
@@ -159,8 +159,8 @@ fn plans(module: &Module, stages: u32, nested_boxes: bool) -> Vec<LoopPlan> {
 pub(super) struct ProducerPlan {
     pub plans: Vec<LoopPlan>,
     pub stages: u32,
-    /// True if all threads of the producer copy: a load is no tensor copy, or depends on loads of
-    /// the loop.
+    /// True if all threads of the producer copy: a load is not a tensor copy, or depends on loads
+    /// of the loop.
     pub by_threads: bool,
     /// The maximum number of copies that a thread starts in an iteration of a loop that gathers
     /// elements: the addresses of some copies are computed from loads.

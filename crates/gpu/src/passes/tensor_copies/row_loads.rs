@@ -1,5 +1,5 @@
-//! Turns loads of gathered rows to registers into tensor copies to shared memory, from where
-//! threads load them.
+//! Turns loads of gathered rows to registers into tensor copies to shared memory. Threads then load
+//! the rows from there.
 //!
 //! ```text
 //! %p = tensor_box %q, %map, %rows, %j                 %e = acquire %r
@@ -8,9 +8,9 @@
 //! use %x                                              %b = take %r ; %x = local_load %b ; release %b
 //!                                                     use %x
 //! ```
-//! Rows that go to a buffer anyway, for a dot, are copied there, and pipelined loops fill rings
-//! with rows: this file handles the other loads. The wait is before the first use, so that copies
-//! of several tiles run concurrently.
+//! Other passes handle rows that a dot reads from a buffer, and rows that a pipelined loop copies
+//! to a ring; this file handles the other loads. The kernel waits for a copy directly before the
+//! first use, so that copies of several tiles run concurrently.
 
 use rustc_hash::FxHashMap;
 use smallvec::{SmallVec, smallvec};

@@ -263,7 +263,7 @@ impl Pad<'_> {
         let zero = if dtype.is_float() { zero } else { Literal::int(dtype, 0) };
         let mut value = self.cursor.constant(zero);
         if zero.dtype != dtype {
-            // The 8-bit formats have no literals of their own; the bits of 0 are 0 in all of them.
+            // The 8-bit formats have no literals; the bits of 0 are 0 in all of them.
             value = self.cursor.value(Op::Bitcast { element: ty.element }, &[value], scalar);
         }
         self.cursor.value(Op::Splat { shape: ty.shape.clone() }, &[value], ty)

@@ -12,7 +12,7 @@ use crate::{
 };
 
 impl Selector<'_> {
-    /// Moves a constant to a new register. The flags stay as they are.
+    /// Moves a constant to a new register. The flags are not changed.
     pub(super) fn int_constant(&mut self, value: i64) -> VReg {
         let mut register = None;
         for (index, opcode) in move_constant(value as u64) {

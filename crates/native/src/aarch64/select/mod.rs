@@ -31,7 +31,8 @@ use crate::{
 
 type Selector<'a> = select::Selector<'a, Aarch64>;
 
-/// The fields of the operands of an instruction whose result is in a register of its own.
+/// The fields of the operands of an instruction whose result is in another register than its
+/// operands.
 const OPERANDS: [Field; 3] = [Field::N, Field::M, Field::A];
 
 impl Machine for Aarch64 {

@@ -76,7 +76,7 @@ impl Selector<'_> {
                 bytes.resize(16, 0);
                 self.constant(bytes)
             }
-            // tidy: wildcard because other operations are no constant vectors
+            // tidy: wildcard because other operations are not constant vectors
             _ => self.zeros(),
         }
     }

@@ -14,7 +14,7 @@ use crate::{
 };
 
 impl Selector<'_> {
-    /// Moves a constant to a new register. The flags stay as they are.
+    /// Moves a constant to a new register. The flags are not changed.
     pub(super) fn int_constant(&mut self, value: i64) -> VReg {
         if u32::try_from(value).is_ok() {
             self.compute_int(C::Mov_r32_imm32, Size::R32, &[Arg::Immediate(OpKind::Immediate32, value)])

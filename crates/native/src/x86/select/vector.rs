@@ -33,7 +33,7 @@ impl Selector<'_> {
         let (lane, of_lane): (Lane, &dyn Fn(u64) -> u64) = match op {
             Op::Constant(lane, ref bits) => (lane, &|_| *bits),
             Op::Iota(lane) => (lane, &|index| index),
-            // tidy: wildcard because other operations are no constants
+            // tidy: wildcard because other operations are not constants
             _ => (Lane::I8, &|_| 0),
         };
         (0..self.function.lanes as u64)

@@ -477,8 +477,8 @@ impl Operands<'_> {
         }
     }
 
-    /// Checks that the constants of a matrix fragment have one type, and that the parts of a `mov`,
-    /// including its typed registers, are all integers or all floating-point numbers.
+    /// Checks that all constants of a matrix fragment have the same type, and that the parts of a
+    /// `mov`, including its typed registers, are all integers or all floating-point numbers.
     fn constants_agree(&self, all: &[Source]) -> Result<(), Finding> {
         let is_fragment = self.opcode.contains("mma");
         if !is_fragment && !self.opcode.starts_with("mov.") {

@@ -182,7 +182,8 @@ impl CallShape {
     }
 
     /// Returns the only known key with the same values of the key's arguments, whatever the dtypes
-    /// were; `None` if there is none or more than one, or if an argument of the key is no number.
+    /// were; `None` if there is none or more than one, or if an argument of the key is not a
+    /// number.
     #[inline]
     pub(crate) fn likely_key(&self, call: &Call<'_, '_>) -> Option<Arc<KnownKey>> {
         let mut values: SmallVec<[Number; 8]> = SmallVec::new();
@@ -411,7 +412,7 @@ impl Number {
 }
 
 impl Read {
-    /// Reads the arguments of a call. Returns `None` if an argument in the key is no number, if
+    /// Reads the arguments of a call. Returns `None` if an argument in the key is not a number, if
     /// another parameter is neither plain nor a tensor of torch, if torch is not imported, or while
     /// our `TorchFunctionMode`, which emulates `cuda` on the CPU, is on.
     #[inline]

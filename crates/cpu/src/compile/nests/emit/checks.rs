@@ -246,9 +246,9 @@ impl Emitter<'_> {
         self.distant_rows(accesses, &last)
     }
 
-    /// Returns the loads of the nest that read another row for each row, each with the bytes from a
-    /// row to the one that is prefetched meanwhile: 0 if rows are not at equal distances. `rows` has
-    /// the values that [`Self::check_rows`] carries.
+    /// Returns the loads of the nest that read a different row of memory for each row of the nest.
+    /// Each has the distance in bytes from a row to the row to prefetch meanwhile; 0 if the rows
+    /// are not at equal distances. `rows` has the values that [`Self::check_rows`] carries.
     fn distant_rows(&self, accesses: &[Access], rows: &[Value]) -> Vec<DistantRow> {
         let mut found = Vec::new();
         for (access, values) in accesses.iter().zip(rows.chunks_exact(5)) {

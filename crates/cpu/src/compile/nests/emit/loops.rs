@@ -33,8 +33,8 @@ pub(super) struct Loop<'g> {
 }
 
 impl Loop<'_> {
-    /// Returns the index after the last element. The iterations before it add to each accumulator
-    /// as often: see [`Emitter::part`].
+    /// Returns the index after the last element. The iterations before it add equally often to each
+    /// accumulator: see [`Emitter::part`].
     fn end(&self, lanes: usize) -> i64 {
         let is_padded = self.chunk >= lanes;
         (if is_padded { self.group.extent.next_multiple_of(self.chunk) } else { self.group.extent }) as i64

@@ -1,18 +1,19 @@
 //! Emits the vector code of a nest.
 //!
 //! The code computes the uniform values of a phase, then runs the loops of the phase, one for each
-//! extent. In a nest with rows, a loop over the rows is around all phases. Before them the code
-//! checks all accesses, in a loop over the rows of its own. If an access may be illegal, or if tiles
-//! overlap in a way that the order of the loops does not allow, the code returns without an effect,
-//! and the executor runs the steps one by one.
+//! extent. In a nest with rows, a loop over the rows contains all phases. Before this loop, the
+//! code checks all accesses, in a separate loop over the rows. If an access may be illegal, or if
+//! tiles overlap in a way that the order of the loops does not allow, the code returns without an
+//! effect, and the executor runs the steps one by one.
 //!
 //! A nest that executes all steps of a program has a loop over programs around all others, and one
 //! that executes all steps of a loop's body a loop over iterations. The code returns the number of
 //! programs or iterations that it has executed.
 //!
-//! A loop has up to three parts. The first one has no masks: all ranges are true. The second one has
-//! masks. After the last element for which a range is true, every tile is uniform if its elements
-//! depend on loads under ranges only: the third part combines that one element repeatedly.
+//! A loop has up to three parts. The first one has no masks: all ranges are true. The second one
+//! has masks. After the last element for which a range is true, every tile is uniform if its
+//! elements depend on loads under ranges only: the third part computes one such element and
+//! combines it repeatedly.
 
 use std::cell::RefCell;
 

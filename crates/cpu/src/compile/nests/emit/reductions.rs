@@ -46,8 +46,9 @@ impl Emitter<'_> {
         group.sinks.iter().filter_map(reduction).collect()
     }
 
-    /// Reduces by comparisons, of one instruction each. They ignore NaN, but give either of two zeros,
-    /// and infinity if all elements are NaN: in these cases another loop reduces exactly.
+    /// Reduces by comparisons, of one instruction each. They ignore NaN. But the sign of a zero is
+    /// arbitrary, and the result is an infinity if all elements are NaN: in these cases, another
+    /// loop reduces exactly.
     pub(super) fn reduce_by_comparison(
         &mut self,
         it: &Loop<'_>,

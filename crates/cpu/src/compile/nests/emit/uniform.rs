@@ -133,8 +133,8 @@ impl<'a> Emitter<'a> {
         }
     }
 
-    /// Emits a function of indices that are a segment of lanes, beginning at `first`, and of a multiple
-    /// of its length.
+    /// Emits a function of two operands: the indices of a segment of lanes, which begins at
+    /// `first`, and a multiple of the length of the segment.
     fn function_of_segment(
         &mut self,
         function: ElementwiseFn,

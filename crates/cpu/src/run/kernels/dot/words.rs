@@ -1,8 +1,8 @@
 //! Dots of narrow elements by instructions that multiply words: bf16 to binary32, and 8-bit integers
 //! to 32-bit integers.
 //!
-//! A word holds 2 or 4 elements with consecutive k. The rows of `a` are words where they are. `b` is
-//! interleaved: each of its words holds elements of one column. Elements after the last k are 0.
+//! A word holds 2 or 4 elements with consecutive k. The rows of `a` are read as words in place. `b`
+//! is interleaved: each of its words holds elements of one column. Elements after the last k are 0.
 
 use tilewright_ir::Dtype;
 

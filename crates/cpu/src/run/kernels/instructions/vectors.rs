@@ -133,7 +133,7 @@ macro_rules! multiply {
 
             #[inline(always)]
             fn mul_add(self, $left: $vector, $right: $vector, $sum: $vector) -> $vector {
-                // SAFETY: as for `splat`; vectors of one size have no invalid bits.
+                // SAFETY: as for `splat`; vectors of the same size have no invalid bits.
                 unsafe { $add }
             }
         }

@@ -51,7 +51,7 @@ pub(super) fn scalars_of(
 }
 
 /// Returns the coordinates of the boxes of a loop, and the values from outside of the loop that
-/// they use. Returns `None` if a load is no box or gathers rows, or if its coordinates depend on
+/// they use. Returns `None` if a load is not a box or gathers rows, or if its coordinates depend on
 /// more than scalars and the counter.
 pub(super) fn boxes_of(function: &Function, plan: &LoopPlan) -> Option<(Boxes, Vec<Value>)> {
     let body = function.insts[plan.inst].regions[0];
