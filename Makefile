@@ -1,13 +1,13 @@
 # The commands of the project. Needs a Rust toolchain, python3 (3.10 or newer) and make; everything else is fetched into
-# .venv and target. A stamp file in .venv stands for each finished step, so that a second run does only what changed.
+# .venv and target. A stamp file in .venv marks each finished step, so that a second run repeats only what changed.
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
 
-# Everything that the compiled extension is made of. The Python side is not: it is installed in place, so that an edit
-# of python/tilewright takes effect at once.
+# The files from which the compiled extension is built. The Python side is not among them: it is installed in place, so
+# that an edit of python/tilewright takes effect at once.
 EXTENSION_SOURCES := $(shell find crates -type f \( -name '*.rs' -o -name '*.py' -o -name Cargo.toml \)) \
     Cargo.toml Cargo.lock pyproject.toml
 
@@ -18,7 +18,7 @@ MATURIN := env -u CONDA_PREFIX VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/maturin
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-# Commands of cargo wait for each other anyway. `make test` says which parts run at the same time.
+# Commands of cargo wait for each other in any case. `make test` selects the parts that run at the same time.
 ifeq ($(PARALLEL),)
 .NOTPARALLEL:
 endif
@@ -36,8 +36,8 @@ demo: $(VENV)/.extension ## Set up everything and run a vector addition on the C
 examples: $(VENV)/.test-tools $(VENV)/.extension ## Run every example, each of which compares itself with torch or numpy
 	for example in examples/*.py; do echo "$$example" && $(BIN)/python "$$example" || exit 1; done
 
-# Two parts at a time: each by itself leaves cores idle, because it downloads, links, or waits for its last test. No part
-# needs another to succeed, so that `--keep-going` reports all.
+# Two parts run at a time: a single part leaves cores idle while it downloads, links, or waits for its last test. No part
+# depends on the success of another, so `--keep-going` reports all failures.
 .PHONY: test
 test: ## Set up everything and run every check: what CI runs
 	$(MAKE) PARALLEL=1 --jobs 2 --output-sync=target lint-crates test-package test-crates
@@ -79,21 +79,22 @@ clippy:
 doc: ## The documentation of the crates, in target/doc
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
 
-# Ruff judges what there is; mypy imports nothing, it reads the stubs of the extension.
+# Ruff checks all Python code. Mypy imports nothing: it reads the stubs of the extension.
 .PHONY: lint-python
 lint-python: $(VENV)/.test-tools
 	$(BIN)/ruff check $(PYTHON_CODE)
 	$(BIN)/ruff format --check $(PYTHON_CODE)
 	$(BIN)/mypy
 
-# The environment has NVIDIA's assembler and the official triton, which judge the PTX. Random inputs are the same in each run.
-# All crates, as for clippy: of others, cargo would compile what macros are made of once more. Pytest tests the extension.
+# The environment has NVIDIA's assembler and the official triton, with which tests compare the PTX. Random inputs are the
+# same in each run. The command names all crates, as clippy does: for a part of them, cargo would compile the crates of
+# macros once more. Pytest tests the extension.
 .PHONY: test-rust
 test-rust: $(VENV)/.test-tools ## The tests of the crates
 	PROPTEST_RNG_SEED=1 cargo test --workspace --no-fail-fast
 
-# Most of a test is a compilation, which takes one core; more processes than four take the memory of a torch each for little.
-# A debugger wants one process: ARGS='-n 0 --pdb'.
+# Most of the time of a test is a compilation, which takes one core. More than four processes gain little, and each needs
+# the memory of a torch. A debugger needs a single process: ARGS='-n 0 --pdb'.
 PYTEST := $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist worksteal
 
 # Tests in the sources, and text cases: tests/ir (`ir`), tests/gpu (`language`), tests/ptx (`passes`).
@@ -105,8 +106,8 @@ test-quick:
 test-python: $(VENV)/.test-tools $(VENV)/.extension ## The tests across the Python boundary; ARGS are passed on
 	$(PYTEST) $(ARGS)
 
-# Each test that launches a kernel, on a GPU that has most. Of the other, those tests whose kernels become other
-# instructions there: products, bf16, fp8, atomics, reductions by one instruction.
+# Each test that launches a kernel runs on the simulated GPU with the most features. On the other one, only the tests run
+# whose kernels become other instructions there: dots, bf16, fp8, atomics, reductions by one instruction.
 SM_80_TESTS := $(addprefix tests/python/language/,$(addprefix test_,casts.py dot.py memory.py operators.py reductions.py) \
     random_programs/test_random_dots.py)
 
@@ -123,7 +124,8 @@ bench: $(VENV)/.bench-tools $(VENV)/.extension ## Time tilewright beside torch a
 bench-cpu: $(VENV)/.bench-tools $(VENV)/.extension ## Time many kernels on the CPU beside torch; ARGS are passed on
 	$(BIN)/python benches/cpu_rows.py $(ARGS)
 
-# A warning is an error: a broken link or anchor, or a page that no index page links. The cache stays outside of the site.
+# Each warning is an error: a broken link or anchor, or a page without a link from an index page. The cache is outside of
+# the site.
 .PHONY: site
 site: $(VENV)/.site-tools ## Build the documentation site in build/site
 	$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going --jobs 2 -d build/site-cache docs build/site
@@ -134,11 +136,11 @@ fmt: $(VENV)/.test-tools ## Format everything
 	$(BIN)/ruff check --fix-only --quiet $(PYTHON_CODE)
 	$(BIN)/ruff format $(PYTHON_CODE)
 
-# The commit that `tilewright --version` prints; a checkout with changes is told apart.
+# The commit that `tilewright --version` prints; `-dirty` marks a checkout with changes.
 COMMIT = $(shell git describe --always --dirty --exclude '*' --abbrev=12 2>/dev/null)
 
-# Crates of the registry are compiled by absolute paths, which panics print and the library would keep. The folders are
-# known after `cargo fetch` only.
+# Crates of the registry are compiled by absolute paths, which panics print and the library would contain. The folders are
+# known only after `cargo fetch`.
 CARGO_HOME ?= $(HOME)/.cargo
 REMAP = $$(for folder in $(CARGO_HOME)/registry/src/*/; do printf ' --remap-path-prefix=%s=crates/' "$$folder"; done)
 
@@ -159,8 +161,8 @@ test-wheel: $(VENV)/.test-tools $(VENV)/.extension ## Install the newest wheel o
 	TILEWRIGHT_TEST_WHEEL=$$(ls -t dist/tilewright-*.whl | head -n 1) \
 	  $(BIN)/python -m pytest -n 0 tests/python/compat/triton/test_activate.py
 
-# Everything travels: where the GPU is there may be neither a network nor pytest. The tools are pure Python, and those for
-# the oldest Python that is supported.
+# The pack contains everything, because the machine with the GPU may have neither a network nor pytest. The tools are pure
+# Python, in versions for the oldest supported Python.
 .PHONY: gpu
 gpu: wheel ## Pack wheel, tests and benchmarks for a machine with an NVIDIA GPU, in build/gpu
 	rm -rf build/gpu-tools
@@ -173,7 +175,7 @@ deny: ## Licences, sources and bans of the dependencies, where cargo-deny is ins
 	@if cargo deny --version >/dev/null 2>&1; then cargo deny check bans licenses sources; \
 	else echo "cargo-deny is not installed: skipped (make tidy checks the licences)"; fi
 
-# Over a quarter of an hour in an emulator on two cores, so that `make test` leaves it out.
+# These tests take more than a quarter of an hour in an emulator on two cores, so `make test` does not run them.
 AARCH64 := aarch64-unknown-linux-gnu
 AARCH64_LIBRARIES := /usr/aarch64-linux-gnu
 
