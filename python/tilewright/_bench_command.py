@@ -1,9 +1,9 @@
 """``tilewright bench``: the faster of two versions, and whether the difference is significant.
 
 The versions run in pairs, in a random order within each pair, so that a slow phase of the machine slows both. Kernels
-exchange their tensors within a pair: where tensors are placed in memory may change the time by some percent. The
-command computes a confidence interval of the ratio of the medians by bootstrap. If the interval contains 1, the
-measurements show no difference.
+exchange their tensors within a pair, because the addresses of tensors may change the time by some percent. The command
+computes a confidence interval of the ratio of the medians by bootstrap. If the interval contains 1, the measurements
+show no difference.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ _SIMD_OPERATIONS = {
 
 
 def _need_gpu(function: str) -> None:
-    """Checks that kernels run on a GPU: other devices have properties for choosing a grid, which are no limits."""
+    """Checks that kernels run on a GPU: the properties of other devices are not limits, but help to choose a grid."""
     if not _native.device().startswith("cuda"):
         raise LaunchStateError(f"{function} is about a GPU, and kernels run on {_native.device()!r}")
 

@@ -281,8 +281,8 @@ def table(profile: dict[str, Any], most_lines: int = 8) -> str:
 def _rows(profile: dict[str, Any]) -> list[dict[str, Any]]:
     """The rows of the table, which are the outermost frames of the flame graph.
 
-    The time of a first launch on the CPU includes the compilation to machine code, so it is a row
-    of its own. Bytes and operations of a kernel are shared out among its rows by programs.
+    The time of a first launch on the CPU includes the compilation to machine code, so it is a separate row. Bytes and
+    operations of a kernel are divided among its rows in proportion to their programs.
     """
     groups: dict[tuple[int, bool], list[dict[str, Any]]] = {}
     programs = [0] * len(profile["kernels"])

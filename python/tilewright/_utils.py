@@ -74,7 +74,7 @@ TRITON_MAX_TENSOR_NUMEL = 1048576
 
 
 def validate_block_shape(shape: list[Any]) -> int:
-    """The elements of a block; an error if its extents are no powers of two, or they are too many."""
+    """The elements of a block; an error if its extents are not powers of two, or if there are too many elements."""
     elements = 1
     for axis, extent in enumerate(shape):
         if not isinstance(extent, int):

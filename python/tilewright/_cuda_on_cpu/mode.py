@@ -212,10 +212,10 @@ def _replace(torch: Any, modules: list[str], name: str, wrap: Callable[[Any], An
 
 
 def compile_past(mode: Any, mark: Marks, torch: Any) -> Any:
-    """Wraps ``torch.compile``: compiled functions run without the mode, which is no part of the program to compile.
+    """Wraps ``torch.compile``: compiled functions run without the mode, because the mode must not be compiled.
 
-    Their results are marked if an argument is. Tensors that they launch kernels with count as marked then too, since
-    they are made out of the mode's sight. A compiled function that itself moves tensors has to say ``cpu``.
+    If an argument is marked, the results are marked, and the tensors that the function passes to kernels count as
+    marked: the mode does not see how they are made. A compiled function that itself moves tensors has to say ``cpu``.
     """
     real = torch.compile
     past = _past(mode, mark)

@@ -1,7 +1,7 @@
 """Operators that programs define (``torch.library``), while ``cuda`` is the processor (see the package).
 
-Torch's dispatcher calls their kernels past the mode, so it is switched on again for each. The dispatcher only sees
-tensors of the CPU: a kernel for ``cuda`` runs if an argument is marked.
+Torch's dispatcher calls their kernels without the mode, so the mode is enabled again for each kernel. The dispatcher
+only sees tensors of the CPU: a kernel for ``cuda`` runs if an argument is marked.
 """
 
 from __future__ import annotations

@@ -2,8 +2,9 @@
 
 The numbers come from a generator of the CPU, whose state is some 5,000 bytes. They follow the 16 in the storage of
 the tensor, which is saved and restored with it; copies that lack them find them among the latest states of this
-process. Their offset is a multiple of 2^32 that counts states. A program made any other offset, as libraries do
-that draw numbers themselves and add how many they drew: then seed and offset decide which numbers follow.
+process. Their offset is a multiple of 2^32 that counts states. Any other offset comes from the program, such as from a
+library that draws numbers itself and adds their count to the offset: then seed and offset determine the numbers that
+follow.
 """
 
 from __future__ import annotations

@@ -240,8 +240,9 @@ def _unless_torch_asks(real: Callable[..., Any], answer: Any) -> Callable[..., A
 def _answer_for_triton(module: Any) -> None:
     """``torch.utils._triton.has_triton``, by which libraries decide whether they have kernels.
 
-    It queries torch's interface of each device, and that of ``cuda`` says that there is none. A program whose Triton is
-    tilewright has one; torch itself still gets the true answer, since Inductor compiles for the CPU here.
+    The original function queries torch's interface of each device, and that of ``cuda`` says that there is no Triton. A
+    program in which tilewright is Triton gets True; torch itself still gets the original answer, since Inductor
+    compiles for the CPU here.
     """
     from tilewright._alias import is_installed
 

@@ -173,7 +173,7 @@ class ASTSource:
     def complete(self, args: tuple[Any, ...]) -> tuple[Any, ...] | list[Any]:
         """Returns an argument for each parameter of the kernel but the last ones that are compile-time values.
 
-        A launch passes one for each parameter of the signature, or one for each that is no compile-time value; the
+        A launch passes one for each parameter of the signature, or one for each that is not a compile-time value; the
         latter keep their compiled values, whatever a launch passes.
         """
         if len(args) not in self._places:
@@ -238,7 +238,7 @@ class IRSource:
 
 
 def warn_of_unknown_options(options: dict[str, Any]) -> None:
-    """Warns of names that are no options: releases of Triton and torch differ in those that they have."""
+    """Warns of names that are not options: the options of the releases of Triton and torch differ."""
     known = [name for name, _ in _native.compile_options()]
     for name in options:
         if name not in known:

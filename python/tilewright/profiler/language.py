@@ -2,8 +2,8 @@
 
 ``with pl.scope("name"):``, or ``pl.enter_scope`` and ``pl.exit_scope``, measure parts of a program in a session with
 ``backend="instrumentation"``; otherwise they do nothing, and cost nothing. A record is made by one atomic addition and
-three stores, which wait for nothing but are no part of the kernel otherwise: short scopes look longer than they
-are.
+three stores, which do not wait, but take time that the kernel would not need otherwise: the times of short scopes are
+too long.
 """
 
 # The functions of kernels carry no types of Python.

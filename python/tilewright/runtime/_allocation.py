@@ -1,6 +1,6 @@
 """Memory that a program gives to kernels: ``triton.set_allocator``.
 
-No kernel of tilewright needs such memory, on any device, so the function is kept and never called. Programs that set
+No kernel of tilewright needs such memory, on any device, so the function is stored and never called. Programs that set
 one for descriptors run as they are. Using the allocator before one is set is an error, as with Triton.
 """
 

@@ -1,7 +1,8 @@
 """Values in an interpreted body: known at compile time or at run time, merged by control flow, compared.
 
-A compiled kernel lowers both branches of an ``if`` and carries names through its loops; Python takes one way. So that
-the body means the same, a name that a branch or an iteration may give another value is a run-time value afterwards.
+A compiled kernel lowers both branches of an ``if`` and carries names through its loops; Python executes only one
+branch. So that the body has the same meaning, a name that a branch or an iteration may give another value is a run-time
+value afterwards.
 """
 
 from __future__ import annotations

@@ -316,8 +316,8 @@ class Contender:
 def interval(samples: Sequence[float]) -> tuple[float, float]:
     """A confidence interval of the median of a distribution, of 99 % from eight samples on.
 
-    It only goes by ranks: times are not normally distributed. Fewer samples have no ranks far enough out; their range
-    is widened by itself, or by a twentieth of the median.
+    It depends only on ranks, because times are not normally distributed. Fewer samples have no ranks that are far
+    enough apart; their range is widened by its own length, or by a twentieth of the median.
     """
     ordered = sorted(samples)
     count = len(ordered)

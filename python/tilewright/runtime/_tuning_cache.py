@@ -1,6 +1,6 @@
 """Timings of autotuned kernels on disk: one file for each kernel, key and device, with a row for each configuration.
 
-A second process therefore measures nothing, and of a kernel with a new configuration only that one is measured. The
+A second process therefore measures nothing, and only the new configuration is measured if one is added to a kernel. The
 name of the file is a digest of everything that the times depend on: the code of the kernel, the key, the device, and
 the settings of compilation. Configurations with a hook are not stored, because hooks cannot be compared.
 """

@@ -11,7 +11,7 @@ _QUIET = 0.5
 
 
 class Progress:
-    """A line on a terminal that disappears when the tuning ends; nothing if stderr is no terminal."""
+    """A line on a terminal that disappears when the tuning ends; nothing if stderr is not a terminal."""
 
     def __init__(self, tuner: Any, count: int) -> None:
         from tilewright import knobs

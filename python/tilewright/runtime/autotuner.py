@@ -158,7 +158,7 @@ class _NoKernel(KernelInterface[..., object]):
         self.arg_names = list(inspect.signature(fn).parameters)
 
     def run(self, *_args: Any, **_kwargs: Any) -> NoReturn:
-        """Raises an error: the function is no kernel."""
+        """Raises an error: the function is not a kernel."""
         raise LaunchTypeError(
             f"'{self.fn.__name__}' is tuned, and is no kernel: write @triton.jit on the line above its def"
         )

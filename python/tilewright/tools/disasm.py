@@ -70,8 +70,8 @@ def processSassLines(fline: str, sline: str, labels: dict[int, Any]) -> tuple[st
 def parseCtrl(sline: str) -> str:
     """The control codes in the second line of an instruction.
 
-    They are what it waits for (six barriers), the barriers that it sets when it has read and written, whether the warp
-    scheduler may go on to another warp, and the cycles to the next instruction.
+    They are the barriers (of six) for which the instruction waits, the barriers that it sets after its reads and after
+    its writes, whether the warp scheduler may switch to another warp, and the cycles to the next instruction.
     """
     found = _CODE.match(sline)
     if found is None:

@@ -1,7 +1,7 @@
-"""The clients of ``triton_viz``: the parts of a trace that a program wants.
+"""The clients of ``triton_viz``: with the public package, they select the parts of a trace.
 
-A trace here records all of it at once: accesses are checked in every launch, the page counts and times each line and
-marks races. So any client records the whole trace; the sanitizer and the race detector sanitize launches as well.
+In tilewright, every client records the whole trace: accesses are checked in every launch, and the page counts and times
+each line and marks races. The sanitizer and the race detector also sanitize the launches.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _BY_NAME = {client.NAME: client for client in (Tracer, Sanitizer, Profiler, Race
 
 
 def checks_of(clients: Any) -> frozenset[str]:
-    """The sanitizer checks that these clients request; an object that is no client is an error."""
+    """The sanitizer checks that these clients request; an object that is not a client is an error."""
     found: set[str] = set()
     for client in clients if isinstance(clients, (list, tuple, set)) else [clients]:
         if client is None:

@@ -20,7 +20,7 @@ class LaunchHook(Hook):
     priority = 100
 
     def enter(self, metadata: LazyDict) -> None:
-        """Computes the metadata, in a state of its own: it may launch kernels."""
+        """Computes the metadata in a separate state, because the computation may launch kernels."""
         with metadata_state():
             known: dict[str, Any] = metadata.get()
         metrics = {name: value for name, value in known.items() if name in _METRICS}
