@@ -46,6 +46,7 @@ pub fn may_be_in_nest(op: &Op) -> bool {
             | OpFamily::Load
             | OpFamily::Store
             | OpFamily::Reduction
+            | OpFamily::Scan
             | OpFamily::Check
             | OpFamily::Promise
             | OpFamily::Branch

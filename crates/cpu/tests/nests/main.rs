@@ -393,6 +393,94 @@ fn iterations_are_executed_in_one_nest() {
     }
 }
 
+/// A loop collects the positive elements of its input, each iteration after those of the iterations
+/// before. In some launches, the memory is too short, or the input is the output.
+#[test]
+fn elements_are_collected_in_one_nest() {
+    #[derive(Clone, Copy, PartialEq, Debug)]
+    enum Memory {
+        Ample,
+        Short,
+        Shared,
+    }
+    let text = |dtype: Dtype, index: Dtype| {
+        format!(
+            "kernel func0 @k(%b0: *{dtype}, %b1: *{dtype}, %b2: *{index}) {{
+               %i = arange {{start = 0, end = 100}} : int32[100]
+               %zero = constant {{value = 0:int32}} : int32
+               %end = constant {{value = 5:int32}} : int32
+               %step = constant {{value = 1:int32}} : int32
+               %length = constant {{value = 100:int32}} : int32
+               %none = constant {{value = 0:{index}}} : {index}
+               %one0 = constant {{value = 1:{index}}} : {index}
+               %one = splat %one0 {{shape = [100]}} : {index}[100]
+               %least0 = cast %zero {{element = {dtype}, rounding = \"rtne\"}} : {dtype}
+               %least = splat %least0 {{shape = [100]}} : {dtype}[100]
+               %total = for_loop %zero, %end, %step, %none
+                   {{options = \"stages=0 unroll=0\"}} (%iv: int32, %before: {index}) {{
+                 %start = mul %iv, %length : int32
+                 %s = splat %start {{shape = [100]}} : int32[100]
+                 %o = add %i, %s : int32[100]
+                 %p = splat %b0 {{shape = [100]}} : *{dtype}[100]
+                 %q = ptr_add %p, %o : *{dtype}[100]
+                 %value = load %q {LOAD} : {dtype}[100]
+                 %on = gt %value, %least : int1[100]
+                 %ones = cast %on {{element = {index}, rounding = \"rtne\"}} : {index}[100]
+                 %running = scan %ones {{axis = 0, reverse = false}} (%x: {index}, %y: {index}) {{
+                   %z = add %x, %y : {index}
+                   yield_values %z
+                 }} : {index}[100]
+                 %count = reduce %ones {{axis = 0}} (%x: {index}, %y: {index}) {{
+                   %z = add %x, %y : {index}
+                   yield_values %z
+                 }} : {index}
+                 %t = splat %before {{shape = [100]}} : {index}[100]
+                 %after = add %running, %t : {index}[100]
+                 %place = sub %after, %one : {index}[100]
+                 %v = splat %b1 {{shape = [100]}} : *{dtype}[100]
+                 %w = ptr_add %v, %place : *{dtype}[100]
+                 store %w, %value, %on {STORE}
+                 %next = add %before, %count : {index}
+                 yield_values %next
+               }} : {index}
+               store %b2, %total {STORE}
+               return_values
+             }}\n"
+        )
+    };
+    for dtype in [Dtype::F32, Dtype::I32, Dtype::F64, Dtype::I64] {
+        for (index, memory) in [Dtype::I32, Dtype::I64]
+            .into_iter()
+            .flat_map(|index| [Memory::Ample, Memory::Short, Memory::Shared].map(|memory| (index, memory)))
+        {
+            // The signs of the elements are random.
+            let mut numbers: Vec<u8> =
+                (0..500 * dtype.bytes()).map(|byte| (byte * 7919 % 251) as u8 & 0x7f).collect();
+            let mut positive = 0;
+            for (place, element) in numbers.chunks_mut(dtype.bytes()).enumerate() {
+                let is_negative = place * 2_654_435_761 % 1000 < 600;
+                element[dtype.bytes() - 1] = if is_negative { 0xc0 } else { 0x40 };
+                positive += usize::from(!is_negative);
+            }
+            let length = positive - usize::from(memory == Memory::Short);
+            let inputs =
+                vec![bytes(dtype, &numbers), buffer(dtype, length), bytes(index, &vec![0; index.bytes()])];
+            let mut text = text(dtype, index);
+            if memory == Memory::Shared {
+                text = text.replace("splat %b1", "splat %b0");
+            }
+            let is_regular = memory == Memory::Ample;
+            let case = Case { text, programs: 1, inputs, is_regular, repeats_elements: false };
+            for target in targets() {
+                let counts = check(0, &case, target).unwrap_or_else(|error| panic!("{error}"));
+                let declined = usize::from(!is_regular);
+                let expected = NestCounts { formed: 1, iterated: 1, called: 1, declined };
+                assert_eq!(counts, expected, "{memory:?}: {}", case.text);
+            }
+        }
+    }
+}
+
 /// A sum of columns, and a store of each element to a column: the neighbors of a vector are a row
 /// apart. The memory of the second launch is an element too short for them.
 #[test]

@@ -7,7 +7,9 @@
 //! recomputed there if that is cheap, and otherwise kept in scratch memory.
 //!
 //! A nest has no effect until all its accesses are known to be legal. Therefore it ends before a
-//! step whose addresses depend on a reduction, or on elements of a tile.
+//! step whose addresses depend on a reduction, or on elements of a tile. One store is an exception,
+//! the *scatter*, whose addresses are elements of a tile: the phase before its own checks them, and
+//! no store comes before its phase.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tilewright_ir::{
@@ -153,6 +155,8 @@ pub(super) struct Plan<'p> {
     defined: FxHashSet<Slot>,
     /// True if a member stores.
     has_store: bool,
+    /// The member that stores to addresses which are elements of a tile, if there is one.
+    pub scatter: Option<usize>,
     /// The slots that [`Self::known`] has added while it classified a step.
     added: Vec<Slot>,
 }
@@ -188,6 +192,7 @@ impl<'p> Plan<'p> {
             phases: FxHashMap::default(),
             defined: FxHashSet::default(),
             has_store: false,
+            scatter: None,
             added: Vec::new(),
         }
     }
@@ -320,14 +325,42 @@ impl<'p> Plan<'p> {
             // tidy: wildcard because no other step accesses memory or reduces
             _ => {}
         }
-        self.has_store |= matches!(step.op(), Some(Op::Store { .. }));
+        if let Some(Op::Store { .. }) = step.op() {
+            self.has_store = true;
+            if self.form(step.operands[0].slot) == Some(Form::Dense) {
+                self.scatter = Some(index);
+            }
+        }
         let phase = known.phase + usize::from(matches!(step.action, Action::Reduce { .. }));
         for &slot in &step.results {
             self.known.insert(slot, Known { phase, ..known });
             self.defined.insert(slot);
         }
         self.members.push(step);
+        self.delay_stores();
         Ok(())
+    }
+
+    /// Moves all stores to the phase of the scatter, or to later phases: the phase before checks its
+    /// addresses.
+    fn delay_stores(&mut self) {
+        let Some(scatter) = self.scatter else { return };
+        let first = self.phases[&scatter];
+        for (index, step) in self.members.iter().enumerate() {
+            if let Some(Op::Store { .. }) = step.op() {
+                let phase = self.phases.entry(index).or_default();
+                *phase = first.max(*phase);
+            }
+        }
+    }
+
+    /// Returns the pointer and the offsets of a scatter.
+    pub fn scattered(&self, step: &Step) -> Option<[Slot; 2]> {
+        let pointers = step.operands[0].slot;
+        let is_scatter =
+            matches!(step.op(), Some(Op::Store { .. })) && self.form(pointers) == Some(Form::Dense);
+        let add = self.definitions.get(pointers).filter(|_| is_scatter)?;
+        Some([add.operands[0].slot, add.operands[1].slot])
     }
 
     /// Returns the form and phase of a slot. A slot that no member defines becomes an input, or its
@@ -437,7 +470,14 @@ impl<'p> Plan<'p> {
                 refuse(!by_row && !self.space.rows.is_empty(), Refusal::SameForRows)?;
                 Form::Dense
             }
-            Action::Op(op) => self.form_of_op(op, step, &operands, phase)?,
+            Action::Op(op) => {
+                let has_elements = |(operand, known): (&Use, &Known)| {
+                    known.form == Form::Dense && self.program.ty(operand.slot).is_pointer()
+                };
+                let is_gather = step.operands.iter().zip(&operands).any(has_elements);
+                refuse(is_gather && !matches!(op, Op::Store { .. }), Refusal::Gather)?;
+                self.form_of_op(op, step, &operands, phase)?
+            }
             Action::Dot { .. }
             | Action::Reduce { .. }
             | Action::Map { .. }
@@ -453,7 +493,9 @@ impl<'p> Plan<'p> {
         let is_store = matches!(step.op(), Some(Op::Store { .. }));
         refuse(!may_be_late && phase > 0, Refusal::LateIndices)?;
         refuse(is_store && !by_row && !self.space.rows.is_empty(), Refusal::SameForRows)?;
-        Ok(Known { form, phase, by_row })
+        // The phase before checks the addresses of a scatter.
+        let is_scatter = is_store && operands[0].form == Form::Dense;
+        Ok(Known { form, phase: phase + usize::from(is_scatter), by_row })
     }
 
     fn form_of_op(&self, op: &Op, step: &Step, operands: &[Known], phase: usize) -> Result<Form, Refusal> {
@@ -512,6 +554,14 @@ impl<'p> Plan<'p> {
                         refuse(phase > 0, Refusal::LateAddresses)?;
                         Form::Uniform
                     }
+                    (Form::Uniform, Form::Dense) if operands[0].phase == 0 => {
+                        let offset = self.program.ty(step.operands[1].slot).number;
+                        let is_signed = offset.is_signed() && offset.bits() >= 32;
+                        // Only a nest without rows scatters: see [`Self::scattered`].
+                        let is_possible = is_signed && self.space.rows.is_empty();
+                        refuse(!is_possible, Refusal::Gather)?;
+                        return Ok(Form::Dense);
+                    }
                     (pointer, offset) => {
                         let stride = |form: Form| match form {
                             Form::Uniform => Ok(Some(0)),
@@ -569,7 +619,12 @@ impl<'p> Plan<'p> {
         let is_possible = match known.form {
             Form::Uniform => true,
             Form::Affine(stride) => stride == Some(ty.size as i64) || matches!(ty.size, 4 | 8),
-            Form::Range | Form::Dense => false,
+            Form::Dense => {
+                refuse(self.root(pointer.slot).is_none(), Refusal::UnknownPointer)?;
+                refuse(self.scatter.is_some(), Refusal::SecondScatter)?;
+                return refuse(!matches!(ty.size, 4 | 8), Refusal::Strided);
+            }
+            Form::Range => false,
         };
         let is_early =
             known.phase == 0 && mask.is_none_or(|mask| mask.phase == 0 || mask.form == Form::Dense);
@@ -582,6 +637,7 @@ impl<'p> Plan<'p> {
     pub fn is_contiguous(&self, pointer: Slot) -> bool {
         match self.form(pointer) {
             Some(Form::Affine(stride)) => stride == Some(self.program.ty(pointer).pointee as i64),
+            Some(Form::Dense) => false,
             // tidy: wildcard because other accesses have one element
             _ => true,
         }
@@ -714,7 +770,11 @@ impl<'p> Plan<'p> {
 
     /// Keeps a tile, or the tiles from which it is recomputed.
     fn keep(&self, slot: Slot, kept: &mut FxHashSet<Slot>) {
-        if self.defines(slot) && self.cost(slot, MAX_REMATERIALIZED_STEPS).is_none() {
+        if self.program.ty(slot).is_pointer() {
+            // A scatter adds the offsets to the pointer.
+            let offsets = self.definitions.get(slot).map(|add| add.operands[1].slot);
+            offsets.into_iter().for_each(|offsets| self.keep(offsets, kept));
+        } else if self.defines(slot) && self.cost(slot, MAX_REMATERIALIZED_STEPS).is_none() {
             kept.insert(slot);
         }
     }

@@ -54,6 +54,8 @@ pub(crate) enum Refusal {
     IndexOperand,
     /// The addresses are elements of a tile.
     Gather,
+    /// The nest has another store to addresses that are elements of a tile.
+    SecondScatter,
     /// The addresses come from a loop or a branch.
     CarriedAddresses,
     /// The addresses of elements of 8 or 16 bits are not contiguous.
@@ -117,6 +119,7 @@ impl fmt::Display for Refusal {
             Self::IndexDivision => "the executor often finds a progression in quotients of indices",
             Self::IndexOperand => "it takes an index tile or a mask as elements",
             Self::Gather => "its addresses are elements of a tile: a gather or a scatter",
+            Self::SecondScatter => "the nest before it scatters elements, and may do so once",
             Self::CarriedAddresses => "its addresses are a tile that a loop or a branch carries",
             Self::Strided => "its elements have 8 or 16 bits and are not contiguous along the vectors",
             Self::LateAddresses => {

@@ -465,6 +465,16 @@ impl Generator {
                 elements[0] = 0;
             }
         }
+        if is_store && self.random.chance(5) {
+            // No progression, so that the store scatters.
+            let bits = if is_separate { 0 } else { self.random.pick(&[0, 1, 5]) };
+            let by = self.constant_int(sum.dtype, bits);
+            let by = self.splat(&by, sum.dtype.name(), shape);
+            sum.name = self.define(&format!("xor {}, {by}", sum.name), &ty(sum.dtype, shape));
+            for value in sum.values.iter_mut().flatten() {
+                *value = wrapped(sum.dtype, *value ^ bits);
+            }
+        }
         pointer = self.splat(&pointer, &element, shape);
         pointer = self.define(&format!("ptr_add {pointer}, {}", sum.name), &format!("{element}{shape:?}"));
         spread(&mut elements, &sum);

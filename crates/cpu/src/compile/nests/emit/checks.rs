@@ -15,8 +15,8 @@ use crate::tuning::{PREFETCHED_BYTES, PREFETCHED_ROWS};
 
 /// An access of a member to memory.
 pub(super) struct Access {
-    member: usize,
-    is_store: bool,
+    pub member: usize,
+    pub is_store: bool,
     /// The number of elements of a row.
     extent: usize,
     size: usize,
@@ -24,7 +24,7 @@ pub(super) struct Access {
     stride: Option<i64>,
     phase: usize,
     /// The last phase that loads the elements.
-    last_phase: usize,
+    pub last_phase: usize,
 }
 
 /// The addresses of an access, in one row or in all rows so far.
@@ -33,8 +33,8 @@ pub(super) struct Bytes {
     /// The address of the element at index 0.
     base: Value,
     /// The first byte, and the byte after the last one.
-    first: Value,
-    end: Value,
+    pub first: Value,
+    pub end: Value,
 }
 
 /// The rows of a load, which lie apart in memory.
@@ -118,6 +118,10 @@ impl Emitter<'_> {
                 // tidy: wildcard because no other op of a nest accesses memory
                 _ => continue,
             };
+            // The phases check the addresses of a scatter.
+            if plan.scatter == Some(member) {
+                continue;
+            }
             let address = step.operands[0].slot;
             let pointer = plan.known[&address];
             let is_one = pointer.form == Form::Uniform;

@@ -16,10 +16,19 @@ use crate::types::TileType;
 /// The elements that the stores and reductions of a vector take.
 struct Sunk {
     body: Body,
-    /// For each of the group's sinks, the elements, and the mask if it is a store.
-    values: Vec<(Value, Option<Value>)>,
+    /// For each of the group's sinks, the elements.
+    values: Vec<SunkValue>,
     /// The elements of each tile that is written.
     written: Vec<Value>,
+}
+
+/// The elements that a store or a reduction takes.
+struct SunkValue {
+    value: Value,
+    /// The mask of a store.
+    mask: Option<Value>,
+    /// The offsets of a scatter, in elements.
+    offsets: Option<Value>,
 }
 
 /// The loop of a group, whose parts share it.
@@ -73,7 +82,8 @@ impl Emitter<'_> {
         let is_partial = !group.extent.is_multiple_of(chunk.max(lanes));
         let it = Loop { group, chunk, vectors, is_partial };
         self.hoist(&reads);
-        let only_reduces = group.written.is_empty() && group.sinks.len() == reductions.len();
+        let only_reduces =
+            group.written.is_empty() && group.checked.is_none() && group.sinks.len() == reductions.len();
         let has_comparisons = !reductions.is_empty() && reductions.iter().all(Reduction::has_comparison);
         let values = if only_reduces && has_comparisons && reads.scans.is_empty() {
             self.reduce_by_comparison(&it, &reads, &mut reductions)
@@ -92,10 +102,14 @@ impl Emitter<'_> {
         let lanes = self.lanes();
         self.begin_reductions(it, reductions);
         self.begin_scans(&reads.scans);
+        self.begin_scatter(group);
         let extent = self.int(group.extent as i64);
         let end = self.int(it.end(lanes));
         let zero = self.int(0);
-        let needs_all = !reductions.is_empty() || !group.written.is_empty() || self.stores_all(group);
+        let needs_all = !reductions.is_empty()
+            || !group.written.is_empty()
+            || group.checked.is_some()
+            || self.stores_all(group);
         let (mut lowest, mut highest) = (extent, zero);
         let mut starts_at_zero = true;
         for &(low, high) in &reads.ranges {
@@ -124,6 +138,7 @@ impl Emitter<'_> {
         if needs_all && is_uniform_after {
             self.part(it, Part::Uniform, [position, end], reductions);
         }
+        self.check_scatter();
         reductions.iter().map(|reduction| self.finish(it, reduction)).collect()
     }
 
@@ -193,6 +208,8 @@ impl Emitter<'_> {
             reductions.iter().flat_map(|reduction| reduction.accumulators.iter().copied()).collect();
         let accumulators = carried.len();
         carried.extend(self.scans.iter().map(|scan| scan.total));
+        let totals = carried.len();
+        carried.extend(self.scatter.iter().flat_map(|scatter| scatter.range));
         if let (Some(first), Some(last)) = (self.known(start), self.known(end))
             && first >= last
         {
@@ -216,6 +233,7 @@ impl Emitter<'_> {
         let vectors = it.vectors_of(part, lanes);
         let repeated = self.build(|builder| builder.begin_loop([start, end], &carried));
         let mut next = repeated.values.clone();
+        self.set_scatter_range(next.drain(totals..));
         for (scan, total) in self.scans.iter_mut().zip(next.drain(accumulators..)) {
             scan.total = total;
         }
@@ -237,6 +255,7 @@ impl Emitter<'_> {
             accumulators.rotate_left(vectors % it.vectors);
         }
         next.extend(self.scans.iter().map(|scan| scan.total));
+        next.extend(self.scatter.iter().flat_map(|scatter| scatter.range));
         let step = it.chunk.min(vectors * lanes) as i64;
         let (index, last) = self.build(|builder| builder.end_loop(repeated, step, &next));
         let mut last = last.into_iter();
@@ -245,9 +264,10 @@ impl Emitter<'_> {
                 *accumulator = last.next().expect("the loop carries the accumulators");
             }
         }
-        for (scan, total) in self.scans.iter_mut().zip(last) {
+        for (scan, total) in self.scans.iter_mut().zip(&mut last) {
             scan.total = total;
         }
+        self.set_scatter_range(last);
         index
     }
 
@@ -280,7 +300,17 @@ impl Emitter<'_> {
             let is_store = matches!(step.op(), Some(Op::Store { .. }));
             let slot = step.operands[usize::from(is_store)].slot;
             let mask = if is_store { self.store_mask(step, it, &mut body) } else { None };
-            values.push((self.element(slot, &mut body), mask));
+            let offsets = self.plan.scattered(step).map(|[_, offsets]| self.element(offsets, &mut body));
+            values.push(SunkValue { value: self.element(slot, &mut body), mask, offsets });
+        }
+        if let Some(member) = it.group.checked {
+            let step = self.plan.members[member];
+            let _origin = self.origin(step);
+            let mask = self.store_mask(step, it, &mut body);
+            if let Some([_, offsets]) = self.plan.scattered(step) {
+                let offsets = self.element(offsets, &mut body);
+                self.extend_scatter_range(offsets, mask);
+            }
         }
         let written = it.group.written.iter().map(|&slot| self.element(slot, &mut body)).collect();
         Sunk { body, values, written }
@@ -299,7 +329,7 @@ impl Emitter<'_> {
             self.write(slot, value, &body);
         }
         let mut reduced = 0;
-        for (&member, (value, mask)) in it.group.sinks.iter().zip(values) {
+        for (&member, SunkValue { value, mask, offsets }) in it.group.sinks.iter().zip(values) {
             let step = self.plan.members[member];
             let _origin = self.origin(step);
             if matches!(step.op(), Some(Op::Store { .. })) {
@@ -307,12 +337,16 @@ impl Emitter<'_> {
                 if body.part == Part::Uniform && step.operands.get(2).is_some_and(|mask| is_off(mask.slot)) {
                     continue;
                 }
+                if let Some(offsets) = offsets {
+                    self.scatter(step, value, offsets, mask);
+                    continue;
+                }
                 let pointer = step.operands[0].slot;
                 let (base, _) = self.affine(pointer);
                 if self.plan.is_contiguous(pointer) {
                     self.store(base, self.ty(step.operands[1].slot), value, mask, &body);
                 } else {
-                    self.scatter(pointer, value, mask, &body);
+                    self.store_strided(pointer, value, mask, &body);
                 }
                 continue;
             }
@@ -417,7 +451,7 @@ impl Emitter<'_> {
     }
 
     /// Stores elements at equal distances.
-    fn scatter(&self, pointer: Slot, value: Value, mask: Option<Value>, body: &Body) {
+    fn store_strided(&self, pointer: Slot, value: Value, mask: Option<Value>, body: &Body) {
         let (base, offsets) = self.strided_place(pointer, body);
         self.build(|builder| {
             let mask = mask.unwrap_or_else(|| builder.mask(true));
@@ -596,12 +630,14 @@ impl Emitter<'_> {
             let step = self.plan.members[member];
             if matches!(step.op(), Some(Op::Store { .. })) {
                 self.read(step.operands[1].slot, group, &mut reads);
-                if let Some(mask) = step.operands.get(2) {
-                    self.read_mask(mask.slot, group, &mut reads);
-                }
+                self.read_place(step, group, &mut reads);
             } else {
                 self.read(step.operands[0].slot, group, &mut reads);
             }
+        }
+        if let Some(member) = group.checked {
+            self.read_place(self.plan.members[member], group, &mut reads);
+            reads.is_uniform_after = false;
         }
         for &slot in &group.written {
             self.read(slot, group, &mut reads);
@@ -610,6 +646,16 @@ impl Emitter<'_> {
             }
         }
         reads
+    }
+
+    /// Reads the mask of a store, and the offsets of a scatter.
+    fn read_place(&self, step: &Step, group: &Group, reads: &mut Reads) {
+        if let Some([_, offsets]) = self.plan.scattered(step) {
+            self.read(offsets, group, reads);
+        }
+        if let Some(mask) = step.operands.get(2) {
+            self.read_mask(mask.slot, group, reads);
+        }
     }
 
     fn read_mask(&self, slot: Slot, group: &Group, reads: &mut Reads) {

@@ -35,10 +35,12 @@ mod iterations;
 mod loops;
 mod reductions;
 mod scans;
+mod scatter;
 mod uniform;
 
-use checks::{Bytes, DistantRow};
+use checks::{Access, Bytes, DistantRow};
 use scans::Scan;
+use scatter::Scatter;
 
 /// The vector code of a nest, and the words of its argument.
 pub(super) struct Code {
@@ -84,6 +86,8 @@ struct Group {
     sinks: Vec<usize>,
     /// The tiles that are written to scratch memory, or to a tile of the executor.
     written: Vec<Slot>,
+    /// The scatter whose addresses the loop checks.
+    checked: Option<usize>,
 }
 
 /// A vector of a loop's body.
@@ -126,6 +130,10 @@ struct Emitter<'a> {
     addresses: FxHashMap<Slot, Value>,
     /// The scans of the current loop.
     scans: Vec<Scan>,
+    /// The scatter whose addresses the current loop checks.
+    scatter: Option<Scatter>,
+    /// The accesses of a nest without rows, and their addresses.
+    accesses: Vec<(Access, Bytes)>,
 }
 
 /// While it exists, the instructions of a builder have the origin of one step.
@@ -172,6 +180,8 @@ pub(super) fn emit(
         splats: FxHashMap::default(),
         addresses: FxHashMap::default(),
         scans: Vec::new(),
+        scatter: None,
+        accesses: Vec::new(),
     };
     match (repeated, iterations) {
         (Repeated::Iterations { .. }, Some(iterations)) => emitter.iterations(iterations),
@@ -291,6 +301,7 @@ impl<'a> Emitter<'a> {
         } else {
             let bytes: Vec<Bytes> = accesses.iter().map(|access| self.check_access(access)).collect();
             self.check_overlaps(&accesses, &bytes, None);
+            self.accesses = accesses.into_iter().zip(bytes).collect();
             self.phases();
         }
     }
@@ -544,11 +555,16 @@ impl<'a> Emitter<'a> {
         let mut groups: Vec<Group> = Vec::new();
         let group = |groups: &mut Vec<Group>, extent: usize| {
             groups.iter().position(|group| group.extent == extent).unwrap_or_else(|| {
-                groups.push(Group { phase, extent, sinks: Vec::new(), written: Vec::new() });
+                groups.push(Group { phase, extent, sinks: Vec::new(), written: Vec::new(), checked: None });
                 groups.len() - 1
             })
         };
         for (index, step) in self.plan.members.iter().enumerate() {
+            if self.plan.scatter == Some(index) && self.plan.phases[&index] == phase + 1 {
+                let extent = self.layout(step.operands[0].slot).extent;
+                let place = group(&mut groups, extent);
+                groups[place].checked = Some(index);
+            }
             let is_load = matches!(step.op(), Some(Op::Load { .. }));
             if !is_load && self.plan.phases.get(&index) == Some(&phase) {
                 let slot = step.operands[0].slot;
