@@ -90,7 +90,7 @@ impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = match self {
             Self::ControlFlow => {
-                "a nest contains no loop or branch of the kernel, but its body may contain nests"
+                "a nest contains no branch of the kernel, and a loop only if its whole body is one nest"
             }
             Self::Dot => "the executor has machine code of its own for dots",
             Self::Op => "nests have no machine code for this op",

@@ -9,6 +9,7 @@ use tilewright_ir::Op;
 use super::refusal::Refusal;
 use super::{Formed, PlannedBlock};
 use crate::program::describe::{line_ranges, step_names};
+use crate::program::nest::Repeated;
 use crate::program::{Action, BlockId, Program, Slot, Step};
 
 const PASS: &str = "nests";
@@ -40,6 +41,8 @@ pub(super) fn report(program: &Program, planned: &[PlannedBlock]) {
             report_nest(program, steps, nest);
         }
         let mut refused = refused.clone();
+        // The nest of its body reports the loop.
+        refused.retain(|&(index, _)| !is_in_nest(planned, &steps[index]));
         refused.sort_unstable_by_key(|&(index, _)| index);
         // Consecutive steps of a line that are refused for one reason are one remark.
         let is_same = |&(x, reason): &(usize, Refusal), &(y, other): &(usize, Refusal)| {
@@ -50,6 +53,14 @@ pub(super) fn report(program: &Program, planned: &[PlannedBlock]) {
             report_refused(program, &steps[first..first + group.len()], reason);
         }
     }
+}
+
+/// Returns whether a step is a loop whose iterations one nest executes.
+fn is_in_nest(planned: &[PlannedBlock], step: &Step) -> bool {
+    let body = step.blocks.first().filter(|_| matches!(step.op(), Some(Op::For { .. })));
+    let block = planned.iter().find(|block| Some(&block.id) == body);
+    let nest = block.and_then(|block| block.nests.first());
+    nest.is_some_and(|formed| matches!(formed.nest.repeated, Repeated::Iterations { .. }))
 }
 
 /// Returns the body, and the blocks of the loops and branches in it.
@@ -83,7 +94,8 @@ fn report_nest(program: &Program, steps: &[Step], nest: &Formed) {
         span: members.first().and_then(|step| program.span_of_site(step.site)),
         subject: step_names(members.iter().copied()),
         decision: format!(
-            "one nest of machine code, {}",
+            "one nest of machine code{}, {}",
+            if matches!(nest.nest.repeated, Repeated::Iterations { .. }) { " with the loop" } else { "" },
             line_ranges(&program.lines_of(members.iter().copied()))
         ),
         reason: String::new(),
