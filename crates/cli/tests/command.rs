@@ -39,7 +39,8 @@ fn run_with(arguments: &[&OsStr]) -> Output {
     command.env("NO_COLOR", "1").args(arguments).output().expect("the command starts")
 }
 
-/// The exit code, and the text: of stdout where it is 0, else of stderr, with nothing on stdout.
+/// Runs the command. Returns the exit code, and the text on stdout if the code is 0, else the text
+/// on stderr. A command that fails must write nothing to stdout.
 fn outcome(arguments: &[&str]) -> (i32, String) {
     let output = run(arguments);
     let code = output.status.code().expect("it exits");
@@ -84,7 +85,7 @@ fn the_text_of_the_gpu_stage_is_input_as_well() {
     let [gpu, ptx] = ["gpu", "ptx"].map(|stage| outcome(&[&compile[..], &[stage]].concat()).1);
     let text = file("total.gpu", gpu.as_bytes()).display().to_string();
     assert_eq!(outcome(&["compile", &text, "--emit", "gpu"]), (0, gpu.clone()));
-    // The text has no places in the source.
+    // The text of the GPU stage has no source locations, so the PTX is compared without them.
     let code = |ptx: &str| -> Vec<String> {
         let lines =
             ptx.lines().filter(|line| !line.trim_start().starts_with(['/', '.']) || line.contains(".reg"));

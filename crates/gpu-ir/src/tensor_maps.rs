@@ -182,7 +182,7 @@ impl TensorMapPlan {
     /// Returns the plan for the same tile with its axes in the order `axes`, or `None` if the tile
     /// has more axes than the tensor.
     ///
-    /// The axes of a tile are the last axes of its tensor. The box keeps the order of its axes.
+    /// The axes of a tile are the last axes of its tensor. The extents of the box are not permuted.
     pub fn transposed(&self, axes: &[usize]) -> Option<Self> {
         let own = self.strides.len().checked_sub(axes.len())?;
         let order = || (0..own).chain(axes.iter().map(|axis| own + axis));

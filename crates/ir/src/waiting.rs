@@ -1,7 +1,7 @@
 //! Decides whether a program may wait for effects of other programs of the grid.
 //!
 //! If programs may wait for each other, they must start in launch order, and no pass may make them
-//! depend on each other in further ways. A program waits in an op that waits by itself, or in a
+//! depend on each other in further ways. A program waits in an op that itself waits, or in a
 //! loop without a trip count that reads memory which other programs change. The column [`Waiting`]
 //! of the op tables classifies each op; passes query [`may_wait`].
 
@@ -29,8 +29,8 @@ pub fn may_wait<D: Dialect>(module: &Module<D>) -> Wait {
     Analysis::new(module).callee(module.entry)
 }
 
-/// Returns how likely it is that a loop waits for other programs, in an iteration or by its
-/// condition.
+/// Returns how likely it is that a loop waits for other programs: because an op in it waits, or
+/// because it repeats until another program changes its condition.
 pub fn loop_may_wait<D: Dialect>(module: &Module<D>, function: &Function<D>, inst: Inst) -> Wait {
     Analysis::new(module).inst(function, inst)
 }
@@ -96,7 +96,8 @@ impl<'a, D: Dialect> Analysis<'a, D> {
         own.max(called).max(inner.unwrap_or(Wait::Never))
     }
 
-    /// Returns how likely it is that the condition of a loop without a trip count waits.
+    /// Returns how likely it is that a loop without a trip count repeats until another program
+    /// changes its condition.
     fn repeats(&mut self, function: &Function<D>, inst: Inst) -> Wait {
         let regions = &function.insts[inst].regions;
         let reads = regions.iter().map(|region| self.seen(function, *region).0).max();
@@ -141,8 +142,9 @@ impl<'a, D: Dialect> Analysis<'a, D> {
         }
         let carried: Vec<_> = function.carried(inst).collect();
         // A carried value is invariant if it is yielded unchanged, or computed from invariant
-        // values. A repetition that finds no further invariant value completes the search, so the
-        // number of carried values bounds the repetitions.
+        // values. The search is complete when one repetition of the code below finds no further
+        // invariant value. Each repetition before that finds at least one, so their number is at
+        // most the number of carried values.
         for _ in 0..carried.len() + 2 {
             for region in regions {
                 self.classify(function, *region, &mut found);
@@ -172,8 +174,8 @@ impl<'a, D: Dialect> Analysis<'a, D> {
             let info = data.op.info();
             let called = self.called(data);
             let is_call = info.family == OpFamily::Call && !called.1;
-            // The regions of other ops may use values of the enclosing blocks that the loop
-            // changes.
+            // Element regions use no values of the enclosing blocks. Other regions may use them,
+            // and the loop may change them.
             let has_own_values_only =
                 data.regions.is_empty() || data.op.as_tile().is_some_and(Op::has_element_regions);
             let stays = (matches!(info.effect, Effect::Pure | Effect::Read) || is_call)

@@ -91,8 +91,8 @@ impl Layout {
     /// Returns the only layout that can be the quotient; the caller checks it by a multiplication.
     /// Returns `None` if the divisor has another rank, a longer axis or more bits of an input than
     /// this layout. `keep(bases, count)` drops the `count` bases of the divisor from one end of the
-    /// bases of an input. `low(tile, axis)` returns the lowest bit of the coordinate along the axis
-    /// that belongs to the quotient; `tile` is that of the divisor.
+    /// bases of an input. The bits of the quotient are consecutive in a coordinate along an axis,
+    /// and `low(tile, axis)` returns the position of the lowest one; `tile` is that of the divisor.
     fn remainder(
         &self,
         divisor: &Self,
@@ -227,9 +227,9 @@ impl Layout {
     }
 
     /// Distributes the elements that a thread holds along an axis over lanes that hold copies: each
-    /// lane bit that selects only copies replaces a register bit, first the register bit that
-    /// selects the lowest bit of the coordinate. Returns `None` if there is no such lane bit, or no
-    /// register bit that maps to a single bit of the coordinate.
+    /// lane bit that selects only copies replaces a register bit. Register bits that select a low
+    /// bit of the coordinate are replaced before those that select a higher one. Returns `None` if
+    /// there is no such lane bit, or no register bit that maps to a single bit of the coordinate.
     pub fn shared_by_lanes(&self, axis: usize) -> Option<Self> {
         let tile = self.output();
         let mut registers: Columns = self.bases(Input::Register).into();
@@ -273,8 +273,9 @@ impl Layout {
 /// tile; the other bits are equal for all elements of the slice and are called *fixed*.
 impl Layout {
     /// Returns the layout of a slice: this layout without the fixed bits. A hardware index that
-    /// holds an element of another slice counts as a copy of the element of the slice whose index
-    /// differs only in the fixed bits; register bits that then select only copies are dropped.
+    /// holds an element of another slice holds, in the result, the element of this slice whose
+    /// coordinates have the same bits except for the fixed ones. Register bits that then select
+    /// only copies are dropped.
     #[must_use]
     pub fn slice(&self, shape: &[u32], steps: &[u32]) -> Self {
         let (whole, part) = (self.output(), Tile::new(shape));

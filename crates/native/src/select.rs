@@ -1,12 +1,12 @@
 //! Selects instructions for a function: the part that is the same for all processors.
 //!
 //! An integer is a general register. A vector is one vector register, or two if its lanes have 64
-//! bits: its parts. Lanes of 8 and 16 bits are in the low bits of the register. The processor
-//! decides what a mask is.
+//! bits; these registers are the *parts* of the vector. Lanes of 8 and 16 bits are in the low bits
+//! of the register. The processor decides what a mask is.
 //!
 //! Constants are in no register, except in loops with free registers: each use reads them from
-//! memory or makes them again. An instruction with one use in its block may be pending until that
-//! use, which may include it in its own instruction.
+//! memory or makes them again. An instruction whose only use is in its block may be *pending* until
+//! that use: one machine instruction may then do both, such as an addition that loads an operand.
 
 use std::fmt::Debug;
 
@@ -59,7 +59,8 @@ pub trait Machine: Sized + Debug {
     fn mask_constant(selector: &mut Selector<'_, Self>, value: bool) -> VReg;
     /// Makes a part of a constant vector in a new register.
     fn vector_constant(selector: &mut Selector<'_, Self>, op: Op, part: usize) -> VReg;
-    /// Sets the flags by an integer that is 0 or not. Only moves may follow before their use.
+    /// Returns the condition that an integer is not 0, and sets the flags for it. Between this and
+    /// the use of the flags, only moves may be emitted.
     fn condition(selector: &mut Selector<'_, Self>, value: Value) -> Result<Self::Condition, CompileError>;
     /// Returns whether the only use of an operation may include it.
     fn may_wait(op: &Op) -> bool;
@@ -197,7 +198,8 @@ pub struct Selector<'a, M: Machine> {
     pub position: Position,
     /// The origin of the current instruction.
     origin: u32,
-    /// The masks of this block for lanes of other widths: mask, bytes of a lane, part.
+    /// The registers with masks of this block that were converted for lanes of another width, by
+    /// mask, bytes of a lane, and part.
     pub mask_parts: FxHashMap<(Value, usize, usize), VReg>,
     /// The constants that have registers in loops.
     loop_constants: LoopConstants,
@@ -255,7 +257,8 @@ impl<'a, M: Machine> Selector<'a, M> {
         self.values[value.0 as usize][part] = Some(register);
     }
 
-    /// Reserves bytes at the bottom of the frame. Sequences that use them do not overlap.
+    /// Reserves bytes at the bottom of the frame. All instruction sequences that need such bytes
+    /// use the same ones, because no two of these sequences overlap.
     pub fn reserve_scratch(&mut self, bytes: usize) {
         self.out.scratch_bytes = self.out.scratch_bytes.max(bytes);
     }
@@ -432,7 +435,7 @@ impl<'a, M: Machine> Selector<'a, M> {
         layout: &Layout,
         arguments: &mut [Vec<VReg>; 2],
     ) -> Result<(), CompileError> {
-        // The edge blocks read registers only.
+        // Emits the pending arguments here, because the edge blocks emit no instructions for them.
         for target in crate::uses::jumps(terminator) {
             for &argument in &target.arguments {
                 self.force(argument)?;

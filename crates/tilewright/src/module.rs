@@ -1,4 +1,5 @@
-//! Defines the types of a Python module whose text has kernels, and of one of its kernels.
+//! Defines [`Module`], a Python module whose text has kernels, and [`Kernel`], one of these
+//! kernels.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -175,8 +175,8 @@ impl<'a> Lowerer<'a, '_, '_> {
             self.assign_target(&assign.target, value, at);
             return;
         }
-        // As in Triton, the annotation preserves a compile-time value and does not require one: an
-        // op that needs one reports the error itself.
+        // As in Triton, the annotation preserves a compile-time value, but a run-time value is no
+        // error here: an op that needs a compile-time value reports it.
         let value = value.map(|value| match self.as_constant(&value) {
             Some(constant) if !template::values(&value).is_empty() => Operand::Constant(constant),
             _ => value,

@@ -1,5 +1,5 @@
 //! Canonicalization: rewrites each instruction to its simplest form. It folds constants, removes
-//! identities, moves arithmetic on splats to scalars and arithmetic on broadcasts before the
+//! identities, computes with scalars before they are splatted and with tiles before they are
 //! broadcast, drops masks that are always true, and replaces branches on constants with the taken
 //! region.
 //!

@@ -58,8 +58,9 @@ fn start<'py>(
         return launch_wrapper(wrapper, grid, call);
     }
     match object.cast::<CompiledKernel>() {
-        // The launches below do not compare the arguments with those that an autotuner expects, so
-        // nothing is launched.
+        // An autotuner expects certain dtypes and a certain device of the arguments, and only the
+        // launch of a `JitKernel` compares them. So nothing is launched: `launch_autotuner` then
+        // looks up the configuration.
         _ if call.expected().is_some() => Ok(py.None()),
         Ok(compiled) => compiled::launch(compiled, grid, call).map(|()| py.None()),
         Err(_) => run(object, grid, call),
@@ -79,8 +80,8 @@ fn launch_wrapper<'py>(
     };
     match launched {
         Some(result) => Ok(result),
-        // `run` does not compare the arguments with those that an autotuner expects, so nothing is
-        // launched.
+        // Nothing is launched if an autotuner expects certain dtypes and a certain device of the
+        // arguments, because `run` does not compare them.
         None if call.expected().is_some() => Ok(wrapper.py().None()),
         None => run(wrapper.as_any(), grid, call),
     }
@@ -119,7 +120,7 @@ fn hide_own_frames(py: Python<'_>, error: &PyErr) -> PyErr {
         Ok(())
     };
     match hide() {
-        // The error takes its traceback from the exception.
+        // The new error has the traceback of `value`, from which the frames have been removed.
         Ok(()) => PyErr::from_value(value),
         Err(other) => other,
     }

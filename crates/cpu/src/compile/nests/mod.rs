@@ -42,20 +42,22 @@ use refusal::Refusal;
 pub(crate) use remarks::report_no_target;
 use segments::Segments;
 
-/// A nest, and the range of steps that it and the steps before it replace.
+/// A nest, and the range of steps from which it is formed.
 struct Formed {
     start: usize,
     end: usize,
     /// The indices of the steps in the range that are executed before the nest.
     before: Vec<usize>,
     nest: Nest,
-    /// The inputs that no member reads: the operands of steps that the nest repeats.
+    /// The inputs that no member reads: the operands of the index tiles before the nest whose
+    /// definitions the nest repeats.
     operands: SmallVec<[Use; 4]>,
     /// The results of members that the nest does not write.
     internal: Vec<Slot>,
 }
 
-/// The nests of a block, and the indices of its other steps, each with the reason.
+/// The nests of a block, and the indices of its other steps, each with the reason why no nest
+/// contains the step.
 struct PlannedBlock {
     id: BlockId,
     nests: Vec<Formed>,
@@ -83,7 +85,7 @@ pub(crate) fn form(program: &mut Program, target: Target) {
             target,
         };
         let formed = nests.of_blocks();
-        // A nest that another nest reads may not keep the value to itself.
+        // A nest has to write each value that another nest reads.
         let all = || formed.iter().flat_map(|block| &block.nests);
         let internal: FxHashSet<Slot> = all().flat_map(|nest| nest.internal.iter().copied()).collect();
         let operands = all().flat_map(|nest| &nest.operands).map(|operand| operand.slot);
@@ -121,7 +123,7 @@ impl<'p> Former<'p> {
         Plan::new(self.program, self.definitions, self.dimensions, space)
     }
 
-    /// Returns the nests of the blocks that programs repeat.
+    /// Returns the nests of the blocks that run for each program: of all but the preamble.
     fn of_blocks(&self) -> Vec<PlannedBlock> {
         let blocks = (0..).zip(&self.program.blocks);
         let repeated = blocks.filter(|(id, _)| *id != self.program.preamble);
@@ -132,7 +134,7 @@ impl<'p> Former<'p> {
     fn of_steps(&self, id: BlockId, steps: &'p [Step]) -> PlannedBlock {
         let (mut nests, mut refused) = (Vec::new(), Vec::new());
         let mut start = 0;
-        // The reason why the plan before ends.
+        // The reason why the previous plan ends.
         let mut last: Option<Refusal> = None;
         while start < steps.len() {
             let (plan, count, refusal) = self.longest(&steps[start..]);
@@ -153,7 +155,8 @@ impl<'p> Former<'p> {
                         nests.push(formed);
                     }
                     Err(reason) => {
-                        // The first step is too little for a nest because the one before refused it.
+                        // If the steps do too little for a nest, the first one gets the reason why
+                        // the previous plan did not take it.
                         let first = last.filter(|_| reason == Refusal::TooSmall).unwrap_or(reason);
                         refused.push((range.start, first));
                         refused.extend(range.skip(1).map(|index| (index, reason)));
@@ -165,9 +168,9 @@ impl<'p> Former<'p> {
         PlannedBlock { id, nests, refused }
     }
 
-    /// Returns the plan that executes the most of these steps, their number, and the reason why it
-    /// ends: one with the rows of the first tile that has some, one with segments of lanes, or one
-    /// without rows.
+    /// Returns the plan that executes the most of these steps, the number of steps, and the reason
+    /// why the plan ends. The candidates are a plan without rows, one with the rows of the first
+    /// tile that has rows, and one with segments of lanes.
     fn longest(&self, steps: &'p [Step]) -> (Plan<'p>, usize, Option<Refusal>) {
         let results = || steps.iter().take(MAX_ROW_SEARCH).flat_map(|step| step.results.iter().copied());
         let with_rows = results()
@@ -183,7 +186,8 @@ impl<'p> Former<'p> {
             let (count, refusal) = refused.map_or((steps.len(), None), |(count, why)| (count, Some(why)));
             (plan, count, refusal)
         });
-        // The first one of two equally long plans has no rows. Its reason may be that it has none.
+        // Of equally long plans, takes the first, such as the one without rows. If that plan ends
+        // because it has no loop for an axis, the reason of the other plan is returned.
         plans
             .reduce(|best, plan| match plan.1.cmp(&best.1) {
                 Ordering::Greater => plan,
@@ -193,9 +197,10 @@ impl<'p> Former<'p> {
             .expect("there is a plan without rows")
     }
 
-    /// Completes a nest: takes out the steps whose results are index tiles or pointers that other
-    /// steps read, and emits the code of the rest. Fails if they cannot be executed before the nest,
-    /// or if a nest of the rest is not possible.
+    /// Completes a nest. Steps whose results are index tiles or pointers are executed before the
+    /// nest if steps outside of it read these results; the code of the remaining steps is emitted.
+    /// Fails if the first steps cannot be executed before the nest, or if the remaining ones cannot
+    /// form a nest.
     fn complete(
         &self,
         id: BlockId,

@@ -24,15 +24,15 @@
 //! **The loads.** The pass turns the loads that dots of a loop depend on into copies, if the launch
 //! requests two stages or more. If a loop requests stages itself (`tl.range(num_stages=…)`) and has
 //! no dot, the pass turns all its loads into copies. A slot replaces the buffer of a load whose
-//! only use is a store to that buffer. Other loads become reads of a slot to registers: operands
-//! that are converted first, loads whose `other` is not zero (a selection follows), and values with
-//! several uses. A load that `cp.async` cannot copy, because less than 4 bytes are contiguous,
-//! remains a load.
+//! only use is a store to that buffer. Other loads become reads of a slot to registers: loads whose
+//! result is converted before the dot, loads whose `other` is not zero (a selection follows), and
+//! loads whose result has several uses. A load that `cp.async` cannot copy, because less than 4
+//! bytes are contiguous, remains a load.
 //!
 //! **Loop fusion** ([`fuse_loops`]). In its last iterations, a loop has no later iteration to copy
 //! for. It copies for the next loop of its block, if that loop copies boxes of the same tensors to
-//! the same slots, or for itself in the next iteration of the loop around it, if the outer loop
-//! requests this (`flatten=True`).
+//! the same slots. If the loop around it requests this (`flatten=True`), it copies for its own
+//! first iterations in the next iteration of the outer loop.
 //!
 //! **Obstacles.** A loop is not pipelined if it orders accesses to memory: by barriers, atomic
 //! operations that acquire or release, or assembly with effects. A load is not copied if a store or
@@ -106,8 +106,8 @@ pub fn pipeline_loops(module: &mut Module) -> Result<(), Box<Diagnostic>> {
     Ok(())
 }
 
-/// Gives the ops of loops their stages, as many as the kernel requests. [`pipeline_loops`]
-/// schedules a loop that it does not fuse in the same way, and then expands it.
+/// Gives the ops of loops their stages, as many as the kernel requests. In the same way,
+/// [`pipeline_loops`] schedules each loop that it does not fuse; it then expands the loop.
 #[expect(clippy::unnecessary_wraps, reason = "other passes may fail")]
 pub fn schedule_loops(module: &mut Module) -> Result<(), Box<Diagnostic>> {
     let stages = std::mem::take(&mut module.header.stages);
