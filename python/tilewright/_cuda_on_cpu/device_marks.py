@@ -51,6 +51,7 @@ class Marks:
         self.assumptions = 0
         self.assumption = _Assumption()
         self.lock = threading.Lock()
+        self.operators = (torch._ops.OpOverload, torch._ops.OpOverloadPacket)
         self.overrides = Overrides(torch, self)
         self.mode_in_force: Any = torch._C._get_dispatch_mode
         self.fake_key: Any = torch._C._TorchDispatchModeKey.FAKE
@@ -199,6 +200,10 @@ class Marks:
             # The default device is a mode of the thread that set it, below the mode of this
             # package.
             device = self.defaults.CURRENT_DEVICE if self.stack_length() > 0 else None
+        if device is None and type(func) in self.operators and not self.is_faking():
+            for index, argument in enumerate(args):
+                if isinstance(argument, self.torch.device):
+                    return self._placed(func, args, kwargs, index)
         if device is None:
             if self.overrides.table and self.any((*args, *kwargs.values())):
                 with self.overrides.active():
@@ -219,6 +224,17 @@ class Marks:
             kwargs = {**kwargs, "device": self.cpu0}
             return self.set(self.overrides.call(func, args, kwargs), True)
         return self.set(func(*args, **kwargs), False)
+
+    def _placed(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], index: int) -> Any:
+        """Calls an operator (``torch.ops``) that takes a device as the argument at an index."""
+        marked = self.is_cuda(args[index])
+        if marked:
+            announce()
+            args = (*args[:index], self.cpu0, *args[index + 1 :])
+        result = self.overrides.call(func, args, kwargs)
+        if index > 0 and isinstance(args[0], self.Tensor) and isinstance(result, self.Tensor):
+            return self._moved(args[0], result, marked)
+        return self.set(result, marked)
 
     def _run(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return self.autocast.call(self, func, args, kwargs) if self.autocast.depth else func(*args, **kwargs)

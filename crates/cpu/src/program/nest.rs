@@ -16,7 +16,7 @@ use super::{Action, BlockId, Program, Slot, Step};
 pub(crate) struct Nest {
     /// The index of the nest in its program.
     pub index: usize,
-    /// What one call of the function may execute several times, one after another.
+    /// The steps, programs or iterations that one call of the function executes.
     pub repeated: Repeated,
     /// The number of members.
     pub members: usize,
@@ -33,7 +33,7 @@ pub(crate) struct Nest {
     pub code: Arc<NestCode>,
 }
 
-/// What one call of a nest's function executes.
+/// The steps, programs or iterations that one call of a nest's function executes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Repeated {
     /// The members, once.

@@ -381,6 +381,29 @@ def test_integers_on_cuda_have_a_histogram(run_forked, script):
     assert (done.code, done.out, done.err) == (0, "fine\n", NOTICE)
 
 
+OPERATORS = """
+import torch
+import torch._inductor.inductor_prims
+
+cuda = torch.device("cuda")
+seeds = torch.ops.prims.inductor_seeds(3, cuda)
+assert seeds.shape == (3,) and seeds.is_cuda
+assert torch.ops.prims.inductor_seeds.default(3, cuda).is_cuda
+host = torch.ones(3)
+moved = torch.ops.aten.to.device(host, cuda, torch.float32)
+assert moved.is_cuda and not host.is_cuda and moved.data_ptr() != host.data_ptr()
+back = torch.ops.aten.to.device(moved, torch.device("cpu"), torch.float32)
+assert moved.is_cuda and not back.is_cuda and back.tolist() == [1.0, 1.0, 1.0]
+assert not torch.ops.prims.inductor_seeds(3, torch.device("cpu")).is_cuda
+print("fine")
+"""
+
+
+def test_operators_take_the_device_by_its_place(run_forked, script):
+    done = run_forked("-m", "tilewright", "run", script(OPERATORS))
+    assert (done.code, done.out, done.err) == (0, "fine\n", NOTICE)
+
+
 def test_programs_that_do_not_say_cuda_hear_nothing(run, script):
     done = run("-m", "tilewright", "run", script("import torch\nprint(torch.ones(2) + 1)\n"))
     assert (done.code, done.out, done.err) == (0, "tensor([2., 2.])\n", "")

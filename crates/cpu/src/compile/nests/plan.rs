@@ -17,12 +17,14 @@ use tilewright_ir::{
     OpFamily,
 };
 
+mod kept;
+
 use super::axes::{Dimension, Dimensions};
 use super::refusal::Refusal;
 use super::segments::Alignments;
 use super::vectors;
 use crate::program::{Action, Program, Slot, Step, Strategy, Use};
-use crate::tuning::{MAX_NEST_STEPS, MAX_REMATERIALIZED_STEPS, SCAN_BLOCK};
+use crate::tuning::{MAX_NEST_STEPS, SCAN_BLOCK};
 use crate::types::TileType;
 
 /// The form of a value's elements, as far as it is known when the program is compiled.
@@ -748,56 +750,6 @@ impl<'p> Plan<'p> {
             _ => return None,
         };
         Some(Form::Affine(affine))
-    }
-
-    /// Returns the dense tiles that a later phase reads from scratch memory, because it would take
-    /// long to recompute them.
-    pub fn kept(&self) -> FxHashSet<Slot> {
-        let mut kept = FxHashSet::default();
-        for (index, step) in self.members.iter().enumerate() {
-            let phase = self.phases.get(&index).copied().or_else(|| {
-                step.results.first().and_then(|slot| self.known.get(slot)).map(|known| known.phase)
-            });
-            for operand in &step.operands {
-                let Some(known) = self.known.get(&operand.slot) else { continue };
-                if known.form == Form::Dense && phase.is_some_and(|phase| phase > known.phase) {
-                    self.keep(operand.slot, &mut kept);
-                }
-            }
-        }
-        kept
-    }
-
-    /// Keeps a tile, or the tiles from which it is recomputed.
-    fn keep(&self, slot: Slot, kept: &mut FxHashSet<Slot>) {
-        if self.program.ty(slot).is_pointer() {
-            // A scatter adds the offsets to the pointer.
-            let offsets = self.definitions.get(slot).map(|add| add.operands[1].slot);
-            offsets.into_iter().for_each(|offsets| self.keep(offsets, kept));
-        } else if self.defines(slot) && self.cost(slot, MAX_REMATERIALIZED_STEPS).is_none() {
-            kept.insert(slot);
-        }
-    }
-
-    /// Returns the number of cheap steps that recompute a dense tile from memory; `None` if a step
-    /// is not cheap, or if there are more than `most`.
-    fn cost(&self, slot: Slot, most: usize) -> Option<usize> {
-        if self.form(slot) != Some(Form::Dense) || !self.defines(slot) {
-            return Some(0);
-        }
-        let step = self.definitions.get(slot)?;
-        let own = match &step.action {
-            Action::Op(Op::Load { .. } | Op::Cast { .. } | Op::Bitcast { .. }) => 1,
-            Action::Op(Op::ExpandDims { .. } | Op::Broadcast { .. } | Op::Reshape { .. }) => 0,
-            Action::Op(Op::Elementwise { function }) if vectors::is_cheap(*function) => 1,
-            // tidy: wildcard because the others take long
-            _ => return None,
-        };
-        let mut sum = own;
-        for operand in &step.operands {
-            sum += self.cost(operand.slot, most.checked_sub(sum)?)?;
-        }
-        (sum <= most).then_some(sum)
     }
 }
 
