@@ -416,6 +416,7 @@ def install(torch: Any) -> None:
         "get_device_capability": _with_device(capability, "Invalid device id"),
         "get_device_name": lambda device=None: get_device_properties(device).name,
         "get_device_properties": get_device_properties,
+        "_CudaDeviceProperties": _DeviceProperties,
         "init": _returning(None),
         "is_available": _unless_torch_asks(cuda.is_available, True),
         "is_bf16_supported": _returning(True),

@@ -125,6 +125,7 @@ CAPABILITY = """
 import torch, triton
 found = torch.cuda.get_device_capability(), torch.cuda.get_device_capability(torch.device("cuda:0"))
 properties = torch.cuda.get_device_properties(0)
+assert isinstance(properties, torch.cuda._CudaDeviceProperties)
 print(*found, (properties.major, properties.minor), torch.cuda.get_arch_list())
 try:
     torch.cuda.get_device_capability(1)
