@@ -231,7 +231,8 @@ fn for_nests(module: &Module) -> Cow<'_, Module> {
         ops: tilewright_cpu::MAX_UNROLLED_LOOP_STEPS,
         allows: tilewright_cpu::may_be_in_nest,
     };
-    let unswitched = tilewright_opt::unswitch_loops(module, &unswitching).map_or(Cow::Borrowed(module), Cow::Owned);
+    let unswitched =
+        tilewright_opt::unswitch_loops(module, &unswitching).map_or(Cow::Borrowed(module), Cow::Owned);
     match tilewright_opt::unroll_short_loops(&unswitched, &short) {
         Some(unrolled) => Cow::Owned(unrolled),
         None => unswitched,

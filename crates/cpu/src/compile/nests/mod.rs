@@ -273,7 +273,8 @@ impl<'p> Former<'p> {
             None if is_all && id == self.program.body && outputs.is_empty() => Repeated::Programs,
             None => Repeated::Once,
         };
-        let code = emit::emit(self.program, &rest, &outputs, &repeated, iterations.as_ref(), self.target.lanes());
+        let code =
+            emit::emit(self.program, &rest, &outputs, &repeated, iterations.as_ref(), self.target.lanes());
         let is_varying = |word: &Word| !word.is_invariant(|slot| self.invariant.contains(&slot));
         let varying = code.words.iter().enumerate().filter(|(_, word)| is_varying(word));
         let nest = Nest {

@@ -44,7 +44,8 @@ impl Emitter<'_> {
             self.carried.push((Word::Output(yielded), addresses[1]));
         }
         self.nest();
-        let mut next: Vec<Value> = scalars.iter().map(|&[_, yielded]| uniform(self.values[&yielded])).collect();
+        let mut next: Vec<Value> =
+            scalars.iter().map(|&[_, yielded]| uniform(self.values[&yielded])).collect();
         next.extend(addresses.flat_map(|pair| [pair[1], pair[0]]));
         let (_, last) = self.build(|builder| builder.end_loop(repeated, 1, &next));
         self.write_scalars(scalars, &results, &last);

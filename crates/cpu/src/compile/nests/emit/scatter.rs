@@ -36,7 +36,8 @@ impl Emitter<'_> {
 
     /// Sets the offsets so far, if the loop checks a scatter.
     pub(super) fn set_scatter_range(&mut self, mut values: impl Iterator<Item = Value>) {
-        if let (Some(scatter), Some(least), Some(greatest)) = (&mut self.scatter, values.next(), values.next())
+        if let (Some(scatter), Some(least), Some(greatest)) =
+            (&mut self.scatter, values.next(), values.next())
         {
             scatter.range = [least, greatest];
         }
