@@ -356,6 +356,12 @@ impl<'p> Plan<'p> {
         }
     }
 
+    /// Returns whether a nest without rows may store to addresses with these offsets.
+    fn may_scatter(&self, offsets: Slot) -> bool {
+        let number = self.program.ty(offsets).number;
+        number.is_signed() && number.bits() >= 32 && self.space.rows.is_empty()
+    }
+
     /// Returns the pointer and the offsets of a scatter.
     pub fn scattered(&self, step: &Step) -> Option<[Slot; 2]> {
         let pointers = step.operands[0].slot;
@@ -557,11 +563,7 @@ impl<'p> Plan<'p> {
                         Form::Uniform
                     }
                     (Form::Uniform, Form::Dense) if operands[0].phase == 0 => {
-                        let offset = self.program.ty(step.operands[1].slot).number;
-                        let is_signed = offset.is_signed() && offset.bits() >= 32;
-                        // Only a nest without rows scatters: see [`Self::scattered`].
-                        let is_possible = is_signed && self.space.rows.is_empty();
-                        refuse(!is_possible, Refusal::Gather)?;
+                        refuse(!self.may_scatter(step.operands[1].slot), Refusal::Gather)?;
                         return Ok(Form::Dense);
                     }
                     (pointer, offset) => {

@@ -46,7 +46,9 @@ fn call(machine: &mut Machine<'_>, nest: &Nest, most: u32) -> Option<u32> {
         Repeated::Once | Repeated::Programs => &[],
     };
     if most > 1 {
-        carried.iter().for_each(|&[parameter, _]| own_tile(machine, parameter));
+        for &[parameter, _] in carried {
+            own_tile(machine, parameter);
+        }
     }
     let mut outputs: SmallVec<[Tile; 4]> = SmallVec::new();
     let mut argument = argument(machine, nest, most, &mut outputs)?;

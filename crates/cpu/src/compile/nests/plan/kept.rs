@@ -32,7 +32,9 @@ impl Plan<'_> {
         if self.program.ty(slot).is_pointer() {
             // A scatter adds the offsets to the pointer.
             let offsets = self.definitions.get(slot).map(|add| add.operands[1].slot);
-            offsets.into_iter().for_each(|offsets| self.keep(offsets, kept));
+            if let Some(offsets) = offsets {
+                self.keep(offsets, kept);
+            }
         } else if self.defines(slot) && self.cost(slot, MAX_REMATERIALIZED_STEPS).is_none() {
             kept.insert(slot);
         }
