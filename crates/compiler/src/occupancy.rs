@@ -1,7 +1,7 @@
 //! Chooses the number of registers of a thread. Tries fewer registers than the assembler chose if
 //! one more block then fits on a multiprocessor, or if a kernel with a stated number of blocks
-//! spills. Lets the assembler choose more registers if another kernel spills although registers are
-//! unused.
+//! spills. If a kernel without a stated number of blocks spills although registers are unused, lets
+//! the assembler choose more registers.
 //!
 //! Only the assembler knows how many registers a kernel takes and spills, so the choice takes
 //! several attempts. A runtime passes its assembler to [`Multiprocessor::assemble`], which chooses
@@ -144,18 +144,17 @@ impl Multiprocessor {
     }
 }
 
-/// Returns PTX to assemble in place of PTX that spills. `available` is the size of the register file
-/// divided by the threads of a block. Returns `None` if nothing is spilled, if the PTX states a
-/// register limit, or in other cases than these:
+/// Returns PTX to assemble in place of PTX that spills. `available` is the size of the register
+/// file divided by the threads of a block. Returns `None` if nothing is spilled, if the PTX states
+/// a register limit, or if neither of these two cases applies:
 ///
 /// - The PTX states no number of blocks, and registers are unused. The assembler has limited the
 ///   registers to make room for more blocks, down to 32 for each thread. `.minnctapersm 1` tells
 ///   the assembler that one block on a multiprocessor is enough.
 /// - The PTX states a number of blocks, and a thread has fewer than [`THREAD_REGISTERS`] registers.
-///   A limit below that number of registers may spill less, because the assembler makes poor
-///   schedules at some limits ([`Tuning::avoided_register_limit`]): attention
-///   of 64x64 by 5 warps spills 28 bytes with 128 registers, and none with 120 (ptxas 13.0,
-///   2026-11-28).
+///   A limit below the thread's number of registers may spill less, because the assembler makes
+///   poor schedules at some limits ([`Tuning::avoided_register_limit`]): attention of 64x64 by 5
+///   warps spills 28 bytes with 128 registers, and none with 120 (ptxas 13.0, 2026-11-28).
 #[must_use]
 pub fn against_spills(ptx: &str, registers: u32, spills: u32, available: u32) -> Option<String> {
     const BLOCKS: &str = ".minnctapersm ";
