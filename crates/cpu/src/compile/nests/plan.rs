@@ -1,15 +1,15 @@
 //! Decides which steps a nest executes, and in which order.
 //!
 //! A nest executes consecutive steps of a block. The lanes of vectors are along one dimension of
-//! its tiles; the outermost loops run over the other dimensions, the *rows*. A *phase* is a loop
-//! over the elements of a row, of all tiles of one extent: a value that needs the result of a
-//! reduction is computed in a later phase than the reduction. A tile that a later phase reads is
-//! recomputed there if that is cheap, and otherwise kept in scratch memory.
+//! its tiles; the outermost loops run over the other dimensions, the *rows*. A *phase* has loops
+//! over the elements of a row: one loop for the tiles of each extent. A value that needs the result
+//! of a reduction is computed in a later phase than the reduction. A tile that a later phase reads
+//! is recomputed there if that is cheap, and otherwise kept in scratch memory.
 //!
 //! A nest has no effect until all its accesses are known to be legal. Therefore it ends before a
 //! step whose addresses depend on a reduction, or on elements of a tile. One store is an exception,
-//! the *scatter*, whose addresses are elements of a tile: the phase before its own checks them, and
-//! no store comes before its phase.
+//! the *scatter*, whose addresses are elements of a tile: the phase before the scatter checks these
+//! addresses, and every store runs after that check.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tilewright_ir::{
@@ -57,8 +57,8 @@ pub(super) struct Space {
     pub rows: Vec<(Dimension, usize)>,
     /// The dimension of lanes. A nest without rows may have several, each with its own loop.
     pub lane: Option<Dimension>,
-    /// The number of lanes of a segment, if the lanes of a tile are split: the segments are the last
-    /// rows, of the dimension of lanes.
+    /// The number of lanes of a segment, if the nest splits the lanes of a tile. The last row
+    /// dimension is then that of the lanes, and counts the segments.
     pub segment: Option<usize>,
 }
 
@@ -199,9 +199,10 @@ impl<'p> Plan<'p> {
         }
     }
 
-    /// Returns whether the nest does enough to repay its set-up: it reads or writes dense tiles in
-    /// two steps or more, or it stores or reduces one, or it stores to rows. Sums and products of
-    /// indices do not count: the executor often finds a progression in them, which takes no loop.
+    /// Returns whether the nest does enough to repay its set-up: two or more of its steps define
+    /// dense tiles, or a step that accesses memory or reduces has a dense operand, or a step stores
+    /// to rows. Sums and products of indices do not count: the executor often finds a progression
+    /// in them, which takes no loop.
     pub fn is_worthwhile(&self) -> bool {
         let is_dense = |slot: Slot| self.form(slot) == Some(Form::Dense);
         let stores_row = |step: &Step| {
@@ -343,8 +344,8 @@ impl<'p> Plan<'p> {
         Ok(())
     }
 
-    /// Moves all stores to the phase of the scatter, or to later phases: the phase before checks its
-    /// addresses.
+    /// Moves the stores of earlier phases to the phase of the scatter, because the phase before it
+    /// checks the addresses of the scatter.
     fn delay_stores(&mut self) {
         let Some(scatter) = self.scatter else { return };
         let first = self.phases[&scatter];
@@ -444,7 +445,7 @@ impl<'p> Plan<'p> {
         for operand in &step.operands {
             operands.push(self.known(operand.slot)?);
         }
-        // It combines the elements of all segments.
+        // A reduction or a scan would have to combine the elements of all segments.
         let combines = matches!(step.action, Action::Reduce { .. } | Action::Scan { .. });
         refuse(combines && self.space.segment.is_some(), Refusal::InnerAxis)?;
         let phase = operands.iter().map(|known| known.phase).max().unwrap_or(0);
@@ -611,8 +612,10 @@ impl<'p> Plan<'p> {
         })
     }
 
-    /// Fails unless the pointers and the mask of an access are known before the first phase, and the
-    /// elements are contiguous, or at equal distances and of 32 or 64 bits.
+    /// Fails unless the nest can access the elements: they are contiguous, or at equal distances
+    /// and of 32 or 64 bits. The pointers must be known in phase 0, and so must a mask that is not
+    /// dense. Dense pointers are those of a scatter: fails if the nest has another scatter, or if
+    /// the elements do not have 32 or 64 bits.
     fn check_access(
         &self,
         pointer: Use,
@@ -683,7 +686,8 @@ impl<'p> Plan<'p> {
             return Ok(form);
         }
         // The quotients and remainders of indices are often affine at run time, as the executor finds
-        // out. Accesses to boxes of such rows or columns are strided; dense pointers gather.
+        // out. It then accesses a box of such rows or columns with strides, but a nest would gather
+        // the elements through dense pointers.
         if let (Family::Division(_), [Form::Affine(_), Form::Uniform]) = (function.family(), &forms[..])
             && self.definitions.expanded.contains(&step.result())
         {
