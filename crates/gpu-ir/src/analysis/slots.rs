@@ -69,8 +69,8 @@ impl Edge {
         Self { keeps: true, ..Self::leave(pairs, left) }
     }
 
-    /// Returns the value that a linear value, a slot of a ring or a dot in flight, becomes after
-    /// the edge, if the edge carries it.
+    /// Returns the value that a linear value becomes after the edge, if the edge carries it. A
+    /// linear value is a slot of a ring, or a dot in flight.
     pub fn token(&self, value: Value) -> Option<Value> {
         let is_it = |(from, _): &&(Origin, Value)| matches!(from, Origin::Value(from) if *from == value);
         self.pairs.iter().find(is_it).map(|(_, to)| *to)
