@@ -494,8 +494,9 @@ impl LoopBody<'_> {
         is_plain && !self.writes.iter().any(|write| self.global.may_alias(load, *write))
     }
 
-    /// Returns the ops that run ahead for copies, by level. Returns `None` if one of them cannot
-    /// run ahead, or if the chain of loads is too long.
+    /// Returns the ops that run ahead for copies. The first level computes the operands of the
+    /// copies, each further level the operands of the loads of the level before it. Returns `None`
+    /// if one of the ops cannot run ahead, or if the chain of loads is too long.
     fn levels(&self, copies: &[Inst]) -> Option<Vec<Level>> {
         let insts = &self.function.blocks[self.block].insts;
         let mut levels = Vec::new();
