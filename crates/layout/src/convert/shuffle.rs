@@ -142,8 +142,8 @@ pub fn shuffle_plan(from: &Layout, to: &Layout) -> Option<ShufflePlan> {
     let (warp_registers, warp_lanes): (Columns, Columns) =
         between.collect::<Option<Vec<_>>>()?.into_iter().unzip();
 
-    // The destination of an element: the index of the shuffle that moves it, and the lane that
-    // sends it, before the XOR with [`Round::lane`].
+    // Returns the index of the shuffle that moves an element, and the lane that sends the element,
+    // before the XOR with [`Round::lane`].
     let mut target = Span::of(&cosets);
     target.extend(&givers.elements);
     let destination = |element: &u32| {
