@@ -51,7 +51,7 @@ pub fn interleave(function: &mut Function, reachable: &[Block], registers: usize
     }
 }
 
-/// The indices of the instructions that an instruction has to follow, for each one of a block.
+/// For each instruction of a block, the indices of the instructions that it has to follow.
 type Dependencies = Vec<SmallVec<[usize; 4]>>;
 
 /// Returns the chains of a block: for each, the indices of its instructions in their order.
