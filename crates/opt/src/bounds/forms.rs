@@ -253,9 +253,9 @@ impl<'a> Forms<'a> {
         }
     }
 
-    /// Returns the coordinates in the operand of the element that an op moves to the coordinates
-    /// `at` of its result. Returns `None` if the op does not move elements, if it moves them to
-    /// data-dependent coordinates, or if a coefficient overflows.
+    /// Returns the coordinates of an element in the operand of an op, if the op moves this element
+    /// to the coordinates `at` of its result. Returns `None` if the op does not move elements, if
+    /// it moves them to data-dependent coordinates, or if a coefficient overflows.
     fn moved(&mut self, inst: Inst, at: &[Poly]) -> Option<Vec<Poly>> {
         let function = self.function;
         let data = &function.insts[inst];
