@@ -235,8 +235,8 @@ impl Lowering<'_> {
         (distinct.len() == own.len()).then_some(own)
     }
 
-    /// Returns the words of A in registers: one item for each fragment, a part along M and a step
-    /// along K.
+    /// Returns the words of A in registers: one item for each fragment. A fragment is one step
+    /// along K of one part along M.
     fn left_words(
         &mut self,
         a: Value,
