@@ -548,7 +548,7 @@ impl<'a, 'py> Converter<'a, 'py> {
         }
     }
 
-    /// Converts a dtype that replaces a tensor in a warm-up to a null pointer.
+    /// Returns a null pointer for a dtype that replaces a tensor in a warm-up.
     fn dtype_for_tensor(
         &self,
         index: usize,
