@@ -83,8 +83,8 @@ impl BulkCopy {
 pub(super) struct Operation {
     /// The agent that reads the source. It also writes the destination unless `writes` is set.
     pub reads: Agent,
-    /// The agent that writes the destination, for a copy to global memory in a watched launch: such
-    /// writes may happen in any order, long after the reads.
+    /// The agent that writes the destination, for a copy to global memory in a launch with a
+    /// [`Watch`](crate::watch::Watch): such writes may happen in any order, long after the reads.
     writes: Option<Agent>,
     /// The barrier that completes the copy.
     pub barrier: Option<BarrierAddress>,
@@ -192,8 +192,8 @@ pub(super) fn read(
     Ok(())
 }
 
-/// Writes the destination of an operation of the asynchronous proxy, or combines it with its old
-/// content.
+/// Writes data to the destination of an operation of the asynchronous proxy. With a reduction,
+/// combines the data with the old content of the destination.
 pub(super) fn write(
     context: &mut Context<'_>,
     agent: &Agent,
