@@ -64,7 +64,7 @@ enum Mode {
     Optimized,
     /// On the CPU, with the IR before optimization.
     Unoptimized,
-    /// On the CPU, with optimized IR and without symbolic tiles.
+    /// On the CPU, with optimized IR, and with every tile stored element by element.
     Dense,
     /// On this device, with optimized IR.
     On(Device),
