@@ -204,8 +204,8 @@ impl CompiledKernel {
 /// `ir`.
 ///
 /// # Errors
-/// Returns the error of the parser, the verifier or the GPU path as text, or an error if
-/// `num_warps` is not a power of two up to [`tilewright_gpu_ir::MAX_WARPS`].
+/// Returns the error of the parser, of the verifier or of the compilation for the GPU as text, or
+/// an error if `num_warps` is not a power of two up to [`tilewright_gpu_ir::MAX_WARPS`].
 pub fn layouts_of_ir(
     text: &str,
     target: tilewright_gpu_ir::GpuTarget,
