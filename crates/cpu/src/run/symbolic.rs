@@ -92,8 +92,8 @@ pub(crate) fn corners(extents: &Extents, affine: &Affine) -> Option<(i64, i64)> 
     Some((low, high))
 }
 
-/// Returns the minimum and the maximum, if no element wraps: the elements then equal their affine
-/// values.
+/// Returns the minimum and the maximum of the elements, if no element wraps: the elements then
+/// equal their affine values.
 #[inline(always)]
 pub(crate) fn range(ty: View<'_>, affine: &Affine) -> Option<(i64, i64)> {
     let (low, high) = corners(ty.extents, affine)?;
@@ -149,7 +149,7 @@ fn of_affine(family: Family, ty: View<'_>, x: &Affine, y: &Affine) -> Option<For
             if (0..width).contains(&y.base) { scaled(ty, x, 1_i64 << y.base) } else { Some(Form::Uniform(0)) }
         }
         Family::Comparison(function) => comparison(function, ty, x, y),
-        // tidy: wildcard because the other bitwise functions of a sequence are not affine
+        // tidy: wildcard because the other bitwise functions of affine tiles are not affine
         Family::Bitwise(_)
         | Family::Division(_)
         | Family::WideProduct(_)
@@ -250,8 +250,8 @@ fn comparison(function: ComparisonFn, ty: View<'_>, x: &Affine, y: &Affine) -> O
     boxed(ty, lows, highs)
 }
 
-/// Returns the result of the comparison with 0 of every number in the range, if all results are
-/// equal.
+/// Compares every number from `least` to `most` with 0. Returns the result if it is the same for
+/// all of them.
 fn decided(function: ComparisonFn, least: i64, most: i64) -> Option<bool> {
     let (all, none) = match function {
         ComparisonFn::Lt => (most < 0, least >= 0),
