@@ -273,8 +273,8 @@ impl EntryPaths {
         written
     }
 
-    /// Removes the least recently used entries of the folder until the rest takes at most `limit`
-    /// bytes, and the unfinished files of processes that were killed.
+    /// Removes the unfinished files of processes that were killed. Then removes the least recently
+    /// used entries of the folder until the rest takes at most `limit` bytes.
     fn make_room(&self, limit: u64) -> io::Result<()> {
         let now = SystemTime::now();
         let (mut entries, mut total) = (Vec::new(), 0);
