@@ -319,8 +319,8 @@ impl Search<'_> {
                 axis.bound.get_or_insert(Form::constant(1));
             }
         }
-        // Before copies by maps that it makes, the kernel checks for negative coordinates at run
-        // time.
+        // Where the kernel makes the map, it checks for negative coordinates at run time, before
+        // the copy.
         if is_written && self.making.is_none() {
             // A copy faults on elements before the start of the tensor, even if the mask excludes
             // them.
