@@ -158,8 +158,8 @@ impl<'a> Side<'a> {
     }
 }
 
-/// A buffer and its cost. As [`Planner::buffer`] returns it, the first element of `widths` and
-/// `wavefronts` belongs to the accesses of its parameter `wide`, the second to those of `other`.
+/// A buffer and its cost. In the result of [`Planner::buffer`], the first element of `widths` and
+/// of `wavefronts` belongs to the side `wide`, the second to the side `other`.
 struct Candidate {
     columns: Columns,
     /// The log2 of the number of elements of an access.
@@ -201,9 +201,9 @@ impl Planner<'_> {
         preferred.extend(f2::intersection(wide.registers, &other.threads));
         preferred.extend_from_slice(wide.registers);
         // An element extends the vector only if no thread bit of `wide` maps into the vector of
-        // `wide`, and no thread bit of either side maps into the common vector. The second
-        // condition stays true if an added element is in both of these spans or in neither: the
-        // span of both sides' threads, and the span of these threads and the common vector.
+        // `wide`, and no thread bit of either side maps into the common vector. Two spans test the
+        // second condition: that of both sides' threads, and that of these threads and the common
+        // vector. The condition stays true if an added element is in both spans or in neither.
         let mut of_wide = Span::of(&concat(&[narrow, &wide.threads]));
         let mut of_both = Span::of(&concat(&[&wide.threads, &other.threads]));
         let mut with_narrow = of_both.clone();
