@@ -225,8 +225,8 @@ impl Canonicalizer<'_> {
         None
     }
 
-    /// Simplifies the cast of an exclusive or to a boolean, if one operand is a widened boolean and
-    /// the other is 0 or 1.
+    /// Simplifies a cast to a boolean whose operand is an exclusive or, if one operand of the
+    /// exclusive or is a widened boolean and the other is 0 or 1.
     pub(super) fn truth_of_exclusive_or(&mut self, value: Value, ty: &Type) -> Option<Value> {
         let (x, y) = self.operands_of(value, ElementwiseFn::Xor)?;
         self.differing_truths(x, y, ty)
