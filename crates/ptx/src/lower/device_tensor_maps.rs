@@ -85,7 +85,8 @@ pub(super) struct PendingMap {
     /// The address of the template in shared memory, and of the word in it that this lane clears.
     template: Address,
     word: Address,
-    /// The address of the map in global memory; `map` is the same as a generic address.
+    /// The address of the map in the global state space; `map` is the generic address of the same
+    /// map.
     map_memory: Address,
     map: Address,
     fields: Vec<Field>,
