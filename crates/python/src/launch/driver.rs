@@ -74,8 +74,8 @@ pub(crate) fn unload_module(py: Python<'_>, module: u64) -> PyResult<()> {
     raised(py, py.detach(|| binary::unload(module)))
 }
 
-/// Returns how many clusters, of `cluster` blocks of 128 threads each, are resident on the GPU at a
-/// time.
+/// Returns the maximum number of clusters that are resident on the GPU at a time. A cluster has
+/// `cluster` blocks of 128 threads.
 #[pyfunction]
 #[pyo3(name = "cuOccupancyMaxActiveClusters")]
 pub(crate) fn max_active_clusters(py: Python<'_>, function: u64, shared: u32, cluster: u32) -> PyResult<u32> {
