@@ -282,8 +282,8 @@ fn diagnostic(module: &Module, found: &Counterexample, tensor: &str, note: &str)
         .note(note)
 }
 
-/// Returns the advice for a counterexample. It names an assumption or a grid that excludes the
-/// counterexample, by the names of the kernel, if a size of the tensor suggests one.
+/// Returns the advice for a counterexample. If the extent of the tensor names a parameter, the
+/// advice states an assumption or a grid that excludes the counterexample.
 fn hint(module: &Module, statement: &Statement, found: &Counterexample, tensor: &str) -> String {
     let mask = "mask the elements outside of the tensor";
     let parameters = &module.kernel().parameters;
@@ -296,7 +296,8 @@ fn hint(module: &Module, statement: &Statement, found: &Counterexample, tensor: 
         .collect();
     let Some(&(size, number)) = sizes.first() else { return mask.into() };
     let mut blocks = statement.constants.iter().filter(|(_, block)| *block > 1);
-    // A tensor of several sizes may have a grid of several axes.
+    // The advice can only be a grid of one axis. If the extent of the tensor names several sizes,
+    // the kernel may need a grid of several axes.
     let is_grid_open = statement.grid.is_empty() && sizes.len() == 1 && found.grid[1..] == [1, 1];
     let is_beyond = |(_, block): &&(String, i128)| is_grid_open && found.program[0] * block >= number;
     let in_grid = blocks.clone().find(is_beyond);
