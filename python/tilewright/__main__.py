@@ -1,5 +1,6 @@
-"""The command ``tilewright``. ``run``, ``profile``, ``bench`` and ``sim report`` run Python programs, ``activate``,
-``deactivate`` and ``status`` are about this installation of Python; these are in Python, the other commands in Rust."""
+"""The command ``tilewright``. ``run``, ``profile``, ``bench``, ``lock`` and ``sim report`` run Python programs,
+``activate``, ``deactivate`` and ``status`` are about this installation of Python; these are in Python, the other
+commands in Rust."""
 
 from __future__ import annotations
 
@@ -21,6 +22,10 @@ def main() -> int:
         from tilewright import _bench_command
 
         return _bench_command.main(arguments[1:])
+    if arguments[:1] == ["lock"] and arguments[1:2] not in (["list"], ["verify"], ["diff"], ["merge"]):
+        from tilewright import _lock
+
+        return _lock.main(arguments[1:])
     if arguments[:2] == ["sim", "report"]:
         from tilewright import _run
 
@@ -30,8 +35,12 @@ def main() -> int:
 
         command = getattr(_activate, arguments[0])
         return int(command(arguments[1:]))
+    import os
+
     from tilewright import _native
 
+    # `compile --run` and `explain --run` start this interpreter.
+    os.environ.setdefault("PYTHON", sys.executable)
     return _native.command_line(arguments)
 
 

@@ -32,7 +32,7 @@ memory, those that waste most first."""
 
 def run_parser() -> ProgramParser:
     """The parser of ``tilewright run``."""
-    made = ProgramParser("tilewright run", _DESCRIPTION, ("--report", "--sanitize"))
+    made = ProgramParser("tilewright run", _DESCRIPTION, ("--report", "--sanitize", "--locked"))
     made.add_option(
         "-i", action="store_true", help="python's own prompt after the program, with its variables"
     )
@@ -60,6 +60,11 @@ def run_parser() -> ProgramParser:
         "a list of some of them; exits with 1 if anything is found",
     )
     made.add_option(
+        "--locked",
+        metavar="[=<file>]",
+        help="launch the kernels of a lock (tilewright.lock) only, and compile, tune and assemble nothing",
+    )
+    made.add_option(
         "--report",
         metavar="[=<file>]",
         help="at the end, write what the simulator has counted to stderr, or to a file",
@@ -81,6 +86,7 @@ def report_parser() -> ProgramParser:
     for option in ("-i", "--strict", "--portable"):
         made.add_option(option, action="store_true", help=argparse.SUPPRESS)
     made.add_option("--sanitize", help=argparse.SUPPRESS)
+    made.add_option("--locked", help=argparse.SUPPRESS)
     return made
 
 
@@ -124,6 +130,13 @@ def _options(
         from tilewright import _native
 
         os.environ["TILEWRIGHT_PORTABLE"] = "1"
+        _native.reload_knobs()
+    if given.locked is not None:
+        from tilewright import _native
+        from tilewright._lock import DEFAULT
+
+        # The program may change the working directory.
+        os.environ["TILEWRIGHT_LOCK"] = os.path.abspath(given.locked or DEFAULT)
         _native.reload_knobs()
     sanitize = "all" if given.sanitize == "" else given.sanitize
     return given.kind, given.program, given.device, given.strict, sanitize, given.report

@@ -131,6 +131,8 @@ codes! {
     "TW0116" NotTimed Warning "launch that could not be timed";
     "TW0117" Replaced NotAvailable "part of Triton that something else replaces";
     "TW0118" NotActivated LaunchState "Python environment that cannot be changed";
+    "TW0119" NotLocked LaunchState "launch that is not in the lock";
+    "TW0120" InvalidLock LaunchState "lock that cannot be used";
     // 02xx: the running kernel.
     "TW0201" OutOfBounds OutOfBounds "memory access out of bounds";
     "TW0202" DivisionByZero Execution "integer division by zero";

@@ -96,6 +96,19 @@ impl SourceMap {
         &self.files[id]
     }
 
+    /// Returns the same files under other names: `name` maps the name of each file that is not a
+    /// library file. The ids stay the same.
+    #[must_use]
+    pub fn with_names(&self, name: impl Fn(&str) -> String) -> Self {
+        let renamed = |file: &Arc<SourceFile>| {
+            if file.is_library() {
+                return Arc::clone(file);
+            }
+            Arc::new(SourceFile { name: name(&file.name), ..SourceFile::clone(file) })
+        };
+        Self { files: self.files.values().map(renamed).collect() }
+    }
+
     /// Returns every file, in the order of insertion.
     pub fn files(&self) -> impl Iterator<Item = (FileId, &SourceFile)> {
         self.files.iter().map(|(id, file)| (id, file.as_ref()))
@@ -111,6 +124,13 @@ impl SourceMap {
     /// Returns the text that a span covers; empty if the span does not fit the file.
     pub fn text(&self, span: Span) -> &str {
         self.file(span.file).text.get(span.start as usize..span.end as usize).unwrap_or("")
+    }
+}
+
+impl FromIterator<SourceFile> for SourceMap {
+    /// Makes a map whose ids are the positions of the files, even of equal ones.
+    fn from_iter<T: IntoIterator<Item = SourceFile>>(files: T) -> Self {
+        Self { files: files.into_iter().map(Arc::new).collect() }
     }
 }
 

@@ -11,6 +11,7 @@ use tilewright::{
 };
 
 use crate::output::{self, Failure};
+use crate::run::launches_of;
 
 /// The help text about `--signature`.
 pub const SIGNATURES: &str = "\
@@ -60,6 +61,13 @@ pub struct Specialization {
     /// Let the code take tensor maps as arguments; only launches by tilewright make them
     #[arg(long)]
     tensor_maps: bool,
+    #[arg(
+        long,
+        value_name = "PROGRAM",
+        conflicts_with_all = ["signature", "options", "tensor_maps"],
+        help = "Run a Python program, and take the arguments and options of its first launch of the kernel"
+    )]
+    run: Option<PathBuf>,
 }
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
@@ -137,6 +145,14 @@ fn write(arguments: &Arguments, text: &str) -> Result<(), Failure> {
 
 /// Compiles a kernel for a target, with the signature and the options of the command line.
 pub fn compile(kernel: &Kernel, specialization: &Specialization, target: Target) -> Result<Handle, Failure> {
+    let launched;
+    let specialization = match &specialization.run {
+        None => specialization,
+        Some(program) => {
+            launched = of_launch(&kernel.signature().name, program, target)?;
+            &launched
+        }
+    };
     let mut options = Options::new(&Knobs::current());
     for option in &specialization.options {
         let (name, value) = option
@@ -151,6 +167,32 @@ pub fn compile(kernel: &Kernel, specialization: &Specialization, target: Target)
         specialization.tensor_maps,
     );
     Ok(compiled.map_err(with_signature)?)
+}
+
+/// Returns the arguments and options of a launch of a kernel by a program.
+fn of_launch(kernel: &str, program: &Path, target: Target) -> Result<Specialization, Failure> {
+    let mut launches = launches_of(program, target)?;
+    launches.retain(|launch| launch.kernel == kernel);
+    let name = program.display();
+    let Some(launch) = launches.first() else {
+        return Err(Failure::Io(format!("{name} has not launched a kernel '{kernel}'")));
+    };
+    if launches.len() > 1 {
+        let all: Vec<_> = launches.iter().map(|launch| format!("  {launch}\n")).collect();
+        let count = launches.len();
+        output::note(&format!(
+            "{name} launches '{kernel}' in {count} forms; this is the first:\n{}",
+            all.concat()
+        ));
+    }
+    let arguments = launch.arguments.iter().map(|(name, text)| format!("{name}={text}"));
+    let options = launch.options.iter().filter(|(name, value)| *name != "tensor_maps" && *value != "None");
+    Ok(Specialization {
+        signature: arguments.collect::<Vec<_>>().join(","),
+        options: options.map(|(name, value)| format!("{name}={value}")).collect(),
+        tensor_maps: launch.options.get("tensor_maps").is_some_and(|value| value == "true"),
+        run: None,
+    })
 }
 
 /// Parses an integer, a bool or `None`; every other value is a string.

@@ -8,6 +8,7 @@ mod check;
 mod compile;
 mod explain;
 mod explain_kernel;
+mod lock;
 mod machine_code;
 mod output;
 mod run;
@@ -34,6 +35,9 @@ Environment:
   TILEWRIGHT_SANITIZE=1     check what kernels do; or some of bounds,race,init,alignment,overflow,nan
   TILEWRIGHT_INTERPRET=1    Python runs kernels (TRITON_INTERPRET)
   TILEWRIGHT_DUMP=ir,opt    write these stages of each kernel to stderr, or with TILEWRIGHT_DUMP_DIR to files; or `all`
+  TILEWRIGHT_LOCK=file      launch kernels from this lock, and compile and tune nothing (`tilewright run --locked`)
+  TILEWRIGHT_LOCK_POLICY    for a launch that is not in the lock: error, or warn, which compiles it
+  TILEWRIGHT_LOCK_RECORD    the folder in which `tilewright lock` records the kernels of a program's processes
   TILEWRIGHT_DUMP=folder    write every stage of each kernel to files in this folder
   TILEWRIGHT_CACHE_DIR      the cache of cubins and timings (TRITON_CACHE_DIR, else .triton/cache in TRITON_HOME or HOME)
   TILEWRIGHT_CACHE_LIMIT    maximum MiB of cached cubins; 0 caches none
@@ -72,6 +76,8 @@ enum Command {
     /// Run a Triton program, and report the time of its kernels: a table, JSON, a flame graph, a
     /// trace
     Profile(run::Arguments),
+    /// Write the lock of a program: its compiled kernels and tuned choices; or verify, compare and merge locks
+    Lock(run::Arguments),
     /// Compare two versions of a kernel or of a function
     Bench(run::Arguments),
     /// Make `import triton` import tilewright in a Python environment
@@ -107,6 +113,7 @@ where
         Command::Devices => devices(),
         Command::Run(arguments) => run::run(&arguments),
         Command::Profile(arguments) => run::python(&["profile"], &arguments),
+        Command::Lock(arguments) => lock::run(&arguments),
         Command::Bench(arguments) => run::python(&["bench"], &arguments),
         Command::Activate(arguments) => run::python(&["activate"], &arguments),
         Command::Deactivate(arguments) => run::python(&["deactivate"], &arguments),

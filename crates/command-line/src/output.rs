@@ -55,6 +55,12 @@ pub fn print(text: &str) -> Result<(), Failure> {
     }
 }
 
+/// Writes a note about a result to stderr.
+pub fn note(text: &str) {
+    // A closed stderr is not an error.
+    let _ = writeln!(std::io::stderr(), "{}", text.trim_end());
+}
+
 /// Writes a diagnostic to stderr.
 pub fn tell(diagnostic: &Diagnostic, sources: &SourceMap) {
     // A closed stderr is not an error.

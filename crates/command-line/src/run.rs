@@ -1,8 +1,12 @@
-//! `tilewright run`, `sim report`, `profile`, `bench`, `activate`, `deactivate` and `status`: start
+//! `tilewright run`, `sim report`, `profile`, `bench`, `lock`, `activate`, `deactivate` and `status`: start
 //! Python, which runs the same command of the Python package.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
 use std::process::Command;
+
+use tilewright::Target;
+use tilewright::runtime::lock::{Request, begin_recording, recorded_launches};
 
 use crate::output::Failure;
 
@@ -13,6 +17,13 @@ pub struct Arguments {
     /// Options of `run` (see `tilewright run --help`), the script or `-m module`, and its arguments
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     arguments: Vec<OsString>,
+}
+
+impl Arguments {
+    /// Returns the words after the command.
+    pub fn words(&self) -> &[OsString] {
+        &self.arguments
+    }
 }
 
 /// Commands for the simulator of a GPU
@@ -33,14 +44,42 @@ pub fn simulate(simulation: &Simulation) -> Result<(), Failure> {
     python(&["sim", "report"], arguments)
 }
 
+/// Runs a Python program, and returns the launches that it compiles, for a target. What the program
+/// prints goes to stderr.
+pub fn launches_of(program: &Path, target: Target) -> Result<Vec<Request>, Failure> {
+    let folder = std::env::temp_dir().join(format!("tilewright-launches-{}", std::process::id()));
+    let result = record(program, target, &folder);
+    // The folder is in the system's temporary folder, which is emptied anyway.
+    let _ = std::fs::remove_dir_all(&folder);
+    result
+}
+
+fn record(program: &Path, target: Target, folder: &Path) -> Result<Vec<Request>, Failure> {
+    begin_recording(folder, &[target])?;
+    let python = interpreter();
+    let mut command = Command::new(&python);
+    command.args(["-m", "tilewright", "run"]).arg(program).env("TILEWRIGHT_LOCK_RECORD", folder);
+    command.stdout(std::io::stderr());
+    let status = command.status().map_err(|error| cannot_start(&python, &error))?;
+    if !status.success() {
+        return Err(Failure::Io(format!("{} ended with {status}", program.display())));
+    }
+    Ok(recorded_launches(folder)?)
+}
+
+fn interpreter() -> OsString {
+    std::env::var_os("PYTHON").unwrap_or_else(|| "python3".into())
+}
+
+fn cannot_start(python: &OsStr, error: &std::io::Error) -> Failure {
+    Failure::Usage(format!("cannot start {}, which the program needs: {error}", python.to_string_lossy()))
+}
+
 pub fn python(command_words: &[&str], arguments: &Arguments) -> Result<(), Failure> {
-    let python = std::env::var_os("PYTHON").unwrap_or_else(|| "python3".into());
+    let python = interpreter();
     let mut command = Command::new(&python);
     command.args(["-m", "tilewright"]).args(command_words).args(&arguments.arguments);
-    let message = |error: std::io::Error| {
-        Failure::Usage(format!("cannot start {}, which the program needs: {error}", python.to_string_lossy()))
-    };
-    replace_process(command).map_err(message)
+    replace_process(command).map_err(|error| cannot_start(&python, &error))
 }
 
 /// Replaces this process by the command. The command then has this process's terminal, receives its

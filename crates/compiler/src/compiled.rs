@@ -55,11 +55,30 @@ pub struct GpuCode {
     pub threads: u32,
     /// The number of bytes of shared memory that a launch reserves for each block.
     pub shared_bytes: u32,
+    /// The cubin, if it is known before the code is loaded.
+    pub cubin: Option<Vec<u8>>,
     /// The program that was lowered to the PTX.
     pub(crate) program: tilewright_gpu_ir::Module,
 }
 
 impl GpuCode {
+    /// Makes the code of a program that was lowered to `ptx`.
+    pub(crate) fn new(
+        ptx: String,
+        target: tilewright_gpu_ir::GpuTarget,
+        program: tilewright_gpu_ir::Module,
+    ) -> Self {
+        Self {
+            ptx,
+            entry: tilewright_ptx::entry_name(&program.kernel().name).into_owned(),
+            target,
+            threads: 32 * program.header.num_warps,
+            shared_bytes: program.header.shared_bytes,
+            cubin: None,
+            program,
+        }
+    }
+
     /// Returns the number of warps that compute: the warps of the first partition if the kernel is
     /// warp-specialized, else all warps of a block.
     pub fn num_warps(&self) -> u32 {
@@ -219,6 +238,22 @@ impl CompiledKernel {
         }
     }
 
+    /// Returns the same kernel with source files whose names have no folders; see
+    /// [`remove_folders`](crate::remove_folders).
+    #[must_use]
+    pub fn without_folders(&self) -> Self {
+        let renamed = |module: &Module| {
+            let mut module = module.clone();
+            crate::remove_folders(&mut module);
+            Arc::new(module)
+        };
+        Self {
+            module: renamed(&self.module),
+            lowered: renamed(&self.lowered),
+            ..self.shared(self.metadata.language, self.metadata.codegen)
+        }
+    }
+
     /// Returns the name of the entry in the code. On a GPU it may differ from the name of the
     /// function.
     pub fn entry_name(&self) -> &str {
@@ -313,7 +348,8 @@ impl CompiledKernel {
 }
 
 impl ParameterType {
-    fn of(argument: &Argument) -> Self {
+    /// Returns the type of an argument.
+    pub fn of(argument: &Argument) -> Self {
         match argument {
             Argument::Pointer { pointee, .. } => ParameterType::Pointer(*pointee),
             Argument::Scalar { dtype, .. } => ParameterType::Scalar(*dtype),

@@ -19,6 +19,7 @@ mod inline_asm;
 mod occupancy;
 mod operation;
 mod stage;
+mod stored;
 mod target;
 mod variants;
 
@@ -36,6 +37,10 @@ pub use gpu_text::compile_gpu_text;
 pub use occupancy::{Multiprocessor, Occupancy, against_spills};
 pub use operation::{CompiledOperation, compile_operation, locate};
 pub use stage::{DumpHook, Stage};
+pub use stored::{
+    StoredGpuCode, StoredKernel, compile_lowered, ir_digest, lower, parse_stored, remove_folders, restore,
+    restore_variant,
+};
 pub use target::Target;
 pub use variants::{MAX_VARIANTS, TensorMapVariant};
 
@@ -136,7 +141,7 @@ pub fn compile(
     let source = host.source(job.request.kernel).ok();
     dump(Stage::Ast, &|| syntax_tree(source.as_ref()));
 
-    let lowered = tilewright_frontend::lower_kernel(&job.request, host).map_err(CompileError::Kernel)?;
+    let lowered = lower(job, host)?;
     // Lowering is not run on a new stack here: it grows the stack itself where its recursion needs
     // that.
     with_stack(|| finish(job, source, lowered, dump))
@@ -207,9 +212,7 @@ fn gpu_code(
     verify(&program, Stage::Gpu)?;
     let ptx = compiled::ptx(&program, codegen.max_registers).map_err(refused)?;
     dump(Stage::Ptx, &|| ptx.clone());
-    let (threads, shared_bytes) = (32 * program.header.num_warps, program.header.shared_bytes);
-    let entry = tilewright_ptx::entry_name(&program.kernel().name).into_owned();
-    Ok(GpuCode { ptx, entry, target, threads, shared_bytes, program })
+    Ok(GpuCode::new(ptx, target, program))
 }
 
 /// Makes the program of the CPU's executor. The simulator runs the kernel's inline assembly.

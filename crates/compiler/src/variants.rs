@@ -10,6 +10,8 @@
 //! aligned. If only the rows of C in a matmul are not aligned, tensor copies (TMA) still load A and
 //! B. If only the rows of A are not aligned, tensor copies still load B.
 
+use std::fmt;
+
 use smallvec::SmallVec;
 use tilewright_gpu_ir::TensorAccess;
 
@@ -48,6 +50,23 @@ impl TensorMapVariant {
         if count < MAX_VARIANTS { exact } else { Self::NoMaps }
     }
 
+    /// Parses the name of a variant in a lock, as [`Display`](fmt::Display) writes it.
+    pub fn parse(name: &str) -> Option<Self> {
+        if name == "all" {
+            return Some(Self::NoMaps);
+        }
+        let accesses = name.split(' ').map(|access| {
+            let (kind, base) = access.split_once(':')?;
+            let is_written = match kind {
+                "load" => false,
+                "store" => true,
+                _ => return None,
+            };
+            Some(TensorAccess { base: base.parse().ok()?, is_written })
+        });
+        Some(Self::Without(accesses.collect::<Option<_>>()?))
+    }
+
     /// Returns whether threads make an access, instead of a tensor copy.
     pub fn is_without(&self, access: TensorAccess) -> bool {
         match self {
@@ -57,9 +76,35 @@ impl TensorMapVariant {
     }
 }
 
+/// Names the variant in a lock: the accesses by the number of the argument, `load:0 store:2`; or
+/// `all`.
+impl fmt::Display for TensorMapVariant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self::Without(accesses) = self else { return f.write_str("all") };
+        for (index, TensorAccess { base, is_written }) in accesses.iter().enumerate() {
+            let space = if index == 0 { "" } else { " " };
+            write!(f, "{space}{}:{base}", if *is_written { "store" } else { "load" })?;
+        }
+        Ok(())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_parse_back() {
+        let access = |base, is_written| TensorAccess { base, is_written };
+        let some = TensorMapVariant::Without([access(0, false), access(2, true)].into_iter().collect());
+        for (variant, name) in [(some, "load:0 store:2"), (TensorMapVariant::NoMaps, "all")] {
+            assert_eq!(variant.to_string(), name);
+            assert_eq!(TensorMapVariant::parse(name), Some(variant));
+        }
+        for name in ["", "load", "load:x", "move:1", "load:0  store:1"] {
+            assert_eq!(TensorMapVariant::parse(name), None, "{name}");
+        }
+    }
 
     #[test]
     fn a_kernel_has_a_limited_number_of_variants() {

@@ -67,6 +67,11 @@ mod _native {
     #[pymodule_export]
     use crate::launch::hooks::{set_capturing, set_hooks};
     #[pymodule_export]
+    use crate::launch::lock::{
+        lock_assemble, lock_choice, lock_collect, lock_is_active, lock_is_recording, lock_record,
+        lock_record_choice, lock_resume, lock_suspend, target_names,
+    };
+    #[pymodule_export]
     use crate::launch::sanitize::{
         sanitizer_allocated, sanitizer_checks, sanitizer_freed, sanitizer_parse, sanitizer_print,
         sanitizer_reports, sanitizer_written,

@@ -6,13 +6,14 @@ use std::sync::{Arc, OnceLock};
 
 use smallvec::SmallVec;
 use tilewright_base::{Code, Diagnostic};
-use tilewright_compiler::{CodegenOptions, CompiledKernel, MachineCode, Resources};
+use tilewright_compiler::{CodegenOptions, CompiledKernel, MachineCode, Resources, TensorMapVariant};
 use tilewright_cpu::SanitizedProgram;
 use tilewright_frontend::Argument;
 use tilewright_ir::{Element, Op};
 
 use crate::key::is_same_value;
 use crate::loaded::{Loaded, Variants};
+use crate::lock::Compilation;
 use crate::options::OptionId;
 use crate::signature::{Annotation, ArgumentSource, Signature};
 use crate::specialize::{self, cpu_argument};
@@ -166,6 +167,19 @@ impl Handle {
         match &*self.compiled.code {
             MachineCode::Cpu(_) => false,
             MachineCode::Gpu(code) => !code.tensor_maps().is_empty(),
+        }
+    }
+
+    /// Returns the compilation of a variant of this code, for a lock.
+    pub(crate) fn variant_compilation(&self, variant: &TensorMapVariant) -> Compilation {
+        let parameters = self.signature.parameters.iter();
+        Compilation {
+            kernel: self.signature.name.to_string(),
+            parameters: parameters.map(|parameter| Arc::clone(&parameter.name)).collect(),
+            arguments: self.arguments.clone(),
+            target: self.compiled.metadata.target,
+            codegen: CodegenOptions { tensor_maps: true, ..self.options.codegen() },
+            variant: Some(variant.clone()),
         }
     }
 

@@ -5,11 +5,14 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock, RwLockWriteGuard};
 use std::thread::ThreadId;
 
 use rustc_hash::FxHashMap;
-use tilewright_compiler::{CodegenOptions, CompileError, CompiledKernel, DumpHook, Job, Target, compile};
+use tilewright_compiler::{
+    CodegenOptions, CompiledKernel, DumpHook, Job, Target, compile, compile_lowered, lower,
+};
 use tilewright_frontend::{Argument, FunctionRef, Host, Request};
 
 use crate::handle::{Attachment, Handle};
 use crate::key::Key;
+use crate::lock::{self, Found};
 use crate::signature::{Binding, Signature};
 use crate::specialize::{Misfit, Why, argument, encode};
 use crate::{Device, Error, Grid, Interrupt, Knobs, Options, Value, dump};
@@ -302,7 +305,11 @@ impl Kernel {
         tensor_maps: bool,
         text: &str,
     ) -> Result<Handle, Error> {
-        let path = |job: &Job, dump: &mut DumpHook<'_>| tilewright_compiler::compile_ir(job, text, dump);
+        lock::forbid(
+            || format!("kernel '{}' would be compiled from the IR of another process", self.signature.name),
+            "a locked process restores kernels from their source",
+        )?;
+        let path = |job: &Job, dump: &mut DumpHook<'_>| Ok(tilewright_compiler::compile_ir(job, text, dump)?);
         self.compile_with(self.device.unwrap_or_default(), arguments, options, tensor_maps, path)
     }
 
@@ -314,7 +321,37 @@ impl Kernel {
         tensor_maps: bool,
         host: &mut dyn Host,
     ) -> Result<Handle, Error> {
-        self.compile_with(device, arguments, options, tensor_maps, |job, dump| compile(job, host, dump))
+        let name = &*self.signature.name;
+        let knobs = Knobs::current();
+        let path = |job: &Job, dump: &mut DumpHook<'_>| {
+            let compiled = match lock::active(&knobs)? {
+                None => compile(job, host, dump)?,
+                Some(lock) => {
+                    let source = host.source(job.request.kernel).ok();
+                    let lowered = lower(job, host)?;
+                    match lock.restore((name, job), source, lowered, &knobs)? {
+                        Found::Restored(kernel) => kernel,
+                        Found::Missing(source, lowered) => compile_lowered(job, source, lowered, dump)?,
+                    }
+                }
+            };
+            if let Some(recorder) = lock::recorder(&knobs) {
+                recorder.record((name, job), device, options, host)?;
+            }
+            Ok(compiled)
+        };
+        self.compile_with(device, arguments, options, tensor_maps, path)
+    }
+
+    /// Adds a compiled variant to the recording of this process, if there is one.
+    ///
+    /// # Errors
+    /// If the recording cannot be written.
+    pub fn record(&self, handle: &Handle, host: &mut dyn Host) -> Result<(), Error> {
+        let Some(recorder) = lock::recorder(&Knobs::current()) else { return Ok(()) };
+        let (device, options) = (handle.device(), handle.options());
+        let job = self.job(device, handle.arguments().to_vec(), options, true)?;
+        recorder.record((&self.signature.name, &job), device, options, host)
     }
 
     fn compile_with(
@@ -323,35 +360,42 @@ impl Kernel {
         arguments: Vec<Argument>,
         options: &Options,
         tensor_maps: bool,
-        path: impl FnOnce(&Job, &mut DumpHook<'_>) -> Result<CompiledKernel, CompileError>,
+        path: impl FnOnce(&Job, &mut DumpHook<'_>) -> Result<CompiledKernel, Error>,
     ) -> Result<Handle, Error> {
-        let target = device.target()?;
-        options.check(target)?;
-        let codegen = CodegenOptions { tensor_maps, ..options.codegen() };
-        let language = tilewright_frontend::Options {
-            num_warps: codegen.num_warps,
-            capability: target.capability().unwrap_or_else(crate::device::claimed_capability),
-            // Without tensor maps, the code may be for another process, which runs it on a GPU: it
-            // has no checks of indices then.
-            check_indices: tensor_maps && matches!(device, Device::Sim(_)),
-            ..options.language()
-        };
-        let job = Job {
-            request: Request { kernel: self.function, arguments, options: language },
-            parameters: self
-                .signature
-                .parameters
-                .iter()
-                .map(|parameter| Arc::clone(&parameter.name))
-                .collect(),
-            target,
-            codegen,
-        };
+        let job = self.job(device, arguments, options, tensor_maps)?;
+        let codegen = job.codegen;
         let knobs = Knobs::current();
         let number = dump::number(&knobs);
         let compiled = path(&job, &mut dump::hook(&knobs, &self.signature.name, number, codegen))?;
         let signature = Arc::clone(&self.signature);
         Ok(Handle::new(compiled, (device, number), signature, job.request.arguments, options.clone()))
+    }
+
+    /// Returns the input of a compilation for a device.
+    fn job(
+        &self,
+        device: Device,
+        arguments: Vec<Argument>,
+        options: &Options,
+        tensor_maps: bool,
+    ) -> Result<Job, Error> {
+        let target = device.target()?;
+        options.check(target)?;
+        // Without tensor maps, the code may be for another process, which runs it on a GPU: it has
+        // no checks of indices then. A lock has the same code for the simulator and the GPU.
+        let has_lock = lock::is_locked() || lock::is_recording();
+        let check_indices = tensor_maps && matches!(device, Device::Sim(_)) && !has_lock;
+        let parameters = self.signature.parameters.iter();
+        Ok(Job {
+            request: Request {
+                kernel: self.function,
+                arguments,
+                options: language_options(options, target, check_indices),
+            },
+            parameters: parameters.map(|parameter| Arc::clone(&parameter.name)).collect(),
+            target,
+            codegen: CodegenOptions { tensor_maps, ..options.codegen() },
+        })
     }
 
     /// Registers this thread as the one that compiles the variant with this key, or waits for the
@@ -374,6 +418,20 @@ impl Kernel {
                 }
             }
         }
+    }
+}
+
+/// Returns the frontend's options of a compilation for a target.
+pub(crate) fn language_options(
+    options: &Options,
+    target: Target,
+    check_indices: bool,
+) -> tilewright_frontend::Options {
+    tilewright_frontend::Options {
+        num_warps: options.codegen().num_warps,
+        capability: target.capability().unwrap_or_else(crate::device::claimed_capability),
+        check_indices,
+        ..options.language()
     }
 }
 

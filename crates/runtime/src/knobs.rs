@@ -10,6 +10,9 @@
 //! | `TILEWRIGHT_DEBUG`, `TRITON_DEBUG` | `1`: assertions in kernels are checked, even if a kernel or launch turns them off |
 //! | `TILEWRIGHT_PORTABLE` | `1`: the compiler warns of code that the official Triton refuses |
 //! | `TILEWRIGHT_SANITIZE=race,init` | launches are checked: `bounds`, `race`, `init`, `alignment`, `overflow`, `nan`; `1` for all |
+//! | `TILEWRIGHT_LOCK=file` | kernels are launched from this lock, and nothing is compiled or tuned |
+//! | `TILEWRIGHT_LOCK_POLICY` | for a launch that is not in the lock: `error`, or `warn`, which compiles it |
+//! | `TILEWRIGHT_LOCK_RECORD=folder` | compiled kernels are recorded in this folder, for a lock |
 //! | `TILEWRIGHT_DUMP=ir,opt` | these stages of each compiled kernel are written to stderr; `all` for every stage |
 //! | `TILEWRIGHT_DUMP=folder` | every stage is written to files in this folder; a value is a folder if it does not contain the name of a stage |
 //! | `TILEWRIGHT_DUMP_DIR` | the stages are written to files in this folder, and not to stderr or to a folder that another variable names: `<folder>/<kernel>-<number>.<stage>` |
@@ -60,6 +63,13 @@ pub struct Knobs {
     pub num_threads: Option<usize>,
     /// `TILEWRIGHT_MACHINE_CODE=0`: no machine code runs on the CPU.
     pub without_machine_code: bool,
+    /// `TILEWRIGHT_LOCK`: the lock that kernels are launched from.
+    pub lock: Option<PathBuf>,
+    /// `TILEWRIGHT_LOCK_POLICY=warn`: a launch that is not in the lock is compiled, after a line on
+    /// stderr.
+    pub lock_permits_misses: bool,
+    /// `TILEWRIGHT_LOCK_RECORD`: the folder in which compiled kernels are recorded for a lock.
+    pub lock_record: Option<PathBuf>,
     /// The value of `TILEWRIGHT_NUM_THREADS` if it is not an integer from 1 to 1024.
     pub invalid_threads: Option<String>,
 }
@@ -170,6 +180,9 @@ impl Knobs {
                 .or(limit)
                 .or(openmp),
             invalid_threads,
+            lock: path("TILEWRIGHT_LOCK").filter(|path| !path.as_os_str().is_empty()),
+            lock_permits_misses: variable("TILEWRIGHT_LOCK_POLICY").is_some_and(|name| name == "warn"),
+            lock_record: path("TILEWRIGHT_LOCK_RECORD").filter(|path| !path.as_os_str().is_empty()),
             without_machine_code: variable("TILEWRIGHT_MACHINE_CODE")
                 .is_some_and(|value| !value.is_empty() && !is_true(&value)),
         }
@@ -206,6 +219,11 @@ fn misunderstood(variable: impl Fn(&str) -> Option<String>) -> Vec<String> {
         let names: Vec<_> = InputPrecision::ALL.iter().map(|precision| precision.name()).collect();
         let (names, default) = (names.join(", "), InputPrecision::default().name());
         found.push(format!("TRITON_F32_DEFAULT is '{name}', expected one of {names}: {default} is used"));
+    }
+    if let Some(name) = variable("TILEWRIGHT_LOCK_POLICY")
+        && !matches!(name.as_str(), "" | "error" | "warn")
+    {
+        found.push(format!("TILEWRIGHT_LOCK_POLICY is '{name}', expected error or warn: error is used"));
     }
     if let Some(limit) = variable("TILEWRIGHT_CACHE_LIMIT").filter(|limit| !limit.is_empty())
         && limit.trim().parse::<u64>().is_err()

@@ -45,6 +45,7 @@ mod key;
 mod knobs;
 mod launch;
 mod loaded;
+pub mod lock;
 mod options;
 mod padded;
 mod profile;

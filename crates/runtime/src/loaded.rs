@@ -5,11 +5,13 @@ use std::sync::{Arc, Once, RwLock};
 use tilewright_base::{Code, Diagnostic};
 use tilewright_compiler::{GpuCode, Multiprocessor, Occupancy, Resources, TensorMapVariant, Tuning};
 use tilewright_cuda::{
-    AssembleOptions, Cache, LaunchConfiguration, LaunchOptions, Parameters, Settings, assemble_cached,
+    AssembleOptions, Cache, Context, Function, LaunchConfiguration, LaunchOptions, Module, Parameters,
+    Settings, assemble_cached,
 };
 use tilewright_sim as sim;
 
 use crate::error::OutOfResources;
+use crate::lock;
 use crate::options::OptionId;
 use crate::tensor_maps::{Blocks, PAIR, TensorMaps, Unfit};
 use crate::{Device, Error, Options};
@@ -79,6 +81,15 @@ impl Loaded {
             cooperative: options.is_on(OptionId::LaunchCooperativeGrid),
             ..LaunchOptions::new(code.threads)
         };
+        if let Some(cubin) = &code.cubin {
+            let module = Module::load(context, &code.entry, cubin)?;
+            let function = module.function(&code.entry)?;
+            return Self::configured(code, context, &function, cubin.clone(), launch_options);
+        }
+        lock::forbid(
+            || format!("the lock has no cubin of kernel '{}' for {}", code.entry, code.target.name),
+            "it was written where there was neither such a GPU nor `ptxas`",
+        )?;
         let max_registers = options.number(OptionId::Maxnreg);
         let assembler = Assembler { gpu, context, cache: &cache, name: &code.entry };
         let block = (code.threads, code.shared_bytes);
@@ -86,6 +97,17 @@ impl Loaded {
         if let Some(warning) = cache.take_warning() {
             CACHE_WARNING.call_once(|| eprintln!("tilewright: {warning}"));
         }
+        Self::configured(code, context, &function, cubin, launch_options)
+    }
+
+    /// Configures a kernel in the memory of a GPU for launches.
+    fn configured(
+        code: &GpuCode,
+        context: Context,
+        function: &Function,
+        cubin: Vec<u8>,
+        launch_options: LaunchOptions,
+    ) -> Result<Self, Error> {
         let tensor_maps =
             TensorMaps::new(code, Some(context), |index| Ok(function.parameter_offset(index)?))?;
         let tensor_maps = tensor_maps.map(Box::new);
@@ -155,7 +177,7 @@ impl Loaded {
     }
 
     /// Returns the driver's kernel; `None` in the simulator.
-    pub fn kernel(&self) -> Option<&tilewright_cuda::Function> {
+    pub fn kernel(&self) -> Option<&Function> {
         match self {
             Self::Sim { .. } => None,
             Self::Cuda { launch, .. } => Some(launch.function()),
@@ -185,7 +207,7 @@ fn refused(name: &str, why: &str) -> Error {
 /// Assembles PTX to a cubin.
 pub(crate) struct Assembler<'a> {
     pub(crate) gpu: tilewright_cuda::Device,
-    pub(crate) context: tilewright_cuda::Context,
+    pub(crate) context: Context,
     pub(crate) cache: &'a Cache,
     /// The name of the kernel.
     pub(crate) name: &'a str,
@@ -200,13 +222,13 @@ impl Assembler<'_> {
         ptx: &str,
         max_registers: Option<u32>,
         (threads, shared_bytes): (u32, u32),
-    ) -> Result<(tilewright_cuda::Function, Vec<u8>), Error> {
+    ) -> Result<(Function, Vec<u8>), Error> {
         // With few registers, the assembler may serialize the wgmma instructions. `asynchronous`
         // makes that an error.
         let load = |ptx: &str, asynchronous: bool| -> Result<_, Error> {
             let options = AssembleOptions { line_info: true, asynchronous, ..AssembleOptions::default() };
             let cubin = assemble_cached(self.cache, self.context, self.name, ptx, options)?;
-            let module = tilewright_cuda::Module::load(self.context, self.name, &cubin)?;
+            let module = Module::load(self.context, self.name, &cubin)?;
             let function = match parameter_count(ptx, self.name) {
                 Some(count) => module.function_of(self.name, count)?,
                 None => module.function(self.name)?,

@@ -60,6 +60,11 @@ impl Pointer<'_> {
 }
 
 impl Value<'_> {
+    /// Makes a string: a compile-time value.
+    pub fn from_text(text: &str) -> Self {
+        Value::Constant { value: HostValue::Constant(Constant::Str(text.into())), is_explicit: false }
+    }
+
     /// Returns the value as a compile-time value; `None` if it is or contains a tensor.
     pub fn to_host_value(&self) -> Option<HostValue> {
         Some(match self {

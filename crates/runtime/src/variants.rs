@@ -14,7 +14,7 @@ use tilewright_cuda::Parameters;
 
 use crate::loaded::{Loaded, Variant, Variants};
 use crate::tensor_maps::{Blocks, Unfit};
-use crate::{Error, Handle};
+use crate::{Error, Handle, Knobs, lock};
 
 /// The code that a launch runs, and the grid in blocks.
 #[derive(Debug)]
@@ -97,8 +97,20 @@ impl Variants {
 
 impl Variant {
     fn new(handle: &Handle, kind: TensorMapVariant) -> Result<Self, Error> {
-        let code = handle.compiled.without_tensor_maps(&kind)?;
-        let code = code.expect("only code for a GPU takes tensor maps");
+        let knobs = Knobs::current();
+        let locked = match lock::active(&knobs)? {
+            Some(lock) => lock.restore_variant(handle, &kind, &knobs)?,
+            None => None,
+        };
+        let code = if let Some(code) = locked {
+            code
+        } else {
+            let code = handle.compiled.without_tensor_maps(&kind)?;
+            code.expect("only code for a GPU takes tensor maps")
+        };
+        if let Some(recorder) = lock::recorder(&knobs) {
+            recorder.record_variant(handle, &kind)?;
+        }
         let loaded = Loaded::new(&handle.compiled.name, &code, handle.device(), handle.options())?;
         Ok(Self { kind, code, loaded })
     }

@@ -173,7 +173,12 @@ class Trial:
         kwargs.pop("warmup", None)
 
         def make() -> Any:
-            kernel = fn.warmup(*self.args, **kwargs)
+            # A lock has the choice only, not the other configurations.
+            _native.lock_suspend()
+            try:
+                kernel = fn.warmup(*self.args, **kwargs)
+            finally:
+                _native.lock_resume()
             if hasattr(kernel, "_init_handles"):
                 # This also assembles the cubin, which takes longer than all earlier stages.
                 kernel._init_handles()

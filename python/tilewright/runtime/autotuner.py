@@ -376,7 +376,7 @@ class Autotuner(_Wrapper[P, R]):
     ) -> Config:
         import time
 
-        from tilewright.runtime import _tuning, _tuning_cache, _tuning_report
+        from tilewright.runtime import _locked_tuning, _tuning, _tuning_cache, _tuning_report
 
         given = {*nargs, *kwargs}
         if conflicts := given & {name for config in self.configs for name in config.all_kwargs()}:
@@ -386,6 +386,12 @@ class Autotuner(_Wrapper[P, R]):
                 f"'{self.__name__}' is to be tuned for key {key}, and a CUDA graph is being captured: launch it once "
                 "with such arguments before the capture"
             )
+        if (
+            _native.lock_is_active()
+            and (locked := _locked_tuning.locked_config(self, key, kwargs)) is not None
+        ):
+            self.cache[key] = locked
+            return locked
         trial = _tuning.Trial(self, nargs, args, kwargs)
         configs = self.prune_configs(kwargs)
         if self._is_to_be_interpreted():
@@ -396,7 +402,11 @@ class Autotuner(_Wrapper[P, R]):
         began = time.perf_counter()
         known = _tuning_cache.Results.of(self, key, configs)
         fresh = [config for config in configs if known is None or config not in known.timings]
-        outcome = _tuning.tune(trial, fresh, {} if known is None else known.timings)
+        _native.lock_suspend()
+        try:
+            outcome = _tuning.tune(trial, fresh, {} if known is None else known.timings)
+        finally:
+            _native.lock_resume()
         self.bench_time = time.perf_counter() - began
         self.configs_timings = {config: outcome.timings[config] for config in configs}
         if known is not None and fresh:
@@ -404,6 +414,8 @@ class Autotuner(_Wrapper[P, R]):
         _tuning_report.report_failures(self, outcome)
         best = min(configs, key=lambda config: self.configs_timings[config][0])
         self.cache[key] = best
+        if _native.lock_is_recording():
+            _locked_tuning.record_choice(self, key, trial, best)
         self.pre_hook({**nargs, **kwargs, **best.all_kwargs()}, reset_only=True)
         _tuning_report.report_choice(self, key, best, is_new=bool(fresh))
         return best

@@ -13,6 +13,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("opt", &["base", "ir"]),
     // The file format of a recorded launch, which does not need the IR.
     ("trace", &[]),
+    // The file format of locks, which does not need the compiler.
+    ("lock", &["base"]),
     // The shadow memory of sanitized launches, which the executor and the simulator share.
     ("sanitize", &[]),
     // Vector SSA and its machine code, which does not need the IR.
@@ -30,9 +32,14 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("compiler", &["base", "ir", "frontend", "opt", "cpu", "layout", "gpu-ir", "gpu", "ptx", "sim"]),
     (
         "runtime",
-        &["base", "ir", "frontend", "opt", "trace", "sanitize", "cpu", "ptx", "sim", "cuda", "compiler"],
+        &[
+            "base", "ir", "frontend", "opt", "trace", "lock", "sanitize", "cpu", "ptx", "sim", "cuda",
+            "compiler",
+        ],
     ),
     ("tilewright", &["base", "ir", "frontend", "opt", "cpu", "layout", "gpu", "ptx", "compiler", "runtime"]),
+    // The C interface, whose header is its documentation.
+    ("c", &["base", "runtime"]),
     ("command-line", &["base", "tilewright"]),
     ("cli", &["command-line"]),
     // `cuda` loads device code by its handle, for Triton's driver module.

@@ -21,6 +21,7 @@ const CONFINED: &[Confined] = &[
         is_macro: false,
         places: &[
             "crates/base/src/memory.rs",
+            "crates/c/",
             "crates/cuda/",
             "crates/python/",
             "crates/cpu/src/compile/nests/harness.rs",
@@ -34,7 +35,7 @@ const CONFINED: &[Confined] = &[
             "crates/sim/src/memory/",
         ],
         rule: "unsafe",
-        message: "`unsafe` is confined to crates/cuda, crates/python, the memory modules of base, cpu, native and sim, and the instructions of cpu",
+        message: "`unsafe` is confined to crates/c, crates/cuda, crates/python, the memory modules of base, cpu, native and sim, and the instructions of cpu",
     },
     Confined {
         word: "pyo3",

@@ -5,6 +5,7 @@
 //!                                     ^    ──> compiled: compiled variants ──> run
 //!                                     └─────── wrapper: autotuners and heuristics add arguments
 //! device, grid, sanitize, hooks: the other parts of a launch
+//! lock: what tuners and `tilewright lock` record and look up
 //! driver, tensor_map: launches of device code by its driver handle, as Triton's driver module
 //! ```
 
@@ -16,6 +17,7 @@ pub(crate) mod grid;
 pub(crate) mod hooks;
 pub(crate) mod jit;
 pub(crate) mod launcher;
+pub(crate) mod lock;
 pub(crate) mod run;
 pub(crate) mod sanitize;
 pub(crate) mod tensor_map;

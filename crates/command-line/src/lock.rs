@@ -1,0 +1,149 @@
+//! `tilewright lock`: writes, verifies, compares and merges locks.
+
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+
+use clap::Parser;
+use tilewright::runtime::lock::{Change, Entry, LockFile, changes, verify};
+
+use crate::output::{self, Failure};
+use crate::run;
+
+/// Write, verify, compare and merge locks
+///
+/// `tilewright lock script.py` writes the lock of a program; see `tilewright lock --help`.
+#[derive(Parser)]
+#[command(name = "tilewright lock")]
+enum Command {
+    /// List the kernels and the tuned choices of a lock
+    List {
+        /// The lock
+        lock: PathBuf,
+    },
+    /// Check every artifact of a lock, compile each kernel anew and compare the code
+    Verify {
+        /// The lock
+        lock: PathBuf,
+    },
+    /// Print the differences between two locks; the exit code is 1 if there are any
+    Diff {
+        /// The first lock
+        before: PathBuf,
+        /// The second lock
+        after: PathBuf,
+    },
+    /// Merge locks into a new one, with their artifacts
+    Merge {
+        /// The locks
+        #[arg(required = true)]
+        locks: Vec<PathBuf>,
+        /// The new lock
+        #[arg(short, long)]
+        output: PathBuf,
+    },
+}
+
+/// The first words that select a command of this module; any other is an option or the program.
+const COMMANDS: [&str; 4] = ["list", "verify", "diff", "merge"];
+
+pub fn run(arguments: &run::Arguments) -> Result<(), Failure> {
+    let words = arguments.words();
+    if words.first().is_none_or(|first| !COMMANDS.iter().any(|name| first == name)) {
+        return run::python(&["lock"], arguments);
+    }
+    let name = "tilewright lock".into();
+    match Command::try_parse_from(std::iter::once(&name).chain(words)) {
+        Ok(Command::List { lock }) => list(&lock),
+        Ok(Command::Verify { lock }) => verify_lock(&lock),
+        Ok(Command::Diff { before, after }) => diff(&before, &after),
+        Ok(Command::Merge { locks, output }) => merge(&locks, &output),
+        Err(error) if error.use_stderr() => Err(Failure::Usage(usage(&error))),
+        Err(help) => output::print(&help.to_string()),
+    }
+}
+
+/// Returns the message of a wrong command line without the word that [`Failure`] adds.
+fn usage(error: &clap::Error) -> String {
+    let text = error.to_string();
+    text.strip_prefix("error: ").unwrap_or(&text).trim_end().to_owned()
+}
+
+fn read(path: &Path) -> Result<LockFile, Failure> {
+    LockFile::read(path).map_err(|error| Failure::Program(error.into()))
+}
+
+fn list(path: &Path) -> Result<(), Failure> {
+    let lock = read(path)?;
+    let mut text = String::new();
+    for entry in &lock.entries {
+        let kinds: Vec<_> = entry.code.artifacts().map(|(kind, _)| kind).collect();
+        let _ = writeln!(text, "{}: {}", entry.launches, kinds.join(", "));
+    }
+    for choice in &lock.choices {
+        let config: Vec<_> = choice.config.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        let key = choice.key.join(", ");
+        let _ = writeln!(text, "{}({key}) for {}: {}", choice.kernel, choice.target, config.join(", "));
+    }
+    output::print(&text)
+}
+
+fn verify_lock(path: &Path) -> Result<(), Failure> {
+    let verified = verify(path)?;
+    let (kernels, wrong) = (verified.kernels, verified.mismatches.len());
+    let mut text = String::new();
+    for mismatch in &verified.mismatches {
+        let _ = writeln!(text, "{}: the locked `{}` differs", mismatch.launches, mismatch.part);
+    }
+    let plural = if kernels == 1 { "kernel" } else { "kernels" };
+    let _ = writeln!(text, "{}: {kernels} {plural}, {wrong} with other code", path.display());
+    output::print(&text)?;
+    if wrong > 0 { Err(Failure::Told) } else { Ok(()) }
+}
+
+fn diff(before: &Path, after: &Path) -> Result<(), Failure> {
+    let found = changes(&read(before)?, &read(after)?);
+    let mut text = String::new();
+    for change in &found {
+        match change {
+            Change::Added(launches) => {
+                let _ = writeln!(text, "+ {launches}");
+            }
+            Change::Removed(launches) => {
+                let _ = writeln!(text, "- {launches}");
+            }
+            Change::Changed(launches, parts) => {
+                let _ = writeln!(text, "~ {launches}");
+                for part in parts {
+                    let _ = writeln!(text, "    {part}");
+                }
+            }
+        }
+    }
+    output::print(&text)?;
+    if found.is_empty() { Ok(()) } else { Err(Failure::Told) }
+}
+
+fn merge(paths: &[PathBuf], output: &Path) -> Result<(), Failure> {
+    let mut merged: Option<LockFile> = None;
+    for path in paths {
+        let lock = read(path)?;
+        match &mut merged {
+            None => merged = Some(lock),
+            Some(merged) => merged.merge(&lock).map_err(|conflict| {
+                let (launches, path) = (conflict.launches, path.display());
+                Failure::Io(format!("{path} has other code or another choice for {launches}"))
+            })?,
+        }
+    }
+    let merged = merged.unwrap_or_else(|| LockFile::new(env!("CARGO_PKG_VERSION")));
+    let unwritable =
+        |error: std::io::Error| Failure::Io(format!("cannot write {}: {error}", output.display()));
+    let artifacts = LockFile::artifacts(output);
+    for (kind, hash) in merged.entries.iter().flat_map(Entry::artifacts) {
+        let sources = paths.iter().map(|path| LockFile::artifacts(path).read(hash, kind));
+        let content = sources.reduce(Result::or).expect("there is a lock");
+        let content = content.map_err(|error| Failure::Io(error.to_string()))?;
+        artifacts.store(kind, &content).map_err(unwritable)?;
+    }
+    merged.write(output).map_err(unwritable)
+}

@@ -1,0 +1,178 @@
+//! The stored form of a compiled kernel: the texts from which a later process restores it without
+//! compiling. Locks contain it.
+
+use std::sync::Arc;
+
+use tilewright_base::{Code, Diagnostic, SourceMap};
+use tilewright_frontend::{Failure, FunctionSource, Host, Lowered};
+use tilewright_gpu_ir::{Gpu, GpuTarget};
+use tilewright_ir::Module;
+
+use crate::{
+    CompileError, CompiledKernel, DumpHook, GpuCode, Job, MachineCode, Stage, Target, cpu_program, failure,
+    finish, verify, with_stack,
+};
+
+/// The texts of a compiled kernel, with the locations of its instructions.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct StoredKernel {
+    /// The tile IR before optimization.
+    pub ir: String,
+    /// The tile IR after optimization.
+    pub opt: String,
+    /// The code for a GPU; `None` for the CPU.
+    pub gpu: Option<StoredGpuCode>,
+}
+
+/// The stored code for a GPU.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct StoredGpuCode {
+    /// The program in the GPU dialect.
+    pub program: String,
+    /// The PTX.
+    pub ptx: String,
+    /// The cubin, if there is one.
+    pub cubin: Option<Vec<u8>>,
+}
+
+impl StoredKernel {
+    /// Returns the texts of a compiled kernel, without a cubin.
+    pub fn of(kernel: &CompiledKernel) -> Self {
+        with_stack(|| Self {
+            ir: tilewright_ir::print(&kernel.lowered, true),
+            opt: tilewright_ir::print(&kernel.module, true),
+            gpu: match &*kernel.code {
+                MachineCode::Cpu(_) => None,
+                MachineCode::Gpu(code) => Some(StoredGpuCode::of(code)),
+            },
+        })
+    }
+}
+
+impl StoredGpuCode {
+    /// Returns the texts of code for a GPU, without a cubin.
+    pub fn of(code: &GpuCode) -> Self {
+        Self { program: tilewright_ir::print(&code.program, true), ptx: code.ptx.clone(), cubin: None }
+    }
+}
+
+/// Returns a hash of the IR before optimization, without locations. Kernels with equal hashes mean
+/// the same, wherever their source is.
+pub fn ir_digest(lowered: &Module) -> String {
+    let text = with_stack(|| tilewright_ir::print(lowered, false));
+    blake3::hash(text.as_bytes()).to_hex().to_string()
+}
+
+/// Lowers the source of a kernel to tile IR: the part of [`compile`](crate::compile) that reads the
+/// program.
+///
+/// # Errors
+/// Those of the kernel.
+pub fn lower(job: &Job, host: &mut dyn Host) -> Result<Lowered, CompileError> {
+    tilewright_frontend::lower_kernel(&job.request, host).map_err(CompileError::Kernel)
+}
+
+/// Compiles a kernel that [`lower`] has lowered.
+///
+/// # Errors
+/// Those of the kernel.
+pub fn compile_lowered(
+    job: &Job,
+    source: Option<FunctionSource>,
+    lowered: Lowered,
+    dump: &mut DumpHook<'_>,
+) -> Result<CompiledKernel, CompileError> {
+    with_stack(|| finish(job, source, lowered, dump))
+}
+
+/// Removes the folders from the names of the user's source files, so that the texts of the kernel
+/// do not depend on the place of the program.
+pub fn remove_folders(module: &mut Module) {
+    let name = |name: &str| name.rsplit(['/', '\\']).next().unwrap_or(name).to_owned();
+    module.sources = Arc::new(module.sources.with_names(name));
+}
+
+/// Reads a module from the stored text of a stage. `sources` are its source files.
+///
+/// # Errors
+/// If the text is not that of a module.
+pub fn parse_stored(stage: Stage, text: &str, sources: &Arc<SourceMap>) -> Result<Module, CompileError> {
+    with_stack(|| {
+        let mut module = tilewright_ir::parse(text).map_err(|error| malformed(stage, &error.to_string()))?;
+        verify(&module, stage)?;
+        locate_in(&mut module.sources, sources);
+        Ok(module)
+    })
+}
+
+/// Restores a compiled kernel without compiling it. `lowered` is the IR that the kernel has in this
+/// process. The code for the CPU is assembled from the optimized IR; that for a GPU is stored.
+///
+/// # Errors
+/// If a text is not that of a module, or if there is no code for the target of the job.
+pub fn restore(
+    job: &Job,
+    source: Option<FunctionSource>,
+    lowered: Lowered,
+    stored: StoredKernel,
+) -> Result<CompiledKernel, CompileError> {
+    with_stack(|| {
+        let sources = &lowered.module.sources;
+        let optimized = parse_stored(Stage::Opt, &stored.opt, sources)?;
+        let code = match (job.target, stored.gpu) {
+            (Target::Cpu, _) => {
+                let program =
+                    cpu_program(&optimized).map_err(|diagnostic| failure(*diagnostic, &optimized))?;
+                MachineCode::Cpu(Box::new(program))
+            }
+            (Target::Gpu(target), Some(stored)) => {
+                MachineCode::Gpu(Box::new(gpu_code(target, stored, sources)?))
+            }
+            (Target::Gpu(_), None) => return Err(malformed(Stage::Gpu, "there is no program")),
+        };
+        let mut restored = CompiledKernel::new(job, source, lowered.module, optimized, code);
+        restored.is_shareable = lowered.is_shareable && job.target == Target::Cpu;
+        Ok(restored)
+    })
+}
+
+/// Restores the code of a variant of a kernel for a GPU.
+///
+/// # Errors
+/// If the text is not that of a program.
+pub fn restore_variant(kernel: &CompiledKernel, stored: StoredGpuCode) -> Result<GpuCode, CompileError> {
+    match kernel.metadata.target {
+        Target::Gpu(target) => with_stack(|| gpu_code(target, stored, &kernel.lowered.sources)),
+        Target::Cpu => Err(malformed(Stage::Gpu, "the kernel is for the CPU")),
+    }
+}
+
+fn gpu_code(
+    target: GpuTarget,
+    stored: StoredGpuCode,
+    sources: &Arc<SourceMap>,
+) -> Result<GpuCode, CompileError> {
+    let StoredGpuCode { program, ptx, cubin } = stored;
+    let mut program = tilewright_ir::parse_dialect::<Gpu>(&program)
+        .map_err(|error| malformed(Stage::Gpu, &error.to_string()))?;
+    verify(&program, Stage::Gpu)?;
+    locate_in(&mut program.sources, sources);
+    Ok(GpuCode { cubin, ..GpuCode::new(ptx, target, program) })
+}
+
+/// Replaces the source files of a stored module, whose text has only their names, by those of this
+/// process. Lowering numbers the files of equal kernels equally.
+fn locate_in(stored: &mut Arc<SourceMap>, sources: &Arc<SourceMap>) {
+    if stored.files().count() == sources.files().count() {
+        *stored = Arc::clone(sources);
+    }
+}
+
+fn malformed(stage: Stage, message: &str) -> CompileError {
+    let message = format!("the stored text of stage '{}' cannot be read: {message}", stage.name());
+    let diagnostic = Diagnostic::new(Code::InvalidLock, message)
+        .note("this version of tilewright and the one that wrote the lock may differ")
+        .hint("write the lock anew with `tilewright lock`");
+    let (diagnostics, sources) = (vec![diagnostic], SourceMap::default());
+    CompileError::Kernel(Box::new(Failure { diagnostics, sources }))
+}

@@ -1,0 +1,101 @@
+//! The folder of artifacts: files that are named by the hash of their content.
+
+use std::fmt;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use tilewright_base::write_file;
+
+/// A folder of artifacts. An artifact is named by the BLAKE3 hash of its content, in hexadecimal
+/// digits, and by its kind, such as `ptx`. So equal contents are one file, writers of the same
+/// artifact agree, and a reader detects damage.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Artifacts {
+    folder: PathBuf,
+}
+
+/// The reason why an artifact cannot be read.
+#[derive(Debug)]
+pub enum ArtifactError {
+    /// The file system's error.
+    Unreadable(PathBuf, io::Error),
+    /// The content does not have the hash in the name: the file is damaged.
+    Damaged(PathBuf),
+    /// The lock names an artifact by something that is not a hash.
+    NoHash(String),
+}
+
+impl fmt::Display for ArtifactError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unreadable(path, error) => write!(f, "{} cannot be read: {error}", path.display()),
+            Self::Damaged(path) => {
+                write!(f, "{} is damaged: its content does not have the hash in its name", path.display())
+            }
+            Self::NoHash(name) => write!(f, "'{name}' is not the hash of an artifact"),
+        }
+    }
+}
+
+impl Artifacts {
+    /// Returns the artifacts in a folder, which [`store`](Self::store) creates.
+    pub fn new(folder: impl Into<PathBuf>) -> Self {
+        Self { folder: folder.into() }
+    }
+
+    /// Returns the folder.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Returns the hash of a content, which names its artifact.
+    pub fn hash(content: &[u8]) -> String {
+        blake3::hash(content).to_hex().to_string()
+    }
+
+    /// Writes an artifact unless an undamaged one is there, and returns its hash.
+    ///
+    /// # Errors
+    /// Those of the file system. A failed write leaves no partial file.
+    pub fn store(&self, kind: &str, content: &[u8]) -> io::Result<String> {
+        let hash = Self::hash(content);
+        let path = self.path(&hash, kind);
+        if fs::read(&path).is_ok_and(|found| found == content) {
+            return Ok(hash);
+        }
+        fs::create_dir_all(&self.folder)?;
+        write_file(&path, content)?;
+        Ok(hash)
+    }
+
+    /// Reads an artifact and checks its hash.
+    ///
+    /// # Errors
+    /// See [`ArtifactError`].
+    pub fn read(&self, hash: &str, kind: &str) -> Result<Vec<u8>, ArtifactError> {
+        let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+        if hash.len() != 64 || !hash.bytes().all(is_digit) {
+            return Err(ArtifactError::NoHash(hash.to_owned()));
+        }
+        let path = self.path(hash, kind);
+        let content = match fs::read(&path) {
+            Ok(content) => content,
+            Err(error) => return Err(ArtifactError::Unreadable(path, error)),
+        };
+        if Self::hash(&content) == hash { Ok(content) } else { Err(ArtifactError::Damaged(path)) }
+    }
+
+    /// Reads an artifact that is text.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn read_text(&self, hash: &str, kind: &str) -> Result<String, ArtifactError> {
+        let content = self.read(hash, kind)?;
+        String::from_utf8(content).map_err(|_| ArtifactError::Damaged(self.path(hash, kind)))
+    }
+
+    fn path(&self, hash: &str, kind: &str) -> PathBuf {
+        self.folder.join(format!("{hash}.{kind}"))
+    }
+}

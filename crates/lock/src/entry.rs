@@ -1,0 +1,134 @@
+//! The entry of a compiled kernel, and the request of a launch that looks for one.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// The description of a launch, by which its entry is found: launches with the same target, options
+/// and IR run the same code. The other fields say in messages which launch is meant.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Request {
+    /// The name of the kernel.
+    pub kernel: String,
+    /// The target: `cpu` or that of a GPU, such as `sm_90a`.
+    pub target: String,
+    /// The description of each argument by the name of its parameter, such as `*fp32:16` or `1024`.
+    pub arguments: BTreeMap<String, String>,
+    /// The options that differ from their defaults and that affect the code.
+    pub options: BTreeMap<String, String>,
+    /// The hash of the tile IR before optimization, without locations. It depends on the kernel, the
+    /// functions that it calls, the values that it reads and the arguments, but not on the place of
+    /// the program.
+    pub ir: String,
+}
+
+impl Request {
+    /// Returns whether two launches run the same code.
+    pub fn runs_same_code(&self, other: &Self) -> bool {
+        (&self.target, &self.options, &self.ir) == (&other.target, &other.options, &other.ir)
+    }
+}
+
+/// A compiled kernel.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Entry {
+    /// The launches that run the code.
+    pub launches: Request,
+    /// The code.
+    pub code: Code,
+    /// The source files, in the order of the numbers by which the texts name them.
+    pub sources: Vec<Source>,
+    /// The facts that a launcher needs.
+    pub launch: Launch,
+}
+
+impl Entry {
+    /// Returns the kind and the hash of each artifact.
+    pub fn artifacts(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        self.code.artifacts().chain(self.sources.iter().map(|source| ("py", source.text.as_str())))
+    }
+}
+
+/// A source file of a kernel, for messages and source lines.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Source {
+    /// The name of the file, without its folder.
+    pub name: String,
+    /// The artifact with its text.
+    pub text: String,
+    /// The number in the file of the text's first line.
+    pub first_line: u32,
+    /// The number of columns that were removed from the start of each line.
+    pub removed_columns: u32,
+}
+
+/// The artifacts of an entry, each by its hash.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Code {
+    /// The tile IR before optimization, with locations. `lock verify` compiles it anew.
+    pub ir: String,
+    /// The tile IR after optimization. The CPU runs it.
+    pub opt: String,
+    /// For a GPU, the program in the GPU dialect.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpu: Option<String>,
+    /// For a GPU, the PTX.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ptx: Option<String>,
+    /// For a GPU, the cubin; `None` if there was no assembler.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cubin: Option<String>,
+}
+
+impl Code {
+    /// Returns the kind and the hash of each artifact.
+    pub fn artifacts(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        let required = [("ir", Some(&self.ir)), ("opt", Some(&self.opt))];
+        let optional =
+            [("gpu", self.gpu.as_ref()), ("ptx", self.ptx.as_ref()), ("cubin", self.cubin.as_ref())];
+        required.into_iter().chain(optional).filter_map(|(kind, hash)| Some((kind, hash?.as_str())))
+    }
+}
+
+/// The facts that a launcher needs to launch a kernel.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Launch {
+    /// The name of the kernel in its code.
+    pub entry: String,
+    /// The threads of a block; 1 on the CPU.
+    pub threads: u32,
+    /// The bytes of dynamic shared memory of a block.
+    pub shared_bytes: u32,
+    /// The blocks of a program, which form a cluster.
+    pub cluster: u32,
+    /// The arguments that a launch passes, in order.
+    pub parameters: Vec<Parameter>,
+    /// The number of tensor maps that follow the arguments. The program in the GPU dialect says how
+    /// each is made of the arguments.
+    pub tensor_maps: u32,
+    /// True if an int32 follows: the number of programs along the first axis if blocks run in
+    /// clusters of two, else 0.
+    pub has_pairs: bool,
+}
+
+/// An argument that a launch passes.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Parameter {
+    /// The path of the argument, such as `x_ptr` or `sizes[0]`.
+    pub name: String,
+    /// The type, such as `*fp32` or `i32`.
+    #[serde(rename = "type")]
+    pub ty: String,
+    /// The offset in the parameter buffer, in bytes.
+    pub offset: u64,
+    /// The size in bytes.
+    pub bytes: u64,
+    /// A number that divides the integer, or the address in bytes; 1 if any value is allowed.
+    pub divisibility: u32,
+}

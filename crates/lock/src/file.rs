@@ -1,0 +1,181 @@
+//! The lock file.
+
+use std::fmt;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use tilewright_base::write_file;
+
+use crate::artifacts::Artifacts;
+use crate::choice::Choice;
+use crate::entry::{Entry, Request};
+
+/// The version of the format. A reader refuses other versions.
+pub const FORMAT: u32 = 1;
+
+/// A lock: the compiled kernels and the tuned choices of a program.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LockFile {
+    /// The version of the format: [`FORMAT`].
+    pub format: u32,
+    /// The version of tilewright that compiled the kernels.
+    pub tilewright: String,
+    /// The compiled kernels, sorted.
+    pub entries: Vec<Entry>,
+    /// The choices of tuners, sorted.
+    #[serde(default)]
+    pub choices: Vec<Choice>,
+}
+
+/// The reason why a lock cannot be read.
+#[derive(Debug)]
+pub enum LockError {
+    /// The file system's error.
+    Unreadable(PathBuf, io::Error),
+    /// The text is not a lock. The message has the line and the column.
+    Malformed(PathBuf, String),
+    /// The lock has another version of the format.
+    OtherFormat(PathBuf, u64),
+}
+
+impl fmt::Display for LockError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unreadable(path, error) => write!(f, "the lock {} cannot be read: {error}", path.display()),
+            Self::Malformed(path, error) => write!(f, "{} is not a lock file: {error}", path.display()),
+            Self::OtherFormat(path, found) => write!(
+                f,
+                "the lock {} has format {found}, and this version of tilewright reads format {FORMAT}",
+                path.display()
+            ),
+        }
+    }
+}
+
+/// Two locks that cannot be merged: they have different code, or different choices, for the same
+/// launches.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Conflict {
+    /// The launches.
+    pub launches: String,
+}
+
+impl LockFile {
+    /// Makes a lock without entries.
+    pub fn new(version: impl Into<String>) -> Self {
+        Self { format: FORMAT, tilewright: version.into(), entries: Vec::new(), choices: Vec::new() }
+    }
+
+    /// Reads a lock.
+    ///
+    /// # Errors
+    /// See [`LockError`].
+    pub fn read(path: &Path) -> Result<Self, LockError> {
+        let text = fs::read_to_string(path).map_err(|error| LockError::Unreadable(path.to_owned(), error))?;
+        let malformed = |error: serde_json::Error| LockError::Malformed(path.to_owned(), error.to_string());
+        let value: serde_json::Value = serde_json::from_str(&text).map_err(malformed)?;
+        match value.get("format").and_then(serde_json::Value::as_u64) {
+            Some(format) if format == u64::from(FORMAT) => {
+                // Parsed from the text and not from the value, for the line and the column of an
+                // error.
+                serde_json::from_str(&text).map_err(malformed)
+            }
+            Some(format) => Err(LockError::OtherFormat(path.to_owned(), format)),
+            None => Err(LockError::Malformed(path.to_owned(), "it has no \"format\"".to_owned())),
+        }
+    }
+
+    /// Writes the lock atomically, sorted and without duplicates.
+    ///
+    /// # Errors
+    /// Those of the file system; the file then has its old content.
+    pub fn write(&self, path: &Path) -> io::Result<()> {
+        write_file(path, self.to_text().as_bytes())
+    }
+
+    /// Returns the text of the lock: sorted, so that equal locks have equal bytes.
+    pub fn to_text(&self) -> String {
+        let mut sorted = self.clone();
+        sorted.sort();
+        let mut text = serde_json::to_string_pretty(&sorted).expect("every field has a JSON form");
+        text.push('\n');
+        text
+    }
+
+    /// Returns the folder of the artifacts of the lock at a path: `name.artifacts` beside
+    /// `name.lock`.
+    pub fn artifacts(path: &Path) -> Artifacts {
+        Artifacts::new(path.with_extension("artifacts"))
+    }
+
+    /// Returns the entry for a launch.
+    pub fn find(&self, request: &Request) -> Option<&Entry> {
+        self.entries.iter().find(|entry| entry.launches.runs_same_code(request))
+    }
+
+    /// Returns the choice for the launches of a kernel that share a key.
+    pub fn choice(&self, kernel: &str, source: &str, target: &str, key: &[String]) -> Option<&Choice> {
+        self.choices.iter().find(|choice| choice.sort_key() == (kernel, target, source, key))
+    }
+
+    /// Explains why a launch is not in the lock: returns the differences to the most similar entry
+    /// of the kernel; `None` if the lock does not have the kernel.
+    pub fn explain(&self, request: &Request) -> Option<Vec<String>> {
+        let of_kernel = self.entries.iter().filter(|entry| entry.launches.kernel == request.kernel);
+        of_kernel.map(|entry| request.differences(&entry.launches)).min_by_key(Vec::len)
+    }
+
+    /// Adds the entries and choices of another lock.
+    ///
+    /// # Errors
+    /// If both have different code or choices for the same launches; then nothing is added.
+    pub fn merge(&mut self, other: &Self) -> Result<(), Conflict> {
+        let (mut entries, mut choices) = (Vec::new(), Vec::new());
+        for entry in &other.entries {
+            match self.find(&entry.launches) {
+                None => entries.push(entry.clone()),
+                Some(own) if own == entry => {}
+                Some(_) => return Err(Conflict { launches: entry.launches.to_string() }),
+            }
+        }
+        for choice in &other.choices {
+            match self.choices.iter().find(|own| own.has_same_key(choice)) {
+                None => choices.push(choice.clone()),
+                Some(own) if own.config == choice.config => {}
+                Some(_) => {
+                    let launches = format!("{}, tuned for {}", choice.kernel, choice.key.join(", "));
+                    return Err(Conflict { launches });
+                }
+            }
+        }
+        self.entries.append(&mut entries);
+        self.choices.append(&mut choices);
+        self.sort();
+        Ok(())
+    }
+
+    /// Keeps, of several choices for the same launches, the one whose configuration was fastest:
+    /// processes that tune at the same time may choose differently.
+    pub fn keep_fastest_choices(&mut self) {
+        let time = |choice: &Choice| {
+            let medians = choice.timings.values().filter_map(|timing| *timing.first()?);
+            medians.fold(f64::INFINITY, f64::min)
+        };
+        self.choices.sort_by(|first, second| {
+            let by_key = first.sort_key().cmp(&second.sort_key());
+            let by_time = || time(first).total_cmp(&time(second));
+            by_key.then_with(by_time).then_with(|| first.config.cmp(&second.config))
+        });
+        self.choices.dedup_by(|second, first| second.has_same_key(first));
+    }
+
+    fn sort(&mut self) {
+        self.entries.sort();
+        self.entries.dedup();
+        self.choices.sort_by(|first, second| first.sort_key().cmp(&second.sort_key()));
+        self.choices.dedup_by(|second, first| second.has_same_key(first));
+    }
+}

@@ -1,0 +1,24 @@
+//! Lock files. A lock lists the compiled kernels of a program and the configurations that its
+//! tuners chose. Its artifacts are the texts and binaries of the kernels. A process with a lock
+//! launches these kernels, and compiles, tunes and assembles nothing.
+//!
+//! ```text
+//! tilewright.lock         JSON: entries and choices, sorted         LockFile
+//! tilewright.artifacts/   one file for each content, named by its   Artifacts
+//!   3f0c….ptx             BLAKE3 hash and its kind
+//! ```
+//! The format contains no absolute path, host name or time of day, so that the same kernels give
+//! the same bytes on every machine, except for the timings of choices. This crate does not know the
+//! compiler: the runtime makes the entries and restores kernels from them.
+
+mod artifacts;
+mod choice;
+mod difference;
+mod entry;
+mod file;
+
+pub use artifacts::{ArtifactError, Artifacts};
+pub use choice::Choice;
+pub use difference::{Change, changes};
+pub use entry::{Code, Entry, Launch, Parameter, Request, Source};
+pub use file::{Conflict, FORMAT, LockError, LockFile};

@@ -1,0 +1,105 @@
+//! Locks: the functions by which tuners and `tilewright lock` record and look up.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use pyo3::prelude::*;
+use tilewright_runtime::lock::{self, Choice};
+use tilewright_runtime::{Device, Error, Target};
+
+use crate::errors::raised;
+use crate::kernel::compiled::CompiledKernel;
+use crate::kernel::host::PyHost;
+use crate::kernel::jit::{JitKernel, state};
+
+/// Returns whether kernels are launched from a lock only.
+#[pyfunction]
+pub(crate) fn lock_is_active() -> bool {
+    lock::is_locked()
+}
+
+/// Returns whether this process records what it compiles.
+#[pyfunction]
+pub(crate) fn lock_is_recording() -> bool {
+    lock::is_recording()
+}
+
+/// Returns the locked configuration of a tuner for a key; `None` if the policy permits that it
+/// tunes.
+#[pyfunction]
+#[expect(clippy::needless_pass_by_value, reason = "Python passes a list")]
+pub(crate) fn lock_choice(
+    py: Python<'_>,
+    kernel: &str,
+    source: &str,
+    key: Vec<String>,
+) -> PyResult<Option<BTreeMap<String, String>>> {
+    let found = target().and_then(|target| lock::locked_choice(kernel, source, &target, &key));
+    Ok(raised(py, found)?.map(|choice| choice.config))
+}
+
+/// Records the choice of a tuner.
+#[pyfunction]
+pub(crate) fn lock_record_choice(
+    py: Python<'_>,
+    kernel: String,
+    source: String,
+    key: Vec<String>,
+    config: BTreeMap<String, String>,
+    timings: BTreeMap<String, Vec<Option<f64>>>,
+) -> PyResult<()> {
+    let record = |target| lock::record_choice(&Choice { kernel, source, target, key, config, timings });
+    raised(py, target().and_then(record))
+}
+
+/// Records a compiled kernel that was compiled while recording was suspended.
+#[pyfunction]
+pub(crate) fn lock_record(compiled: &Bound<'_, CompiledKernel>) -> PyResult<()> {
+    let (py, compiled) = (compiled.py(), compiled.get());
+    let function = compiled.function.bind(py);
+    let kernel = state(function.cast::<JitKernel>()?)?;
+    let mut host = PyHost::default();
+    raised(py, py.detach(|| kernel.kernel.record(&compiled.handle, &mut host)))
+}
+
+/// Stops recording what this thread compiles.
+#[pyfunction]
+pub(crate) fn lock_suspend() {
+    lock::suspend_recording();
+}
+
+/// Ends the effect of one `lock_suspend`.
+#[pyfunction]
+pub(crate) fn lock_resume() {
+    lock::resume_recording();
+}
+
+/// Writes a recording as a lock. Returns the numbers of kernels and of choices, and the kernels that
+/// have no code for a target.
+#[pyfunction]
+#[expect(clippy::needless_pass_by_value, reason = "Python passes texts")]
+pub(crate) fn lock_collect(
+    py: Python<'_>,
+    folder: PathBuf,
+    path: PathBuf,
+) -> PyResult<(usize, usize, Vec<String>)> {
+    let collected = raised(py, lock::collect(&folder, &path))?;
+    Ok((collected.lock.entries.len(), collected.lock.choices.len(), collected.failures))
+}
+
+/// Assembles the kernels of a lock that have no cubin, and returns their number.
+#[pyfunction]
+#[expect(clippy::needless_pass_by_value, reason = "Python passes texts")]
+pub(crate) fn lock_assemble(py: Python<'_>, path: PathBuf, ptxas: PathBuf) -> PyResult<usize> {
+    raised(py, py.detach(|| lock::assemble_missing(&path, &ptxas)))
+}
+
+/// Returns the names of the targets that kernels can be compiled for.
+#[pyfunction]
+pub(crate) fn target_names() -> Vec<&'static str> {
+    Target::names()
+}
+
+fn target() -> Result<String, Error> {
+    Ok(Device::active()?.target()?.to_string())
+}

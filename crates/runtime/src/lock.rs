@@ -1,0 +1,34 @@
+//! Locked launches: with a lock, a process launches the kernels of the lock, and compiles, tunes and
+//! assembles nothing (see the crate `tilewright-lock`).
+//!
+//! ```text
+//! TILEWRIGHT_LOCK_RECORD=folder   each compilation adds its kernel to the folder    record
+//! folder ──collect──> tilewright.lock and its artifacts                            record
+//! TILEWRIGHT_LOCK=file            a launch restores its kernel from the lock        active
+//! verify                          compiles each kernel of a lock anew, and compares verify
+//! ```
+//! A locked launch lowers the source to tile IR, because the hash of the IR shows whether the kernel
+//! is the one in the lock. The optimizer, the back ends and the assembler of a GPU do not run. On
+//! the CPU, machine code is made from the locked IR, because it depends on the processor.
+
+mod active;
+mod assemble;
+mod bundle;
+mod record;
+mod request;
+mod verify;
+
+pub use active::{is_locked, locked_choice};
+pub use assemble::assemble_missing;
+pub use bundle::Bundle;
+pub use record::{
+    Collected, begin_recording, collect, is_recording, record_choice, recorded_launches, resume_recording,
+    suspend_recording,
+};
+pub use verify::{Mismatch, Verified, verify};
+
+pub(crate) use active::{Found, active, forbid};
+pub(crate) use record::recorder;
+pub(crate) use request::Compilation;
+
+pub use tilewright_lock::{Change, Choice, Entry, LockFile, Request, changes};

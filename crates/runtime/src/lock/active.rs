@@ -1,0 +1,216 @@
+//! The lock of this process, and launches with it.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tilewright_base::{Code, Diagnostic, SourceFile, SourceMap};
+use tilewright_compiler::{
+    CompiledKernel, GpuCode, Job, StoredGpuCode, StoredKernel, TensorMapVariant, ir_digest, restore,
+    restore_variant,
+};
+use tilewright_frontend::{FunctionSource, Lowered};
+use tilewright_lock::{ArtifactError, Artifacts, Choice, Entry, LockError, LockFile, Request, Source};
+
+use super::request::Compilation;
+use crate::{Error, Handle, Knobs};
+
+/// A lock that a process launches its kernels from.
+#[derive(Debug)]
+pub(crate) struct ActiveLock {
+    path: PathBuf,
+    file: LockFile,
+    artifacts: Artifacts,
+}
+
+/// The result of looking for a kernel in a lock.
+#[derive(Debug)]
+pub(crate) enum Found {
+    /// The kernel, restored.
+    Restored(CompiledKernel),
+    /// The kernel is not in the lock, and may be compiled from its source and IR.
+    Missing(Option<FunctionSource>, Lowered),
+}
+
+/// The lock that was read last.
+static ACTIVE: Mutex<Option<Arc<ActiveLock>>> = Mutex::new(None);
+
+/// Returns the lock that `TILEWRIGHT_LOCK` names; `None` if the variable is not set. The first call
+/// reads it.
+///
+/// # Errors
+/// If the lock cannot be read.
+pub(crate) fn active(knobs: &Knobs) -> Result<Option<Arc<ActiveLock>>, Error> {
+    let Some(path) = &knobs.lock else { return Ok(None) };
+    let mut active = ACTIVE.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(lock) = active.as_ref().filter(|lock| lock.path == *path) {
+        return Ok(Some(Arc::clone(lock)));
+    }
+    let file = LockFile::read(path).map_err(|error| unusable(&error))?;
+    let lock = Arc::new(ActiveLock { artifacts: LockFile::artifacts(path), path: path.clone(), file });
+    *active = Some(Arc::clone(&lock));
+    Ok(Some(lock))
+}
+
+/// Fails if this process has a lock and may not compile. `what` says what it would compile.
+pub(crate) fn forbid(what: impl FnOnce() -> String, note: &str) -> Result<(), Error> {
+    let knobs = Knobs::current();
+    match active(&knobs)? {
+        Some(lock) => lock.miss(&knobs, what(), vec![note.to_owned()]),
+        None => Ok(()),
+    }
+}
+
+/// Returns whether this process launches kernels of a lock only.
+pub fn is_locked() -> bool {
+    Knobs::current().lock.is_some()
+}
+
+/// Returns the choice of a tuner in the lock of this process; `None` if there is no lock, or if the
+/// lock does not have the choice and `TILEWRIGHT_LOCK_POLICY` permits that.
+///
+/// # Errors
+/// If the lock cannot be read, or does not have the choice.
+pub fn locked_choice(
+    kernel: &str,
+    source: &str,
+    target: &str,
+    key: &[String],
+) -> Result<Option<Choice>, Error> {
+    let knobs = Knobs::current();
+    let Some(lock) = active(&knobs)? else { return Ok(None) };
+    if let Some(choice) = lock.file.choice(kernel, source, target, key) {
+        return Ok(Some(choice.clone()));
+    }
+    let of_kernel: Vec<_> = lock.file.choices.iter().filter(|choice| choice.kernel == kernel).collect();
+    let note = match of_kernel.first() {
+        None => "the lock has no choice of this tuner".to_owned(),
+        Some(choice) if choice.target != target => {
+            format!("the lock has choices for {}, and this launch is for {target}", choice.target)
+        }
+        Some(choice) if choice.source != source => "the kernel has changed since it was locked".to_owned(),
+        Some(_) => {
+            let keys = of_kernel.iter().map(|choice| format!("({})", choice.key.join(", ")));
+            format!("the lock has choices for {}", keys.collect::<Vec<_>>().join(", "))
+        }
+    };
+    let message = format!("the tuner of kernel '{kernel}' has no locked choice for ({})", key.join(", "));
+    lock.miss(&knobs, message, vec![note]).map(|()| None)
+}
+
+impl ActiveLock {
+    /// Restores the kernel of a launch; `None` if it is not in the lock and the policy permits that
+    /// it is compiled. `lowered` is its IR.
+    ///
+    /// # Errors
+    /// If the lock does not have the kernel, or if its artifacts cannot be read.
+    pub(crate) fn restore(
+        &self,
+        (name, job): (&str, &Job),
+        source: Option<FunctionSource>,
+        lowered: Lowered,
+        knobs: &Knobs,
+    ) -> Result<Found, Error> {
+        let request = Compilation::of(name, job).request(ir_digest(&lowered.module));
+        let Some(entry) = self.file.find(&request) else {
+            self.explain(&request, knobs)?;
+            return Ok(Found::Missing(source, lowered));
+        };
+        let stored = stored(&self.artifacts, entry).map_err(|error| unusable(&error))?;
+        Ok(Found::Restored(restore(job, source, lowered, stored)?))
+    }
+
+    /// Restores a variant of a kernel; `None` if it is not in the lock and the policy permits that it
+    /// is compiled.
+    ///
+    /// # Errors
+    /// If the lock does not have the variant, or if its artifacts cannot be read.
+    pub(crate) fn restore_variant(
+        &self,
+        handle: &Handle,
+        variant: &TensorMapVariant,
+        knobs: &Knobs,
+    ) -> Result<Option<GpuCode>, Error> {
+        let ir = ir_digest(&handle.compiled.lowered);
+        let request = handle.variant_compilation(variant).request(ir);
+        let stored = match self.file.find(&request) {
+            Some(entry) => stored(&self.artifacts, entry).map_err(|error| unusable(&error))?.gpu,
+            None => None,
+        };
+        let Some(stored) = stored else {
+            self.explain(&request, knobs)?;
+            return Ok(None);
+        };
+        Ok(Some(restore_variant(&handle.compiled, stored)?))
+    }
+
+    /// Fails, or prints a line, about a launch that is not in the lock.
+    fn explain(&self, request: &Request, knobs: &Knobs) -> Result<(), Error> {
+        let message = format!("this launch of kernel '{}' is not in the lock", request.kernel);
+        let notes = match self.file.explain(request) {
+            None => {
+                let mut names: Vec<_> =
+                    self.file.entries.iter().map(|entry| entry.launches.kernel.as_str()).collect();
+                names.dedup();
+                vec![format!("the lock has the kernels {}", names.join(", "))]
+            }
+            Some(differences) => differences,
+        };
+        self.miss(knobs, message, notes)
+    }
+
+    /// Fails if the policy is strict, else prints a line.
+    fn miss(&self, knobs: &Knobs, message: String, notes: Vec<String>) -> Result<(), Error> {
+        if knobs.lock_permits_misses {
+            eprintln!("tilewright: {message}: {}", notes.join("; "));
+            return Ok(());
+        }
+        let mut diagnostic = Diagnostic::new(Code::NotLocked, message);
+        diagnostic.notes = notes;
+        let hint = format!("add it with `tilewright lock`, which writes {}", self.path.display());
+        Err(diagnostic.hint(hint).into())
+    }
+}
+
+/// Reads the texts and the cubin of an entry.
+pub(crate) fn stored(artifacts: &Artifacts, entry: &Entry) -> Result<StoredKernel, ArtifactError> {
+    let code = &entry.code;
+    let gpu = match (&code.gpu, &code.ptx) {
+        (Some(program), Some(ptx)) => Some(StoredGpuCode {
+            program: artifacts.read_text(program, "gpu")?,
+            ptx: artifacts.read_text(ptx, "ptx")?,
+            cubin: code.cubin.as_ref().map(|cubin| artifacts.read(cubin, "cubin")).transpose()?,
+        }),
+        _ => None,
+    };
+    Ok(StoredKernel {
+        ir: artifacts.read_text(&code.ir, "ir")?,
+        opt: artifacts.read_text(&code.opt, "opt")?,
+        gpu,
+    })
+}
+
+/// Reads the source files of an entry.
+pub(crate) fn sources(artifacts: &Artifacts, entry: &Entry) -> Result<SourceMap, ArtifactError> {
+    let file = |source: &Source| {
+        Ok(SourceFile {
+            name: source.name.clone(),
+            text: artifacts.read_text(&source.text, "py")?,
+            first_line: source.first_line,
+            removed_columns: source.removed_columns,
+        })
+    };
+    entry.sources.iter().map(file).collect()
+}
+
+/// Returns the error about a lock that cannot be used.
+pub(crate) fn unusable(error: &impl std::fmt::Display) -> Error {
+    Diagnostic::new(Code::InvalidLock, error.to_string())
+        .hint("write the lock anew with `tilewright lock`, or copy it again with its folder of artifacts")
+        .into()
+}
+
+impl From<LockError> for Error {
+    fn from(error: LockError) -> Self {
+        unusable(&error)
+    }
+}

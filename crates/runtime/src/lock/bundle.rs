@@ -1,0 +1,242 @@
+//! Bundles: the kernels of a lock for programs that have neither the source nor Python.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rustc_hash::FxHashMap;
+use tilewright_base::{Code, Diagnostic};
+use tilewright_compiler::{Job, Stage, parse_stored, restore};
+use tilewright_frontend::{Argument, Constant, FunctionRef, HostValue, Lowered, Request};
+use tilewright_ir::{Dtype, Element};
+use tilewright_lock::{Artifacts, Entry, LockFile, Parameter};
+
+use super::active::{sources, stored, unusable};
+use super::request::{WITHOUT, codegen};
+use crate::options::OptionId;
+use crate::signature::{self, Annotation, Signature};
+use crate::{Device, Error, Handle, Options, Value, parse_dtype};
+
+/// The kernels of a lock, found by name and arguments. Threads may share a bundle.
+#[derive(Debug)]
+pub struct Bundle {
+    file: LockFile,
+    artifacts: Artifacts,
+    /// The restored kernels, by the index of the entry and the device.
+    handles: Mutex<FxHashMap<(usize, Device), Arc<Handle>>>,
+}
+
+impl Bundle {
+    /// Reads the lock at `path`. Its artifacts are read when a kernel is first used.
+    ///
+    /// # Errors
+    /// If the lock cannot be read.
+    pub fn open(path: &Path) -> Result<Self, Error> {
+        let (file, artifacts) = (LockFile::read(path)?, LockFile::artifacts(path));
+        Ok(Self { file, artifacts, handles: Mutex::default() })
+    }
+
+    /// Returns the entries of the lock.
+    pub fn entries(&self) -> &[Entry] {
+        &self.file.entries
+    }
+
+    /// Returns the kernel for a launch on a device, restored, and its run-time arguments in order.
+    /// `arguments` names each run-time argument. It may leave out compile-time ones: then the lock
+    /// has to have one value of them only. Of several kernels that fit, returns the one that assumes
+    /// the largest divisors.
+    ///
+    /// # Errors
+    /// If no kernel fits, if kernels with different compile-time values fit, or if an artifact
+    /// cannot be read.
+    pub fn find<'m>(
+        &self,
+        kernel: &str,
+        device: Device,
+        arguments: &[(&str, Value<'m>)],
+    ) -> Result<(Arc<Handle>, Vec<Value<'m>>), Error> {
+        let target = device.target()?.to_string();
+        let mut of_kernel = Vec::new();
+        for (index, entry) in self.file.entries.iter().enumerate() {
+            let launches = &entry.launches;
+            if launches.kernel == kernel
+                && launches.target == target
+                && !launches.options.contains_key(WITHOUT)
+            {
+                of_kernel.push(index);
+            }
+        }
+        if of_kernel.is_empty() {
+            let mut names: Vec<_> =
+                self.file.entries.iter().map(|entry| entry.launches.to_string()).collect();
+            names.dedup();
+            return Err(missing(format!("the lock has no kernel '{kernel}' for {target}"), names));
+        }
+        let mut reasons = Vec::new();
+        let mut fitting = Vec::new();
+        for &index in &of_kernel {
+            match fit(&self.file.entries[index], device, arguments) {
+                Ok(score) => fitting.push((score, index)),
+                Err(reason) => reasons.push(format!("{}: {reason}", self.file.entries[index].launches)),
+            }
+        }
+        let Some(&(best, index)) = fitting.iter().max_by_key(|(score, _)| *score) else {
+            return Err(missing(format!("no kernel '{kernel}' of the lock fits the arguments"), reasons));
+        };
+        let equal: Vec<_> = fitting.iter().filter(|(score, _)| *score == best).collect();
+        if equal.len() > 1 {
+            let texts = equal.iter().map(|(_, index)| self.file.entries[*index].launches.to_string());
+            let message = format!("several kernels '{kernel}' of the lock fit: name a compile-time value");
+            return Err(missing(message, texts.collect()));
+        }
+        let handle = self.handle(index, device)?;
+        let ordered = self.file.entries[index].launch.parameters.iter().map(|parameter| {
+            let found = arguments.iter().find(|(name, _)| *name == parameter.name);
+            found.map(|(_, value)| value.clone()).expect("`fit` has found each parameter")
+        });
+        Ok((handle, ordered.collect()))
+    }
+
+    fn handle(&self, index: usize, device: Device) -> Result<Arc<Handle>, Error> {
+        let mut handles = self.handles.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(handle) = handles.get(&(index, device)) {
+            return Ok(Arc::clone(handle));
+        }
+        let handle = Arc::new(self.restore(&self.file.entries[index], device)?);
+        handles.insert((index, device), Arc::clone(&handle));
+        Ok(handle)
+    }
+
+    /// Restores the kernel of an entry. Its parameters are the run-time arguments.
+    fn restore(&self, entry: &Entry, device: Device) -> Result<Handle, Error> {
+        let target = device.target()?;
+        let options = options(entry)?;
+        let codegen = codegen(&entry.launches.options).ok_or_else(|| invalid(entry, "options"))?;
+        let described = entry.launch.parameters.iter().map(argument).collect::<Option<Vec<_>>>();
+        let arguments = described.ok_or_else(|| invalid(entry, "parameters"))?;
+        let stored = stored(&self.artifacts, entry).map_err(|error| unusable(&error))?;
+        let sources = Arc::new(sources(&self.artifacts, entry).map_err(|error| unusable(&error))?);
+        let parameters = entry.launch.parameters.iter();
+        let parameters =
+            parameters.map(|parameter| signature::Parameter::new(&*parameter.name, Annotation::None));
+        let signature = Signature {
+            name: entry.launches.kernel.as_str().into(),
+            parameters: parameters.collect(),
+            source: None,
+        };
+        let language = crate::kernel::language_options(&options, target, false);
+        let job = Job {
+            request: Request { kernel: FunctionRef(0), arguments: arguments.clone(), options: language },
+            parameters: signature.parameters.iter().map(|parameter| Arc::clone(&parameter.name)).collect(),
+            target,
+            codegen,
+        };
+        let module = parse_stored(Stage::Ir, &stored.ir, &sources)?;
+        let compiled = restore(&job, None, Lowered { module, is_shareable: false }, stored)?;
+        Ok(Handle::new(compiled, (device, 0), Arc::new(signature), arguments, options))
+    }
+}
+
+/// Returns the launch options of an entry.
+fn options(entry: &Entry) -> Result<Options, Error> {
+    let mut options = Options::default();
+    for (name, value) in &entry.launches.options {
+        let Some(option) = OptionId::parse(name) else { continue };
+        let value = match value.as_str() {
+            "true" => Constant::Bool(true),
+            "false" => Constant::Bool(false),
+            "None" => Constant::None,
+            number => Constant::Int(number.parse().map_err(|_| invalid(entry, "options"))?),
+        };
+        options.set(option, &value)?;
+    }
+    Ok(options)
+}
+
+/// Returns the compiler's description of a run-time argument.
+fn argument(parameter: &Parameter) -> Option<Argument> {
+    let divisibility = parameter.divisibility;
+    Some(match parameter.ty.strip_prefix('*') {
+        Some(pointee) => Argument::Pointer { pointee: parse_dtype(pointee)?, divisibility, is_const: false },
+        None => Argument::Scalar { dtype: parse_dtype(&parameter.ty)?, divisibility },
+    })
+}
+
+/// Returns the product of the divisors that an entry assumes of the arguments, as a measure of how
+/// specific its code is; an error says why the code does not fit the arguments.
+fn fit(entry: &Entry, device: Device, arguments: &[(&str, Value<'_>)]) -> Result<u64, String> {
+    let mut score = 0;
+    for parameter in &entry.launch.parameters {
+        let found = arguments.iter().find(|(name, _)| *name == parameter.name);
+        let (_, value) = found.ok_or_else(|| format!("the argument {} is missing", parameter.name))?;
+        let element = argument(parameter).ok_or_else(|| format!("unknown type {}", parameter.ty))?;
+        check(&element, value, device).map_err(|reason| format!("{}: {reason}", parameter.name))?;
+        score += u64::from(parameter.divisibility.ilog2());
+    }
+    for (name, value) in arguments {
+        if entry.launch.parameters.iter().any(|parameter| parameter.name == *name) {
+            continue;
+        }
+        let locked =
+            entry.launches.arguments.get(*name).ok_or_else(|| format!("it has no parameter {name}"))?;
+        let text = match value.to_host_value() {
+            Some(HostValue::Constant(constant)) => constant.to_string(),
+            _ => value.describe(),
+        };
+        if text != *locked {
+            return Err(format!("{name} is {locked}, not {text}"));
+        }
+    }
+    Ok(score)
+}
+
+/// Checks that an argument has the type and the divisor that the code assumes.
+fn check(expected: &Argument, value: &Value<'_>, device: Device) -> Result<(), String> {
+    let (element, divisibility) = match expected {
+        Argument::Pointer { pointee, divisibility, .. } => (Element::Pointer(*pointee), *divisibility),
+        Argument::Scalar { dtype, divisibility } => (Element::Value(*dtype), *divisibility),
+        Argument::Constexpr(_) | Argument::Tuple(_) => return Err("it is no run-time value".to_owned()),
+    };
+    let fits = match (element, value) {
+        (Element::Pointer(pointee), Value::Pointer(tensor)) => {
+            if tensor.is_elsewhere(device) {
+                return Err(format!("the memory is on {}", tensor.device));
+            }
+            tensor.pointee == pointee && tensor.address.is_multiple_of(divisibility.into())
+        }
+        (Element::Value(dtype), Value::Int(number)) => {
+            holds(dtype, *number) && number % i128::from(divisibility) == 0
+        }
+        (Element::Value(dtype), Value::Float(_)) => dtype.is_float(),
+        (Element::Value(dtype), Value::Bool(_)) => dtype.is_bool(),
+        (Element::Value(dtype), Value::Scalar(literal)) => literal.dtype == dtype && divisibility == 1,
+        _ => false,
+    };
+    let divisor = if divisibility == 1 { String::new() } else { format!(", a multiple of {divisibility}") };
+    let name = crate::ParameterType::of(expected).name();
+    if fits { Ok(()) } else { Err(format!("expected {name}{divisor}, found {}", value.describe())) }
+}
+
+/// Returns whether an integer type has a value.
+fn holds(dtype: Dtype, number: i128) -> bool {
+    match dtype {
+        Dtype::I8 => i8::try_from(number).is_ok(),
+        Dtype::I16 => i16::try_from(number).is_ok(),
+        Dtype::I32 => i32::try_from(number).is_ok(),
+        Dtype::I64 => i64::try_from(number).is_ok(),
+        Dtype::U8 => u8::try_from(number).is_ok(),
+        Dtype::U16 => u16::try_from(number).is_ok(),
+        Dtype::U32 => u32::try_from(number).is_ok(),
+        Dtype::U64 => u64::try_from(number).is_ok(),
+        _ => false,
+    }
+}
+
+fn missing(message: String, notes: Vec<String>) -> Error {
+    let mut diagnostic = Diagnostic::new(Code::NotLocked, message);
+    diagnostic.notes = notes;
+    diagnostic.hint("`tilewright lock list` lists the kernels of a lock").into()
+}
+
+fn invalid(entry: &Entry, what: &str) -> Error {
+    unusable(&format!("the lock's entry for {} has no valid {what}", entry.launches))
+}

@@ -1,0 +1,169 @@
+//! Describes launches and kernels for a lock.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use tilewright_compiler::{CodegenOptions, CompiledKernel, GpuCode, Job, Target, TensorMapVariant};
+use tilewright_frontend::{Argument, HostValue};
+use tilewright_ir::Element;
+use tilewright_lock::{Launch, Parameter, Request};
+
+use crate::ParameterType;
+
+/// A kernel with the arguments, the target and the options of its compilation.
+#[derive(Debug)]
+pub(crate) struct Compilation {
+    pub(crate) kernel: String,
+    /// The names of the parameters.
+    pub(crate) parameters: Vec<Arc<str>>,
+    pub(crate) arguments: Vec<Argument>,
+    pub(crate) target: Target,
+    pub(crate) codegen: CodegenOptions,
+    /// The variant for tensors that tensor maps cannot describe, if the code is one.
+    pub(crate) variant: Option<TensorMapVariant>,
+}
+
+impl Compilation {
+    /// Returns the compilation that a job describes.
+    pub(crate) fn of(kernel: &str, job: &Job) -> Self {
+        Self {
+            kernel: kernel.to_owned(),
+            parameters: job.parameters.clone(),
+            arguments: job.request.arguments.clone(),
+            target: job.target,
+            codegen: job.codegen,
+            variant: None,
+        }
+    }
+
+    /// Returns the description of the launches that run the code. `ir` is the hash of its IR.
+    pub(crate) fn request(&self, ir: String) -> Request {
+        let arguments = self.parameters.iter().zip(&self.arguments);
+        Request {
+            kernel: self.kernel.clone(),
+            target: self.target.to_string(),
+            arguments: arguments.map(|(name, argument)| (name.to_string(), text(argument))).collect(),
+            options: self.options(),
+            ir,
+        }
+    }
+
+    /// Returns the options on which the code depends, apart from its IR: none on the CPU.
+    fn options(&self) -> BTreeMap<String, String> {
+        let CodegenOptions { num_warps, num_stages, num_ctas, max_registers, contraction, tensor_maps } =
+            self.codegen;
+        if self.target == Target::Cpu {
+            return BTreeMap::new();
+        }
+        let registers = max_registers.map_or("None".to_owned(), |count| count.to_string());
+        let variant = self.variant.as_ref().map(|variant| (WITHOUT, variant.to_string()));
+        let rows = [
+            ("num_warps", num_warps.to_string()),
+            ("num_stages", num_stages.to_string()),
+            ("num_ctas", num_ctas.to_string()),
+            ("maxnreg", registers),
+            ("enable_fp_fusion", contraction.to_string()),
+            ("tensor_maps", tensor_maps.to_string()),
+        ];
+        rows.into_iter().chain(variant).map(|(name, value)| (name.to_owned(), value)).collect()
+    }
+
+    /// Returns the facts that a launcher needs.
+    pub(crate) fn launch(&self, kernel: &CompiledKernel, code: Option<&GpuCode>) -> Launch {
+        let mut parameters = Vec::new();
+        for (name, argument) in self.parameters.iter().zip(&self.arguments) {
+            add_parameters(name.to_string(), argument, &mut parameters);
+        }
+        let entry = kernel.entry_name().to_owned();
+        let launch = Launch { entry, threads: 1, cluster: 1, parameters, ..Launch::default() };
+        let Some(code) = code else { return launch };
+        Launch {
+            threads: code.threads,
+            shared_bytes: code.shared_bytes,
+            cluster: code.cluster(),
+            tensor_maps: code.tensor_maps().len() as u32,
+            has_pairs: code.has_pairs(),
+            ..launch
+        }
+    }
+}
+
+/// The name of the option that a variant's entry has in addition: the accesses for which its code
+/// has no tensor maps.
+pub(crate) const WITHOUT: &str = "without_tensor_maps";
+
+/// Returns the options of code generation in an entry; `None` if an option is missing or has no such value.
+pub(crate) fn codegen(options: &BTreeMap<String, String>) -> Option<CodegenOptions> {
+    if options.is_empty() {
+        return Some(CodegenOptions::default());
+    }
+    let number = |name: &str| options.get(name)?.parse::<u32>().ok();
+    Some(CodegenOptions {
+        num_warps: number("num_warps")?,
+        num_stages: number("num_stages")?,
+        num_ctas: number("num_ctas")?,
+        max_registers: number("maxnreg"),
+        contraction: options.get("enable_fp_fusion")?.parse().ok()?,
+        tensor_maps: options.get("tensor_maps")?.parse().ok()?,
+    })
+}
+
+/// Returns the description of an argument, in the language of `tilewright compile --signature`
+/// where that has it: `*fp32:16`, `i32`, `1024`.
+fn text(argument: &Argument) -> String {
+    let with = |divisibility: u32| match divisibility {
+        1 => String::new(),
+        _ => format!(":{divisibility}"),
+    };
+    match argument {
+        Argument::Pointer { divisibility, is_const, .. } => {
+            let name = ParameterType::of(argument).name();
+            let name = if *is_const { name.replacen('*', "*k", 1) } else { name };
+            format!("{name}{}", with(*divisibility))
+        }
+        Argument::Scalar { divisibility, .. } => {
+            format!("{}{}", ParameterType::of(argument).name(), with(*divisibility))
+        }
+        Argument::Constexpr(value) => value_text(value),
+        Argument::Tuple(items) if items.descriptor().is_some() => ParameterType::of(argument).name(),
+        Argument::Tuple(items) => {
+            let items: Vec<String> = items.iter().map(text).collect();
+            format!("({})", items.join(", "))
+        }
+    }
+}
+
+fn value_text(value: &HostValue) -> String {
+    match value {
+        HostValue::Constant(constant) | HostValue::PlainGlobal(constant) => constant.to_string(),
+        HostValue::Tuple(items) => {
+            let items: Vec<String> = items.iter().map(value_text).collect();
+            format!("({})", items.join(", "))
+        }
+        HostValue::Language(path) => format!("tl.{path}"),
+        HostValue::Function(_) | HostValue::ConstexprFunction(_) | HostValue::Callable(_) => {
+            "<function>".to_owned()
+        }
+        HostValue::Object(_) | HostValue::RunTime(_) => "<object>".to_owned(),
+    }
+}
+
+/// Adds the run-time arguments in order, each aligned to its size.
+fn add_parameters(name: String, argument: &Argument, parameters: &mut Vec<Parameter>) {
+    let (element, divisibility) = match argument {
+        Argument::Pointer { pointee, divisibility, .. } => (Element::Pointer(*pointee), *divisibility),
+        Argument::Scalar { dtype, divisibility } => (Element::Value(*dtype), *divisibility),
+        Argument::Constexpr(_) => return,
+        Argument::Tuple(items) => {
+            for (index, item) in items.iter().enumerate() {
+                add_parameters(format!("{name}{}", items.accessor(index)), item, parameters);
+            }
+            return;
+        }
+    };
+    let bytes = element.bytes() as u64;
+    let end = parameters.last().map_or(0, |last| last.offset + last.bytes);
+    let offset = end.next_multiple_of(bytes);
+    let ty = ParameterType::of(argument).name();
+    parameters.push(Parameter { name, ty, offset, bytes, divisibility });
+}

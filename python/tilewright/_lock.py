@@ -1,0 +1,121 @@
+"""``tilewright lock``: runs a program and writes its lock, the compiled kernels and the choices of its tuners.
+
+The program runs in a process of its own. It and the processes that it starts record each kernel in a folder, which
+this process then turns into the lock. See ``crates/lock`` for the format.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from tilewright import _native
+from tilewright._arguments import ProgramParser
+from tilewright.errors import TritonError
+
+DEFAULT = "tilewright.lock"
+"""The path of the lock, unless an option names another."""
+
+_DESCRIPTION = """\
+Run a Python program, and write its lock: the compiled kernels and the choices of its tuners
+
+`tilewright run --locked` then launches these kernels, and compiles, tunes and assembles nothing. The artifacts of
+NAME.lock are in the folder NAME.artifacts beside it; copy both. With --target, each kernel is compiled for these
+targets, which need not be in this machine; then the choices of tuners are those of this machine.
+
+    tilewright lock list LOCK              the kernels and choices
+    tilewright lock verify LOCK            check all artifacts, compile each kernel anew, compare the code
+    tilewright lock diff LOCK LOCK         the differences; the exit code is 1 if there are any
+    tilewright lock merge LOCK... -o LOCK  one lock of several"""
+
+
+def main(arguments: list[str]) -> int:
+    """Runs the program and writes its lock; returns the exit code."""
+    parser = ProgramParser("tilewright lock", _DESCRIPTION)
+    parser.add_option(
+        "--target",
+        action="append",
+        default=[],
+        metavar="<target>",
+        help="compile for this target, such as sm_90 or cpu; may be repeated; otherwise for the device of each launch",
+    )
+    parser.add_option(
+        "--output", "-o", default=DEFAULT, metavar="<file>", help=f"the lock to write ({DEFAULT})"
+    )
+    parser.add_option(
+        "--device", metavar="<device>", help="where the program runs its kernels; see `tilewright run --help`"
+    )
+    given = parser.parse(arguments)
+    if not given.program:
+        parser.error("no program to run")
+    known = _native.target_names()
+    for target in given.target:
+        if target not in known:
+            print(f"error: no target '{target}': expected one of {', '.join(known)}", file=sys.stderr)
+            return 2
+    with tempfile.TemporaryDirectory(prefix="tilewright-lock-") as folder:
+        Path(folder, "targets").write_text("".join(f"{target}\n" for target in given.target))
+        code = _run(given.kind, given.program, given.device, folder)
+        if code:
+            print(f"tilewright: no lock is written, because the program ended with {code}", file=sys.stderr)
+            return code
+        try:
+            return _write(folder, Path(given.output))
+        except TritonError as error:
+            print(error, file=sys.stderr)
+            return 1
+
+
+def _run(kind: str, program: list[str], device: str | None, folder: str) -> int:
+    """Runs the program, whose processes record their kernels in a folder; returns its exit code."""
+    command = [sys.executable, "-m", "tilewright", "run"]
+    command += ["--device", device] if device is not None else []
+    command += [kind] if kind else []
+    environment = {name: value for name, value in os.environ.items() if name != "TILEWRIGHT_LOCK"}
+    environment["TILEWRIGHT_LOCK_RECORD"] = folder
+    with subprocess.Popen([*command, *program], env=environment) as process:
+        while True:
+            try:
+                code = process.wait()
+            except KeyboardInterrupt:
+                # The terminal sends Ctrl-C to the program as well.
+                continue
+            return 128 - code if code < 0 else code
+
+
+def _write(folder: str, path: Path) -> int:
+    """Writes the lock of a recording, and prints what it has."""
+    kernels, choices, failures = _native.lock_collect(folder, str(path))
+    if not kernels:
+        print("error: the program has launched no kernel, so the lock is empty", file=sys.stderr)
+        return 1
+    _assemble(path)
+    for failure in failures:
+        print(f"error: {failure.strip()}", file=sys.stderr)
+    print(f"{path}: {kernels} kernel{'s' * (kernels != 1)}, {choices} tuned choice{'s' * (choices != 1)}")
+    return int(bool(failures))
+
+
+def _assemble(path: Path) -> None:
+    """Assembles the kernels for GPUs that this machine does not have, if there is an assembler."""
+    import json
+
+    lock = json.loads(path.read_text())
+    missing = [one for one in lock["entries"] if "ptx" in one["code"] and "cubin" not in one["code"]]
+    if not missing:
+        return
+    from tilewright import knobs
+
+    try:
+        ptxas = knobs.nvidia.ptxas.path
+    except RuntimeError as error:
+        targets = ", ".join(sorted({one["launches"]["target"] for one in missing}))
+        print(
+            f"tilewright: the lock has PTX, and no cubins for {targets}: {error}, or install nvidia-cuda-nvcc",
+            file=sys.stderr,
+        )
+        return
+    _native.lock_assemble(str(path), str(ptxas))
