@@ -37,9 +37,11 @@
 //! [`ir`].
 
 mod arguments;
+mod bundle;
 mod module;
 
 pub use arguments::{Arguments, Element, IntoArgument, IntoGrid};
+pub use bundle::Bundle;
 pub use module::{Kernel, Module};
 
 pub use tilewright_base::{
