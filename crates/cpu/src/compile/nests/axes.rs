@@ -1,18 +1,18 @@
-//! The axes of tiles over which a nest iterates.
+//! Finds the axes of tiles over which one loop of a nest can run.
 //!
-//! Two axes of tiles are the same *dimension* if an op relates their elements index by index, for
-//! example the axis of a row of weights and the last axis of the tile that it is broadcast to.
+//! Two axes of tiles are the same *dimension* if an op relates their elements index by index. For
+//! example, a broadcast relates the axis of a vector to the last axis of a matrix.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tilewright_ir::Op;
 
 use crate::program::{Action, Program, Slot, Step};
 
-/// A dimension.
+/// A dimension: a class of axes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Dimension(u32);
 
-/// The dimension of each axis of each tile of a program. The sets are merged by union-find.
+/// The dimension of each axis of each tile of a program. Union-find merges the classes.
 pub(super) struct Dimensions {
     numbers: FxHashMap<(Slot, usize), u32>,
     parents: Vec<u32>,
@@ -45,7 +45,7 @@ impl Dimensions {
         self.uniform.contains(&slot)
     }
 
-    /// Finds the uniform tiles, by the rule of the lowering.
+    /// Finds the uniform tiles: the results of elementwise ops on scalars and uniform tiles.
     fn find_uniform(&mut self, program: &Program) {
         let is_elementwise = |step: &&Step| {
             matches!(
@@ -78,7 +78,7 @@ impl Dimensions {
 
     fn root(&mut self, mut number: u32) -> u32 {
         while self.parents[number as usize] != number {
-            // Each step halves the path for later searches.
+            // Each iteration halves the path for later searches.
             let next = self.parents[self.parents[number as usize] as usize];
             self.parents[number as usize] = next;
             number = next;

@@ -1,9 +1,8 @@
 //! Nests that execute the iterations of a loop of the kernel.
 //!
-//! If the steps of a loop's body are one nest, its function has a loop over the iterations around
-//! all others. Scalars that the loop carries stay in registers. For each tile that it carries there
-//! are two pieces of memory: an iteration reads one and writes the other, and the next iteration
-//! exchanges them.
+//! If one nest executes all steps of a loop's body, its outermost loop runs over the iterations.
+//! Scalars that the loop carries stay in registers. Each tile that the loop carries has two
+//! buffers: an iteration reads one and writes the other, and the next iteration exchanges them.
 
 use rustc_hash::FxHashSet;
 
@@ -15,19 +14,20 @@ use crate::tuning::MAX_ELEMENTS_BETWEEN_CHECKS;
 
 /// The loop whose iterations a nest executes.
 pub(super) struct Iterations {
-    /// The parameter of the body that counts.
+    /// The loop counter, which is the first parameter of the body.
     pub counter: Slot,
     /// The difference of the counters of neighboring iterations.
     pub step: i64,
     /// The scalars that the loop carries and changes: the parameter of the body, and the slot that it
     /// yields.
     pub scalars: Vec<[Slot; 2]>,
-    /// The tiles that the loop carries and changes.
+    /// The tiles that the loop carries and changes: the parameter of the body, and the slot that it
+    /// yields.
     pub tiles: Vec<[Slot; 2]>,
 }
 
 impl Iterations {
-    /// Returns what a call of the nest's function executes.
+    /// Returns the iterations that a call of the nest's function executes.
     pub fn repeated(&self, program: &Program, plan: &Plan<'_>) -> Repeated {
         let results = plan.members.iter().flat_map(|step| &step.results);
         let elements = results.map(|&slot| program.ty(slot).elements()).max().unwrap_or(1);
@@ -37,8 +37,9 @@ impl Iterations {
 }
 
 impl Former<'_> {
-    /// Returns the loop whose body is a block with a nest of all its steps; `None` if the block is the
-    /// body of no loop with a constant step, or if the nest cannot pass the carried values on.
+    /// Returns the loop whose body is a block, if a nest that executes all steps of the block can
+    /// run its iterations. Returns `None` if the block is not the body of a loop with a constant
+    /// increment, or if the nest cannot carry the values from iteration to iteration.
     pub(super) fn iterations(&self, id: BlockId, plan: &Plan<'_>, outputs: &[Slot]) -> Option<Iterations> {
         let block = &self.program.blocks[id as usize];
         let [counter, parameters @ ..] = &block.parameters[..] else { return None };

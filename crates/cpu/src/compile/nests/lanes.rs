@@ -1,8 +1,8 @@
 //! Evaluates the formulas of the executor's kernels in vector SSA.
 //!
-//! The formulas are generic over the traits of [`kernels::lanes`](crate::run::kernels::lanes). Here
-//! the traits are implemented for handles of vectors, whose methods append instructions, so that a
-//! nest computes the bits that the executor computes.
+//! The formulas are generic over the traits of [`kernels::lanes`](crate::run::kernels::lanes). This
+//! file implements the traits for handles of vectors, whose methods append instructions. A nest
+//! therefore computes the same bits as the executor.
 
 use std::cell::RefCell;
 use std::marker::PhantomData;
@@ -309,8 +309,8 @@ pub(super) fn round(builder: &RefCell<Builder>, dtype: Dtype, x: Value) -> Value
     }
 }
 
-/// Converts binary64 or an integer of at least 32 bits to binary32, rounded to odd, so that rounding
-/// the result to a narrow float gives what rounding the operand once gives.
+/// Converts binary64 or an integer of at least 32 bits to binary32, rounded to odd. If the result
+/// is then rounded to a narrow float, this has the same effect as a single rounding of the operand.
 pub(super) fn to_single_odd(builder: &RefCell<Builder>, from: Dtype, x: Value) -> Value {
     let double = match from {
         Dtype::F64 => Vector::<f64>::new(builder, x),
@@ -323,7 +323,8 @@ pub(super) fn to_single_odd(builder: &RefCell<Builder>, from: Dtype, x: Value) -
     formats::double_to_single_odd(double).value
 }
 
-/// Returns x * y + z of narrow floats, given in binary32, rounded to odd.
+/// Returns x * y + z in binary32, rounded to odd. The operands are narrow floats, widened to
+/// binary32.
 pub(super) fn multiply_add_odd(builder: &RefCell<Builder>, operands: [Value; 3]) -> Value {
     let [x, y, z] = operands.map(|value| Vector::<f32>::new(builder, value));
     narrow::fma_odd(x, y, z).value

@@ -1,4 +1,5 @@
-//! Forms nests: groups consecutive steps that machine code executes as loops over vectors.
+//! Forms nests: a nest is a group of consecutive steps that machine code executes as loops over
+//! vectors.
 //!
 //! ```text
 //! steps ── plan ──> phases ── emit ──> vector SSA ── tilewright_native ──> machine code
@@ -9,7 +10,7 @@
 //!   both compute the same bits.
 //!
 //! The machine code is generated when a launch first executes the nest. [`remarks`] reports which
-//! steps are in nests, and the [`refusal`] of each other step.
+//! steps are in nests, and the [`refusal`] of each other step: the reason why no nest executes it.
 
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -49,8 +50,8 @@ struct Formed {
     /// The indices of the steps in the range that are executed before the nest.
     before: Vec<usize>,
     nest: Nest,
-    /// The inputs that no member reads: the operands of the index tiles before the nest whose
-    /// definitions the nest repeats.
+    /// The inputs that no member reads, but an import: a step before the nest that the nest repeats
+    /// (see [`Plan::imports`]).
     operands: SmallVec<[Use; 4]>,
     /// The results of members that the nest does not write.
     internal: Vec<Slot>,
@@ -85,7 +86,8 @@ pub(crate) fn form(program: &mut Program, target: Target) {
             target,
         };
         let formed = nests.of_blocks();
-        // A nest has to write each value that another nest reads.
+        // If an import reads a value that another nest does not write, forms the nests again
+        // without such imports.
         let all = || formed.iter().flat_map(|block| &block.nests);
         let internal: FxHashSet<Slot> = all().flat_map(|nest| nest.internal.iter().copied()).collect();
         let operands = all().flat_map(|nest| &nest.operands).map(|operand| operand.slot);
@@ -113,7 +115,7 @@ struct Former<'p> {
     segments: &'p Segments,
     /// The number of reads of each slot.
     uses: &'p [u32],
-    /// The slots that are the same for all programs of a launch.
+    /// The slots whose values are the same for all programs of a launch.
     invariant: &'p FxHashSet<Slot>,
     target: Target,
 }
@@ -186,8 +188,8 @@ impl<'p> Former<'p> {
             let (count, refusal) = refused.map_or((steps.len(), None), |(count, why)| (count, Some(why)));
             (plan, count, refusal)
         });
-        // Of equally long plans, takes the first, such as the one without rows. If that plan ends
-        // because it has no loop for an axis, the reason of the other plan is returned.
+        // Takes the first of equally long plans. If this plan ends because it has no loop for an
+        // axis, returns the reason why the other plan ends.
         plans
             .reduce(|best, plan| match plan.1.cmp(&best.1) {
                 Ordering::Greater => plan,
@@ -197,10 +199,10 @@ impl<'p> Former<'p> {
             .expect("there is a plan without rows")
     }
 
-    /// Completes a nest. Steps whose results are index tiles or pointers are executed before the
-    /// nest if steps outside of it read these results; the code of the remaining steps is emitted.
-    /// Fails if the first steps cannot be executed before the nest, or if the remaining ones cannot
-    /// form a nest.
+    /// Completes a nest, and emits its code. If steps outside of the nest read index tiles or
+    /// pointers that the nest computes, the executor runs the steps that define them before the
+    /// nest, and the remaining steps become the members. Fails if the executor cannot run the
+    /// former steps before the nest, or if the latter cannot form a nest.
     fn complete(
         &self,
         id: BlockId,
@@ -227,7 +229,7 @@ impl<'p> Former<'p> {
                 let known = plan.known[&slot];
                 let is_symbolic = match known.form {
                     Form::Affine(_) | Form::Range => true,
-                    // Indices of rows, and copies of scalars.
+                    // Indices along rows, and copies of scalars, are uniform.
                     Form::Uniform => !ty.is_scalar() && known.phase == 0 && step.is_pure(),
                     Form::Dense => false,
                 };

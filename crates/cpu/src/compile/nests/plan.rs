@@ -1,15 +1,22 @@
 //! Decides which steps a nest executes, and in which order.
 //!
-//! A nest executes consecutive steps of a block. The lanes of vectors are along one dimension of
-//! its tiles; the outermost loops run over the other dimensions, the *rows*. A *phase* has loops
-//! over the elements of a row: one loop for the tiles of each extent. A value that needs the result
-//! of a reduction is computed in a later phase than the reduction. A tile that a later phase reads
-//! is recomputed there if that is cheap, and otherwise kept in scratch memory.
+//! A nest executes consecutive steps of a block, its *members*. The lanes of its vectors are along
+//! one dimension of its tiles. The elements along this dimension, at one index along each other
+//! dimension, are a *row*. The outermost loops of the nest run over the rows, and the inner loops
+//! over the elements of a row.
 //!
-//! A nest has no effect until all its accesses are known to be legal. Therefore it ends before a
-//! step whose addresses depend on a reduction, or on elements of a tile. One store is an exception,
-//! the *scatter*, whose addresses are elements of a tile: the phase before the scatter checks these
-//! addresses, and every store runs after that check.
+//! The inner loops are divided into *phases*. A phase has one loop for all tiles that have the same
+//! number of elements in a row. If a value needs the result of a reduction, the nest computes it in
+//! a later phase. If a later phase reads a tile, it recomputes the tile if that is cheap;
+//! otherwise, the nest keeps the tile in scratch memory.
+//!
+//! An *index tile* has integers or pointers in arithmetic progression along a row. No loop computes
+//! its elements: a base and a stride represent each row.
+//!
+//! A nest has no effect until it has checked that all its accesses are legal. Therefore the plan
+//! ends before a step whose addresses depend on a reduction, or are elements of a tile. A nest may
+//! have one exception, the *scatter*: a store whose addresses are elements of a tile. The phase
+//! before the scatter checks these addresses, and every store runs after that check.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tilewright_ir::{
@@ -27,49 +34,51 @@ use crate::program::{Action, Program, Slot, Step, Strategy, Use};
 use crate::tuning::{MAX_NEST_STEPS, SCAN_BLOCK};
 use crate::types::TileType;
 
-/// The form of a value's elements, as far as it is known when the program is compiled.
+/// The form of a value's elements in each row, as far as the compiler knows it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Form {
     /// All elements of a row are equal.
     Uniform,
-    /// Integers or pointers in arithmetic progression, with this step if it is known.
+    /// An index tile, with its stride (of pointers, in bytes) if the compiler knows it.
     Affine(Option<i64>),
-    /// Booleans that are true in one range of indices.
+    /// Booleans that are true for one range of indices along the lanes, and false for all others.
     Range,
     /// The elements are computed, or read from memory, in the loop of a phase.
     Dense,
 }
 
-/// The form of a value, and the phase in which it becomes known. A reduction of phase p is known in
-/// phase p + 1.
+/// The form of a value, and the first phase that can read the value. If a reduction runs in phase
+/// p, this phase is p + 1.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Known {
     pub form: Form,
     pub phase: usize,
-    /// True if the value differs from row to row.
+    /// True if the value may differ from row to row.
     pub by_row: bool,
 }
 
 /// The dimensions over which a nest iterates.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Space {
-    /// The dimensions of the rows, the outermost first, and their extents.
+    /// The dimensions over which the loops over rows run, and their extents, the outermost first.
     pub rows: Vec<(Dimension, usize)>,
-    /// The dimension of lanes. A nest without rows may have several, each with its own loop.
+    /// The dimension of the lanes. `None` without loops over rows: the lanes of each tile are then
+    /// along its only axis of more than one element.
     pub lane: Option<Dimension>,
-    /// The number of lanes of a segment, if the nest splits the lanes of a tile. The last row
-    /// dimension is then that of the lanes, and counts the segments.
+    /// The number of elements of a segment, if the nest splits the dimension of the lanes into
+    /// [`segments`](super::segments). Each segment is then a row: the last entry of `rows` has the
+    /// dimension of the lanes, and the number of segments as its extent.
     pub segment: Option<usize>,
 }
 
 impl Space {
-    /// A space without rows.
+    /// Returns the space without loops over rows.
     pub fn line() -> Self {
         Self { rows: Vec::new(), lane: None, segment: None }
     }
 
-    /// Returns the space of a tile whose last axis is that of the lanes; `None` if it has no axis
-    /// of more than one element, or two axes of the same dimension.
+    /// Returns the space of a tile whose lanes are along its last axis of more than one element;
+    /// `None` if it has no such axis, or two such axes of the same dimension.
     pub fn of_tile(program: &Program, dimensions: &Dimensions, slot: Slot) -> Option<Self> {
         let mut rows: Vec<(Dimension, usize)> = Vec::new();
         for (axis, &extent) in program.ty(slot).shape().iter().enumerate().filter(|(_, extent)| **extent > 1)
@@ -85,15 +94,15 @@ impl Space {
     }
 }
 
-/// The definition of each slot of a program that a step defines.
+/// The step that defines each slot of a program, and facts about the slots.
 pub(super) struct Definitions<'p> {
     program: &'p Program,
     steps: FxHashMap<Slot, &'p Step>,
-    /// The slots that other nests compute without writing them.
+    /// The slots that a nest computes but does not write, so that no other nest can read them.
     pub unset: FxHashSet<Slot>,
-    /// The slots that become rows or columns of a larger tile.
+    /// The slots from which an `expand_dims` makes rows or columns of a larger tile.
     expanded: FxHashSet<Slot>,
-    /// The first value and the step of each counter of a loop.
+    /// For each loop counter, the slots of its first value and of its increment.
     pub counters: FxHashMap<Slot, [Slot; 2]>,
     pub alignments: Alignments,
 }
@@ -144,34 +153,35 @@ pub(super) struct Plan<'p> {
     definitions: &'p Definitions<'p>,
     dimensions: &'p Dimensions,
     pub space: Space,
-    /// The steps.
+    /// The steps that the nest executes.
     pub members: Vec<&'p Step>,
-    /// The form and phase of each slot that the steps read or define.
+    /// The form and phase of each slot that the members read or define.
     pub known: FxHashMap<Slot, Known>,
-    /// The slots that the nest reads: scalars and dense tiles.
+    /// The *inputs*: the scalars and tiles that the nest reads from the executor.
     pub inputs: Vec<Slot>,
-    /// The definitions of index tiles before the nest, which the nest repeats, in order.
+    /// The *imports*, in order: steps before the nest that define tiles of indices or masks. The
+    /// nest executes them again instead of reading their elements from memory.
     pub imports: Vec<&'p Step>,
     /// The phase of each member that accesses memory or reduces, by its index.
     pub phases: FxHashMap<usize, usize>,
     defined: FxHashSet<Slot>,
     /// True if a member stores.
     has_store: bool,
-    /// The member that stores to addresses which are elements of a tile, if there is one.
+    /// The member that is the scatter, if there is one.
     pub scatter: Option<usize>,
-    /// The slots that [`Self::known`] has added while it classified a step.
+    /// The slots that [`Self::classify`] has added to [`Self::known`] for the current step.
     added: Vec<Slot>,
 }
 
-/// The place of a tile in the space of a nest.
+/// The mapping of a tile's axes to the loops over rows and to the lanes of a nest.
 #[derive(Clone, Debug)]
 pub(super) struct Layout {
     /// The number of elements along the lanes; 1 if the tile is uniform in each row.
     pub extent: usize,
-    /// For each row dimension of the tile: its index in the space, and the number of elements
-    /// between neighbors in the tile.
+    /// For each dimension of the tile over which a loop over rows runs: its index in
+    /// [`Space::rows`], and the number of elements between neighbors in the tile.
     pub rows: Vec<(usize, usize)>,
-    /// True if the lanes are the last axis of more than one element.
+    /// True if the lanes are along the last axis of more than one element.
     pub is_contiguous: bool,
 }
 
@@ -199,10 +209,12 @@ impl<'p> Plan<'p> {
         }
     }
 
-    /// Returns whether the nest does enough to repay its set-up: two or more of its steps define
-    /// dense tiles, or a step that accesses memory or reduces has a dense operand, or a step stores
-    /// to rows. Sums and products of indices do not count: the executor often finds a progression
-    /// in them, which takes no loop.
+    /// Returns whether the nest does enough to repay its set-up. One of these conditions has to
+    /// hold:
+    /// - A member that accesses memory or reduces has a dense operand.
+    /// - A member of a nest with loops over rows stores a row.
+    /// - Two or more members define dense tiles. Arithmetic on indices does not count, because the
+    ///   executor often finds a progression in its result, and then runs no loop.
     pub fn is_worthwhile(&self) -> bool {
         let is_dense = |slot: Slot| self.form(slot) == Some(Form::Dense);
         let stores_row = |step: &Step| {
@@ -218,7 +230,8 @@ impl<'p> Plan<'p> {
         has_sink || self.members.iter().filter(|step| is_computation(step)).count() > 1
     }
 
-    /// Returns whether a step adds, multiplies or reshapes integers or pointers.
+    /// Returns whether a step creates, adds, subtracts, multiplies or reshapes integers or
+    /// pointers.
     fn is_index_arithmetic(&self, step: &Step) -> bool {
         let ty = self.program.ty(step.result());
         let is_arithmetic = match step.op() {
@@ -233,8 +246,8 @@ impl<'p> Plan<'p> {
         is_arithmetic && (ty.is_pointer() || ty.dtype().is_int())
     }
 
-    /// Returns the place of a tile in the space; `None` if it has an axis of another dimension, or
-    /// two axes of the same dimension.
+    /// Returns the layout of a tile in the space. Returns `None` if the tile has no elements, an
+    /// axis of another dimension, or two axes of the same dimension.
     pub fn layout(&self, slot: Slot) -> Option<Layout> {
         let shape = self.program.ty(slot).shape();
         let mut layout = Layout { extent: 1, rows: Vec::new(), is_contiguous: true };
@@ -276,8 +289,8 @@ impl<'p> Plan<'p> {
         Some(layout)
     }
 
-    /// Returns whether the value of a slot has the bits of one element: that of a scalar, or of a
-    /// tile that is always uniform.
+    /// Returns whether one element represents the value of a slot: the slot holds a scalar, or a
+    /// tile that is uniform whatever the program computes.
     pub fn is_scalar(&self, slot: Slot) -> bool {
         self.program.ty(slot).is_scalar() || self.dimensions.is_uniform(slot)
     }
@@ -296,7 +309,7 @@ impl<'p> Plan<'p> {
         self.defined.contains(&slot)
     }
 
-    /// Returns the phase after the last one.
+    /// Returns the number of phases.
     pub fn phase_count(&self) -> usize {
         let last = self.known.values().map(|known| known.phase);
         last.chain(self.phases.values().copied()).max().map_or(0, |last| last + 1)
@@ -344,8 +357,8 @@ impl<'p> Plan<'p> {
         Ok(())
     }
 
-    /// Moves the stores of earlier phases to the phase of the scatter, because the phase before it
-    /// checks the addresses of the scatter.
+    /// Moves the stores of earlier phases to the phase of the scatter. The phase before the scatter
+    /// checks the addresses of the scatter, and no store may precede this check.
     fn delay_stores(&mut self) {
         let Some(scatter) = self.scatter else { return };
         let first = self.phases[&scatter];
@@ -357,13 +370,14 @@ impl<'p> Plan<'p> {
         }
     }
 
-    /// Returns whether a nest without rows may store to addresses with these offsets.
+    /// Returns whether the nest may have a scatter with these offsets. The nest must have no loops
+    /// over rows, and the offsets must be signed integers of at least 32 bits.
     fn may_scatter(&self, offsets: Slot) -> bool {
         let number = self.program.ty(offsets).number;
         number.is_signed() && number.bits() >= 32 && self.space.rows.is_empty()
     }
 
-    /// Returns the pointer and the offsets of a scatter.
+    /// Returns the pointer and the offsets of the scatter; `None` for any other step.
     pub fn scattered(&self, step: &Step) -> Option<[Slot; 2]> {
         let pointers = step.operands[0].slot;
         let is_scatter =
@@ -372,8 +386,8 @@ impl<'p> Plan<'p> {
         Some([add.operands[0].slot, add.operands[1].slot])
     }
 
-    /// Returns the form and phase of a slot. A slot that no member defines becomes an input, or its
-    /// definition an import.
+    /// Returns the form and phase of a slot. If no member defines the slot, adds the slot to the
+    /// inputs, or its definition to the imports.
     fn known(&mut self, slot: Slot) -> Result<Known, Refusal> {
         if let Some(&known) = self.known.get(&slot) {
             return Ok(known);
@@ -400,7 +414,7 @@ impl<'p> Plan<'p> {
         Ok(known)
     }
 
-    /// Imports the definition of an index tile that a step before the nest computes.
+    /// Imports the definition of a slot, unless its result is dense or the nest cannot repeat it.
     fn import(&mut self, slot: Slot) -> Option<Known> {
         let step = self.definitions.get(slot)?;
         let is_repeatable = matches!(
@@ -433,8 +447,8 @@ impl<'p> Plan<'p> {
         Some(known)
     }
 
-    /// Returns the form and phase of the results of a step, or of the accesses of a store. Fails if the
-    /// nest cannot execute it.
+    /// Returns the form and phase of the results of a step. For a store, returns the form of its
+    /// accesses and the phase in which it runs. Fails if the nest cannot execute the step.
     fn classify(&mut self, step: &'p Step) -> Result<Known, Refusal> {
         refuse_action(step)?;
         let mut by_row = false;
@@ -445,7 +459,7 @@ impl<'p> Plan<'p> {
         for operand in &step.operands {
             operands.push(self.known(operand.slot)?);
         }
-        // A reduction or a scan would have to combine the elements of all segments.
+        // A reduction or a scan would have to combine the elements of several segments.
         let combines = matches!(step.action, Action::Reduce { .. } | Action::Scan { .. });
         refuse(combines && self.space.segment.is_some(), Refusal::InnerAxis)?;
         let phase = operands.iter().map(|known| known.phase).max().unwrap_or(0);
@@ -496,13 +510,14 @@ impl<'p> Plan<'p> {
             | Action::Fused(_)
             | Action::Nest(_) => return Err(Refusal::Op),
         };
-        // Only scalars and elements may depend on a reduction.
+        // Only uniform values and dense tiles may depend on a reduction, but no index tiles and
+        // ranges.
         let may_be_late = matches!(form, Form::Uniform | Form::Dense);
-        // A store that is the same in each row would be repeated.
+        // The loops over rows would repeat a store that is the same in each row.
         let is_store = matches!(step.op(), Some(Op::Store { .. }));
         refuse(!may_be_late && phase > 0, Refusal::LateIndices)?;
         refuse(is_store && !by_row && !self.space.rows.is_empty(), Refusal::SameForRows)?;
-        // The phase before checks the addresses of a scatter.
+        // A scatter runs one phase late: the phase before it checks its addresses.
         let is_scatter = is_store && operands[0].form == Form::Dense;
         Ok(Known { form, phase: phase + usize::from(is_scatter), by_row })
     }
@@ -591,7 +606,7 @@ impl<'p> Plan<'p> {
                 if operands[0].form != Form::Uniform {
                     return Ok(Form::Dense);
                 }
-                // One element: it is loaded before the first phase.
+                // The code before the first phase loads a single element.
                 let is_early = all_uniform && phase == 0 && !self.has_store;
                 refuse(!is_early, Refusal::LateElement)?;
                 Form::Uniform
@@ -605,17 +620,20 @@ impl<'p> Plan<'p> {
                 refuse(one && !all_uniform, Refusal::OneAddress)?;
                 if one { Form::Uniform } else { Form::Dense }
             }
-            // A nest whose assertion fails has no effect. The executor reports the failure.
+            // If the assertion fails, the nest returns without an effect, and the executor reports
+            // it.
             Op::Assert { .. } if all_uniform && phase == 0 => Form::Uniform,
             // tidy: wildcard because a nest executes no other op
             _ => return Err(Refusal::Op),
         })
     }
 
-    /// Fails unless the nest can access the elements: they are contiguous, or at equal distances
-    /// and of 32 or 64 bits. The pointers must be known in phase 0, and so must a mask that is not
-    /// dense. Dense pointers are those of a scatter: fails if the nest has another scatter, or if
-    /// the elements do not have 32 or 64 bits.
+    /// Fails unless the nest can access the elements at these pointers:
+    /// - Uniform pointers access one element, and index tiles access elements that are contiguous,
+    ///   or at equal distances and of 32 or 64 bits. The pointers must be known in phase 0, and so
+    ///   must a mask that is not dense.
+    /// - Dense pointers are those of a scatter, whose elements must have 32 or 64 bits. Fails if
+    ///   the nest has a scatter already.
     fn check_access(
         &self,
         pointer: Use,
@@ -650,7 +668,7 @@ impl<'p> Plan<'p> {
         }
     }
 
-    /// Returns the bytes between neighbors along the lanes, if they are known.
+    /// Returns the bytes between neighbors along the lanes, if the compiler knows them.
     pub fn stride(&self, pointer: Slot) -> Option<i64> {
         if let Some(Form::Affine(stride)) = self.form(pointer) { stride } else { None }
     }
@@ -685,9 +703,9 @@ impl<'p> Plan<'p> {
         if let Some(form) = self.form_in_segments(function, step, &forms).filter(|_| phase == 0) {
             return Ok(form);
         }
-        // The quotients and remainders of indices are often affine at run time, as the executor finds
-        // out. It then accesses a box of such rows or columns with strides, but a nest would gather
-        // the elements through dense pointers.
+        // At run time, the quotients and remainders of indices are often in arithmetic progression.
+        // If they are the rows or columns of a larger tile, the executor then accesses a box of
+        // memory with strides. A nest would have to gather the elements through dense pointers.
         if let (Family::Division(_), [Form::Affine(_), Form::Uniform]) = (function.family(), &forms[..])
             && self.definitions.expanded.contains(&step.result())
         {
@@ -697,8 +715,8 @@ impl<'p> Plan<'p> {
         symbolic.or_else(|| vectors::can_apply(function, dtype).then_some(Form::Dense)).ok_or(no_function)
     }
 
-    /// Returns the form of a quotient, a remainder or a comparison of indices, if it is known because
-    /// each row is a segment of lanes: see [`segments`](super::segments).
+    /// Returns the form of a quotient, a remainder or a comparison of indices, if the form follows
+    /// from the fact that each row is a segment: see [`segments`](super::segments).
     fn form_in_segments(&self, function: ElementwiseFn, step: &Step, forms: &[Form]) -> Option<Form> {
         let segment = self.space.segment? as u64;
         let [Form::Affine(Some(1)), Form::Uniform] = *forms else { return None };
@@ -715,7 +733,8 @@ impl<'p> Plan<'p> {
         is_aligned.then_some(form)
     }
 
-    /// Returns the form of a function of index tiles, if it is again an index tile or a range.
+    /// Returns the form of the result of a function of index tiles and ranges, if the result is an
+    /// index tile or a range, too.
     fn symbolic(&self, function: ElementwiseFn, step: &Step, dtype: Dtype, forms: &[Form]) -> Option<Form> {
         let stride = |form: Form| match form {
             Form::Uniform => Some(Some(0)),

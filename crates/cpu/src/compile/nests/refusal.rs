@@ -1,4 +1,4 @@
-//! The reasons why the executor runs a step, instead of machine code.
+//! The reasons why the executor, instead of a nest, runs a step.
 
 use std::fmt;
 
@@ -7,7 +7,8 @@ use tilewright_ir::{Dtype, ElementwiseFn};
 use crate::program::Combine;
 use crate::tuning::MAX_NEST_STEPS;
 
-/// The reason why a step is not a part of a nest. The planner returns it where it refuses the step.
+/// The reason why a step is not a member of a nest. The planner returns it when it refuses the
+/// step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Refusal {
     /// The step has regions that branch or repeat.
@@ -24,11 +25,12 @@ pub(crate) enum Refusal {
     Combine(Combine, Dtype),
     /// The combine region is not a function that the executor knows.
     CombineRegion,
-    /// The step computes with pointers other than by adding offsets, or moves them to memory.
+    /// The step applies a function other than the addition of an offset to pointers, or loads or
+    /// stores pointers.
     Pointers,
     /// The nest has the maximum number of steps.
     TooLong,
-    /// An axis of a tile is none of the nest's loops, or two axes are the same one.
+    /// No loop of the nest runs over an axis of a tile, or one loop would run over two of its axes.
     Axes,
     /// A tile that the executor has computed is not contiguous along the lanes.
     TransposedInput,
@@ -36,21 +38,21 @@ pub(crate) enum Refusal {
     TransposedOutput,
     /// The step reduces or scans an axis that is not the innermost one.
     InnerAxis,
-    /// The step reduces or scans from the last element to the first.
+    /// The step scans from the last element to the first.
     Reverse,
     /// The step reduces or scans a tile of indices, or of equal elements.
     EqualElements,
-    /// A scan has a length that blocks do not divide.
+    /// The axis of a scan is shorter than a block, and its extent is not a power of two.
     ScanLength,
-    /// The step is the same for all rows, and may be executed only once.
+    /// The step is the same for all rows, but the loops over rows would repeat it.
     SameForRows,
     /// A reshape changes more than axes of one element.
     Reshape,
     /// Indices, or the bounds of a mask, depend on a reduction.
     LateIndices,
-    /// The executor often finds a progression in quotients of indices.
+    /// The step divides indices: the executor often finds a progression in the quotients.
     IndexDivision,
-    /// An operand of the step may be no tile of indices or progression.
+    /// An operand is an index tile or a range, and nests have no code for that.
     IndexOperand,
     /// The addresses are elements of a tile.
     Gather,
@@ -66,18 +68,20 @@ pub(crate) enum Refusal {
     UnknownPointer,
     /// One element is loaded after a store or a reduction.
     LateElement,
-    /// One address receives the elements of a tile.
+    /// The step stores all elements of a tile to one address.
     OneAddress,
-    /// Another step reads the indices or pointers, so that they are computed before the nest.
+    /// A step outside of the nest reads the indices or pointers, so the executor computes them
+    /// before the nest.
     SharedIndices,
-    /// Another step reads indices or pointers that cannot be computed before the nest.
+    /// A step outside of the nest reads indices or pointers that the executor cannot compute before
+    /// the nest.
     LateSharedIndices,
     /// The steps read and write too little to repay a nest.
     TooSmall,
 }
 
 impl Refusal {
-    /// Returns whether the executor is the better place for the step, or as good.
+    /// Returns whether a nest would not execute the step faster than the executor does.
     pub(crate) fn is_choice(self) -> bool {
         matches!(
             self,

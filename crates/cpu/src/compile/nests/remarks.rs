@@ -1,5 +1,4 @@
-//! Remarks about nests: the steps that machine code executes, and for all others the reason why the
-//! executor does.
+//! Reports the steps that nests execute, and the reason why the executor runs each other step.
 
 use std::ops::Range;
 
@@ -26,8 +25,8 @@ pub(crate) fn report_no_target() {
     });
 }
 
-/// Reports the nests of a program and its other steps. The steps of the blocks are those before the
-/// insertion of the nests.
+/// Reports the nests of a program and its other steps. The caller has not inserted the nests into
+/// the blocks yet.
 pub(super) fn report(program: &Program, planned: &[PlannedBlock]) {
     if !tilewright_base::is_collecting() {
         return;
@@ -41,7 +40,7 @@ pub(super) fn report(program: &Program, planned: &[PlannedBlock]) {
             report_nest(program, steps, nest);
         }
         let mut refused = refused.clone();
-        // The nest of its body reports the loop.
+        // If a nest executes the iterations of a loop, the nest reports the loop.
         refused.retain(|&(index, _)| !is_in_nest(planned, &steps[index]));
         refused.sort_unstable_by_key(|&(index, _)| index);
         // Consecutive steps of a line that are refused for one reason are one remark.

@@ -1,10 +1,10 @@
-//! Segments of lanes whose indices have the same quotient.
+//! Finds segments: runs of consecutive indices that have the same quotient.
 //!
-//! A kernel with tiles of one axis computes the rows and columns of a tensor from one index, as `x //
-//! 768` and `x % 768`. If 2^k divides the divisor and the first index of every program, then 2^k
-//! neighbors have the same quotient, and their remainders count up by one. A nest with such segments
-//! as its innermost rows computes a quotient once for each, and finds contiguous accesses where
-//! addresses contain remainders.
+//! A kernel with tiles of one axis computes the row and the column in a tensor from one index `x`:
+//! for example, `x // 768` and `x % 768`. If 2^k divides the divisor and the first index of every
+//! program, then 2^k consecutive indices have the same quotient, and their remainders count up by
+//! one. A nest whose innermost loop over rows runs over such segments computes a quotient once for
+//! each segment. Accesses whose addresses contain remainders are contiguous in a segment.
 
 use std::cell::RefCell;
 
@@ -16,7 +16,7 @@ use super::plan::{Definitions, Space};
 use crate::program::{Program, Slot, Step};
 use crate::tuning::MIN_SEGMENT;
 
-/// The number of lanes of a segment, for each dimension whose indices are divided.
+/// The number of elements of a segment, for each dimension whose indices a step divides.
 pub(super) struct Segments(FxHashMap<Dimension, usize>);
 
 impl Segments {
@@ -38,7 +38,7 @@ impl Segments {
         Self(segments)
     }
 
-    /// Returns the space of a tile with segments of its lanes as the innermost rows.
+    /// Returns the space of a tile in which each row is a segment.
     pub fn space(&self, program: &Program, dimensions: &Dimensions, slot: Slot) -> Option<Space> {
         let mut space = Space::of_tile(program, dimensions, slot)?;
         let lane = space.lane?;
@@ -57,7 +57,8 @@ fn only_axis(program: &Program, dimensions: &Dimensions, slot: Slot) -> Option<(
     Some((dimensions.of(slot, axis)?, extent as usize))
 }
 
-/// Returns the number of neighbors with one quotient, if a step divides indices by a constant.
+/// Returns the length of a run of indices with the same quotient, if a step divides indices by a
+/// constant.
 fn of_division(definitions: &Definitions<'_>, step: &Step) -> Option<u64> {
     let Some(Op::Elementwise { function }) = step.op() else { return None };
     let Family::Division(_) = function.family() else { return None };
@@ -79,7 +80,7 @@ pub(super) struct Alignments {
 
 impl Definitions<'_> {
     /// Returns the greatest power of two that is known to divide the first element of a tile of
-    /// indices; `None` if the tile is not known to count up.
+    /// indices; `None` unless the indices are known to count up by one.
     pub fn index_alignment(&self, slot: Slot) -> Option<u64> {
         if let Some(&known) = self.alignments.of_indices.borrow().get(&slot) {
             return known;
@@ -112,7 +113,7 @@ impl Definitions<'_> {
         }
     }
 
-    /// Returns the greatest power of two that is known to divide all elements of integers.
+    /// Returns the greatest power of two that is known to divide all elements of a slot.
     fn alignment(&self, slot: Slot) -> u64 {
         if let Some(&known) = self.alignments.of_integers.borrow().get(&slot) {
             return known;

@@ -1,4 +1,5 @@
-//! Machine code for reductions with any combine region: all levels of the tree in one function.
+//! Compiles reductions with any combine region to machine code: one function computes all levels of
+//! the tree.
 //!
 //! Each level combines neighbors along the axis and writes the results to the beginning of the
 //! tiles. The extent of the axis is a power of two, so the pairs of all rows are consecutive: a level
@@ -17,7 +18,8 @@ use super::vectors::{self, Elements, Vectors, elements};
 use crate::program::nest::{NestCode, origin_of};
 use crate::program::{Action, Block, Program, Slot, Step, Strategy, TreeCode};
 
-/// Gives the reductions of a program that run as trees machine code, where it can compute them.
+/// Compiles the reductions of a program that run as trees to machine code, if vector code can
+/// compute them.
 pub(crate) fn form(program: &mut Program, target: Target) {
     let mut blocks = std::mem::take(&mut program.blocks);
     let mut codes = Vec::new();
@@ -45,7 +47,7 @@ struct Tree<'p> {
     /// The scalars that the region reads from outside.
     captured: SmallVec<[Slot; 4]>,
     dtypes: SmallVec<[Dtype; 4]>,
-    /// The number of pairs in the first level, counted in vectors of `inner` elements.
+    /// The number of pairs of neighbors in the first level, divided by `inner`.
     pairs: usize,
     levels: u32,
     /// The number of elements between neighbors.
@@ -208,7 +210,7 @@ impl Emitter<'_> {
         });
     }
 
-    /// Returns the elements that are stored as these lanes.
+    /// Returns the elements of a type that memory holds as these lanes.
     fn of_lanes(&self, dtype: Dtype, x: Value) -> Value {
         self.build(|builder| match elements(dtype) {
             Elements::Lanes(lane) if builder.lane(x) != lane => builder.convert(Conversion::Bitcast, lane, x),

@@ -1,5 +1,5 @@
-//! Elements of the executor's types as vectors: which functions, conversions and reductions nests
-//! compute, and their vector code.
+//! Emits vector code for elements of the executor's types, and says which functions, conversions
+//! and reductions have vector code.
 //!
 //! A vector of narrow floats holds their bits, in integer lanes of their width. A vector of booleans
 //! is a mask.
@@ -154,7 +154,7 @@ impl Vectors<'_> {
         self.0.borrow_mut().mask_binary(function, x, y)
     }
 
-    /// Returns copies of the bits of a scalar, of elements of a type.
+    /// Returns a vector whose elements all have the bits of a scalar of a type.
     pub fn splat(self, dtype: Dtype, bits: Value) -> Value {
         let mut builder = self.0.borrow_mut();
         match elements(dtype) {
@@ -272,7 +272,7 @@ impl Vectors<'_> {
             Family::Bitwise(B::Not) => not(x),
             Family::Comparison(C::Eq) => not(self.mask(MaskBinary::Xor, x, y)),
             Family::Comparison(C::Lt) => self.mask(MaskBinary::AndNot, x, y),
-            // A shift by one, the width or more, gives 0.
+            // A shift by the width, which is one bit, gives 0.
             Family::Comparison(C::Gt) | Family::Bitwise(B::Shl | B::Shr) => {
                 self.mask(MaskBinary::AndNot, y, x)
             }
@@ -439,8 +439,8 @@ impl Vectors<'_> {
             return self.cast(Dtype::F32, to, wide);
         }
         if is_narrow(to) {
-            // The second rounding of a number that binary32 does not represent has to give what one
-            // rounding gives.
+            // A number that binary32 does not represent is rounded twice. The first rounding is to
+            // odd, so that both roundings have the effect of a single one.
             let is_exact = from.bytes() <= 2 || from == Dtype::F32;
             let wide =
                 if is_exact { self.cast(from, Dtype::F32, x) } else { lanes::to_single_odd(self.0, from, x) };
@@ -490,7 +490,8 @@ impl Vectors<'_> {
     /// Converts floats to integers of at most 32 bits: towards zero, NaN to 0, and to the nearest
     /// bound if the type does not represent the result.
     fn truncated(self, lane: Lane, (to, target): (Dtype, Lane), x: Value) -> Value {
-        // binary32 represents the bounds of narrow integers, binary64 those of all.
+        // binary32 represents the bounds of integers of 8 and 16 bits, binary64 those of 32 bits,
+        // too.
         let bits = to.bits();
         let lane = if bits < 32 { lane } else { Lane::F64 };
         let wide =
@@ -501,11 +502,12 @@ impl Vectors<'_> {
         };
         let half = (1_u64 << (bits - 1)) as f64;
         let (low, high) = if to.is_signed() { (-half, half - 1.0) } else { (0.0, 2.0 * half - 1.0) };
-        // A comparison with NaN is false, so that the bound replaces it; 0 replaces it afterwards.
+        // A comparison with NaN is false, so that the bound replaces NaN. Afterwards, 0 replaces
+        // the result of NaN.
         let clamped = self.binary(Binary::Greater, wide, constant(low));
         let clamped = self.binary(Binary::Lesser, clamped, constant(high));
         let integer = if bits == 32 && !to.is_signed() {
-            // The difference of integers is exact. It has the bits of the result except the sign.
+            // The difference is exact, and has the bits of the result except for the sign bit.
             let integral = self.0.borrow_mut().unary(Unary::Floor, clamped);
             let difference = self.binary(Binary::Sub, integral, constant(half));
             let signed = self.convert(Conversion::FloatToSigned, Lane::I32, difference);
@@ -577,7 +579,7 @@ impl Vectors<'_> {
                 B::Xor => builder.int_binary(I::Xor, x, y),
                 B::Not => builder.int_binary(I::Xor, x, ones),
                 B::Shl | B::Shr => {
-                    // A negative count is a large one.
+                    // As an unsigned number, a negative count is larger than the width.
                     let fits = builder.int_compare(IntCompare::LtUnsigned, y, width);
                     let count = builder.int_select(fits, y, zero);
                     match (function, signed) {
@@ -664,7 +666,7 @@ pub(super) fn extended(builder: &mut Builder, number: Number, x: Value) -> Value
 #[derive(Clone, Copy)]
 struct Extreme {
     is_min: bool,
-    /// True if the result is NaN where an operand is.
+    /// True if the result is NaN whenever an operand is NaN.
     is_nan: bool,
 }
 

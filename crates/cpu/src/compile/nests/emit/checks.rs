@@ -1,5 +1,5 @@
-//! The checks of a nest, all before its first effect: each access stays inside its memory, and
-//! accesses overlap only where the order of the loops allows it.
+//! Emits the checks of a nest. Before its first effect, a nest checks that each access stays inside
+//! its memory, and that accesses overlap only where the order of the loops allows it.
 
 use rustc_hash::FxHashMap;
 use tilewright_ir::Op;
@@ -17,17 +17,17 @@ use crate::tuning::{PREFETCHED_BYTES, PREFETCHED_ROWS};
 pub(super) struct Access {
     pub member: usize,
     pub is_store: bool,
-    /// The number of elements of a row.
+    /// The number of elements that the member accesses in each row.
     extent: usize,
     size: usize,
-    /// The bytes between neighbors of a row; `None` if they are known at run time only.
+    /// The bytes between neighbors of a row; `None` if the compiler does not know them.
     stride: Option<i64>,
     phase: usize,
-    /// The last phase that loads the elements.
+    /// The last phase that executes the access: several phases may repeat a load.
     pub last_phase: usize,
 }
 
-/// The addresses of an access, in one row or in all rows so far.
+/// The addresses of an access, in one row or in all rows checked so far.
 #[derive(Clone, Copy)]
 pub(super) struct Bytes {
     /// The address of the element at index 0.
@@ -37,12 +37,12 @@ pub(super) struct Bytes {
     pub end: Value,
 }
 
-/// The rows of a load, which lie apart in memory.
+/// A load that reads a different row of memory for each row of the nest.
 pub(super) struct DistantRow {
     pointer: Slot,
     /// The number of bytes of a row.
     length: usize,
-    /// The bytes from a row to the one that is prefetched.
+    /// The bytes from the current row to the row that the nest prefetches.
     bytes: Value,
 }
 
@@ -51,12 +51,13 @@ impl Access {
         self.stride == Some(self.size as i64)
     }
 
-    /// Returns whether the elements of a row are known to lie apart.
+    /// Returns whether the elements of a row are known not to overlap.
     fn moves(&self) -> bool {
         self.stride.is_some_and(|stride| stride.unsigned_abs() >= self.size as u64)
     }
 
-    /// Returns a bound of the bytes from the first element of a row to the end of the last one.
+    /// Returns an upper bound of the bytes from the first element of a row to the end of the last
+    /// one, if the compiler knows the stride.
     fn reach(&self) -> i64 {
         let stride = self.stride.unwrap_or(0).saturating_abs();
         stride.saturating_mul(self.extent as i64 - 1).saturating_add(self.size as i64)
@@ -89,7 +90,8 @@ impl Emitter<'_> {
         self.check(holds);
     }
 
-    /// Checks that a member may access `bytes` bytes from an address, if they are more than 0.
+    /// Checks that the memory of a member's pointer contains `bytes` bytes from `first` on. The
+    /// check succeeds if `bytes` is 0 or less.
     pub(super) fn check_inside(&mut self, step: &Step, first: Value, bytes: Value, is_store: bool) {
         let root = self.plan.root(step.operands[0].slot).expect("the plan knows the root of each pointer");
         let start = self.word(Word::RegionStart(root));
@@ -105,8 +107,9 @@ impl Emitter<'_> {
         self.check(holds);
     }
 
-    /// Returns the accesses of the loops and of single elements, except the loads of single elements
-    /// of a nest without rows: those come before all stores.
+    /// Returns the accesses to check before the first effect. Omits the scatter, and each load of a
+    /// single element that is the same in all rows: the load has its own check and precedes all
+    /// stores.
     pub(super) fn accesses(&self) -> Vec<Access> {
         let plan = self.plan;
         let last_phases = self.last_phases();
@@ -118,7 +121,7 @@ impl Emitter<'_> {
                 // tidy: wildcard because no other op of a nest accesses memory
                 _ => continue,
             };
-            // The phases check the addresses of a scatter.
+            // The phase before the scatter checks its addresses.
             if plan.scatter == Some(member) {
                 continue;
             }
@@ -165,8 +168,8 @@ impl Emitter<'_> {
         Bytes { base, first, end: self.choose(is_any, end, zero) }
     }
 
-    /// Returns the first byte of elements at equal distances, and the number of bytes from it to the
-    /// end of the last one; 0 or less if there are no elements.
+    /// Returns the address of the first byte of elements at equal distances, and the number of
+    /// bytes from this address to the end of the last element; 0 if there are no elements.
     fn strided_bytes(
         &mut self,
         [low, high]: [Value; 2],
@@ -174,7 +177,7 @@ impl Emitter<'_> {
         stride: Value,
         size: Value,
     ) -> (Value, Value) {
-        // Up to this distance, no tile reaches around the address space.
+        // Up to this distance between elements, the addresses of a tile do not wrap.
         let most = self.int(1 << 32);
         let biased = self.add(stride, most);
         let range = self.int(1 << 33);
@@ -192,20 +195,21 @@ impl Emitter<'_> {
         (self.add(base, lowest), self.choose(is_any, bytes, zero))
     }
 
-    /// Returns the range of a mask that is known before the first phase.
+    /// Returns the range of a mask, if the range is known before the first phase.
     pub(super) fn early_range(&self, mask: Slot, extent: usize) -> Option<(Value, Value)> {
         let known = self.plan.known[&mask];
         (known.phase == 0 && known.form != Form::Dense).then(|| self.range(mask, extent)).flatten()
     }
 
-    /// Emits a loop over the rows that checks the accesses of each row, and the checks that they do
-    /// not overlap. Returns the rows to prefetch.
+    /// Emits a loop over the rows that checks the accesses of each row. Then emits the checks that
+    /// the accesses do not overlap. Returns the loads whose rows the nest prefetches.
     pub(super) fn check_rows(&mut self, accesses: &[Access]) -> Vec<DistantRow> {
         let pairs = conflicts(accesses);
         let (none, all, one, zero) = (self.int(-1), self.int(0), self.int(1), self.int(0));
-        // For each access: its first byte and the byte after the last one so far, its base in the
-        // last row, the distance between the bases of neighboring rows, and whether that is
-        // constant. For each pair: whether the bases are equal in all rows.
+        // The loop carries, for each access: the first byte and the byte after the last one in the
+        // rows so far, the base in the previous row, the distance between the bases of neighboring
+        // rows, and whether this distance is constant. For each pair of accesses, it carries
+        // whether their bases are equal in all rows.
         let mut carried: Vec<Value> = Vec::new();
         for _ in accesses {
             carried.extend([none, all, zero, zero, one]);
@@ -251,8 +255,8 @@ impl Emitter<'_> {
     }
 
     /// Returns the loads of the nest that read a different row of memory for each row of the nest.
-    /// Each has the distance in bytes from a row to the row to prefetch meanwhile; 0 if the rows
-    /// are not at equal distances. `rows` has the values that [`Self::check_rows`] carries.
+    /// The distance to the row that the nest prefetches is 0 if the rows are not at equal
+    /// distances. `rows` has the values that [`Self::check_rows`] carries.
     fn distant_rows(&self, accesses: &[Access], rows: &[Value]) -> Vec<DistantRow> {
         let mut found = Vec::new();
         for (access, values) in accesses.iter().zip(rows.chunks_exact(5)) {
@@ -279,18 +283,19 @@ impl Emitter<'_> {
         }
     }
 
-    /// Returns the last phase that computes each dense tile.
+    /// Returns the last phase that reads each operand of the members. A phase that reads a dense
+    /// tile recomputes the tile, unless the nest keeps it in scratch memory.
     fn last_phases(&self) -> FxHashMap<Slot, usize> {
         let mut last: FxHashMap<Slot, usize> = FxHashMap::default();
         for (index, step) in self.plan.members.iter().enumerate().rev() {
             let phase = match (&step.action, step.results.first()) {
                 (Action::Op(_) | Action::Scan { .. }, Some(result)) => {
                     let own = self.plan.known[result].phase;
-                    // A tile that is kept is computed once.
+                    // Only one phase computes a tile that is kept.
                     let is_kept = self.kept.contains_key(result);
                     if is_kept { own } else { last.get(result).map_or(own, |&last| last.max(own)) }
                 }
-                // An assertion is checked before the first phase.
+                // The code before the first phase checks assertions.
                 _ => self.plan.phases.get(&index).copied().unwrap_or(0),
             };
             for operand in &step.operands {
@@ -313,7 +318,7 @@ impl Emitter<'_> {
             let before = self.compare(IntCompare::LeUnsigned, bytes[x].end, bytes[y].first);
             let after = self.compare(IntCompare::LeUnsigned, bytes[y].end, bytes[x].first);
             let mut allowed = self.binary(IntBinary::Or, before, after);
-            // Each element is read before it is written, and written in order.
+            // The loops read each element before they write it, and write the elements in order.
             let is_in_step = (first.extent, first.size) == (second.extent, second.size)
                 && first.stride == second.stride
                 && second.moves()
@@ -330,7 +335,8 @@ impl Emitter<'_> {
                     Some(values) => {
                         let same = values[5 * accesses.len() + pair];
                         let (one, two) = (&values[5 * x..5 * x + 5], &values[5 * y..5 * y + 5]);
-                        // Rows that repeat would be read after they are written.
+                        // If the rows overlapped in memory, the nest would read elements of a row
+                        // after it had written them for the previous row.
                         let extent = self.int(first.reach());
                         let moves = self.compare(IntCompare::LeSigned, extent, one[3]);
                         let regular = self.binary(IntBinary::And, one[4], two[4]);
@@ -348,8 +354,9 @@ impl Emitter<'_> {
         }
     }
 
-    /// Returns whether the rows of two accesses lie between each other without an overlap: their
-    /// distance, modulo that of neighboring rows, leaves room for `extent` bytes on both sides.
+    /// Returns whether the rows of two accesses alternate in memory without an overlap. The
+    /// distance between the accesses, modulo the distance between neighboring rows, must leave room
+    /// for `extent` bytes on both sides.
     pub(super) fn is_interleaved(
         &self,
         base: Value,
@@ -374,7 +381,7 @@ impl Emitter<'_> {
     }
 }
 
-/// Returns the pairs of accesses, in the order of the steps, one of them a store.
+/// Returns the pairs of accesses with at least one store, each pair in the order of the steps.
 fn conflicts(accesses: &[Access]) -> Vec<(usize, usize)> {
     let all = (0..accesses.len()).flat_map(|x| (x + 1..accesses.len()).map(move |y| (x, y)));
     all.filter(|&(x, y)| accesses[x].is_store || accesses[y].is_store).collect()

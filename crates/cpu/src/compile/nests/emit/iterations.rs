@@ -1,4 +1,5 @@
-//! The loop over the iterations of a loop of the kernel: see [`iterations`](super::super::iterations).
+//! Emits the loop over the iterations of a loop of the kernel: see
+//! [`iterations`](super::super::iterations).
 
 use tilewright_native::ir::Value;
 
@@ -8,8 +9,8 @@ use crate::program::Slot;
 use crate::program::nest::Word;
 
 impl Emitter<'_> {
-    /// Emits a loop over consecutive iterations of a loop of the kernel. Scalars are carried in
-    /// registers, and the two addresses of each tile are exchanged.
+    /// Emits a loop over consecutive iterations of a loop of the kernel. Registers carry the
+    /// scalars. Each iteration exchanges the two addresses of each tile that the loop carries.
     pub(super) fn iterations(&mut self, iterations: &Iterations) {
         let &Iterations { counter, step, ref scalars, ref tiles } = iterations;
         let mut first = Vec::new();
@@ -55,7 +56,7 @@ impl Emitter<'_> {
         self.returns(index);
     }
 
-    /// Writes the carried scalars to the words of the argument for them.
+    /// Writes the carried scalars to their words of the argument.
     fn write_scalars(&self, scalars: &[[Slot; 2]], words: &[usize], values: &[Value]) {
         for ((&[_, yielded], &word), &value) in scalars.iter().zip(words).zip(values) {
             self.write_result(word, yielded, self.scalar(yielded, value));

@@ -1,4 +1,4 @@
-//! The loops of a phase: see [`emit`](super::emit).
+//! Emits the loops of a phase: see [`emit`](super::emit).
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tilewright_ir::{Dtype, Op};
@@ -13,12 +13,12 @@ use crate::program::{Action, Slot, Step};
 use crate::tuning::{ACCUMULATORS, INTERLEAVED_VECTORS, MASKED_VECTORS, MAX_UNROLLED_STEPS, SCAN_BLOCK};
 use crate::types::TileType;
 
-/// The elements that the stores and reductions of a vector take.
+/// The elements of a vector that the sinks of a group (its stores and reductions) take.
 struct Sunk {
     body: Body,
-    /// For each of the group's sinks, the elements.
+    /// The elements that each sink takes.
     values: Vec<SunkValue>,
-    /// The elements of each tile that is written.
+    /// The elements of each tile that the loop writes.
     written: Vec<Value>,
 }
 
@@ -31,10 +31,10 @@ struct SunkValue {
     offsets: Option<Value>,
 }
 
-/// The loop of a group, whose parts share it.
+/// The properties of a group's loop that all its parts share.
 pub(super) struct Loop<'g> {
     pub group: &'g Group,
-    /// The number of elements of an iteration without masks, and of its vectors.
+    /// The number of elements of an iteration without masks, and the number of its vectors.
     pub chunk: usize,
     pub vectors: usize,
     /// True if the tile has elements after the last whole iteration.
@@ -42,8 +42,9 @@ pub(super) struct Loop<'g> {
 }
 
 impl Loop<'_> {
-    /// Returns the index after the last element. The iterations before it add equally often to each
-    /// accumulator: see [`Emitter::part`].
+    /// Returns the index at which the loop ends. If an iteration has whole vectors, it is a
+    /// multiple of `chunk`, so that the iterations add equally often to each accumulator: see
+    /// [`Emitter::part`].
     fn end(&self, lanes: usize) -> i64 {
         let is_padded = self.chunk >= lanes;
         (if is_padded { self.group.extent.next_multiple_of(self.chunk) } else { self.group.extent }) as i64
@@ -142,7 +143,7 @@ impl Emitter<'_> {
         reductions.iter().map(|reduction| self.finish(it, reduction)).collect()
     }
 
-    /// Emits one loop with masks for all elements of reductions.
+    /// Emits reductions as a single loop with masks over all elements.
     pub(super) fn masked_loop(&mut self, it: &Loop<'_>, reductions: &mut [Reduction]) -> Vec<Value> {
         self.begin_reductions(it, reductions);
         let range = [self.int(0), self.int(it.end(self.lanes()))];
@@ -156,7 +157,8 @@ impl Emitter<'_> {
         }
     }
 
-    /// Returns whether a store of the group writes elements for which ranges are false.
+    /// Returns whether a store of the group also writes the elements after the end of all ranges:
+    /// its mask is not a range, or it has no mask.
     fn stores_all(&self, group: &Group) -> bool {
         group.sinks.iter().any(|&member| {
             let step = self.plan.members[member];
@@ -165,9 +167,9 @@ impl Emitter<'_> {
         })
     }
 
-    /// Returns whether the stores of the group should bypass the caches: a launch writes more to
-    /// their memory than the caches hold, and vectors are aligned. Returns `None` if the loop does
-    /// not only store.
+    /// Returns the condition under which the stores of the group should bypass the caches: a launch
+    /// writes more to their memory than the caches hold, and the vectors are aligned. Returns
+    /// `None` if the loop does more than store contiguous elements.
     fn streams(&mut self, it: &Loop<'_>) -> Option<Value> {
         if !it.group.written.is_empty() {
             return None;
@@ -194,9 +196,12 @@ impl Emitter<'_> {
         streams
     }
 
-    /// Emits a part of a loop, from the first index to the second one. Returns the index after it.
+    /// Emits a part of a loop, from the index `start` to the index `end`. Returns the index after
+    /// the last iteration.
     ///
-    /// An iteration with fewer vectors than accumulators adds to the first ones, and then rotates all.
+    /// If an iteration has fewer vectors than a reduction has accumulators, it combines them with
+    /// the first accumulators and then rotates the accumulators. The next iteration thus uses the
+    /// next ones.
     fn part(
         &mut self,
         it: &Loop<'_>,
@@ -215,7 +220,7 @@ impl Emitter<'_> {
         {
             return start;
         }
-        // The elements of the last part are computed once, before the loop.
+        // The loop of the uniform part repeats one element, which is computed before the loop.
         let mut uniform = FxHashMap::default();
         if part == Part::Uniform {
             let mut body = self.body(it, part, start, 0);
@@ -237,8 +242,9 @@ impl Emitter<'_> {
         for (scan, total) in self.scans.iter_mut().zip(next.drain(accumulators..)) {
             scan.total = total;
         }
-        // The elements of several vectors are computed before any is stored, so that the compiler
-        // can interleave them. Stores overlap no loads of other vectors.
+        // Computes the elements of several vectors before it stores any, so that the compiler can
+        // interleave the computations. The checks ensure that the stores overlap no loads of other
+        // vectors.
         for first in (0..vectors).step_by(INTERLEAVED_VECTORS) {
             let group = first..vectors.min(first + INTERLEAVED_VECTORS);
             let mut computed = Vec::new();
@@ -271,7 +277,7 @@ impl Emitter<'_> {
         index
     }
 
-    /// Begins the body of a vector.
+    /// Returns the state of the code of a vector, before its first element is computed.
     fn body(&mut self, it: &Loop<'_>, part: Part, position: Value, vector: usize) -> Body {
         let lanes = self.lanes();
         let offset = vector * lanes;
@@ -291,7 +297,7 @@ impl Emitter<'_> {
         Body { part, position, offset, phase: it.group.phase, active, values: FxHashMap::default() }
     }
 
-    /// Computes the elements that a vector's stores and reductions take.
+    /// Computes the elements that the sinks take from a vector.
     fn sunk(&mut self, it: &Loop<'_>, mut body: Body) -> Sunk {
         let mut values = Vec::new();
         for &member in &it.group.sinks {
@@ -316,7 +322,8 @@ impl Emitter<'_> {
         Sunk { body, values, written }
     }
 
-    /// Emits the stores and reductions of a vector. `next` has the accumulators of all reductions.
+    /// Emits the sinks of a vector, and writes the tiles. `next` has the accumulators of all
+    /// reductions.
     fn sinks(
         &mut self,
         it: &Loop<'_>,
@@ -409,7 +416,7 @@ impl Emitter<'_> {
         self.build(|builder| builder.mask_binary(MaskBinary::AndNot, before, mask))
     }
 
-    /// Returns the place of a vector of elements.
+    /// Returns the address of a vector of elements.
     fn place(base: Value, size: usize, body: &Body) -> Place {
         Place { base, index: Some((body.position, size as u8)), offset: (body.offset * size) as i32 }
     }
@@ -606,8 +613,8 @@ impl Emitter<'_> {
         })
     }
 
-    /// Emits, before a loop, what its iterations share: vectors of uniform integers, and the
-    /// addresses of tiles of the executor.
+    /// Emits, before a loop, the values that its iterations share: vectors of uniform integers, and
+    /// the addresses of tiles of the executor.
     fn hoist(&mut self, reads: &Reads) {
         for &slot in &reads.uniforms {
             let value = self.splatted(slot);
@@ -623,7 +630,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// Returns what the loop of a group reads.
+    /// Returns the values that the loop of a group reads.
     fn reads(&self, group: &Group) -> Reads {
         let mut reads = Reads { is_uniform_after: true, ..Reads::default() };
         for &member in &group.sinks {
@@ -648,7 +655,7 @@ impl Emitter<'_> {
         reads
     }
 
-    /// Reads the mask of a store, and the offsets of a scatter.
+    /// Adds the values that the mask of a store and the offsets of a scatter depend on.
     fn read_place(&self, step: &Step, group: &Group, reads: &mut Reads) {
         if let Some([_, offsets]) = self.plan.scattered(step) {
             self.read(offsets, group, reads);
@@ -730,7 +737,7 @@ pub(super) struct Reads {
     outputs: FxHashSet<Slot>,
     /// The results of scans.
     pub scans: Vec<Slot>,
-    /// True if all tiles are uniform where all ranges are false.
+    /// True if all tiles are uniform after the end of all ranges.
     is_uniform_after: bool,
 }
 

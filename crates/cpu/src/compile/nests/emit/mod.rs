@@ -1,19 +1,22 @@
 //! Emits the vector code of a nest.
 //!
 //! The code computes the uniform values of a phase, then runs the loops of the phase, one for each
-//! extent. In a nest with rows, a loop over the rows contains all phases. Before this loop, the
-//! code checks all accesses, in a separate loop over the rows. If an access may be illegal, or if
-//! tiles overlap in a way that the order of the loops does not allow, the code returns without an
-//! effect, and the executor runs the steps one by one.
+//! extent. If the nest has several rows, loops over the rows contain all phases, and a separate
+//! loop over the rows before them checks all accesses. If an access may be illegal, or if tiles
+//! overlap in a way that the order of the loops does not allow, the code returns before the first
+//! effect (it *bails out*), and the executor runs the steps one by one.
 //!
-//! A nest that executes all steps of a program has a loop over programs around all others, and one
-//! that executes all steps of a loop's body a loop over iterations. The code returns the number of
-//! programs or iterations that it has executed.
+//! If a nest executes all steps of a program, its outermost loop runs over programs. If it executes
+//! all steps of a loop's body, its outermost loop runs over the iterations. The code returns the
+//! number of programs or iterations that it has executed before it bailed out.
 //!
-//! A loop has up to three parts. The first one has no masks: all ranges are true. The second one
-//! has masks. After the last element for which a range is true, every tile is uniform if its
-//! elements depend on loads under ranges only: the third part computes one such element and
-//! combines it repeatedly.
+//! A loop over the elements of a row has up to three parts ([`Part`]):
+//! - In the first part, all ranges are true, and there are no masks. This part exists twice if its
+//!   stores may bypass the caches.
+//! - The second part has masks.
+//! - In the third part, after the end of all ranges, all ranges are false. If all loads are masked
+//!   by ranges, every tile is uniform there: the part computes one element, and stores or combines
+//!   it repeatedly.
 
 use std::cell::RefCell;
 
@@ -57,7 +60,7 @@ enum Repr {
     Integer(Value),
     /// A vector of equal floats.
     Float(Value),
-    /// Integers or pointers `base + stride * index`.
+    /// An index tile: integers or pointers `base + stride * index`.
     Affine { base: Value, stride: Value },
     /// Booleans that are true for the indices in `low..high`.
     Range { low: Value, high: Value },
@@ -65,16 +68,16 @@ enum Repr {
     Dense,
 }
 
-/// The part of a loop.
+/// A part of a loop over the elements of a row.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Part {
     /// All ranges are true, and stores bypass the caches.
     Streaming,
     /// All ranges are true.
     Whole,
-    /// Ranges are masks.
+    /// Ranges are true for some elements, and become masks.
     Masked,
-    /// All ranges are false, and all tiles uniform.
+    /// All ranges are false, and all tiles are uniform.
     Uniform,
 }
 
@@ -82,15 +85,15 @@ enum Part {
 struct Group {
     phase: usize,
     extent: usize,
-    /// The members that store or reduce.
+    /// The *sinks*: the members that store or reduce.
     sinks: Vec<usize>,
-    /// The tiles that are written to scratch memory, or to a tile of the executor.
+    /// The tiles that the loop writes to scratch memory, or to a tile of the executor.
     written: Vec<Slot>,
     /// The scatter whose addresses the loop checks.
     checked: Option<usize>,
 }
 
-/// A vector of a loop's body.
+/// The state of the code that computes one vector in a loop.
 struct Body {
     part: Part,
     /// The index of the first element of the iteration.
@@ -98,7 +101,7 @@ struct Body {
     /// The number of elements of the vectors before this one.
     offset: usize,
     phase: usize,
-    /// The mask of the elements that the tile has, if it has not all.
+    /// The mask of the lanes that are elements of the tile; `None` if all lanes are.
     active: Option<Value>,
     values: FxHashMap<Slot, Value>,
 }
@@ -106,19 +109,20 @@ struct Body {
 struct Emitter<'a> {
     program: &'a Program,
     plan: &'a Plan<'a>,
-    /// The dense tiles that are read after the nest.
+    /// The results of members that steps after the nest read.
     outputs: &'a [Slot],
     /// The index of the program along x, in a loop over programs.
     program_index: Option<Value>,
     /// The values of the parameters of a loop's body, in a loop over iterations.
     parameters: FxHashMap<Slot, Repr>,
-    /// The addresses of the tiles that the loop carries, by the words that have the first ones.
+    /// The addresses of the tiles that a loop over iterations carries, each with the word that has
+    /// the address for the first iteration.
     carried: Vec<(Word, Value)>,
     vectors: Vectors<'a>,
     values: FxHashMap<Slot, Repr>,
     definitions: FxHashMap<Slot, &'a Step>,
     words: Vec<Word>,
-    /// The tiles that are kept in scratch memory, and their addresses.
+    /// The tiles that the nest keeps in scratch memory, and their addresses.
     kept: FxHashMap<Slot, Value>,
     scratch: usize,
     bail: Block,
@@ -136,7 +140,7 @@ struct Emitter<'a> {
     accesses: Vec<(Access, Bytes)>,
 }
 
-/// While it exists, the instructions of a builder have the origin of one step.
+/// Gives the origin of one step to all instructions that a builder appends, until it is dropped.
 struct Origin<'a> {
     builder: &'a RefCell<Builder>,
     outer: u32,
@@ -148,8 +152,9 @@ impl Drop for Origin<'_> {
     }
 }
 
-/// Emits the code of a nest that executes programs, iterations or its steps. `outputs` are the slots
-/// of members that are read after it.
+/// Emits the code of a nest. One call of the code executes `repeated`: the members once, programs,
+/// or the iterations of a loop. `outputs` are the results of members that steps after the nest
+/// read.
 pub(super) fn emit(
     program: &Program,
     plan: &Plan<'_>,
@@ -198,7 +203,7 @@ impl<'a> Emitter<'a> {
         f(&mut self.vectors.0.borrow_mut())
     }
 
-    /// Gives instructions the origin of a step, while the result exists.
+    /// Gives the origin of a step to all instructions that follow, until the result is dropped.
     #[must_use]
     fn origin(&self, step: &Step) -> Origin<'a> {
         let builder = self.vectors.0;
@@ -306,7 +311,7 @@ impl<'a> Emitter<'a> {
         }
     }
 
-    /// Emits what is computed in a row.
+    /// Emits the code of a row.
     fn row(&mut self, distant: &[DistantRow]) {
         self.row_inputs();
         self.uniform_steps(0, true);
@@ -315,7 +320,7 @@ impl<'a> Emitter<'a> {
         self.row_results();
     }
 
-    /// Emits the phases; the uniform values of the first one are known.
+    /// Emits the phases. The caller has emitted the uniform values of the first phase.
     fn phases(&mut self) {
         let has_rows = !self.plan.space.rows.is_empty();
         for phase in 0..self.plan.phase_count() {
@@ -332,8 +337,8 @@ impl<'a> Emitter<'a> {
         }
     }
 
-    /// Emits the steps of a phase that are uniform or index tiles: those that differ from row to
-    /// row, or the others.
+    /// Emits the steps of a phase whose results are uniform, index tiles or ranges. If `by_row` is
+    /// true, emits the steps whose results differ from row to row, otherwise all others.
     fn uniform_steps(&mut self, phase: usize, by_row: bool) {
         let plan = self.plan;
         for step in plan.imports.iter().filter(|_| phase == 0) {
@@ -353,7 +358,7 @@ impl<'a> Emitter<'a> {
         }
     }
 
-    /// Begins the loops over the rows, with values that each row passes on.
+    /// Begins the loops over the rows, which carry values from row to row.
     fn begin_rows(&mut self, carried: &[Value]) -> Vec<Loop> {
         let mut loops: Vec<Loop> = Vec::new();
         self.rows.clear();
@@ -367,7 +372,7 @@ impl<'a> Emitter<'a> {
         loops
     }
 
-    /// Ends the loops over the rows. Returns the last values.
+    /// Ends the loops over the rows. Returns the carried values after the last row.
     fn end_rows(&mut self, loops: Vec<Loop>, next: &[Value]) -> Vec<Value> {
         let mut values = next.to_vec();
         for repeated in loops.into_iter().rev() {
@@ -377,7 +382,7 @@ impl<'a> Emitter<'a> {
         values
     }
 
-    /// Returns the number of elements of a dense tile before the current row.
+    /// Returns the index, in a dense tile, of the first element of the current row.
     fn row_offset(&self, layout: &Layout) -> Value {
         let mut offset = self.int(0);
         for &(row, stride) in &layout.rows {
@@ -419,7 +424,7 @@ impl<'a> Emitter<'a> {
         self.values.insert(slot, value);
     }
 
-    /// Writes the uniform values of the current row that are read after the nest.
+    /// Writes the uniform values of the current row that steps after the nest read.
     fn row_results(&mut self) {
         for &slot in self.outputs {
             let known = self.plan.known[&slot];
@@ -446,7 +451,7 @@ impl<'a> Emitter<'a> {
         for &slot in &self.plan.inputs {
             let (ty, known) = (self.ty(slot), self.plan.known[&slot]);
             if !self.plan.is_scalar(slot) {
-                // A tile of one element is equal in all rows.
+                // A tile of one element is the same in all rows.
                 if known.form == Form::Uniform && !known.by_row {
                     self.load_uniform(slot);
                 }
@@ -476,7 +481,7 @@ impl<'a> Emitter<'a> {
         }
     }
 
-    /// Assigns scratch memory to the tiles that a later phase reads.
+    /// Assigns scratch memory to the tiles that the nest keeps for a later phase.
     fn place_kept(&mut self) {
         let kept = self.plan.kept();
         let mut slots: Vec<Slot> = kept.into_iter().collect();
@@ -491,7 +496,7 @@ impl<'a> Emitter<'a> {
         }
     }
 
-    /// Returns the value of a slot. Loops compute those that the emitter does not have.
+    /// Returns the representation of a slot. It is dense if `values` has no entry for the slot.
     fn repr(&self, slot: Slot) -> Repr {
         self.values.get(&slot).copied().unwrap_or(Repr::Dense)
     }
@@ -529,7 +534,7 @@ impl<'a> Emitter<'a> {
         self.build(|builder| builder.int_select(condition, x, y))
     }
 
-    /// Writes the uniform results that are read after the nest.
+    /// Writes the uniform results that steps after the nest read.
     fn results(&mut self) {
         for &slot in self.outputs {
             let known = self.plan.known[&slot];

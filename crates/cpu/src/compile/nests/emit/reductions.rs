@@ -1,4 +1,4 @@
-//! Reductions along the rows of a nest: see [`emit`](super::emit).
+//! Emits the reductions of the elements of a row: see [`emit`](super::emit).
 
 use tilewright_ir::Dtype;
 use tilewright_native::Builder;
@@ -10,11 +10,11 @@ use super::{Emitter, Group, Repr};
 use crate::program::{Action, Combine, Strategy};
 use crate::types::Number;
 
-/// The accumulators of a reduction, and its member.
+/// A reduction in a loop: its member and its accumulators.
 pub(super) struct Reduction {
     pub member: usize,
     pub combine: Combine,
-    /// The type in which elements are combined: binary32 for narrow floats.
+    /// The type in which the loop combines elements: binary32 for narrow floats.
     pub dtype: Dtype,
     /// True if a comparison finds the minimum or maximum: see [`Emitter::reduce_by_comparison`].
     pub by_comparison: bool,
@@ -22,13 +22,14 @@ pub(super) struct Reduction {
 }
 
 impl Reduction {
-    /// Returns whether comparisons find the result, up to zeros and NaN.
+    /// Returns whether comparisons can find the result, unless it is a zero or NaN.
     pub fn has_comparison(&self) -> bool {
         matches!(self.combine, Combine::Min | Combine::Max) && self.dtype.is_float()
     }
 }
 
-/// Returns the index of the first accumulator of a reduction among those of all.
+/// Returns the index of the first accumulator of a reduction among the accumulators of all
+/// reductions.
 pub(super) fn reduced_place(reductions: &[Reduction], index: usize) -> usize {
     reductions[..index].iter().map(|reduction| reduction.accumulators.len()).sum()
 }
@@ -46,9 +47,9 @@ impl Emitter<'_> {
         group.sinks.iter().filter_map(reduction).collect()
     }
 
-    /// Reduces by comparisons, of one instruction each. They ignore NaN. But the sign of a zero is
-    /// arbitrary, and the result is an infinity if all elements are NaN: in these cases, another
-    /// loop reduces exactly.
+    /// Reduces by comparisons, which take one instruction each and ignore NaN. But if the result is
+    /// a zero, its sign is arbitrary, and if all elements are NaN, the result is an infinity. If
+    /// the result is a zero or this infinity, another loop reduces exactly.
     pub(super) fn reduce_by_comparison(
         &mut self,
         it: &Loop<'_>,
@@ -98,7 +99,7 @@ impl Emitter<'_> {
     /// Returns an element that a reduction ignores.
     pub(super) fn identity_of(&self, reduction: &Reduction) -> Value {
         let combine = match reduction.combine {
-            // An infinity is less than or greater than any number.
+            // A comparison ignores NaN, so that its identity is an infinity.
             Combine::Min if reduction.by_comparison => Combine::MinNan,
             Combine::Max if reduction.by_comparison => Combine::MaxNan,
             combine => combine,
@@ -129,7 +130,7 @@ impl Emitter<'_> {
             // The sum of -0 and any number is that number.
             Combine::Sum if lane.is_float() => float(-0.0),
             Combine::Product if lane.is_float() => float(1.0),
-            // A minimum ignores NaN.
+            // These functions ignore NaN.
             Combine::Min | Combine::Max if lane.is_float() => float(f64::NAN),
             Combine::MinNan if lane.is_float() => float(f64::INFINITY),
             Combine::MaxNan if lane.is_float() => float(f64::NEG_INFINITY),
@@ -174,7 +175,7 @@ impl Emitter<'_> {
         while half > 0 {
             let rotated = self.build(|builder| builder.rotate(half as u8, value));
             value = if elements(dtype) == Elements::Mask {
-                // Booleans combine as integers of one bit.
+                // The lanes hold booleans as 0 or 1, which bitwise functions combine.
                 let combine = match combine {
                     Combine::Sum | Combine::Xor => Combine::Xor,
                     Combine::Product | Combine::And | Combine::Min | Combine::MinNan => Combine::And,
@@ -198,7 +199,7 @@ impl Emitter<'_> {
         let to = self.ty(result);
         let repr = if to.dtype().is_float() {
             let value = if to.dtype() == dtype { value } else { self.vectors.narrow(to.dtype(), value) };
-            // Lanes beyond the elements hold none.
+            // The lanes after the last element do not hold the result.
             let value = if it.chunk < self.lanes() {
                 let bits = self.vectors.first(to.dtype(), value);
                 self.vectors.splat(to.dtype(), bits)

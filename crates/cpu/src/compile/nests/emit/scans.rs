@@ -1,4 +1,5 @@
-//! Scans of the elements of a row, as `run/kernels/scan.rs` defines them: see [`emit`](super::emit).
+//! Emits scans of the elements of a row, as `run/kernels/scan.rs` defines them: see
+//! [`emit`](super::emit).
 
 use tilewright_native::ir::{Compare, Lane, Value};
 
@@ -12,12 +13,12 @@ pub(super) struct Scan {
     result: Slot,
     /// The total of the blocks so far, in all lanes.
     pub total: Value,
-    /// For each vector of the current block, its elements before each level.
+    /// For each vector of the current block, the values of its lanes before each level of the scan.
     block: Vec<Vec<Value>>,
 }
 
 impl Emitter<'_> {
-    /// Emits, before a loop, what its scans begin with.
+    /// Emits, before a loop, the initial totals of its scans.
     pub(super) fn begin_scans(&mut self, results: &[Slot]) {
         let scan = |&result: &Slot| {
             let Action::Scan { strategy: Strategy::Kernel(combine), .. } = self.definitions[&result].action
@@ -30,7 +31,8 @@ impl Emitter<'_> {
         self.scans = results.iter().map(scan).collect();
     }
 
-    /// Returns a vector of the result of a scan. The vectors of a loop are computed in their order.
+    /// Returns a vector of the result of a scan. The caller has to compute the vectors of a row in
+    /// order.
     pub(super) fn scanned(&mut self, step: &Step, body: &mut Body) -> Value {
         let Action::Scan { strategy: Strategy::Kernel(combine), .. } = step.action else {
             unreachable!("a nest has no other scans")

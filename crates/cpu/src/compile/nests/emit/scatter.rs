@@ -1,7 +1,9 @@
-//! Stores to addresses that are elements of a tile: see [`plan`](super::super::plan).
+//! Emits scatters, which are stores to addresses that are elements of a tile: see
+//! [`plan`](super::super::plan).
 //!
-//! A loop of the phase before finds the least and the greatest offset where the mask is true. The
-//! addresses between the two may not be outside of the memory, nor overlap other accesses.
+//! A loop of the phase before the scatter finds the least and the greatest offset whose mask is
+//! true. All addresses between these two must be inside the memory, and other accesses may not
+//! overlap them.
 
 use tilewright_ir::Dtype;
 use tilewright_native::ir::{Binary, IntBinary, IntCompare, Value};
@@ -10,7 +12,7 @@ use super::super::vectors::{Elements, elements};
 use super::{Emitter, Group};
 use crate::program::{Combine, Step};
 
-/// The bound of offsets for which no address wraps.
+/// The maximum magnitude of offsets for which no address wraps.
 const MAX_OFFSET: i64 = 1 << 48;
 
 /// The scatter whose addresses a loop checks.
@@ -34,7 +36,7 @@ impl Emitter<'_> {
         });
     }
 
-    /// Sets the offsets so far, if the loop checks a scatter.
+    /// Sets the least and the greatest offset so far, if the loop checks a scatter.
     pub(super) fn set_scatter_range(&mut self, mut values: impl Iterator<Item = Value>) {
         if let (Some(scatter), Some(least), Some(greatest)) =
             (&mut self.scatter, values.next(), values.next())
@@ -54,8 +56,9 @@ impl Emitter<'_> {
         }
     }
 
-    /// Ends the check of a scatter: leaves the nest if an address between the first and the last one
-    /// may be illegal, or if the order of the loops does not allow its accesses.
+    /// Ends the check of a scatter. Leaves the nest if an address between the first and the last
+    /// one may be illegal, or if these addresses overlap an access that does not precede the
+    /// scatter.
     pub(super) fn check_scatter(&mut self) {
         let Some(Scatter { member, dtype, range }) = self.scatter.take() else { return };
         let step = self.plan.members[member];
@@ -92,7 +95,8 @@ impl Emitter<'_> {
         let end = self.add(first, bytes);
         let accesses = std::mem::take(&mut self.accesses);
         for (access, other) in &accesses {
-            // A load that precedes the scatter in the order of the loops as well.
+            // A load may overlap the scatter if it precedes the scatter both in the order of the
+            // steps and in the order of the loops.
             let is_before = access.member < member && access.last_phase < self.plan.phases[&member];
             if !access.is_store && is_before {
                 continue;

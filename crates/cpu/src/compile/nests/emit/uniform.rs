@@ -1,4 +1,5 @@
-//! Values that are uniform in each row, index tiles and ranges: see [`emit`](super::emit).
+//! Emits the values that no loop over elements computes: uniform values, index tiles and ranges.
+//! See [`emit`](super::emit).
 
 use tilewright_ir::{
     ArithmeticFn, BitwiseFn, ComparisonFn, DivisionFn, Dtype, ElementwiseFamily as Family, ElementwiseFn, Op,
@@ -85,7 +86,7 @@ impl<'a> Emitter<'a> {
             let fits = self.compare(IntCompare::Eq, wrapped, end);
             self.check(fits);
         } else {
-            // Half of the range leaves room for all later sums.
+            // The bounds are half of the range of 64-bit integers, so that later sums do not wrap.
             for value in [base, end] {
                 let half = self.int(1 << 62);
                 let biased = self.add(value, half);
@@ -133,8 +134,8 @@ impl<'a> Emitter<'a> {
         }
     }
 
-    /// Emits a function of two operands: the indices of a segment of lanes, which begins at
-    /// `first`, and a multiple of the length of the segment.
+    /// Emits a function of the indices of a segment and a second operand. `first` is the first
+    /// index of the segment, and the second operand is a multiple of the length of the segment.
     fn function_of_segment(
         &mut self,
         function: ElementwiseFn,
@@ -146,7 +147,8 @@ impl<'a> Emitter<'a> {
         let Family::Division(division) = function.family() else {
             return Repr::Integer(self.vectors.apply_to_integers(function, number, &[first, other]));
         };
-        // The quotient of a negative number is rounded up.
+        // A division rounds negative quotients up, so that the indices of a segment might have
+        // different quotients.
         let zero = self.int(0);
         let is_positive = self.compare(IntCompare::LeSigned, zero, first);
         self.check(is_positive);
@@ -201,7 +203,7 @@ impl<'a> Emitter<'a> {
                 self.check_wrap(operand, base, stride);
             }
             if number.bits() == 64 && !number.is_signed() {
-                // The comparison below is that of signed integers.
+                // The code below compares signed integers.
                 let last = self.int(extent as i64 - 1);
                 let reach = self.mul(stride, last);
                 for value in [base, self.add(base, reach)] {
@@ -297,7 +299,7 @@ impl<'a> Emitter<'a> {
         }
     }
 
-    /// Emits a load of one element, which is checked before.
+    /// Emits the check and the load of one element.
     pub(super) fn scalar_load(&mut self, step: &'a Step) -> Repr {
         let slot = step.results[0];
         let ty = self.ty(slot);
@@ -306,7 +308,7 @@ impl<'a> Emitter<'a> {
         let condition = step.operands.get(1).map(|mask| self.integer(mask.slot));
         let bytes = condition.map_or(size, |on| self.build(|builder| builder.int_select(on, size, zero)));
         self.check_inside(step, pointer, bytes, false);
-        // Without the condition, another address is read.
+        // If the mask is false, the code loads from the argument instead, and discards the value.
         let place = match condition {
             None => pointer,
             Some(on) => {

@@ -1,4 +1,4 @@
-//! The tiles of a nest that a later phase reads from scratch memory.
+//! Selects the tiles of a nest that a later phase reads from scratch memory.
 
 use rustc_hash::FxHashSet;
 use tilewright_ir::Op;
@@ -9,8 +9,8 @@ use crate::program::{Action, Slot};
 use crate::tuning::MAX_REMATERIALIZED_STEPS;
 
 impl Plan<'_> {
-    /// Returns the dense tiles that a later phase reads from scratch memory, because it would take
-    /// long to recompute them.
+    /// Returns the dense tiles that the nest keeps in scratch memory for a later phase, because it
+    /// would take long to recompute them.
     pub fn kept(&self) -> FxHashSet<Slot> {
         let mut kept = FxHashSet::default();
         for (index, step) in self.members.iter().enumerate() {
@@ -27,10 +27,10 @@ impl Plan<'_> {
         kept
     }
 
-    /// Keeps a tile, or the tiles from which it is recomputed.
+    /// Adds a tile to `kept`, unless the later phase recomputes it.
     fn keep(&self, slot: Slot, kept: &mut FxHashSet<Slot>) {
         if self.program.ty(slot).is_pointer() {
-            // A scatter adds the offsets to the pointer.
+            // The scatter itself adds the offsets to the pointer, so it reads the offsets only.
             let offsets = self.definitions.get(slot).map(|add| add.operands[1].slot);
             if let Some(offsets) = offsets {
                 self.keep(offsets, kept);
