@@ -1,5 +1,5 @@
-//! Inline assembly on a CPU. The embedder of the executor passes an assembler; the executor itself
-//! knows no PTX.
+//! Inline assembly on a CPU. The embedder of the executor passes an assembler, because the executor
+//! itself does not know PTX.
 
 use std::fmt;
 use std::sync::Arc;

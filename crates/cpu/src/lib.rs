@@ -5,7 +5,8 @@
 //! ```
 //! - [`Program::new`] compiles a module, before or after optimization, to a `Program` (`program`):
 //!   lists of steps over slots. `compile/` lowers the module and fuses steps. A program is compiled
-//!   once and launched often, from any thread.
+//!   once and launched often, from any thread. A *step* is one operation, and a *slot* holds one
+//!   value.
 //! - [`Program::launch`] runs the program for each point of a grid (`run/launch.rs`). Each thread
 //!   has a machine that executes the steps (`run/machine.rs`) over values (`run/value.rs`). A tile
 //!   is symbolic, a formula of the indices, as long as possible (`run/symbolic.rs`); otherwise it

@@ -37,8 +37,9 @@ pub(crate) type BlockId = u32;
 /// The index of a type, in [`Program::types`].
 pub(crate) type TypeId = u32;
 
-/// A compiled kernel. It is compiled once and launched often, from any thread. A launch runs it
-/// once for each point of a grid; each of these runs is a program of the grid.
+/// A compiled kernel. It is compiled once and launched often, from any thread. A launch runs the
+/// kernel once for each point of a grid; each of these runs is a *program of the grid*, or a
+/// program for short.
 #[derive(Debug)]
 pub struct Program {
     pub(crate) name: String,
@@ -49,8 +50,8 @@ pub struct Program {
     /// The type of each slot.
     pub(crate) slots: Vec<TypeId>,
     pub(crate) blocks: Vec<Block>,
-    /// The results of loads whose elements only a dot reads, before memory changes: such a load may
-    /// leave the elements in memory. Empty, or an entry for each slot.
+    /// For each slot, whether it is the result of a load that may leave its elements in memory,
+    /// because only a dot reads them, and before memory changes. Empty if there is no such slot.
     pub(crate) in_place: Vec<bool>,
     /// The indices of the parameters whose memory the kernel may change; `None` if they are unknown.
     pub(crate) written: Option<Vec<usize>>,
@@ -92,7 +93,7 @@ pub(crate) struct Block {
     /// The slots of the parameters that nothing reads. The machine clears them when the block
     /// begins.
     pub kills: SmallVec<[Slot; 2]>,
-    /// Present if the block is the body of a loop over k whose iterations together compute a product.
+    /// Present if the block is the body of a loop over k whose iterations together are one dot.
     pub product: Option<Box<ProductLoop>>,
 }
 
@@ -130,7 +131,7 @@ pub(crate) enum Action {
     /// `transposed[1]` is true, those of operand B.
     Dot {
         transposed: [bool; 2],
-        /// True for an operand that the dot widens in place of the kernel.
+        /// True for an operand that the kernel casts to a wider type. The dot performs this cast.
         widened: [bool; 2],
     },
     Reduce {

@@ -1,8 +1,8 @@
 //! All thresholds and weights of the CPU executor: the tuning table of the target `cpu`.
 //!
 //! The last paragraph of an entry is its evidence, as in `gpu-ir/src/tuning.rs`: the program, the
-//! processor and the date of a measurement, or `Derived:` with the fact that it follows from, or
-//! `Not measured`. `docs/performance/cpu.md` has the measurements.
+//! processor and the date of a measurement; or `Derived:` with the fact from which the entry
+//! follows; or `Not measured`. `docs/performance/cpu.md` has the measurements.
 
 /// The fewest blocks (of 64 elements) of a tile whose steps are fused. Smaller tiles do not repay
 /// the set-up of a fused loop.
@@ -28,22 +28,23 @@ pub(crate) const MAX_REMATERIALIZED_READERS: usize = 6;
 /// Not measured.
 pub(crate) const MAX_REMATERIALIZED_STEPS: usize = 3;
 
-/// The most steps of a nest. A longer run of steps becomes several nests, so that the time to compile
-/// one is bounded.
+/// The most steps of a nest. A longer run of steps becomes several nests, so that the time to
+/// compile a nest is bounded.
 ///
 /// Not measured.
 pub(crate) const MAX_NEST_STEPS: usize = 400;
 
-/// The most steps of a nest whose loops compute four vectors in an iteration, unless reductions
-/// require more; loops of a longer nest compute one.
+/// The most steps of a nest whose loops compute four vectors in an iteration. Loops of a longer
+/// nest compute one vector, and loops with reductions compute all accumulators.
 ///
 /// Not measured.
 pub(crate) const MAX_UNROLLED_STEPS: usize = 60;
 
-/// The most iterations of a loop of a kernel that is unrolled, where there is machine code.
+/// The most iterations of a loop that is unrolled, on processors for which there is machine code.
 ///
 /// Not measured. Unrolling itself was measured with two reductions of batch norm, EPYC (AVX2),
-/// 2026-11-29: 424 µs with a loop of two iterations and 76 without it, 1,250 and 467 with four.
+/// 2026-11-29: a loop of two iterations takes 424 µs, unrolled 76; a loop of four iterations takes
+/// 1,250 µs, unrolled 467.
 pub const MAX_UNROLLED_ITERATIONS: usize = 8;
 
 /// The most steps of all iterations of a loop that is unrolled, so that one nest has room for them.
@@ -51,8 +52,8 @@ pub const MAX_UNROLLED_ITERATIONS: usize = 8;
 /// Not measured.
 pub const MAX_UNROLLED_LOOP_STEPS: usize = 240;
 
-/// The number of vectors of an iteration that are computed before any of them is stored. The compiler
-/// interleaves as many of them as have room in the registers.
+/// The number of vectors that an iteration of a nest computes before it stores any of them. The
+/// compiler interleaves the computations of as many vectors as the registers have room for.
 ///
 /// Measured with groups of up to 4 and 8 vectors of softmax of 4,096 columns, EPYC (AVX2),
 /// 2026-11-28: 4.8 and 5.3 ms.
@@ -63,8 +64,8 @@ pub(crate) const INTERLEAVED_VECTORS: usize = 4;
 /// Not measured.
 pub(crate) const MASKED_VECTORS: usize = 2;
 
-/// The number of steps in which the first tile with rows is searched for, to choose the dimensions
-/// of a nest.
+/// The number of steps that the planner of a nest searches for the first tile with rows, whose axes
+/// become the dimensions of the nest.
 ///
 /// Not measured.
 pub(crate) const MAX_ROW_SEARCH: usize = 64;
@@ -92,20 +93,20 @@ pub(crate) const MIN_PARALLEL_NANOSECONDS: u64 = 20_000;
 /// Not measured.
 pub(crate) const MAX_CHUNK_PROGRAMS: u64 = 1024;
 
-/// The longest time for which machine code executes programs before the launch checks whether it has
-/// to stop, unless one program takes longer.
+/// The longest time for which machine code executes programs before the launch checks whether it
+/// has to stop. A single program may take longer.
 ///
 /// Not measured.
 pub(crate) const MAX_NANOSECONDS_BETWEEN_CHECKS: u64 = 1_000_000;
 
-/// The most elements of a tile times the iterations of a loop for which machine code executes the
-/// iterations before the launch checks whether it has to stop, unless one iteration has more.
+/// The most elements that machine code computes before the launch checks whether it has to stop:
+/// the elements of a tile times the iterations of a loop. A single iteration may compute more.
 ///
 /// Derived: at 1 ns an element, [`MAX_NANOSECONDS_BETWEEN_CHECKS`].
 pub(crate) const MAX_ELEMENTS_BETWEEN_CHECKS: usize = 1 << 20;
 
-/// The size in bytes from which on stores bypass the caches: the region must have at least this
-/// size, and the launch must store at least this many bytes to the region.
+/// The minimum size in bytes of a region to which stores bypass the caches. The launch must also
+/// store at least this number of bytes to the region.
 ///
 /// Not measured: more than the caches of common processors hold.
 pub(crate) const LARGER_THAN_CACHES: usize = 48 << 20;
@@ -120,9 +121,9 @@ pub(crate) const PREFETCHED_BYTES: usize = 512;
 /// The distance, in rows, from the current row to the row that a nest prefetches, if rows lie apart
 /// in memory.
 ///
-/// Measured: column sums of bf16 take 2.0 ms, without prefetches 4.9, EPYC (AVX2), 2026-11-28; with
-/// prefetches of all 32 rows of a tile instead, 1.32 ms against 0.89 on a Xeon (AVX-512). Other
-/// numbers were not measured.
+/// Measured with column sums of bf16, 2026-11-28: 2.0 ms with this prefetch and 4.9 without any,
+/// EPYC (AVX2); 0.89 ms with this prefetch and 1.32 with prefetches of all 32 rows of a tile, Xeon
+/// (AVX-512). Other distances were not measured.
 pub(crate) const PREFETCHED_ROWS: i64 = 4;
 
 /// The fewest rows of A for which a dot copies a panel of columns of B to contiguous memory. Fewer
@@ -154,9 +155,9 @@ pub(crate) const MAX_PANEL_BYTES: usize = 256 << 10;
 
 /// The maximum extent along k of a dot that executes consecutive iterations of a loop.
 ///
-/// Measured with matmuls of tiles of 64x64, whose own depth was 64, 128, 256 and 512: 1024^3 of
-/// binary32 takes 18.1, 16.3, 15.8, 15.7 ms on a Xeon (AVX-512), 512^3 takes 2.17, 2.01, 1.94, 1.88
-/// ms; 1024^3 of bf16 takes 15.1, 11.5, 9.6, 9.0 ms there (AMX); 2026-11-29.
+/// Measured with matmuls of tiles of 64x64 whose extent along k was 64, 128, 256 and 512, Xeon,
+/// 2026-11-29: 1024^3 of binary32 (AVX-512) takes 18.1, 16.3, 15.8 and 15.7 ms; 512^3 of binary32
+/// takes 2.17, 2.01, 1.94 and 1.88 ms; 1024^3 of bf16 (AMX) takes 15.1, 11.5, 9.6 and 9.0 ms.
 pub(crate) const MAX_PRODUCT_DEPTH: usize = 512;
 
 /// The fewest bytes of memory for packed operands that the dots of a launch share in each thread.
@@ -165,16 +166,16 @@ pub(crate) const MAX_PRODUCT_DEPTH: usize = 512;
 pub(crate) const MIN_SHARED_BYTES: usize = 256 << 10;
 
 /// The most bytes of memory for packed operands that the dots of a launch share in each thread. The
-/// thread keeps the memory.
+/// thread keeps the memory after the launch.
 ///
 /// Not measured: with tiles of 64 columns of binary32, it has room for 16,384 rows.
 pub(crate) const MAX_SHARED_BYTES: usize = 4 << 20;
 
 /// The most bytes of a row of a block that is copied without a call of `memcpy`.
 ///
-/// Measured with tiles of 64 rows of 256 bytes of a matrix of 4 MiB: a matmul 1024^3 of binary32
-/// takes 0.93 to 0.98 of the time with calls, EPYC (AVX2), 2026-11-28. The limit itself was not
-/// measured.
+/// Measured with a matmul 1024^3 of binary32, tiles of 64 rows of 256 bytes, EPYC (AVX2),
+/// 2026-11-28: without calls, it takes 0.93 to 0.98 of the time that it takes with calls. The limit
+/// itself was not measured.
 pub(crate) const MAX_INLINE_ROW: usize = 512;
 
 /// The number of interrupt checks for each read of the clock.
@@ -206,7 +207,7 @@ pub(crate) const SCAN_BLOCK: usize = 16;
 /// spill (`docs/performance/cpu.md`).
 pub(crate) const MAX_FUSED_ELEMENTS: usize = 128;
 
-/// The number of small blocks of integers that are sorted or merged side by side.
+/// The number of small blocks of integers that a sort or a merge processes side by side.
 ///
 /// `sort` of 256 random int32 in blocks of 8, EPYC (AVX2), 2026-11-28: 0.7 µs; one block at a time,
 /// with the standard library, 2.5 µs. Other numbers were not measured.

@@ -43,7 +43,7 @@ pub(crate) struct Extents {
     pub last: [i64; SYMBOLIC_RANK],
 }
 
-/// The parts of a type that symbolic arithmetic reads.
+/// The properties of a type that symbolic arithmetic reads.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct View<'a> {
     pub number: Number,

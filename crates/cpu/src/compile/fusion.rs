@@ -4,8 +4,8 @@
 //! A fused group begins with a load or with the first operand of a function, continues with
 //! functions that consume the element, and may end in a reduction and a store. The members remain
 //! in the program, after the group: if the loop does not support an operand at run time, such as an
-//! affine tile, the executor runs the members one by one. If the loop only cannot perform a load or
-//! a store, such as a strided one, the executor runs that member before or after the loop.
+//! affine tile, the executor runs the members one by one. If only a load or a store prevents the
+//! loop, such as a strided one, the executor runs this member before or after the loop.
 //!
 //! Fusion reorders steps, but moves no load across a store, and nothing across a step with other
 //! side effects.
@@ -106,8 +106,8 @@ fn fuse_block(program: &Program, uses: &[u32], block: &mut Block) {
 fn fuse_window(program: &Program, uses: &[u32], steps: &mut Vec<Step>) {
     let mut index = 0;
     while index < steps.len() {
-        // An earlier group may have moved its store before `index`. The window begins after that
-        // store, because no load may move across it.
+        // The store of an earlier group may be before `index`. The window begins after this store,
+        // because no load may move across it.
         let is_barrier = |step: &Step| !matches!(step.action, Action::Fused(_)) && step.has_side_effects();
         let side_effect = steps[..index].iter().rposition(is_barrier);
         let window = Window::new(program, uses, steps, side_effect.map_or(0, |store| store + 1));
@@ -117,8 +117,7 @@ fn fuse_window(program: &Program, uses: &[u32], steps: &mut Vec<Step>) {
     }
 }
 
-/// The steps in which fusion searches for a group: those from a start index on. Only the last step
-/// may have side effects.
+/// The steps in which fusion searches for a group. Only the last step may have side effects.
 struct Window<'a> {
     program: &'a Program,
     /// The number of reads of each slot in the whole program.
@@ -138,7 +137,7 @@ struct GroupDraft {
     current: Slot,
 }
 
-/// The operand of a function that is not the last op's result.
+/// An operand of a function other than the last op's result.
 #[derive(Clone, Copy)]
 enum FusedOperand {
     Slot(Use),
@@ -357,9 +356,9 @@ impl<'a> Window<'a> {
         Some((operand.apply(function), member))
     }
 
-    /// Returns the fused form of an operand that is not the last op's result. Also returns the step
-    /// that computes the operand, if that step becomes a member, too. Returns `None` if the operand
-    /// depends on a member but is not an output.
+    /// Returns the form in which a fused loop reads an operand that is not the last op's result.
+    /// Also returns the step that computes the operand, if that step becomes a member, too. Returns
+    /// `None` if the operand depends on a member but is not an output.
     fn operand(&self, draft: &GroupDraft, operand: Use) -> Option<(FusedOperand, Option<usize>)> {
         if let Some(number) = draft.group.outputs.iter().position(|&slot| slot == operand.slot) {
             return Some((FusedOperand::Output(number), None));

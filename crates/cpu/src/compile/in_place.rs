@@ -1,4 +1,4 @@
-//! Marks the loads whose elements only a dot reads, so that they may leave the elements in memory.
+//! Marks the loads that may leave their elements in memory, because only a dot reads the elements.
 //!
 //! The dot then reads the elements of user memory, without a copy. Between the load and the dot no
 //! step may have an effect on memory, and the dot is the only reader of the elements. The load

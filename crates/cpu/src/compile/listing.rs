@@ -1,7 +1,7 @@
 //! Lists the machine code of a program for `tilewright compile --emit asm`: each nest and each tree,
 //! with the line of the source that its instructions come from.
 //!
-//! Nothing of this is stored in a program: the functions are compiled again.
+//! A program does not store the text: the listing compiles the functions again.
 
 use std::fmt::{self, Write};
 

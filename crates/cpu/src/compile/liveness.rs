@@ -137,8 +137,8 @@ impl Analysis {
         }
     }
 
-    /// Walks the blocks of a step. Slots that the blocks read, that `root` owns and that are dead
-    /// after the step become kills of the step.
+    /// Walks the blocks of a step. If the blocks read a slot that `root` owns and that is dead
+    /// after the step, the slot becomes a kill of the step.
     fn inner_blocks(&mut self, step: &mut Step, root: BlockId) {
         if step.blocks.is_empty() {
             return;
@@ -179,9 +179,9 @@ impl Analysis {
     }
 }
 
-/// If several operands read the same slot, the last of them marked as the last use, turns the mark
-/// into a kill of the step: a step takes its operands in any order, and might move the value out
-/// before it has read the other operands.
+/// Turns the mark of a last use into a kill of the step if several operands read the slot. A step
+/// reads its operands in any order, and might move the value out before it has read the other
+/// operands.
 fn release_shared(step: &mut Step) {
     for index in 1..step.operands.len() {
         let Use { slot, last, .. } = step.operands[index];

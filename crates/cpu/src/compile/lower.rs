@@ -110,7 +110,7 @@ struct DotOperand {
     value: Value,
     /// True if the dot swaps its last two axes.
     is_transposed: bool,
-    /// True if the dot widens its elements in place of the kernel.
+    /// True if the kernel widens the elements with a cast. The dot performs this cast.
     is_widened: bool,
 }
 
@@ -407,7 +407,7 @@ impl Lowering<'_> {
     }
 
     /// Returns the combine function of a region that only applies one elementwise function to its
-    /// two parameters; `None` for other regions, and for other functions than those of [`Combine`].
+    /// two parameters. Returns `None` for other regions, and for functions that [`Combine`] lacks.
     fn combine(&self, region: IrBlock) -> Option<Combine> {
         let data = &self.function.blocks[region];
         let [inst, _] = data.insts[..] else { return None };
@@ -502,9 +502,10 @@ impl Lowering<'_> {
         Ok((Strategy::Tree, SmallVec::from_slice(&[block?])))
     }
 
-    /// Returns how a dot reads an operand. The dot itself can swap axes and widen elements, so it
-    /// reads the operand of an op that only does so. If an op that widens elements is outside of
-    /// the loop of the dot, it runs only once, and the dot reads its result.
+    /// Returns how a dot reads an operand. The dot itself can swap axes and widen elements. If the
+    /// operand is the result of an op that only swaps axes or widens elements, the dot reads the
+    /// operand of this op. An op that widens elements before the loop of the dot runs only once: in
+    /// this case, the dot reads its result.
     fn dot_operand(&self, mut value: Value) -> DotOperand {
         let (mut is_transposed, mut is_widened) = (false, false);
         while let Some(inst) = self.function.defining_inst(value) {

@@ -1,5 +1,6 @@
-//! Compiles a module of the IR to a program: lowering, liveness, nests of loops; where there is no
-//! machine code for the processor, rematerialization and fusion.
+//! Compiles a module of the IR to a program: lowering, liveness, nests of loops, then
+//! rematerialization and fusion in the blocks without nests. If there is no machine code for the
+//! processor, no block has nests.
 
 use tilewright_base::Diagnostic;
 use tilewright_ir::{Module, Op, OpFamily};
@@ -33,8 +34,8 @@ pub fn has_machine_code() -> bool {
     Target::host().is_some()
 }
 
-/// Returns whether machine code may execute an op together with others, if its types and operands
-/// allow it. An `if` may become constant.
+/// Returns whether a nest may contain an op, if its types and operands allow it. Returns true for
+/// an `if`, because its condition may become constant.
 pub fn may_be_in_nest(op: &Op) -> bool {
     matches!(
         op.family(),
@@ -72,8 +73,8 @@ impl Program {
         Self::compile(module, assembler, Target::host())
     }
 
-    /// Compiles the kernel with machine code for a target, or without any. Tests compare the
-    /// results.
+    /// Compiles the kernel with machine code for a target, or without machine code. Tests compare
+    /// the results of both.
     #[doc(hidden)]
     pub fn with_target(module: &Module, target: Option<Target>) -> Result<Self, Box<Diagnostic>> {
         Self::compile(module, None, target)
@@ -87,7 +88,7 @@ impl Program {
         let mut program = lower::lower(module, true, assembler)?;
         liveness::analyze(&mut program);
         sorts::form(&mut program);
-        // A program that yields values runs once, on one operation: see [`Program::evaluate`].
+        // A program that yields values evaluates one op, and runs once: see [`Program::evaluate`].
         let is_launched = program.blocks[program.body as usize].yields.is_empty();
         if is_launched && target.is_none() {
             nests::report_no_target();

@@ -1,5 +1,5 @@
-//! Prints a program for `tilewright compile --emit cpu`: the text of the IR, with slots in place of
-//! values.
+//! Prints a program for `tilewright compile --emit cpu`: the syntax of the IR, with slots in place
+//! of values.
 //!
 //! A slot is `s3`, and `s3!` at its last use.
 
@@ -74,7 +74,7 @@ fn name(action: &Action) -> &'static str {
 fn print_attributes(f: &mut fmt::Formatter<'_>, action: &Action) -> fmt::Result {
     let mut attributes = Vec::new();
     match action {
-        // The function is the name of the op.
+        // The name of the op is that of its function, so it needs no attribute.
         Action::Op(Op::Elementwise { .. }) => {}
         Action::Op(op) => op.print_attributes(|name, text| attributes.push(format!("{name} = {text}"))),
         Action::Dot { transposed: [a, b], .. } => {

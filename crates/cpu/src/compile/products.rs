@@ -1,10 +1,11 @@
-//! Finds the loops over k whose iterations can be executed as one dot of larger matrices.
+//! Finds the loops over k whose iterations the machine can execute as one dot of larger matrices.
 //!
-//! The body of such a loop has a dot, and steps that compute the masks of the loads of its two
-//! tiles. The dot reads the tiles in place, and the loop carries the accumulator and the pointers.
-//! A mask is a conjunction of comparisons of linear functions of the counter. A mask that is true
-//! in two iterations is true in all iterations between them, unless a linear function wraps. The
-//! machine checks at run time that none wraps.
+//! The body of such a loop has a dot, the loads of its two operands, the additions that move their
+//! pointers, and steps that compute the masks of the loads. The dot reads the operands in place,
+//! and the loop carries the accumulator and the pointers. A mask is a conjunction of comparisons of
+//! linear functions of the counter. A mask that is true in two iterations is true in all iterations
+//! between them, unless a linear function wraps. The machine checks at run time that no linear
+//! function wraps.
 
 use rustc_hash::FxHashSet;
 use tilewright_ir::{ElementwiseFn, Op};
@@ -12,7 +13,7 @@ use tilewright_ir::{ElementwiseFn, Op};
 use crate::program::product_loop::{MaskStep, MovedTile, ProductLoop};
 use crate::program::{Action, Block, Program, Slot, Step, Use};
 
-/// Marks the bodies of such loops.
+/// Marks the bodies of these loops.
 pub(crate) fn mark(program: &mut Program) {
     let uses = program.use_counts();
     let steps = program.blocks.iter().flat_map(|block| &block.steps);
@@ -63,8 +64,8 @@ fn product_loop(program: &Program, body: usize, uses: &[u32]) -> Option<ProductL
     Some(ProductLoop { dot, accumulator, tiles: [a, b], masks })
 }
 
-/// Returns the steps of a body, except some, if they compute only masks that are true in consecutive
-/// iterations.
+/// Returns all steps of a body except `except`, if they compute only masks that are true in
+/// consecutive iterations.
 fn masks(
     body: &Block,
     except: &[usize],

@@ -18,7 +18,7 @@ pub(crate) struct Plan {
     pub points: Vec<Vec<CheckPoint>>,
     /// The index in [`Program::sites`] of each check point.
     pub sites: Vec<u32>,
-    /// The check points of the loads that always precede a write, by the check point of the write.
+    /// For the check point of each write, the check points of the loads that always precede it.
     orders: FxHashMap<u32, FxHashSet<u32>>,
     /// For each slot, the slots whose values control flow copies to it: loop-carried values and
     /// yields.
@@ -86,7 +86,7 @@ struct Loads {
     /// The loads that the value depends on lane by lane: each element depends on the loaded element
     /// at the same index.
     same: FxHashSet<u32>,
-    /// The loads that all threads have completed before the value is computed.
+    /// The loads that all threads have completed before any thread computes the value.
     all: FxHashSet<u32>,
 }
 
@@ -127,7 +127,7 @@ impl Analysis<'_> {
             }
             points.push(CheckPoint { number, what, leaves_lanes: self.leaves_lanes(step) });
             self.propagate(step);
-            // The blocks of these ops run inside of the op, which has one check.
+            // The blocks of these ops have no checks of their own: the op has one check.
             if !matches!(step.action, Action::Reduce { .. } | Action::Scan { .. } | Action::Map { .. }) {
                 for &inner in &step.blocks {
                     self.number(inner);
@@ -183,7 +183,7 @@ impl Analysis<'_> {
         true
     }
 
-    /// Records in `sources` the slots whose values the step copies to its results and to the
+    /// Records in `sources` the slots whose values a step copies to its results and to the
     /// parameters of its blocks.
     fn propagate(&mut self, step: &Step) {
         let mut hand = |to: &[Slot], from: &mut dyn Iterator<Item = Slot>| {
@@ -285,8 +285,8 @@ impl Analysis<'_> {
             }
             let mut inner = control.clone();
             inner.extend(&loads.all);
-            // Lane by lane, each element of the result depends on this access only, and no longer
-            // on the loads of the operands.
+            // Each element of the result depends lane by lane on this access only, and no longer on
+            // the loads of the operands.
             if matches!(what, CheckKind::Access | CheckKind::Atomic) {
                 let known = self.plan.orders.entry(number).or_default();
                 let before = known.len();

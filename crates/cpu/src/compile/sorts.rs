@@ -1,4 +1,4 @@
-//! Forms sorts: replaces consecutive bitonic merges with one step, if these merges sort.
+//! Forms sorts: replaces consecutive bitonic merges that sort with one step.
 //!
 //! Merges sort blocks of 2, 4, 8 … elements if the first merge orders neighbors, and each later
 //! merge combines two blocks of the previous merge.
@@ -7,7 +7,8 @@ use tilewright_ir::Op;
 
 use crate::program::{Action, Program, Sort, Step};
 
-/// Forms the sorts of all blocks. Nothing else reads the results of the replaced merges.
+/// Forms the sorts of all blocks. Replaces a merge only if the next merge is the only reader of its
+/// result.
 pub(crate) fn form(program: &mut Program) {
     let uses = program.use_counts();
     for block in &mut program.blocks {
@@ -26,7 +27,8 @@ pub(crate) fn form(program: &mut Program) {
     }
 }
 
-/// Returns the sort whose blocks a merge merges in pairs: with `stages` of 0 if it orders neighbors.
+/// Returns the sort whose blocks a merge combines in pairs. Its `stages` are 0 if the merge orders
+/// neighbors.
 fn stage(step: &Step) -> Option<Sort> {
     match step.op()? {
         &Op::Bitonic { axis, high, low: 0, block, descending } if block == high + 1 => {

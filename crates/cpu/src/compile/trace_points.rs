@@ -1,5 +1,5 @@
-//! Trace points: the steps that a traced launch records, and the values that it records of each
-//! step.
+//! Finds trace points: the steps that a traced launch records, and the values that it records of
+//! each step.
 
 use tilewright_base::{SourceMap, Span};
 use tilewright_ir::{Op, OpFamily};
@@ -60,7 +60,7 @@ impl Program {
 fn files(sources: &SourceMap) -> Vec<trace::File> {
     let file = |file: &tilewright_base::SourceFile| trace::File {
         name: file.name.clone(),
-        // The text of the library is of no interest to users.
+        // Users do not need the text of the library.
         text: if file.is_library() { String::new() } else { file.text.clone() },
         first_line: file.first_line,
     };
@@ -188,7 +188,8 @@ fn describe(step: &Step) -> Option<(Kind, String, Operands)> {
     Some((kind, op_name(op), roles))
 }
 
-/// Moves the pointer and the mask to the front: every program records these, but not the others.
+/// Moves the pointer and the mask to the front, because every program records these operands, but
+/// only some programs record the others.
 fn pointers_first(mut operands: Operands) -> Operands {
     operands.sort_by_key(|(role, _)| !matches!(role, Role::Pointer | Role::Mask));
     operands

@@ -1,4 +1,4 @@
-//! Finds the memory that the programs of a launch may change.
+//! Finds the parameters through which the programs of a launch may write to memory.
 
 use rustc_hash::FxHashMap;
 use tilewright_ir::{Effect, Op, OpFamily};
@@ -6,8 +6,8 @@ use tilewright_ir::{Effect, Op, OpFamily};
 use crate::program::{Action, Program, Slot, Step};
 
 /// Returns the indices of the parameters that stores write through; `None` if the kernel may change
-/// memory in another way. Atomic operations count as another way: a kernel that waits for a flag may
-/// read what another launch has written.
+/// memory in another way. Atomic operations count as another way: a kernel that waits for a flag
+/// may read memory that another launch writes at the same time.
 pub(crate) fn parameters(program: &Program) -> Option<Vec<usize>> {
     let steps = || program.blocks.iter().flat_map(|block| &block.steps);
     let definitions: FxHashMap<Slot, &Step> =

@@ -1,4 +1,4 @@
-//! The combine functions that reductions and scans execute as a loop, and the size of the levels of
+//! The combine functions for which reductions and scans have a loop, and the size of the levels of
 //! a tree scan.
 
 use tilewright_ir::Dtype;

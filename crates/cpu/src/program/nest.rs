@@ -28,7 +28,7 @@ pub(crate) struct Nest {
     pub scratch: usize,
     /// The slots that the nest clears, because their tiles are dead after the last member.
     pub frees: Vec<Slot>,
-    /// The index tiles that steps before the members compute and the nest repeats, in order.
+    /// The results of the imports, in order: the steps before the members that the nest repeats.
     pub imports: Vec<Slot>,
     pub code: Arc<NestCode>,
 }
@@ -43,9 +43,9 @@ pub(crate) enum Repeated {
     /// Consecutive iterations of a loop: the members are all steps of its body.
     Iterations {
         /// The tiles that the loop carries: the parameter of the body, and the slot that the body
-        /// yields. The iterations write to the two in turns.
+        /// yields. The iterations write to the tiles of these two slots in turns.
         tiles: Vec<[Slot; 2]>,
-        /// The most iterations of a call.
+        /// The maximum number of iterations of a call.
         most: u32,
     },
 }
@@ -76,12 +76,13 @@ pub(crate) enum Word {
     Scratch,
     /// The address of the elements of a tile that the nest writes.
     Output(Slot),
-    /// The bits of a scalar that the nest writes, zero before.
+    /// The bits of a scalar that the nest writes; zero before the call.
     Result(Slot),
 }
 
 impl Word {
-    /// Returns whether the word is the same for all programs of a launch, given the slots that are.
+    /// Returns whether the word is the same for all programs of a launch. `is_invariant` returns
+    /// this property of a slot.
     pub(crate) fn is_invariant(self, is_invariant: impl Fn(Slot) -> bool) -> bool {
         match self {
             Word::Bits(slot)
@@ -111,7 +112,8 @@ impl NestCode {
         Self { function, target, executable: OnceLock::new(), has_declined: AtomicBool::new(false) }
     }
 
-    /// Returns the machine code; `None` where the system allows no executable memory.
+    /// Returns the machine code; `None` if it cannot be compiled, or if the system allows no
+    /// executable memory.
     pub(crate) fn executable(&self) -> Option<&Executable> {
         let compiled = || {
             let code = tilewright_native::compile(&self.function, &self.target).ok()?;
@@ -144,8 +146,8 @@ pub(crate) fn origin_of(step: &Step) -> u32 {
 }
 
 /// Machine code of a reduction that runs as a tree. The words of its argument are the addresses of
-/// the tiles, which it overwrites, then the bits of captured scalars. The elements of the results are
-/// then the first ones of the tiles.
+/// the tiles, then the bits of captured scalars. The code overwrites the tiles: when it returns,
+/// they begin with the elements of the results.
 #[derive(Debug)]
 pub(crate) struct TreeCode {
     pub code: NestCode,
@@ -177,8 +179,8 @@ impl Program {
         }
     }
 
-    /// Returns the nest that executes iterations of the loop with a body, if there is one, and the
-    /// most iterations of a call.
+    /// Returns the nest that executes iterations of the loop with this body, if there is one, and
+    /// the maximum number of iterations of a call.
     pub(crate) fn iterated_nest(&self, body: BlockId) -> Option<(&Nest, u32)> {
         match &self.blocks[body as usize].steps.first()?.action {
             Action::Nest(nest) => match nest.repeated {

@@ -1,15 +1,16 @@
-//! Loops over k whose iterations together compute one product of matrices.
+//! Loops over k whose iterations together are one dot of larger matrices.
 
 use super::Use;
 
 /// The body of a loop that adds the dot of two tiles in memory to an accumulator, and moves the
-/// addresses of the tiles by constant distances: see [`products`](crate::compile::products). It
-/// refers to steps by their index in the body, and to carried values by their index among them.
+/// addresses of the tiles by constant distances: see [`products`](crate::compile::products). The
+/// fields refer to a step by its index in the body, and to a carried value by its index among the
+/// carried values.
 #[derive(Clone, Debug)]
 pub(crate) struct ProductLoop {
     /// The step of the dot.
     pub dot: usize,
-    /// The carried value that the dot adds to.
+    /// The carried value that is the accumulator of the dot.
     pub accumulator: usize,
     /// Operands A and B.
     pub tiles: [MovedTile; 2],
@@ -24,7 +25,8 @@ pub(crate) struct MovedTile {
     pub load: usize,
     /// The carried value with the pointers.
     pub pointers: usize,
-    /// The number of elements by which an iteration moves the pointers; the loop does not change it.
+    /// The number of elements by which an iteration moves the pointers; it is the same in each
+    /// iteration.
     pub offset: Use,
 }
 
