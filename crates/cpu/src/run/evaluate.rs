@@ -23,7 +23,7 @@ use crate::run::tile::Tile;
 use crate::run::value::{Form, Provenance, Value};
 use crate::types::TileType;
 
-/// A scalar or tile that outlives an evaluation. It cannot leave the thread that created it.
+/// A scalar or tile that outlives an evaluation. It stays on the thread that created it.
 #[derive(Clone, Debug)]
 pub struct Held(Value);
 
@@ -38,7 +38,7 @@ impl Held {
         Self(Value::uniform(bits))
     }
 
-    /// Decodes the bytes of [`Self::to_bytes`]. Returns `None` if the type does not have that size.
+    /// Decodes the bytes of [`Self::to_bytes`]. Returns `None` unless the type has as many bytes.
     pub fn from_bytes(ty: &Type, bytes: &[u8]) -> Option<Self> {
         let ty = TileType::new(ty);
         if bytes.len() != ty.bytes() {
@@ -75,7 +75,7 @@ impl Held {
     }
 }
 
-/// The launch that an evaluation is part of.
+/// The launch to which an evaluation belongs.
 pub struct Surroundings<'a> {
     /// The arguments of the kernel. Pointers may access the memory of these arguments.
     pub arguments: &'a [Argument<'a>],

@@ -25,7 +25,7 @@ pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// Decides whether a machine continues, at each loop iteration and between programs.
 pub(crate) struct Control<'a> {
     stop: &'a AtomicBool,
-    /// The index of the lowest program that faulted: programs above it stop.
+    /// The lowest index of a program that faulted: programs with higher indices stop.
     faulted: Option<&'a AtomicU64>,
     /// The index of the running program.
     number: u64,
@@ -70,7 +70,8 @@ impl<'a> Control<'a> {
         }
     }
 
-    /// Stops programs above the lowest one that faulted, which the launch records in `faulted`.
+    /// Makes the machine stop programs whose index is above that of the lowest program that
+    /// faulted. The launch records this index in `faulted`.
     pub(crate) fn below(self, faulted: &'a AtomicU64) -> Self {
         Self { faulted: Some(faulted), ..self }
     }
@@ -136,7 +137,7 @@ impl<'a> Control<'a> {
         let now = Instant::now();
         let last = *self.last_poll.get_or_insert(now);
         if now - last < POLL_INTERVAL {
-            // Checks are rare, because steps are long: read the clock more often.
+            // Steps take so long that checks are rare: read the clock at the next check.
             if now - last > POLL_INTERVAL / 8 {
                 self.checks = CHECKS_PER_CLOCK - 1;
             }

@@ -1,9 +1,9 @@
 //! Launching: runs a program for every point of a grid, on several threads. Each of these runs is a
 //! program of the grid, or a program for short.
 //!
-//! Unless the launch is estimated to be long, only the calling thread works at first. It wakes
-//! other threads only if enough work remains to repay the time of waking them, so a small launch
-//! never leaves the calling thread. Scheduling is guided: a thread takes a chunk of programs at a
+//! Unless a launch is estimated to be long, only the calling thread works at first. It wakes other
+//! threads only if enough work remains to repay the time of waking them. A small launch therefore
+//! runs only on the calling thread. Scheduling is guided: a thread takes a chunk of programs at a
 //! time, and chunks shrink towards the end of the grid. Many tiny programs then have little
 //! overhead, and a few large ones are distributed evenly.
 //!
@@ -49,8 +49,8 @@ pub struct Launch<'a> {
     /// Records the loads that end in the padding of a region (see [`PaddedReads`]), where they read
     /// 0. Without a recorder, such loads are faults.
     pub padded: Option<&'a PaddedReads>,
-    /// False if no machine code runs: the steps that it would execute are executed one by one, with
-    /// the same result.
+    /// True if nests may run as machine code. Otherwise, the machine executes their steps one by
+    /// one, with the same result.
     pub machine_code: bool,
 }
 
@@ -65,8 +65,8 @@ struct Shared<'a> {
     /// The index of the first program that no thread has taken.
     next: AtomicU64,
     stop: AtomicBool,
-    /// The index of the lowest program that faulted; `u64::MAX` if none has. Programs below it
-    /// still run, so that every run of the launch reports the same fault.
+    /// The lowest index of a program that faulted; `u64::MAX` if none has. Programs with lower
+    /// indices still run, so that every run of the launch reports the same fault.
     faulted: AtomicU64,
     /// The fault that the launch reports, and the index of its program; `u64::MAX` for an
     /// interrupt.
@@ -76,7 +76,7 @@ struct Shared<'a> {
     helper_done: Condvar,
 }
 
-/// Measures how long programs take, while the calling thread works on its own.
+/// Measures how long programs take, while no helper threads work.
 struct Probe {
     start: Instant,
     done: u64,
@@ -102,7 +102,7 @@ struct HelperGuard<'s, 'a>(&'s Shared<'a>);
 impl Drop for HelperGuard<'_, '_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            // The programs that this thread has taken would never complete.
+            // This thread will not complete the programs that it has taken: end the launch.
             self.0.stop.store(true, Ordering::Relaxed);
         }
         *self.0.helpers.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
@@ -115,7 +115,7 @@ impl Program {
     ///
     /// If programs fault, fails with the diagnostic of the program with the lowest index (x is
     /// fastest); all programs with lower indices have then run. If programs wait for each other,
-    /// fails with the first fault instead, which ends the launch. Also fails if the interrupt stops
+    /// the first fault ends the launch instead, and is the error. Also fails if the interrupt stops
     /// the launch.
     ///
     /// Panics if the number of arguments differs from that of the parameters, or if an argument is
@@ -216,8 +216,8 @@ impl<'a> Shared<'a> {
             self.spread(threads);
             return;
         }
-        // Work on this thread only, until the measured time of a program shows that helpers would
-        // pay.
+        // Only this thread works, until the measured time of a program shows that helpers would
+        // repay their start.
         let mut probe = Probe { start: Instant::now(), done: 0, chunk: 1 };
         if self.work(true, Some(&mut probe)) {
             self.spread(threads);
@@ -270,8 +270,8 @@ impl<'a> Shared<'a> {
         begun.is_ok()
     }
 
-    /// Runs programs until none is left, until one fails, or until a parked program resumes in
-    /// place of this thread.
+    /// Runs programs until none is left, until one fails, or until a parked thread resumes in place
+    /// of this thread.
     fn run_until_parked<'s>(&'s self, scheduler: &'s Scheduler, scope: &'s Scope<'s, '_>) {
         let park = || {
             let has_others = self.next.load(Ordering::Relaxed) < self.total;
@@ -287,7 +287,8 @@ impl<'a> Shared<'a> {
         let mut machine = match machine {
             Ok(machine) => machine,
             Err(fault) => {
-                // Parked programs may wait for the programs that this thread would have run.
+                // Parked programs may wait for the programs that this thread would have run: end
+                // the launch.
                 self.stop.store(true, Ordering::Relaxed);
                 return self.fail(0, fault);
             }
@@ -299,7 +300,7 @@ impl<'a> Shared<'a> {
                 machine.run_at(coordinates(grid, number))
             });
             if let Err(fault) = outcome {
-                // Other programs may wait for the one that faulted.
+                // Other programs may wait for the program that faulted: end the launch.
                 self.stop.store(true, Ordering::Relaxed);
                 return self.fail(number, fault);
             }
@@ -393,8 +394,8 @@ impl<'a> Shared<'a> {
         }
     }
 
-    /// Records a fault, and stops the programs above the one that faulted. An interrupt stops all
-    /// programs, and is reported only if no program faulted.
+    /// Records a fault, and stops the programs with higher indices than the program that faulted.
+    /// An interrupt stops all programs, and is reported only if no program faulted.
     fn fail(&self, number: u64, fault: Box<Fault>) {
         let number = match fault.kind {
             FaultKind::Superseded => return,

@@ -1,4 +1,4 @@
-//! The machine of one thread: executes the steps of a program for one point of the grid after
+//! The machine of one thread. It executes the steps of a program, for one point of the grid after
 //! another.
 #![allow(clippy::inline_always, reason = "a value that is constructed in place is not moved through memory")]
 
@@ -43,7 +43,7 @@ pub(crate) struct Machine<'a> {
     /// The addresses of the regions for which this machine has advised the system to use huge
     /// pages.
     advised: RefCell<SmallVec<[u64; 2]>>,
-    /// The observers of the programs, and their makers.
+    /// The observers of the programs, and the objects that create them.
     observers: Vec<Box<dyn Observer + 'a>>,
     observed_by: &'a [&'a dyn Observe],
 }
@@ -257,8 +257,8 @@ impl<'a> Machine<'a> {
         if operand.last { std::mem::replace(slot, Value::EMPTY) } else { slot.clone() }
     }
 
-    /// Empties the slots of the operands that a step uses for the last time, for a step that reads
-    /// its operands without moving them out.
+    /// Empties the slots that a step uses for the last time. A step that reads its operands without
+    /// moving them out calls this function.
     pub(crate) fn release(&mut self, operands: &[Use]) {
         for operand in operands.iter().filter(|operand| operand.last) {
             self.slots[operand.slot as usize] = Value::EMPTY;
@@ -360,10 +360,10 @@ impl<'a> Machine<'a> {
         Value::dense(ops::materialize::materialize(ty, value)).with_provenance(provenance)
     }
 
-    /// Returns whether stores of `bytes` bytes by each program of the launch to a region should be
-    /// non-temporal. They should if the stored data exceed the caches, which would evict the data
-    /// before they are read. In that case, also advises the system to use huge pages for the
-    /// region.
+    /// Returns whether stores to a region should be non-temporal, if each program of the launch
+    /// stores `bytes` bytes. They should if the stored data exceed the caches, which would evict
+    /// the data before a program reads them. In that case, also advises the system to use huge
+    /// pages for the region.
     #[inline]
     pub(crate) fn non_temporal(&self, region: &Region<'_>, bytes: usize) -> bool {
         let is_large =
@@ -454,8 +454,8 @@ impl<'a> Machine<'a> {
         Ok(())
     }
 
-    /// Executes a single step, a nest or a fused group. Returns false if the operands do not allow
-    /// the nest or the fused loop.
+    /// Executes a single step, a nest or a fused group. Returns false, without an effect, if the
+    /// operands do not allow the nest or the fused loop.
     fn unit(&mut self, unit: &Unit<'a>) -> Outcome<bool> {
         match &unit.step().action {
             Action::Fused(group) => ops::fused::execute(self, group, unit.steps()),
@@ -544,9 +544,9 @@ impl<'a> Machine<'a> {
         Ok(())
     }
 
-    /// Runs up to `most` iterations of a loop, one after another, given the parameters of the body for
-    /// the first one. The yields are then those of the last one. Returns the number of iterations, at
-    /// least one.
+    /// Runs up to `most` iterations of a loop, one after another. The caller has set the parameters
+    /// of the body for the first iteration; afterwards, the yields of the body are those of the
+    /// last one. Returns the number of iterations, at least one.
     fn run_iterations(&mut self, body: BlockId, most: u32) -> Outcome<u32> {
         if let Some((nest, bound)) = self.program.iterated_nest(body)
             && self.observers.is_empty()
@@ -607,12 +607,12 @@ impl<'a> Machine<'a> {
         Ok(())
     }
 
-    /// Sets a slot that has no memory to reuse.
+    /// Sets a slot, without reusing the memory of its old value.
     pub(crate) fn assign(&mut self, slot: Slot, value: Value) {
         self.slots[slot as usize] = value;
     }
 
-    /// Returns the last values of the stack: those that a loop carries.
+    /// Returns the last values of the stack, which a loop carries.
     pub(crate) fn carried(&mut self, count: usize) -> &mut [Value] {
         let first = self.stack.len() - count;
         &mut self.stack[first..]

@@ -1,11 +1,11 @@
-//! Runs a program: a machine in each thread executes its steps, which compute values with ops,
-//! kernels and accesses to memory.
+//! Runs a program. Each thread has a machine that executes the steps: ops compute values with
+//! kernels, and access memory.
 //!
 //! The machine executes the steps of a block through `ops`, and an op with regions executes its
-//! blocks through the machine: `machine` and `ops` use each other. So do `machine` and `observer`,
-//! whose trait names the machine. The other modules form layers. The observers of a launch
-//! ([`trace`], [`profile`], [`sanitize`]) implement the trait of `observer`; the machine does not
-//! depend on these three modules.
+//! blocks through the machine: `machine` and `ops` use each other. `machine` and `observer` also
+//! use each other, because the trait of `observer` names the machine. The other modules form
+//! layers. The observers of a launch ([`trace`], [`profile`], [`sanitize`]) implement the trait of
+//! `observer`; the machine does not depend on these three modules.
 
 pub(crate) mod argument;
 pub(crate) mod evaluate;

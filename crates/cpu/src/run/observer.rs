@@ -1,8 +1,8 @@
-//! Observers: record, measure or check the steps of a launch.
+//! Observers, which record, measure or check the steps of a launch.
 //!
 //! A machine without observers only checks at each block that it has none. A machine with observers
-//! calls them around each step, in order before it and in reverse order after it. Observers read
-//! the values of the machine and cannot change them.
+//! calls them in order before each step, and in reverse order after the step. Observers read the
+//! values of the machine and cannot change them.
 
 use std::ops::Range;
 
@@ -22,8 +22,8 @@ pub(crate) trait Observe: Sync {
 }
 
 /// Observes the programs of one thread. A call of [`Self::after`] follows each call of
-/// [`Self::before`], unless the thread panics; the calls for the steps of a region are between
-/// those for the step around it.
+/// [`Self::before`], unless the thread panics; the calls for the steps of a region are between the
+/// two calls for the step with the region.
 pub(crate) trait Observer {
     /// Called when the program at the machine's point of the grid begins.
     fn begin(&mut self, _machine: &Machine<'_>) {}

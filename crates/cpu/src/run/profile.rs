@@ -1,9 +1,10 @@
-//! Profiling: an observer that measures each step of the programs of the grid.
+//! Profiling, an observer that measures each step of the programs of the grid.
 //!
-//! It measures the same program that other launches run, with nests in machine code and with fused
-//! loops: a nest is one row. Only the loop over programs differs from that of other launches,
-//! because each program is measured by itself. The time of a step excludes the steps of its
-//! regions. Reading the clock takes some 30 ns a step, which are part of the measured time.
+//! A profiled launch runs the same program as other launches, with nests in machine code and with
+//! fused loops; each nest and each loop is one row of the profile. Only the loop over programs
+//! differs from other launches, because the profiler measures each program separately. The time of
+//! a step excludes the steps of its regions. Reading the clock takes some 30 ns a step. The
+//! measured time includes them.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;

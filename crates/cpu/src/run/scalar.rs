@@ -1,7 +1,7 @@
 //! Elementwise functions of single numbers, for index arithmetic, loop counters and uniform tiles.
 //!
 //! They return the same results as the loops over tiles in
-//! [`kernels::elementwise`](crate::run::kernels::elementwise), with which a test compares them.
+//! [`kernels::elementwise`](crate::run::kernels::elementwise), and a test compares the two.
 //! Functions that are not implemented here use these loops.
 
 use tilewright_ir::{

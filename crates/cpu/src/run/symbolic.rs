@@ -110,7 +110,7 @@ pub(crate) fn elementwise(function: ElementwiseFn, ty: View<'_>, operands: &[&Fo
             affine(ty, x.base.wrapping_neg(), x.strides.map(i64::wrapping_neg))
         }
         (family, [x, y]) if ty.number.may_be_affine() => {
-            // If an operand is dense, the result is dense.
+            // If an operand is dense, there is no symbolic result.
             let (left, right) = (as_affine(ty.number, x)?, as_affine(ty.number, y)?);
             of_affine(family, ty, &left, &right)
         }
@@ -145,7 +145,7 @@ fn of_affine(family: Family, ty: View<'_>, x: &Affine, y: &Affine) -> Option<For
         Family::Division(function) if is_uniform(y) => divided(function, ty, x, y.base),
         Family::Bitwise(BitwiseFn::Shl) if is_uniform(y) => {
             let width = i64::from(ty.number.bits());
-            // As an `i64`, `1 << 63` is negative, but equal to 2^63 modulo 2^64.
+            // As an `i64`, `1 << 63` is negative, but it is congruent to 2^63 modulo 2^64.
             if (0..width).contains(&y.base) { scaled(ty, x, 1_i64 << y.base) } else { Some(Form::Uniform(0)) }
         }
         Family::Comparison(function) => comparison(function, ty, x, y),
@@ -378,7 +378,8 @@ pub(crate) fn reshape(from: View<'_>, to: View<'_>, form: &Form) -> Option<Form>
     match form {
         Form::Uniform(_) | Form::Dense(_) => Some(form.clone()),
         Form::Affine(tile) => {
-            // Requires that the elements are an arithmetic progression in row-major order.
+            // The result is affine only if the elements are an arithmetic progression in row-major
+            // order.
             let (mut step, mut run) = (None, 1_i64);
             for axis in (0..from.extents.shape.len()).rev().filter(|&axis| from.extents.shape[axis] > 1) {
                 let expected = *step.get_or_insert(tile.strides[axis]);

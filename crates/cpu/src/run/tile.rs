@@ -1,4 +1,5 @@
-//! Dense tiles: reference-counted buffers that return to a free list of their thread.
+//! Dense tiles, which are reference-counted buffers. A dropped buffer returns to a free list of its
+//! thread.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -91,7 +92,7 @@ impl Drop for Tile {
         let Some(mut buffer) = self.0.take() else { return };
         let Some(unshared) = Rc::get_mut(&mut buffer) else { return };
         let Some(class) = class(unshared.bytes().len()) else { return };
-        // While the thread ends, the list may not exist; the buffer is then freed.
+        // While the thread ends, the free list may no longer exist; the buffer is then freed.
         let _ = POOL.try_with(|pool| {
             let pool = &mut *pool.borrow_mut();
             if pool.bytes + (ALIGNMENT << class) <= MAX_POOLED_BYTES {

@@ -1,8 +1,8 @@
-//! Tracing: an observer that records the steps of programs.
+//! Tracing, an observer that records the steps of programs.
 //!
-//! The recording selects some programs of the grid for which the tracer also records the values of
-//! the steps. These programs run step by step. Other programs run as in any launch, fused loops
-//! included: the tracer records only their memory accesses.
+//! The recording selects some programs of the grid, the *programs with values*. They run step by
+//! step, and the tracer also records the values of their steps. Other programs run as in any
+//! launch, including fused loops: the tracer records only their memory accesses.
 
 use std::time::Instant;
 

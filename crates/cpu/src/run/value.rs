@@ -1,6 +1,6 @@
-//! The values of a running program, which its slots hold.
+//! The values in the slots of a running program.
 //!
-//! A value does not store its type; its slot has it ([`TileType`](crate::types::TileType)). A
+//! A value does not store its type: its slot has the type ([`TileType`](crate::types::TileType)). A
 //! scalar is always [`Form::Uniform`]. A tile has any form that describes it: no result depends on
 //! the form of a tile.
 
@@ -8,8 +8,8 @@ use crate::run::argument::Argument;
 use crate::run::tile::Tile;
 use crate::types::{SYMBOLIC_RANK, TileType};
 
-/// The elements `base + Σ strides[axis] * index[axis]`, modulo `2^width`, with the bits of the
-/// element type as `width`.
+/// The elements `base + Σ strides[axis] * index[axis]`, modulo `2^width`, where `width` is the
+/// number of bits of the element type.
 ///
 /// `base` is the element at the origin, extended to 64 bits as its type requires (unchanged for
 /// 64-bit types); strides are sign-extended from the element's width. The stride of an axis of
@@ -49,14 +49,14 @@ pub(crate) enum Form {
 
 /// The provenance of a pointer: the kernel argument that it is derived from.
 ///
-/// It is a whole word, as the tag of a [`Form`] is: values are copied by words, and store
-/// forwarding fails for a word if only a part of it has just been written.
+/// The provenance is a whole word, as the tag of a [`Form`] is. Values are copied by words, and
+/// store forwarding fails for a word if a store has just written only a part of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Provenance(u64);
 
 impl Provenance {
-    /// Derived from an integer or from several arguments; also the provenance of values that are
-    /// not pointers.
+    /// The provenance of pointers that are derived from an integer or from several arguments, and
+    /// of values that are not pointers.
     pub(crate) const UNKNOWN: Provenance = Provenance(u64::MAX);
 
     /// Returns the provenance of an argument.

@@ -13,7 +13,7 @@ use super::{AccessError, AccessErrorKind, Region, fence_stores};
 use crate::run::kernels::{Operand, elementwise};
 
 /// Combines the element at each address with a value, one element after another, where the mask is
-/// absent or not 0. `old` receives the previous elements; masked-off ones stay unchanged.
+/// absent or not 0. `old` receives the previous elements; its masked-off elements stay unchanged.
 ///
 /// `dtype` has 16, 32 or 64 bits. Fails, with nothing written, if an element is outside the
 /// regions, in a read-only region, or not aligned to its size. Panics if the slices have different
@@ -200,9 +200,9 @@ fn narrow_sum(dtype: Dtype, before: u64, value: u64) -> u64 {
 
 /// Returns the lesser or the greater of two elements.
 ///
-/// Compares floats by their bits. If `value` is positive, the floats have the order of their bits as
-/// signed integers. If it is negative, they have the opposite order of their bits as unsigned
-/// integers.
+/// Compares floats by their bits. If `value` is positive, the two floats compare as their bits do
+/// as signed integers. If it is negative, they compare in the opposite way to their bits as
+/// unsigned integers.
 fn extreme(dtype: Dtype, is_min: bool, before: u64, value: u64) -> u64 {
     let unused = 64 - dtype.bits();
     let signed = |bits: u64| (bits << unused) as i64;

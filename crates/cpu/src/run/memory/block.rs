@@ -1,4 +1,4 @@
-//! Strided blocks: copies between memory and a tile, and from tile to tile.
+//! Copies strided blocks between memory and a tile, and from tile to tile.
 
 use super::plan::{Axis, BlockAxes, MAX_RANK, plan};
 use super::{AccessError, AccessErrorKind, LINE, Region, find_outside, is_inside};
@@ -28,7 +28,7 @@ pub fn load_block(
 
 /// Writes a strided block of elements of 1, 2, 4 or 8 bytes from a tile. See [`load_block`].
 ///
-/// If several elements share an address, one of them is written.
+/// If several elements share an address, memory holds one of them afterwards.
 pub fn store_block(
     region: &Region<'_>,
     size: usize,
@@ -60,9 +60,9 @@ pub(super) unsafe fn load_checked(size: usize, memory: *mut u8, axes: &[Axis], t
 
 /// Copies a strided block of one tile to another: transposes, broadcasts, slices.
 ///
-/// `axes` describe the loops, outermost first: `stride` counts bytes of `from`, whose first element
-/// is at byte `start`, and `tile` counts elements of `to`. Panics if an element is outside of
-/// `from` or `to`.
+/// `axes` describe the loops, outermost first: each `stride` is in bytes of `from`, and each `tile`
+/// in elements of `to`. The first element is at byte `start` of `from`. Panics if an element is
+/// outside of `from` or `to`.
 pub fn rearrange(size: usize, axes: &[Axis], to: &mut [u8], from: &[u8], start: usize) {
     if let [outer, inner @ ..] = axes
         && axes.len() > MAX_RANK
@@ -146,7 +146,7 @@ fn order(axes: &mut [Axis], size: i64) -> &[Axis] {
 ///
 /// # Safety
 ///
-/// Both pointers are valid for it.
+/// Both pointers are valid for an element.
 #[inline(always)]
 unsafe fn element<T: Copy, const LOAD: bool>(memory: *mut u8, tile: *mut T) {
     // SAFETY: as for this function; neither needs to be aligned.
@@ -159,8 +159,8 @@ unsafe fn element<T: Copy, const LOAD: bool>(memory: *mut u8, tile: *mut T) {
     }
 }
 
-/// Copies a short row by lines and elements of 16 bytes: a call of `memcpy` would take as long as the
-/// copy.
+/// Copies a short row by cache lines and by elements of 16 bytes. A call of `memcpy` would take as
+/// long as the copy itself.
 ///
 /// # Safety
 ///
@@ -204,7 +204,7 @@ unsafe fn walk<T: Word<SIDE>, const SIDE: usize, const LOAD: bool>(
         match axes {
             [] => element::<T, LOAD>(memory, tile),
             [row] if contiguous(row) && row.tile == 1 => {
-                // Counted in bytes: neither pointer has to be aligned.
+                // Copies bytes, because neither pointer has to be aligned.
                 if LOAD {
                     memory.copy_to_nonoverlapping(tile.cast(), row.count * size_of::<T>());
                 } else {

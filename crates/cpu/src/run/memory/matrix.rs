@@ -1,4 +1,5 @@
-//! Matrices in user memory or in tiles: checked once, then copied, packed or multiplied in place.
+//! Copies, packs and multiplies matrices in user memory or in tiles. The elements are checked once,
+//! when a reader is created.
 
 use std::marker::PhantomData;
 
@@ -27,7 +28,8 @@ pub struct MatrixReader<'a> {
     lifetime: PhantomData<&'a ()>,
 }
 
-/// The addresses of the elements of a matrix, which determine them in memory that does not change.
+/// The addresses of the elements of a matrix. In memory that does not change, they determine the
+/// elements.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct MatrixIdentity {
     first: *const u8,
@@ -37,8 +39,8 @@ pub(crate) struct MatrixIdentity {
 }
 
 impl<'a> MatrixReader<'a> {
-    /// Returns a matrix of the elements of a tile, `row_stride` and `column_stride` elements apart.
-    /// Panics if the tile is too short.
+    /// Returns a matrix of the elements of a tile. `row_stride` and `column_stride` are in
+    /// elements. Panics if the tile is too short.
     pub fn of_tile(
         tile: &'a [u8],
         size: usize,
@@ -122,7 +124,7 @@ impl<'a> MatrixReader<'a> {
         }
     }
 
-    /// Returns a part of the matrix. Panics if it is not inside the matrix.
+    /// Returns a part of the matrix. Panics if the part is not inside the matrix.
     #[inline(always)]
     #[must_use]
     pub(crate) fn part(&self, [row, column]: [usize; 2], [rows, columns]: [usize; 2]) -> MatrixReader<'a> {
@@ -138,7 +140,7 @@ impl<'a> MatrixReader<'a> {
         self.column_stride == self.size as isize || self.columns <= 1
     }
 
-    /// Returns whether the elements are those of a tile, which has no others between them.
+    /// Returns whether the elements are those of a tile, without other elements between them.
     #[inline]
     pub(crate) fn is_dense_tile(&self) -> bool {
         let row = (self.columns * self.size) as isize;
@@ -164,8 +166,8 @@ impl<'a> MatrixReader<'a> {
         unsafe { block::load_checked(self.size, self.first.cast_mut(), &axes, tile) };
     }
 
-    /// Copies panels of `V` vectors of columns, one panel after another, each with its rows one
-    /// after another. Panics if rows are not contiguous, or if the tile is too short.
+    /// Copies panels of `V` vectors of columns, one panel after another. The rows of a panel follow
+    /// each other. Panics if rows are not contiguous, or if the tile is too short.
     #[inline(always)]
     pub(crate) fn pack<P: Multiply, const V: usize>(&self, tile: &mut [P::Element], panels: usize) {
         let width = V * P::lanes();
@@ -189,8 +191,8 @@ impl<'a> MatrixReader<'a> {
         }
     }
 
-    /// Returns the matrix of words of 32 bits, each of consecutive elements of a row; `None` if rows
-    /// are not contiguous, or not divided into whole words.
+    /// Returns the elements as a matrix of 32-bit words, each with consecutive elements of a row.
+    /// Returns `None` if rows are not contiguous, or do not consist of whole words.
     pub(crate) fn as_words(&self) -> Option<MatrixReader<'a>> {
         let per_word = size_of::<u32>() / self.size.max(1);
         let is_divided = self.has_contiguous_rows() && self.columns.is_multiple_of(per_word.max(1));
@@ -228,13 +230,14 @@ pub(crate) fn is_inside(region: &Region<'_>, size: usize, address: u64, axes: &[
     })
 }
 
-/// Instructions that multiply a number, or a word of narrow numbers, by the lanes of a vector, and
-/// add the products to the lanes of another one. A value proves that the processor has them.
+/// A set of instructions that multiply a number, or a word of narrow numbers, by the lanes of a
+/// vector, and add the products to the lanes of another vector. A value of the type proves that the
+/// processor has the instructions.
 pub(crate) trait Multiply: Copy {
     /// An element of both matrices and of the accumulator.
     type Element: Pod;
 
-    /// A vector of elements. It has no invalid bits.
+    /// A vector of elements, for which any bits are valid.
     type Vector: Copy;
 
     /// The number of vector registers.
@@ -300,12 +303,12 @@ macro_rules! impl_real {
 impl_real!(f32, f32s, splat_f32s, mul_add_f32s);
 impl_real!(f64, f64s, splat_f64s, mul_add_f64s);
 
-/// Adds the product of two matrices of contiguous rows to a block of `R` rows of `V` vectors of
-/// columns, whose rows are `stride` elements apart in `acc`, with k ascending. Panics if a matrix does
-/// not have the shape of the block.
+/// Adds the product of two matrices with contiguous rows to a block of the accumulator, with k
+/// ascending. The block has `R` rows, `stride` elements apart in `acc`, and `V` vectors of columns.
+/// Panics if a matrix does not have the shape of the block.
 ///
-/// The block stays in registers. The loops over arrays call no closures: the compiler would inline
-/// only some of them, and without the instruction set of this function.
+/// The block stays in registers. The loops over arrays call no closures, because the compiler would
+/// inline only some closures, and compile the others without the instruction set of this function.
 #[inline(always)]
 pub(crate) fn multiply<P: Multiply, const R: usize, const V: usize>(
     product: P,
@@ -386,8 +389,9 @@ unsafe fn add_step<P: Multiply, const R: usize, const V: usize>(
     }
 }
 
-/// Returns the address of a row of a block, by multiples of three strides and then by at most two
-/// strides: an instruction adds these itself, so that a few registers address all rows.
+/// Returns the address of a row of a block. Adds a multiple of three strides, and then at most two
+/// strides, which the addressing mode of an instruction adds: a few registers thus address all
+/// rows.
 #[inline(always)]
 fn row(first: *const u8, stride: isize, row: usize) -> *const u8 {
     let (third, rest) = (row / 3, row % 3);

@@ -1,5 +1,5 @@
-//! Loads from and stores to user memory. This module has the `unsafe` code of the crate, except that
-//! of `kernels/instructions`.
+//! Loads from and stores to user memory. This module has all `unsafe` code of the crate, except
+//! that of `kernels/instructions` and of tests.
 //!
 //! The arguments of a kernel point to user memory. Programs of the grid may access it at the same
 //! time without synchronization. That is legal for kernels, so the code never makes a reference to
@@ -106,8 +106,8 @@ pub fn store_run(
     Ok(())
 }
 
-/// Copies a tile with non-temporal stores: the lines of the memory are not read before they are
-/// written.
+/// Copies a tile with non-temporal stores: the processor writes cache lines without reading them
+/// first.
 ///
 /// # Safety
 ///

@@ -1,5 +1,5 @@
-//! The loop nest of a strided copy: one [`Axis`] for each loop. Planning drops and merges axes to
-//! get the fewest loops over the longest runs.
+//! Plans the loop nest of a strided copy, with one [`Axis`] for each loop. Planning drops and
+//! merges axes to get the fewest loops over the longest runs.
 
 /// Maximum rank of a block.
 pub(super) const MAX_RANK: usize = 8;

@@ -1,4 +1,5 @@
-//! Runs of contiguous bytes: checked once, then read and written in blocks, in any order.
+//! Reads and writes runs of contiguous bytes. A run is checked once, when its reader or writer is
+//! created; its blocks may then be accessed in any order.
 
 use std::marker::PhantomData;
 
@@ -19,8 +20,8 @@ pub(crate) struct RunReader<'a> {
 pub(crate) struct RunWriter<'a> {
     first: *mut u8,
     len: usize,
-    /// 1 if stores are non-temporal. It is a whole word, so that store forwarding works when it is
-    /// copied with its neighbors.
+    /// 1 if stores are non-temporal, otherwise 0. The field is a whole word, so that store
+    /// forwarding works when a copy of the struct reads the field together with its neighbors.
     non_temporal: usize,
     lifetime: PhantomData<&'a mut ()>,
 }

@@ -3,7 +3,8 @@
 use super::{AccessError, AccessErrorKind, Region};
 
 /// Reads the element of `size` bytes (1, 2, 4 or 8) at each address into a tile, where the mask is
-/// absent or not 0. Masked-off elements of the tile stay unchanged: the caller fills them before.
+/// absent or not 0. Masked-off elements of the tile stay unchanged: the caller has filled them
+/// before.
 ///
 /// Fails if an element is not inside one of the regions; the tile is unchanged then. Panics if the
 /// slices have different numbers of elements.
@@ -39,7 +40,7 @@ pub fn gather(
 }
 
 /// Writes the element of `size` bytes (1, 2, 4 or 8) of a tile to each address, where the mask is
-/// absent or not 0. If several elements share an address, the last one is written.
+/// absent or not 0. If several elements share an address, memory holds the last one afterwards.
 ///
 /// Fails if an element is not inside one of the regions; nothing is written then. Panics if the
 /// slices have different numbers of elements.

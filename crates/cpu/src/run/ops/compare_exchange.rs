@@ -1,4 +1,4 @@
-//! `butterfly`, `bitonic` and sorts: exchange elements along an axis.
+//! `butterfly`, `bitonic` and sorts, which exchange elements along an axis.
 
 use tilewright_ir::Dtype;
 

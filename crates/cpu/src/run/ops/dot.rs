@@ -1,18 +1,18 @@
 //! `dot`: `acc + a @ b` over the last two axes, for each index of the first axis if there are
 //! three.
 //!
-//! Each element accumulates fused multiply-adds along k, ascending; see
-//! [`crate::run::kernels::dot`]. A 16-bit accumulator is computed in binary32 and rounded once at
-//! the end. `fp32` operands keep their precision: a lower input precision is allowed, but not
-//! required.
+//! Each element accumulates fused multiply-adds with k ascending; see [`crate::run::kernels::dot`].
+//! A 16-bit accumulator is computed in binary32 and rounded once at the end. `fp32` operands keep
+//! their precision: a lower input precision is allowed, but not required.
 //!
 //! An operand is a tile, or the elements that a load has left in memory.
 //!
-//! Consecutive iterations of a loop over k may be executed as one dot: the tiles of consecutive
-//! iterations lie side by side in memory, so they are two matrices. The machine computes the masks
-//! of three iterations only, among them the first and the last: a condition that is true in these
-//! two is true in all iterations between them ([`products`](crate::compile::products)). Each
-//! element of the accumulator adds the same products in the same order as in the loop.
+//! The machine may execute consecutive iterations of a loop over k as one dot, if the tiles of
+//! these iterations are adjacent in memory, so that they form two larger matrices. The machine
+//! computes the masks of the first two iterations and of the last one only: a mask that is true in
+//! the first and the last iteration is true in all iterations between them
+//! ([`products`](crate::compile::products)). Each element of the accumulator adds the same products
+//! in the same order as in the loop.
 
 use smallvec::SmallVec;
 
@@ -33,7 +33,8 @@ use super::memory::region_of;
 /// An operand of a dot.
 enum Operand<'a> {
     Tile(Tile),
-    /// Elements in user memory at these addresses, and whether the launch cannot change them.
+    /// Elements in user memory at these addresses. The boolean is true if the launch cannot change
+    /// them.
     InPlace(Affine, Region<'a>, bool),
 }
 
@@ -115,7 +116,7 @@ pub(crate) struct Counter {
 struct FirstTile {
     affine: Affine,
     provenance: Provenance,
-    /// The number of bytes by which an iteration moves it.
+    /// The number of bytes by which an iteration moves the operand.
     distance: i64,
 }
 
@@ -131,9 +132,9 @@ impl FirstTile {
 type Values = SmallVec<[Affine; 4]>;
 
 impl<'a> Machine<'a> {
-    /// Computes the product of the first iterations of a loop, whose carried values are on the stack,
-    /// and moves the pointers. Returns the number of these iterations: 0 if the operands do not allow
-    /// any.
+    /// Executes the first iterations of a loop as one dot, and moves the pointers. The values that
+    /// the loop carries are on the stack. Returns the number of executed iterations: 0 if the
+    /// operands do not allow one dot.
     pub(crate) fn multiply_first_iterations(
         &mut self,
         block: &'a Block,
@@ -211,8 +212,8 @@ impl<'a> Machine<'a> {
         Some(FirstTile { affine, provenance, distance: offset.checked_mul(size as i64)? })
     }
 
-    /// Returns the number of iterations, from the first one on, in which no element is masked off, if
-    /// they are all iterations or all but the last; otherwise 0.
+    /// Returns the number of iterations in which no element is masked off. These must be all
+    /// iterations, or all but the last; otherwise returns 0.
     fn unmasked_iterations(
         &mut self,
         block: &'a Block,

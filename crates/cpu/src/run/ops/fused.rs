@@ -98,7 +98,8 @@ fn is_applicable(machine: &Machine<'_>, group: &FusedGroup) -> bool {
 struct Stages<'m> {
     list: SmallVec<[Stage<'m>; 12]>,
     has_elements: bool,
-    /// The index from which on all operands are uniform, rounded up to a multiple of `BLOCK`.
+    /// The number of elements before those for which all operands are uniform, rounded up to a
+    /// multiple of `BLOCK`.
     varying: usize,
 }
 
@@ -226,7 +227,7 @@ fn cut_at(machine: &Machine<'_>, group: &FusedGroup, [condition, other]: [Slot; 
 /// Runs the loop and sets the slots of its results. Returns false, without any effect, if
 /// [`locate`] returns false.
 ///
-/// All of this is one function, because a call would move tiles and targets in memory.
+/// The function is not divided, because a call would move tiles and targets in memory.
 #[inline(always)]
 fn execute_loop<'a>(
     machine: &mut Machine<'a>,
@@ -241,7 +242,8 @@ fn execute_loop<'a>(
         let is_loaded = loaded.iter().any(|&member| members[member].results[0] == slot);
         tiles.push(if is_loaded { Tile::new(bytes) } else { machine.tile_for(slot, bytes) });
     }
-    // The elements to store, if the loop writes them to a tile that the member then stores.
+    // If the loop cannot write to the memory of the store, it writes to this tile, and the member
+    // then stores the tile.
     let mut unstored = Tile::default();
     let mut targets: SmallVec<[FusedOutput<'_>; 4]> = SmallVec::new();
     for tile in &mut tiles {

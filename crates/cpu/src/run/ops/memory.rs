@@ -42,7 +42,8 @@ impl Predicate {
             Some(Form::Uniform(0)) => Predicate::Never,
             None | Some(Form::Uniform(_)) => Predicate::Always,
             Some(Form::Box(mask)) => Predicate::Box(*mask),
-            // A kernel that collects a few elements scatters nothing in most iterations.
+            // Dense masks are often false everywhere, for example in most iterations of a kernel
+            // that collects a few elements.
             Some(Form::Dense(mask)) if !mask.bytes().contains(&1) => Predicate::Never,
             Some(Form::Dense(_)) => Predicate::PerLane,
             Some(Form::Affine(_) | Form::InPlace(_)) => {
@@ -63,7 +64,7 @@ impl Predicate {
     }
 }
 
-/// The part of a tile that is accessed as a strided block.
+/// The part of a tile that an op accesses as a strided block.
 struct Block {
     /// The address of its first element.
     address: u64,
@@ -106,7 +107,7 @@ impl Block {
     }
 }
 
-/// The part of a tile of one axis that is accessed as a run of contiguous elements.
+/// The part of a tile of one axis that an op accesses as a run of contiguous elements.
 struct Run {
     address: u64,
     /// The index of the first element in the tile, and one past the last one.
@@ -135,7 +136,7 @@ impl Run {
     }
 }
 
-/// Returns the accessed strided block, if pointers and predicate form one.
+/// Returns the strided block that an op accesses, if the pointers and the predicate form one.
 #[inline]
 fn as_block(ty: &TileType, pointer: &Form, predicate: Predicate) -> Option<Block> {
     if matches!(predicate, Predicate::PerLane) {
@@ -180,8 +181,8 @@ pub(super) fn out_of_bounds(
     Fault::new(FaultKind::OutOfBounds { is_store, address: error.address, size, provenance })
 }
 
-/// Executes `load`. An element whose mask is false is that of `other`, or zero without that operand.
-/// A boolean is true if its byte is not 0.
+/// Executes `load`. If the mask is false for an element, the element is that of `other`, or zero if
+/// there is no `other`. A boolean is true if its byte is not 0.
 pub(crate) fn load(machine: &mut Machine<'_>, step: &Step) -> Outcome {
     let [pointer, rest @ ..] = &step.operands[..] else { unreachable!("a load has a pointer") };
     let (mask, other) = (rest.first().copied(), rest.get(1).copied());
@@ -222,8 +223,8 @@ pub(crate) fn load(machine: &mut Machine<'_>, step: &Step) -> Outcome {
     Ok(())
 }
 
-/// Returns the value of a load that leaves its elements in memory, if that is possible: no element
-/// is masked off, and all are inside of the region.
+/// Returns the value of a load that leaves its elements in memory. Returns `None` if an element is
+/// masked off or outside of the region, or if observers read the value.
 fn in_place(machine: &Machine<'_>, ty: &TileType, pointer: Use, predicate: Predicate) -> Option<Value> {
     let (Predicate::Always, Form::Affine(affine)) = (predicate, machine.form(pointer)) else { return None };
     if machine.is_observed() {
@@ -359,8 +360,8 @@ pub(super) fn others(padded: &[u8], mask: Option<&[u8]>) -> Vec<u8> {
 fn background(ty: &TileType, predicate: Predicate, other: Value) -> Tile {
     match (predicate, &other.form) {
         (Predicate::Always, _) => Tile::new(ty.bytes()),
-        // The box covers each axis except the first completely: fill only the rows before and after
-        // the box.
+        // The box covers each axis except the first completely, so that only the rows before and
+        // after the box need `other`.
         (Predicate::Box(mask), &Form::Uniform(bits)) if covers_inner(ty, &mask) => {
             let mut tile = Tile::new(ty.bytes());
             let row = ty.bytes() / (ty.shape()[0] as usize).max(1);
@@ -378,7 +379,7 @@ fn covers_inner(ty: &TileType, mask: &BoxMask) -> bool {
 }
 
 /// Executes `store`, where the mask is true. Writes nothing if an element is out of bounds. If
-/// elements share an address, one of them is written.
+/// elements share an address, memory holds one of them afterwards.
 pub(crate) fn store(machine: &mut Machine<'_>, step: &Step) -> Outcome {
     let [pointer, value, rest @ ..] = &step.operands[..] else { unreachable!("a store has two operands") };
     let mask = rest.first().copied();
@@ -419,9 +420,9 @@ pub(crate) fn store(machine: &mut Machine<'_>, step: &Step) -> Outcome {
         .map_err(|error| out_of_bounds(&error, true, ty.size, provenance).at(ty.lane(error.element)))
 }
 
-/// Returns the memory and the number that a fused loop reads in place of a load of a binary32 tile:
-/// the first elements, if they are contiguous in memory, and the number that all other elements
-/// equal. Returns `None` for other loads. Fails with the fault that the load would have.
+/// Returns the operands with which a fused loop replaces a load of a binary32 tile: the memory of
+/// the first elements, and the number that all other elements equal. Returns `None` if these first
+/// elements are not contiguous in memory. Fails with the fault that the load would have.
 #[inline(always)]
 pub(crate) fn direct_load<'a>(machine: &Machine<'a>, step: &Step) -> Outcome<Option<(RunReader<'a>, f32)>> {
     let [pointer, rest @ ..] = &step.operands[..] else { return Ok(None) };
@@ -442,9 +443,9 @@ pub(crate) fn direct_load<'a>(machine: &Machine<'a>, step: &Step) -> Outcome<Opt
     }
 }
 
-/// Returns the target that a fused loop writes in place of a store of the first elements of a
-/// binary32 tile, if they are contiguous in memory. Returns `None` for other stores. Fails with the
-/// fault that the store would have.
+/// Returns the target to which a fused loop writes in place of a store. The store must write the
+/// first elements of a binary32 tile to contiguous memory; returns `None` for other stores. Fails
+/// with the fault that the store would have.
 #[inline(always)]
 pub(crate) fn direct_store<'a>(machine: &Machine<'a>, step: &Step) -> Outcome<Option<FusedOutput<'a>>> {
     let [pointer, _, rest @ ..] = &step.operands[..] else { return Ok(None) };

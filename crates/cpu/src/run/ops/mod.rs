@@ -1,5 +1,5 @@
-//! The execution of each op. An op takes its operands from the machine and tries to compute a
-//! symbolic result. If there is none, it converts its operands to dense tiles and calls a loop of
+//! Executes ops. An op takes its operands from the machine and tries to compute a symbolic result.
+//! If there is no symbolic result, the op converts its operands to dense tiles and calls a loop of
 //! `run/kernels`.
 #![allow(clippy::inline_always, reason = "a call for each step costs measurable time")]
 

@@ -35,7 +35,8 @@ pub(crate) fn execute_repeatedly(machine: &mut Machine<'_>, nest: &Nest, most: u
     executed
 }
 
-/// Calls the machine code; `None` if there is none, or if it does not support an operand.
+/// Calls the machine code. Returns the number of programs or iterations that it has executed;
+/// `None` if there is no machine code, or if it does not support an operand.
 fn call(machine: &mut Machine<'_>, nest: &Nest, most: u32) -> Option<u32> {
     let executable = nest.code.executable()?;
     if machine.arguments_of_nests.len() <= nest.index {
@@ -73,11 +74,11 @@ fn call(machine: &mut Machine<'_>, nest: &Nest, most: u32) -> Option<u32> {
                 | Word::Scratch => {}
             }
         }
-        // The last iteration of an even number wrote to the memory of the parameter.
+        // If the number of iterations is even, the last one wrote to the memory of the parameter.
         if executed.is_multiple_of(2) {
             for &[parameter, yielded] in carried {
                 let mut tile = machine.tile_for(parameter, machine.ty(parameter).bytes());
-                // No suffix is uniform any more.
+                // Resets the record that a suffix of the old tile was uniform.
                 tile.bytes_mut();
                 machine.set_dense(yielded, tile);
             }
@@ -138,7 +139,8 @@ fn word(
         },
         Word::Tile(slot) => {
             if !matches!(machine.form_of(slot), Form::Dense(_)) {
-                // No result depends on the form of a tile.
+                // A dense tile may replace the value, because no result depends on the form of a
+                // tile.
                 let tile = materialize(machine.ty(slot), machine.value_of(slot).clone());
                 machine.set_dense(slot, tile);
             }
@@ -168,7 +170,7 @@ fn word(
     })
 }
 
-/// Returns the memory that a pointer may access; `None` if it is not that of one argument.
+/// Returns the memory that a pointer may access; `None` if the argument of the pointer is unknown.
 fn region<'a>(machine: &Machine<'a>, pointer: Slot) -> Option<Region<'a>> {
     match machine.value_of(pointer).provenance.index().map(|index| &machine.arguments[index]) {
         Some(Argument::Pointer { region, .. }) => Some(*region),

@@ -1,8 +1,8 @@
 //! `reduce`: combines tiles along an axis.
 //!
-//! A combine region that is one function of the elementwise table runs as a loop over the elements,
-//! in the order of [`kernels::reduce`](crate::run::kernels::reduce). A region with control flow
-//! runs element by element, from the first to the last. Any other region runs as a tree over whole
+//! If a combine region is one function of the elementwise table, a loop combines the elements, in
+//! the order of [`kernels::reduce`](crate::run::kernels::reduce). A region with control flow runs
+//! element by element, from the first to the last. Any other region runs as a tree over whole
 //! tiles: each level combines neighbors along the axis (the first with the second, the third with
 //! the fourth, and so on) and passes on an element without a neighbor. The order of the tree
 //! depends only on the extent, and operands are never swapped.
@@ -93,7 +93,8 @@ fn by_kernel(machine: &mut Machine<'_>, step: &Step, combine: kernel::Combine, e
     }
 }
 
-/// Executes a tree with its machine code. Returns false, without an effect, if there is none.
+/// Executes a tree with its machine code. Returns false, without an effect, if there is no machine
+/// code.
 fn by_machine_code(machine: &mut Machine<'_>, step: &Step, code: Option<&TreeCode>) -> bool {
     let Some(TreeCode { code, captured }) = code.filter(|_| machine.control.machine_code) else {
         return false;
@@ -184,7 +185,7 @@ fn part(size: usize, tile: &Tile, from: Extents, first: usize, step: usize, coun
     out
 }
 
-/// Appends one slice at the end of the axis.
+/// Returns the tile with one more slice at the end of the axis.
 fn joined(size: usize, tile: &Tile, last: &Tile, extents: Extents) -> Tile {
     let Extents { outer, n, inner } = extents;
     let mut out = Tile::new(outer * (n + 1) * inner * size);

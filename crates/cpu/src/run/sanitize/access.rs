@@ -51,7 +51,7 @@ impl<'a> AccessedElements<'a> {
     }
 
     /// Returns the lanes that access memory, with their addresses. Leaves out an access outside of
-    /// the regions, because it ends the launch.
+    /// the regions, because this access ends the launch anyway.
     fn lanes(&self) -> impl Iterator<Item = (usize, u64)> + '_ {
         let addresses: &[i64] = bytemuck::cast_slice(self.addresses.bytes());
         let mask = self.mask.as_ref().map(Tile::bytes);
@@ -175,7 +175,7 @@ pub(super) fn atomic(checker: &mut Checker<'_>, machine: &Machine<'_>, step: &St
     }
 }
 
-/// Returns a function that returns whether the operation has written at a lane: a failed comparison
+/// Returns a function that tells whether the operation has written at a lane: a failed comparison
 /// writes nothing.
 fn compared<'m>(machine: &'m Machine<'_>, step: &Step) -> impl Fn(usize) -> bool + use<'m> {
     let tiles = matches!(step.op(), Some(Op::AtomicCas { .. })).then(|| {

@@ -124,7 +124,7 @@ fn describe(report: &Report<'_, '_>, origin: u32, does: &str) -> Diagnostic {
         .hint("define the values of these lanes: `tl.load(…, mask=mask, other=0.0)`, or exclude the lanes with `tl.where` or a mask")
 }
 
-/// Returns a function that returns whether a mask enables a lane. Without a mask, all lanes are
+/// Returns a function that tells whether a mask enables a lane. Without a mask, all lanes are
 /// enabled.
 fn lanes_of_mask(machine: &Machine<'_>, mask: Option<Use>) -> impl Fn(usize) -> bool + use<> {
     let mask = mask.map(|mask| materialize(machine.type_of(mask), machine.value(mask).clone()));

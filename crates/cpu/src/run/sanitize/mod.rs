@@ -1,9 +1,9 @@
-//! Sanitizing: an observer that checks the programs of the grid.
+//! Sanitizing, an observer that checks the programs of the grid.
 //!
-//! Programs are compiled without liveness and fusion: each instruction of the source is one step,
-//! one step sets each slot, and each slot keeps its value, so that a check can also read operands
-//! after the step. The programs run one after another on one thread, in the order of the grid
-//! (programs that wait take turns), so that findings are deterministic.
+//! The kernel is compiled without liveness analysis and fusion: each instruction of the source is
+//! one step, one step sets each slot, and each slot keeps its value. A check can therefore also
+//! read the operands after the step. The programs run one after another on one thread, in the order
+//! of the grid (programs that wait take turns), so that findings are deterministic.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -30,7 +30,7 @@ mod report;
 use numbers::NonFinite;
 pub use report::{Finding, Occurrence, OtherAccess};
 
-/// A program that is compiled for checked launches.
+/// A program that was compiled for sanitized launches.
 #[derive(Debug)]
 pub struct SanitizedProgram {
     program: Program,

@@ -169,9 +169,9 @@ pub(super) fn stored(
     let bad: Vec<usize> = (0..elements).filter(|&lane| is_stored(lane)).collect();
     let Some(&first) = bad.first() else { return };
     let made = std::mem::take(&mut checker.made);
-    // The first recorded step with such a lane is the cause; the others only follow from it. If a
-    // tile has another number of elements than the store, its lanes have no counterpart, and its
-    // step counts as the cause.
+    // The first recorded step with a stored lane is the cause; the later ones only follow from it.
+    // If the tile of a step and the store have different numbers of elements, their lanes do not
+    // correspond, and the step counts as the cause.
     let found = made.iter().find_map(|made| {
         let has = |lane: usize| made.lanes.get(lane / 64).is_some_and(|word| word >> (lane % 64) & 1 == 1);
         if made.ty.elements() == elements {
