@@ -52,8 +52,8 @@ pub fn sort(dtype: Dtype, axis: Axis, stages: u32, descending: bool, tile: &mut 
     }
 }
 
-/// Sorts the blocks of rows of `n` elements. Equal integers cannot be told apart, so every sorting
-/// algorithm has the result of the merges.
+/// Sorts the blocks of rows of `n` elements. Equal integers are indistinguishable, so every sorting
+/// algorithm has the same result as the merges.
 fn sort_blocks<T: Key>(tile: &mut [T], n: usize, stages: u32, descending: bool) {
     let alternates = 1 << stages < n;
     let is_reversed = |block: usize| (alternates && block % 2 == 1) != descending;
@@ -120,11 +120,11 @@ fn merge_small_blocks<T: Key>(
     )
 }
 
-/// Executes the stages from `first` on of a sort of blocks of `N` elements. [`SORTED_COLUMNS`] blocks
-/// are the columns of a matrix, so each comparison is of two rows, in all columns at once.
+/// Executes the stages from `first` on of a sort of blocks of `N` elements. [`SORTED_COLUMNS`]
+/// blocks are the columns of a matrix, so a comparison of two rows processes all columns at once.
 #[inline(always)]
 fn merge_columns<T: Key, const N: usize>(tile: &mut [T], first: u32, is_reversed: impl Fn(usize) -> bool) {
-    // The complement of an integer has the reverse order.
+    // The complements of integers are in the reverse order of the integers.
     let flip = |block: usize| if is_reversed(block) { !T::default() } else { T::default() };
     for (group, blocks) in tile.chunks_mut(SORTED_COLUMNS * N).enumerate() {
         let blocks = blocks.as_chunks_mut::<N>().0;

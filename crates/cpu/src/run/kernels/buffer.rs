@@ -36,8 +36,9 @@ fn next_page_offset(lines: usize) -> usize {
 
 /// A failed allocation of a tile.
 ///
-/// It is the payload of a panic. Every op may allocate, so ops do not return this failure: it
-/// unwinds to the loop over the programs of the grid, which converts it to an error of the launch.
+/// It is the payload of a panic. Ops do not return this failure, because every op may allocate. The
+/// panic unwinds to the loop over the programs of the grid, which converts it to an error of the
+/// launch.
 #[derive(Clone, Copy, Debug)]
 pub struct OutOfMemory;
 
@@ -94,7 +95,7 @@ impl Buffer {
     }
 
     /// Records that all bytes from `bytes` on are copies of one binary32 number.
-    /// [`Self::bytes_mut`] and [`Self::resize`] reset this.
+    /// [`Self::bytes_mut`] and [`Self::resize`] reset this record.
     pub(crate) fn set_varying(&mut self, bytes: usize) {
         self.varying = bytes;
     }

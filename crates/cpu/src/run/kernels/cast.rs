@@ -13,7 +13,7 @@
 //!
 //! NaN stays NaN (quiet, its payload unspecified), except in `fp8e4b15`, which has no NaN: there,
 //! NaN becomes the largest finite number with the sign of the NaN. Formats without negative zero
-//! use zero for it.
+//! have zero in its place.
 //!
 //! Rounding happens once on every path: a conversion through binary32 rounds to odd in binary32.
 
@@ -25,7 +25,7 @@ use super::formats::{
 use super::simd::each;
 use super::{typed, typed_mut};
 
-/// The number of elements that are converted in a buffer on the stack at a time.
+/// The number of elements that a conversion holds in a buffer on the stack at a time.
 const CHUNK: usize = 256;
 
 /// Converts a tile: `out[i] = x[i]` as the type `to`. The buffers do not overlap.
@@ -144,8 +144,8 @@ fn to_f32_odd(from: Dtype, out: &mut [f32], x: &[u8]) {
     }
 }
 
-/// Converts integers and binary64 to binary32 or binary64, towards zero. This is rare, so not all
-/// of it is vectorized.
+/// Converts integers and binary64 to binary32 or binary64, towards zero. Such conversions are rare,
+/// so not all of their loops are vectorized.
 fn to_float_towards_zero(from: Dtype, to: Dtype, out: &mut [u8], x: &[u8]) {
     match (from, to) {
         (Dtype::F64, _) => each(typed_mut(out), typed(x), double_to_single_zero::<f64>),

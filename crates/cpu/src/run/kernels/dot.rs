@@ -5,15 +5,15 @@
 //! operands. Operands narrower than the accumulator are first converted, exactly. A 16-bit
 //! accumulator is computed in binary32 and rounded once at the end.
 //!
-//! A dot of bf16 by bf16 is different on a processor with instructions for it (`words`): products
-//! are exact, but at least two of them are added at a time, and subnormal numbers count as 0. The
-//! same processor always computes the same result. A kernel that converts operands to fp32 gets
-//! fused multiply-adds on each processor.
+//! A dot of bf16 by bf16 is different on a processor with instructions for it (`words`): the
+//! products are exact, but an instruction adds at least two of them at a time, and subnormal
+//! numbers count as 0. The same processor always computes the same result. A kernel that converts
+//! operands to fp32 gets fused multiply-adds on each processor.
 //!
 //! The microkernel (`multiply`) keeps a block of the accumulator in registers: some rows of a few
 //! vectors of columns. It reads the rows of `a` in place, in a tile or in user memory. Columns of
-//! `b` are packed into panels, unless `b` is a tile that fits into the caches. Dots of a launch
-//! share the panels of memory that the launch cannot change (`shared`).
+//! `b` are packed into panels, unless `b` is a tile that fits into the caches. If the launch cannot
+//! change the memory of `b`, its dots share the panels (`shared`).
 
 use bytemuck::Pod;
 use pulp::{Simd, WithSimd};
@@ -38,8 +38,8 @@ pub struct Matrix<'a> {
     pub dtype: Dtype,
     /// The elements.
     pub elements: MatrixReader<'a>,
-    /// True if the kernel itself converts the elements to the accumulator's type, so that the dot has
-    /// to multiply them as numbers of that type.
+    /// True if the kernel casts the elements to the accumulator's type. The dot performs this cast,
+    /// and multiplies numbers of that type.
     pub is_widened: bool,
     /// True if the memory of the elements does not change during the launch, so that dots may share
     /// packed copies of them.
@@ -99,15 +99,15 @@ impl Scratch {
         self.shared.clear();
     }
 
-    /// Returns memory for dots that use instructions of at most a level.
+    /// Returns memory for dots that use only instructions of this level and of lower ones.
     pub fn at_most(level: Level) -> Self {
         Self { level, ..Self::default() }
     }
 }
 
-/// Returns whether two consecutive dots, the first with `k` products for each element of the
-/// accumulator, give the same bits as one dot with all products. An accumulator of 16 bits is
-/// rounded after each dot, and an instruction of AMX adds sums of 32 products of bf16.
+/// Returns whether two consecutive dots have the same result as a single one. The first dot has `k`
+/// products for each element of the accumulator. An accumulator of 16 bits is rounded after each
+/// dot, and an instruction of AMX adds sums of 32 products of bf16.
 pub(crate) fn may_be_divided(acc: Dtype, operand: Dtype, k: usize) -> bool {
     acc.bytes() >= 4 && (operand != Dtype::BF16 || k.is_multiple_of(32))
 }
@@ -115,7 +115,8 @@ pub(crate) fn may_be_divided(acc: Dtype, operand: Dtype, k: usize) -> bool {
 /// Computes `acc += a * b`; `acc` is dense and row-major.
 ///
 /// The accumulator is `fp32`, `fp64`, `int32`, `fp16` or `bf16`; it represents every element of the
-/// operands exactly (wider operands are cast before). Panics if an operand is too small.
+/// operands exactly (a kernel casts wider operands before the dot). Panics if an operand is too
+/// small.
 pub fn dot(
     dtype: Dtype,
     acc: &mut [u8],
@@ -127,7 +128,7 @@ pub fn dot(
     let Extents { m, n, k } = extents;
     assert!(acc.len() == m * n * dtype.bytes(), "the accumulator has m * n elements");
     let (a, b) = (a.part([m, k]), b.part([k, n]));
-    // Few rows of A do not repay the memory of packed panels.
+    // If A has few rows, they do not repay the memory of packed panels.
     let b = Matrix { is_shared: b.is_shared && m >= MIN_PANEL_ROWS, ..b };
     if !(dtype.is_float() && dtype.bytes() <= 2) {
         accumulate(dtype, acc, a, b, extents, scratch);
@@ -236,7 +237,8 @@ impl<T: Pod> Product<'_, T> {
             self.b = OperandB::Packed(memory);
         }
         let mut column = 0;
-        // 32 registers have room for 4 vectors of columns; fewer registers, for 2.
+        // 32 registers have room for blocks of 4 vectors of columns, fewer registers for blocks of
+        // 2.
         if P::REGISTERS >= 32 {
             column += self.panels::<P, 4>(product, column);
         }
@@ -271,7 +273,7 @@ impl<T: Pod> Product<'_, T> {
         let width = V * P::lanes();
         let panels = (n - column) / width;
         let panel_bytes = k * width * size_of::<T>();
-        // The panels that the caches keep while the rows of `a` pass.
+        // The number of panels that the caches keep while the loop passes over the rows of `a`.
         let most = (MAX_PANEL_BYTES / panel_bytes.max(1)).max(1);
         for first in (0..panels).step_by(most) {
             let count = most.min(panels - first);
@@ -300,7 +302,7 @@ impl<T: Pod> Product<'_, T> {
     }
 }
 
-/// Panels of as many columns of `b` as a block of the accumulator has.
+/// The panels of `b`, each with as many columns as a block of the accumulator.
 #[derive(Clone, Copy)]
 enum Panels<'a> {
     /// Side by side in a matrix.
@@ -371,7 +373,8 @@ fn pack_from<P: Multiply, const V: usize>(
     columns
 }
 
-/// Copies the first columns of a matrix to another matrix; each has a distance between its rows.
+/// Copies the first `count` columns of a matrix to another matrix. `to_stride` and `stride` are the
+/// distances between the rows of the two matrices.
 #[inline(always)]
 fn copy_columns<T: Copy>((to, to_stride): (&mut [T], usize), (from, stride): (&[T], usize), count: usize) {
     for (to, from) in to.chunks_mut(to_stride).zip(from.chunks(stride)) {
@@ -379,7 +382,8 @@ fn copy_columns<T: Copy>((to, to_stride): (&mut [T], usize), (from, stride): (&[
     }
 }
 
-/// Some panels of columns of the accumulator, which begins at their first column, and of `b`.
+/// Some panels of `b`, and the columns of the accumulator to which the dot adds their products.
+/// `acc` begins at the first of these columns.
 struct Columns<'a, T> {
     acc: &'a mut [T],
     stride: usize,

@@ -4,7 +4,7 @@
 //! leave open:
 //!
 //! - `shl` and `shr` read the shift count as an unsigned number of the operand's width, so a
-//!   negative count is a large one.
+//!   negative count is larger than the width.
 //! - A NaN result is some quiet or signaling NaN: its payload is unspecified, but does not depend
 //!   on the processor's vector width.
 //! - Booleans are integers modulo 2: `add` and `sub` are exclusive or, `neg` and `abs` are the
@@ -14,8 +14,7 @@
 //!   `mul`, `div` and `sqrt`, because binary32 has more than twice their precision. `fma` is
 //!   computed in binary64 with rounding to odd, and is also correctly rounded; so are `neg`, `abs`,
 //!   minima, maxima, comparisons and `float_rem`.
-//! - `div` of binary32 and binary64 is the correctly rounded quotient, `sqrt` the correctly rounded
-//!   root.
+//! - `div` and `sqrt` of binary32 and binary64 are correctly rounded.
 //!
 //! `math32` and `math64` state the error of each transcendental function.
 
@@ -127,7 +126,8 @@ pub fn ramp(bytes: usize, out: &mut [u8], base: i64, step: i64) {
             super::simd::vectorize(
                 #[inline(always)]
                 || {
-                    // Without a product, which takes several cycles.
+                    // Adds the step instead of multiplying the index, because a product takes
+                    // several cycles.
                     let mut next = base as $ty;
                     for value in super::typed_mut::<$ty>(out) {
                         *value = next;

@@ -212,7 +212,8 @@ pub(crate) fn signed_to_double_zero<W: Word64>(value: W) -> W::Real {
 #[inline(always)]
 pub(crate) fn unsigned_to_double_odd<W: Word64>(value: W) -> W::Real {
     let word = |number: u64| value.constant(number);
-    // Above 2^53 the 11 low bits may not fit: they set the bit above them.
+    // If the integer is 2^53 or more, its 11 low bits may not fit: unless they are 0, they set the
+    // bit above them.
     let is_exact = (value & word(0x7ff)).eq(word(0));
     let sticky = (value & word(!0x7ff)) | select(is_exact, word(0), word(1 << 11));
     select((value >> 53).eq(word(0)), value, sticky).unsigned_to_real()
@@ -232,8 +233,8 @@ pub(crate) fn unsigned_to_double_zero<W: Word64>(value: W) -> W::Real {
 }
 
 /// Converts a float to an integer: truncates towards zero, and clamps to the range from `low` to
-/// `high`, which is part of that of signed or unsigned integers of 32 bits. NaN becomes 0. The
-/// integer is in the low 32 bits of the result; the other bits are unspecified.
+/// `high`. This range must be a part of the range of signed or of unsigned integers of 32 bits. NaN
+/// becomes 0. The integer is in the low 32 bits of the result; the other bits are unspecified.
 #[inline(always)]
 pub(crate) fn saturate<R: Real64>(value: R, low: f64, high: f64) -> R::Bits {
     let value = select(value.is_nan(), value.constant(0.0), value);
@@ -241,8 +242,8 @@ pub(crate) fn saturate<R: Real64>(value: R, low: f64, high: f64) -> R::Bits {
     (value.trunc() + value.constant(math64::SHIFTER)).to_bits()
 }
 
-/// Returns the quotient of integers of at most 16 bits, given as floats, towards zero; any integer
-/// if the divisor is 0.
+/// Returns the quotient, towards zero, of integers of at most 16 bits; any integer if the divisor
+/// is 0. The operands are floats with the values of the integers.
 ///
 /// The integers have fewer bits than the precision of the float, so that their quotient is never
 /// rounded up to the next integer: truncating it is exact.

@@ -29,8 +29,8 @@ pub(crate) struct Reduced {
     pub is_certain: bool,
 }
 
-/// The table of binary functions: the name of each, and its opcodes for an operand that is a
-/// number, a tile, or a tile with one element for each row.
+/// The table of binary functions. A row has the name of a function, and its opcodes for an operand
+/// that is a number, a tile, or a tile with one element for each row.
 macro_rules! binary_functions {
     ($with:ident) => {
         $with! {
@@ -98,7 +98,7 @@ pub(crate) struct Stage<'a> {
     code: Opcode,
     /// The function of [`Opcode::Itself`].
     function: Binary,
-    /// The operand if it is a number. In a stage that reads a tile, the operand after the end of
+    /// The operand, if it is a number. In a stage that reads a tile, the elements after the end of
     /// the run; in a cut, the number that replaces elements.
     number: f32,
     /// The reciprocal of `number`, for [`Opcode::Quotient`].
@@ -196,8 +196,8 @@ impl<'a> Stage<'a> {
 }
 
 /// Passes `elements` elements through the stages. From the element `varying` on, the operands are
-/// uniform, so the loop computes one block for all the others. `elements` and `varying` are
-/// multiples of [`BLOCK`]. Returns the result of the reduction, if there is one.
+/// uniform, so the loop computes a single block for all elements after it. `elements` and `varying`
+/// are multiples of [`BLOCK`]. Returns the result of the reduction, if there is one.
 pub(crate) fn run(
     stages: &[Stage<'_>],
     targets: &mut [FusedOutput<'_>],
@@ -255,7 +255,7 @@ impl Scratch {
         );
     }
 
-    /// Loads the block. The content of the parameter is irrelevant.
+    /// Loads the block. The function overwrites the content of the parameter.
     #[inline(always)]
     fn get<S: Simd, const N: usize>(&self, mut block: Block<S, N>) -> Block<S, N> {
         let part = RunReader::of(bytemuck::cast_slice(&self.0)).part::<S::f32s, N>(0);
@@ -273,7 +273,7 @@ impl Loop<'_, '_, '_> {
     #[inline(always)]
     fn run<S: Simd, const N: usize, const M: usize>(mut self, simd: S) -> Option<Reduced> {
         let neutral = match self.reduction {
-            // The only number whose addition changes no other number.
+            // Only the addition of -0 changes no other number.
             None | Some(Reduction::Sum) => -0.0,
             Some(Reduction::Max) => f32::NEG_INFINITY,
         };

@@ -187,9 +187,9 @@ fn polynomial<S: Simd, const K: usize>(simd: S, x: S::f32s, coefficients: &[f32;
     sum
 }
 
-/// The constants of an exponential. `black_box` makes the compiler read them from memory where they
-/// are used. Otherwise, it would hold them in registers during the whole fused loop, and the blocks
-/// would not fit into the remaining registers.
+/// The constants of an exponential. `black_box` makes the compiler read the constants from memory
+/// at each use. Otherwise, the compiler would hold them in registers during the whole fused loop,
+/// and the blocks would not fit into the remaining registers.
 struct Exponential<const K: usize> {
     bounds: [f32; 2],
     /// The result for arguments below this magnitude is neither subnormal nor infinite.

@@ -306,7 +306,7 @@ pub(super) fn arithmetic_of_booleans(function: ArithmeticFn, out: &mut [u8], x: 
 /// Divides booleans.
 pub(super) fn division_of_booleans(function: DivisionFn, out: &mut [u8], x: Operand<'_>, y: Operand<'_>) {
     division(function, BOOLEAN, out, x, y);
-    // The all-ones result of a division by zero is one bit.
+    // A division by zero sets all bits of the byte; a boolean has only the lowest one.
     bitwise(BitwiseFn::And, BOOLEAN, out, Operand::Out, Operand::Scalar(1));
 }
 

@@ -1,10 +1,10 @@
-//! The values on which the formulas of elements compute.
+//! Defines the values on which the formulas of single elements compute.
 //!
 //! The formulas of `math`, `math32`, `math64`, `formats` and `narrow` are generic over these
-//! traits, so that each has one definition for both of its users. The loops of the executor apply a
-//! formula to single elements: `f32`, `f64`, and `u32`, `u64` and `bool` for their bits. The
-//! compiler of loop nests applies the formula to handles of vectors, whose methods append
-//! instructions.
+//! traits. A formula thus has one definition for two users. The loops of the executor apply a
+//! formula to the scalar types `f32` and `f64`, and to `u32`, `u64` and `bool` for bits and
+//! comparisons. The compiler of loop nests applies the formula to handles of vectors, whose methods
+//! append instructions.
 //!
 //! A formula has no branch that depends on an element: it computes both results and selects one of
 //! them by a [`Mask`].
@@ -81,8 +81,8 @@ pub(crate) trait Real32: Real<Number = f32, Bits: Word32<Real = Self>> {
     /// Converts to binary64, exactly.
     fn to_double(self) -> Self::Double;
 
-    /// Returns `self * 2^exponent`, rounded once, with the exponent as a float and as an integer. Its
-    /// magnitude is at most 250.
+    /// Returns `self * 2^exponent`, rounded once. The parameters are the exponent as a float and as
+    /// an integer; its magnitude is at most 250.
     #[inline(always)]
     fn scale(self, _exponent: Self, bits: Self::Bits) -> Self {
         math32::scale_in_steps(self, bits)
@@ -98,7 +98,8 @@ pub(crate) trait Real64: Real<Number = f64, Bits: Word64<Real = Self>> {
     fn to_single(self) -> Self::Single;
 }
 
-/// Integers without a sign of their own. Arithmetic wraps; the count of a shift is below the width.
+/// Integers. Each function defines whether it treats them as signed. Arithmetic wraps; the count of
+/// a shift is below the width.
 pub(crate) trait Word:
     Lanes
     + BitAnd<Output = Self>

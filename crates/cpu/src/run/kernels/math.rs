@@ -30,7 +30,7 @@ pub(crate) fn max_nan<R: Real>(x: R, y: R) -> R {
     select(x.is_nan(), x, ordered)
 }
 
-/// Returns the reciprocal of the square root, of two rounded operations.
+/// Returns the reciprocal of the square root, computed by two rounded operations.
 #[inline(always)]
 pub(crate) fn rsqrt<R: Real>(x: R) -> R {
     x.small_constant(1.0) / x.sqrt()

@@ -1,8 +1,8 @@
 //! Transcendental functions of one binary32 element, branch-free.
 //!
-//! Each function states its largest error in units in the last place of the exact result, and the
-//! tests check it (the ignored one of `tests/kernels/functions.rs` for all arguments). Subnormal
-//! arguments and results are handled, not flushed.
+//! The documentation of each function states its largest error in units in the last place (ulp) of
+//! the exact result. Tests check it; an ignored test of `tests/kernels/functions.rs` checks all
+//! arguments. Subnormal arguments and results are handled, not flushed.
 #![allow(
     clippy::excessive_precision,
     reason = "nine digits determine a binary32 number; fewer may be the wrong one"

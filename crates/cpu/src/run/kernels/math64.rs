@@ -1,7 +1,7 @@
 //! Transcendental functions of one binary64 element, branch-free except for the calls of `libm`.
 //!
-//! The polynomials of log, sin and cos are those of FreeBSD's msun. Each function states its
-//! largest error in units in the last place.
+//! The polynomials of log, sin and cos are those of FreeBSD's msun. The documentation of each
+//! function states its largest error in units in the last place (ulp).
 
 use std::f64::consts::{FRAC_2_PI, FRAC_PI_2, LN_2, LOG2_E};
 

@@ -5,10 +5,11 @@
 //!
 //! - If `inner` is a power of two below 64 (1 for a reduction of rows): the elements `[n, inner]`
 //!   in row-major order form 64 interleaved accumulators (of the elements 0, 64, 128, …; 1, 65,
-//!   129, …), then the upper half of the accumulators is combined with the lower half, until
-//!   `inner` are left. Fewer than 64 elements form as many accumulators as the largest power of two
-//!   that does not exceed their number.
-//! - Otherwise: from the first to the last element of the axis, one after another.
+//!   129, …). Then the upper half of the accumulators is combined with the lower half, repeatedly,
+//!   until `inner` accumulators are left. Fewer than 64 elements form as many accumulators as the
+//!   largest power of two that does not exceed their number.
+//! - Otherwise: the elements are combined from the first to the last of the axis, one after
+//!   another.
 //!
 //! Integers wrap. 16- and 8-bit floats are widened to binary32, reduced in the order above, and
 //! rounded once at the end. Minima and maxima are those of the elementwise table, so the result of
@@ -37,8 +38,8 @@ pub struct Axis {
 /// [`ACCUMULATORS`].
 const CHUNK: usize = 1024;
 
-/// Calls the `run` of the calling module for integers of a certain width; only minima and maxima
-/// depend on the sign.
+/// Calls `run` in the module that uses the macro, for integers of a certain width; only minima and
+/// maxima depend on the sign.
 macro_rules! integers {
     ($combine:expr, $axis:ident, $out:ident, $x:ident, $dtype:ident, $uint:ty, $int:ty) => {
         match ($combine, $dtype.is_signed()) {
@@ -106,7 +107,8 @@ pub fn of_equal_elements(combine: Combine, dtype: Dtype, bits: u64) -> Option<u6
     }
     let (x, mut out) = ([bits], [0]);
     let bytes = dtype.bytes();
-    // This is not `bits`: an infinity is rounded to a finite number of an 8-bit format.
+    // The result may differ from `bits`: a reduction rounds an infinity to a finite number in an
+    // 8-bit format.
     let axis = Axis { outer: 1, n: 1, inner: 1 };
     let out_bytes = &mut bytemuck::cast_slice_mut(&mut out)[..bytes];
     reduce(combine, dtype, axis, out_bytes, &bytemuck::cast_slice(&x)[..bytes]);
@@ -148,8 +150,8 @@ floats!(floats_64, f64);
 
 /// Reduces rows to their minima or maxima with comparisons only. Returns whether the results
 /// certainly equal those of the combine function. They do if no element is NaN and no result is a
-/// zero, which has two signs: the order then does not matter. Returns false without results if
-/// `inner` is not 1.
+/// zero, because a zero has two signs: the order of the comparisons then does not matter. Returns
+/// false without results if `inner` is not 1.
 fn quick<T: Element + PartialOrd>(axis: Axis, out: &mut [T], x: &[T], f: impl Fn(T, T) -> T + Copy) -> bool {
     let zero = T::default();
     if axis.inner != 1 {
@@ -296,8 +298,8 @@ fn run<T: Element>(axis: Axis, out: &mut [T], x: &[T], f: impl Fn(T, T) -> T + C
         );
     }
     let blocks = out.chunks_exact_mut(inner).zip(x.chunks_exact(n * inner));
-    // Loops, not `for_each`, which is a function of its own and is not compiled for the instruction
-    // set.
+    // Uses loops instead of `for_each`, because the compiler would not compile the function
+    // `for_each` for the instruction set.
     if inner < ACCUMULATORS && inner.is_power_of_two() {
         vectorize(
             #[inline(always)]
@@ -353,7 +355,7 @@ fn fold<T: Element>(
     let (rows, tail) = block.as_chunks::<ACCUMULATORS>();
     let mut accumulators = fold_rows(first, rows, f);
     if !tail.is_empty() {
-        // Through a copy: an array indexed by a run-time value stays in memory.
+        // Uses a copy, because an array that is indexed by a run-time value stays in memory.
         let mut all = accumulators;
         for (accumulator, &value) in all.iter_mut().zip(tail) {
             *accumulator = f(*accumulator, value);

@@ -1,8 +1,8 @@
 //! Scan of a tile along one axis with a known combine function.
 //!
-//! Along the last axis, blocks of `SCAN_BLOCK` elements are scanned by the method of Hillis and
-//! Steele, and then combined with the total of the blocks before. A vector holds a block or a part
-//! of one. Along another axis, rows are combined one after another.
+//! Along the last axis, the method of Hillis and Steele scans blocks of `SCAN_BLOCK` elements. The
+//! results of a block are then combined with the total of the blocks before it. A vector holds a
+//! block or a part of one. Along another axis, rows are combined one after another.
 
 use tilewright_ir::Dtype;
 
@@ -55,8 +55,8 @@ macro_rules! integers {
     };
 }
 
-/// Returns whether comparisons find minima and maxima: no element is NaN, or a zero, which has two
-/// signs.
+/// Returns whether comparisons find minima and maxima: no element is NaN or a zero. (A zero has two
+/// signs, which comparisons do not order.)
 fn is_plain<T: Element + PartialOrd>(tile: &[T]) -> bool {
     let zero = T::default();
     vectorize(
@@ -82,7 +82,8 @@ pub fn scan(combine: Combine, dtype: Dtype, (axis, reverse): (Axis, bool), tile:
     }
 }
 
-/// Scans with an inlined combine function, which ignores the first operand if it is `identity`.
+/// Scans with an inlined combine function, which returns its second operand if the first one is
+/// `identity`.
 fn run<T: Element>((axis, reverse): (Axis, bool), tile: &mut [T], identity: T, f: impl Fn(T, T) -> T + Copy) {
     let Axis { n, inner, .. } = axis;
     for part in tile.chunks_exact_mut((n * inner).max(1)) {
@@ -125,7 +126,7 @@ fn line<T: Element>(line: &mut [T], reverse: bool, identity: T, f: impl Fn(T, T)
     );
 }
 
-/// Scans a block, after blocks with a total. Returns the total of all.
+/// Scans a block. `total` is the total of the blocks before it. Returns the total with this block.
 #[inline(always)]
 fn block<T: Element>(elements: &mut [T; SCAN_BLOCK], total: T, f: impl Fn(T, T) -> T) -> T {
     let mut distance = 1;

@@ -83,8 +83,9 @@ mod x86 {
         #[inline(always)]
         fn transpose_v3(simd: V3, block: [[u8; 16]; 16]) -> [[u8; 16]; 16] {
             let mut rows: [__m128i; 16] = bytemuck::cast(block);
-            // To interleave the lower half of the rows with the upper half transposes the bits of the
-            // index of each element by one position.
+            // Interleaving the lower half of the rows with the upper half rotates the bits of the
+            // index of each element by one position. Four rotations exchange the row and the
+            // column.
             for _ in 0..4 {
                 let before = rows;
                 for i in 0..8 {

@@ -1,8 +1,8 @@
 //! Selects the instruction set, and loops over blocks of elements.
 //!
 //! Every loop here works on blocks of [`BLOCK`] elements. The last, partial block is padded, so
-//! that no loop needs a scalar loop for the remaining elements: the function that a loop applies is
-//! compiled once and always vectorized.
+//! that the remaining elements need no scalar loop. The function that a loop applies is therefore
+//! compiled once, and always vectorized.
 
 use super::Source;
 
@@ -228,7 +228,7 @@ fn update1<T: Copy>(out: &mut [T], f: impl Fn(T) -> T) {
     }
 }
 
-/// Copies an operand to the result, where a function then replaces each element.
+/// Copies an operand to the result. A function then replaces each element there.
 #[inline(always)]
 fn bring<T: Copy>(out: &mut [T], x: Source<'_, T>) {
     match x {

@@ -1,9 +1,9 @@
-//! Packed operands B that the dots of a launch share.
+//! Keeps packed operands B, which the dots of a launch share.
 //!
-//! Consecutive programs of a grid often multiply different rows of A by the same tiles of B: in a
-//! matmul the tiles of one column of programs, in attention the keys and values of a head. If no
-//! program of the launch can write to the memory of B, a tile is packed for the first dot that
-//! reads it, and later dots of the same thread find it by its address.
+//! Consecutive programs of a grid often multiply different rows of A by the same tiles of B. In a
+//! matmul, these are the tiles of one column of programs; in attention, the keys and values of a
+//! head. If no program of the launch can write to the memory of B, the first dot that reads a tile
+//! packs it, and later dots of the same thread find the packed tile by the address of the elements.
 
 use std::ops::Range;
 
@@ -15,7 +15,7 @@ use crate::run::kernels::buffer::{ALIGNMENT, Buffer};
 use crate::run::memory::{MatrixIdentity, MatrixReader};
 use crate::tuning::{MAX_SHARED_BYTES, MIN_SHARED_BYTES};
 
-/// The size of the longest vectors: the last panel has whole vectors.
+/// The size of the longest vectors. Packed operands have room for whole vectors of columns.
 const MAX_VECTOR_BYTES: usize = 64;
 
 /// The form in which an operand is packed.
@@ -41,9 +41,9 @@ pub(super) struct SharedOperands {
     bytes: Buffer,
     used: usize,
     ranges: FxHashMap<Key, Range<usize>>,
-    /// True if a dot has found an operand since the memory was last emptied.
+    /// True if a dot has found a packed operand since the memory was last emptied.
     is_useful: bool,
-    /// True if the launch has filled the memory and no dot has found an operand there.
+    /// True if dots have filled the memory, and no dot has found a packed operand there.
     is_off: bool,
 }
 
@@ -65,8 +65,8 @@ impl SharedOperands {
         is_shared.then(|| Key { elements: b.elements.identity(), dtype: b.dtype, form })
     }
 
-    /// Returns an operand with the key, which an earlier dot has packed, or the matrix with memory for
-    /// its panels, if there is room.
+    /// Returns the packed operand with the key, if an earlier dot has packed it. Otherwise, returns
+    /// the matrix, with memory for its panels if there is room.
     pub fn operand<'a>(
         &'a mut self,
         key: Option<Key>,
@@ -108,11 +108,12 @@ impl SharedOperands {
     }
 }
 
-/// Operand B of a product.
+/// Operand B of a dot.
 pub(super) enum OperandB<'a> {
-    /// A matrix. The product packs some of its columns at a time, if that pays.
+    /// A matrix. The dot packs some of its columns at a time, if the reads of the panels repay the
+    /// copy.
     Matrix(MatrixReader<'a>),
-    /// A matrix that the product packs into this memory, also for later dots.
+    /// A matrix that the dot packs into this memory, for itself and for later dots.
     Shared(MatrixReader<'a>, &'a mut [u8]),
     /// All panels of columns, packed.
     Packed(&'a [u8]),

@@ -1,5 +1,5 @@
-//! Dots of narrow elements by instructions that multiply words: bf16 to binary32, and 8-bit integers
-//! to 32-bit integers.
+//! Dots of narrow elements by instructions that multiply words: bf16 with an accumulator of
+//! binary32, and 8-bit integers with one of 32-bit integers.
 //!
 //! A word holds 2 or 4 elements with consecutive k. The rows of `a` are read as words in place. `b`
 //! is interleaved: each of its words holds elements of one column. Elements after the last k are 0.
@@ -140,9 +140,9 @@ fn run<P: WordToken>(token: P, product: Product<'_, u32>) {
     );
 }
 
-/// Subtracts what flipped signs of `b` add: a flipped element of 8 bits is larger by 128, so each
-/// column grows by 128 times the sum of the row of `a`. Elements of padding are flipped too, but
-/// are multiplied by 0.
+/// Corrects the accumulator after a dot with flipped sign bits of `b`. As an unsigned number, a
+/// flipped element of 8 bits is larger by 128, so the dot adds 128 times the sum of a row of `a` to
+/// each element of that row. Elements of padding are flipped too, but the dot multiplies them by 0.
 fn subtract_offset(acc: &mut [u32], a: MatrixReader<'_>, extents: Extents) {
     vectorize(
         #[inline(always)]
@@ -157,8 +157,8 @@ fn subtract_offset(acc: &mut [u32], a: MatrixReader<'_>, extents: Extents) {
     );
 }
 
-/// Returns the matrix of words of consecutive elements of rows. It is in the buffer, with zeros after
-/// the last element of a row, unless rows consist of whole words.
+/// Returns the matrix whose words hold consecutive elements of rows. If rows do not consist of
+/// whole words, the result is a copy in the buffer, with zeros after the last element of a row.
 fn words_of_rows<'a>(matrix: MatrixReader<'a>, buffer: &'a mut Buffer) -> MatrixReader<'a> {
     if let Some(words) = matrix.as_words() {
         return words;
@@ -171,7 +171,7 @@ fn words_of_rows<'a>(matrix: MatrixReader<'a>, buffer: &'a mut Buffer) -> Matrix
     MatrixReader::of_tile(buffer.bytes(), size_of::<u32>(), [rows, columns], [columns, 1])
 }
 
-/// Returns the matrix of words of consecutive elements of columns.
+/// Returns the matrix whose words hold consecutive elements of columns.
 fn words_of_columns<'a>(
     matrix: MatrixReader<'a>,
     buffer: &'a mut Buffer,
@@ -207,7 +207,7 @@ fn words_of_columns<'a>(
     MatrixReader::of_tile(buffer.bytes(), size_of::<u32>(), [rows, columns], [columns, 1])
 }
 
-/// Interleaves each 4 rows of 8-bit elements to a row of words; rows after the last one are 0.
+/// Interleaves groups of 4 rows of 8-bit elements to rows of words; rows after the last one are 0.
 #[inline(always)]
 fn interleave4(words: &mut [[u8; 4]], elements: &[u8], columns: usize) {
     let columns = columns.max(1);
@@ -230,7 +230,7 @@ fn interleave4(words: &mut [[u8; 4]], elements: &[u8], columns: usize) {
     }
 }
 
-/// Interleaves each 2 rows of 16-bit elements to a row of words; a row after the last one is 0.
+/// Interleaves pairs of rows of 16-bit elements to rows of words; a row after the last one is 0.
 #[inline(always)]
 fn interleave2(words: &mut [[u16; 2]], elements: &[u16], columns: usize) {
     let columns = columns.max(1);
@@ -248,7 +248,7 @@ fn interleave2(words: &mut [[u16; 2]], elements: &[u16], columns: usize) {
     }
 }
 
-/// Returns a matrix of words with contiguous rows, in the buffer unless it is one.
+/// Returns a matrix of words if its rows are contiguous, otherwise a copy in the buffer.
 fn contiguous<'a>(matrix: MatrixReader<'a>, buffer: &'a mut Buffer) -> MatrixReader<'a> {
     if matrix.has_contiguous_rows() {
         return matrix;
@@ -264,7 +264,7 @@ mod tests {
     use super::*;
     use crate::run::memory::Multiply;
 
-    /// Computes what `vpdpbusd` does, with vectors of 8 lanes: elements of `b` are unsigned.
+    /// Emulates `vpdpbusd` with vectors of 8 lanes: the elements of `b` are unsigned.
     #[derive(Clone, Copy)]
     struct Emulated;
 

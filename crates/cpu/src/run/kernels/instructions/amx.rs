@@ -1,7 +1,8 @@
 //! The tiles of AMX: 8 registers of 16 rows of 64 bytes.
 //!
 //! An instruction multiplies 16 rows of 16 words of A by 16 rows of 16 words of B, and adds the
-//! products to 16 rows of 16 numbers. B has a word of consecutive k in each column, as for vectors.
+//! products to 16 rows of 16 numbers. Each word of B holds elements of one column with consecutive
+//! k, as for vectors.
 
 use crate::run::memory::MatrixReader;
 
@@ -15,7 +16,7 @@ const ROW: usize = 64;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum TileProduct {
     Bf16,
-    /// 8-bit elements, by the signs of A and B.
+    /// 8-bit elements; the names say whether those of A and those of B are signed.
     SignedSigned,
     SignedUnsigned,
     UnsignedSigned,
@@ -39,7 +40,8 @@ impl Amx {
         None
     }
 
-    /// Returns the numbers of rows of A, columns of B and bytes of a row of A that whole tiles have.
+    /// Returns whether these numbers of rows of A, columns of B and bytes of a row of A form whole
+    /// tiles.
     pub(crate) fn accepts(m: usize, n: usize, row_bytes: usize) -> bool {
         m.is_multiple_of(SIDE) && n.is_multiple_of(SIDE) && row_bytes.is_multiple_of(ROW) && row_bytes > 0
     }
@@ -67,7 +69,8 @@ impl Amx {
     }
 }
 
-/// Returns whether processor and system support AMX. Asks Linux to let this process use tiles.
+/// Returns whether the processor and the system support AMX. Requests the permission of Linux to
+/// use tiles in this process.
 #[cfg(all(target_arch = "x86_64", target_os = "linux", not(miri)))]
 fn is_available() -> bool {
     use std::arch::x86_64::{__cpuid, __cpuid_count, _xgetbv};
@@ -114,8 +117,8 @@ fn with_tiles(function: impl FnOnce()) {
         Configuration { palette: 1, start_row: 0, reserved: [0; 14], row_bytes: [0; 16], rows: [0; 16] };
     configuration.row_bytes[..8].fill(ROW as u16);
     configuration.rows[..8].fill(SIDE as u8);
-    // SAFETY: the caller has a token of `Amx`; the configuration has 64 bytes. Tiles hold no value
-    // of the compiler, and are released at the end.
+    // SAFETY: the caller has a token of `Amx`; the configuration has 64 bytes. The compiler holds
+    // no values in tiles, and the code releases them at the end.
     unsafe {
         std::arch::asm!("ldtilecfg [{}]", in(reg) &raw const configuration, options(nostack, readonly));
         function();
@@ -144,7 +147,7 @@ mod blocks {
     ///
     /// # Safety
     ///
-    /// The functions require only that the operands of a block are valid, and that tiles are
+    /// `four` and `one` may require only that the operands of a block are valid, and that tiles are
     /// configured.
     unsafe fn each(
         acc: &mut [u32],

@@ -20,11 +20,11 @@ mod vectors;
 pub(crate) use amx::{Amx, TileProduct};
 pub(crate) use vectors::{Avx512Bf16, Avx512Vnni, AvxVnni, MultiplyAdd, WordToken};
 
-/// The instructions that a dot of narrow elements may use: those of a level and of the levels before
-/// it.
+/// The most capable instructions that a dot of narrow elements may use. It may also use those of
+/// all lower levels.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub enum Level {
-    /// Those that dots of wide elements use.
+    /// The instructions that dots of wide elements use.
     Wide,
     /// `vpmaddwd` of AVX2.
     MultiplyAdd,

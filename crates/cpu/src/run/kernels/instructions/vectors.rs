@@ -1,4 +1,4 @@
-//! Words in vectors.
+//! The instructions that multiply words in vector registers.
 
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::{
@@ -19,8 +19,8 @@ pub(crate) trait WordToken: Multiply<Element = u32> {
 #[derive(Clone, Copy)]
 pub(crate) struct MultiplyAdd(());
 
-/// Adds the products of 4 elements of 8 bits, signed in A and unsigned in B: `vpdpbusd` of AVX-VNNI.
-/// The elements of B are those of the matrix with flipped bits.
+/// Adds the products of 4 elements of 8 bits, signed in A and unsigned in B: `vpdpbusd` of
+/// AVX-VNNI. Before the multiplication, `prepare` flips the bits of B that are set in `flipped`.
 #[derive(Clone, Copy)]
 pub(crate) struct AvxVnni {
     flipped: u32,
@@ -164,7 +164,7 @@ multiply!(Avx512Bf16, __m512i, 32, _mm512_set1_epi32, |self, b| b, |a, b, sum| {
     _mm512_castps_si512(_mm512_dpbf16_ps(_mm512_castsi512_ps(sum), a, b))
 });
 
-/// Other processors have no token, so no operation is executed.
+/// On other processors there is no token, so the program never calls these operations.
 #[cfg(not(target_arch = "x86_64"))]
 mod portable {
     use super::{Avx512Bf16, Avx512Vnni, AvxVnni, Multiply, MultiplyAdd};
