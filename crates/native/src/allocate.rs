@@ -1,4 +1,4 @@
-//! The input of the register allocator.
+//! Describes a function to the register allocator.
 //!
 //! Each backend fills a [`Program`] in addition to the list of its own instructions: an instruction
 //! has the same index in both.

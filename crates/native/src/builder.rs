@@ -1,7 +1,8 @@
 //! Builds a [`Function`].
 //!
-//! The builder appends to a current block. It folds operations on constant integers, so that its
-//! users may compute addresses and bounds without regard to which parts are known.
+//! The builder appends to a current block. It folds operations on constant integers. Its users may
+//! therefore compute addresses and bounds without a distinction between constant and other
+//! operands.
 
 use rustc_hash::FxHashMap;
 use smallvec::{SmallVec, smallvec};
@@ -66,7 +67,7 @@ impl Builder {
         self.function.ty(value)
     }
 
-    /// Returns the lane type of a vector. Panics if the value is none.
+    /// Returns the lane type of a vector. Panics if the value is not a vector.
     pub fn lane(&self, value: Value) -> Lane {
         match self.ty(value) {
             Type::Vector(lane) => lane,
@@ -79,7 +80,7 @@ impl Builder {
         self.constants.get(&value).copied()
     }
 
-    /// Ends the function, whose blocks all have terminators.
+    /// Returns the function. Panics if a block has no terminator.
     pub fn finish(self) -> Function {
         assert!(self.function.blocks.iter().all(|block| block.terminator.is_some()), "each block has an end");
         self.function
@@ -190,8 +191,9 @@ impl Builder {
         self.end(Terminator::Return(value));
     }
 
-    /// Begins `for index in (start..end).step_by(step)` over signed integers, with values that each
-    /// iteration passes on. The instructions of an iteration follow; [`Self::end_loop`] ends it.
+    /// Begins `for index in (start..end).step_by(step)` over signed integers. `carried` are the
+    /// initial values that the loop carries. The instructions of an iteration follow;
+    /// [`Self::end_loop`] ends the iteration.
     pub fn begin_loop(&mut self, [start, end]: [Value; 2], carried: &[Value]) -> Loop {
         let (header, after) = (self.block(), self.block());
         let index = self.parameter(header, Type::Int);
@@ -209,9 +211,9 @@ impl Builder {
         Loop { header, after, end, index, values, last_index, last }
     }
 
-    /// Ends the iteration of a loop, whose step is positive, with the next values. Returns the
-    /// index after the loop, which is the first index that is not below the end, and the last
-    /// values.
+    /// Ends the iteration of a loop. The step must be positive, and `next` are the carried values
+    /// for the next iteration. Returns the index after the loop (the first index that is not below
+    /// the end) and the last carried values.
     pub fn end_loop(&mut self, repeated: Loop, step: i64, next: &[Value]) -> (Value, Vec<Value>) {
         let Loop { header, after, end, index, values, last_index, last } = repeated;
         assert!(next.len() == values.len(), "an iteration passes on as many values as it received");
@@ -289,7 +291,7 @@ impl Builder {
             F::RemUnsigned => self.int_binary(F::And, x, mask),
             // tidy: wildcard because the caller passes no other function
             _ => {
-                // A shift rounds down. A quotient is rounded towards zero.
+                // A shift rounds down, but a division rounds towards zero.
                 let most = self.int(63);
                 let sign = self.int_binary(F::Sar, x, most);
                 let added = self.int_binary(F::And, sign, mask);
@@ -444,7 +446,7 @@ impl Builder {
         self.emit(Op::Store { address, masked: mask.is_some(), streaming }, &operands, None);
     }
 
-    /// Moves the line of an address into the caches.
+    /// Moves the cache line of an address into the caches.
     pub fn prefetch(&mut self, at: Place) {
         let (address, operands) = at.operands();
         self.emit(Op::Prefetch { address }, &operands, None);
@@ -551,19 +553,19 @@ pub struct Loop {
     last: Vec<Value>,
 }
 
-/// The place of an access: `base + index * scale + offset`.
+/// The address of an access: `base + index * scale + offset`.
 #[derive(Clone, Copy, Debug)]
 pub struct Place {
     /// The base.
     pub base: Value,
     /// The index and its factor: 1, 2, 4 or 8.
     pub index: Option<(Value, u8)>,
-    /// The bytes that are added.
+    /// The number of bytes to add.
     pub offset: i32,
 }
 
 impl Place {
-    /// Returns the place at a base.
+    /// Returns the address of a base.
     pub fn at(base: Value) -> Self {
         Self { base, index: None, offset: 0 }
     }

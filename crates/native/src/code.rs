@@ -1,4 +1,4 @@
-//! Machine code in memory that cannot run yet.
+//! Machine code before it is in executable memory.
 
 use std::fmt;
 

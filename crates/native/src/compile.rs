@@ -18,7 +18,7 @@ use crate::{
     x86::{self, X86},
 };
 
-/// Compiles a function. The function is well formed: debug builds verify it.
+/// Compiles a function. The function must be well formed; debug builds verify it.
 pub fn compile(function: &Function, target: &Target) -> Result<Code, CompileError> {
     compile_function(function, *target, false)
 }

@@ -2,8 +2,8 @@
 
 use rustc_hash::FxHashMap;
 
-/// Constants. The distance of each from the start of the code is a multiple of its size. Sizes are powers
-/// of two up to 64 bytes.
+/// The constants of a function. The offset of each constant from the start of the code is a
+/// multiple of its size. Sizes are powers of two up to 64 bytes.
 #[derive(Default, Debug)]
 pub struct Constants {
     constants: Vec<Vec<u8>>,

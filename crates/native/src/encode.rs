@@ -130,8 +130,9 @@ fn forwarding_blocks<M: Machine>(function: &Assigned<'_, M>) -> Vec<bool> {
         .map(|block| {
             let insts = program.instructions(block);
             let first = insts.start;
-            // A cycle has a block that branches, or a jump back from a block that is not on an
-            // edge of a branch. Neither of these forwards, so that forwarding ends.
+            // A cycle of blocks has a block that branches, or a backward jump from a block that is
+            // not on an edge of a branch. Neither of these blocks forwards, so that each chain of
+            // forwarding blocks ends.
             let is_forward = program.successors(block).all(|successor| successor > block);
             let is_edge = program.predecessors(block).all(|from| program.successors(from).len() > 1);
             (is_forward || is_edge)

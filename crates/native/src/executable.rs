@@ -24,9 +24,9 @@ impl Executable {
     ///
     /// # Safety
     ///
-    /// The processor has the instructions of the target that the code was compiled for. Every
-    /// access of the function is to memory that the caller may access in that way: `argument` is
-    /// the integer that the function received as its parameter.
+    /// The processor must have the instructions of the target for which the code was compiled. The
+    /// function receives `argument` as its parameter. The caller must be allowed to access all
+    /// memory that the function then accesses, in the same way.
     pub unsafe fn call(&self, argument: *mut u64) -> u64 {
         // SAFETY: the mapping begins with the instructions of a function of this type and lives as
         // long as `self`; the caller guarantees the accesses.
@@ -110,7 +110,8 @@ mod mapping {
     }
 }
 
-/// The coherence of instruction caches with stores to memory: that of x86-64 is up to the processor.
+/// Makes instruction caches coherent with stores to memory. On x86-64, the processor does so
+/// itself.
 #[cfg(all(unix, not(miri)))]
 mod instruction_cache {
     /// Makes the processors fetch the bytes that were stored last.
@@ -120,7 +121,8 @@ mod instruction_cache {
     /// The memory is mapped.
     #[cfg(all(target_arch = "aarch64", not(target_vendor = "apple")))]
     pub(super) unsafe fn synchronize(start: *const u8, bytes: usize) {
-        // The cache type register has the logarithms of the words of the smallest lines.
+        // The cache type register has the binary logarithms of the sizes, in words, of the smallest
+        // cache lines.
         let types: u64;
         // SAFETY: programs may read the register.
         unsafe { std::arch::asm!("mrs {}, ctr_el0", out(reg) types, options(nomem, nostack)) };
@@ -156,7 +158,7 @@ mod instruction_cache {
         unsafe { sys_icache_invalidate(start.cast(), bytes) };
     }
 
-    /// Makes the processors fetch the bytes that were stored last: nothing is to be done.
+    /// Does nothing, because the processors fetch the bytes that were stored last.
     ///
     /// # Safety
     ///

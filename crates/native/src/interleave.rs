@@ -1,10 +1,11 @@
 //! Interleaves independent chains of instructions.
 //!
 //! A loop that computes several vectors in an iteration has a chain of dependent instructions for
-//! each of them, one chain after another. A processor overlaps the chains only if its schedulers hold
-//! instructions of more than one chain, but a single `exp` is a chain of 27 instructions, which
-//! together take 64 cycles. So the chains of a group take turns, instruction by instruction. The
-//! group is the largest one whose values fit into the registers.
+//! each vector, one chain after another. A processor overlaps the chains only if its schedulers
+//! hold instructions of more than one chain, but a single `exp` is a chain of 27 instructions,
+//! which together take 64 cycles. This file therefore divides the chains into groups. The chains of
+//! a group take turns, instruction by instruction. The group is the largest one whose values fit
+//! into the registers.
 
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -15,7 +16,7 @@ use crate::{
     uses::Uses,
 };
 
-/// The sizes of groups that are tried, in this order.
+/// The numbers of chains of a group, in the order in which the pass tries them.
 const GROUPS: [usize; 3] = [4, 3, 2];
 
 /// The fewest instructions of a chain that is interleaved. The processor overlaps shorter chains
@@ -23,14 +24,14 @@ const GROUPS: [usize; 3] = [4, 3, 2];
 const MIN_CHAIN: usize = 12;
 
 /// The number of vector registers by which the live values of a block may exceed the available
-/// registers. The allocator spills those with few uses, such as accumulators. That costs less than
-/// a chain that waits. Time relative to no groups, with AVX2, for the values 0, 4 and 12 of this
-/// constant: softmax 0.93, 0.91, 0.86; gelu (erf) 0.97, 0.81, 0.82; gelu (tanh) 1.0, 0.81, 0.90
-/// (EPYC, 2026-11-28).
+/// registers. The allocator spills values with few uses, such as accumulators. These spills cost
+/// less than the latency of a chain that is not interleaved. Time relative to no groups, with AVX2,
+/// for the values 0, 4 and 12 of this constant: softmax 0.93, 0.91, 0.86; gelu (erf) 0.97, 0.81,
+/// 0.82; gelu (tanh) 1.0, 0.81, 0.90 (EPYC, 2026-11-28).
 const MAX_SPILLED: usize = 8;
 
-/// Interleaves the chains of each block. Loads do not change places with stores. `registers` is the
-/// number of vector registers; `weight` says how many a value takes.
+/// Interleaves the chains of each block. Does not change the order of loads and stores. `registers`
+/// is the number of vector registers; `weight` says how many a value takes.
 pub fn interleave(function: &mut Function, reachable: &[Block], registers: usize, weight: Weight<'_>) {
     let uses = &Uses::new(function, reachable);
     let constants = constant_weights(function, weight);
@@ -104,7 +105,7 @@ fn root(parents: &mut [usize], mut index: usize) -> usize {
 }
 
 /// Returns the indices of a block's instructions in an order in which the chains of each group take
-/// turns. Instructions outside of chains are where they are first needed, or at the end.
+/// turns. An instruction outside of chains is before its first user in a chain, or at the end.
 fn merged(chains: &[Vec<usize>], dependencies: &Dependencies, size: usize) -> Vec<usize> {
     let mut order = Vec::with_capacity(dependencies.len());
     let mut is_placed = vec![false; dependencies.len()];
@@ -133,8 +134,9 @@ fn insert(index: usize, dependencies: &Dependencies, is_placed: &mut [bool], ord
     order.push(index);
 }
 
-/// Returns whether the users of a result are of one chain. A constant vector or mask, or one that
-/// is computed only from an integer, belongs to no chain.
+/// Returns whether an instruction and the users of its result belong to the same chain. Several
+/// chains may use an integer, a constant vector or mask, and a vector or mask that is computed only
+/// from an integer.
 fn is_of_one_chain(function: &Function, inst: &Inst) -> bool {
     let is_shared = matches!(
         inst.op,

@@ -1,9 +1,8 @@
 //! Interprets vector SSA, one lane after the other.
 //!
-//! The interpreter is the definition of every operation in plain Rust, independent of the
-//! machine-code generator: both give the same results, except for the payloads and the signs of
-//! NaN. It also checks the preconditions that the comments of [`crate::ir`] state on the values of
-//! operands.
+//! The interpreter defines every operation in plain Rust, independently of the machine-code
+//! generator. Both have the same results, except for the payloads and the signs of NaN. It also
+//! checks the preconditions that the comments of [`crate::ir`] state on the values of operands.
 
 mod memory;
 
@@ -48,7 +47,7 @@ impl std::error::Error for InterpretError {}
 
 /// Executes a function; returns its result.
 ///
-/// The function passes [`crate::verify`]; the interpreter panics at an ill-formed instruction.
+/// The function must pass [`crate::verify`]: the interpreter panics at an ill-formed instruction.
 /// `limit` bounds the instructions and terminators that it executes. Memory that the function
 /// stored to before an error keeps the new values.
 ///
@@ -76,13 +75,13 @@ enum Content {
     /// The value is not defined yet.
     Undefined,
     Int(u64),
-    /// The bits of each lane, extended with zeros. Lanes above the lanes of the function are 0.
+    /// The bits of each lane, extended with zeros. The entries after the last lane are 0.
     Vector([u64; MAX_LANES]),
     /// Bit i is lane i.
     Mask(u32),
 }
 
-/// An interpretation that is under way.
+/// The state of an interpretation.
 struct Frame<'a> {
     function: &'a Function,
     memory: Memory,
@@ -132,8 +131,8 @@ impl Frame<'_> {
         Ok(())
     }
 
-    /// Assigns the parameters of a block. The arguments, which may be parameters of the same block,
-    /// are all read first.
+    /// Assigns the parameters of a block. Reads all arguments first, because they may be parameters
+    /// of the same block.
     fn pass_arguments(&mut self, target: &Target) {
         let contents: Vec<Content> = target.arguments.iter().map(|&value| self.get(value)).collect();
         for (&parameter, content) in self.function.block(target.block).parameters.iter().zip(contents) {
@@ -188,7 +187,7 @@ impl Frame<'_> {
         Content::Vector(std::array::from_fn(|index| if index < lanes { compute(index) } else { 0 }))
     }
 
-    /// Returns the address of an access, whose operands are the first ones.
+    /// Returns the address of an access. Its operands are the first operands of the instruction.
     fn address(&self, inst: &Inst, address: Address) -> u64 {
         let base = self.int(inst.operands[0]).wrapping_add(i64::from(address.offset) as u64);
         if address.indexed {

@@ -1,9 +1,9 @@
 //! Vector SSA: the input of the machine-code generator.
 //!
 //! A function has blocks with parameters; each block ends in a terminator. A value is an integer of
-//! 64 bits, a vector or a mask. Every vector and mask of a function has the same number of
-//! lanes, [`Function::lanes`], whatever the width of its lanes: a vector of 64-bit lanes takes two
-//! registers where a vector of 32-bit lanes takes one.
+//! 64 bits, a vector or a mask. Every vector and mask of a function has the same number of lanes,
+//! [`Function::lanes`], whatever the width of its lanes. If a vector of 32-bit lanes takes one
+//! register, a vector of 64-bit lanes takes two.
 //!
 //! Addresses are integers. An instruction that accesses memory checks nothing: the builder of the
 //! function emits the checks.
@@ -100,18 +100,18 @@ pub enum IntCompare {
     LeUnsigned,
 }
 
-/// A function of one vector, of the type of the result.
+/// A function of one vector, which has the type of the result.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Unary {
     /// The square root of floats, correctly rounded.
     Sqrt,
-    /// The largest integral float that is not above.
+    /// The largest integral float that is not above the operand.
     Floor,
-    /// The smallest integral float that is not below.
+    /// The smallest integral float that is not below the operand.
     Ceil,
 }
 
-/// A function of two vectors of the type of the result. Results of integers wrap.
+/// A function of two vectors, which have the type of the result. Results of integers wrap.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Binary {
     /// The sum of integers or floats.
@@ -141,13 +141,14 @@ pub enum Binary {
     Xor,
     /// `!x & y`, of lanes of any type.
     AndNot,
-    /// A shift of integers to the left. 0 if the count, which is unsigned, is at least the width.
+    /// A shift of integers to the left. The count is unsigned; if it is at least the width, the
+    /// result is 0.
     Shl,
-    /// A shift of integers to the right that inserts zeros. 0 if the count, which is unsigned, is
-    /// at least the width.
+    /// A shift of integers to the right that inserts zeros. The count is unsigned; if it is at
+    /// least the width, the result is 0.
     Shr,
-    /// A shift of integers to the right that inserts the sign. All bits are the sign if the count,
-    /// which is unsigned, is at least the width.
+    /// A shift of integers to the right that inserts the sign. The count is unsigned; if it is at
+    /// least the width, all bits of the result are the sign.
     Sar,
     /// The high half of the product of signed integers.
     MulHighSigned,
@@ -219,7 +220,7 @@ pub struct Address {
     pub indexed: bool,
     /// The factor of the index: 1, 2, 4 or 8.
     pub scale: u8,
-    /// The bytes that are added.
+    /// The number of bytes to add.
     pub offset: i32,
 }
 
@@ -300,7 +301,8 @@ pub enum Op {
         /// multiple of the bytes that the store writes.
         streaming: bool,
     },
-    /// `(address…) -> ()`: moves the line of an address, which may be no memory, into the caches.
+    /// `(address…) -> ()`: moves the cache line of an address into the caches. The address need not
+    /// be valid.
     Prefetch {
         /// The address.
         address: Address,
@@ -327,8 +329,9 @@ pub enum Op {
     /// `(Mask, Mask, Mask) -> Mask`: the second operand where the first one is true, otherwise the
     /// third.
     MaskSelect,
-    /// `(Int count) -> Mask`: the first `count` lanes. The count is signed. A negative count counts
-    /// as 0, and a count above the number of lanes as the number of lanes.
+    /// `(Int count) -> Mask`: the first `count` lanes. The count is signed. A negative count has
+    /// the effect of 0, and a count above the number of lanes has the effect of the number of
+    /// lanes.
     FirstLanes,
     /// `(Int) -> Mask`: lane i is bit i.
     MaskOfBits,

@@ -14,8 +14,8 @@ pub enum MachineBlock {
     Prologue,
     /// A block of the function.
     Source(Block),
-    /// A block on the jump with this index of a block that has others, to a block that others jump
-    /// to.
+    /// A block on a critical edge: the jump with this index, from a block with two jumps to a block
+    /// with several predecessors.
     Edge(Block, usize),
 }
 
@@ -40,7 +40,8 @@ pub fn reachable_blocks(function: &Function) -> Vec<Block> {
     visited[0] = true;
     stack.push((Block(0), successors(Block(0))));
     while let Some((block, rest)) = stack.last_mut() {
-        // The second target is visited first, so that it is after the first one in reverse.
+        // Visits the second target first, so that it is after the first target in the reverse
+        // order.
         match rest.pop() {
             Some(next) if !visited[next.0 as usize] => {
                 visited[next.0 as usize] = true;
@@ -58,7 +59,7 @@ pub fn reachable_blocks(function: &Function) -> Vec<Block> {
 }
 
 impl Layout {
-    /// Orders the machine blocks: each edge block is after the block that it comes from.
+    /// Orders the machine blocks. An edge block follows the block from which the edge comes.
     pub fn new(function: &Function, reachable: &[Block]) -> Self {
         let mut predecessors = vec![0; function.blocks.len()];
         predecessors[0] = 1;

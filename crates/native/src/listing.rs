@@ -14,7 +14,7 @@ const WORD: usize = 4;
 pub struct ListedInstruction {
     /// The offset of the instruction in the code.
     pub offset: usize,
-    /// The name of the instruction if others jump to it, such as `L1`.
+    /// The label of the instruction, such as `L1`, if others jump to it.
     pub label: Option<String>,
     /// The text of the instruction. A jump names its target, and an access to a constant has the
     /// offset of the constant in the code.
@@ -64,7 +64,7 @@ impl SymbolResolver for Labels {
         address: u64,
         _address_size: u32,
     ) -> Option<SymbolResult<'_>> {
-        // Constants may have the value of an offset.
+        // Only jumps have labels as operands: a constant may equal an offset by chance.
         let label = self.0.get(&address).filter(|_| is_jump(instruction))?;
         Some(SymbolResult::with_str(address, label))
     }

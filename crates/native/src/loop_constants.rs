@@ -1,8 +1,8 @@
 //! Chooses the vector constants that stay in registers during an innermost loop.
 //!
-//! Other constants are read from memory, or made again, at each use. A constant in a register saves
-//! a load for each use (6% of the time of `exp` with AVX-512, 10% with AVX2), but a spilled vector
-//! costs more than that. So constants take only the registers that the loop leaves.
+//! Each use of another constant reads it from memory, or computes it again. A constant in a
+//! register saves a load for each use (6% of the time of `exp` with AVX-512, 10% with AVX2), but a
+//! spilled vector costs more than that. So constants take only the registers that the loop leaves.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -11,7 +11,7 @@ use crate::{
     uses::{Uses, jumps},
 };
 
-/// The registers that remain for the temporaries of instruction sequences.
+/// The number of registers that remain for the temporaries of instruction sequences.
 const RESERVED: usize = 4;
 
 /// The constants of a block that jumps to itself, by the block.
@@ -30,7 +30,7 @@ pub fn loop_constants(
     weight: Weight<'_>,
 ) -> LoopConstants {
     let mut entries = vec![0; function.blocks.len()];
-    // The caller enters the first block.
+    // The caller also enters the first block, so that the block has more than one entry.
     entries[0] = 2;
     let mut is_loop = vec![false; function.blocks.len()];
     for &block in reachable {
@@ -53,7 +53,7 @@ pub fn constant_weights(function: &Function, weight: Weight<'_>) -> FxHashMap<Va
     let insts = function.blocks.iter().flat_map(|block| &block.insts);
     insts
         .filter_map(|inst| match inst.op {
-            // Both registers of equal 64-bit lanes are one.
+            // If all 64-bit lanes are equal, one register serves as both registers of the vector.
             Op::Constant(..) => Some((inst.result?, 1)),
             Op::Iota(_) => inst.result.map(|result| (result, weight(result))),
             // tidy: wildcard because the others are not constant vectors

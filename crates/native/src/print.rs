@@ -206,7 +206,7 @@ impl InstText<'_> {
         }
     }
 
-    /// Returns the address, whose operands are the first ones.
+    /// Returns the text of an address. Its operands are the first operands of the instruction.
     fn address(&self, address: Address) -> Text {
         let base = self.operand(0);
         let index = match (address.indexed, address.scale) {

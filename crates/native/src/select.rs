@@ -1,12 +1,13 @@
-//! Selects instructions for a function: the part that is the same for all processors.
+//! Selects instructions for a function. This file has the part that is the same for all processors.
 //!
-//! An integer is a general register. A vector is one vector register, or two if its lanes have 64
-//! bits; these registers are the *parts* of the vector. Lanes of 8 and 16 bits are in the low bits
-//! of the register. The processor decides what a mask is.
+//! An integer takes a general register. A vector takes one vector register, or two if its lanes
+//! have 64 bits; these registers are the *parts* of the vector. Lanes of 8 and 16 bits are in the
+//! low bits of the register. The architecture determines the registers of masks.
 //!
 //! Constants are in no register, except in loops with free registers: each use reads them from
-//! memory or makes them again. An instruction whose only use is in its block may be *pending* until
-//! that use: one machine instruction may then do both, such as an addition that loads an operand.
+//! memory or computes them again. An instruction whose only use is in its block may be *pending*
+//! until that use. One machine instruction may then do the work of both, such as an addition that
+//! loads an operand.
 
 use std::fmt::Debug;
 
@@ -53,16 +54,17 @@ pub trait Machine: Sized + Debug {
     /// Returns the class of the registers of masks.
     fn mask_class(isa: Self::Isa) -> RegClass;
 
-    /// Moves a constant to a new general register. The flags are not changed.
+    /// Moves a constant to a new general register. Does not change the flags.
     fn int_constant(selector: &mut Selector<'_, Self>, value: i64) -> VReg;
-    /// Makes a constant mask in a new register.
+    /// Sets a new register to a constant mask.
     fn mask_constant(selector: &mut Selector<'_, Self>, value: bool) -> VReg;
-    /// Makes a part of a constant vector in a new register.
+    /// Loads or computes a part of a constant vector in a new register.
     fn vector_constant(selector: &mut Selector<'_, Self>, op: Op, part: usize) -> VReg;
     /// Returns the condition that an integer is not 0, and sets the flags for it. Between this and
     /// the use of the flags, only moves may be emitted.
     fn condition(selector: &mut Selector<'_, Self>, value: Value) -> Result<Self::Condition, CompileError>;
-    /// Returns whether the only use of an operation may include it.
+    /// Returns whether an operation may be pending, because the instruction of its only use may
+    /// include it.
     fn may_wait(op: &Op) -> bool;
     /// Selects the instructions of an operation that is not a constant.
     fn operation<'a>(selector: &mut Selector<'a, Self>, inst: &'a Inst) -> Result<(), CompileError>;
@@ -173,7 +175,7 @@ pub fn select<M: Machine>(
     Ok(selector.out)
 }
 
-/// Returns whether an operation is a constant, which each use makes again.
+/// Returns whether an operation is a constant. Each use reads or computes a constant again.
 fn is_constant(op: &Op) -> bool {
     matches!(op, Op::IntConstant(_) | Op::Constant(..) | Op::Iota(_) | Op::MaskConstant(_))
 }
@@ -192,7 +194,7 @@ pub struct Selector<'a, M: Machine> {
     values: Vec<[Option<VReg>; 2]>,
     /// The operations of constants.
     known: Vec<Option<Op>>,
-    /// The instructions of this block whose use will include them, in their order.
+    /// The pending instructions of this block, in their order.
     pub pending: Vec<(Value, &'a Inst)>,
     /// The position of the current instruction.
     pub position: Position,
@@ -282,7 +284,7 @@ impl<'a, M: Machine> Selector<'a, M> {
         if index == TERMINATOR { None } else { self.hoisted.get(&(block, value, part)).copied() }
     }
 
-    /// Makes the constants of a loop before the jump that enters it.
+    /// Loads or computes the constants of a loop before the jump that enters the loop.
     fn hoist_constants(&mut self, from: Block, header: Block) {
         if from == header {
             return;
@@ -468,7 +470,7 @@ impl<'a, M: Machine> Selector<'a, M> {
         uses.count == 1 && uses.is_local
     }
 
-    /// Selects the instructions of an operation, or leaves it to its use.
+    /// Selects the instructions of an operation, or makes the operation pending.
     fn inst(&mut self, inst: &'a Inst) -> Result<(), CompileError> {
         if is_constant(&inst.op) || !self.uses.is_live(inst) {
             return Ok(());

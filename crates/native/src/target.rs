@@ -1,4 +1,4 @@
-//! The processor that machine code is for.
+//! The processor for which machine code is compiled.
 
 use std::fmt;
 
@@ -24,7 +24,7 @@ impl fmt::Display for Isa {
 }
 
 impl Isa {
-    /// All instruction sets; of one architecture, the smaller one first.
+    /// All instruction sets. Those of one architecture are in ascending order.
     pub const ALL: [Self; 3] = [Self::Neon, Self::Avx2, Self::Avx512];
 }
 
@@ -46,7 +46,8 @@ impl Target {
         has(isa).then_some(Self { isa })
     }
 
-    /// Returns a processor that may not be the one that runs this program.
+    /// Returns a processor with an instruction set, which the processor that runs this program may
+    /// lack.
     pub fn new(isa: Isa) -> Self {
         Self { isa }
     }

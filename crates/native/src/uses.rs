@@ -2,7 +2,7 @@
 
 use crate::ir::{Block, Function, Inst, Op, Target, Terminator, Value};
 
-/// The index of a terminator in its block, which is after that of any instruction.
+/// The index of a terminator in its block. It is greater than the index of any instruction.
 pub const TERMINATOR: u32 = u32::MAX;
 
 /// The position of an instruction: its block and its index in the block.
@@ -15,7 +15,7 @@ pub struct ValueUses {
     pub count: u32,
     /// The definition; a parameter has index 0 of its block.
     pub definition: Position,
-    /// The last use in the order of the uses. Only meaningful if [`Self::is_local`].
+    /// The last use in the block of the definition. Only meaningful if [`Self::is_local`].
     pub last: Position,
     /// True if all uses are in the block of the definition.
     pub is_local: bool,
@@ -27,7 +27,7 @@ pub struct Uses {
     values: Vec<ValueUses>,
 }
 
-/// The origin of a value.
+/// The position at which a value is defined.
 #[derive(Clone, Copy)]
 enum Definition {
     /// No block defines it.
@@ -36,7 +36,7 @@ enum Definition {
     Parameter(Block, u32),
 }
 
-/// Returns whether an instruction is needed without a use of its result.
+/// Returns whether an instruction is live even if its result has no use.
 fn has_effect(inst: &Inst) -> bool {
     inst.result.is_none() || matches!(inst.op, Op::Call { .. })
 }

@@ -1,7 +1,8 @@
-//! Value numbering: replaces an instruction that computes what another one has computed.
+//! Value numbering: replaces an instruction that computes the same value as an earlier one.
 //!
 //! An integer is shared if the block of its first computation dominates that of the second one. A
-//! vector or mask is shared only inside of a block: across blocks it would take a register.
+//! vector or mask is shared only inside of a block, because it would occupy a register across
+//! blocks.
 
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -65,7 +66,7 @@ fn replace_in(terminator: &mut Terminator, replaced: &[Value]) {
     }
 }
 
-/// Returns the operation and its operands, in one order if the order does not matter.
+/// Returns the operation and its operands. Sorts the operands if their order does not matter.
 fn key(inst: &Inst) -> Key {
     use IntBinary as F;
     let mut operands = inst.operands.clone();

@@ -26,8 +26,8 @@ impl std::error::Error for VerifyError {}
 
 /// Checks that a function is well formed. The error names the first violation.
 ///
-/// Preconditions of instructions on the values of their operands, such as a divisor that is not 0,
-/// are not checked.
+/// Does not check the preconditions of instructions on the values of their operands, such as a
+/// divisor that is not 0.
 pub fn verify(function: &Function) -> Result<(), VerifyError> {
     let verifier = Verifier { function, definitions: vec![None; function.types.len()] };
     verifier.verify().map_err(|message| VerifyError { message })

@@ -32,15 +32,15 @@ const PAGE: usize = 4096;
 /// The bytes of an instruction.
 const WORD: usize = 4;
 
-/// The register of far addresses and offsets.
+/// The register in which the encoder computes far addresses and offsets.
 const TEMPORARY: u32 = TEMPORARIES[0];
 
-/// The distance that jumps and loads of constants reach.
+/// The distance that the encodings of jumps and of loads of constants reach.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Reach {
     /// 1 MiB.
     Near,
-    /// 128 MiB, by more instructions.
+    /// 128 MiB; these encodings take more instructions.
     Far,
 }
 
@@ -94,7 +94,7 @@ impl Frame {
     }
 
     /// Returns the registers of a range that the function writes, in pairs. If their number is odd,
-    /// another register of the range makes it even.
+    /// the last pair has another register of the range.
     fn pairs(range: Range<usize>, written: &[bool]) -> Vec<[u32; 2]> {
         let (mut saved, rest): (Vec<usize>, Vec<usize>) = range.partition(|&register| written[register]);
         if saved.len() % 2 == 1 {
@@ -228,7 +228,7 @@ impl encode::Writer for Writer<'_> {
             self.inst(o::PUSH_PAIR_D, &[(first, Field::D), (second, Field::A)]);
         }
         let stack = [(STACK, Field::D), (STACK, Field::N)];
-        // A large frame may not skip the page that guards the end of the stack.
+        // A large frame must not skip the page that guards the end of the stack: access each page.
         for _ in 0..self.frame.size / PAGE {
             self.inst(o::SUB_IMMEDIATE.with(addition(PAGE)), &stack);
             self.inst(o::STR_X, &[(ZERO, Field::D), (STACK, Field::N)]);
@@ -331,7 +331,7 @@ impl encode::Writer for Writer<'_> {
     }
 }
 
-/// Returns the field of a constant of an addition, which fits.
+/// Returns the field of an addition for a constant, which has to fit.
 fn addition(value: usize) -> u32 {
     super::immediates::addition(value as i64).expect("the constant has 12 bits, or is a page")
 }

@@ -1,6 +1,7 @@
 //! Constants that fit in an instruction.
 
-/// Returns the field of a constant from 0 to 4095, perhaps shifted by 12, of an addition.
+/// Returns the field of an addition for a constant. The constant must be a number from 0 to 4095,
+/// or such a number shifted by 12 bits; otherwise returns `None`.
 pub fn addition(value: i64) -> Option<u32> {
     match value {
         0..0x1000 => Some((value as u32) << 10),
@@ -9,8 +10,9 @@ pub fn addition(value: i64) -> Option<u32> {
     }
 }
 
-/// Returns the fields of a constant of a bitwise operation: a rotated run of ones in elements of 2,
-/// 4, 8, 16, 32 or 64 equal bits.
+/// Returns the fields of a bitwise operation for a constant. The constant must consist of equal
+/// elements of 2, 4, 8, 16, 32 or 64 bits, and each element of a rotated run of ones; otherwise
+/// returns `None`.
 pub fn bitwise(value: u64) -> Option<u32> {
     if value == 0 || value == u64::MAX {
         return None;
@@ -33,7 +35,7 @@ pub fn bitwise(value: u64) -> Option<u32> {
     Some(is_whole << 22 | rotation << 16 | length << 10)
 }
 
-/// Returns the fields of 8 bits in the instructions that make vectors.
+/// Returns the fields for 8 bits in the instructions that create constant vectors.
 pub fn vector_byte(bits: u32) -> u32 {
     (bits >> 5) << 16 | (bits & 31) << 5
 }

@@ -115,7 +115,7 @@ pub enum Arg {
     Guard(VReg, u32),
 }
 
-/// Makes an instruction and the operands of the allocator.
+/// Returns an instruction, and its operands for the allocator.
 pub fn plain(opcode: Opcode, args: &[Arg]) -> (Plain, SmallVec<[Operand; 6]>) {
     let mut result = Plain { opcode, registers: SmallVec::new(), constant: None, guard: None };
     let mut operands: SmallVec<[Operand; 6]> = SmallVec::new();

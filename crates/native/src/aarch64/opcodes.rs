@@ -1,9 +1,9 @@
 //! The instructions of AArch64 that the selector uses.
 //!
-//! An instruction is one word with registers and constants in fixed fields, so that its encoding
-//! is the word with empty fields, and the fields. The text of each word is what a disassembler
-//! prints for it: the tests compare all of them. Instructions on vectors are those of 8-bit lanes,
-//! or of binary32 lanes, in 64 bits; [`Opcode::lanes`] chooses others.
+//! An instruction is one word with registers and constants in fixed fields. An [`Opcode`] is the
+//! word with empty fields, and the selector adds the fields. Each word has the text that a
+//! disassembler prints for it, and the tests compare both. The words of vector instructions are
+//! those for 8-bit or binary32 lanes in 64 bits; [`Opcode::lanes`] chooses other lanes.
 
 use crate::ir::Lane;
 
@@ -21,8 +21,7 @@ impl Opcode {
         Self(self.0 | bits)
     }
 
-    /// Makes the instruction one on 128 bits, or one that reads or writes the upper half of a
-    /// vector.
+    /// Makes the instruction operate on 128 bits, or on the upper half of a vector.
     #[must_use]
     pub const fn whole(self) -> Self {
         self.with(WHOLE)
@@ -34,8 +33,8 @@ impl Opcode {
         self.with(bytes.trailing_zeros() << 22)
     }
 
-    /// Makes an instruction on the lanes of one register. Lanes of 8 and 16 bits take a half of the
-    /// register or less.
+    /// Makes the instruction operate on the lanes of one register. Lanes of 8 and 16 bits take a
+    /// half of the register or less.
     #[must_use]
     pub fn lanes(self, lane: Lane) -> Self {
         let sized = match lane {
@@ -64,7 +63,7 @@ impl Opcode {
         Self(self.0 & !(0x7f << 16)).with(((16 * bytes - count) as u32) << 16)
     }
 
-    /// Sets the offset of a load or store of some bytes; `None` if it has no room.
+    /// Sets the offset of a load or store of `bytes` bytes; `None` if the offset does not fit.
     pub fn offset(self, bytes: usize, offset: i64) -> Option<Self> {
         let scaled = offset / bytes as i64;
         if (0..0x1000).contains(&scaled) && offset % bytes as i64 == 0 {
@@ -73,7 +72,8 @@ impl Opcode {
         (-0x100..0x100).contains(&offset).then(|| self.with((offset as u32 & 0x1ff) << 12))
     }
 
-    /// Gives a load or store an index, perhaps scaled by its bytes.
+    /// Adds an index to the address of a load or store, perhaps scaled by the number of accessed
+    /// bytes.
     #[must_use]
     pub fn index(self, is_scaled: bool) -> Self {
         self.with(0x0020_6800 | (u32::from(is_scaled) << 12))

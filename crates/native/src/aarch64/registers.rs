@@ -35,7 +35,8 @@ pub const LINK: u32 = 30;
 /// The stack pointer in addresses, additions and subtractions of a constant.
 pub const STACK: u32 = 31;
 
-/// The register that is always 0, in instructions in which this number is not the stack pointer.
+/// The register that is always 0. Its number is that of the stack pointer; the instruction
+/// determines which of the two it names.
 pub const ZERO: u32 = 31;
 
 /// The number of vector registers.
@@ -58,7 +59,8 @@ fn vector(index: usize) -> PReg {
     PReg::new(index, VECTORS)
 }
 
-/// Returns the registers that the allocator may assign. Those that need no saving are preferred.
+/// Returns the registers that the allocator may assign. The allocator prefers registers that the
+/// function need not save.
 pub fn environment() -> MachineEnv {
     let vectors = || 0..VECTOR_COUNT;
     MachineEnv {

@@ -85,10 +85,11 @@ struct Writer<'a> {
     /// The number of bytes so far.
     position: usize,
     block_offsets: Vec<usize>,
-    /// The offsets after jumps, each with the block that its last 4 bytes are the distance to.
+    /// The offset after each jump, and the block of its target. The last 4 bytes of the jump are
+    /// the distance to this block.
     jumps: Vec<(usize, usize)>,
-    /// The offset of a distance to a constant, the offset of the next instruction, the constant,
-    /// and the bytes that are added.
+    /// For each distance to a constant: its offset, the offset of the next instruction, the index
+    /// of the constant, and the number of bytes to add.
     constants: Vec<(usize, usize, usize, i32)>,
 }
 
@@ -224,7 +225,7 @@ impl encode::Writer for Writer<'_> {
             self.registers(Opcode::Push_r64, &[Size::R64.register(register)])?;
         }
         let (size, alignment) = (self.frame.size, self.frame.alignment);
-        // A large frame may not skip the page that guards the end of the stack.
+        // A large frame must not skip the page that guards the end of the stack: access each page.
         for offset in (PAGE..=size).step_by(PAGE) {
             self.memory(Opcode::Test_rm64_r64, Register::RSP, true, Register::RSP, -(offset as i64))?;
         }

@@ -153,7 +153,7 @@ pub struct Memory {
     pub base: Base,
     /// The index, its size and its factor.
     pub index: Option<(VReg, Size, u8)>,
-    /// The bytes that are added.
+    /// The number of bytes to add.
     pub offset: i32,
     /// True if the instruction copies one element of 32 or 64 bits to all lanes.
     pub is_broadcast: bool,
@@ -175,7 +175,7 @@ impl Memory {
         Self { base: Base::Constant(index), index: None, offset: 0, is_broadcast }
     }
 
-    /// Returns the address that is some bytes after this one.
+    /// Returns the address that is `bytes` bytes after this one.
     #[must_use]
     pub fn plus(self, bytes: i32) -> Self {
         Self { offset: self.offset + bytes, ..self }
@@ -198,7 +198,7 @@ pub enum Arg {
         /// The part of the register.
         size: Size,
     },
-    /// The register of the first operand.
+    /// The register of the first operand, which the instruction names once more.
     First(Size),
     /// A memory operand.
     Memory(Memory),
@@ -241,7 +241,7 @@ pub enum Masking {
     },
 }
 
-/// Makes an instruction and the operands of the allocator.
+/// Returns an instruction, and its operands for the allocator.
 pub fn plain(code: Code, args: &[Arg], masking: Masking) -> (Plain, SmallVec<[Operand; 6]>) {
     let mut template = Instruction::default();
     template.set_code(code);

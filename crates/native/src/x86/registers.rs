@@ -102,7 +102,8 @@ fn is_saved(index: usize) -> bool {
     SAVED.contains(&index)
 }
 
-/// Returns the registers that the allocator may assign. Those that need no saving are preferred.
+/// Returns the registers that the allocator may assign. The allocator prefers registers that the
+/// function need not save.
 pub fn environment(isa: Isa) -> MachineEnv {
     // rsp and rbp hold the frame.
     let ints = || (0..16).filter(|index| !matches!(index, 4 | 5));

@@ -5,8 +5,8 @@ use iced_x86::Code as C;
 use super::Isa;
 use crate::ir::{Binary, Lane};
 
-/// The instructions of one ISA by lane type, in the order of [`Lane`]. `INVALID` where the ISA has
-/// none.
+/// The instructions of one ISA by lane type, in the order of [`Lane`]. An entry is `INVALID` if the
+/// ISA has no instruction for the type.
 type ByLane = [C; 6];
 
 /// No instruction.
@@ -317,7 +317,7 @@ static LOAD: (ByLane, ByLane) = (
     ],
 );
 
-/// Returns the instruction that loads a register of lanes; its AVX-512 form can mask lanes.
+/// Returns the instruction that loads a register of lanes. With AVX-512, it can mask lanes.
 pub fn load(isa: Isa, lane: Lane) -> Option<C> {
     let (wide, narrow) = &LOAD;
     by_lane(isa, wide, narrow, lane)
@@ -342,7 +342,7 @@ static STORE: (ByLane, ByLane) = (
     ],
 );
 
-/// Returns the instruction that stores a register of lanes; its AVX-512 form can mask lanes.
+/// Returns the instruction that stores a register of lanes. With AVX-512, it can mask lanes.
 pub fn store(isa: Isa, lane: Lane) -> Option<C> {
     let (wide, narrow) = &STORE;
     by_lane(isa, wide, narrow, lane)
@@ -543,7 +543,7 @@ static COMPARE_GREATER: (ByLane, ByLane) = (
     ],
 );
 
-/// Returns the AVX2 instruction that compares signed integers: greater than.
+/// Returns the AVX2 instruction that compares signed integers by "greater than".
 pub fn compare_greater(isa: Isa, lane: Lane) -> Option<C> {
     let (wide, narrow) = &COMPARE_GREATER;
     by_lane(isa, wide, narrow, lane)
@@ -669,7 +669,7 @@ static SHL_IMMEDIATE: (ByLane, ByLane) = (
     [NONE, C::VEX_Vpsllw_xmm_xmm_imm8, C::VEX_Vpslld_ymm_ymm_imm8, C::VEX_Vpsllq_ymm_ymm_imm8, NONE, NONE],
 );
 
-/// Returns the instruction that shifts all lanes by a constant: to the left.
+/// Returns the instruction that shifts all lanes to the left by a constant.
 pub fn shl_immediate(isa: Isa, lane: Lane) -> Option<C> {
     let (wide, narrow) = &SHL_IMMEDIATE;
     by_lane(isa, wide, narrow, lane)
@@ -687,7 +687,7 @@ static SHR_IMMEDIATE: (ByLane, ByLane) = (
     [NONE, C::VEX_Vpsrlw_xmm_xmm_imm8, C::VEX_Vpsrld_ymm_ymm_imm8, C::VEX_Vpsrlq_ymm_ymm_imm8, NONE, NONE],
 );
 
-/// Returns the instruction that shifts all lanes by a constant: to the right, inserting zeros.
+/// Returns the instruction that shifts all lanes to the right by a constant, inserting zeros.
 pub fn shr_immediate(isa: Isa, lane: Lane) -> Option<C> {
     let (wide, narrow) = &SHR_IMMEDIATE;
     by_lane(isa, wide, narrow, lane)
@@ -705,7 +705,7 @@ static SAR_IMMEDIATE: (ByLane, ByLane) = (
     [NONE, C::VEX_Vpsraw_xmm_xmm_imm8, C::VEX_Vpsrad_ymm_ymm_imm8, NONE, NONE, NONE],
 );
 
-/// Returns the instruction that shifts all lanes by a constant: to the right, inserting the sign.
+/// Returns the instruction that shifts all lanes to the right by a constant, inserting the sign.
 pub fn sar_immediate(isa: Isa, lane: Lane) -> Option<C> {
     let (wide, narrow) = &SAR_IMMEDIATE;
     by_lane(isa, wide, narrow, lane)

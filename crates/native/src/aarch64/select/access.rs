@@ -1,4 +1,4 @@
-//! Operations on memory.
+//! Selects instructions for operations on memory.
 
 use regalloc2::VReg;
 
@@ -16,7 +16,7 @@ struct Memory {
     base: VReg,
     /// The index, and the count of its shift to the left.
     index: Option<(VReg, u32)>,
-    /// The bytes that are added.
+    /// The number of bytes to add.
     offset: i64,
 }
 
@@ -30,7 +30,7 @@ enum Guard {
 }
 
 impl Selector<'_> {
-    /// Returns an address, whose operands are the first ones.
+    /// Returns an address. Its operands are the first operands of the access.
     fn memory(&mut self, address: Address, operands: &[Value]) -> Result<Memory, CompileError> {
         let mut offset = i64::from(address.offset);
         let mut index = None;
@@ -82,7 +82,7 @@ impl Selector<'_> {
         self.emit(opcode, &[register, Arg::Use(Field::N, base)]);
     }
 
-    /// Returns the other operands of an access.
+    /// Returns the operands of an access after those of its address.
     fn after_address(address: Address, operands: &[Value]) -> &[Value] {
         &operands[1 + usize::from(address.indexed)..]
     }

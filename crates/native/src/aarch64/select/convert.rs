@@ -1,4 +1,4 @@
-//! Conversions between lane types.
+//! Selects instructions for conversions between lane types.
 
 use regalloc2::VReg;
 use smallvec::{SmallVec, smallvec};
@@ -61,14 +61,14 @@ impl Selector<'_> {
         Ok(())
     }
 
-    /// Returns lanes of twice the width in two registers.
+    /// Extends lanes to twice their width. Returns them in two registers.
     pub(super) fn widened(&mut self, x: VReg, from: Lane, is_signed: bool) -> [VReg; 2] {
         let opcode = if is_signed { o::SSHLL } else { o::USHLL };
         let opcode = opcode.left(from.bytes(), 0);
         [self.compute(opcode, &[x]), self.compute(opcode.whole(), &[x])]
     }
 
-    /// Returns lanes of at most 32 bits that are extended in one register.
+    /// Extends lanes to at most 32 bits, which fit in one register.
     pub(super) fn extended(&mut self, x: VReg, from: Lane, to: Lane, is_signed: bool) -> VReg {
         let opcode = if is_signed { o::SSHLL } else { o::USHLL };
         let (mut register, mut bytes) = (x, from.bytes());
@@ -79,7 +79,7 @@ impl Selector<'_> {
         register
     }
 
-    /// Returns the low bits of lanes.
+    /// Truncates lanes to their low bits.
     pub(super) fn truncated(&mut self, parts: &[VReg], from: Lane, to: Lane) -> VReg {
         let (mut register, mut bytes) = (parts[0], from.bytes());
         if let [low, high] = *parts {

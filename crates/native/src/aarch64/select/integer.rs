@@ -1,4 +1,4 @@
-//! Operations on integers.
+//! Selects instructions for operations on integers.
 
 use regalloc2::{Operand, PReg, VReg};
 
@@ -12,7 +12,7 @@ use crate::{
 };
 
 impl Selector<'_> {
-    /// Moves a constant to a new register. The flags are not changed.
+    /// Moves a constant to a new register. Does not change the flags.
     pub(super) fn int_constant(&mut self, value: i64) -> VReg {
         let mut register = None;
         for (index, opcode) in move_constant(value as u64) {
@@ -136,14 +136,15 @@ impl Selector<'_> {
         self.compute_int(o::CSEL.with((condition as u32) << 12), &[x, y])
     }
 
-    /// Returns what a division leaves: `x - x / y * y`.
+    /// Returns the remainder of a division, `x - x / y * y`.
     fn remainder(&mut self, divide: Opcode, x: Value, y: Value) -> Result<VReg, CompileError> {
         let (x, y) = (self.read(x, 0)?, self.read(y, 0)?);
         let quotient = self.compute_int(divide, &[x, y]);
         Ok(self.compute_int(o::MSUB, &[quotient, y, x]))
     }
 
-    /// Compares integers. Only moves may follow before the use of the condition.
+    /// Compares integers, and returns the condition on the flags. Only moves may be emitted before
+    /// the use of the condition.
     fn compare_flags(&mut self, inst: &Inst) -> Result<Condition, CompileError> {
         let Op::IntCompare(function) = inst.op else {
             return Err(CompileError::Unsupported(format!("a comparison by {:?}", inst.op)));
@@ -175,7 +176,8 @@ impl Selector<'_> {
         Ok(condition)
     }
 
-    /// Sets the flags by an integer that is 0 or not. Only moves may follow before their use.
+    /// Sets the flags, and returns the condition that an integer is not 0. Only moves may be
+    /// emitted before the use of the condition.
     pub(super) fn condition(&mut self, value: Value) -> Result<Condition, CompileError> {
         if self.find_pending(value).is_some_and(|inst| matches!(inst.op, Op::IntCompare(_)))
             && let Some(inst) = self.take_pending(value)
@@ -189,7 +191,7 @@ impl Selector<'_> {
 
     pub(super) fn int_compare(&mut self, result: Value, inst: &Inst) -> Result<(), CompileError> {
         let condition = self.compare_flags(inst)?;
-        // The instruction increments 0 where the opposite condition does not hold.
+        // The instruction takes the opposite condition, and increments 0 unless it holds.
         let register = self.compute_int(o::CSET.with((condition.negated() as u32) << 12), &[]);
         self.set(result, 0, register);
         Ok(())

@@ -1,4 +1,4 @@
-//! Operations on masks, which are vectors of 32-bit lanes.
+//! Selects instructions for operations on masks, which are vectors of 32-bit lanes.
 
 use regalloc2::VReg;
 
@@ -8,8 +8,8 @@ use crate::{
     ir::{Lane, MaskBinary, Value},
 };
 
-/// The lane width in the key of the integer of a mask's bits. The lanes of its vectors have at
-/// least one byte.
+/// The key in [`Selector::mask_parts`], in place of a lane width, for the integer with the bits of
+/// a mask. No lane has this width.
 const BITS: usize = 0;
 
 impl Selector<'_> {
@@ -42,7 +42,7 @@ impl Selector<'_> {
         Ok(register)
     }
 
-    /// Returns the mask of lanes of a type that are all ones or zeros.
+    /// Converts lanes that are all ones or all zeros to a mask.
     pub(super) fn mask_of_lanes(&mut self, parts: &[VReg], lane: Lane) -> VReg {
         match (parts, lane.bytes()) {
             (&[low, high], _) => self.compute(o::UZP1.lanes(Lane::I32), &[low, high]),
@@ -92,7 +92,7 @@ impl Selector<'_> {
 
     pub(super) fn first_lanes(&mut self, result: Value, count: Value) -> Result<(), CompileError> {
         let count = self.read(count, 0)?;
-        // The count of 64 bits becomes the nearest one of 32 bits.
+        // Saturates the count of 64 bits to 32 bits.
         let count = self.compute(o::FMOV_D_X, &[count]);
         let count = self.compute(o::SQXTN_S, &[count]);
         let counts = self.compute(o::DUP_ELEMENT.element(4, 0).whole(), &[count]);
@@ -103,7 +103,8 @@ impl Selector<'_> {
         Ok(())
     }
 
-    /// Returns a vector of 32-bit lanes with the bit of each lane in an integer of a mask.
+    /// Returns a vector with `1 << i` in its 32-bit lane i: the bit of this lane in the integer of
+    /// a mask.
     fn weights(&mut self) -> VReg {
         let weights = (0..self.function.lanes).flat_map(|lane| (1u32 << lane).to_le_bytes()).collect();
         self.constant(weights)

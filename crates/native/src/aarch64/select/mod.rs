@@ -1,10 +1,11 @@
 //! Selects instructions of AArch64 for the operations of a function.
 //!
-//! A vector register has 4 lanes of 32 bits or 2 of 64. Of lanes of 8 or 16 bits, it also has 4, in
-//! its lowest bits; its higher bits are unspecified. A mask is a vector of 32-bit lanes, all ones
-//! or zeros.
-//! A comparison of integers with one use in its block is pending until that use, which may read the
-//! flags.
+//! A vector register has 4 lanes of 32 bits, or 2 of 64 bits. It also has 4 lanes of 8 or 16 bits,
+//! in its lowest bits; its higher bits are then unspecified. A mask is a vector of 32-bit lanes,
+//! which are all ones or all zeros.
+//!
+//! If a comparison of integers has one use, in its own block, it is pending until this use, which
+//! may read the flags.
 
 mod access;
 mod convert;
@@ -31,8 +32,7 @@ use crate::{
 
 type Selector<'a> = select::Selector<'a, Aarch64>;
 
-/// The fields of the operands of an instruction whose result is in another register than its
-/// operands.
+/// The fields of the operands of an instruction that does not overwrite an operand.
 const OPERANDS: [Field; 3] = [Field::N, Field::M, Field::A];
 
 impl Machine for Aarch64 {
@@ -155,7 +155,8 @@ impl<'a> Selector<'a> {
             Op::Convert(conversion, lane) => self.convert(result()?, conversion, lane, operands[0]),
             Op::Rotate(count) => self.rotate(result()?, count, operands[0]),
             Op::Load { lane, address, masked } => self.load(result()?, lane, address, masked, operands),
-            // The stores of the architecture that may bypass the caches take pairs of registers.
+            // The instructions that may bypass the caches store pairs of registers, so they are not
+            // used.
             Op::Store { address, masked, streaming: _ } => self.store(address, masked, operands),
             Op::Prefetch { address } => self.prefetch(address, operands),
             Op::LoadSplat { lane, address } => self.load_splat(result()?, lane, address, operands),

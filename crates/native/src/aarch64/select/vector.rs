@@ -1,4 +1,5 @@
-//! Operations on vectors: constants, arithmetic, comparisons and permutations.
+//! Selects instructions for operations on vectors: constants, arithmetic, comparisons and
+//! permutations.
 
 use regalloc2::VReg;
 
@@ -14,7 +15,8 @@ fn unsupported(operation: impl std::fmt::Debug, lane: Lane) -> CompileError {
     CompileError::Unsupported(format!("{operation:?} of {lane:?}"))
 }
 
-/// Returns the instruction without operands that makes copies of 64 bits in a vector.
+/// Returns the instruction without operands that fills a vector with copies of 64 bits, if there is
+/// one.
 fn move_vector(bits: u64) -> Option<Opcode> {
     let bytes = bits.to_le_bytes();
     if bytes.iter().all(|byte| matches!(byte, 0 | 0xff)) {
@@ -48,7 +50,7 @@ fn move_vector(bits: u64) -> Option<Opcode> {
 }
 
 impl Selector<'_> {
-    /// Makes copies of 64 bits in a new register.
+    /// Fills a new register with copies of 64 bits.
     pub(super) fn vector_bits(&mut self, bits: u64) -> VReg {
         match move_vector(bits) {
             Some(opcode) => self.compute(opcode, &[]),
@@ -56,14 +58,14 @@ impl Selector<'_> {
         }
     }
 
-    /// Makes copies of a lane in a new register.
+    /// Fills a new register with copies of a lane.
     fn copies(&mut self, lane: Lane, bits: u64) -> VReg {
         let width = 8 * lane.bytes();
         let bits = bits & u64::MAX >> (64 - width);
         self.vector_bits((0..64).step_by(width).fold(0, |all, at| all | bits << at))
     }
 
-    /// Makes a part of a constant in a new register.
+    /// Loads or computes a part of a constant in a new register.
     pub(super) fn vector_constant(&mut self, op: Op, part: usize) -> VReg {
         match op {
             Op::Constant(lane, bits) => self.copies(lane, bits),
@@ -234,7 +236,7 @@ impl Selector<'_> {
             self.compute(o::UMIN.lanes(lane), &[count, width])
         };
         let opcode = if function == Binary::Sar { o::SSHL } else { o::USHL };
-        // Negative counts are shifts to the right.
+        // The instruction shifts to the right if a count is negative.
         let count =
             if function == Binary::Shl { count } else { self.compute(o::NEG_VECTOR.lanes(lane), &[count]) };
         self.compute(opcode.lanes(lane), &[x, count])
@@ -300,7 +302,7 @@ impl Selector<'_> {
     ) -> Result<(), CompileError> {
         use Compare as F;
         let lane = self.lane(x)?;
-        // Instructions that are greater-than comparisons have their operands in the opposite order.
+        // The instructions compare by "greater than", so less-than comparisons swap their operands.
         let (opcode, is_swapped) = match (function, lane.is_float()) {
             (F::Eq | F::Ne, true) => (o::FCMEQ, false),
             (F::Lt, true) => (o::FCMGT, true),
@@ -333,7 +335,7 @@ impl Selector<'_> {
         for part in 0..lane_parts(lane) {
             let mask = self.mask_part(mask, lane, part)?;
             let (x, y) = (self.read(x, part)?, self.read(y, part)?);
-            // The register of an operand without later uses is overwritten.
+            // The instruction overwrites the register of an operand without later uses.
             let register = if is_mask_kept && overwrites_y {
                 self.modify(o::BIT.whole(), y, &[x, mask])
             } else if is_mask_kept && overwrites_x {
@@ -362,7 +364,7 @@ impl Selector<'_> {
         }
         let mut register = self.read(x, 0)?;
         if count > 0 {
-            // Narrow lanes fill the register by copies of all of them.
+            // Copies of narrow lanes fill the rest of the register.
             let bytes = lanes * lane.bytes();
             if bytes < 16 {
                 register = self.compute(o::DUP_ELEMENT.element(bytes, 0).whole(), &[register]);
@@ -373,7 +375,8 @@ impl Selector<'_> {
         Ok(())
     }
 
-    /// Returns 16 bytes of two registers, beginning with one of the first register.
+    /// Returns 16 consecutive bytes of two registers, beginning with byte `first` of the register
+    /// `low`.
     fn extract(&mut self, low: VReg, high: VReg, first: usize) -> VReg {
         self.compute(o::EXT.whole().with((first as u32) << 11), &[low, high])
     }

@@ -1,4 +1,4 @@
-//! Operations on memory.
+//! Selects instructions for operations on memory.
 
 use iced_x86::Code as C;
 use regalloc2::VReg;
@@ -10,11 +10,13 @@ use crate::{
     x86::instruction::{Base, imm32},
 };
 
-/// The largest offset of an address. A vector that begins there is within reach of 32 bits.
+/// The largest offset of an address. A signed integer of 32 bits also represents the offsets of all
+/// bytes of a vector that begins there.
 const MAX_OFFSET: i64 = i32::MAX as i64 - 256;
 
 impl Selector<'_> {
-    /// Returns the memory operand of an address, whose operands are the first ones.
+    /// Returns the memory operand of an address. The operands of the address are the first operands
+    /// of the access.
     pub(super) fn memory(&mut self, address: Address, operands: &[Value]) -> Result<Memory, CompileError> {
         let mut offset = i64::from(address.offset);
         let mut index = None;
@@ -36,7 +38,7 @@ impl Selector<'_> {
         Ok(Memory::at(self.compute_int(C::Lea_r64_m, Size::R64, &[Arg::Memory(memory)])))
     }
 
-    /// Returns the other operands of an access.
+    /// Returns the operands of an access after those of its address.
     fn after_address(address: Address, operands: &[Value]) -> &[Value] {
         &operands[1 + usize::from(address.indexed)..]
     }
@@ -248,7 +250,7 @@ impl Selector<'_> {
         let base = self.read(operands[0], 0)?;
         let is_wide = lane.bytes() == 8;
         let full = self.full();
-        // A register of offsets has half the lanes.
+        // A register of 64-bit offsets has half the lanes of a vector.
         let size = match (is_wide, self.is_avx512()) {
             (true, _) => full,
             (false, true) => Size::Y,
@@ -269,7 +271,8 @@ impl Selector<'_> {
             if self.is_avx512() {
                 let code =
                     if is_wide { C::EVEX_Vgatherqpd_zmm_k1_vm64z } else { C::EVEX_Vgatherqps_ymm_k1_vm64z };
-                // The mask of the first part has its lanes first.
+                // A part has as many lanes as a register of offsets, so it takes the mask of 64-bit
+                // lanes.
                 let mask = self.mask_part(operands[2], Lane::I64, part)?;
                 let consumed = self.register(super::MASKS);
                 self.emit_masked(code, &[to, at], Masking::Consumed { mask, def: consumed });

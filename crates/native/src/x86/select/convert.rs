@@ -1,4 +1,4 @@
-//! Conversions between lane types.
+//! Selects instructions for conversions between lane types.
 
 use iced_x86::Code as C;
 use regalloc2::VReg;
@@ -100,8 +100,8 @@ impl Selector<'_> {
         self.compute(code, size, &[Arg::Use(x, from), imm8(count)])
     }
 
-    /// Returns half of the lanes of a vector, which has one register, as an operand that may be
-    /// memory.
+    /// Returns half of the lanes of a vector as an operand, which may be memory. The vector must
+    /// have one register.
     fn half_operand(&mut self, x: Value, lane: Lane, half: usize) -> Result<Arg, CompileError> {
         if let Some(inst) = self.find_pending(x)
             && let Op::Load { address, .. } = inst.op
@@ -143,7 +143,7 @@ impl Selector<'_> {
         Ok(parts)
     }
 
-    /// Applies an instruction whose results have half the bits, and joins them.
+    /// Applies an instruction whose result has half the bits to both parts, and joins the results.
     fn narrow_value(&mut self, x: Value, code: C) -> Result<Parts, CompileError> {
         let registers = [self.read(x, 0)?, self.read(x, 1)?];
         Ok(SmallVec::from_slice(&[self.narrow(registers, code)]))
@@ -162,7 +162,7 @@ impl Selector<'_> {
         self.compute(code, size, &[Arg::Use(x, self.size(from))])
     }
 
-    /// Returns the low bits of lanes.
+    /// Truncates lanes to their low bits.
     pub(super) fn truncated(&mut self, parts: &[VReg], from: Lane, to: Lane) -> Parts {
         let register = match self.isa {
             Isa::Avx512 => self.truncated_512(parts, from, to),
@@ -204,7 +204,7 @@ impl Selector<'_> {
             from = Lane::I32;
         }
         if from == Lane::I32 && to.bytes() < 4 {
-            // The low bytes of the lanes of each half, then the halves side by side.
+            // Moves the low bytes of the lanes of each half together, then joins the halves.
             let bytes = if to == Lane::I8 { 1 } else { 2 };
             let half: Vec<u8> = (0..16)
                 .map(|at| if at < 4 * bytes { (at / bytes * 4 + at % bytes) as u8 } else { 0x80 })
@@ -415,7 +415,8 @@ impl Selector<'_> {
             if from == Lane::F64 { C::VEX_Vcvttsd2si_r64_xmmm64 } else { C::VEX_Vcvttss2si_r64_xmmm32 };
         let lanes = 32 / from.bytes() as i32;
         self.emit(C::VEX_Vmovups_ymmm256_ymm, &[Arg::Memory(Memory::scratch(0)), Arg::Use(x, Size::Y)]);
-        // The results overwrite floats that were read, from the last one to the first one.
+        // The loop runs from the last lane to the first one, so that a result overwrites only
+        // floats that were read before.
         for lane in (0..lanes).rev() {
             let at = Memory::scratch(lane * from.bytes() as i32);
             let int = self.compute_int(code, Size::R64, &[Arg::Memory(at)]);

@@ -1,4 +1,4 @@
-//! Operations on integers.
+//! Selects instructions for operations on integers.
 
 use iced_x86::{Code as C, OpKind};
 use regalloc2::{Operand, PReg, VReg};
@@ -14,7 +14,7 @@ use crate::{
 };
 
 impl Selector<'_> {
-    /// Moves a constant to a new register. The flags are not changed.
+    /// Moves a constant to a new register. Does not change the flags.
     pub(super) fn int_constant(&mut self, value: i64) -> VReg {
         if u32::try_from(value).is_ok() {
             self.compute_int(C::Mov_r32_imm32, Size::R32, &[Arg::Immediate(OpKind::Immediate32, value)])
@@ -157,7 +157,8 @@ impl Selector<'_> {
         Ok([quotient, remainder])
     }
 
-    /// Compares two integers. Returns the condition on the flags, which only moves may follow.
+    /// Compares two integers, and returns the condition on the flags. Only moves may be emitted
+    /// before the use of the condition.
     fn compare_flags(&mut self, inst: &Inst) -> Result<Condition, CompileError> {
         let Op::IntCompare(function) = inst.op else {
             return Err(CompileError::Unsupported(format!("flags of {:?}", inst.op)));
@@ -190,7 +191,8 @@ impl Selector<'_> {
         Ok(condition)
     }
 
-    /// Sets the flags by an integer that is 0 or not. Only moves may follow before their use.
+    /// Sets the flags, and returns the condition that an integer is not 0. Only moves may be
+    /// emitted before the use of the condition.
     pub(super) fn condition(&mut self, value: Value) -> Result<Condition, CompileError> {
         if self.find_pending(value).is_some_and(|inst| matches!(inst.op, Op::IntCompare(_)))
             && let Some(inst) = self.take_pending(value)

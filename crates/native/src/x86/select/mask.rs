@@ -1,4 +1,4 @@
-//! Operations on masks.
+//! Selects instructions for operations on masks.
 
 use iced_x86::{Code as C, OpKind};
 use regalloc2::VReg;
@@ -169,7 +169,7 @@ impl Selector<'_> {
         Ok(())
     }
 
-    /// Limits a count to 0 and the number of lanes.
+    /// Clamps a count to the range from 0 to the number of lanes.
     fn limited_count(&mut self, count: VReg) -> VReg {
         let lanes = self.function.lanes as i64;
         let sign = self.modify_int(C::Sar_rm64_imm8, count, &[imm8(63)]);

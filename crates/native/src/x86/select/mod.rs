@@ -1,8 +1,8 @@
 //! Selects instructions of x86-64 for the operations of a function.
 //!
-//! A mask is a mask register with AVX-512; with AVX2 it is a vector register of 32-bit lanes, all
-//! ones or zeros. A load or a comparison of integers with one use in its block is pending until that
-//! use, which may include it in its own instruction.
+//! With AVX-512, a mask takes a mask register. With AVX2, it takes a vector register of 32-bit
+//! lanes, which are all ones or all zeros. If a load or a comparison of integers has one use, in
+//! its own block, it is pending until this use, which may include it in its own instruction.
 
 mod access;
 mod convert;
@@ -114,7 +114,7 @@ impl<'a> Selector<'a> {
         if self.is_avx512() { Size::Z } else { Size::Y }
     }
 
-    /// Chooses by the instruction set.
+    /// Returns the first value for AVX-512, and the second one for AVX2.
     fn by_isa<T>(&self, avx512: T, avx2: T) -> T {
         if self.is_avx512() { avx512 } else { avx2 }
     }
@@ -175,8 +175,8 @@ impl<'a> Selector<'a> {
         loads.into_iter().try_for_each(|value| self.force(value))
     }
 
-    /// Returns an operand of `size` that may be memory, with a part of a vector.
-    /// `broadcast` is the number of bytes that the instruction can copy from memory to all lanes.
+    /// Returns an operand with a part of a vector. The operand may be memory. `broadcast` is the
+    /// number of bytes that the instruction can copy from memory to all lanes.
     fn operand(&mut self, value: Value, part: usize, broadcast: Option<usize>) -> Result<Arg, CompileError> {
         let lane = self.lane(value)?;
         let size = self.size(lane);

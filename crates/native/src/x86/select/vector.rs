@@ -1,4 +1,5 @@
-//! Operations on vectors: constants, arithmetic, comparisons and permutations.
+//! Selects instructions for operations on vectors: constants, arithmetic, comparisons and
+//! permutations.
 
 use iced_x86::Code as C;
 use regalloc2::VReg;
@@ -10,8 +11,8 @@ use crate::{
     x86::Isa,
 };
 
-/// The predicates of `vcmpps`, which are false for NaN and raise no exception, except
-/// [`NOT_EQUAL`], and those of `vpcmpd`.
+/// The predicates of `vcmpps` and `vpcmpd`. Those of `vcmpps` raise no exception; except for
+/// [`NOT_EQUAL`], they are false for NaN.
 const EQUAL: u8 = 0;
 const NOT_EQUAL: u8 = 4;
 const LESS_FLOAT: u8 = 0x11;
@@ -69,7 +70,7 @@ impl Selector<'_> {
         Memory::constant(self.out.constants.index(bytes), false)
     }
 
-    /// Makes a part of a constant in a new register.
+    /// Loads or computes a part of a constant in a new register.
     pub(super) fn vector_constant(&mut self, op: Op, part: usize) -> VReg {
         if let Op::Constant(lane, bits) = op {
             if bits == 0 {
@@ -94,12 +95,13 @@ impl Selector<'_> {
         self.compute(code, full, &[Arg::Memory(memory)])
     }
 
-    /// Returns the bytes that the memory operand of an instruction for lanes of a type can copy.
+    /// Returns the size of the element that a memory operand can copy to all lanes of a type, in
+    /// bytes; `None` if there is no such operand.
     fn broadcast_bytes(&self, lane: Lane) -> Option<usize> {
         tables::can_broadcast(self.isa, lane).then_some(lane.bytes())
     }
 
-    /// Returns an operand of an instruction for lanes of its type.
+    /// Returns an operand, which may be memory, of an instruction for lanes of the operand's type.
     fn lane_operand(&mut self, value: Value, part: usize) -> Result<Arg, CompileError> {
         let lane = self.lane(value)?;
         let broadcast = self.broadcast_bytes(lane);
@@ -381,8 +383,8 @@ impl Selector<'_> {
         self.binary_registers(Binary::Add, lane, low, middle)
     }
 
-    /// Returns the high halves of the products of 32-bit lanes: those of even lanes, then those of
-    /// odd lanes.
+    /// Returns the high halves of the products of 32-bit lanes. Multiplies the even lanes and the
+    /// odd lanes separately.
     fn multiply_high_32(&mut self, is_signed: bool, x: VReg, y: VReg) -> Result<VReg, CompileError> {
         let lane = Lane::I64;
         let even = self.multiply_halves(is_signed, x, y);
@@ -423,7 +425,7 @@ impl Selector<'_> {
         Ok(high)
     }
 
-    /// Returns 64-bit lanes whose bits are all the sign of another.
+    /// Returns 64-bit lanes whose bits are all copies of the sign of the operand's lanes.
     pub(super) fn signs_64(&mut self, x: VReg) -> Result<VReg, CompileError> {
         if self.is_avx512() {
             return self.shifted(Binary::Sar, Lane::I64, x, 63);
@@ -433,7 +435,7 @@ impl Selector<'_> {
         Ok(self.compute(C::VEX_Vpcmpgtq_ymm_ymm_ymmm256, Size::Y, &args))
     }
 
-    /// Compares 64-bit lanes with AVX2: greater than.
+    /// Compares 64-bit lanes with AVX2: `x > y`.
     fn greater_64(&mut self, x: VReg, y: VReg, is_signed: bool) -> Result<VReg, CompileError> {
         let (x, y) = if is_signed {
             (x, y)
@@ -456,7 +458,7 @@ impl Selector<'_> {
         if self.is_memory(x) {
             std::mem::swap(&mut x, &mut y);
         }
-        // The register of an operand without later uses is overwritten.
+        // The instruction overwrites the register of an operand without later uses.
         let is_last = |value: Value| self.uses.is_last(value, self.position) && !self.is_memory(value);
         let code = |code: Option<C>| code.ok_or_else(|| unsupported("MultiplyAdd", lane));
         let (code, tied, middle, last) = if is_last(z) {
@@ -613,7 +615,8 @@ impl Selector<'_> {
         let def = self.vector();
         let table = |code: Option<C>| code.ok_or_else(|| unsupported("Select", lane));
         if self.known_bits(y) == Some(0) {
-            // The move makes lanes that are off 0. From memory it does not access them.
+            // The masked move sets lanes that are off to 0. If it loads, it does not access their
+            // memory.
             let move_masked = table(tables::load(self.isa, lane))?;
             let x = self.operand(x, part, None)?;
             self.emit_masked(move_masked, &[Arg::Def(def, size), x], Masking::By { mask, zeroing: true });
@@ -682,7 +685,7 @@ impl Selector<'_> {
         Ok(())
     }
 
-    /// Rotates 64-bit lanes, which are in two registers.
+    /// Rotates 64-bit lanes across their two registers.
     fn rotate_parts(&mut self, result: Value, count: usize, x: Value) -> Result<(), CompileError> {
         let half = self.function.lanes / 2;
         let parts = [self.read(x, 0)?, self.read(x, 1)?];
@@ -697,7 +700,8 @@ impl Selector<'_> {
                 let args = [Arg::Use(high, Size::Z), Arg::Use(low, Size::Z), imm8(count)];
                 self.compute(C::EVEX_Valignq_zmm_k1z_zmm_zmmm512b64_imm8, Size::Z, &args)
             } else {
-                // Both registers are rotated; the last lanes are those of the second one.
+                // Rotates both registers. The last lanes of the result are those of the second
+                // register.
                 let selector = (0..4).fold(0, |bits, lane| bits | (((lane + count) % 4) << (2 * lane)));
                 let [low, high] = [low, high].map(|x| {
                     let args = [Arg::Use(x, Size::Y), imm8(selector)];
