@@ -1,4 +1,4 @@
-//! Replacement of values, for passes that walk a function forwards once.
+//! Replaces values, in passes that walk a function forwards once.
 
 use tilewright_base::entity::{SecondaryMap, packed_option::PackedOption};
 use tilewright_ir::{Function, Inst, Op, Value};
@@ -28,7 +28,8 @@ impl Aliases {
         if old == new {
             return;
         }
-        // Unrelated values may share one constant: the name of one of them would mislead.
+        // Unrelated values may share one constant, for which the name of one of them would be
+        // wrong.
         if function.values[new].name.is_none()
             && !matches!(function.defining_op(new), Some(Op::Constant { .. }))
         {

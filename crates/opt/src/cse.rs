@@ -27,7 +27,8 @@ pub fn run(function: &mut Function) -> bool {
 struct Cse<'f> {
     function: &'f mut Function,
     aliases: Aliases,
-    /// The instructions in scope, by hash. If two have equal hashes, the map holds the later one.
+    /// The instructions in scope, by hash. If two instructions have equal hashes, the map holds the
+    /// later one.
     known: FxHashMap<u64, Inst>,
     /// The previous entries of `known`, which are restored at the end of a scope.
     undo: Vec<(u64, Option<Inst>)>,
@@ -79,7 +80,8 @@ impl Cse<'_> {
     }
 }
 
-/// Returns the first two operands, sorted if the op is commutative. Returns a single operand twice.
+/// Returns the first two operands, sorted if the op is commutative. Returns the operand twice if
+/// there is only one.
 fn ordered(function: &Function, inst: Inst) -> (Value, Value) {
     let data = &function.insts[inst];
     match (&data.op, &data.operands[..]) {

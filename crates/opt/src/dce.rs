@@ -57,7 +57,7 @@ impl Liveness<'_> {
         }
     }
 
-    /// Marks an instruction, the operands that it needs to run, and the instructions around it.
+    /// Marks an instruction, the operands that it always needs, and the instructions around it.
     fn mark_inst(&mut self, inst: Inst) {
         let mut next = Some(inst);
         while let Some(inst) = next {
@@ -66,7 +66,7 @@ impl Liveness<'_> {
             }
             let data = &self.function.insts[inst];
             match data.op.family() {
-                // Carried and yielded values are marked when they are needed.
+                // `propagate` marks carried and yielded values if a live value needs them.
                 OpFamily::Loop | OpFamily::Branch => {
                     self.work.extend(&data.operands[..data.op.info().operands.len()]);
                     self.mark_terminators(self.function.conditions(inst));

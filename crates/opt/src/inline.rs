@@ -3,8 +3,8 @@
 //! and recursive functions.
 //!
 //! The copy of an instruction keeps its source location and gains the call site. Copied values keep
-//! their names, except that a value which the callee computes and returns takes the name of the
-//! call's result, if that result has a name.
+//! their names, with one exception: a value that the callee computes and returns takes the name of
+//! the call's result, if that result has a name.
 
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;

@@ -13,7 +13,7 @@ pub fn run(function: &mut Function) -> bool {
     pass.changed
 }
 
-/// A block that is being walked.
+/// A block on the path of the walk.
 struct Scope {
     /// The instructions of the block so far.
     insts: Vec<Inst>,
@@ -91,7 +91,7 @@ impl Licm<'_> {
     }
 }
 
-/// Returns whether an instruction may be executed speculatively, where the program would not
+/// Returns whether an instruction may be executed speculatively: even if the program would not
 /// execute it.
 fn is_speculatable(function: &Function, inst: Inst) -> bool {
     let data = &function.insts[inst];

@@ -30,8 +30,8 @@ pub fn run(function: &mut Function) -> bool {
     true
 }
 
-/// Returns the operands of `assume`s and the values that they are computed from. These values must
-/// not become constants: an `assume` of a constant promises nothing.
+/// Returns the operands of `assume`s and the values from which they are computed. The pass must not
+/// replace these values with constants, because an `assume` of a constant promises nothing.
 fn assumed_values(function: &Function) -> EntitySet<Value> {
     let mut assumed = EntitySet::new();
     let mut open: Vec<Value> = Vec::new();

@@ -4,19 +4,19 @@ use tilewright_ir::{Block, Cursor, Dtype, Function, Inst, Literal, Module, Op, u
 
 use crate::pipeline::{check, run_passes};
 
-/// The loops that a back end wants unrolled: those with constant bounds and few iterations.
+/// Selects the loops that a back end wants unrolled. They have constant bounds and few iterations.
 #[derive(Clone, Copy, Debug)]
 pub struct ShortLoops {
-    /// The most iterations.
+    /// The maximum number of iterations.
     pub iterations: usize,
-    /// The most ops of all iterations.
+    /// The maximum number of ops of all iterations.
     pub ops: usize,
     /// Returns whether a loop that contains the op may be unrolled.
     pub allows: fn(&Op) -> bool,
 }
 
-/// Returns the module with short loops of its kernel unrolled, innermost first, and optimized again;
-/// `None` if the kernel has none.
+/// Unrolls the short loops of a module's kernel, innermost first, and optimizes the module again.
+/// Returns `None` if the kernel has no short loop.
 pub fn unroll_short_loops(module: &Module, loops: &ShortLoops) -> Option<Module> {
     let function = module.kernel();
     let mut found = Vec::new();
@@ -35,7 +35,7 @@ pub fn unroll_short_loops(module: &Module, loops: &ShortLoops) -> Option<Module>
     Some(unrolled)
 }
 
-/// Collects the loops with a counter of a block and its regions, outer ones first.
+/// Collects the `for` loops of a block and of its regions, outer loops first.
 pub(crate) fn collect_loops(function: &Function, block: Block, found: &mut Vec<(Block, Inst)>) {
     for &inst in &function.blocks[block].insts {
         if matches!(function.insts[inst].op, Op::For { .. }) {

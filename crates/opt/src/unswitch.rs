@@ -16,21 +16,21 @@ use tilewright_ir::{Block, BlockData, Cursor, Dtype, Function, Inst, Module, Op,
 use crate::pipeline::{check, run_passes};
 use crate::short_loops::collect_loops;
 
-/// The loops that a back end wants unswitched.
+/// Selects the loops that a back end wants unswitched.
 #[derive(Clone, Copy, Debug)]
 pub struct Unswitching {
-    /// The most ops of a loop. Each condition doubles them.
+    /// The maximum number of ops of a loop. Each condition doubles the number of ops.
     pub ops: usize,
     /// Returns whether a loop that contains the op may be unswitched.
     pub allows: fn(&Op) -> bool,
 }
 
-/// The most rounds. A loop with several conditions, and a loop around an unswitched one, take one
-/// round for each.
+/// The maximum number of repetitions. A repetition moves one condition out of each loop. A loop
+/// with several conditions, and a loop around an unswitched one, take several repetitions.
 const MAX_ROUNDS: usize = 3;
 
-/// Returns the module without branches in loops of its kernel whose conditions the loop does not
-/// change, optimized again; `None` if there are none.
+/// Moves the branches whose conditions a loop does not change out of the loops of a module's
+/// kernel, and optimizes the module again. Returns `None` if there is no such branch.
 pub fn unswitch_loops(module: &Module, loops: &Unswitching) -> Option<Module> {
     let mut unswitched: Option<Module> = None;
     for _ in 0..MAX_ROUNDS {

@@ -9,7 +9,7 @@ use tilewright_ir::{Function, Inst, Module, OpFamily, Value};
 pub struct Access {
     /// The instruction.
     pub inst: Inst,
-    /// The indices of the kernel's parameters that the accessed pointers may be derived from.
+    /// The indices of the kernel's parameters from which the accessed pointers may be derived.
     pub parameters: Vec<usize>,
     /// True if the instruction reads memory.
     pub reads: bool,
@@ -29,7 +29,7 @@ pub fn accesses(module: &Module) -> Vec<Access> {
         let (reads, writes) = match data.op.info().family {
             OpFamily::Load => (true, false),
             OpFamily::Store => (false, true),
-            // A called function may do both.
+            // A called function may read and write.
             OpFamily::Atomic | OpFamily::Call => (true, true),
             // tidy: wildcard because no other family of tile IR accesses memory
             _ => return,
@@ -45,7 +45,7 @@ pub fn accesses(module: &Module) -> Vec<Access> {
     found
 }
 
-/// The parameters that each pointer may be derived from.
+/// The parameters from which each pointer may be derived.
 struct Origins<'a> {
     function: &'a Function,
     pointers: SmallVec<[usize; 8]>,

@@ -15,9 +15,9 @@ use super::walk::Walk;
 use super::{Axis, AxisInfo, MAX_DIVISIBILITY, Range, power_of_two_in, unit};
 use crate::fold;
 
-/// If the lower bound of a dividend is at most this number, the analysis knows nothing of its sign:
-/// the bounds of sums and quotients of unbounded numbers are that low. A dividend with a higher
-/// negative bound, such as `x - 1`, may well be negative.
+/// If the lower bound of a dividend is at most this number, the sign of the dividend counts as
+/// unknown, because sums and quotients of unbounded numbers have bounds as low as this one. A
+/// dividend with a higher negative bound, such as `x - 1`, may well be negative.
 const UNKNOWN_LOW: i128 = -(1 << 30);
 
 impl Walk<'_> {
@@ -105,9 +105,9 @@ impl Walk<'_> {
         info
     }
 
-    /// Sets the runs and the divisibility of a sum or difference. The runs are those of one operand
-    /// along which the other operand is constant. A difference keeps no runs of its right operand,
-    /// which descend.
+    /// Sets the runs and the divisibility of a sum or difference. A run of one operand remains if
+    /// the other operand is constant along it. The runs of the right operand of a difference do not
+    /// remain, because they descend in the result.
     fn sum(info: &mut AxisInfo, a: &AxisInfo, b: &AxisInfo, is_sum: bool) {
         for (place, known) in info.axes.iter_mut().enumerate() {
             let (x, y) = (a.axis(place), b.axis(place));

@@ -6,8 +6,8 @@
 //!
 //! Every result holds for all arguments that satisfy the parameters' divisibility, in every program
 //! of every grid, even if arithmetic wraps. The program's hints and assumptions (`hint`, `assume`)
-//! are trusted. [`Assumptions`] adds more, such as the one that Triton always makes: signed index
-//! arithmetic does not overflow.
+//! are trusted. [`Assumptions`] adds more assumptions. Triton always makes one of them: signed
+//! index arithmetic does not overflow.
 
 mod accesses;
 mod elementwise;
@@ -25,7 +25,7 @@ pub use range::Range;
 /// The divisibility of zero: more than any alignment.
 pub const MAX_DIVISIBILITY: u64 = 1 << 62;
 
-/// The facts about a value along one axis. All three are powers of two.
+/// The facts about a value along one axis: three powers of two.
 ///
 /// `contiguity` and `constancy` divide the extent of the axis. Each splits the axis into runs of
 /// that length; the first run begins at index 0.
@@ -62,8 +62,8 @@ pub struct AxisInfo {
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Assumptions {
     /// Sums, differences, products and negations of signed integers do not overflow. Programs rely
-    /// on it, and without it little is known of `(pid * BLOCK + arange) % n`, which might be
-    /// negative.
+    /// on this. Without this assumption, little is known about `(pid * BLOCK + arange) % n`,
+    /// because the dividend might be negative.
     pub no_signed_overflow: bool,
     /// The dividend of a remainder is not negative if its sign is unknown, as in `pid // group % n`
     /// with a group size from arguments. A negative dividend would have a negative remainder, which
@@ -75,7 +75,7 @@ pub struct Assumptions {
 }
 
 impl Assumptions {
-    /// The assumptions about numbers that addresses are computed from.
+    /// The assumptions about numbers from which addresses are computed.
     pub const ADDRESSES: Self =
         Self { no_signed_overflow: true, nonnegative_dividends: true, nonzero_divisors: true };
 }

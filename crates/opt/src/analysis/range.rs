@@ -38,7 +38,7 @@ impl Range {
         other.low <= self.low && self.high <= other.high
     }
 
-    /// Returns the smallest range that contains both.
+    /// Returns the smallest range that contains both ranges.
     #[must_use]
     pub fn union(self, other: Range) -> Range {
         Range { low: self.low.min(other.low), high: self.high.max(other.high) }

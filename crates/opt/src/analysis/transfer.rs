@@ -38,8 +38,8 @@ impl Walk<'_> {
             (Op::Elementwise { function }, operands) => self.elementwise(*function, operands, ty),
             (Op::Cast { .. }, &[value]) => self.cast(value, ty),
             (Op::Bitcast { .. }, &[value]) => self.bitcast(value, ty),
-            // Elements loaded from equal addresses are equal: stores of other threads are not
-            // ordered with the load, so the analysis ignores them.
+            // Elements loaded from equal addresses are equal. The analysis ignores stores of other
+            // threads, because they are not ordered with the load.
             (Op::Load { volatile: false, .. }, operands) => self.constancy_of(operands, ty),
             (Op::PtrAdd {}, &[pointer, offset]) => self.ptr_add(pointer, offset, ty),
             (Op::Reduce { axis }, tiles) => self.reduce(tiles, *axis as usize, ty),
@@ -179,7 +179,7 @@ impl Walk<'_> {
         AxisInfo { axes: (0..base.axes.len()).map(axis).collect(), ..AxisInfo::default() }
     }
 
-    /// Returns the facts about a reduction: equal slices have equal results.
+    /// Returns the facts about a reduction: if two slices are equal, their results are equal.
     fn reduce(&self, tiles: &[Value], axis: usize, ty: &Type) -> AxisInfo {
         let mut info = AxisInfo::unknown(ty);
         for place in 0..ty.rank() {
@@ -190,7 +190,8 @@ impl Walk<'_> {
         info
     }
 
-    /// Returns the facts about a scan: equal vectors along the axis have equal results.
+    /// Returns the facts about a scan: if two vectors along the axis are equal, their results are
+    /// equal.
     fn scan(&self, tiles: &[Value], axis: usize, ty: &Type) -> AxisInfo {
         let mut info = self.constancy_of(tiles, ty);
         info.axes[axis].constancy = 1;

@@ -3,8 +3,8 @@
 //!
 //! The facts about a loop-carried value begin as those of its initial value; the yields of the body
 //! weaken them. The walk repeats over the whole function until no carried value is weakened, so
-//! nesting does not multiply the number of walks. After `PRECISE_WALKS` walks, a value that is
-//! still weakened becomes unknown.
+//! nesting does not multiply the number of walks. After `PRECISE_WALKS` walks, a value that a walk
+//! still weakens becomes unknown.
 
 use rustc_hash::FxHashMap;
 use tilewright_base::entity::SecondaryMap;
@@ -16,7 +16,7 @@ use super::{Assumptions, AxisInfo, Range, power_of_two_in};
 
 /// The number of walks after which a growing range becomes the range of its type.
 const PRECISE_RANGE_WALKS: u32 = 2;
-/// The number of walks after which a value that is still weakened becomes unknown.
+/// The number of walks after which a value that a walk still weakens becomes unknown.
 const PRECISE_WALKS: u32 = 6;
 
 pub fn analyze(function: &Function, assumptions: Assumptions) -> SecondaryMap<Value, AxisInfo> {
@@ -200,7 +200,8 @@ impl Walk<'_> {
             },
         };
         let mut info = AxisInfo::unknown(self.function.ty(index));
-        // An index that counts up stays below the upper bound, one that counts down above it.
+        // An index that counts up stays below the upper bound; an index that counts down stays
+        // above it.
         let ends = match (up, down) {
             (true, false) => Range { high: upper.range.high.saturating_sub(1), ..ends },
             (false, true) => Range { low: upper.range.low.saturating_add(1), ..ends },
@@ -251,8 +252,8 @@ impl Walk<'_> {
         }
     }
 
-    /// Collects the assumptions of the entry block, whose `assume`s every run of the program
-    /// executes.
+    /// Collects the assumptions of the entry block. Every run of the program executes its
+    /// `assume`s.
     fn collect_scalar_assumptions(&mut self) {
         let function = self.function;
         for &inst in &function.blocks[function.entry].insts {
@@ -323,8 +324,8 @@ impl Walk<'_> {
         }
     }
 
-    /// Returns the facts about an integer tile after an extension to 64 bits: shortens runs that
-    /// may wrap around to aligned runs, which do not.
+    /// Returns the facts about an integer tile after an extension to 64 bits. Shortens runs that
+    /// may wrap around to aligned runs, which do not wrap.
     pub(super) fn extended(&self, value: Value) -> AxisInfo {
         let ty = self.function.ty(value);
         let mut info = self.infos[value].clone();

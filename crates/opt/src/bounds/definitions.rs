@@ -1,5 +1,5 @@
-//! Variables for integers that are not polynomials of others: minima, choices, quotients, and
-//! results that may overflow. A formula defines each variable.
+//! Defines variables for integers that are not polynomials of other variables: minima, choices,
+//! quotients, and results that may overflow. A formula defines each variable.
 
 use tilewright_ir::Dtype;
 
@@ -9,8 +9,8 @@ use super::variables::Poly;
 
 impl Forms<'_> {
     /// Returns a polynomial wrapped to an integer type. A constant that fits the type is returned
-    /// as is. Otherwise, the result is a variable that equals the polynomial where the polynomial
-    /// fits the type, and is any number of the type elsewhere.
+    /// as is. Otherwise, the result is a variable. It equals the polynomial if the polynomial fits
+    /// the type, and is any number of the type if not.
     pub(super) fn narrowed(&mut self, poly: Poly, dtype: Dtype) -> Poly {
         let Some((low, high)) = dtype.int_range() else { return poly };
         if poly.as_constant().is_some_and(|number| (low..=high).contains(&number)) {
@@ -70,8 +70,8 @@ impl Forms<'_> {
         })
     }
 
-    /// Returns the quotient, rounded towards zero, and the remainder, as the language defines them:
-    /// for the divisor zero, both have all bits set. `is_nonnegative` is true if the dividend is
+    /// Returns the quotient, rounded towards zero, and the remainder, as the language defines them.
+    /// If the divisor is zero, both have all bits set. `is_nonnegative` is true if the dividend is
     /// known not to be negative.
     pub(super) fn truncated(
         &mut self,

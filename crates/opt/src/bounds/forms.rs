@@ -1,9 +1,9 @@
 //! Forms: a form describes the element of a tile at given coordinates. It is a polynomial if the
 //! tile has integers or pointers, and a formula if the tile has booleans.
 //!
-//! An integer that is not a polynomial of others is a variable with a definition: a quotient, a
-//! minimum, a choice. An integer that the analysis does not follow, such as a loaded one, is an
-//! opaque variable: it may be any number of its range.
+//! An integer that is not a polynomial of other variables is a variable with a definition: for
+//! example, a quotient, a minimum or a choice. An integer that the analysis does not follow, such
+//! as a loaded one, is an opaque variable: it may be any number of its range.
 //!
 //! This file uses the polynomials of `tilewright_ir`, but not its scalar evolution. Here, a form
 //! describes one element, whose coordinates may be any polynomials, and a variable may have a
@@ -56,7 +56,7 @@ pub struct Variable {
     pub kind: Kind,
     /// A formula about the variable that always holds.
     pub definition: Formula,
-    /// The variables that its value is computed from.
+    /// The variables from which its value is computed.
     pub(super) inputs: Vec<Var>,
 }
 
@@ -70,7 +70,7 @@ pub enum UntrackedPointer {
     Unknown(Value),
     /// The pointer may point to one of several tensors.
     Several(Value),
-    /// The pointer is cast to another element size than that of the tensor.
+    /// A cast gives the pointer an element size that differs from that of the tensor.
     OtherSize(Value),
 }
 
@@ -84,7 +84,7 @@ pub struct Forms<'a> {
     pub(super) quotients: FxHashMap<(Poly, Poly, Rounding), (Poly, Poly)>,
     pub(super) parents: Parents,
     /// The loop-carried values whose progressions are being computed: the value, the coordinates of
-    /// its element, the marker, and the parameter that it is derived from if it is a pointer.
+    /// its element, the marker, and for a pointer the parameter from which it is derived.
     pub(super) carrying: Vec<(Value, Vec<Poly>, Poly, Option<usize>)>,
 }
 
@@ -525,7 +525,7 @@ impl<'a> Forms<'a> {
         Ok((base, self.choice(condition, &x, &y)))
     }
 
-    /// Returns these variables and, transitively, the variables of their definitions and inputs.
+    /// Returns these variables and, transitively, the variables in their definitions and inputs.
     pub fn closure(&self, start: impl IntoIterator<Item = Var>) -> Vec<Var> {
         let mut seen: Vec<Var> = Vec::new();
         for var in start {

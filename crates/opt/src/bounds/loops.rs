@@ -1,4 +1,4 @@
-//! Loops: the progressions (initial value and constant increment) of carried values, and trip
+//! Finds the progressions (initial value and constant increment) of loop-carried values, and trip
 //! counts.
 
 use tilewright_ir::{Block, Carried, Definition, Inst, Op, OpFamily, Value};

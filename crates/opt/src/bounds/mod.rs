@@ -1,11 +1,12 @@
 //! Decides whether each access of a kernel is in bounds for every grid and every size.
 //!
-//! [`check`] takes a kernel and a statement of sizes: the number of elements of each tensor as an
-//! expression of the scalar parameters, and conditions on these and on the grid. For each access it
-//! returns one of three outcomes: the access is in bounds for all sizes, or it is out of bounds for
-//! the returned sizes, or it is undecided for the returned reason. `forms.rs` converts addresses
-//! and masks to polynomials and formulas. `solver.rs` then searches for integers for which the
-//! program reaches the access, the mask is true, and the element is outside of the tensor.
+//! [`check`] takes a kernel and a statement of sizes. The statement has the number of elements of
+//! each tensor as an expression of the scalar parameters, and conditions on these parameters and on
+//! the grid. For each access it returns one of three outcomes: the access is in bounds for all
+//! sizes, or it is out of bounds for the returned sizes, or it is undecided for the returned
+//! reason. `forms.rs` converts addresses and masks to polynomials and formulas. `solver.rs` then
+//! searches for integers for which the program reaches the access, the mask is true, and the
+//! element is outside of the tensor.
 //!
 //! The check relies on the assumption of the language that no signed integer wraps
 //! ([`Assumptions::no_signed_overflow`](crate::analysis::Assumptions)), and on the kernel's own
@@ -33,7 +34,7 @@ use variables::{Poly, Var};
 pub struct Finding {
     /// The instruction.
     pub inst: Inst,
-    /// The index of the parameter that the pointer is derived from, if it is known.
+    /// The index of the parameter from which the pointer is derived, if it is known.
     pub parameter: Option<usize>,
     /// The outcome.
     pub outcome: Outcome,
@@ -296,7 +297,7 @@ impl Walk<'_> {
     }
 
     /// Returns the rank of a variable. The solver chooses numbers for sizes first, then for the
-    /// grid and the program, then for the others.
+    /// grid and the program, then for the other variables.
     fn rank(&self, var: Var) -> u32 {
         match self.forms.variable(var).kind {
             Kind::Parameter(_) => 0,

@@ -1,6 +1,6 @@
-//! Decides whether linear inequalities have a common rational solution: the general simplex of
-//! Dutertre and de Moura (A Fast Linear-Arithmetic Solver for DPLL(T), CAV 2006), with Bland's rule
-//! for termination, and exact arithmetic.
+//! Decides whether linear inequalities have a common rational solution, by the general simplex
+//! method of Dutertre and de Moura (A Fast Linear-Arithmetic Solver for DPLL(T), CAV 2006). Bland's
+//! rule ensures termination, and the arithmetic is exact.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -85,8 +85,8 @@ enum EnteringVariable {
 /// Maximum pivots before the solver gives up.
 const MAX_PIVOTS: usize = 400;
 
-/// A system of linear inequalities. Its columns are variables: first those of the caller, then one
-/// for the linear combination in each inequality that has several terms.
+/// A system of linear inequalities. Its columns are variables: first those of the caller, then, for
+/// each inequality with several terms, one that equals its linear combination.
 #[derive(Default, Debug)]
 pub struct Simplex {
     lower: Vec<Option<Rational>>,

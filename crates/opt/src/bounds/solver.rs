@@ -1,13 +1,13 @@
-//! Decides whether formulas over integers can all hold: by case splits, elimination of equal
-//! variables, and linear programming over the monomials, with products of inequalities for
-//! monomials of degree two and more.
+//! Decides whether formulas over integers can all hold. The solver splits cases, eliminates
+//! variables that equal other expressions, and solves linear programs over the monomials. For
+//! monomials of degree two and more, it adds products of inequalities.
 //!
-//! [`Answer::Never`] is exact: the solver has refuted each case over the rational numbers. There,
-//! each monomial is an independent variable (the linear relaxation). If that does not suffice, the
-//! solver adds products of inequalities: the product of two non-negative polynomials is
-//! non-negative (Sherali and Adams; in general Handelman's theorem). A solution is also exact: the
-//! solver has evaluated every formula for the integers of the solution. Other systems are
-//! undecided.
+//! [`Answer::Never`] is exact: the solver has refuted each case over the rational numbers. In this
+//! refutation, each monomial is an independent variable (the linear relaxation). If the relaxation
+//! has a solution, the solver adds products of inequalities: the product of two non-negative
+//! polynomials is non-negative (Sherali and Adams; in general Handelman's theorem). A solution is
+//! also exact: the solver has evaluated every formula for the integers of the solution. Other
+//! systems are undecided.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -166,7 +166,7 @@ impl System {
     }
 
     /// Returns a lower bound of each variable that is a factor of a product: `var >= 1` if the
-    /// inequalities imply it, otherwise `var >= 0` if they imply that, otherwise none.
+    /// inequalities imply this bound, otherwise `var >= 0` if they imply this one, otherwise none.
     fn bounds(&self) -> Vec<Poly> {
         let factors: BTreeSet<Var> = self
             .claims

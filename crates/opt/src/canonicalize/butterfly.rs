@@ -3,9 +3,9 @@
 //! Two elements whose coordinates differ in one bit are partners. A program that has no op for the
 //! exchange of partners multiplies each pair of partners by [1, 0] and sums the products, which
 //! selects the lower element. With [0, 1], the sum is the upper element. The program broadcasts
-//! both sums to the pair, and combines them by exclusive or. This file replaces the two sums with
-//! one butterfly, which returns the partner of each element, and with a select between the element
-//! and its partner for each sum.
+//! both sums to the pair, and combines them by exclusive or. This file replaces the two sums. One
+//! butterfly returns the partner of each element, and a select for each sum chooses between the
+//! element and its partner.
 //!
 //! ```text
 //! %y = reshape %x                            %o = butterfly %x
@@ -14,7 +14,7 @@
 //! ```
 //!
 //! Other programs reduce each pair by exclusive or. The exclusive or of an element and this result
-//! is the partner of the element: only the butterfly remains.
+//! is the partner of the element, so the butterfly replaces both ops.
 
 use tilewright_ir::{Dtype, Element, ElementwiseFn, Literal, Op, Rounding, Shape, Type, Value};
 
@@ -99,8 +99,8 @@ impl Canonicalizer<'_> {
         (*axis == along && is_by).then_some(tile)
     }
 
-    /// Returns true if a tile is [0, 1] along an axis of two elements, false if it is [1, 0], else
-    /// `None`.
+    /// Returns true if a tile is [0, 1] along an axis of two elements, and false if it is [1, 0];
+    /// `None` for other tiles.
     fn picks_upper(&self, mask: Value, axis: usize) -> Option<bool> {
         let at = |index| self.literal_at(mask, axis, index)?.as_int();
         match (at(0)?, at(1)?) {

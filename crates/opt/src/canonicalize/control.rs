@@ -6,7 +6,7 @@ use tilewright_ir::{Block, Carried, ElementwiseFn, Inst, Literal, Op, Value};
 
 use super::{Canonicalizer, Operands};
 
-/// The trip count of a loop, as far as its bounds tell; `Unknown` includes two and more.
+/// The trip count of a loop, if its bounds determine that it is 0 or 1; otherwise `Unknown`.
 enum Trips {
     None,
     One,

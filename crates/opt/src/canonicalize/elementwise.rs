@@ -1,6 +1,6 @@
 //! Simplifies elementwise functions: folds constants, simplifies selections and comparisons, and
-//! computes before a splat or a broadcast instead of after it. `integer.rs` and `float.rs` have the
-//! identities of integers and floats.
+//! applies functions before a splat or a broadcast instead of after it. `integer.rs` and `float.rs`
+//! have the identities of integers and floats.
 
 use tilewright_ir::{
     ComparisonFn, Dtype, ElementwiseFamily as Family, ElementwiseFn, Literal, Op, Shape, Type, Value,
@@ -218,10 +218,10 @@ impl Canonicalizer<'_> {
         Some(self.make(Op::Broadcast { shape: ty.shape.clone() }, &[result], ty))
     }
 
-    /// Rewrites `c + dot(a, b, 0)` to `dot(a, b, c)` if the dot has no other use: the order of a
-    /// dot's accumulation is free. If both operands of the sum are such dots, the right one
-    /// accumulates. Programs usually compute the right dot last, so the operands of the left dot
-    /// are dead when those of the right dot are loaded.
+    /// Rewrites `c + dot(a, b, 0)` to `dot(a, b, c)` if the dot has no other use: a dot may add its
+    /// products in any order. If both operands of the sum are such dots, the right one accumulates.
+    /// Programs usually compute the right dot last, so the operands of the left dot are dead when
+    /// those of the right dot are loaded.
     fn accumulate(&mut self, function: ElementwiseFn, x: Value, y: Value, ty: &Type) -> Option<Value> {
         if function != ElementwiseFn::Add {
             return None;

@@ -1,5 +1,5 @@
-//! Identities of floats that hold for every number, infinity, NaN and signed zero. The 8-bit
-//! formats, which saturate, are excluded.
+//! Simplifies functions of floats by identities that hold for every number, infinity, NaN and
+//! signed zero. Excludes the 8-bit formats, because they saturate.
 
 use tilewright_ir::{ElementwiseFn, Literal, Type, Value};
 
@@ -43,8 +43,9 @@ impl Canonicalizer<'_> {
             F::Mul | F::Div | F::DivRn if value == 1.0 => Some(x),
             F::Mul | F::Div | F::DivRn if value == -1.0 => Some(self.make_elementwise(F::Neg, &[x], ty)),
             F::Div | F::DivRn => {
-                // The reciprocal of a power of two is exact, so quotient and product round the same
-                // number once. Stay within 2^-14 and 2^14, which are not subnormal in any format.
+                // The reciprocal of a power of two is exact, so the quotient and the product round
+                // the same number once. Only replaces divisors between 2^-14 and 2^14, whose
+                // reciprocals are not subnormal in any format.
                 let reciprocal = Literal::float(constant.dtype, 1.0 / value)?;
                 let mantissa_is_zero = value.to_bits() << 12 == 0;
                 let is_exact =

@@ -1,5 +1,5 @@
-//! Identities of integers (booleans are integers modulo 2). All arithmetic wraps, so sums and
-//! products may be reassociated.
+//! Simplifies functions of integers by identities (booleans are integers modulo 2). All arithmetic
+//! wraps, so sums and products may be reassociated.
 
 use tilewright_ir::{Dtype, Element, ElementwiseFn, Literal, Op, Rounding, Type, Value};
 
@@ -122,8 +122,9 @@ impl Canonicalizer<'_> {
         Some(self.make_cast(product, Element::Value(Dtype::I64), Rounding::default(), ty))
     }
 
-    /// Returns bounds of the elements of a tile: of an `arange`, of an `arange` whose elements
-    /// other ops have moved, and of the exclusive or of two tiles of bits.
+    /// Returns bounds of the elements of a tile. Knows those of an `arange`, of an `arange` whose
+    /// elements other ops have moved, and of the exclusive or of two tiles whose elements are 0 or
+    /// 1.
     pub(super) fn span(&self, tile: Value) -> Option<(i128, i128)> {
         let data = &self.function.insts[self.function.defining_inst(tile)?];
         match (&data.op, &data.operands[..]) {
@@ -141,8 +142,8 @@ impl Canonicalizer<'_> {
         }
     }
 
-    /// Returns whether a tile is an `arange(0, 2)`, or one that shape ops have moved or repeated.
-    /// It then has only the elements 0 and 1.
+    /// Returns whether a tile is an `arange(0, 2)`, or an `arange(0, 2)` that shape ops have moved
+    /// or repeated. The tile then has only the elements 0 and 1.
     fn is_bit(&self, mut tile: Value) -> bool {
         let is_moved =
             |op: &Op| matches!(op, Op::ExpandDims { .. } | Op::Broadcast { .. } | Op::Reshape { .. });

@@ -100,7 +100,7 @@ impl Canonicalizer<'_> {
         self.out.push(inst);
     }
 
-    /// Loads before a broadcast of the pointers instead of after it, so each address is loaded
+    /// Loads before a broadcast of the pointers instead of after it, so that each address is loaded
     /// once.
     fn load_once(&mut self, inst: Inst, ty: &Type) -> Option<Value> {
         let data = &self.function.insts[inst];

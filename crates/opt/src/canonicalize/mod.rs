@@ -1,7 +1,6 @@
 //! Canonicalization: rewrites each instruction to its simplest form. It folds constants, removes
-//! identities, computes with scalars before they are splatted and with tiles before they are
-//! broadcast, drops masks that are always true, and replaces branches on constants with the taken
-//! region.
+//! identities, applies ops before splats and broadcasts instead of after them, drops masks that are
+//! always true, and replaces branches on constants with the taken region.
 //!
 //! The pass is one forward walk. It changes no pure instruction in place, except for the order of
 //! its operands. Instead, `simplify` returns a value that replaces the result of the instruction.
@@ -26,7 +25,7 @@ use tilewright_ir::{
 use crate::aliases::Aliases;
 use crate::fold;
 
-/// Maximum depth of nested simplifications; the next run of the pass continues deeper ones.
+/// Maximum depth of nested simplifications. The next run of the pass does deeper ones.
 const MAX_DEPTH: u32 = 16;
 
 /// Runs the pass. Returns whether it changed anything.
@@ -53,7 +52,7 @@ struct Canonicalizer<'f> {
     function: &'f mut Function,
     aliases: Aliases,
     /// The number of uses of each value before the pass. It need not be exact: rewrites only use it
-    /// to decide whether they pay.
+    /// to decide whether they save an op.
     uses: UseCounts,
     /// The instructions of the current block so far.
     out: Vec<Inst>,
