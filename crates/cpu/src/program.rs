@@ -50,8 +50,8 @@ pub struct Program {
     /// The type of each slot.
     pub(crate) slots: Vec<TypeId>,
     pub(crate) blocks: Vec<Block>,
-    /// For each slot, whether it is the result of a load that may leave its elements in memory,
-    /// because only a dot reads them, and before memory changes. Empty if there is no such slot.
+    /// True for the result of each load that may leave its elements in memory, because only a dot
+    /// reads them, before memory changes. Has an entry for each slot, or is empty.
     pub(crate) in_place: Vec<bool>,
     /// The indices of the parameters whose memory the kernel may change; `None` if they are unknown.
     pub(crate) written: Option<Vec<usize>>,

@@ -1,4 +1,4 @@
-//! All thresholds and weights of the CPU executor: the tuning table of the target `cpu`.
+//! The tuning table of the target `cpu`: all thresholds and weights of the CPU executor.
 //!
 //! The last paragraph of an entry is its evidence, as in `gpu-ir/src/tuning.rs`: the program, the
 //! processor and the date of a measurement; or `Derived:` with the fact from which the entry
@@ -35,7 +35,7 @@ pub(crate) const MAX_REMATERIALIZED_STEPS: usize = 3;
 pub(crate) const MAX_NEST_STEPS: usize = 400;
 
 /// The most steps of a nest whose loops compute four vectors in an iteration. Loops of a longer
-/// nest compute one vector, and loops with reductions compute all accumulators.
+/// nest compute one vector. An iteration with reductions always has [`ACCUMULATORS`] elements.
 ///
 /// Not measured.
 pub(crate) const MAX_UNROLLED_STEPS: usize = 60;
@@ -47,7 +47,7 @@ pub(crate) const MAX_UNROLLED_STEPS: usize = 60;
 /// 1,250 µs, unrolled 467.
 pub const MAX_UNROLLED_ITERATIONS: usize = 8;
 
-/// The most steps of all iterations of a loop that is unrolled, so that one nest has room for them.
+/// The most steps of all iterations of a loop that is unrolled. One nest has room for these steps.
 ///
 /// Not measured.
 pub const MAX_UNROLLED_LOOP_STEPS: usize = 240;
@@ -59,7 +59,8 @@ pub const MAX_UNROLLED_LOOP_STEPS: usize = 240;
 /// 2026-11-28: 4.8 and 5.3 ms.
 pub(crate) const INTERLEAVED_VECTORS: usize = 4;
 
-/// The number of vectors of an iteration with masks, which computes only the last elements of a row.
+/// The number of vectors of an iteration in the masked and in the uniform part of a loop of a nest.
+/// These parts usually compute only the last elements of a row.
 ///
 /// Not measured.
 pub(crate) const MASKED_VECTORS: usize = 2;
@@ -70,7 +71,7 @@ pub(crate) const MASKED_VECTORS: usize = 2;
 /// Not measured.
 pub(crate) const MAX_ROW_SEARCH: usize = 64;
 
-/// The fewest lanes of a segment, which is a run of indices whose quotients are equal.
+/// The fewest elements of a segment, which is a run of indices whose quotients are equal.
 ///
 /// Not measured.
 pub(crate) const MIN_SEGMENT: usize = 8;

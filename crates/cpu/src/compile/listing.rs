@@ -1,5 +1,5 @@
-//! Lists the machine code of a program for `tilewright compile --emit asm`: each nest and each tree,
-//! with the line of the source that its instructions come from.
+//! Lists the machine code of a program for `tilewright compile --emit asm`: each nest and each
+//! tree, with the source line of each instruction.
 //!
 //! A program does not store the text: the listing compiles the functions again.
 
@@ -27,8 +27,8 @@ pub struct MachineListing {
 pub struct MachineLine {
     /// The text.
     pub text: String,
-    /// The position in the source that the instruction comes from; `None` for other lines, and for
-    /// instructions that belong to no step, such as loop counters.
+    /// The source position of the instruction; `None` for other lines, and for instructions that
+    /// belong to no step, such as loop counters.
     pub span: Option<Span>,
 }
 

@@ -192,7 +192,8 @@ impl Program {
         }
     }
 
-    /// Counts the nests, those that launches have called, and those that have declined. For tests.
+    /// Counts the nests, the nests that launches have called, and the nests that have declined. For
+    /// tests.
     #[doc(hidden)]
     pub fn nest_counts(&self) -> NestCounts {
         let mut counts = NestCounts::default();

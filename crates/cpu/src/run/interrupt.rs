@@ -1,4 +1,4 @@
-//! Interrupts: stop a running launch from outside.
+//! Interrupts, which stop a running launch from outside.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use crate::tuning::{CHECKS_PER_CLOCK, POLLS_PER_TURN};
 /// The source of an interrupt.
 #[derive(Clone, Copy)]
 pub enum Interrupt<'a> {
-    /// None: the launch cannot be interrupted.
+    /// No source: the launch cannot be interrupted.
     Never,
     /// Interrupts when the flag is true.
     Flag(&'a AtomicBool),

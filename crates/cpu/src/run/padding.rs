@@ -1,4 +1,4 @@
-//! Loads that end in the padding of an allocation.
+//! Records loads that end in the padding of an allocation.
 //!
 //! An allocator of a GPU rounds the size of an allocation up, so a load past the end of a tensor
 //! but within its padding is harmless there, and programs rely on it. Host memory has no such

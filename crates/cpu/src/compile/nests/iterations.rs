@@ -1,4 +1,4 @@
-//! Nests that execute the iterations of a loop of the kernel.
+//! Finds the nests that can execute the iterations of a loop of the kernel.
 //!
 //! If one nest executes all steps of a loop's body, its outermost loop runs over the iterations.
 //! Scalars that the loop carries stay in registers. Each tile that the loop carries has two

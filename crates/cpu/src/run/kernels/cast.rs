@@ -1,4 +1,4 @@
-//! Conversion of tiles between all element types.
+//! Converts tiles between all element types.
 //!
 //! | from | to | result |
 //! |---|---|---|

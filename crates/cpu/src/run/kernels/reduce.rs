@@ -1,4 +1,4 @@
-//! Reduction of a tile along one axis with a known combine function.
+//! Reduces a tile along one axis with a known combine function.
 //!
 //! The tile is viewed as `(outer, n, inner)`; the result is `(outer, inner)`. The order of
 //! combination depends only on the shape and the element type, never on the processor:

@@ -1,4 +1,4 @@
-//! Scan of a tile along one axis with a known combine function.
+//! Scans a tile along one axis with a known combine function.
 //!
 //! Along the last axis, the method of Hillis and Steele scans blocks of `SCAN_BLOCK` elements. The
 //! results of a block are then combined with the total of the blocks before it. A vector holds a

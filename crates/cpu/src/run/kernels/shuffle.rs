@@ -1,4 +1,4 @@
-//! Transposition of square blocks of elements, in registers where the instruction set is known.
+//! Transposes square blocks of elements, in registers if the instruction set is known.
 
 #[cfg(target_arch = "x86_64")]
 use pulp::x86::V3;
@@ -6,8 +6,8 @@ use pulp::x86::V3;
 /// The side of a square that [`transpose_square`] transposes.
 pub(crate) const SIDE: usize = 16;
 
-/// An element type of 1, 2, 4 or 8 bytes that is only moved, with the side of the blocks that
-/// registers transpose.
+/// An element type of 1, 2, 4 or 8 bytes, whose values are only moved. `BLOCK` is the side of the
+/// blocks that are transposed in registers.
 pub(crate) trait Word<const BLOCK: usize>: Copy + Default {
     /// Transposes a block.
     fn transpose(block: [[Self; BLOCK]; BLOCK]) -> [[Self; BLOCK]; BLOCK] {

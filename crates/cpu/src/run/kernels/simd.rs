@@ -290,8 +290,8 @@ pub(super) fn map1_guarded<T: Copy + Default>(
     }
 }
 
-/// The number of elements of the result that a loop copies to the stack at a time, if it needs them
-/// after it has overwritten them.
+/// The number of elements of the result that a loop copies to the stack at a time, if it reads
+/// elements after it has overwritten them.
 pub(super) const CHUNK: usize = 256;
 
 /// Computes `out[i] = f(x[i], y[i])` for a function that accepts swapped operands.
@@ -349,8 +349,8 @@ pub(super) fn binary<T: Copy + Default>(
     }
 }
 
-/// Computes `out[i] = f(x[i], y[i])` for long functions, which are compiled fewer times and run
-/// over the result in place.
+/// Computes `out[i] = f(x[i], y[i])` for long functions. The compiler compiles them fewer times,
+/// because they run over the result in place.
 pub(super) fn binary_long<T: Copy + Default>(
     out: &mut [T],
     x: Source<'_, T>,

@@ -8,8 +8,8 @@
 //! atomic operations.
 //!
 //! A [`Region`] is memory that may be accessed. Its creator guarantees that it stays valid. Every
-//! function here checks all its accesses against its regions before it performs the first one. If
-//! an access is illegal ([`AccessErrorKind`]), the function writes nothing.
+//! function here checks all its accesses against its regions before it performs the first access.
+//! If an access is illegal ([`AccessErrorKind`]), the function writes nothing.
 //!
 //! - `run` accesses contiguous elements.
 //! - `block` accesses strided blocks, with the loops that `plan` determines.
@@ -82,9 +82,9 @@ pub fn load_run(region: &Region<'_>, size: usize, address: u64, tile: &mut [u8])
 
 /// Writes a run of contiguous elements: a fast path of [`store_block`] for one axis.
 ///
-/// With `non_temporal`, for data that is not read soon, other threads may see the data only after
-/// this thread has executed a store fence, as a launch does before it returns, or an atomic
-/// operation on memory.
+/// `non_temporal` is for data that no thread reads soon. Other threads may then see the data only
+/// after this thread has executed a store fence or an atomic operation on memory. A launch executes
+/// a store fence before it returns.
 #[inline]
 pub fn store_run(
     region: &Region<'_>,

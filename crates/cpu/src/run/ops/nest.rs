@@ -1,4 +1,4 @@
-//! Executes a nest: machine code in place of several steps.
+//! Executes a nest, which is machine code for several steps.
 
 use smallvec::SmallVec;
 

@@ -3,9 +3,9 @@
 //! If a combine region is one function of the elementwise table, a loop combines the elements, in
 //! the order of [`kernels::reduce`](crate::run::kernels::reduce). A region with control flow runs
 //! element by element, from the first to the last. Any other region runs as a tree over whole
-//! tiles: each level combines neighbors along the axis (the first with the second, the third with
-//! the fourth, and so on) and passes on an element without a neighbor. The order of the tree
-//! depends only on the extent, and operands are never swapped.
+//! tiles. Each level combines neighbors along the axis (the first with the second, the third with
+//! the fourth, and so on), and keeps an element without a neighbor for the next level. The order of
+//! the tree depends only on the extent, and operands are never swapped.
 
 use smallvec::SmallVec;
 use tilewright_ir::Shape;

@@ -1,6 +1,6 @@
-//! NaN and infinity: finds the op that makes them from finite numbers, and reports it if they are
-//! stored. Masked-off lanes, and values that a `select` discards, often have NaN that never reaches
-//! memory.
+//! Finds the ops that make NaN or infinity from finite numbers. Reports such an op if a store
+//! writes the NaN or infinity to memory. Masked-off lanes, and values that a `select` discards,
+//! often have NaN that never reaches memory.
 
 use tilewright_base::Code;
 use tilewright_ir::{Dtype, ElementwiseFn, Op};

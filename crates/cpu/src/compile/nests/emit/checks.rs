@@ -78,7 +78,7 @@ impl Emitter<'_> {
         });
     }
 
-    /// Checks the condition of an assertion, where its mask is true.
+    /// Checks the condition of an assertion, unless its mask is false.
     pub(super) fn check_assertion(&mut self, step: &Step) {
         let _origin = self.origin(step);
         let mut holds = self.integer(step.operands[0].slot);

@@ -1,5 +1,5 @@
-//! Instructions that multiply words of narrow elements, and the tokens that prove that the processor
-//! has them.
+//! Instructions that multiply words of narrow elements, and tokens: a value of a token type proves
+//! that the processor has the instructions.
 //!
 //! A word of 32 bits holds 2 elements of 16 bits or 4 of 8 bits, with consecutive k. Such an
 //! instruction multiplies the elements of two words, and adds the products to a lane of the

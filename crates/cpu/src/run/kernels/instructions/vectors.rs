@@ -55,7 +55,7 @@ impl Avx512Vnni {
     }
 }
 
-/// Implements a token: how it is made, and how a function is compiled for its instructions.
+/// Implements a token: creates it, and compiles a function for its instructions.
 macro_rules! token {
     ($token:ident, $value:expr, [$($feature:tt),*], $features:literal) => {
         impl $token {
