@@ -1,4 +1,4 @@
-//! Verifies a function: the rules that the comments of [`crate::ir`] state.
+//! Verifies that a function follows the rules that the comments of [`crate::ir`] state.
 //!
 //! The interpreter and the machine-code generator assume a function that passes.
 

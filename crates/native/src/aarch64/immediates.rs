@@ -1,4 +1,4 @@
-//! Constants that fit in an instruction.
+//! Encodes constants that fit in an instruction.
 
 /// Returns the field of an addition for a constant. The constant must be a number from 0 to 4095,
 /// or such a number shifted by 12 bits; otherwise returns `None`.

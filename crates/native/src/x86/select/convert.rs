@@ -333,8 +333,9 @@ impl Selector<'_> {
         if is_signed {
             return self.signed_64_to_float(x, to);
         }
-        // Integers from 2^63 on are halved. The bit that is shifted out stays in the lowest bit, so
-        // that the conversion rounds as it would have with that bit. Doubling is exact.
+        // Integers from 2^63 on are halved. The bit that is shifted out remains in the lowest bit,
+        // so that the conversion rounds in the same way as a conversion of all bits. Doubling is
+        // exact.
         let half = self.shifted(Binary::Shr, Lane::I64, x, 1)?;
         let lowest = self.binary_constant(Binary::And, Lane::I64, x, 1)?;
         let half = self.binary_registers(Binary::Or, Lane::I64, half, lowest)?;
