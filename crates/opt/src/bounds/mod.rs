@@ -272,8 +272,8 @@ impl Walk<'_> {
         outcome
     }
 
-    /// Adds the formulas of `known` that involve one of the variables, and the variables of these
-    /// formulas; repeats this until no further formula involves one of the variables.
+    /// Adds the formulas of `known` that involve one of the variables, then the variables of these
+    /// formulas. Repeats this until no further formula involves one of the variables.
     fn add_known(&self, all: &mut Vec<Formula>, vars: &mut Vec<Var>) {
         let mut left: Vec<&Formula> = self.known.iter().collect();
         loop {

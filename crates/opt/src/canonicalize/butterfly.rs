@@ -142,9 +142,10 @@ impl Canonicalizer<'_> {
     }
 
     /// Follows `along`, an axis of two elements, back through a reshape. If a reshape computes
-    /// `tile`, and the coordinate along `along` is one bit of a coordinate of the reshape's source,
-    /// returns the source, the axis of that bit's coordinate, and the mask of the bit. Otherwise,
-    /// returns `tile` itself, `along` and 1. A bitcast after the reshape is applied to the source.
+    /// `tile`, the coordinate along `along` may be one bit of a coordinate of the reshape's source.
+    /// In that case, returns the source, the axis of this coordinate, and the mask of the bit.
+    /// Otherwise, returns `tile` itself, `along` and 1. A bitcast after the reshape is applied to
+    /// the source.
     fn line_of(&mut self, tile: Value, along: usize) -> (Value, u32, u32) {
         let bits = self.operand_of(tile, |op| matches!(op, Op::Bitcast { .. }));
         let shaped = bits.unwrap_or(tile);
