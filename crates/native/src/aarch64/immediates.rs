@@ -11,7 +11,7 @@ pub fn addition(value: i64) -> Option<u32> {
 }
 
 /// Returns the fields of a bitwise operation for a constant. The constant must consist of equal
-/// elements of 2, 4, 8, 16, 32 or 64 bits, and each element of a rotated run of ones; otherwise
+/// elements of 2, 4, 8, 16, 32 or 64 bits, and an element must be a rotated run of ones; otherwise
 /// returns `None`.
 pub fn bitwise(value: u64) -> Option<u32> {
     if value == 0 || value == u64::MAX {

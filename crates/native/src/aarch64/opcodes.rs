@@ -1,7 +1,7 @@
 //! The instructions of AArch64 that the selector uses.
 //!
 //! An instruction is one word with registers and constants in fixed fields. An [`Opcode`] is the
-//! word with empty fields, and the selector adds the fields. Each word has the text that a
+//! word with empty fields, which the selector and the encoder fill. Each word has the text that a
 //! disassembler prints for it, and the tests compare both. The words of vector instructions are
 //! those for 8-bit or binary32 lanes in 64 bits; [`Opcode::lanes`] chooses other lanes.
 

@@ -1,8 +1,8 @@
 //! Selects instructions of AArch64 for the operations of a function.
 //!
-//! A vector register has 4 lanes of 32 bits, or 2 of 64 bits. It also has 4 lanes of 8 or 16 bits,
-//! in its lowest bits; its higher bits are then unspecified. A mask is a vector of 32-bit lanes,
-//! which are all ones or all zeros.
+//! A vector register has 4 lanes of 32 bits, or 2 of 64 bits. Lanes of 8 or 16 bits are also 4 in a
+//! register: they take its lowest bits, and its higher bits are unspecified. A mask is a vector of
+//! 32-bit lanes, which are all ones or all zeros.
 //!
 //! If a comparison of integers has one use, in its own block, it is pending until this use, which
 //! may read the flags.
