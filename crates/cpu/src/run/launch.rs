@@ -49,7 +49,7 @@ pub struct Launch<'a> {
     /// Records the loads that end in the padding of a region (see [`PaddedReads`]), where they read
     /// 0. Without a recorder, such loads are faults.
     pub padded: Option<&'a PaddedReads>,
-    /// True if nests may run as machine code. Otherwise, the machine executes their steps one by
+    /// True if machine code may execute steps. Otherwise, the machine executes these steps one by
     /// one, with the same result.
     pub machine_code: bool,
 }

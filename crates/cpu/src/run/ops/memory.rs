@@ -223,8 +223,9 @@ pub(crate) fn load(machine: &mut Machine<'_>, step: &Step) -> Outcome {
     Ok(())
 }
 
-/// Returns the value of a load that leaves its elements in memory. Returns `None` if an element is
-/// masked off or outside of the region, or if observers read the value.
+/// Returns the value of a load that leaves its elements in memory. Returns `None` if the pointers
+/// are not affine, if an element is masked off or outside of the region, or if observers read the
+/// value.
 fn in_place(machine: &Machine<'_>, ty: &TileType, pointer: Use, predicate: Predicate) -> Option<Value> {
     let (Predicate::Always, Form::Affine(affine)) = (predicate, machine.form(pointer)) else { return None };
     if machine.is_observed() {

@@ -142,7 +142,8 @@ fn run<P: WordToken>(token: P, product: Product<'_, u32>) {
 
 /// Corrects the accumulator after a dot with flipped sign bits of `b`. As an unsigned number, a
 /// flipped element of 8 bits is larger by 128, so the dot adds 128 times the sum of a row of `a` to
-/// each element of that row. Elements of padding are flipped too, but the dot multiplies them by 0.
+/// each element of the same row of the accumulator. Elements of padding are flipped too, but the
+/// dot multiplies them by 0.
 fn subtract_offset(acc: &mut [u32], a: MatrixReader<'_>, extents: Extents) {
     vectorize(
         #[inline(always)]
