@@ -39,8 +39,8 @@ pub enum ProgramOrder {
     DescendingIds,
 }
 
-/// The largest number that `stages` may have, and that `min_blocks` may have. For `min_blocks` it
-/// suffices: a multiprocessor holds at most 32 blocks.
+/// The largest value of `stages` and of `min_blocks`. It suffices for `min_blocks`, because a
+/// multiprocessor holds at most 32 blocks.
 const MAX_COUNT: u32 = tilewright_ir::LoopOptions::MAX_STAGES;
 
 const ASCENDING_IDS: &str = "longest CTA first by ascending id";

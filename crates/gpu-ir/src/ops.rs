@@ -40,17 +40,19 @@ define_ops! {
     AtomicRmw atomic_rmw (pointer, value) [mask]
         {kind: AtomicKind, sem: MemorySemantics, scope: MemoryScope, axis: u32, width: u32, everywhere: bool}
         regions 0 Write Atomic Observes WritesGlobal None;
-    /// Does the operation of tile IR by the first of the threads that hold copies of an element, as
-    /// `atomic_rmw` does.
+    /// Does the operation of tile IR. As for `atomic_rmw`, the first of the threads that hold
+    /// copies of an element does it, and `everywhere` gives the result to the others.
     AtomicCas atomic_cas (pointer, expected, value) [mask]
         {sem: MemorySemantics, scope: MemoryScope, everywhere: bool} regions 0 Write Atomic Observes WritesGlobal None;
-    /// Does the operation of tile IR by the first of the threads that hold copies of an element, as
-    /// `atomic_rmw` does.
+    /// Does the operation of tile IR. As for `atomic_rmw`, the first of the threads that hold
+    /// copies of an element does it, and `everywhere` gives the result to the others.
     AtomicLoad atomic_load (pointer) [mask]
         {sem: MemorySemantics, scope: MemoryScope, everywhere: bool} regions 0 Write Atomic Observes ReadsGlobal None;
-    /// Does the operation of tile IR by the first of the threads that hold copies of an element.
+    /// Does the operation of tile IR; the first of the threads that hold copies of an element does
+    /// it.
     AtomicStore atomic_store (pointer, value) [mask] {sem: MemorySemantics, scope: MemoryScope} regions 0 Write Atomic Never WritesGlobal None;
-    /// Does the operation of tile IR by one thread; `everywhere` is as for `atomic_rmw`.
+    /// Does the operation of tile IR in one thread; `everywhere` gives the result to the other
+    /// threads.
     AtomicPoll atomic_poll (pointer, expected) [timeout]
         {sem: MemorySemantics, scope: MemoryScope, everywhere: bool} regions 0 Write Atomic Always ReadsGlobal None;
     /// Combines tiles along an axis by an associative region, in the whole block or in each warp.
@@ -231,12 +233,12 @@ define_ops! {
     /// `registers` lists the registers of a thread of each partition. 0 keeps the number from
     /// before the op. Another number is 24 to 256 in steps of 8; its partition consists of whole
     /// warpgroups, and the index of its first warp is a multiple of four. Before and after the op,
-    /// a thread has the average number of the partitions that change it, weighted by their warps
-    /// and rounded up to a multiple of 8. A region may use scalars and shared memory of the
-    /// enclosing block, but not its tiles. Inside a partition, its warps count as all warps: tiles
-    /// are distributed over them, and one thread of the partition does what the doc of an op
-    /// assigns to one thread. Partitions are not nested, and use `named_barrier`, not `barrier`.
-    /// Afterwards, all warps wait for each other.
+    /// a thread has the average of the register numbers of the partitions that change their number,
+    /// weighted by the warps of these partitions and rounded up to a multiple of 8. A region may
+    /// use scalars and shared memory of the enclosing block, but not its tiles. Inside a partition,
+    /// its warps count as all warps: tiles are distributed over them, and one thread of the
+    /// partition does what the doc of an op assigns to one thread. Partitions are not nested, and
+    /// use `named_barrier`, not `barrier`. Afterwards, all warps wait for each other.
     WarpSpecialize warp_specialize () [] {warps: IntList, registers: IntList} regions ANY_REGIONS Control Partitions Never None None;
 
     /// Waits until the next slot of a ring is empty, and returns it (CUTLASS: `producer_acquire`).

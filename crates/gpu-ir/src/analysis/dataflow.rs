@@ -11,8 +11,8 @@ use crate::{GpuOp, Op};
 /// The maximum trip count of a loop with constant bounds whose iterations the walk follows one by
 /// one. The walk repeats other loops until a fixpoint.
 const MAX_FOLLOWED_TRIPS: i128 = 8;
-/// The maximum number of iterations to a fixpoint, for an analysis whose states have unbounded
-/// height. After these iterations, the walk goes on with the last state.
+/// The maximum number of iterations to a fixpoint, for an analysis whose states form a lattice of
+/// unbounded height. After these iterations, the walk goes on with the last state.
 const MAX_FIXPOINT_STEPS: usize = 1000;
 
 /// The result of a check; an error is a sentence.

@@ -2,10 +2,10 @@
 //!
 //! A slot's index is a value plus a constant modulo the number of slots. A slot keeps its identity
 //! when a loop carries that value: `(%i + 2) rem 3` in one iteration is `%i + 1` in the next and
-//! `%i` in the one after. Modulo the number of slots, a counter that returns to zero at that number
-//! equals the counter without the reset. Counters of one loop differ by a constant if their steps
-//! are equal and their initial values differ by a constant. Two indices without a known distance
-//! count as different slots.
+//! `%i` in the one after. If a counter returns to zero when it reaches the number of slots, it
+//! equals, modulo this number, the counter without the reset. Counters of one loop differ by a
+//! constant if their steps are equal and their initial values differ by a constant. Two indices
+//! without a known distance count as different slots.
 
 use std::cell::{OnceCell, RefCell};
 use std::collections::BTreeMap;

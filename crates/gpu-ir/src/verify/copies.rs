@@ -5,11 +5,11 @@
 //!   flight as were committed after that group; or `mbarrier_arrive_copies` and an `mbarrier_wait`
 //!   for that barrier. A barrier follows, since other threads copied the rest of the slot.
 //! - `tensor_load` needs an `mbarrier_wait` for its barrier.
-//! - The fence is on the path from the write to the read (PTX ISA, "Async proxy"). Either each
-//!   thread that writes fences after its write and the wait for it, before the barrier. Or each
-//!   thread fences for its own later reads: after the barrier or, if another partition wrote the
-//!   slot, after an `mbarrier_wait` for the `mbarrier` with the index of the slot, at which the
-//!   threads of that partition arrive.
+//! - The fence is on the path from the write to the read (PTX ISA, "Async proxy"). A thread that
+//!   writes fences after its write and the wait for it, and before the barrier; or else a thread
+//!   that reads fences for its own later reads: after the barrier or, if another partition wrote
+//!   the slot, after the `mbarrier_wait` for the `mbarrier` of the slot, at which the threads of
+//!   that partition arrive.
 //!
 //! Barriers are required only in a module with the flag `synchronized`; without the flag, the pass
 //! that inserts barriers has not run. [`mbarriers`] checks that a wait is for the right phase.
