@@ -33,9 +33,10 @@ pub struct AccessShape {
     has_wide_offsets: bool,
     /// The size of an element in bytes.
     pub bytes: u32,
-    /// The minimum number of elements of a thread, so that an asynchronous copy can load them. If a
-    /// tile has fewer elements for each thread, some threads hold copies of elements. This costs no
-    /// instructions: each thread executes one load in either case.
+    /// The minimum number of elements of a thread: those of the smallest asynchronous copy
+    /// ([`MIN_COPY_BYTES`]) if the access may become one, else 1. If a tile has fewer elements for
+    /// each thread, some threads hold copies of elements. This costs no instructions: each thread
+    /// executes one load in either case.
     min_elements: u32,
     tuning: &'static Tuning,
 }
@@ -88,16 +89,16 @@ impl AccessShape {
 
     /// Returns the layout in which the access is cheapest.
     ///
-    /// A thread has a vector of the access width along the fastest axis, but a narrower one if
-    /// threads would be idle. Lanes, then warps, are consecutive along the fastest axis, then along
-    /// the next. Warps are distributed along the axis `reduced` last, so that each warp has all
-    /// elements along it if possible.
+    /// A thread has a vector of the access width along the fastest axis, or a narrower vector if
+    /// threads would otherwise be idle. Lanes, then warps, are consecutive along the fastest axis,
+    /// then along the next. Warps are distributed along the axis `reduced` last, so that each warp
+    /// has all elements along it if possible.
     ///
-    /// If a thread has many elements with offsets of two registers, accesses fewer than 4 bytes at
-    /// a time, and memory is contiguous for at least a sector, lanes cover only one sector along
-    /// the fastest axis. The thread then has further elements along this axis, whose offsets differ
-    /// by constants; each row would need a separate offset. The other axes must have enough
-    /// elements for the remaining lanes and warps.
+    /// Lanes cover only one sector along the fastest axis if a thread has many elements whose
+    /// offsets take two registers each, if an access moves fewer than 4 bytes, and if memory is
+    /// contiguous for at least a sector. The thread then has further elements along this axis,
+    /// whose offsets differ by constants; each row would need a separate offset. The other axes
+    /// must have enough elements for the remaining lanes and warps.
     pub fn layout(&self, shape: &[u32], num_warps: u32, reduced: Option<usize>) -> Layout {
         let elements: u32 = shape.iter().product();
         let per_thread = (elements / (LANES * num_warps)).max(self.min_elements);

@@ -66,8 +66,8 @@ impl LayoutCosts {
     /// elements of each run. For each bit of the coordinate above the run, it combines the results
     /// of the runs twice. Finally, the thread combines each element with the prefix of its run.
     /// Lanes exchange the results of runs by shuffles. Warps exchange partial results through
-    /// shared memory, in one trip if a line along the axis has up to `MAX_PARTIAL_RESULTS` parts
-    /// and in two trips if it has more.
+    /// shared memory, in one trip if each line along the axis has up to `MAX_PARTIAL_RESULTS`
+    /// partial results, else in two trips.
     pub fn scan_cost(&mut self, layout: LayoutId, scan: [u32; 2]) -> u32 {
         if let Some(cost) = self.scans.get(&(layout, scan)) {
             return *cost;

@@ -1,10 +1,10 @@
 //! Decomposes fp32 dots into several tensor core dots: `input_precision` of `"tf32x3"`, `"bf16x3"`
 //! and `"bf16x6"`.
 //!
-//! Each operand is replaced by a sum of parts that a tensor core multiplies exactly: its nearest
-//! tf32 and the tf32 nearest to the remainder; or two or three bf16. Dots of small parts have a
-//! separate accumulator, so that rounding to the precision of a large accumulator does not lose
-//! them.
+//! Each operand is replaced by a sum of parts that a tensor core multiplies exactly. For tf32, the
+//! parts are the tf32 nearest to the operand and the tf32 nearest to the remainder; for bf16, they
+//! are two or three bf16 that are found in the same way. Dots of small parts have a separate
+//! accumulator, so that rounding to the precision of a large accumulator does not lose them.
 //!
 //! ```text
 //! %d = dot %a, %b, %c {tf32x3}    ──>    %s = dot %a0, %b1, dot(%a1, %b0, 0)
@@ -12,9 +12,9 @@
 //! ```
 //! (Ootomo and Yokota, arXiv 2203.03341; Henry, Tang and Heinecke, arXiv 1904.06376.)
 //!
-//! The remainder of an infinity is NaN, so elements of the accumulator of small parts that are not
-//! finite are replaced with 0: the dot of the large parts determines the result. A finite element
-//! that would round up to infinity is truncated instead.
+//! The remainder of an infinity is NaN, so the pass replaces each infinite or NaN element of the
+//! accumulator of small parts with 0: the dot of the large parts determines the result. A finite
+//! element that would round up to infinity is truncated instead.
 //!
 //! If the target has no instruction for the parts, the dot is computed by FMAs in fp32, which needs
 //! no parts.

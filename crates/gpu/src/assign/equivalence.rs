@@ -2,8 +2,8 @@
 //! layout of their operands, so their operands and results are in one class.
 //!
 //! Shape ops, reductions and operands of dots are edges between classes. An edge whose two layouts
-//! differ needs a `convert_layout`; [`super::selection`] counts its cost. Rematerialized values are
-//! in no class.
+//! differ needs a `convert_layout`; [`super::selection`] counts its cost. Values that each use
+//! recomputes ([`super::rematerialization`]) are in no class.
 
 use cranelift_entity::{EntityRef, SecondaryMap};
 use tilewright_ir::{Block, Carried, Function, Inst, Op, OpFamily, Shape, Value};

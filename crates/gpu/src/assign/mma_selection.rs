@@ -24,15 +24,15 @@ pub enum DotInstruction {
     MmaSync {
         /// The instruction.
         mma: Mma,
-        /// The warps along the first axis of a batch, M and N.
+        /// The number of warps along the first axis of the batch, along M and along N.
         warps: [u32; 3],
     },
-    /// `wgmma`. It reads B from shared memory, and A too if A has no layout. Operands of fp32 are
-    /// truncated to tf32.
+    /// `wgmma`. It reads B from shared memory, and also A if A has no layout in registers. Operands
+    /// of fp32 are truncated to tf32.
     Wgmma {
         /// The instruction.
         mma: Mma,
-        /// The warps along M and N.
+        /// The number of warps along M and along N.
         warps: [u32; 2],
     },
     /// FMAs of single elements, in the type of the accumulator.
@@ -40,8 +40,8 @@ pub enum DotInstruction {
 }
 
 impl DotInstruction {
-    /// Returns whether warps are divided along the batch, so that each warp computes other dots of
-    /// the batch.
+    /// Returns whether warps are divided along the batch, so that different warps compute different
+    /// dots of the batch.
     pub fn is_batched_over_warps(self) -> bool {
         matches!(self, Self::MmaSync { warps: [count, ..], .. } if count > 1)
     }
@@ -195,7 +195,8 @@ pub fn has_instruction(
     types.wgmma(target, num_warps).is_ok() || types.tensor_core(DotShape::of(&types), target).is_some()
 }
 
-/// Returns whether `wgmma` computes a dot, and also its transpose with the operands swapped.
+/// Returns whether `wgmma` can compute a dot, and also the dot of its swapped operands, which is
+/// the transpose of its result.
 pub fn has_wgmma_in_both_orders(function: &Function, inst: Inst, target: GpuTarget, num_warps: u32) -> bool {
     let types = DotTypes::of(function, inst);
     if types.wgmma(target, num_warps).is_err() {
@@ -230,8 +231,8 @@ pub fn collect_dots(function: &Function) -> Vec<(Block, Inst)> {
     found
 }
 
-/// Finds the dots that compute an operand of another dot, these other dots, and the dots whose
-/// result a chained dot accumulates on.
+/// Finds the chained dots. Two dots are chained if an operand of one is computed elementwise from
+/// the result of the other. A dot is chained, too, if a chained dot accumulates on its result.
 ///
 /// If all warps of these dots are along M, each warp computes its own operands of the next dot.
 fn find_chained_dots(function: &Function, dots: &[Inst]) -> EntitySet<Inst> {
@@ -243,14 +244,15 @@ fn find_chained_dots(function: &Function, dots: &[Inst]) -> EntitySet<Inst> {
             found.extend(operand_dots);
         }
     }
-    // Dots that accumulate on each other should have the same layout of the accumulator.
+    // If one dot accumulates on the result of another dot, both should have the same layout of the
+    // accumulator.
     for dot in dots.iter().rev().filter(|dot| found.contains(**dot)).copied().collect::<Vec<_>>() {
         found.extend(find_source_dots(function, &function.insts[dot].operands[2..]));
     }
     found
 }
 
-/// Finds the dots that values are computed from elementwise.
+/// Finds the dots from whose results values are computed without moving elements to other threads.
 fn find_source_dots(function: &Function, values: &[Value]) -> Vec<Inst> {
     let mut seen: EntitySet<Value> = EntitySet::new();
     let mut stack: Vec<Value> = values.to_vec();
@@ -411,7 +413,8 @@ impl DotTypes {
     }
 }
 
-/// Returns the warps along the batch, M and N with which a warp loads the fewest elements.
+/// Returns the numbers of warps along the batch, along M and along N with which a warp loads the
+/// fewest elements.
 ///
 /// A division in which warps compute the same elements is used only if no division avoids this. The
 /// warps of a chained dot are along M first.

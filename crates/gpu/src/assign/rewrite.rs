@@ -123,7 +123,8 @@ impl Rewrite<'_, '_> {
         demanded[..count].iter().map(|layout| Some(*layout)).collect()
     }
 
-    /// Returns the new value of an old value in a layout, converted if there is none yet.
+    /// Returns the new value of an old value in a layout. Adds a conversion if no such value exists
+    /// yet.
     fn get(&mut self, old: Value, layout: Option<LayoutId>) -> Value {
         let layout = if self.context.function.ty(old).is_scalar() { None } else { layout };
         if let Some(new) = self.versions.get(&(old, layout)) {
@@ -147,8 +148,8 @@ impl Rewrite<'_, '_> {
         self.new.insts[inst].results[0]
     }
 
-    /// Returns an operand of an FMA dot, converted: it goes through shared memory from any layout,
-    /// even from the same layout.
+    /// Returns an operand of an FMA dot after a `convert_layout`. The conversion goes through
+    /// shared memory, even if the operand already has this layout.
     fn staged(&mut self, old: Value, from: Value, layout: LayoutId) -> Value {
         if let Some(new) = self.staged.get(&(from, layout)) {
             return *new;

@@ -11,10 +11,11 @@
 //!   yield %d                          ──>        yield %d
 //! } : %c                                       } : %e ; %c = columns (reduce %e)
 //! ```
-//! In the dot, two consecutive columns of a lane are `groups` apart: 8 times the number of warps
-//! along N. The pass permutes the columns of B in the loop, and permutes the columns of the
-//! accumulator back after the loop. With this permutation, the columns of a lane are consecutive in
-//! a row of B, so that the lane loads them as words.
+//! In the sketch, `parts` splits K into a new axis, and `columns` permutes the columns of the
+//! accumulator. In the dot, two consecutive columns of a lane are `groups` apart: 8 times the
+//! number of warps along N. The pass permutes the columns of B in the loop, and permutes the
+//! columns of the accumulator back after the loop. With this permutation, the columns of a lane are
+//! consecutive in a row of B, so that the lane loads them as words.
 //!
 //! If the launcher adds warps and makes tensor maps, a loop with short iterations also gets a
 //! partition of warps for its copies (`passes/partition_warps.rs`), although the program does not

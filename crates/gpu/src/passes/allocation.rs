@@ -2,9 +2,9 @@
 //! are assigned first fit, the largest buffer first.
 //!
 //! A buffer that is written while accesses to another buffer may be in flight gets a disjoint range
-//! too, because reusing the range would cost a barrier. The kernel must then need at most
-//! `cheap_shared_bytes`, or no more than without this rule. If it needs more, the rule holds only
-//! for buffers in loops, or for none.
+//! too, because reusing the range would cost a barrier. This rule holds for all buffers if the
+//! kernel then needs at most `cheap_shared_bytes`, or no more bytes than without the rule.
+//! Otherwise the rule holds only for buffers in loops, on the same condition, or for no buffer.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -24,7 +24,7 @@ use tilewright_gpu_ir::{Deferred, Function, GpuOp, InstData, Layouts, Module, Op
 /// The smallest alignment of a buffer in bytes: that of the widest access.
 ///
 /// Every buffer is aligned to its size, rounded up to a power of two, up to [`BANKS_BYTES`]. Its
-/// users may need more ([`Alignments`]).
+/// users may need a larger alignment ([`Alignments`]).
 const ALIGNMENT: u64 = 16;
 /// The bytes of one word in each bank.
 const BANKS_BYTES: u64 = 128;

@@ -95,7 +95,8 @@ fn needed(module: &Module) -> EntitySet<Inst> {
         let effects = effects(&analysis, inst);
         let op = &function.insts[inst].op;
         let ordering = ordering(op);
-        // A named barrier includes all threads of the partition if it is for at least as many.
+        // A named barrier includes all threads of the partition if it waits for at least as many
+        // threads as the partition has.
         if let Op::Gpu(GpuOp::NamedBarrier { threads, .. }) = op
             && analysis
                 .partition(inst)

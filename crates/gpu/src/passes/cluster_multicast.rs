@@ -1,7 +1,7 @@
 //! Multicasts tensor copies to the blocks of a cluster.
 //!
-//! Neighboring programs often need the same tile of an operand, and the blocks of a divided program
-//! (`tile/cluster.rs`) always do.
+//! Neighboring programs often need the same tile of an operand, and the blocks among which one
+//! program is divided (`tile/cluster.rs`) always do.
 //!
 //! ```text
 //! tensor_load %slot, %map, %full, …            ──>    cluster_arrive ; cluster_wait
@@ -11,17 +11,18 @@
 //! ```
 //! Each block of a pair compares the coordinates of its boxes and its trip counts with those of the
 //! other block: it computes the same integers again from `program_id ^ 1`. These integers are known
-//! before the first copy, and both blocks come to the same result. If all are equal, each block
-//! copies half of a tile to both (`multicast_loads`), and the cache of the device delivers it once.
+//! before the first copy, and both blocks come to the same result. If all integers are equal, each
+//! block copies half of a tile to both blocks (`multicast_loads`), and the L2 cache delivers each
+//! half once.
 //!
 //! The last parameter of a kernel for such pairs is the number of programs along the first axis if
 //! the launch has clusters of two blocks, else 0, which disables sharing. Blocks past the last
 //! program exit at once.
 //!
-//! Sharing is faster if the L2 cache limits the kernel: each row that begins in the middle of a
-//! sector is read with an extra sector. Only the launch knows the strides. The pass does not change
-//! a kernel if all strides are known to be whole sectors, or if its rings do not share one pair of
-//! full and empty `mbarrier`s.
+//! Sharing is faster if the L2 cache limits the kernel, as it does if rows begin in the middle of a
+//! sector: each such row is read with an extra sector. Only the launch knows most strides. The pass
+//! does not change a kernel whose strides are all known to be whole sectors, or a kernel whose
+//! rings do not share one pair of full and empty `mbarrier`s.
 //!
 //! The blocks of a divided program are a cluster of two or more at every launch. A value that does
 //! not depend on the rank of a block is the same in all blocks of a cluster, so the kernel compares

@@ -1,6 +1,6 @@
 //! Lowers the ops that move elements between warps: they become copies through shared memory. These
-//! ops are conversions of layouts, reductions and scans of the block, gathers, and atomic
-//! operations whose results only one of several threads has.
+//! ops are conversions of layouts, reductions and scans over several warps, gathers, and atomic
+//! operations that leave their result in one thread although several threads need it.
 //!
 //! ```text
 //! %y = convert_layout %x                  %b = alloc ; local_store %b, %x ; %y = local_load %b
@@ -461,8 +461,8 @@ impl Pass<'_> {
         self.convert(inst, block);
     }
 
-    /// Lowers an atomic operation: of the threads that hold copies of an element, one does it and
-    /// passes its result to the others.
+    /// Lowers an atomic operation: of the threads that hold copies of an element, one thread
+    /// executes it and passes the result to the others.
     fn atomic(&mut self, inst: Inst) {
         let data = &mut self.cursor.function.insts[inst];
         let was_everywhere = match &mut data.op {

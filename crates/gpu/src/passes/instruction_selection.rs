@@ -1,5 +1,6 @@
-//! Selects warp-wide instructions: `redux.sync` for reductions, `ldmatrix` for operands of dots in
-//! shared memory, and for tiles whose threads would load fewer bytes at a time without it.
+//! Selects warp-wide instructions: `redux.sync` for reductions, and `ldmatrix` for two kinds of
+//! tiles in shared memory: operands of dots, and tiles whose threads would load fewer bytes at a
+//! time without it.
 //!
 //! Runs after the pass that lowers conversions, which decides which tiles are in shared memory and
 //! which reductions stay inside of a warp.

@@ -197,8 +197,8 @@ impl Open {
     /// At an arrival at an mbarrier, releases the reads that the arrival covers. At a wait for the
     /// mbarrier, completes these reads.
     ///
-    /// An arrival covers the slot with the index of the mbarrier in each ring with as many slots as
-    /// there are mbarriers.
+    /// An arrival at mbarrier `i` covers slot `i` of each ring that has as many slots as there are
+    /// mbarriers.
     pub fn release_effects(&mut self, analysis: &SlotAnalysis<'_>, inst: Inst) {
         let Some(barrier) = analysis.barrier(inst) else { return };
         match &analysis.function.insts[inst].op {
@@ -232,8 +232,9 @@ impl Open {
 
     /// Returns whether effects need a barrier before them.
     ///
-    /// They do if an access before their own barrier conflicts with one that may be in flight.
-    /// `meet` returns whether two accesses may touch the same memory.
+    /// They do if one of them conflicts with an access that may be in flight. If the effects
+    /// include a barrier, only the effects before it count. `meet` returns whether two accesses may
+    /// touch the same memory.
     pub fn needs_barrier(
         &self,
         effects: &[Effect],

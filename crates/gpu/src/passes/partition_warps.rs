@@ -365,8 +365,8 @@ fn is_own_load(op: &Op) -> bool {
     matches!(op, Op::Gpu(GpuOp::Load { volatile: false, cache, .. }) if *cache != CacheModifier::Volatile)
 }
 
-/// Returns whether an op accesses a buffer that is not a ring, as layout conversions do: each
-/// partition has its own.
+/// Returns whether an op accesses a buffer that is not a ring, as layout conversions do. Each
+/// partition has its own copy of such a buffer.
 fn is_in_own_buffer(function: &Function, data: &InstData) -> bool {
     let memory = match data.op {
         Op::Gpu(GpuOp::Alloc { .. }) => data.results[0],

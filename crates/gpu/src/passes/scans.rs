@@ -1,8 +1,8 @@
 //! Lowers scans that cross warps, for [`super::conversions`].
 //!
-//! Each warp scans its own runs of elements, the parts. The totals of the parts go through shared
-//! memory, and every warp scans them. Then every thread combines the total of all parts before its
-//! own part with its elements.
+//! Each warp scans its own runs of elements. Such a run is called a part. The totals of the parts
+//! go through shared memory, and every warp scans these totals. Then every thread combines the
+//! total of all parts before its own part with its elements.
 //!
 //! ```text
 //! %s = scan %x {scope = block}    %p, %t = scan %x {scope = warp} ; %b = alloc ; local_store %b, %t

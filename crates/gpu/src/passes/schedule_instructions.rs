@@ -7,17 +7,17 @@
 //! %q = wgmma %c, %d, 0               %e = exp2 %s
 //! %t = wgmma_wait %q                 %t = wgmma_wait %q
 //! ```
-//! Each op has a [`Priority`]. Waits for dots issue as late as an op needs their result. In a block
-//! of several warpgroups, dots issue as soon as their operands are ready, so that the tensor cores
-//! work while the threads compute. Reads of vectors from slots issue early, and slots that a block
-//! takes together are released at its end. All other ops keep the order of the text. Dots and waits
-//! pass only ops that are pure, read memory or release a slot; a read of a vector may also pass ops
-//! that fill slots.
+//! Each op has a [`Priority`]. A wait for a dot issues just before the first op that needs the
+//! result of the dot. In a block of several warpgroups, dots issue as soon as their operands are
+//! ready, so that the tensor cores work while the threads compute. Reads of vectors from slots
+//! issue early, and slots that a block takes together are released at its end. All other ops keep
+//! the order of the text. Dots and waits pass only ops that are pure, read memory or release a
+//! slot; a read of a vector may also pass ops that fill slots.
 //!
-//! **Registers.** A dot reads A from registers. If a thread does not have the registers for A, the
-//! tile that A is converted from and the accumulator, the dot issues after the other readers of
-//! that tile. Otherwise the assembler would interleave these readers with the dot, and keep both A
-//! and the tile in registers.
+//! **Registers.** A dot reads A from registers. Let T be the tile that A is converted from. If A, T
+//! and the accumulator together do not fit into the registers of a thread, the dot issues after the
+//! other readers of T. Otherwise the assembler would interleave these readers with the dot, and
+//! keep both A and T in registers.
 //!
 //! The pass runs after loops are pipelined. The schedule of a loop decides which of its ops run in
 //! the same iteration of the pipelined loop, and this pass orders them.
@@ -118,7 +118,7 @@ impl<'a> Scheduler<'a> {
         for index in 0..end {
             match self.priorities[index] {
                 Priority::Early | Priority::InOrder => self.issue(index),
-                // Wait for the dots that read the slot: this also frees the registers that they
+                // Wait for the dots that read the slot: this also frees the registers that the dots
                 // read.
                 Priority::Last if !self.issues_early => self.issue_needs(index),
                 Priority::Late | Priority::Last => {}

@@ -12,9 +12,10 @@
 //! }                                          else { tensor_store_wait ; barrier ; store %p, %x, %mask }
 //!                                          } ; tensor_store_wait ; barrier
 //! ```
-//! **Chunks.** The accelerator writes whole chunks of 16 bytes: if a row of the tensor ends within
-//! a chunk, it would write past the row. **Before the start** of the tensor, a copy traps, whereas
-//! a masked store skips such elements. **An empty tensor** has no map.
+//! A map cannot express a store in three cases. **Chunks:** the accelerator writes whole chunks of
+//! 16 bytes, so it would write past a row that ends within a chunk. **Start of the tensor:** a copy
+//! of a box that begins before the tensor traps, whereas a masked store skips the elements outside.
+//! **Empty tensor:** it has no map.
 //!
 //! **Order.** Pointers that a kernel loads may point to any memory. If a loop accesses global
 //! memory only by maps of the kernel, the kernel compares the ranges of its loads and its stores
@@ -36,7 +37,7 @@ use tilewright_gpu_ir::{Function, Gpu, GpuOp, Header, LaunchInteger, Op, TensorM
 /// The bytes of a chunk, the unit in which tensor copies write.
 const CHUNK_BYTES: i64 = 16;
 
-/// The scope of a tensor map that the kernel makes, around a store by it.
+/// The scope of a tensor map that the kernel makes, around a store by this map.
 #[derive(Clone, Debug)]
 pub(super) struct Around {
     /// The block where the map is made.
@@ -276,8 +277,9 @@ impl Scalars<'_> {
         so_far.unwrap_or_else(|| self.constant(Dtype::I64, 0))
     }
 
-    /// Writes the part, common to all boxes, of the condition that a copy by the map stores the
-    /// same elements as the threads would. Returns `None` if this part is always true.
+    /// Writes the part of a condition that is common to all boxes. The condition is that a copy by
+    /// the map stores the same elements as the threads would. Returns `None` if this part is always
+    /// true.
     fn fits(&mut self, header: &Header, around: &Around, runs_beside: bool) -> Option<Value> {
         let plan =
             plan_of(header, self.cursor.function, around.made).expect("the instruction makes a map").clone();

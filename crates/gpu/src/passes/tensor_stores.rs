@@ -19,15 +19,16 @@
 //! such rows.
 //!
 //! **Atomic operations** on a box are candidates (`tensor_reduce`) if their results are unused and
-//! they do not order other accesses, whatever their width: memory combines a whole box. If all
-//! tensor stores of a kernel combine by the same operation, they wait only for their buffers, not
-//! for each other to be complete.
+//! they do not order other accesses. The number of bytes that a thread accesses at a time does not
+//! matter, because one copy combines a whole box with memory. If all tensor stores of a kernel
+//! combine by the same operation, they wait only for their buffers, not for each other to be
+//! complete.
 //!
 //! **Order.** No barrier orders the writes of the asynchronous proxy. So only tensor stores
 //! may access the argument that they store to. The kernel must not have other atomic operations, or
 //! assembly with effects, which could tell other programs that the memory is written. Tensor stores
-//! wait for each other by a `tensor_store_wait` that is `complete`, unless they are of one
-//! iteration and go to different elements.
+//! wait for each other by a `tensor_store_wait` that is `complete`, unless both run in the same
+//! iteration and write different elements.
 //!
 //! **Maps that the kernel makes** may be of any memory, and may not be able to express a store: see
 //! [`super::tensor_store_fallback`].

@@ -196,8 +196,8 @@ impl Pass<'_> {
     /// Returns the layout in which threads transpose an operand, if they would store less than a
     /// word at a time.
     ///
-    /// A thread has 16 bytes along the axis of the memory and a word of elements, `across`, along
-    /// the other axis. Lanes that store together access different banks: the swizzle puts
+    /// A thread has 16 bytes along the axis of the memory, and one word along the other axis:
+    /// `across` elements. Lanes that store together access different banks: the swizzle puts
     /// consecutive rows in different chunks of 16 bytes. Neighboring lanes along the other axis are
     /// `across` rows apart, and `across` lanes along the axis of the memory use the other chunks.
     ///

@@ -1,5 +1,5 @@
-//! Splits tiles of pointers into a scalar pointer plus tiles of offsets, each as narrow as in the
-//! program.
+//! Splits tiles of pointers into a scalar pointer plus tiles of offsets. Each tile of offsets has
+//! the integer type that it has in the program.
 //!
 //! A tile of pointers takes 64 bits for each element, and moving it takes 64-bit additions. Most
 //! tiles are the sum of a pointer that is the same for every element, the base, and offsets of 32

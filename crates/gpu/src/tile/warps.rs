@@ -1,7 +1,8 @@
 //! Gives kernels more warps than requested, if their dots need more registers than a thread has.
 //!
 //! A thread has at most 255 registers. With twice the warps, each thread holds half as many
-//! elements. Liveness of tiles in tile IR ([`peak_words`]) estimates the registers of a thread:
+//! elements. The pass doubles the warps in two cases, by an estimate of the registers from the
+//! liveness of tiles in tile IR ([`peak_words`]):
 //!
 //! - If the accumulators of a kernel, and the tiles that its threads compute from them, take more
 //!   together than a thread has, the loop would spill in each iteration: two accumulators of

@@ -125,8 +125,9 @@ impl LoopBody<'_> {
             let data = &function.insts[*dot];
             let Op::Gpu(GpuOp::Wgmma { max_imprecise_acc: 0, .. }) = data.op else { return None };
             let &[a, b, acc] = &data.operands[..] else { return None };
-            // An operand in registers would be written while the dot reads it. Other memory may
-            // hold infinities: times the zeros of a slot out of range, these are NaNs.
+            // Both operands must be slots: the next iteration would write an operand in registers
+            // while the dot reads it, and other memory may hold infinities, whose products with the
+            // zeros of a slot out of range are NaN.
             if ![a, b].iter().all(|value| slots.contains(value)) {
                 return None;
             }
@@ -170,7 +171,8 @@ impl LoopBody<'_> {
                 || is_of_load(loads, *inst)
                 || self.is_of_buffer(loads, *inst)
         });
-        // The other carried values are for addresses, which the copies compute ahead.
+        // The other carried values are for addresses, which the ops of the copies compute for later
+        // iterations.
         let results = &function.insts[self.inst].results;
         let is_accumulator =
             (0..results.len()).all(|index| indices.contains(&index) || self.uses.count(results[index]) == 0);

@@ -68,8 +68,8 @@ pub(super) struct PreviousLoop {
 
 /// The values by which a loop tests whether an iteration is in range.
 pub(super) struct Bounds {
-    /// At index `n`, the end for `n` iterations later: that iteration is in range if the counter of
-    /// the current one is before this end.
+    /// At index `n`, the end for the iteration `n` after the current one: that iteration is in
+    /// range if the counter of the current iteration is before this end.
     ends: Vec<Value>,
     /// At index `n`, for `n` from 1 on, the distance that the counter moves in `n` steps.
     steps: Vec<Value>,

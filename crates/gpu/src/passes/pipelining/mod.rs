@@ -42,9 +42,9 @@
 //! **Shared memory.** If it is too small, all loops get one stage less until their rings fit, down
 //! to two stages. If the rings of two stages do not fit either, no loop is pipelined. Triton
 //! refuses a launch with too many stages; here it runs with fewer stages. A ring that tensor copies
-//! fill in a nested loop has its memory for the whole kernel ([`hoist`]). If that costs more than
-//! one stage, or if such a loop has late dots, which start one stage after the dots that they
-//! depend on, nested loops copy by `cp.async`.
+//! fill in a nested loop has its memory for the whole kernel ([`hoist`]). In two cases, nested
+//! loops copy by `cp.async` instead: if this memory costs more than one stage, or if such a loop
+//! has late dots, which start one stage after the dots that they depend on.
 //!
 //! **Vectors** that threads read, such as one number for each row of a tile, are copied by tensor
 //! copies if they are boxes: a copy by threads needs a barrier of the block in each iteration,

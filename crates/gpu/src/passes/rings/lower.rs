@@ -49,7 +49,7 @@ enum CarriedPhase {
 struct Carried {
     /// The sides whose index and phase are carried.
     sides: BTreeSet<RingSide>,
-    /// The sides that advance by a multiple of the slots of their ring in each iteration.
+    /// The sides that advance in each iteration by a multiple of the number of slots of their ring.
     whole: BTreeMap<RingSide, CarriedPhase>,
     /// The parity of the next iteration, in the body of a loop that carries it.
     next_parity: Option<Value>,
@@ -61,7 +61,7 @@ impl Carried {
     }
 }
 
-/// The values that replace a token, the result of an `acquire` or `take`.
+/// The values that replace a token. A token is the result of an `acquire` or a `take`.
 #[derive(Clone, Copy)]
 struct HeldSlot {
     root: Value,
@@ -182,7 +182,8 @@ impl RingLowering<'_> {
                 let first = self.facts.groups.leader(root);
                 let side = if matches!(op, GpuOp::Acquire {}) { Side::Producer } else { Side::Consumer };
                 let at = state[&(first, side)].clone();
-                // The other rings of a group have the state of the first, which has waited for all.
+                // All rings of a group share the state of the first ring, and the wait of the first
+                // ring covers all of them.
                 match side {
                     Side::Producer => self.acquire(inst, root, &plan, &at),
                     Side::Consumer if root == first => self.take(inst, root, &plan, &at),
@@ -478,8 +479,8 @@ impl RingLowering<'_> {
 
     /// Chooses the values that a loop carries for the sides that advance in it.
     ///
-    /// A side that starts at a constant slot and advances by a multiple of the ring's slots has the
-    /// same slots in all iterations. Such sides share one parity if their first phases are
+    /// A side that starts at a constant slot and advances by a multiple of the number of slots has
+    /// the same slots in all iterations. Such sides share one parity if their first phases are
     /// constants and their phases change in each iteration.
     fn carried(&self, inst: Inst, sides: BTreeSet<RingSide>, state: &PipelineStates) -> Carried {
         let mut carried = Carried { sides, ..Carried::default() };
@@ -612,8 +613,8 @@ impl RingLowering<'_> {
 
     /// Computes the producer's state from the consumer's where both share an index.
     ///
-    /// The producer is `held` slots ahead, 0 in an empty ring. A slot that next becomes full in a
-    /// phase of one parity became empty in a phase of the other parity.
+    /// The producer is `held` slots ahead of the consumer; `held` is 0 in an empty ring. At the
+    /// same slot, the two sides wait for phases of opposite parity.
     fn merge_sides(&mut self, inst: Inst, state: &mut PipelineStates) {
         for (root, held) in self.facts.merged.get(&inst).cloned().into_iter().flatten() {
             let taken = state[&(root, Side::Consumer)].clone();

@@ -1,9 +1,9 @@
 //! Finds loops and branches that carry one slot index for both sides of a ring.
 //!
 //! If a ring is empty before and after the instruction, the slot that is acquired next is the slot
-//! that is taken next. If a loop that is fused with its inner loop has the same number of held
-//! slots (acquired but not taken) before each iteration, the slot that is acquired next is that
-//! number of slots later.
+//! that is taken next. A held slot is acquired but not taken. If a loop that is fused with its
+//! inner loop has the same number of held slots before each iteration, the slot that is acquired
+//! next is this number of slots after the slot that is taken next.
 
 use rustc_hash::FxHashMap;
 use tilewright_ir as ir;

@@ -1,10 +1,10 @@
 //! Finds groups of rings that advance together, such as the rings of the two operands of a dot.
 //!
 //! In every block, the slots of a group are acquired, published, taken and released in turns: a
-//! turn is one such step for each ring, in the order of the rings. Partitions may release them in
-//! any order. All slots of a turn are published before the first one is taken, and that `take`
-//! waits for all. All slots are released before the first one is acquired, and the last release of
-//! the turn signals all.
+//! turn is one such step for each ring, in the order of the rings. Partitions may release the slots
+//! of a turn in any order. All slots of a turn are published before the first one is taken, and the
+//! first `take` waits for all of them. All slots of a turn are released before the first one is
+//! acquired again, and the last release of the turn signals that all are empty.
 //!
 //! If nothing is read between the first and the last `take` of a turn, the copies by threads for
 //! such rings are one commit group, or arrive at one barrier, and need one wait.

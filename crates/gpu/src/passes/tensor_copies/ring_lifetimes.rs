@@ -13,13 +13,14 @@
 //! ```
 //! Each reuse of memory in an iteration takes a barrier of the block. So a ring lives around the
 //! loops if that costs no memory, or little. If those loops prefetch into other rings, or share
-//! copies between blocks, a barrier would stall these copies: then the ring lives around the loops
-//! as long as memory is left.
+//! copies between blocks, a barrier would stall the prefetches or the shared copies. Then the ring
+//! lives around the loops as long as memory is left.
 //!
-//! A ring that lives as long as the buffer is filled where the program loads. The pass moves the
-//! fill down, after the last `dealloc` of another buffer before the first use of the ring, if the
-//! ring and that buffer can share memory then. It does so if the ops between compute too little to
-//! hide the copy, or if the kernel needs more memory than the target has.
+//! For a ring with the lifetime of its buffer, the fill is first placed at the load of the program.
+//! The pass moves this fill down to the last `dealloc` of another buffer that precedes the first
+//! use of the ring, if the ring can then share memory with that buffer. It does so if the ops that
+//! the fill passes compute too little to hide the copy, or if the kernel needs more memory than the
+//! target has.
 
 use tilewright_ir as ir;
 use tilewright_ir::{OpFamily, Operation, Parents, Value};

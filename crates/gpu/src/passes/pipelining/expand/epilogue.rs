@@ -1,4 +1,5 @@
-//! Emits the steps after the loop, which only the ops that are not predicated need.
+//! Emits the steps after the loop. Only the ops that the expander does not predicate ([`super`])
+//! need such steps.
 
 use rustc_hash::FxHashMap;
 use smallvec::{SmallVec, smallvec};

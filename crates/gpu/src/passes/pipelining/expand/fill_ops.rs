@@ -1,6 +1,6 @@
-//! Finds the ops of a scheduled loop that fill slots, and those that only they need: pointers,
-//! masks, and loads of both. The expander predicates these ops if they run before the last stage,
-//! and no other ops.
+//! Finds the ops of a scheduled loop that fill slots, and the ops that only these need: those that
+//! compute or load pointers and masks. The expander predicates both kinds if they run before the
+//! last stage, and predicates no other ops.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tilewright_ir::{Effect, Inst, Operation, Value};
@@ -8,7 +8,7 @@ use tilewright_ir::{Effect, Inst, Operation, Value};
 use super::super::is_fill;
 use tilewright_gpu_ir::{Function, GpuOp, Op};
 
-/// Returns the ops that fill slots in a step and those that only they need, each with the stages
+/// Returns the ops that fill slots in a step and the ops that only these need, each with the stages
 /// between its copy and the last stage.
 pub(super) fn fill_ops(
     function: &Function,
