@@ -35,7 +35,7 @@ type Branch = (Vec<Line>, Vec<Vec<Scalar>>);
 /// A copy to a register.
 type Move = (Width, RegisterId, Scalar);
 
-/// The counter of a loop. The bounds are the lower bound, the upper bound and the step.
+/// The counter of a loop. `bounds` has the lower bound, the upper bound and the step.
 struct Counter {
     width: Width,
     signed: bool,

@@ -1,10 +1,11 @@
 //! Exchanges of elements along an axis within a warp: between registers of a thread, which is free,
 //! and between lanes by shuffles. Histograms in shared memory are here, too.
 //!
-//! In a bitonic merge, a bit of the coordinate gives the direction of a block. If the bit depends
-//! only on the register, the direction is known at compile time. If it depends on the thread and
-//! enough steps compare registers (`Tuning::complemented_bits`), the elements of descending blocks
-//! are complemented before and after the merge, so that all comparisons have one direction.
+//! In a bitonic merge, a bit of the coordinate gives the sort direction of a block of elements. If
+//! this bit depends only on the register, the direction is known at compile time. If it depends on
+//! the thread and enough steps compare registers (`Tuning::complemented_bits`), the elements of
+//! descending blocks are complemented before and after the merge, so that all comparisons have one
+//! direction.
 
 use tilewright_ir::{Inst, Value};
 use tilewright_layout::{Input, Layout, Scan, ScanStep};

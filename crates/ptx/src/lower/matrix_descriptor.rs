@@ -2,8 +2,8 @@
 //! Matrix Shared Memory Layout: Strides, Swizzling Modes, Matrix Descriptor Format".
 //!
 //! The operand of one instruction consists of lines, along k in a K-major matrix, along m or n in
-//! an MN-major one. Eight consecutive lines are a group, and the address swizzles the 16-byte
-//! chunks of a line:
+//! an MN-major one. Eight consecutive lines are a group. The hardware swizzles the 16-byte chunks
+//! of a line by bits of the address:
 //!
 //! | | along the contiguous dimension | eight lines | further lines |
 //! |---|---|---|---|

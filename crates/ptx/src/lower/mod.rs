@@ -150,9 +150,10 @@ struct Lowering<'p> {
     /// The pointers of asynchronous copies that are computed in blocks with asynchronous dots; see
     /// the function `between_dots`.
     between_dots: EntitySet<Value>,
-    /// The last election of one thread: [`Builder::labels`] and the first warp at the election, and
-    /// the predicate that is true in the elected thread. The predicate is reused while both are
-    /// unchanged, that is, in straight-line code of the same warps.
+    /// The last election of one thread: the value of [`Builder::labels`] at the election, the first
+    /// warp, and the predicate that is true in the elected thread. The lowering reuses the
+    /// predicate while the number of labels and the first warp are unchanged, that is, in
+    /// straight-line code of the same warps.
     leader: Option<(u32, u32, isa::Predicate)>,
     /// The program ids, if `program_id_remap` changed them; else the program ids are the block ids.
     program_ids: Option<[Scalar; 3]>,
@@ -383,8 +384,8 @@ impl<'p> Lowering<'p> {
         self.unsupported(inst, &format!("`{}`", ir::Operation::name(&self.kernel.insts[inst].op)))
     }
 
-    /// Returns the diagnostic for an op of tile IR that has no place in the GPU dialect. The
-    /// verifier rejects such an op before the lowering.
+    /// Returns the diagnostic for an op of tile IR that a program in the GPU dialect cannot have.
+    /// The verifier rejects such an op before the lowering.
     fn only_in_tile_ir(&self, inst: Inst) -> Box<Diagnostic> {
         self.unsupported(inst, &format!("`{}` of tile IR", ir::Operation::name(&self.kernel.insts[inst].op)))
     }

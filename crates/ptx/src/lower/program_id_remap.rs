@@ -1,9 +1,10 @@
 //! The program ids along the axes of the grid: the block ids or, if the longest programs start
-//! first, the remapped ones.
+//! first, ids that the kernel computes from them.
 //!
-//! Blocks start in the order of their ids, the first axis fastest. The programs along the other
-//! axes are divided into groups, so that concurrent programs read much of the same memory. Within a
-//! group, the first axis is the slowest one.
+//! Blocks start in the order of their ids, the first axis fastest. The longest programs are those
+//! with the smallest or the largest id along the first axis. The ids along the other axes are
+//! divided into groups, so that concurrent programs read much of the same memory. Within a group,
+//! the id along the first axis changes slowest, so the longest programs of the group start first.
 
 use tilewright_gpu_ir::ProgramOrder;
 use tilewright_ir::Dtype;

@@ -84,9 +84,9 @@ fn lanes_in_order(layout: &Layout, levels: &[ScanStep]) -> usize {
     levels.iter().enumerate().take_while(is_next).count()
 }
 
-/// The operands of the last step of a scan between warps. A line of the tile, the elements with the
-/// same coordinates except along the axis, is divided into parts, which warps have scanned by
-/// themselves; `parts` is the scan of their totals.
+/// The operands of the last step of a scan between warps. A line of the tile is the elements whose
+/// coordinates differ only along the axis. It is divided into parts, each scanned by one warp;
+/// `parts` is the scan of the totals of the parts.
 struct Carries<'a> {
     tiles: &'a [Value],
     parts: &'a [Value],

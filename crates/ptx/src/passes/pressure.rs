@@ -1,5 +1,6 @@
-//! Register pressure of a listing: a register is live from its first write to its last read, and to
-//! the end of a loop around that read if it was written before the loop.
+//! Register pressure of a listing: a register is live from its first write to its last read. If a
+//! loop around the last read does not contain the first write, the register is live to the end of
+//! the loop.
 
 use cranelift_entity::EntityRef;
 

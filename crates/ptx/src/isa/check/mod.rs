@@ -1,7 +1,7 @@
 //! Finds the code that an assembler rejects: instructions with a signature that does not exist,
 //! operands of wrong types, and features that the `.target` or the `.version` of the module lacks.
-//! The parser accepts more, since it reads each modifier by itself; [`check`] compares each
-//! instruction with the table of [`forms`].
+//! The parser accepts more code than an assembler, since it reads each modifier by itself;
+//! [`check`] compares each instruction with the table of [`forms`].
 
 mod forms;
 mod operand_types;
@@ -665,8 +665,8 @@ impl Operands<'_> {
         Err(self.wrong(&register.name, &what, "an address: an integer of 64 bits, of 32 in small spaces"))
     }
 
-    /// Checks the coordinates of a tensor: one for each dimension, or five, a column and four rows,
-    /// in a copy that gathers or scatters rows.
+    /// Checks the coordinates of a tensor. There is one for each dimension; a copy that gathers or
+    /// scatters rows has five: one column and four rows.
     fn tensor(&self, tensor: &TensorAddress) -> Result<(), Finding> {
         if tensor.map.base == AddressBase::Absolute {
             let message = format!("`{}`: a tensor map has a constant address", self.opcode);
