@@ -2,10 +2,10 @@
 //! in turns until all have exited.
 //!
 //! A cluster runs on one thread of the host. A warp runs until it has to wait, or for [`TURN`]
-//! steps; then the next warp runs. If no warp executes a step in a whole round, none can go on: the
-//! scheduler reports a divergent barrier, where lanes wait for other lanes of their warp, or a
-//! deadlock with the position of each group. A *group* is the lanes of a warp that are at the same
-//! step; a *site* is the index of the PTX instruction from which a step was decoded.
+//! steps; then the next warp runs. If no warp executes a step in a whole round, none can go on. The
+//! scheduler then reports a divergent barrier if lanes wait for other lanes of their own warp, else
+//! a deadlock with the position of each group. A *group* is the lanes of a warp that are at the
+//! same step; a *site* is the index of the PTX instruction from which a step was decoded.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 

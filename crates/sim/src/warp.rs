@@ -6,7 +6,8 @@
 //! diverged paths rejoin at a higher step. Otherwise the lanes rejoin at the next warp-synchronous
 //! instruction.) Only the counters depend on where lanes rejoin. A lane at a lower step may spin
 //! until a lane at a higher step has done something, so the preference flips every
-//! [`PREFERENCE_STEPS`] steps.
+//! [`PREFERENCE_STEPS`] steps. While a lane is in a call that is not inlined ([`crate::call`]), the
+//! depth of the calls of a group decides before its step: the deepest group runs first.
 //!
 //! At warp-synchronous instructions (`bar.sync`, `shfl.sync`, `mma.sync` …) a group waits until the
 //! other lanes have arrived.

@@ -1,10 +1,10 @@
 //! Executes the `mbarrier` instructions.
 //!
-//! A table outside of shared memory holds the objects, and shared memory holds their bits: if the
-//! bits of a barrier have changed, an ordinary store has overwritten it, which is a fault. To the
-//! race detector, initializing and invalidating a barrier are writes of its bytes, and all other
-//! operations are atomic reads. A use that is not ordered after the initialization is therefore a
-//! race.
+//! A table outside of shared memory holds the state of each `mbarrier` object, and shared memory
+//! holds bits that encode the state. If the bits in shared memory differ from the encoded state, an
+//! ordinary store has overwritten the barrier, which is a fault. To the race detector, initializing
+//! and invalidating a barrier are writes of its bytes, and all other operations are atomic reads. A
+//! use that is not ordered after the initialization is therefore a race.
 
 use super::mbarrier::{Mbarrier, Token};
 use super::pointer::Pointer;
@@ -227,8 +227,8 @@ pub(crate) struct Test {
     pub acquires: bool,
 }
 
-/// Consecutive failed tests of a warp after which `test_wait` waits, too. A polling loop that
-/// nothing else can end thus becomes a deadlock.
+/// After this number of consecutive failed tests of a warp, `test_wait` waits, too. A polling loop
+/// whose phase never completes thus becomes a deadlock.
 const PATIENCE: u32 = 1 << 14;
 
 impl Test {

@@ -28,9 +28,9 @@ use mbarrier::Mbarrier;
 pub(crate) use pointer::Pointer;
 use proxy_visibility::UnfencedWrites;
 
-/// Channels that the barriers of a block share. If two barriers share a channel, the race detector
-/// is less precise: an agent that waits for the later copy at one barrier also counts as having
-/// waited for the earlier copy at the other.
+/// The number of channels that the barriers of a block share. If two barriers share a channel, the
+/// race detector is less precise: an agent that waits for the later copy at one barrier also counts
+/// as having waited for the earlier copy at the other.
 const BARRIER_CHANNELS: usize = 16;
 
 /// Returns the number of asynchronous channels of a block. Each channel is an agent of the race
@@ -86,7 +86,7 @@ struct Barrier {
     state: Mbarrier,
     /// The bits of the object in shared memory.
     bits: u64,
-    /// The warp that initialized the barrier: the rank of its block, and its index in the block.
+    /// The warp that initialized the barrier, as the rank of its block and its index in the block.
     maker: (usize, usize),
     /// True if a fence, or a barrier of the block or of the cluster, has made the object visible to
     /// the asynchronous proxy.

@@ -174,8 +174,8 @@ impl Field {
     }
 
     /// Returns the writes that set the field, for `tensormap.replace`: each is an offset and bytes.
-    /// One of them writes the first bytes of an encoded map, by which [`TensorMap::decode`]
-    /// recognizes it.
+    /// One of them writes the first bytes of the object, by which [`TensorMap::decode`] recognizes
+    /// an encoded map.
     pub fn patches(self, value: u64) -> [(usize, Vec<u8>); 2] {
         let (at, len) = self.place();
         [(0, MAGIC.to_vec()), (at, value.to_le_bytes()[..len].to_vec())]

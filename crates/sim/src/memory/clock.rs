@@ -3,9 +3,9 @@
 //! An agent is a warp, or a channel of asynchronous operations of a block. The accesses of one
 //! agent are ordered; its synchronizations divide them into steps, which the agent counts. The
 //! clock of an agent has, for each other agent, the last step whose accesses happen before the next
-//! access of the clock's owner. An access happens before a later one of another agent if the clock
-//! of that agent includes the step of the first access. (Lamport's happened-before with Mattern's
-//! vector clocks.)
+//! access of the clock's owner. An access of one agent happens before a later access of another
+//! agent if the clock of the second agent includes the step of the first access. (Lamport's
+//! happened-before with Mattern's vector clocks.)
 
 /// The steps of other agents that an agent knows.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
@@ -173,9 +173,10 @@ impl Agent {
         self.clock.order[self.index] += 1;
     }
 
-    /// Begins an asynchronous operation on behalf of this agent, the warp. The operation is step
-    /// `step` of the agent `index`, its channel, and is ordered after everything that the warp has
-    /// done. Nothing is ordered after the operation until an agent acquires its clock.
+    /// Begins an asynchronous operation on behalf of this agent, which is a warp. The channel of
+    /// the operation is the agent with the index `index`, and the operation is step `step` of that
+    /// agent. The operation is ordered after everything that the warp has done. Nothing is ordered
+    /// after the operation until an agent acquires its clock.
     pub fn fork(&mut self, index: usize, step: u32) -> Self {
         let mut clock = self.release();
         clock.order[index] = clock.order[index].max(step);
