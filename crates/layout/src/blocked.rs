@@ -12,7 +12,8 @@ use crate::space::{Hardware, Input, Tile};
 /// the lanes of a warp form a box of `threads_per_warp` of those boxes, and the warps of a block a
 /// box of `warps_per_block` of these. `order` lists the axes from the fastest to the slowest, for
 /// the elements of a thread, the lanes and the warps. A larger tile repeats the pattern in further
-/// registers; several threads hold copies of a smaller one, as in [`Layout::cover`].
+/// registers; several threads hold copies of the elements of a smaller tile, as in
+/// [`Layout::cover`].
 ///
 /// # Panics
 /// If the lists differ in length, a size is not a power of two, or `order` is not a permutation of

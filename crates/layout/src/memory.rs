@@ -5,10 +5,10 @@ use crate::layout::assert_permutation;
 use crate::map::Layout;
 use crate::space::{Hardware, Input, Space, Tile};
 
-/// The bytes of a chunk, the unit that swizzles move: a row of an 8x8 matrix of `ldmatrix`, and the
-/// widest access of a lane.
+/// The bytes of a chunk. Swizzles move whole chunks. A chunk is also a row of an 8x8 matrix of
+/// `ldmatrix`, and the widest access of a lane.
 pub(crate) const CHUNK_BYTES: u32 = 16;
-/// The bytes of a line, one word of each bank: 32 banks of four bytes.
+/// The bytes of a line: one word of four bytes in each of the 32 banks.
 pub(crate) const LINE_BYTES: u32 = 128;
 
 /// The permutation of a row's 16-byte chunks, as in the PTX ISA ("Swizzling Modes" of tensor

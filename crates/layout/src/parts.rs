@@ -2,9 +2,9 @@
 //! between warps.
 //!
 //! The levels of a [`Scan`] below the first one that crosses warps stay within a warp: each warp
-//! combines runs of consecutive elements. A *line*, the elements along the axis whose other
-//! coordinates are equal, is a sequence of such runs, its *parts*, in ascending order. A thread may
-//! hold several parts of a line in different registers.
+//! combines runs of consecutive elements. A *line* is the elements along the axis whose other
+//! coordinates are equal. Its *parts* are such runs, in ascending order. A thread may hold several
+//! parts of a line in different registers.
 
 use crate::f2::{self, Columns};
 use crate::map::Layout;

@@ -1,11 +1,12 @@
 //! Plans conversions within warps, with warp shuffles.
 //!
 //! In one shuffle every lane sends one element and receives one. So each lane holds exactly one
-//! element of the shuffle in the target layout. If a lane holds several in the source layout, its
-//! replicas send the others. Each shuffle moves one coset of a subspace `U` (section 5.4 of Zhou et
-//! al., "Linear Layouts"): in the span of the elements that the warp needs, `U` is a complement of
-//! the span of the target's registers, and it intersects the span of the source's registers as
-//! little as possible, because this intersection needs replicas. Within a shuffle, these are affine
+//! element of the shuffle in the target layout. If a lane holds several of these elements in the
+//! source layout, its replicas (the lanes that hold the same elements) send the others. Each
+//! shuffle moves one coset of a subspace `U` (section 5.4 of Zhou et al., "Linear Layouts"): within
+//! the span of the elements that the warp needs, `U` is a complement of the span of the target's
+//! registers. `U` intersects the span of the source's registers as little as possible, because
+//! replicas must send the elements of this intersection. Within a shuffle, these are affine
 //! functions of the lane: the lane that sends to it, the register that it sends, and the register
 //! that it receives into. A register index that depends on the lane is an XOR with a linear
 //! function of the lane, which code implements with conditional swaps: [`Select`].
