@@ -66,7 +66,7 @@ impl CompiledKernel {
         })
     }
 
-    /// Returns the machine code of the program's nests, each instruction with its line.
+    /// Returns the machine code of the loop nests of a CPU program, each instruction with its line.
     fn linked_machine_code(&self, program: &tilewright_cpu::Program) -> StageText {
         let listed = program.machine_listing().lines;
         let origins = listed.iter().map(|line| line.span.map_or(0, |span| self.line_of(span))).collect();

@@ -1,7 +1,7 @@
 //! Chooses the number of registers of a thread. Tries fewer registers than the assembler chose if
-//! one more block then fits on a multiprocessor, or if a kernel with a stated number of blocks
-//! spills. If a kernel without a stated number of blocks spills although registers are unused, lets
-//! the assembler choose more registers.
+//! one more block then fits on a multiprocessor, or if a kernel spills whose PTX states how many
+//! blocks must fit (`.minnctapersm`). If a kernel without such a statement spills although
+//! registers are unused, lets the assembler choose more registers.
 //!
 //! Only the assembler knows how many registers a kernel takes and spills, so the choice takes
 //! several attempts. A runtime passes its assembler to [`Multiprocessor::assemble`], which chooses
