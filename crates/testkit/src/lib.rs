@@ -35,9 +35,9 @@
 //! A case with a `signature` is only compiled; another case is also run. A case with neither
 //! `expect` nor `text` must compile, and its run must end without an error. Expected values are
 //! computed from the inputs as they were before the launch. Each launch of a case is repeated on
-//! the CPU in three modes: with optimized IR, with the IR before optimization, and with symbolic
-//! tiles turned off.
-//! The cases of `tests/kernels` also run on simulated GPUs and on the machine's GPU.
+//! the CPU in three modes: with optimized IR, with the IR before optimization, and without symbolic
+//! tiles: the CPU executor then stores each tile element by element, not as a formula. The cases of
+//! `tests/kernels` also run on simulated GPUs and on the machine's GPU.
 //!
 //! `TILEWRIGHT_BLESS=1` updates the snapshots, the expected text of [`run_text_cases`], and the
 //! `text` blocks.
