@@ -209,8 +209,8 @@ pub struct Tuning {
     ///
     /// Not measured: with fewer levels, going level by level is about as short.
     pub ordered_scan_levels: usize,
-    /// The fewest programs along the other axes in a group whose programs start in the order of
-    /// their run time.
+    /// The fewest programs along the axes other than the first in a group whose programs start in
+    /// the order of their run time.
     ///
     /// Not measured. The order itself was measured: causal attention with heads of 64 and 4096 rows
     /// took 333 us without and 307 us with it (H200, 2026-11-23).
