@@ -110,9 +110,10 @@ pub(super) struct FaultCandidates {
 impl FaultCandidates {
     /// Finds the accesses on the line of the fault, and the argument that the faulting address was
     /// derived from. If all accesses on the line use the same argument, it is that argument. If
-    /// they use different ones, or if the line has no access, it is the nearest of these or of all
-    /// pointer arguments, respectively, provided that it is near ([`Argument::is_near`]). The
-    /// argument is unknown if the pointer of one of the accesses is of unknown origin.
+    /// they use different arguments, it is the nearest of these; if the line has no access, it is
+    /// the nearest of all pointer arguments. In the last two cases it must be near
+    /// ([`Argument::is_near`]). The argument is unknown if the pointer of one of the accesses is of
+    /// unknown origin.
     pub(super) fn new(fault: &Fault, handle: &Handle, target: MemoryAccess) -> Self {
         let mut accesses = accesses(fault, handle, target.is_store);
         let through = |argument: &Argument| {
