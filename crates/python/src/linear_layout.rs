@@ -81,8 +81,8 @@ impl Dimensions {
         Self::new(all)
     }
 
-    /// Maps a vector of this space, a factor of `product`, to the vector of `product`. If this is
-    /// the outer factor, `inner` is the inner one.
+    /// Maps a vector of this space to a vector of the space `product`. This space is a factor of
+    /// `product`. If it is the outer factor, `inner` is the inner factor.
     fn embed(&self, vector: u32, product: &Self, inner: Option<&Self>) -> u32 {
         let mut embedded = 0_u64;
         for (dimension, coordinate) in self.0.iter().zip(self.parts(vector)) {

@@ -101,9 +101,9 @@ pub(crate) fn interpret_merged<'py>(value: &Bound<'py, PyAny>) -> PyResult<Bound
 
 /// Returns an argument as the callee sees it.
 ///
-/// Compile-time values stay compile-time values; a scalar that an assignment made of one becomes a
-/// run-time value. A parameter that is declared `tl.constexpr` receives the number of such a
-/// scalar.
+/// Compile-time values stay compile-time values; a scalar that an assignment made from a
+/// compile-time value becomes a run-time value. A parameter that is declared `tl.constexpr`
+/// receives the number of such a scalar.
 #[pyfunction]
 pub(crate) fn interpret_passed<'py>(
     value: &Bound<'py, PyAny>,
@@ -173,7 +173,8 @@ fn tuple_like<'py>(
     tuple.get_type().call1(items)
 }
 
-/// Returns a value after a transition, the effect of an assignment, of control flow or of a call.
+/// Returns a value after a transition. A transition is the effect of an assignment, of control flow
+/// or of a call.
 fn apply<'py>(value: &Bound<'py, PyAny>, transition: Transition) -> PyResult<Bound<'py, PyAny>> {
     Ok(changed(value, transition)?.unwrap_or_else(|| value.clone()))
 }

@@ -12,7 +12,8 @@ use pyo3::{Borrowed, ffi};
 
 use crate::values::call::Call;
 
-/// A built-in function that is made for an object, its target. Each call gets the target.
+/// A built-in function that is made for one object, which is called its target. Each call gets the
+/// target.
 pub(crate) trait Builtin {
     const NAME: &'static CStr;
     const DOC: &'static CStr;

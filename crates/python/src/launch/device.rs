@@ -230,7 +230,7 @@ pub(crate) fn keep_reports() {
     tilewright_runtime::keep_reports();
 }
 
-/// Returns the counters of the simulator since `keep_reports` as tables, and stops keeping them.
+/// Returns the counters of the simulator since `keep_reports` or the last call, as tables.
 #[pyfunction]
 pub(crate) fn take_reports() -> String {
     tilewright_runtime::take_reports()

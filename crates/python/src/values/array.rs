@@ -225,9 +225,9 @@ fn owner<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>>
     Ok(owner)
 }
 
-/// Keeps the memory of a numpy array at its address until the result, a weak reference, is dropped:
-/// `resize` refuses an array that has one. Buffer exports and views would not suffice: with
-/// `refcheck=False`, `resize` does not check for them.
+/// Keeps the memory of a numpy array at its address until the result is dropped. The result is a
+/// weak reference, and `resize` refuses an array that has one. Buffer exports and views would not
+/// suffice: with `refcheck=False`, `resize` does not check for them.
 pub(crate) fn hold<'py>(array: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let owner = owner(array)?;
     Ok(PyWeakrefReference::new(owner.as_ref().unwrap_or(array))?.into_any())

@@ -178,8 +178,8 @@ impl<'a> Expected<'a> {
 /// A value for each of the first `MAX` call shapes that occurred.
 pub(crate) struct ByCallShape<T, const MAX: usize>([OnceLock<CachedShape<T>>; MAX]);
 
-/// The shape of a call, the number of its positional arguments and its keywords, with the value for
-/// it.
+/// The value for a call shape. A call shape is the number of positional arguments and the keywords
+/// of a call.
 struct CachedShape<T> {
     positional: usize,
     keywords: Option<Py<PyTuple>>,

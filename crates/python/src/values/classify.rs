@@ -207,8 +207,8 @@ pub(crate) fn constant(object: &Bound<'_, PyAny>) -> PyResult<HostValue> {
     Ok(as_constant(classify(object)?))
 }
 
-/// Converts a value to a compile-time value. A plain global, which is not declared as
-/// `tl.constexpr`, so that a kernel must not read it, becomes a constant.
+/// Converts a value to a compile-time value. A plain global, which a kernel must not read because
+/// it is not declared as `tl.constexpr`, becomes a constant, too.
 pub(crate) fn as_constant(value: HostValue) -> HostValue {
     match value {
         HostValue::PlainGlobal(constant) => HostValue::Constant(constant),

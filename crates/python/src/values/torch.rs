@@ -51,7 +51,7 @@ static IS_WATCHED: AtomicBool = AtomicBool::new(false);
 /// read it.
 static IS_ON_CPU: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 
-/// Notes that our `TorchFunctionMode` is on, which marks the tensors that the program puts on
+/// Notes that our `TorchFunctionMode` is on. The mode marks the tensors that the program puts on
 /// `cuda`. From then on, launches disable the mode while they read tensors, and call `is_on_cpu`
 /// for tensors without a mark.
 #[pyfunction]
