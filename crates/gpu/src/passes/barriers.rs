@@ -3,7 +3,8 @@
 //! and one of them is a store.
 //!
 //! Barriers also order a releasing atomic operation after all earlier accesses of all threads of
-//! the block to global memory, and an acquiring one before all their later accesses.
+//! the block to global memory, and an acquiring atomic operation before all later accesses of these
+//! threads.
 
 use cranelift_entity::{EntitySet, SecondaryMap};
 use rustc_hash::FxHashMap;

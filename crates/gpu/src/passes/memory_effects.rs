@@ -307,7 +307,7 @@ impl Open {
     }
 
     /// Ends all dots of the warp except for the last `pending` ones. Other warps may still execute
-    /// theirs, so the reads stay in flight until a barrier.
+    /// their dots, so the reads stay in flight until a barrier.
     fn end_dots(&mut self, pending: u32) {
         let is_done = |later: u32| later >= pending;
         let done = self.dots.iter().filter(|(_, later)| is_done(**later)).map(|(place, _)| *place);

@@ -18,17 +18,17 @@
 //! ```
 //! The pass first rewrites each loop to fill a slot in the same iteration that takes it
 //! ([`pipelining::lower_for_producer`]). Each partition then has a copy of the code: the producer
-//! keeps the ops that fill slots ([`pipelining::is_fill`]) and those that only they need; the
+//! keeps the ops that fill slots ([`pipelining::is_fill`]) and the ops that only these need; the
 //! consumer keeps all other ops. The producer runs ahead by the slots of the rings, also across
 //! inner loops: it copies for the next tile of a persistent kernel while the consumer computes and
 //! stores the previous one.
 //!
 //! **The warps of the producer.** One thread starts tensor copies, so one warp is enough. If a load
-//! is not a tensor copy, the producer has as many warps as the consumer, because addresses have
-//! layouts over that many warps: each thread starts its `cp.async` copies, which arrive at the
-//! mbarrier of the slot when they are complete, and does not wait for them. In this case, the
-//! addresses may depend on loads, and both partitions execute these loads. At stores to memory that
-//! the producer may load, the partitions synchronize ([`order`]).
+//! is not a tensor copy, the producer has as many warps as the consumer, because the layouts of the
+//! addresses distribute them over the warps of the consumer. Each thread starts its `cp.async`
+//! copies, which arrive at the mbarrier of the slot when they are complete, and does not wait for
+//! them. In this case, the addresses may depend on loads, and both partitions execute these loads.
+//! At stores to memory that the producer may load, the partitions synchronize ([`order`]).
 //!
 //! **Registers** ([`Partitions`]). If the register file does not give each thread as many registers
 //! as an instruction can name, the producer has whole warpgroups, which release registers to the
@@ -81,8 +81,9 @@ struct Partitions {
 }
 
 impl Partitions {
-    /// Divides the registers of a multiprocessor between the consumer and the producer. If a thread
-    /// cannot have as many as an instruction can name, the producer leaves some to the consumer.
+    /// Divides the registers of a multiprocessor between the consumer and the producer. If not
+    /// every thread can have as many registers as an instruction can name, the producer leaves
+    /// registers to the consumer.
     fn of(header: &Header, by_threads: bool, accumulator: u32) -> Result<Self, &'static str> {
         let (consumer, tuning) = (header.num_warps, header.target.tuning);
         let at_launch = |warps: u32| REGISTER_FILE / (warps * LANES) / REGISTER_STEP * REGISTER_STEP;

@@ -7,7 +7,7 @@
 //! dealloc %b
 //! ```
 //! The buffer then only converts the tile between layouts, and tiles of the loop can reuse its
-//! memory. That costs registers: if one operand is enough to make the kernel fit, the pass moves
+//! memory. This costs registers. If one operand is enough to make the kernel fit, the pass moves
 //! the operand with the fewest registers that does so; otherwise it moves several, the largest
 //! first. If the kernel still does not fit, the pass changes nothing, and the allocation of shared
 //! memory returns an error.

@@ -36,10 +36,10 @@ use tilewright_gpu_ir::{Buffer, Deferred, Function, GpuOp, Header, Module, Op, T
 pub fn schedule_instructions(module: &mut Module) {
     let Module { header, functions, entry, .. } = module;
     let function = &mut functions[*entry];
-    // Barriers of the block synchronize its warpgroups: without early dots, all of them would
+    // Barriers of the block synchronize its warpgroups: without early dots, all warpgroups would
     // compute at the same time, and the tensor cores would idle. In a block of one warpgroup, early
     // dots would keep accumulators in registers for longer. A multiprocessor then has registers for
-    // fewer other blocks, which could use the tensor cores while the threads of this one compute.
+    // fewer other blocks, which could use the tensor cores while the threads of this block compute.
     let issues_early = header.num_warps > WARPGROUP_WARPS;
     let mut blocks = vec![function.entry];
     while let Some(block) = blocks.pop() {

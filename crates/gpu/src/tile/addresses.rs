@@ -2,10 +2,10 @@
 //! the integer type that it has in the program.
 //!
 //! A tile of pointers takes 64 bits for each element, and moving it takes 64-bit additions. Most
-//! tiles are the sum of a pointer that is the same for every element, the base, and offsets of 32
-//! bits. The pass separates the two: an offset that is the same for all elements moves the base,
-//! also in loops, where the other offsets are often invariant. Each access adds base and offsets,
-//! by a multiplication and an addition that are one instruction.
+//! tiles are the sum of a base, which is a pointer that is the same for every element, and offsets
+//! of 32 bits. The pass separates the two: an offset that is the same for all elements moves the
+//! base, also in loops, where the other offsets are often invariant. Each access adds base and
+//! offsets, by a multiplication and an addition that are one instruction.
 //!
 //! ```text
 //! p = broadcast(splat x + rows * w) + broadcast(cols)        p = splat x + broadcast(cols) + broadcast(rows * w)

@@ -16,9 +16,9 @@
 //!
 //! A program is divided only if no block depends on what another block does. So the pass refuses
 //! programs that may wait, that print, or whose order of accesses other programs may observe. It
-//! also refuses two accesses to memory that the program writes, unless each block accesses only its
-//! own part. Pointers of different arguments are assumed to point to different memory, as in all
-//! passes. A [`Refusal`] states the reason.
+//! also refuses a program with two accesses to memory that the program writes, unless each block
+//! accesses only its own part of the memory. Pointers of different arguments are assumed to point
+//! to different memory, as in all passes. A [`Refusal`] states the reason.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::{SmallVec, smallvec};

@@ -4,13 +4,13 @@
 //! elements. The pass doubles the warps in two cases, by an estimate of the registers from the
 //! liveness of tiles in tile IR ([`peak_words`]):
 //!
-//! - If the accumulators of a kernel, and the tiles that its threads compute from them, take more
-//!   together than a thread has, the loop would spill in each iteration: two accumulators of
+//! - If the accumulators of a kernel and the tiles that its threads compute from them together take
+//!   more registers than a thread has, the loop would spill in each iteration: two accumulators of
 //!   128x128 that a loop carries take 256 registers in four warps.
 //! - If threads compute an operand of a dot from another dot, and registers do not hold two
 //!   iterations, the tensor cores idle while the threads compute. A second warpgroup can use them
 //!   meanwhile. On a target with `wgmma`, the pass doubles the warps if each dot has 64 rows for
-//!   every warpgroup, and if a multiprocessor still holds as many blocks.
+//!   every warpgroup, and if a multiprocessor holds as many blocks as with half the warps.
 //!
 //! If a launch requests a cluster of blocks for a program that cannot be divided between them, one
 //! block runs the program, if possible with the warps of all blocks.
@@ -71,9 +71,9 @@ fn warps_of_dots(kernel: &Function, target: GpuTarget, num_warps: u32) -> u32 {
     warps
 }
 
-/// Returns whether a block, or a region inside it, has dots that depend on other dots, a thread
-/// does not have the registers to compute two iterations at once, and each dot has enough rows for
-/// the warpgroups of twice the warps.
+/// Returns whether three conditions hold for a block, or for a region inside it: it has dots that
+/// depend on other dots; a thread does not have the registers to compute two iterations at once;
+/// and each dot has enough rows for the warpgroups of twice the warps.
 fn has_waiting_dots(kernel: &Function, block: Block, (target, warps): (GpuTarget, u32)) -> bool {
     let rows = 2 * warps / WARPGROUP_WARPS * WARPGROUP_ROWS;
     let mut of_dots: FxHashSet<Value> = FxHashSet::default();

@@ -7,8 +7,8 @@
 //! ```
 //! Making a map takes about a microsecond, so the kernel makes it only before a loop around the
 //! access, where base, strides and extents are known; each iteration uses the map. The alignment of
-//! base and strides must be known at compile time, for example from the `Described` hint on a
-//! pointer and strides that the kernel loads.
+//! base and strides must be known at compile time. For a tensor descriptor whose base or strides
+//! the kernel loads, a hint states it (`HintKind::Described`).
 
 use std::fmt;
 

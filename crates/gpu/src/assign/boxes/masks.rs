@@ -1,15 +1,16 @@
-//! Translates a mask to bounds of the indices along single axes.
+//! Translates a mask to bounds of the indices along single axes. A bound is a [`Form`], a
+//! polynomial of scalars.
 
 use tilewright_ir::analysis::polynomial::Monomial;
 use tilewright_ir::analysis::scalar_evolution::{Form, ScalarEvolution, Term, result_axis};
 use tilewright_ir::{Dtype, Element, ElementwiseFn, Op, OpFamily, Value, constant_int};
 
-/// A bound of the index along one axis: one conjunct of a mask.
+/// A bound of the index along one axis. It is one conjunct of a mask.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Bound {
-    /// The index along the axis plus the form is less than 0.
+    /// The index along the axis (the first field) plus the form is less than 0.
     Below(usize, Form),
-    /// The index along the axis plus the form is 0 or more.
+    /// The index along the axis (the first field) plus the form is 0 or more.
     From(usize, Form),
 }
 

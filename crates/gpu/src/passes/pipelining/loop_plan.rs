@@ -136,7 +136,8 @@ impl LoopPlan {
         self.loads.iter().any(|load| load.boxed.is_some())
     }
 
-    /// Returns the loop around, if this loop fills slots for its own next run.
+    /// Returns the outer loop, if this loop fills slots for its own run in the next iteration of
+    /// the outer loop.
     pub fn outer(&self) -> Option<&Outer> {
         match &self.fusion.as_ref()?.successor {
             Successor::Nested(outer) => Some(outer),
@@ -212,7 +213,7 @@ pub struct Fusion {
     /// The bounds of the counter of the successor.
     pub bounds: [Value; 2],
     /// The instructions that compute the scalars for the successor, in the block of the first loop
-    /// or in the body of the loop around.
+    /// or in the body of the outer loop.
     pub scalars: Vec<Inst>,
     pub own: Boxes,
     pub next: Boxes,

@@ -19,11 +19,11 @@ use tilewright_gpu_ir::{Buffer, Deferred, Function, GpuOp, Header, Op, Type};
 /// them in its first step.
 pub(super) struct Tail(pub Vec<(u32, Inst)>);
 
-/// The counter of the successor of a fused loop. It is computed before the loop, or in the loop
-/// around.
+/// The counter of the successor of a fused loop. It is computed before the loop, or in the outer
+/// loop.
 #[derive(Clone)]
 pub(super) struct NextLoop {
-    /// The scalars of the loop around that are recomputed for its next iteration.
+    /// The scalars of the outer loop that are recomputed for its next iteration.
     pub copies: FxHashMap<Value, Value>,
     /// The lower bound of the counter.
     pub lower: Value,

@@ -31,8 +31,8 @@
 //!
 //! **Loop fusion** ([`fuse_loops`]). In its last iterations, a loop has no later iteration to copy
 //! for. It copies for the next loop of its block, if that loop copies boxes of the same tensors to
-//! the same slots. If the loop around it requests this (`flatten=True`), it copies for its own
-//! first iterations in the next iteration of the outer loop.
+//! the same slots. If the loop around it requests fusion (`flatten=True`), the inner loop copies
+//! for its own first iterations in the next iteration of the outer loop.
 //!
 //! **Obstacles.** A loop is not pipelined if it orders accesses to memory: by barriers, atomic
 //! operations that acquire or release, or assembly with effects. A load is not copied if a store or
@@ -106,8 +106,9 @@ pub fn pipeline_loops(module: &mut Module) -> Result<(), Box<Diagnostic>> {
     Ok(())
 }
 
-/// Gives the ops of loops their stages, as many as the kernel requests. In the same way,
-/// [`pipeline_loops`] schedules each loop that it does not fuse; it then expands the loop.
+/// Assigns stages to the ops of loops, with the number of stages that the kernel requests.
+/// [`pipeline_loops`] schedules each loop that it does not fuse in the same way, and then expands
+/// the loop.
 #[expect(clippy::unnecessary_wraps, reason = "other passes may fail")]
 pub fn schedule_loops(module: &mut Module) -> Result<(), Box<Diagnostic>> {
     let stages = std::mem::take(&mut module.header.stages);

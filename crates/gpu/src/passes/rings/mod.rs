@@ -1,4 +1,5 @@
-//! Lowers rings to buffers, slots, commit groups, `mbarrier`s and fences.
+//! Lowers rings, the circular queues of slots of the [dialect](tilewright_gpu_ir), to buffers,
+//! slots, commit groups, `mbarrier`s and fences.
 //!
 //! Earlier passes know only rings. The writers and readers of a ring decide its implementation:
 //!

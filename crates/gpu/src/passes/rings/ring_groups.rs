@@ -179,8 +179,9 @@ fn can_share_barriers(analysis: &SlotAnalysis<'_>, plans: &RingPlans, one: Value
 /// Splits the steps of some rings for which `counts` is true into turns of one step per ring.
 ///
 /// A region where one of these rings advances ends the turn. If partitions use the rings, a region
-/// where any ring advances ends it: else the first `take` of a turn, which waits for the whole
-/// turn, could wait for a partition that waits for this one in that region.
+/// where any other ring advances ends the turn, too. Otherwise the first `take` of a turn, which
+/// waits for the whole turn, could wait for another partition, which waits in that region for this
+/// partition.
 fn split_into_turns(
     steps: &[(Step, Value, Inst)],
     rings: &[Value],

@@ -363,8 +363,9 @@ impl LoopRewriter<'_> {
         carried.or_else(|| last(&|value, tile| operands.contains(&value) && element_bits(tile) == 32))
     }
 
-    /// Makes the first wait for a late dot after the last tile that the early stage computes depend
-    /// on this tile: otherwise the assembler would move the wait up.
+    /// Adds an operand to a wait: the last tile that the early stage computes becomes an operand of
+    /// the first wait for a late dot after it. Without this dependence, the assembler would move
+    /// the wait up.
     fn wait_after_computation(&mut self, pipeline: &Pipeline) {
         let Some(last) = self.last_computed(pipeline).filter(|_| pipeline.crossing > 0) else { return };
         let is_late_wait = |inst: &Inst| {

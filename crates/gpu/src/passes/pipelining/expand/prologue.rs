@@ -111,7 +111,7 @@ impl LoopRewriter<'_> {
                     let ahead = pipeline.ahead(inst);
                     let Some(iteration) = ahead.checked_sub(step) else { continue };
                     // A previous sibling loop has filled all slots except those that are always
-                    // taken. In a nested loop, the previous iteration of the loop around has filled
+                    // taken. In a nested loop, the previous iteration of the outer loop has filled
                     // all slots.
                     let is_filled = plan.follows && iteration + always_taken < ahead;
                     if is_filled || plan.outer().is_some() {

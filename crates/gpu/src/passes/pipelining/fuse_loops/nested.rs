@@ -10,18 +10,19 @@
 //!   … ; dealloc %r                               } …
 //! }                                            } ; take, release all ; dealloc %r
 //! ```
-//! The counter of the loop around determines the next tile: the scalars that depend on this
-//! counter are computed once more. After the last tile, boxes are outside of their tensors, and
-//! slots are zeros.
+//! The counter of the outer loop determines the next tile, so the body of the outer loop computes
+//! the scalars that depend on this counter once more, for the next tile. After the last tile, boxes
+//! are outside of their tensors, and slots are zeros.
 //!
 //! **A tile takes as many slots as the inner loop has iterations for it, but at least as many as
 //! are filled ahead.** So all filled slots that a tile leaves are for the next tile. A loop with
 //! dots in flight multiplies the slots beyond its iterations, which are zeros. After any other
 //! loop, another loop takes them ([`LoopRewriter::take_rest`]).
 //!
-//! **Obstacles**, in addition to those of pipelining: stores of the loop around that may write
-//! memory that is copied, boxes that depend on more than the counters, tensor maps that the loop
-//! around makes, gathered rows, late dots, and copies by `cp.async`.
+//! **Obstacles**, in addition to those of pipelining: ops of the outer loop that order accesses or
+//! may write memory that the copies read, a counter that is not an int32, a step of the inner loop
+//! that is not a small positive constant, boxes that depend on more than the counters, tensor maps
+//! that the outer loop makes, gathered rows, late dots, and copies by `cp.async`.
 
 use rustc_hash::FxHashMap;
 use smallvec::smallvec;
@@ -136,7 +137,7 @@ impl Nest<'_> {
 }
 
 impl LoopRewriter<'_> {
-    /// Fills slots before the loop around, for its first iteration.
+    /// Fills slots before the outer loop, for its first iteration.
     pub(in super::super) fn begin_nest(&mut self) {
         let plan = self.plan;
         let (Some(fusion), Some(outer)) = (&plan.fusion, plan.outer()) else { return };
@@ -151,7 +152,7 @@ impl LoopRewriter<'_> {
         self.insert_around(outer.block, outer.inst, before, Vec::new());
     }
 
-    /// Takes the slots that the last iteration of the loop around has filled.
+    /// Takes the slots that the last iteration of the outer loop has filled.
     pub(in super::super) fn end_nest(&mut self) {
         let plan = self.plan;
         let Some(outer) = plan.outer() else { return };
@@ -191,7 +192,7 @@ impl LoopRewriter<'_> {
         NextLoop { copies, lower, length: Some(length) }
     }
 
-    /// Computes whether a counter of the loop around is before another one in the direction of that
+    /// Computes whether a counter of the outer loop is before another one in the direction of this
     /// loop.
     fn is_before(&mut self, outer: &Outer, counters: [Value; 2]) -> Value {
         match outer.step {

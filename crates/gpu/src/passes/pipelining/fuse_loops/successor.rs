@@ -61,7 +61,7 @@ impl LoopRewriter<'_> {
         u32::from(self.plan.late.is_some())
     }
 
-    /// Returns the successor: the next loop, or this loop in the next iteration of the loop around.
+    /// Returns the successor: the next loop, or this loop in the next iteration of the outer loop.
     pub(in crate::passes::pipelining) fn next_loop(&mut self, fusion: &Fusion) -> NextLoop {
         match &fusion.successor {
             Successor::Sibling { .. } => {
