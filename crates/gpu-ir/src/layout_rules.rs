@@ -14,9 +14,9 @@ pub const MAX_PARTIAL_RESULTS: u32 = 32;
 
 /// Returns the layout in which the partial results of a scan are combined.
 ///
-/// Up to eight partial results of a line are in the registers of one thread. More are spread over
-/// the lanes of each warp if all lanes of a warp hold the same lines; else they are in the
-/// registers of one thread, too.
+/// Up to eight partial results of a line are in the registers of one thread. More than eight are
+/// spread over the lanes of each warp if all lanes of a warp hold the same lines. Otherwise they,
+/// too, are in the registers of one thread.
 pub fn partial_results_layout(parts: &Parts) -> Layout {
     let spread =
         (parts.count() > MAX_PARTIAL_RESULTS_IN_REGISTERS).then(|| spread_over_lanes(&parts.gathered, 1));

@@ -148,8 +148,8 @@ define_ops! {
     /// Starts a copy of a buffer of one slot to the box of a tensor at these coordinates, and
     /// commits it as a group.
     ///
-    /// One of the threads that run the op starts all of their tensor stores. Buffer, descriptor and
-    /// coordinates are as for `tensor_load`. Threads make their writes to the buffer visible by
+    /// Of the threads that run tensor stores, always the same one starts them. Buffer, descriptor
+    /// and coordinates are as for `tensor_load`. Threads make their writes to the buffer visible by
     /// `fence_proxy` and a barrier that follows. With row indices, each lane that starts copies
     /// commits them as one group, and rows outside of the tensor are not written.
     TensorStore tensor_store (buffer, descriptor) [] *coordinates {} regions 0 Write Memory Never ReadsShared StartsTensorStore;
@@ -187,14 +187,14 @@ define_ops! {
     /// another dot in the same registers; else it starts from a copy of the accumulator. The
     /// accumulation is as exact as that of the instruction. For 8-bit floats with a
     /// `max_imprecise_acc` other than 0, the threads wait after every `max_imprecise_acc` products
-    /// along K and add the partial result to an fp32 accumulator. With `after`, a tile of 32-bit
-    /// elements, the dot starts after that tile is computed.
+    /// along K and add the partial result to an fp32 accumulator. `after` is a tile of 32-bit
+    /// elements; the dot starts after it is computed.
     Wgmma wgmma (a, b, acc) [after]
         {instruction: MmaShape, warps: IntList, max_imprecise_acc: u32, transposed_a: bool, transposed_b: bool}
         regions 0 Write Dot Never ReadsOperands StartsDot;
     /// Waits for a dot in flight, until at most `pending` later groups are in flight, and returns
-    /// the accumulator of the dot. With `after`, a tile of 32-bit elements, the op waits after that
-    /// tile is computed, and not as early as possible.
+    /// the accumulator of the dot. `after` is a tile of 32-bit elements; with it, the op waits
+    /// after this tile is computed, and not as early as possible.
     WgmmaWait wgmma_wait (dot) [after] {pending: Deferred} regions 0 Write Barrier Never None AwaitsDots;
     /// Waits until at most `pending` groups of dots are in flight, and returns `dot`, which may
     /// still be in flight. Afterwards, threads may write the operands of the earlier dots that the
@@ -204,13 +204,13 @@ define_ops! {
     /// Makes the `n` blocks of a cluster fill the slots of a buffer together from here on, if the
     /// condition (int1) holds. The condition has the same value in all blocks.
     ///
-    /// Each block copies one part of each of its tensor loads to the buffers of all blocks, the
-    /// first block the first part, and the bytes arrive at the barriers `full` of all blocks. Each
-    /// arrival at the barriers `empty`, whose `arrivals` are those of one block, counts `n` times:
-    /// once in each block if the condition of a buffer holds, else `n` times in its own block. All
-    /// blocks run the same loads in the same order, synchronize before the first one, and
-    /// synchronize before they end. A tile of one box is divided along its last axis; the tensor
-    /// map has the box of a part.
+    /// Each block copies one part of each of its tensor loads to the buffers of all blocks. The
+    /// parts are in the order of the blocks, and the bytes arrive at the barriers `full` of all
+    /// blocks. Each arrival at the barriers `empty`, whose `arrivals` are those of one block,
+    /// counts `n` times: once in each block if the condition of a buffer holds, else `n` times in
+    /// its own block. All blocks run the same loads in the same order, synchronize before the first
+    /// one, and synchronize before they end. A tile of one box is divided along its last axis; the
+    /// tensor map has the box of a part.
     MulticastLoads multicast_loads (buffer, full, empty, condition) [] {} regions 0 Write Barrier Never None None;
     /// Arrives at the barrier of the cluster, in every thread: accesses before it, initialization
     /// of `mbarrier`s included, happen before those after `cluster_wait`.

@@ -148,8 +148,8 @@ const HOPPER: &[Feature] = &[
     Feature::CachePolicy,
 ];
 
-/// The features that all Blackwell GPUs have. `tcgen05`, the matrix instruction of the data center
-/// GPUs, needs architecture-specific code, and is not among them.
+/// The features that all Blackwell GPUs have. They do not include `tcgen05`, the matrix instruction
+/// of the data center GPUs, because it needs architecture-specific code.
 const BLACKWELL: &[Feature] = &[
     Feature::MmaSync,
     Feature::LdMatrix,

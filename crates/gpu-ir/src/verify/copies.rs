@@ -2,8 +2,9 @@
 //! into it, and the asynchronous proxy reads ordinary writes only after a fence.
 //!
 //! - `copy_async` needs `commit_group`, then a `wait_group` that leaves at most as many groups in
-//!   flight as were committed after that group; or `mbarrier_arrive_copies` and an `mbarrier_wait`
-//!   for that barrier. A barrier follows, since other threads copied the rest of the slot.
+//!   flight as were committed after that group; or an `mbarrier_arrive_copies` and an
+//!   `mbarrier_wait` for the same barrier. A barrier of the threads must follow, since other
+//!   threads copied the rest of the slot.
 //! - `tensor_load` needs an `mbarrier_wait` for its barrier.
 //! - The fence is on the path from the write to the read (PTX ISA, "Async proxy"). A thread that
 //!   writes fences after its write and the wait for it, and before the barrier; or else a thread

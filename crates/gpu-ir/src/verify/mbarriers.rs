@@ -2,12 +2,12 @@
 //! is between the initialization and the use. A barrier that a thread waits for has arrivals, a
 //! phase gets no more arrivals than it needs, and no thread waits for a phase that cannot complete.
 //!
-//! If one partition, or only warps outside of partitions, use a barrier, the rule counts its phases
-//! along the path, slot by slot. The current phase has the parity of the number of completed
-//! phases, and a wait for that parity does not return before the phase completes. The parity has to
-//! change in a loop in which a phase completes; the rule does not check a computed parity. For a
-//! barrier between partitions, no partition waits twice in a row for one constant parity of one
-//! slot.
+//! If all users of a barrier are in one partition, or all are outside of partitions, the rule
+//! counts the phases of the barrier along the path, slot by slot. The current phase has the parity
+//! of the number of completed phases, and a wait for that parity does not return before the phase
+//! completes. The parity has to change in a loop in which a phase completes; the rule does not
+//! check a computed parity. For a barrier between partitions, no partition waits twice in a row for
+//! one constant parity of one slot.
 
 use std::collections::BTreeMap;
 
