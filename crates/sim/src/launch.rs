@@ -55,8 +55,8 @@ pub struct Launch<'a> {
 }
 
 impl<'a> Launch<'a> {
-    /// Returns a launch without clusters, dynamic shared memory, cancellation, a watch, and a
-    /// collector for loads from padding.
+    /// Returns a launch without clusters, dynamic shared memory, cancellation, watch or collector
+    /// for loads from padding.
     pub fn new(
         kernel: &'a str,
         grid: [u32; 3],

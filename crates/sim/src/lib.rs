@@ -22,8 +22,8 @@
 //! detects the violation.
 //!
 //! Invariants: only `memory` contains `unsafe` code; an access that faults has not changed memory;
-//! an unsupported feature is an error at load or a fault when it is executed, and both name the
-//! feature: it never causes a wrong result.
+//! an unsupported feature never causes a wrong result: it is an error at load or a fault when it is
+//! executed, and both name the feature.
 
 mod asynchronous;
 mod barrier;

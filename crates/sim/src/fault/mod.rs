@@ -158,7 +158,7 @@ pub enum FaultKind {
         offset: u32,
         /// The access that came first in this run.
         first: RacingAccess,
-        /// True if the second access, the instruction of the fault, is a write.
+        /// True if the second access is a write. The fault names the instruction of this access.
         is_write: bool,
     },
     /// Two unordered accesses to the same byte of global memory, at least one of them a write. The
@@ -174,7 +174,7 @@ pub enum FaultKind {
         block: [u32; 3],
         /// True if the first access is atomic.
         is_atomic: bool,
-        /// True if the second access, the instruction of the fault, is a write.
+        /// True if the second access is a write. The fault names the instruction of this access.
         is_write: bool,
     },
     /// A read of uninitialized global memory. The launch continues after this finding.

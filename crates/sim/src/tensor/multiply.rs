@@ -6,8 +6,8 @@
 //! even, to the format of D. Hardware is less exact: it aligns the products of one step to the
 //! largest exponent and truncates. (On an H200, single multiplications of random f16, bf16 and tf32
 //! matrices differed by at most one unit in the last place of f32.) A program that is correct on
-//! both does not depend on the difference. As the ISA says, binary64 uses fused multiply-adds.
-//! Integers are exact, then wrap or, with `.satfinite`, clamp.
+//! hardware and in the simulator does not depend on the difference. As the ISA says, binary64 uses
+//! fused multiply-adds. Integers are exact, then wrap or, with `.satfinite`, clamp.
 
 use super::{Element, Matrix};
 
