@@ -1,4 +1,4 @@
-//! Linear algebra over F2, the field of one bit, on vectors of at most 32 bits: addition is XOR, a
+//! Linear algebra over F2 (the field of one bit) on vectors of at most 32 bits: addition is XOR, a
 //! subspace is a list of vectors that span it, a matrix is the list of its columns. Dimensions are
 //! tiny (a layout has at most some 30 columns), so everything is Gaussian elimination on machine
 //! words. A list of at most 24 vectors needs no heap allocation.

@@ -1,5 +1,5 @@
-//! The spaces of the maps: [`Hardware`], the hardware indices of elements, and [`Tile`], the
-//! elements.
+//! The spaces of the maps: [`Hardware`] is the space of the hardware indices of elements, [`Tile`]
+//! the space of the elements.
 
 use std::fmt;
 use std::hash::Hash;

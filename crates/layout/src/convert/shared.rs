@@ -1,5 +1,5 @@
 //! Plans conversions through a buffer in shared memory. The buffer is swizzled such that the
-//! accesses of both sides, the stores of the source and the loads of the target, are wide and free
+//! accesses of both sides (the stores of the source and the loads of the target) are wide and free
 //! of bank conflicts.
 //!
 //! The bits of an offset have three parts: the index of the element in its vector, the bank, and
