@@ -9,8 +9,8 @@ use super::builder::{Scalar, Width};
 use super::integer::Bitwise;
 
 impl Lowering<'_> {
-    /// Lowers a gather. Each index is taken modulo the extent of the axis, a power of two, so that
-    /// all accesses stay inside the tile.
+    /// Lowers a gather. Each index is taken modulo the extent of the axis, which is a power of two,
+    /// so that all accesses stay inside the tile.
     pub(super) fn lower_gather(&mut self, inst: Inst, tile: Value, index: Value, axis: usize) {
         let (layout, memory) = (self.layout(index), self.layout(tile).output());
         let (element, start, indices) = (self.element(tile), self.scalar(tile), self.get(index));

@@ -1,5 +1,5 @@
-//! Optimizations of the code of one thread. Each pass is one file, and rewrites a listing, the list
-//! of the statements of a kernel. `PASSES` lists the passes in order.
+//! Optimizations of the code of one thread. Each pass is one file. It rewrites a listing, which is
+//! the list of the statements of a kernel. `PASSES` lists the passes in order.
 //!
 //! `lower` emits code for each op independently. The passes merge equal instructions, move
 //! loop-invariant code out of loops, fold constants into the offsets of addresses, and remove code
