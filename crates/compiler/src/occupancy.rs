@@ -173,7 +173,7 @@ pub fn against_spills(ptx: &str, registers: u32, spills: u32, available: u32) ->
 /// Returns the PTX with a register limit; `None` if the PTX states a limit itself. Partitions that
 /// exchange registers depend on such a limit.
 ///
-/// The directive is inserted before `.reqntid`, the size of a block, which the compiler writes for
+/// The directive is inserted before `.reqntid` (the size of a block), which the compiler writes for
 /// each kernel.
 fn with_max_registers(ptx: &str, count: u32) -> Option<String> {
     (!ptx.contains(".maxnreg")).then(|| ptx.replacen(".reqntid", &format!(".maxnreg {count}\n.reqntid"), 1))
