@@ -36,8 +36,8 @@
 //! `expect` nor `text` must compile, and its run must end without an error. Expected values are
 //! computed from the inputs as they were before the launch. Each launch of a case is repeated on
 //! the CPU in three modes: with optimized IR, with the IR before optimization, and without symbolic
-//! tiles: the CPU executor then stores each tile element by element, not as a formula. The cases of
-//! `tests/kernels` also run on simulated GPUs and on the machine's GPU.
+//! tiles. In the last mode, the CPU executor stores each tile element by element, not as a formula.
+//! The cases of `tests/kernels` also run on simulated GPUs and on the machine's GPU.
 //!
 //! `TILEWRIGHT_BLESS=1` updates the snapshots, the expected text of [`run_text_cases`], and the
 //! `text` blocks.
