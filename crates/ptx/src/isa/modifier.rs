@@ -267,7 +267,7 @@ modifiers! {
         Number = ".number",
         /// NaN.
         NotANumber = ".notanumber",
-        /// Neither zero, subnormal, infinite nor NaN.
+        /// Neither subnormal, infinite nor NaN. Zero counts as normal.
         Normal = ".normal",
         /// Subnormal.
         Subnormal = ".subnormal",
@@ -648,11 +648,11 @@ modifiers! {
         /// Columns written without offsets.
         Im2colNoOffsets = ".im2col_no_offs",
     }
-    /// The thread blocks of a pair in which the barrier of a copy may be.
+    /// The thread blocks whose shared memory may contain the barrier of a copy.
     pub enum CtaGroup {
         /// Only the block to which the copy writes.
         One = ".cta_group::1",
-        /// This block, or the other one of the pair.
+        /// The block to which the copy writes, or the other block of its pair.
         Two = ".cta_group::2",
     }
     /// The field of a tensor map.
@@ -688,7 +688,7 @@ modifiers! {
         M16n8 = ".m16n8",
         /// 8 rows of 16 elements narrower than a byte.
         M8n16 = ".m8n16",
-        /// 16 rows of 16 elements of 8 bits.
+        /// 16 rows of 16 elements of 8 bits or fewer.
         M16n16 = ".m16n16",
     }
     /// The number of matrices that are moved.
