@@ -209,8 +209,8 @@ define_ops! {
     /// blocks. Each arrival at the barriers `empty`, whose `arrivals` are those of one block,
     /// counts `n` times: once in each block if the condition of a buffer holds, else `n` times in
     /// its own block. All blocks run the same loads in the same order, synchronize before the first
-    /// one, and synchronize before they end. A tile of one box is divided along its last axis; the
-    /// tensor map has the box of a part.
+    /// one, and synchronize before they end. A tile of one box is divided along the axis that is
+    /// the slowest one in the buffer; the tensor map has the box of a part.
     MulticastLoads multicast_loads (buffer, full, empty, condition) [] {} regions 0 Write Barrier Never None None;
     /// Arrives at the barrier of the cluster, in every thread: accesses before it, initialization
     /// of `mbarrier`s included, happen before those after `cluster_wait`.
