@@ -7,7 +7,7 @@
 //!
 //! | folder | contents |
 //! |---|---|
-//! | `tile` | passes over tile IR: legality, padding to powers of two, 32-bit offsets of pointers |
+//! | `tile` | passes over tile IR: legality, unrolling, padding, clusters, addresses, warps |
 //! | `assign` | layout assignment, dot instructions: tile IR to the [dialect](tilewright_gpu_ir) |
 //! | `idioms` | each file optimizes one idiom of kernels, such as online softmax |
 //! | `passes` | passes over the dialect: conversions, rings, warp instructions, allocation, barriers |

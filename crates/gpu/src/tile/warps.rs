@@ -38,8 +38,8 @@ pub fn add_warps(kernel: &mut Preparation<'_>) {
 
 /// Returns the warps of a kernel: those requested, or more.
 ///
-/// A kernel with inline assembly keeps the requested warps: the assembly may depend on the number
-/// of threads.
+/// A kernel with an `InlineAsm` op keeps the requested warps, because the assembly may depend on
+/// the number of threads. A `VolatileAsm` op does not have this effect.
 fn warps_of_dots(kernel: &Function, target: GpuTarget, num_warps: u32) -> u32 {
     let has_assembly = find(kernel, |op| matches!(op, Op::InlineAsm { .. })).is_some();
     let Some(dot) = find(kernel, is_dot).filter(|_| !has_assembly) else { return num_warps };
