@@ -32,7 +32,8 @@ def locked_config(tuner: Any, key: tuple[Any, ...], kwargs: dict[str, Any]) -> C
     for configs in (tuner.configs, tuner.prune_configs(kwargs)):
         for config in configs:
             if _config_texts(config) == texts:
-                return config
+                found: Config = config
+                return found
     listed = ", ".join(f"{name}={value}" for name, value in texts.items())
     raise LaunchStateError(
         f"the lock chooses {listed} for '{tuner.__name__}', which is none of its configurations: write the lock anew "
