@@ -45,6 +45,7 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    # After a program without an error, `-i` needs the interpreter to go on: it prints the prompt.
-    if (code := main()) or not sys.flags.inspect:
+    code = main()
+    # With `-i`, the interpreter goes on after the program, and prints the prompt.
+    if not sys.flags.inspect:
         sys.exit(code)

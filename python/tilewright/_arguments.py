@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import functools
-from collections.abc import Iterable, Sequence
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NoReturn
 
 
@@ -61,9 +63,12 @@ class ProgramParser(Parser):
     """The parser of a command that runs a Python program: arguments after the program are the program's.
 
     `optional_values` are options whose value may be left out, which is then the empty text; it is given by `=` only.
+    Each has the names that its value lists, if these are known.
     """
 
-    def __init__(self, prog: str, description: str, optional_values: Sequence[str] = ()) -> None:
+    def __init__(
+        self, prog: str, description: str, optional_values: Mapping[str, Sequence[str]] = MappingProxyType({})
+    ) -> None:
         forms = ("<script.py> [argument]...", "-m <module> [argument]...", "-c <code> [argument]...")
         super().__init__(prog, forms, description)
         self._optional_values = optional_values
@@ -89,4 +94,16 @@ class ProgramParser(Parser):
             found.program[0] = named[0]
         if not named and found.program[:1] == ["--"]:
             found.program.pop(0)
+        elif not named and len(found.program) < len(arguments):
+            self._refuse_loose_value(arguments[-len(found.program) - 1], found.program)
         return found
+
+    def _refuse_loose_value(self, option: str, program: Sequence[str]) -> None:
+        """Refuses a value that follows its option without `=`, as in `--sanitize race x.py`."""
+        if option not in self._optional_values or not program:
+            return
+        if program[0].endswith(".py") or os.path.exists(program[0]):
+            return
+        is_name = all(word in self._optional_values[option] for word in program[0].split(","))
+        if is_name or any(word in ("-m", "-c") or os.path.exists(word) for word in program[1:2]):
+            self.error(f"a value of {option} follows '=' without a space: {option}={program[0]}")

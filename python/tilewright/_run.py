@@ -23,6 +23,11 @@ Run a Python program with tilewright as its Triton
 
 The script may be a folder or an archive with a __main__.py; - is standard input."""
 
+_CHECKS = ("bounds", "race", "init", "alignment", "overflow", "nan", "all")
+
+_OPTIONAL_VALUES = {"--report": (), "--sanitize": _CHECKS, "--locked": ()}
+"""The options whose value may be left out, with the names that their values list."""
+
 _REPORT_DESCRIPTION = """\
 Run a Python program on the simulator of a GPU, and print what its launches cost there
 
@@ -32,9 +37,11 @@ memory, those that waste most first."""
 
 def run_parser() -> ProgramParser:
     """The parser of ``tilewright run``."""
-    made = ProgramParser("tilewright run", _DESCRIPTION, ("--report", "--sanitize", "--locked"))
+    made = ProgramParser("tilewright run", _DESCRIPTION, _OPTIONAL_VALUES)
     made.add_option(
-        "-i", action="store_true", help="python's own prompt after the program, with its variables"
+        "-i",
+        action="store_true",
+        help="python's own prompt after the program, with its variables; without a program, the prompt only",
     )
     made.add_option(
         "--strict",
@@ -74,7 +81,7 @@ def run_parser() -> ProgramParser:
 
 def report_parser() -> ProgramParser:
     """The parser of ``tilewright sim report``."""
-    made = ProgramParser("tilewright sim report", _REPORT_DESCRIPTION, ("--report", "--sanitize"))
+    made = ProgramParser("tilewright sim report", _REPORT_DESCRIPTION, _OPTIONAL_VALUES)
     made.add_option(
         "--device",
         metavar="<device>",
@@ -94,19 +101,19 @@ def main(arguments: list[str], parser: ProgramParser | None = None) -> int:
     """Runs the program; its exceptions leave this function, the only tilewright frame below the program."""
     kind, program, device, is_strict, sanitize, report = _options(arguments, parser or run_parser())
     if (failure := _prepare(device, is_strict)) is not None:
-        print(failure, file=sys.stderr)
-        return 1
+        return _refuse(failure, 1)
     if sanitize is not None and (failure := _sanitize(sanitize)) is not None:
-        print(failure, file=sys.stderr)
-        return 2
+        return _refuse(failure, 2)
     if report is not None and (failure := _keep_reports(report)) is not None:
-        print(failure, file=sys.stderr)
-        return 2
+        return _refuse(failure, 2)
     try:
         execute, *values = _program(kind, program)
         del arguments, parser, device, report, sanitize, is_strict, kind, program
         execute(*values)
     except SystemExit as exit:
+        if sys.flags.inspect:
+            # Before the prompt, the interpreter prints this exception, too.
+            _end(exit)
         if exit.code in (None, 0) and _has_findings():
             raise SystemExit(1) from None
         raise
@@ -121,11 +128,11 @@ def _options(
 ) -> tuple[str, list[str], str | None, bool, str | None, str | None]:
     """Returns how the program is given, the program with its arguments, and the options about kernels."""
     given = parser.parse(arguments)
-    if given.i and not sys.flags.inspect:
-        _begin_again_to_inspect(parser.prog, arguments)
-    if not given.program:
+    if not given.program and not (given.i and not given.kind):
         missing = {"-m": "no module to run", "-c": "no code to run"}
         parser.error(missing.get(given.kind, "no program to run"))
+    if given.i and not sys.flags.inspect:
+        _begin_again_to_inspect(parser.prog, arguments)
     if given.portable:
         from tilewright import _native
 
@@ -149,6 +156,15 @@ def _begin_again_to_inspect(command: str, arguments: list[str]) -> NoReturn:
     flags: list[str] = _args_from_interpreter_flags()
     sys.stdout.flush()
     os.execv(sys.executable, [sys.executable, *flags, "-i", "-m", *command.split(), *arguments])
+
+
+def _refuse(failure: str, code: int) -> int:
+    """Prints why no program runs; returns the exit code. With ``-i``, ends the process: no prompt follows."""
+    print(failure, file=sys.stderr)
+    if sys.flags.inspect:
+        sys.stderr.flush()
+        os._exit(code)
+    return code
 
 
 def _prepare(device: str | None, is_strict: bool = False, parts: tuple[str, ...] = PARTS) -> str | None:
@@ -257,6 +273,8 @@ def _stop_ending(end: Any) -> None:
 
 def _program(kind: str, argv: list[str]) -> tuple[Any, ...]:
     """The function to call and its arguments, once all is as Python has it before the first line."""
+    if not argv:
+        return _prompt()
     if kind == "-m":
         sys.argv = ["-m", *argv[1:]]
         _set_path(os.getcwd())
@@ -286,12 +304,26 @@ def _program(kind: str, argv: list[str]) -> tuple[Any, ...]:
             f"{sys.executable}: can't open file {full!r}: [Errno {error.errno}] {error.strerror}\n"
         )
         _leave_out_summary()
+        if sys.flags.inspect:
+            return (_new_main,)
         raise SystemExit(2) from None
     main_module = _new_main()
     main_module.__file__ = full
     main_module.__loader__ = SourceFileLoader("__main__", full)
     main_module.__dict__["__cached__"] = None
     return exec, _compile(source, full), main_module.__dict__
+
+
+def _prompt() -> tuple[Any, ...]:
+    """Returns a function that prints what Python prints before the prompt of ``python -i``, which then follows."""
+    from tilewright import __version__
+
+    sys.argv = [""]
+    _set_path("")
+    _new_main()
+    more = 'Type "help", "copyright", "credits" or "license" for more information.'
+    ours = f"import triton imports tilewright {__version__}."
+    return sys.stderr.write, f"Python {sys.version} on {sys.platform}\n{more}\n{ours}\n"
 
 
 def _as_main(module: str, is_named: bool) -> tuple[Any, ...]:

@@ -86,8 +86,40 @@ def test_a_prompt_after_the_program_as_python_has_it(script, end):
                 env=environment_of(),
                 timeout=PATIENCE,
             )
-            answers.append((done.returncode, done.stdout, "ZeroDivisionError" in done.stderr))
-    assert answers == [(0, "42\n", "/" in end)] * 4
+            answers.append((done.returncode, done.stdout, done.stderr))
+    assert [(code, out) for code, out, _ in answers] == [(0, "42\n")] * 4
+    assert answers[0] == answers[1]
+    assert answers[2] == answers[3]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "has_prompt"),
+    [
+        ([], True),
+        (["--device", "sim:sm_90"], True),
+        (["--sanitize"], True),
+        (["nothing.py"], True),
+        (["--device", "tpu"], False),
+        (["-m"], False),
+        (["--divice", "cpu"], False),
+    ],
+)
+def test_a_prompt_without_a_program(arguments, has_prompt, tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-m", "tilewright", "run", "-i", *arguments],
+        input="import sys, triton, tilewright\nprint(__name__, sys.argv, triton.jit is tilewright.jit)\n",
+        capture_output=True,
+        text=True,
+        env=environment_of(),
+        cwd=tmp_path,
+        timeout=PATIENCE,
+    )
+    argv = ["nothing.py"] if "nothing.py" in arguments else [""]
+    assert done.stdout == (f"__main__ {argv} True\n" if has_prompt else "")
+    assert "Traceback" not in done.stderr
+    assert (done.returncode == 0) == has_prompt
+    banner = f"Python {sys.version} on {sys.platform}\n"
+    assert done.stderr.startswith(banner) == (has_prompt and argv == [""])
 
 
 def test_a_report_says_which_form_of_a_kernel_and_counts_global_bytes_alone(run, script):

@@ -189,6 +189,33 @@ def test_usage(run):
 
 
 @pytest.mark.parametrize(
+    ("given", "written"),
+    [
+        ("--sanitize race script.py", "--sanitize=race"),
+        ("--sanitize race,init", "--sanitize=race,init"),
+        ("--sanitize rcae -m pytest", "--sanitize=rcae"),
+        ("--strict --report out.txt script.py", "--report=out.txt"),
+        ("--sanitize script.py race", None),
+        ("--sanitize other.py script.py", None),
+        ("--sanitize -- race", None),
+    ],
+)
+def test_a_value_without_an_equals_sign(run, script, given, written):
+    folder = script("print('ran')\n").parent
+    script("print('ran')\n", "other.py")
+    if written is None:
+        script("print('ran')\n", "race/__main__.py")
+    done = run("-m", "tilewright", "run", *given.split(), cwd=folder)
+    if written is None:
+        assert (done.code, done.out) == (0, "ran\n"), done.err
+        return
+    option = written.partition("=")[0]
+    message = f"error: a value of {option} follows '=' without a space: {written}\n"
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith(message)
+
+
+@pytest.mark.parametrize(
     ("given", "kind", "program"),
     [
         ("--report x.py --report", "", "x.py --report"),
