@@ -19,9 +19,9 @@ def main() -> int:
 
         return _profile.main(arguments[1:])
     if arguments[:1] == ["bench"]:
-        from tilewright import _bench_command
+        from tilewright import _bench_command, _output
 
-        return _bench_command.main(arguments[1:])
+        return _output.run_command(_bench_command.main, arguments[1:])
     if arguments[:1] == ["lock"] and arguments[1:2] not in (["list"], ["verify"], ["diff"], ["merge"]):
         from tilewright import _lock
 
@@ -31,10 +31,9 @@ def main() -> int:
 
         return _run.main(arguments[2:], _run.report_parser())
     if arguments[:1] and arguments[0] in ("activate", "deactivate", "status"):
-        from tilewright import _activate
+        from tilewright import _activate, _output
 
-        command = getattr(_activate, arguments[0])
-        return int(command(arguments[1:]))
+        return _output.run_command(getattr(_activate, arguments[0]), arguments[1:])
     import os
 
     from tilewright import _native

@@ -16,6 +16,7 @@ from typing import NoReturn
 from _tilewright_startup import PARTS, TRITON_VERSION, VARIABLE, waiting_parts
 from _tilewright_startup.distribution import PTH, files, pth_text, version_for
 from tilewright._arguments import Parser
+from tilewright._output import print_result
 
 ACTIVE, NOT_ACTIVE = 0, 1
 """Exit codes of ``status``."""
@@ -115,8 +116,7 @@ def status(arguments: list[str]) -> int:
         "activated by": pth if os.path.exists(pth) else "no file",
         VARIABLE: os.environ.get(VARIABLE, "not set"),
     }
-    # One write: a reader such as `head -1` may close the pipe after its line.
-    sys.stdout.write("".join(f"{name + ':':22}{value}\n" for name, value in rows.items()))
+    print_result("".join(f"{name + ':':22}{value}\n" for name, value in rows.items()))
     return ACTIVE if ours else NOT_ACTIVE
 
 

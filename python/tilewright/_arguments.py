@@ -5,9 +5,12 @@ from __future__ import annotations
 import argparse
 import functools
 import os
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NoReturn
+
+from tilewright._output import print_result
 
 
 class _Formatter(argparse.RawDescriptionHelpFormatter):
@@ -42,6 +45,12 @@ class Parser(argparse.ArgumentParser):
     def add_option(self, *names: str, **settings: Any) -> None:
         """An option; it is listed in the order in which it is added."""
         self.options.add_argument(*names, **settings)
+
+    def _print_message(self, message: str, file: Any = None) -> None:
+        if file is sys.stdout:
+            print_result(message)
+        else:
+            super()._print_message(message, file)
 
     def error(self, message: str) -> NoReturn:
         """Ends the process with the message."""

@@ -21,19 +21,22 @@ from pathlib import Path
 from typing import Any
 
 from tilewright._arguments import Parser
+from tilewright._output import print_result
 
 _DESCRIPTION = """\
 Compare two versions of a kernel or of a function
 
 A name is a function without arguments that does the work, or a kernel. A kernel takes --args and --grid, which are
-evaluated for each version by itself, with torch, numpy (np), math and triton, from the same seed:
+evaluated for each version by itself, with torch, numpy (np), math and triton. Each file is imported, and its arguments
+are evaluated, with the same seed:
 
     tilewright bench a.py::add b.py::add --grid 1024 \\
         --args 'torch.rand(1 << 20), torch.rand(1 << 20), torch.empty(1 << 20), 1 << 20, BLOCK=1024'
 
-The results of both are compared after the first run; if they differ, the exit code is 1. The order
-is drawn anew for each pair of runs; the ratio has a 95 % confidence interval by
-bootstrap. On the simulator of a GPU, where time says nothing, estimates of a model are compared."""
+The results of both are compared after the first run; if elements differ by more than 0.001 + 1 % of
+the second version's, the exit code is 1. The order is drawn anew for each pair of runs; the ratio
+has a 95 % confidence interval by bootstrap. On the simulator of a GPU, where time says nothing,
+estimates of a model are compared."""
 
 _CONFIDENCE = 0.95
 _RESAMPLES = 2000
@@ -155,31 +158,32 @@ def main(arguments: list[str]) -> int:
     except _Refused as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    _print(result, labels, wanted.json)
+    print_result(_text(result, labels, wanted.json))
     return int(difference is not None)
 
 
-def _print(result: dict[str, Any], labels: tuple[str, str], is_json: bool) -> None:
+def _text(result: dict[str, Any], labels: tuple[str, str], is_json: bool) -> str:
+    """The result as JSON, or for a reader."""
     from tilewright._profile import duration
 
     comparison: Comparison | None = result.pop("comparison", None)
     if is_json:
         more = {} if comparison is None else {**asdict(comparison), "different": comparison.is_different}
-        print(json.dumps({"names": labels, **result, **more}))
-        return
-    for label, nanoseconds in zip(labels, result["ns"], strict=True):
-        print(f"{duration(nanoseconds):>12}  {label}")
-    if comparison is not None:
-        print(verdict(comparison, labels))
-        return
+        return json.dumps({"names": labels, **result, **more}) + "\n"
+    lines = [
+        f"{duration(nanoseconds):>12}  {label}"
+        for label, nanoseconds in zip(labels, result["ns"], strict=True)
+    ]
     a, b = result["ns"]
-    if a == b:
-        print(f"no difference on {result['gpu']}, as the model sees it")
+    if comparison is not None:
+        lines.append(verdict(comparison, labels))
+    elif a == b:
+        lines.append(f"no difference on {result['gpu']}, as the model sees it")
     else:
         fast, slow = (labels[1], labels[0]) if b < a else labels
-        print(
-            f"{fast} is {max(a, b) / min(a, b):.3f} times as fast as {slow} on {result['gpu']}, as the model sees it"
-        )
+        ratio = f"{max(a, b) / min(a, b):.3f} times as fast as {slow}"
+        lines.append(f"{fast} is {ratio} on {result['gpu']}, as the model sees it")
+    return "\n".join(lines) + "\n"
 
 
 def _place(name: str) -> tuple[str, str]:
@@ -255,6 +259,7 @@ def _load(path: str, number: int) -> Any:
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
     sys.path.insert(0, str(file.resolve().parent))
+    _seed()
     try:
         spec.loader.exec_module(module)
     except (SyntaxError, UnicodeDecodeError) as error:
@@ -262,6 +267,15 @@ def _load(path: str, number: int) -> Any:
     finally:
         sys.path.pop(0)
     return module
+
+
+def _seed() -> None:
+    """Seeds the global generators, those of torch and numpy at their import: both versions draw the same numbers."""
+    from tilewright._import_hook import when_imported
+
+    random.seed(0)
+    when_imported("torch", lambda torch: torch.manual_seed(0))
+    when_imported("numpy", lambda numpy: numpy.random.seed(0))
 
 
 class _Launch:
@@ -303,10 +317,7 @@ def _launch(kernel: Any, name: str, module: Any, wanted: Namespace) -> _Launch:
             known.setdefault(short, __import__(package))
         except ImportError:
             continue
-    if (torch := known.get("torch")) is not None and hasattr(torch, "manual_seed"):
-        torch.manual_seed(0)
-    if (numpy := known.get("np")) is not None and hasattr(numpy, "random"):
-        numpy.random.seed(0)
+    _seed()
     args, kwargs = _evaluated(f"(lambda *args, **kwargs: (args, kwargs))({wanted.args})", "--args", known)
     grid = _evaluated(wanted.grid, "--grid", known)
     return _Launch(kernel, (grid,) if isinstance(grid, int) else grid, args, kwargs)
@@ -328,7 +339,7 @@ def _difference(a: Any, b: Any) -> str | None:
 
     lists = [list(value) if isinstance(value, (list, tuple)) else [value] for value in (a, b)]
     if len(lists[0]) != len(lists[1]):
-        return f"{len(lists[0])} results and {len(lists[1])}"
+        return f"{_counted(len(lists[0]), 'result')} and {len(lists[1])}"
     for number, (one, other) in enumerate(zip(*lists, strict=True)):
         if not hasattr(one, "shape") or not hasattr(other, "shape"):
             continue
@@ -338,8 +349,14 @@ def _difference(a: Any, b: Any) -> str | None:
         same = np.isclose(left, right, rtol=1e-2, atol=1e-3, equal_nan=True)
         if not same.all():
             furthest = np.nanmax(np.abs(left - right)[~same])
-            return f"{int((~same).sum())} elements of tensor {number} differ, by up to {furthest:.4g}"
+            count = int((~same).sum())
+            verb = "differs" if count == 1 else "differ"
+            return f"{_counted(count, 'element')} of tensor {number} {verb}, by up to {furthest:.4g}"
     return None
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def _array(value: Any) -> Any:

@@ -19,6 +19,7 @@ from typing import Any
 from tilewright._arguments import ProgramParser
 from tilewright._files import write_file
 from tilewright._flame import flame_graph, folded
+from tilewright._output import print_result
 
 _DESCRIPTION = """\
 Run a Triton program, and report the time of its kernels
@@ -131,7 +132,7 @@ def _finish(wanted: Namespace) -> None:
     for note in profile["notes"]:
         print(note, file=sys.stderr)
     if (path := wanted.json) == "-":
-        _print(json.dumps(profile))
+        print_result(json.dumps(profile) + "\n")
     elif path is not None:
         _write(path, json.dumps(profile, indent=1) + "\n")
     if (path := wanted.trace) is not None:
@@ -140,15 +141,6 @@ def _finish(wanted: Namespace) -> None:
         stacks = list(_stacks(profile))
         is_page = path.endswith((".svg", ".html"))
         _write(path, flame_graph(stacks, is_html=path.endswith(".html")) if is_page else folded(stacks))
-
-
-def _print(text: str) -> None:
-    """Prints to a reader that may close the pipe early, such as ``head``."""
-    try:
-        print(text, flush=True)
-    except BrokenPipeError:
-        # The interpreter flushes stdout once more at its end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _write(path: str, text: str) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from conftest import PATIENCE, environment_of
 
-from tilewright._bench_command import _Launch, _measured, compare, verdict
+from tilewright._bench_command import _difference, _Launch, _measured, compare, verdict
 
 KERNELS = """
 import tilewright as triton
@@ -161,6 +161,45 @@ def test_another_result_is_said(tmp_path):
     made = bench(tmp_path, "a.py::copy", "other.py::copy", *LAUNCH, "--device", "cpu", "--time", "0.1")
     assert made.returncode == 1
     assert "do not compute the same: 1000 elements of tensor 1 differ, by up to 1" in made.stderr
+
+
+def test_a_single_element_that_differs_is_one_element():
+    assert _difference(np.zeros(4), np.array([0, 0, 0.5, 0])) == "1 element of tensor 0 differs, by up to 0.5"
+    assert _difference([], [1]) == "0 results and 1"
+    assert _difference([1], []) == "1 result and 0"
+
+
+def test_elements_may_differ_by_the_documented_tolerance():
+    second = np.array([0.0, 100.0])
+    assert _difference(second + np.array([0.0009, 1.0009]), second) is None
+    found = _difference(second + np.array([0.0011, 1.0011]), second)
+    assert found.startswith("2 elements of tensor 0 differ")
+
+
+@pytest.mark.parametrize(("module", "draw"), [("random", "random.random()"), ("numpy", "numpy.random.rand(9)")])
+def test_both_files_draw_the_same_numbers_at_their_import(tmp_path, module, draw):
+    text = f"import {module}\nimport numpy\nDATA = numpy.atleast_1d({draw})\ndef work():\n    return DATA\n"
+    for name in ("first", "second"):
+        (tmp_path / f"{name}.py").write_text(text)
+    made = bench(tmp_path, "first.py::work", "second.py::work", "--time", "0.01")
+    assert (made.returncode, made.stderr) == (0, "")
+
+
+def test_standard_output_may_be_closed_early(tmp_path):
+    loud = "def work():\n    for _ in range(5000):\n        print('a line of this version')\n"
+    (tmp_path / "loud.py").write_text(loud)
+    for arguments in (["loud.py::work", "loud.py::work", "--time", "0.01"], ["--help"]):
+        with subprocess.Popen(
+            [sys.executable, "-m", "tilewright", "bench", *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            cwd=tmp_path,
+            env=environment_of(),
+            text=True,
+        ) as command:
+            command.stdout.close()
+            assert command.stderr.read() == ""
+            assert command.wait(PATIENCE) == 0
 
 
 def test_the_simulator_compares_by_its_model(tmp_path):
