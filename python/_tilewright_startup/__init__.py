@@ -42,7 +42,7 @@ def parse_parts(text: str) -> tuple[str, ...]:
     words = [word.strip() for word in text.split(",") if word.strip()] or [text]
     for word in words:
         if word not in PARTS:
-            raise ValueError(f"{VARIABLE} is 0, 1, or some of {','.join(PARTS)}: found {word!r}")
+            raise ValueError(f"{VARIABLE} is {text!r}, expected 0, 1, or some of {','.join(PARTS)}")
     return tuple(part for part in PARTS if part == "triton" or part in words)
 
 

@@ -90,8 +90,8 @@ def status(arguments: list[str]) -> int:
     # An import of a part ends the waiting, so it is read first.
     try:
         parts = waiting_parts()
-    except ValueError as error:
-        print(f"error: {error}", file=sys.stderr)
+    except ValueError:
+        # The import of tilewright has printed it.
         return NOT_ACTIVE
     spec = _find("triton")
     ours = _is_tilewright(spec)

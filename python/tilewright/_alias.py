@@ -177,7 +177,7 @@ def begin(parts: tuple[str, ...] = PARTS) -> None:
 
         announcement.once_for_children()
         use_cpu_as_cuda()
-        _native.allow_padded_reads(_environment.is_off("TILEWRIGHT_STRICT"))
+        _native.allow_padded_reads(not _environment.is_on("TILEWRIGHT_STRICT"))
     unwatch()
 
 
@@ -201,7 +201,7 @@ def _install(replaces_viz: bool) -> None:
     from tilewright import _environment
 
     # The program's user may want the public package.
-    if _environment.is_off(_PUBLIC_VIZ):
+    if not _environment.is_on(_PUBLIC_VIZ):
         finder.replaces_viz |= replaces_viz
     elif replaces_viz:
         finder.expects_public_viz = True

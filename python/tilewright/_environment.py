@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 
+from _tilewright_startup import VARIABLE, parse_parts
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -114,6 +116,22 @@ SWITCHES = frozenset(
 )
 """The variables of tilewright that are on or off."""
 
+_TRITON_SWITCHES = frozenset(
+    (
+        "TRITON_ALLOW_NON_CONSTEXPR_GLOBALS",
+        "TRITON_CACHE_AUTOTUNING",
+        "TRITON_CPU_BACKEND",
+        "TRITON_DEBUG",
+        "TRITON_DEFAULT_FP_FUSION",
+        "TRITON_FORCE_DISABLE_FP_FUSION",
+        "TRITON_INTERPRET",
+        "TRITON_KERNEL_DUMP",
+        "TRITON_PRINT_AUTOTUNING",
+        "TRITON_PROTON_DISABLE",
+    )
+)
+"""The variables of Triton that are on or off, and have an effect."""
+
 KNOWN = SWITCHES | {
     "TILEWRIGHT_AS_TRITON",
     "TILEWRIGHT_CACHE_DIR",
@@ -154,11 +172,17 @@ _OF_DEVELOPMENT = frozenset(
 
 _PREFIX = "TILEWRIGHT_"
 _STAGE_NAMES = ("ast", "ir", "opt", "cpu", "asm", "gpu", "ptx", "cubin")
+_STAGES_OF = {
+    "cpu": ("ast", "ir", "opt", "cpu", "asm"),
+    "sim": ("ast", "ir", "opt", "gpu", "ptx"),
+    "cuda": ("ast", "ir", "opt", "gpu", "ptx", "cubin"),
+}
+"""The stages of a kernel, by the kind of its device."""
 
 
-def is_off(name: str) -> bool:
-    """Returns whether a switch is off or not set."""
-    return os.environ.get(name, "").lower() in _OFF
+def is_on(name: str) -> bool:
+    """Returns whether a switch is on."""
+    return os.environ.get(name, "").lower() in _ON
 
 
 def say_what_has_no_effect() -> None:
@@ -166,14 +190,29 @@ def say_what_has_no_effect() -> None:
     for name in WITHOUT_EFFECT.keys() & os.environ.keys():
         if os.environ[name].lower() not in _OFF:
             _say(f"{name} is set and has no effect: {WITHOUT_EFFECT[name]}")
-    for name in sorted(name for name in os.environ if name.startswith(_PREFIX)):
+    for name in sorted(os.environ):
         value = os.environ[name]
-        if name in SWITCHES and value.lower() not in _ON | _OFF:
-            _say(f"{name} is '{value}', expected 0 or 1")
+        if name in SWITCHES | _TRITON_SWITCHES:
+            if value.lower() not in _ON | _OFF:
+                _say(f"{name} is '{value}', expected 0 or 1: it counts as 0")
         elif name == "TILEWRIGHT_DUMP":
             _check_dump(value)
-        elif name not in KNOWN and name.removeprefix(_PREFIX) not in _OF_DEVELOPMENT:
+        elif name == VARIABLE:
+            _check_parts(value)
+        elif name.startswith(_PREFIX) and name not in KNOWN and not _is_of_development(name):
             _say(f"{name} is no variable of tilewright{_guess(name, KNOWN, _PREFIX)}")
+
+
+def _is_of_development(name: str) -> bool:
+    return name.removeprefix(_PREFIX) in _OF_DEVELOPMENT
+
+
+def _check_parts(value: str) -> None:
+    """Says that a list of parts is wrong; in a process that waits for ``import triton``, this import is an error."""
+    try:
+        parse_parts(value)
+    except ValueError as error:
+        _say(str(error))
 
 
 def _check_dump(value: str) -> None:
@@ -183,6 +222,32 @@ def _check_dump(value: str) -> None:
     is_folder = not re.fullmatch("[a-z]+", value) or os.path.isdir(value)
     if not is_folder and value not in (*_STAGE_NAMES, "all") and (guess := _guess(value, _STAGE_NAMES)):
         _say(f"TILEWRIGHT_DUMP is '{value}', which is no stage, so every stage goes to this folder{guess}")
+
+
+_has_said_stages = False
+
+
+def say_missing_stages() -> None:
+    """Says once which stages of ``TILEWRIGHT_DUMP`` the kernels of this process lack; called before a compilation."""
+    global _has_said_stages
+    value = os.environ.get("TILEWRIGHT_DUMP")
+    if not value or _has_said_stages:
+        return
+    from tilewright import _native
+
+    device = _native.device()
+    found = _STAGES_OF[device.partition(":")[0]]
+    missing = [
+        name for name in _STAGE_NAMES if name in map(str.strip, value.split(",")) and name not in found
+    ]
+    if not missing:
+        return
+    _has_said_stages = True
+    advice = "; TILEWRIGHT_DEVICE=sim:sm_90 compiles for a GPU" if device == "cpu" else ""
+    no = f"no stage {missing[0]}" if len(missing) == 1 else f"none of the stages {', '.join(missing)}"
+    _say(
+        f"TILEWRIGHT_DUMP is '{value}', but kernels on {device} have {no}: they have {', '.join(found)}{advice}"
+    )
 
 
 def _guess(name: str, known: Iterable[str], prefix: str = "") -> str:

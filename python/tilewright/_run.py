@@ -187,17 +187,18 @@ def _prepare(device: str | None, is_strict: bool = False, parts: tuple[str, ...]
 def _sanitize(names: str) -> str | None:
     """Switches the checks of launches on; returns an error text."""
     from tilewright import _native, sanitizer
+    from tilewright.errors import LaunchValueError
 
     if _native.device().startswith("cuda"):
         return "error: the sanitizer works on the CPU and in the simulator: add --device cpu or --device sim:sm_90"
     try:
-        _native.sanitizer_parse(names)
-    except ValueError as error:
-        return f"error: {error}"
+        checks = sanitizer.parse_checks(names)
+    except LaunchValueError as error:
+        return str(error)
     if not sanitizer.is_begun():
         sanitizer.begin(names)
     else:
-        sanitizer.enable(*_native.sanitizer_parse(names).split(","))
+        sanitizer.enable(*checks.split(","))
     return None
 
 

@@ -14,7 +14,7 @@ import sys
 import warnings
 
 from tilewright import _native
-from tilewright.errors import SanitizerError
+from tilewright.errors import LaunchValueError, SanitizerError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -102,9 +102,28 @@ def checks() -> tuple[str, ...]:
     return tuple(name for name in _native.sanitizer_checks().split(",") if name)
 
 
+def parse_checks(names: str, variable: str | None = None) -> str:
+    """The checks of a list, in their order; an unknown name is TW0108, which names the variable with the list."""
+    try:
+        return _native.sanitizer_parse(names)
+    except ValueError:
+        pass
+    import difflib
+
+    word = next(word for word in map(str.strip, names.split(",")) if word not in CHECKS)
+    near = difflib.get_close_matches(word, CHECKS, 1)
+    error = LaunchValueError(
+        f"error[TW0108]: {variable + ': ' if variable else ''}no check is called '{word}'\n"
+        f"  = note: the checks are {', '.join(CHECKS)}\n"
+        f"  = help: {f'did you mean {near[0]!r}?' if near else 'separate checks by commas; 1 is every check'}"
+    )
+    error.code = "TW0108"
+    raise error
+
+
 def enable(*names: str) -> None:
     """Checks launches from now on, also in child processes: by these checks, or by all."""
-    chosen = _native.sanitizer_parse(",".join(names)) if names else ",".join(CHECKS)
+    chosen = parse_checks(",".join(names)) if names else ",".join(CHECKS)
     os.environ[_VARIABLE] = chosen
     _native.reload_knobs()
     if "init" in chosen.split(","):
@@ -264,7 +283,7 @@ def begin(names: str) -> None:
     """Sanitizes a whole program: findings are printed when they come, and counted at its end."""
     global _is_begun
     _is_begun = True
-    enable(*[name for name in _native.sanitizer_parse(names).split(",") if name])
+    enable(*[name for name in parse_checks(names).split(",") if name])
     _native.sanitizer_print(True)
     atexit.register(_summarize, os.getpid())
 
@@ -302,14 +321,13 @@ def _begin_by_environment() -> None:
     """Begins if the environment says so, once a program imports tilewright."""
     names = os.environ.get(_VARIABLE, "")
     try:
-        chosen = _native.sanitizer_parse(names)
-    except ValueError as error:
-        message = f"{_VARIABLE}={names}: {error}"
+        chosen = parse_checks(names, _VARIABLE)
+    except LaunchValueError as error:
         # A command of tilewright ends with its message; `python -m` imports the package before it.
         is_command = sys.argv[0] == "-m" and "tilewright" in sys.orig_argv[1:4]
         if is_command or os.path.splitext(os.path.basename(sys.argv[0]))[0] == "tilewright":
-            print(f"error: {message}", file=sys.stderr)
+            print(error, file=sys.stderr)
             raise SystemExit(2) from None
-        raise ValueError(message) from None
+        raise
     if chosen:
         begin(names)

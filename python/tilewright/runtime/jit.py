@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from _weakrefset import WeakSet
 
-from tilewright import _native
+from tilewright import _environment, _native
 from tilewright.errors import LaunchTypeError, LaunchValueError, TritonError, hide_own_frames
 from tilewright.language._constexpr import constexpr
 from tilewright.language._types import dtype, pointer_type
@@ -404,11 +404,14 @@ class JITFunction(_native.JitKernel, JITCallable, KernelInterface[P, R]):
 
     def _is_to_be_interpreted(self) -> bool:
         """Returns whether Python runs the body: checked when the kernel is made and at its first launch."""
-        if self._interpret is None:
+        is_interpreted = self._interpret
+        if is_interpreted is None:
             from tilewright import knobs
 
-            return is_interpreting() or bool(knobs.runtime.interpret)
-        return bool(self._interpret)
+            is_interpreted = is_interpreting() or bool(knobs.runtime.interpret)
+        if not is_interpreted:
+            _environment.say_missing_stages()
+        return bool(is_interpreted)
 
     @property
     def _first_line(self) -> int:

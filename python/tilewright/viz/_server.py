@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from tilewright import _native
+from tilewright import _environment, _native
 from tilewright.viz import _answers, _session
 
 _STATIC = Path(__file__).with_name("static")
@@ -173,8 +173,8 @@ def launch(share: bool = False, port: int | None = None, block: bool | None = No
     trace = _server.traces.current() if _server is not None else None
     launches = [] if trace is None else json.loads(trace.list())
     if block is None:
-        wanted = os.environ.get("TILEWRIGHT_VIZ_WAIT")
-        if (wanted == "1") if wanted else _is_watched():
+        variable = "TILEWRIGHT_VIZ_WAIT"
+        if _environment.is_on(variable) or (not os.environ.get(variable) and _is_watched()):
             _wait_at_exit()
     elif block:
         wait()

@@ -176,7 +176,9 @@ def test_elements_may_differ_by_the_documented_tolerance():
     assert found.startswith("2 elements of tensor 0 differ")
 
 
-@pytest.mark.parametrize(("module", "draw"), [("random", "random.random()"), ("numpy", "numpy.random.rand(9)")])
+@pytest.mark.parametrize(
+    ("module", "draw"), [("random", "random.random()"), ("numpy", "numpy.random.rand(9)")]
+)
 def test_both_files_draw_the_same_numbers_at_their_import(tmp_path, module, draw):
     text = f"import {module}\nimport numpy\nDATA = numpy.atleast_1d({draw})\ndef work():\n    return DATA\n"
     for name in ("first", "second"):

@@ -625,8 +625,16 @@ def kernel(x_ptr, count_ptr):
 
 
 def test_a_check_that_is_none():
-    with pytest.raises(ValueError, match="no check is called 'rice': there are bounds, race"):
-        sanitizer.enable("rice")
+    with pytest.raises(ValueError, match=r"TW0108.*no check is called 'rice'") as caught:
+        sanitizer.enable("race", "rice")
+    assert caught.value.code == "TW0108"
+    lines = str(caught.value).splitlines()
+    assert lines[1:] == [
+        "  = note: the checks are bounds, race, init, alignment, overflow, nan",
+        "  = help: did you mean 'race'?",
+    ]
+    with pytest.raises(ValueError, match="help: separate checks by commas"):
+        sanitizer.enable("thread")
 
 
 PROGRAM = """
@@ -660,8 +668,8 @@ def test_the_run_command(run, script, device):
     by_variable = run("-m", "tilewright", "run", path, "1", env={"TILEWRIGHT_SANITIZE": "race"})
     assert "error[TW0221]" in by_variable.err
     wrong = run("-m", "tilewright", "run", path, "0", env={"TILEWRIGHT_SANITIZE": "rice"})
-    assert (wrong.code, wrong.out, wrong.err.count("\n")) == (2, "", 1)
-    assert wrong.err.startswith("error: TILEWRIGHT_SANITIZE=rice: no check is called 'rice'")
+    assert (wrong.code, wrong.out, wrong.err.count("\n")) == (2, "", 3)
+    assert wrong.err.startswith("error[TW0108]: TILEWRIGHT_SANITIZE: no check is called 'rice'\n")
 
 
 def test_a_program_that_ends_with_an_error_has_no_empty_summary(run, script):

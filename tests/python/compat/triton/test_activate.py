@@ -313,11 +313,11 @@ def test_the_variable_is_for_one_process_and_its_children(environment):
         assert environment.imported(TILEWRIGHT_AS_TRITON=text) == OURS
     assert environment.imported(TILEWRIGHT_AS_TRITON="0") == NOTHING
     assert environment.imported(TILEWRIGHT_AS_TRITON="") == NOTHING
-    expected = "ImportError: TILEWRIGHT_AS_TRITON is 0, 1, or some of triton,viz,cuda: found 'on'"
+    expected = "ImportError: TILEWRIGHT_AS_TRITON is 'on', expected 0, 1, or some of triton,viz,cuda"
     assert environment.imported(TILEWRIGHT_AS_TRITON="on") == expected
     assert environment.imported(TILEWRIGHT_AS_TRITON=",") == expected.replace("'on'", "','")
     done = environment.tilewright("status", env={"TILEWRIGHT_AS_TRITON": "on"})
-    assert (done.code, done.out, done.err) == (1, "", expected.replace("ImportError", "error") + "\n")
+    assert (done.code, done.out, done.err) == (1, "", expected.replace("ImportError", "tilewright") + "\n")
     code = "import subprocess, sys; sys.exit(subprocess.call([sys.executable, '-c', 'import triton, {}']))"
     for text, is_found in (("1", True), ("triton,viz", True), ("triton", False)):
         done = environment.python("-c", code.format("triton_viz"), env={"TILEWRIGHT_AS_TRITON": text})

@@ -91,19 +91,59 @@ def test_wrong_names_and_values_of_own_variables_are_answered(run, tmp_path):
         "TILEWRIGHT_PORTABLE": "off",
         "TILEWRIGHT_DUMP": "irr",
         "TILEWRIGHT_SEEDS": "3",
+        "TILEWRIGHT_AS_TRITON": "triton,vis",
+        "TRITON_INTERPRET": "2",
+        "TRITON_DEBUG": "True",
     }
     done = run("-c", "import tilewright, tilewright.language", env=environment, cwd=tmp_path)
     assert done.err.splitlines() == [
+        "tilewright: TILEWRIGHT_AS_TRITON is 'triton,vis', expected 0, 1, or some of triton,viz,cuda",
         "tilewright: TILEWRIGHT_DEVISE is no variable of tilewright; did you mean 'TILEWRIGHT_DEVICE'?",
         "tilewright: TILEWRIGHT_DUMP is 'irr', which is no stage, so every stage goes to this folder; "
         "did you mean 'ir'?",
         "tilewright: TILEWRIGHT_FOO is no variable of tilewright",
-        "tilewright: TILEWRIGHT_MACHINE_CODE is 'maybe', expected 0 or 1",
+        "tilewright: TILEWRIGHT_MACHINE_CODE is 'maybe', expected 0 or 1: it counts as 0",
+        "tilewright: TRITON_INTERPRET is '2', expected 0 or 1: it counts as 0",
     ]
     (tmp_path / "irr").mkdir()
     for value in ("irr", "stages", "./irr", "ir,opt", "all", "1", "0", ""):
         done = run("-c", "import tilewright", env={"TILEWRIGHT_DUMP": value}, cwd=tmp_path)
         assert done.err == "", value
+
+
+@pytest.mark.parametrize(
+    ("stages", "device", "missing"),
+    [
+        ("ptx", "cpu", "no stage ptx: they have ast, ir, opt, cpu, asm; TILEWRIGHT_DEVICE=sim:sm_90"),
+        ("gpu,ir,ptx", "cpu", "none of the stages gpu, ptx: "),
+        ("asm,gpu", "sim:sm_90", "no stage asm: they have ast, ir, opt, gpu, ptx\n"),
+        ("opt", "cpu", None),
+        ("all", "cpu", None),
+        ("./ptx", "cpu", None),
+    ],
+)
+def test_a_stage_that_the_device_does_not_have_is_named(stages, device, missing, run, script):
+    program = """
+        import numpy as np, tilewright as triton, tilewright.language as tl
+
+        @triton.jit
+        def one(x_ptr):
+            tl.store(x_ptr, 1)
+
+        @triton.jit
+        def two(x_ptr):
+            tl.store(x_ptr, 2)
+
+        one[(1,)](np.zeros(1, np.int32))
+        two[(1,)](np.zeros(1, np.int32))
+    """
+    path = script(program)
+    environment = {"TILEWRIGHT_DUMP": stages, "TILEWRIGHT_DEVICE": device}
+    done = run(path, env=environment, cwd=path.parent)
+    assert done.code == 0
+    note = f"tilewright: TILEWRIGHT_DUMP is '{stages}', but kernels on {device} have {missing}"
+    assert done.err.count("tilewright: ") == (missing is not None)
+    assert (note in done.err) == (missing is not None)
 
 
 def test_each_own_variable_is_known():
