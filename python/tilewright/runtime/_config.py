@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 from tilewright import _native
 
 TYPE_CHECKING = False
@@ -41,6 +43,10 @@ _OLDER_OPTIONS = (
 class Config:
     """One choice of compile-time arguments and options for an autotuned kernel."""
 
+    # The code, the instruction and the line that made the configuration, for errors. It is no entry of `__dict__`, so
+    # it is neither compared nor pickled, and a copy has none.
+    __slots__ = ("__dict__", "__weakref__", "_made_at")
+
     def __init__(
         self,
         kwargs: dict[str, Any],
@@ -53,6 +59,8 @@ class Config:
         num_cpu_threads: int = _NUM_CPU_THREADS,
         **older: Unpack[OlderOptions],
     ) -> None:
+        frame = sys._getframe(1)
+        object.__setattr__(self, "_made_at", (frame.f_code, frame.f_lasti, frame.f_lineno))
         for name, value in older.items():
             if name not in _OLDER_OPTIONS:
                 raise TypeError(f"triton.Config has no argument {name!r}")
@@ -85,8 +93,6 @@ class Config:
         self.__dict__.pop("_merged", None)
 
     def _merge(self) -> None:
-        import sys
-
         found = self.all_kwargs()
         # Launches compare names by identity: intern them, as Python interns the names of keywords.
         names = tuple(sys.intern(name) if type(name) is str else name for name in found)
@@ -121,6 +127,7 @@ class Config:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__(state.get("kwargs", {}))  # type: ignore[misc]
+        object.__delattr__(self, "_made_at")
         self.__dict__.update(state)
 
     def __hash__(self) -> int:

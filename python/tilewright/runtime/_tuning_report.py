@@ -70,6 +70,9 @@ def report_failures(tuner: Any, outcome: Any) -> None:
     failures: dict[Any, Exception] = outcome.failures
     if not failures:
         return
+    from tilewright.runtime._config_errors import named_config
+
+    failures = {config: named_config(error, config) for config, error in failures.items()}
     listed = "".join(f"\n  {config}: {_first_line(error)}" for config, error in failures.items())
     first = next(iter(failures.values()))
     if len(failures) == len(outcome.timings):
@@ -83,7 +86,12 @@ def report_failures(tuner: Any, outcome: Any) -> None:
 
 def _first_line(error: Exception) -> str:
     text = str(error).splitlines()
-    return f"{type(error).__name__}: {text[0]}" if text else type(error).__name__
+    if not text:
+        return type(error).__name__
+    more = ""
+    if getattr(error, "code", None) == "TW0102" and (about := error.diagnostics[0]).file is not None:  # type: ignore[attr-defined]
+        more = f", {about.file}:{about.line}{f'; {about.hint}' if about.hint else ''}"
+    return f"{type(error).__name__}: {text[0]}{more}"
 
 
 def _stacklevel() -> int:

@@ -251,6 +251,12 @@ class Autotuner(_Wrapper[P, R]):
         self._lock = threading.RLock()
         self._place: Any = None
         self._caches: dict[Any, dict[Any, Config]] = {}
+        if not all(config.kwargs.keys() <= self._known_names for config in self.configs):
+            from tilewright.runtime._config_errors import has_unknown_names
+
+            if has_unknown_names(self.configs, arg_names):
+                # A launch in Rust would report the kernel, not the configuration.
+                self._set_kind("own")
 
     # -- hooks of the arguments that a kernel changes --
 
@@ -297,10 +303,19 @@ class Autotuner(_Wrapper[P, R]):
         try:
             result = self.fn.run(*args, **self._chosen(args, kwargs))
         except TritonError as error:
-            hide_own_frames(error)
-            raise error
+            named = self._named(error)
+            hide_own_frames(named)
+            raise named from None
         self.nargs = None
         return result
+
+    def _named(self, error: TritonError) -> TritonError:
+        """Returns the error of a launch with the latest configuration, which it names if a name in it is wrong."""
+        if self.best_config is None or error.code != "TW0102":
+            return error
+        from tilewright.runtime._config_errors import named_config
+
+        return named_config(error, self.best_config)
 
     def _chosen(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         """Returns the arguments of a launch with those of its configuration; tunes if needed."""
@@ -327,7 +342,10 @@ class Autotuner(_Wrapper[P, R]):
         compiled, failures = trial.compile(configs)
         self.nargs = None
         if failures and not compiled:
-            raise next(iter(failures.values()))
+            from tilewright.runtime._config_errors import named_config
+
+            config, error = next(iter(failures.items()))
+            raise named_config(error, config)
         return [compiled[config] for config in configs if config in compiled]
 
     def _choice(self, nargs: dict[str, Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Config:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import traceback
 import warnings
 
@@ -104,6 +106,67 @@ def test_mistakes(name):
         warnings.simplefilter("error", errors.LaunchWarning)
         with pytest.raises(error, match=f"(?s){says}"):
             make()
+
+
+WRONG_NAMES = """
+@triton.autotune(
+    configs=[{configs}],
+    key=["n"],
+)
+@triton.jit
+def fill(x_ptr, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(x_ptr + i, 2.0, mask=i < n)
+"""
+
+
+@pytest.mark.parametrize(
+    ("configs", "line", "marked", "hint"),
+    [
+        ('triton.Config({"BLOKC": 64})', 2, '"BLOKC"', "did you mean 'BLOCK'?"),
+        ('triton.Config({"BLOKC": 64}), triton.Config({"BLOKC": 8})', 2, '"BLOKC"', "did you mean 'BLOCK'?"),
+        ("triton.Config(dict(\n        BLOCK=8, num_warp=8))", 3, "num_warp", "did you mean 'num_warps'?"),
+        ('triton.Config({"BLO" "KC": 64}, num_warps=4)', 2, None, "did you mean 'BLOCK'?"),
+        ('*[triton.Config({"BLOCK": 8, "colour": c}) for c in (1, 2)]', 2, '"colour"', "options are"),
+    ],
+)
+def test_a_wrong_name_of_a_configuration_is_marked_there(configs, line, marked, hint, module):
+    text = WRONG_NAMES.replace("{configs}", configs).lstrip()
+    made = module(text)
+    with pytest.raises(
+        errors.LaunchKeyError, match=r"of a triton\.Config is neither a parameter of"
+    ) as caught:
+        made.fill[(1,)](X, 8)
+    (about,) = caught.value.diagnostics
+    assert (about.code, about.line) == ("TW0102", line)
+    source = text.splitlines()[line - 1]
+    if marked is None:
+        marked = source[source.index("triton.Config") : -2]
+    assert source[about.column - 1 : about.end_column - 1] == marked
+    assert about.hint.startswith(hint)
+    shown = str(about).splitlines()
+    assert shown[1].endswith(f"k.py:{line}:{about.column}")
+    assert shown[3] == f"{line} | {source}"
+    assert shown[4].index("^") - 4 == about.column - 1
+    assert any("kernel 'fill' is defined at " in note for note in about.notes)
+
+
+def test_a_wrong_name_of_one_configuration_is_part_of_the_warning(module):
+    made = module(
+        WRONG_NAMES.replace("{configs}", 'triton.Config({"BLOCK": 8}), triton.Config({"BLOKC": 8})')
+    )
+    with pytest.warns(errors.LaunchWarning, match="skips 1 of 2") as caught:
+        made.fill[(1,)](X, 8)
+    assert str(caught[0].message).endswith("k.py:2; did you mean 'BLOCK'?")
+
+
+def test_a_copy_of_a_configuration_has_no_line():
+    config = triton.Config({"BLOKC": 64})
+    assert "_made_at" not in vars(config)
+    for other in (copy.copy(config), copy.deepcopy(config), pickle.loads(pickle.dumps(config))):
+        assert other == config
+        with pytest.raises(errors.LaunchKeyError, match="note: the configuration is BLOKC: 64, num_warps: 4"):
+            tuned([other])[(1,)](X, 8)
 
 
 @triton.jit
