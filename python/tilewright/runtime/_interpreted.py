@@ -64,13 +64,14 @@ def _warn_of_missing_checks(kernel: Any, checks: str) -> None:
     import warnings
 
     from tilewright.errors import LaunchWarning
+    from tilewright.runtime._tuning_report import program_stacklevel
 
     others = ", ".join(check for check in checks.split(",") if check != "bounds")
     text = (
         f"kernel '{kernel.__name__}' is interpreted, and interpret mode checks only that accesses are in bounds; turn "
         f"it off for the other requested checks ({others})"
     )
-    warnings.warn(text, LaunchWarning, stacklevel=2)
+    warnings.warn(text, LaunchWarning, stacklevel=program_stacklevel())
 
 
 def read_only(kernel: Any) -> list[int]:

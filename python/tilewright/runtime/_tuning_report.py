@@ -81,7 +81,7 @@ def report_failures(tuner: Any, outcome: Any) -> None:
             raise first
         raise AutotunerError(f"no configuration of '{tuner.__name__}' runs:{listed}") from first
     text = f"autotuning '{tuner.__name__}' skips {len(failures)} of {len(outcome.timings)} configurations:{listed}"
-    warnings.warn(text, LaunchWarning, stacklevel=_stacklevel())
+    warnings.warn(text, LaunchWarning, stacklevel=program_stacklevel())
 
 
 def _first_line(error: Exception) -> str:
@@ -94,8 +94,8 @@ def _first_line(error: Exception) -> str:
     return f"{type(error).__name__}: {text[0]}{more}"
 
 
-def _stacklevel() -> int:
-    """Returns the index of the first frame outside of this package."""
+def program_stacklevel() -> int:
+    """Returns the stack level of a warning at the first frame outside of this package."""
     package = __name__.partition(".")[0]
     level, frame = 1, sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == package:

@@ -717,6 +717,7 @@ def test_interpreted_kernels_have_their_bounds_checked_and_say_so(module):
     (warning,) = warned
     assert warning.category is LaunchWarning
     assert "'accumulate' is interpreted" in str(warning.message)
+    assert warning.filename == __file__
     assert "(race, init, alignment, overflow, nan)" in str(warning.message)
     # Programs of an interpreted kernel run one after the other: what races would be is not looked for.
     assert not [report for report in found.reports if report.check != "bounds"]
