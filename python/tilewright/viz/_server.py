@@ -156,7 +156,7 @@ def launch(share: bool = False, port: int | None = None, block: bool | None = No
     A notebook shows the page below the cell. The program goes on. When it ends, the page is served on until Ctrl-C if a
     user is at the terminal; ``block=True`` waits here, ``block=False`` nowhere, and ``TILEWRIGHT_VIZ_WAIT=1`` or ``0``
     decides if the program does not. ``share=True`` prints how to show the page on another machine: nothing leaves this
-    one. Returns the launches that have failed.
+    one. Returns the names of the kernels whose launches failed, as Triton-Puzzles expects.
     """
     import json
 
@@ -182,12 +182,10 @@ def launch(share: bool = False, port: int | None = None, block: bool | None = No
 
 
 def _chosen_port() -> int:
-    text = os.environ.get("TILEWRIGHT_VIZ_PORT", "0")
+    text = os.environ.get("TILEWRIGHT_VIZ_PORT") or "0"
     if text.isascii() and text.isdigit() and int(text) < 1 << 16:
         return int(text)
-    raise ValueError(
-        f"TILEWRIGHT_VIZ_PORT is {text!r}: it is the number of a port, up to 65535, or 0 for any"
-    )
+    raise ValueError(f"TILEWRIGHT_VIZ_PORT is {text!r}, expected a port from 0 to 65535; 0 is any free one")
 
 
 def _show_in_notebook(url: str) -> None:
