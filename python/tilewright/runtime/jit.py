@@ -595,7 +595,7 @@ def _source(fn: Callable[..., Any]) -> tuple[str, list[str], int]:
 
     try:
         lines, first_line = inspect.getsourcelines(fn)
-    except (OSError, TypeError) as error:
+    except (OSError, TypeError):
         from tilewright.runtime._typed_source import source_lines
 
         found = source_lines(fn)
@@ -604,7 +604,7 @@ def _source(fn: Callable[..., Any]) -> tuple[str, list[str], int]:
                 f"the source of '{getattr(fn, '__name__', fn)}' is not available: @triton.jit compiles the source of a "
                 "function, so it must be defined in a file or in a notebook cell, or the text that is given to exec() "
                 "must still be the value of a variable"
-            ) from error
+            ) from None
         lines, first_line = found
     prefix = lines[0][: len(lines[0]) - len(lines[0].lstrip())]
     # Lines with less indentation are comments, or continue a string or an expression: they stay unchanged.
