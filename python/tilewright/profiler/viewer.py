@@ -232,6 +232,8 @@ def main(arguments: list[str] | None = None) -> int:
         metrics = given.metrics.split(",")
         tree, metrics = parse(metrics, given.file, given.include, given.exclude, given.threshold)
         print_tree(tree, metrics, given.depth, given.format, given.print_sorted)
+    except BrokenPipeError:
+        raise
     except (OSError, ValueError, re.error) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
@@ -239,4 +241,6 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    from tilewright._output import run_command
+
+    sys.exit(run_command(main, sys.argv[1:]))

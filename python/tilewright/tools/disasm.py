@@ -115,7 +115,9 @@ def main() -> None:
 
     if len(sys.argv) not in (2, 3):
         sys.exit("usage: python -m triton.tools.disasm <file.cubin> [<function>]")
-    print(extract(sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else None))
+    from tilewright._output import print_result
+
+    print_result(extract(sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else None) + "\n")
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ import sys
 
 import numpy as np
 import pytest
-from conftest import PATIENCE
+from conftest import PATIENCE, environment_of
 from helpers import check_trace
 
 import tilewright as triton
@@ -509,6 +509,19 @@ def test_mistakes_of_the_viewer_are_a_line(profile_file, capsys, arguments, said
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("error: ")
     assert said in line
+
+
+def test_the_output_of_the_viewer_may_be_closed_early(profile_file):
+    with subprocess.Popen(
+        [sys.executable, "-m", "tilewright.profiler.viewer", profile_file],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment_of(),
+        text=True,
+    ) as command:
+        command.stdout.close()
+        assert command.stderr.read() == ""
+        assert command.wait(PATIENCE) == 0
 
 
 SCRIPT = """
