@@ -44,8 +44,8 @@ typedef enum tw_kind {
     TW_TEXT = 5           /* value.text: a compile-time string */
 } tw_kind;
 
-/* An argument of a launch, by the name of its parameter. Compile-time arguments may be left out if
-   the lock has one value of them only. */
+/* An argument of a launch, by the name of its parameter. A launch may omit a compile-time argument
+   if all kernels of the lock that fit the other arguments have the same value of it. */
 typedef struct tw_argument {
     const char *name;
     tw_kind kind;
@@ -53,7 +53,7 @@ typedef struct tw_argument {
     union {
         int64_t integer;
         double real;
-        void *pointer; /* on the CPU and in the simulator main memory, on a GPU its memory */
+        void *pointer; /* in memory of the host for the CPU and the simulator, else of the GPU */
         const char *text;
     } value;
     uint64_t bytes; /* of the memory of a pointer; accesses outside of it are errors, except on a GPU */
@@ -69,7 +69,8 @@ uint32_t tw_interface(void);
    is first launched. */
 tw_bundle *tw_bundle_open(const char *path, tw_error **error);
 
-/* Frees a bundle and unloads its kernels. No launch of it may be running; NULL is allowed. */
+/* Frees a bundle (a lock that is open) and unloads its kernels. No launch of the bundle may be
+   running; NULL is allowed. */
 void tw_bundle_close(tw_bundle *bundle);
 
 /* Launches a kernel. `device` is "cpu", "cuda:0" or a simulated GPU such as "sim:sm_90". `stream` is a

@@ -1,6 +1,6 @@
-//! Chooses the number of registers of a thread. Tries fewer registers than the assembler chose if
-//! one more block then fits on a multiprocessor, or if a kernel spills whose PTX states how many
-//! blocks must fit (`.minnctapersm`). If a kernel without such a statement spills although
+//! Chooses the number of registers of a thread. Tries fewer registers than the assembler chose in
+//! two cases: one more block then fits on a multiprocessor, or the kernel spills and its PTX states
+//! how many blocks must fit (`.minnctapersm`). If a kernel without such a statement spills although
 //! registers are unused, lets the assembler choose more registers.
 //!
 //! Only the assembler knows how many registers a kernel takes and spills, so the choice takes
@@ -74,8 +74,8 @@ impl Occupancy {
         if exceeds {
             return SmallVec::new();
         }
-        // The assembler schedules poorly at the limit `avoided_register_limit`, so if `most` is at
-        // least this limit, `most` - 8 is tried before `most`. A kernel with two dependent dots of
+        // If `most` is `avoided_register_limit` or more, the attempts begin with `most` - 8: the
+        // assembler schedules poorly at the avoided limit. A kernel with two dependent dots of
         // 128 x 64 and 8 warps needs the limit `most`.
         let most = multiprocessor.registers / (more * self.threads) / REGISTER_UNIT * REGISTER_UNIT;
         let limits = [most.saturating_sub(REGISTER_UNIT), most];

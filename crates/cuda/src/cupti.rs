@@ -278,7 +278,7 @@ extern "system" fn completed(_: *mut c_void, _: u32, buffer: *mut u64, _: usize,
     // SAFETY: the buffer is the one that CUPTI passed, and `record` is null or the result of the
     // previous call.
     while valid > 0 && unsafe { (cupti.functions.next)(buffer.cast(), valid, &raw mut record) } == 0 {
-        // SAFETY: a record of its kind begins there, at an address aligned to 8 bytes.
+        // SAFETY: CUPTI has written a record at this address, which is aligned to 8 bytes.
         unsafe { read(record) };
     }
     // SAFETY: `requested` made it, with this length, and CUPTI does not use it any more.
@@ -290,7 +290,7 @@ extern "system" fn completed(_: *mut c_void, _: u32, buffer: *mut u64, _: usize,
 /// # Safety
 /// A record that CUPTI has written must begin at `record`.
 unsafe fn read(record: *const u8) {
-    // SAFETY: the offsets are within records of the kinds that they are read of.
+    // SAFETY: each offset is within a record of the kind for which it is read.
     let word = |offset: usize| unsafe { record.add(offset).cast::<u32>().read_unaligned() };
     // SAFETY: as above.
     let long = |offset: usize| unsafe { record.add(offset).cast::<u64>().read_unaligned() };

@@ -174,8 +174,8 @@ impl<'a, D: Dialect> Analysis<'a, D> {
             let info = data.op.info();
             let called = self.called(data);
             let is_call = info.family == OpFamily::Call && !called.1;
-            // Element regions use no values of the enclosing blocks. Other regions may use them,
-            // and the loop may change them.
+            // The region of a reduction, scan or map uses no values of the enclosing blocks. Other
+            // regions may use such values, and the loop may change them.
             let has_own_values_only =
                 data.regions.is_empty() || data.op.as_tile().is_some_and(Op::has_element_regions);
             let stays = (matches!(info.effect, Effect::Pure | Effect::Read) || is_call)

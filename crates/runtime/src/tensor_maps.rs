@@ -23,7 +23,7 @@ const MAX_AXES: usize = 5;
 
 /// The bytes of a sector, the unit in which the L2 cache delivers data.
 const SECTOR: u64 = 32;
-/// The number of blocks of a pair.
+/// The number of blocks of a pair. Blocks run in pairs if a launch makes clusters of two blocks.
 pub(crate) const PAIR: u32 = 2;
 /// The bytes of a tensor map.
 type Map = [u8; sim::TENSOR_MAP_BYTES];
@@ -57,8 +57,8 @@ pub struct TensorMaps {
     used: SmallVec<[u32; 8]>,
     /// The offset of each map in the buffer of parameters.
     places: SmallVec<[usize; 3]>,
-    /// The offset of the number of programs in the buffer of parameters; only for a kernel whose
-    /// blocks may run in pairs.
+    /// The parameter that passes the number of programs: its offset in the buffer of parameters.
+    /// `None` unless the blocks of the kernel may run in pairs.
     programs: Option<usize>,
     /// The minimum odd number of programs along the first axis with which blocks run in pairs. With
     /// an even number of programs, blocks may always run in pairs.

@@ -160,7 +160,7 @@ impl Kernel {
     }
 
     /// Runs the kernel for every program of a grid, and compiles it first if necessary. Returns
-    /// when all programs have ended.
+    /// when all programs have ended; on a GPU, as soon as the launch is on the default stream.
     pub fn launch(&self, grid: impl IntoGrid, arguments: Arguments<'_>) -> Result<(), Error> {
         let grid = grid.into_grid()?;
         let (values, options) = self.bind(arguments)?;

@@ -130,8 +130,8 @@ impl Trace {
     }
 
     /// Calls a function with op, kind, program, lane and element index of each access to a tensor.
-    /// Returns `Some(false)` if accesses were skipped because the lane budget was exhausted, and
-    /// `None` if there is no such launch.
+    /// Returns `Some(false)` if it skipped accesses because they have more lanes than a query may
+    /// visit, and `None` if there is no such launch.
     fn each_access(
         &self,
         launch: usize,

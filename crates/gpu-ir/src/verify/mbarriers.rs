@@ -56,8 +56,8 @@ struct State {
 }
 
 impl State {
-    /// Returns the phase of a slot, or `None` if the phase is unknown or a slot of the same barrier
-    /// has lost its index.
+    /// Returns the phase of a slot. Returns `None` if the phase is unknown, or if the index of a
+    /// slot of the same barrier is unknown, because the value that named it is out of scope.
     fn phase(&mut self, slot: Slot) -> Option<&mut Phase> {
         let lost = Slot { index: SlotIndex::Lost, ..slot };
         if self.phases.contains_key(&lost) {

@@ -73,8 +73,9 @@ fn of_words(instruction: &Instruction) -> Option<(RegisterId, [RegisterId; 2])> 
     (words.ty == ScalarType::B64).then_some((*number, [*low, *high]))
 }
 
-/// Maps each extended number, of 64 bits, to its sign, if only extensions read the sign and only
-/// additions read the numbers that it extends.
+/// Maps each 64-bit number that an instruction joins from a word and its sign to this sign. Omits a
+/// sign if an instruction other than such a join reads it, or if an instruction other than an
+/// addition reads a number that was joined with it.
 fn extended_for_sums(listing: &Listing, writes: &Writes) -> FxHashMap<RegisterId, RegisterId> {
     let instructions = || listing.lines.iter().filter_map(Line::instruction);
     let mut signs: FxHashMap<RegisterId, RegisterId> =

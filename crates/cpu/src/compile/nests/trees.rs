@@ -50,7 +50,7 @@ struct Tree<'p> {
     /// The number of pairs of neighbors in the first level, divided by `inner`.
     pairs: usize,
     levels: u32,
-    /// The number of elements between neighbors.
+    /// The distance between neighbors, in elements.
     inner: usize,
 }
 
@@ -105,7 +105,8 @@ impl<'p> Tree<'p> {
         Some(tree)
     }
 
-    /// Returns the steps of the region, without the groups that precede their members.
+    /// Returns the steps of the region, without nests and fused loops. Each of these precedes the
+    /// steps that it executes, which the result contains.
     fn steps(&self) -> impl Iterator<Item = &'p Step> + use<'p> {
         let is_group = |step: &&Step| matches!(step.action, Action::Nest(_) | Action::Fused(_));
         self.region.steps.iter().filter(move |step| !is_group(step))
@@ -210,7 +211,7 @@ impl Emitter<'_> {
         });
     }
 
-    /// Returns the elements of a type that memory holds as these lanes.
+    /// Converts lanes that were loaded from memory to elements of `dtype`.
     fn of_lanes(&self, dtype: Dtype, x: Value) -> Value {
         self.build(|builder| match elements(dtype) {
             Elements::Lanes(lane) if builder.lane(x) != lane => builder.convert(Conversion::Bitcast, lane, x),

@@ -107,7 +107,7 @@ pub fn pipeline_loops(module: &mut Module) -> Result<(), Box<Diagnostic>> {
 }
 
 /// Assigns stages to the ops of loops, with the number of stages that the kernel requests.
-/// [`pipeline_loops`] schedules each loop that it does not fuse in the same way, and then expands
+/// For a loop that it does not fuse, [`pipeline_loops`] assigns the same stages, and then expands
 /// the loop.
 #[expect(clippy::unnecessary_wraps, reason = "other passes may fail")]
 pub fn schedule_loops(module: &mut Module) -> Result<(), Box<Diagnostic>> {

@@ -1,5 +1,5 @@
-//! The caches of a wrapper for its calls: their shapes, the keys of an autotuner, and the arguments
-//! that it added.
+//! The caches of a wrapper (an autotuner or heuristics) for calls of its kernel: the shapes of the
+//! calls, the keys of the autotuner, and the arguments that the wrapper adds.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -19,9 +19,9 @@ use crate::values::torch::{self, Torch};
 pub(crate) struct CallShape {
     /// The names of the arguments.
     names: Vec<Py<PyAny>>,
-    /// The indices in the call of the arguments that are in the key of an autotuner.
+    /// For each argument in the key of an autotuner, its index in the call.
     pub(crate) key: Vec<usize>,
-    /// The indices in the call of the arguments that are parameters of the kernel.
+    /// For each argument that is a parameter of the kernel, its index in the call.
     pub(crate) parameters: Vec<usize>,
     /// For each argument of the call, its position in `parameters`; `None` if the kernel has no
     /// such parameter.
@@ -181,9 +181,9 @@ impl CallShape {
         self.memo().keys.iter().find(|known| known.read == *read).map(Arc::clone)
     }
 
-    /// Returns the only known key with the same values of the key's arguments, whatever the dtypes
-    /// were; `None` if there is none or more than one, or if an argument of the key is not a
-    /// number.
+    /// Returns the known key that was derived from the values that this call has, whatever the
+    /// dtypes were. Returns `None` if there are no or several such keys, or if an argument in the
+    /// key is not a number.
     #[inline]
     pub(crate) fn likely_key(&self, call: &Call<'_, '_>) -> Option<Arc<KnownKey>> {
         let mut values: SmallVec<[Number; 8]> = SmallVec::new();
@@ -250,8 +250,7 @@ impl CallShape {
         Ok(arguments)
     }
 
-    /// Keeps the arguments of the first launch as the template for the later launches of
-    /// heuristics.
+    /// Keeps the arguments of the first launch as the template for the dicts of later launches.
     #[cold]
     fn keep(&self, call: &Call<'_, '_>, arguments: &Bound<'_, PyDict>) -> PyResult<()> {
         let py = arguments.py();
