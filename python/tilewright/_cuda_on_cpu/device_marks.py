@@ -34,6 +34,12 @@ class _Assumption(threading.local):
     holds = False
 
 
+class _Call(threading.local):
+    """The innermost call of torch in this thread, while hooks see the tensors that autograd saves."""
+
+    arguments: Any = None
+
+
 class Marks:
     """The marks, and the effects of torch's calls on them."""
 
@@ -50,6 +56,9 @@ class Marks:
         # The number of threads with an assumption about unmarked tensors: almost always 0.
         self.assumptions = 0
         self.assumption = _Assumption()
+        # The number of threads' regions with hooks for saved tensors: almost always 0.
+        self.hooks = 0
+        self.current = _Call()
         self.lock = threading.Lock()
         self.operators = (torch._ops.OpOverload, torch._ops.OpOverloadPacket)
         self.overrides = Overrides(torch, self)
@@ -169,6 +178,45 @@ class Marks:
             with self.lock:
                 self.assumptions -= holds
 
+    def enter_hooks(self) -> None:
+        """Begins a region in which torch shows the tensors that it saves to hooks of the program."""
+        with self.lock:
+            self.hooks += 1
+            # New tensors of the CPU note that they are: those without a note come from C++.
+            self.assumptions += 1
+
+    def leave_hooks(self) -> None:
+        """Ends such a region."""
+        with self.lock:
+            self.hooks -= 1
+            self.assumptions -= 1
+
+    @contextmanager
+    def calling(self, arguments: Any) -> Iterator[None]:
+        """Remembers the arguments of a call, which may save tensors."""
+        before = self.current.arguments
+        self.current.arguments = arguments
+        try:
+            yield
+        finally:
+            self.current.arguments = before
+
+    def saved(self, value: Any) -> Any:
+        """Marks a tensor that torch shows to a hook as those that the current call takes.
+
+        The mode has not seen the tensor, if C++ made it: it is a result of the call, a view or a temporary. An
+        argument without a mark is on the CPU. A recomputation in the backward pass, where tensors without a known mark
+        count as marked, thus finds the devices that the hook has seen in the forward pass.
+        """
+        arguments = self.current.arguments
+        if arguments is None or not isinstance(value, self.Tensor) or _NAME in value.__dict__:
+            return value
+        found: list[Any] = []
+        self._each(arguments, found.append)
+        if all(argument is not value for argument in found):
+            return self.set(value, self.any(found))
+        return value if self.has(value) else self.set(value, False)
+
     def assume(self, function: Any) -> Any:
         """Wraps a function of torch whose callbacks and results get tensors that C++ made of the arguments."""
 
@@ -237,6 +285,12 @@ class Marks:
         return self.set(result, marked)
 
     def _run(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if self.hooks:
+            with self.calling((args, kwargs)):
+                return self._cast(func, args, kwargs)
+        return self._cast(func, args, kwargs)
+
+    def _cast(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return self.autocast.call(self, func, args, kwargs) if self.autocast.depth else func(*args, **kwargs)
 
     def _pinned(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -6,7 +6,7 @@ import functools
 import importlib
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from tilewright._cuda_on_cpu.classes import drawn_from
@@ -158,20 +158,32 @@ def watch_callbacks(torch: Any, mark: Marks, mode: Any) -> None:
         return call
 
     hooks = torch.autograd.graph.saved_tensors_hooks
-    real_init = hooks.__init__
+    real_init, real_enter, real_exit = hooks.__init__, hooks.__enter__, hooks.__exit__
 
     @functools.wraps(real_init)
     def init(self: Any, pack_hook: Any, unpack_hook: Any) -> None:
-        real_init(self, calling_back(pack_hook), calling_back(unpack_hook))
+        real_init(self, calling_back(lambda tensor: pack_hook(mark.saved(tensor))), calling_back(unpack_hook))
 
-    hooks.__init__ = init
+    @functools.wraps(real_enter)
+    def enter(self: Any) -> Any:
+        result = real_enter(self)
+        mark.enter_hooks()
+        return result
+
+    @functools.wraps(real_exit)
+    def leave(self: Any, *error: Any) -> Any:
+        mark.leave_hooks()
+        return real_exit(self, *error)
+
+    hooks.__init__, hooks.__enter__, hooks.__exit__ = init, enter, leave
 
     # Tensors that C++ makes of the arguments have no marks: views of inputs that a function returns unchanged, tensors
     # of a transform, tensors of another library.
     real_apply = torch.autograd.Function.__dict__["apply"]
 
     def apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
-        result = real_apply.__get__(None, cls)(*args, **kwargs)
+        with mark.calling((args, kwargs)) if mark.hooks else nullcontext():
+            result = real_apply.__get__(None, cls)(*args, **kwargs)
         return mark.like_unless_known(result, args)
 
     torch.autograd.Function.apply = classmethod(apply)

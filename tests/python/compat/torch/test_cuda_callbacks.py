@@ -99,6 +99,61 @@ assert type(x.cpu()) is Derived and not x.cpu().is_cuda
 print("fine")
 """
 
+SAVED_TENSORS = """
+import torch
+from torch.autograd.graph import save_on_cpu, saved_tensors_hooks
+from torch.utils.checkpoint import checkpoint
+
+class Exp(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        y = x.exp()
+        ctx.save_for_backward(y, torch.ones(1))
+        return y
+
+    @staticmethod
+    def backward(ctx, g):
+        y, one = ctx.saved_tensors
+        return g * y
+
+x = torch.ones(3, 3, device="cuda", requires_grad=True)
+on_cpu = torch.ones(3, 3, requires_grad=True)
+factor = torch.tensor(2.0)
+
+# Autograd saves results before the program has them, and views that C++ makes of arguments.
+def saved(function, *args):
+    seen = []
+    with saved_tensors_hooks(lambda t: (seen.append(t.device.type), t)[1], lambda t: t):
+        result = function(*args)
+    assert result.device.type == args[0].device.type
+    return seen
+
+assert saved(torch.exp, x) == saved(torch.sigmoid, x) == ["cuda"]
+assert saved(torch.exp, on_cpu) == ["cpu"]
+assert saved(torch.mul, x, factor) == ["cpu"] and saved(torch.mul, x, 2 * x) == ["cuda"] * 2
+assert set(saved(torch.nn.functional.linear, x, x, x[0])) == {"cuda"}
+assert saved(Exp.apply, x) == ["cuda", "cpu"] and saved(Exp.apply, on_cpu) == ["cpu"] * 2
+
+# The recomputation, where the devices of tensors must be the same, happens in the backward pass.
+def layers(x):
+    y = Exp.apply(x) * factor * torch.tensor(0.5)
+    y = torch.nn.functional.linear(y.tanh(), x, x[0])
+    return torch.nn.functional.layer_norm(y.softmax(-1), (3,))
+
+for argument in (x, on_cpu, x * 1):
+    layers(argument.detach().requires_grad_()).sum().backward()
+    y = checkpoint(layers, argument, use_reentrant=False)
+    assert y.is_cuda == argument.is_cuda
+    y.sum().backward()
+assert x.grad.is_cuda and not on_cpu.grad.is_cuda
+
+with save_on_cpu():
+    y = (x * x).exp()
+y.sum().backward()
+assert not factor.is_cuda and (x * factor).is_cuda and not (on_cpu * factor).is_cuda
+print("fine")
+"""
+
 THREADS = """
 import threading, torch
 from concurrent.futures import ThreadPoolExecutor
@@ -415,7 +470,9 @@ print("fine")
 """
 
 
-@pytest.mark.parametrize("text", [AUTOGRAD, THREADS, AUTOCAST, RANDOM, CLASSES, COMPILED, COMPILED_KERNELS])
+@pytest.mark.parametrize(
+    "text", [AUTOGRAD, SAVED_TENSORS, THREADS, AUTOCAST, RANDOM, CLASSES, COMPILED, COMPILED_KERNELS]
+)
 def test_programs_find_what_a_gpu_gives(run_forked, script, text):
     done = run_forked("-m", "tilewright", "run", script(text))
     assert (done.code, done.out, done.err) == (0, "fine\n", NOTICE)
