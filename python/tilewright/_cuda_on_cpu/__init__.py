@@ -35,11 +35,19 @@ from types import ModuleType
 from typing import Any
 
 _active = False
+_mode: Any = None
 
 
 def is_active() -> bool:
     """Returns whether programs that say ``cuda`` run on the processor."""
     return _active
+
+
+def is_replaced_here() -> bool:
+    """Returns whether this thread can make tensors on ``cuda`` now: not within code that ``torch.compile`` compiles."""
+    from torch.overrides import _get_current_function_mode_stack
+
+    return any(mode is _mode for mode in _get_current_function_mode_stack())
 
 
 def use_cpu_as_cuda() -> None:
@@ -73,7 +81,7 @@ def _make_device_current(device_interface: Any) -> None:
 
 def install(torch: Any) -> None:
     """Switches it on for this process, if torch finds no GPU."""
-    global _active
+    global _active, _mode
     if _active or torch.cuda.is_available():
         return
     # Most programs need none of these modules.
@@ -85,7 +93,7 @@ def install(torch: Any) -> None:
 
     _active = True
     mark = Marks(torch, autocast.install(torch))
-    mode = make_mode(torch, mark)
+    mode = _mode = make_mode(torch, mark)
     torch_cuda.install(torch)
     classes.install(torch, mark)
     mark.keep_between_processes()

@@ -7,7 +7,6 @@ read the clock. An unavailable function raises one sentence that names it.
 from __future__ import annotations
 
 import sys
-import time
 import warnings
 from collections import Counter
 from collections.abc import Callable
@@ -17,6 +16,7 @@ from typing import Any, NoReturn
 from tilewright import _native
 from tilewright._cuda_on_cpu import graphs, random_state
 from tilewright._cuda_on_cpu.announcement import announce, is_announced
+from tilewright._host_event import HostEvent
 from tilewright._import_hook import when_imported
 
 CAPABILITY = (8, 0)
@@ -102,35 +102,15 @@ class ExternalStream(Stream):
         self.cuda_stream = stream_ptr
 
 
-class Event:
+class Event(HostEvent):
     """A point in time."""
 
     device = property(lambda _self: sys.modules["torch"].device("cuda", 0))
     cuda_event = 0
 
-    def __init__(self, *_args: Any, **_kwargs: Any) -> None:
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
         announce()
-        self._time: int | None = None
-
-    def record(self, _stream: Any = None) -> None:
-        """Notes the time."""
-        self._time = time.perf_counter_ns()
-
-    def elapsed_time(self, end: Event) -> float:
-        """Milliseconds from this event to a later one."""
-        if self._time is None or end._time is None:
-            raise RuntimeError("both events must be recorded before the time between them is known")
-        return (end._time - self._time) / 1e6
-
-    def synchronize(self) -> None:
-        """Returns at once: all work is done."""
-
-    def wait(self, _stream: Any = None) -> None:
-        """Returns at once: all work is done."""
-
-    def query(self) -> bool:
-        """Returns True: all work is done."""
-        return True
+        super().__init__(*args, **kwargs)
 
 
 class _DeviceProperties(SimpleNamespace):

@@ -47,7 +47,10 @@ def _torch_device(kind: str, index: int | None = None) -> Any:
 def _torch_interface(kind: str) -> Any:
     import torch
 
-    return getattr(torch, kind)
+    from tilewright._host_event import CpuInterface
+
+    module = getattr(torch, kind)
+    return CpuInterface(module) if kind == "cpu" else module
 
 
 def _is_cuda_on_cpu() -> bool:
@@ -261,7 +264,11 @@ class Driver(GPUDriver):
         """Memory to write over between measurements, so that no data of a kernel stays in the cache."""
         import torch
 
-        return torch.empty(32 * 1024 * 1024, dtype=torch.int64, device=self.get_active_torch_device())
+        device = self.get_active_torch_device()
+        if _is_cuda_on_cpu() and not sys.modules["tilewright._cuda_on_cpu"].is_replaced_here():
+            # `torch.compile` measures kernels of its own and of libraries while it compiles.
+            device = _torch_device("cpu")
+        return torch.empty(32 * 1024 * 1024, dtype=torch.int64, device=device)
 
     def clear_cache(self, cache: Any) -> None:
         """Writes over the memory of ``get_empty_cache_for_benchmark``."""

@@ -6,7 +6,7 @@ import platform
 from typing import Any
 
 from tilewright.backends.compiler import GPUTarget
-from tilewright.runtime.driver import Driver
+from tilewright.runtime.driver import Driver, _torch_interface
 
 
 class CPUDriver(Driver):
@@ -38,7 +38,5 @@ class CPUDriver(Driver):
         return (0, 0)
 
     def get_device_interface(self) -> Any:
-        """The module of torch that belongs to the processor."""
-        import torch
-
-        return torch.cpu
+        """The module of torch that belongs to the processor, with events that measure time."""
+        return _torch_interface("cpu")

@@ -469,10 +469,52 @@ torch.testing.assert_close(x.grad, 2 + 12 * x.detach())
 print("fine")
 """
 
+# Autotuners of libraries measure kernels while `torch.compile` compiles a function.
+MEASURED_WHILE_COMPILING = """
+import torch, triton
 
-@pytest.mark.parametrize(
-    "text", [AUTOGRAD, SAVED_TENSORS, THREADS, AUTOCAST, RANDOM, CLASSES, COMPILED, COMPILED_KERNELS]
-)
+def measure():
+    driver = triton.runtime.driver.active
+    interface, cache = driver.get_device_interface(), driver.get_empty_cache_for_benchmark()
+    start, end = (interface.Event(enable_timing=True) for _ in range(2))
+    start.record()
+    driver.clear_cache(cache)
+    end.record()
+    interface.synchronize()
+    assert start.elapsed_time(end) > 0 and start.query()
+    return cache.device.type
+
+measured = []
+
+def backend(graph, inputs):
+    measured.append(measure())
+    return graph.forward
+
+x = torch.ones(3, device="cuda")
+assert measure() == "cuda"
+assert torch.compile(lambda x: x + 1, backend=backend)(x).is_cuda
+assert measured == ["cpu"] and measure() == "cuda"
+# Inductor chooses this driver when it compiles a kernel for the CPU.
+triton.runtime.driver.set_active(triton.backends.backends["cpu"].driver())
+assert measure() == "cpu"
+assert triton.runtime.driver.active.get_device_interface().current_device() == torch.cpu.current_device()
+print("fine")
+"""
+
+CASES = [
+    AUTOGRAD,
+    SAVED_TENSORS,
+    THREADS,
+    AUTOCAST,
+    RANDOM,
+    CLASSES,
+    COMPILED,
+    COMPILED_KERNELS,
+    MEASURED_WHILE_COMPILING,
+]
+
+
+@pytest.mark.parametrize("text", CASES)
 def test_programs_find_what_a_gpu_gives(run_forked, script, text):
     done = run_forked("-m", "tilewright", "run", script(text))
     assert (done.code, done.out, done.err) == (0, "fine\n", NOTICE)
