@@ -53,8 +53,8 @@ fn kernels_are_launched_from_c_and_rust() {
         bundle.launch("scale", 4, arguments).unwrap();
         assert!(out.0.iter().all(|value| *value == 6.0));
         // A fault names the line of the source, which the lock has.
-        let mut short = [0.0_f32; 16];
-        let arguments = args![x_ptr = &x.0, out_ptr = &mut short, factor = 2.0, n = 1000];
+        let short = &mut out.0[..16];
+        let arguments = args![x_ptr = &x.0, out_ptr = short, factor = 2.0, n = 1000];
         let fault = bundle.launch("scale", 4, arguments).unwrap_err().to_string();
         assert!(fault.contains("scale.py:13:"), "{fault}");
     }

@@ -20,12 +20,13 @@ use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 
 use output::Failure;
-use tilewright::{Device, Error, Target};
+use tilewright::runtime::Driver;
+use tilewright::{Device, Error};
 
 /// The help text about environment variables; `docs/environment.md` has the same list.
 const ENVIRONMENT: &str = "\
 Environment:
-  TILEWRIGHT_AS_TRITON=1    `import triton` imports tilewright, as in `tilewright run`; or some of triton,viz,cuda; 0: never
+  TILEWRIGHT_AS_TRITON=1    `import triton` imports tilewright, as in `tilewright run`; or some of triton,viz,cuda; 0: not (but in `run`)
   TILEWRIGHT_DEVICE         where kernels run: cpu, cuda, cuda:1, sim:sm_90; else where their tensors are
   TILEWRIGHT_NUM_THREADS    threads that run programs on the CPU (else OMP_NUM_THREADS, else all)
   TILEWRIGHT_MACHINE_CODE=0 the CPU runs kernels step by step, without machine code
@@ -136,9 +137,10 @@ fn devices() -> Result<(), Failure> {
         };
         lines.push(format!("{device}: {}, {about}\n", target.architecture()));
     }
-    let gpus = Target::names().into_iter().filter(|name| *name != "cpu");
-    let simulated: Vec<String> = gpus.map(|name| format!("sim:{name}")).collect();
-    lines.push(format!("the simulator of a GPU: {}\n", simulated.join(", ")));
+    if let Err(error) = Driver::get() {
+        lines.push(format!("no NVIDIA GPU: {error}\n"));
+    }
+    lines.push(format!("the simulator of a GPU: {}\n", Device::simulated_names().join(", ")));
     output::print(&lines.concat())
 }
 

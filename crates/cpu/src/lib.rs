@@ -39,7 +39,7 @@ pub use program::Program;
 pub use program::nest::NestCounts;
 pub use run::argument::Argument;
 pub use run::evaluate::{EvaluationError, Held, Surroundings};
-pub use run::fault::wrapped_offset;
+pub use run::fault::{mask_advice, wrapped_offset};
 pub use run::interrupt::Interrupt;
 pub use run::launch::Launch;
 pub use run::padding::PaddedReads;

@@ -8,6 +8,7 @@ use std::sync::{PoisonError, RwLock};
 use tilewright_base::{Code, Diagnostic};
 use tilewright_compiler::Target;
 use tilewright_cuda as cuda;
+use tilewright_frontend::suggest;
 use tilewright_sim as sim;
 
 use crate::{Error, Knobs};
@@ -74,13 +75,24 @@ impl Device {
             _ => None,
         };
         parsed.ok_or_else(|| {
-            let gpus =
-                Target::names().into_iter().filter(|name| *name != "cpu").map(|name| format!("'sim:{name}'"));
-            let gpus: Vec<String> = gpus.collect();
-            let diagnostic = Diagnostic::new(Code::NoDevice, format!("there is no device called '{name}'"))
-                .hint(format!("devices are 'cpu', 'cuda', 'cuda:<number>' and {}", gpus.join(", ")));
-            Error::from(diagnostic)
+            let simulated = Self::simulated_names();
+            let known = ["cpu", "cuda"].into_iter().chain(simulated.iter().map(String::as_str));
+            let listed: Vec<_> = simulated.iter().map(|name| format!("'{name}'")).collect();
+            let listed = format!("devices are 'cpu', 'cuda', 'cuda:<number>' and {}", listed.join(", "));
+            let hint = match suggest(name, known) {
+                Some(similar) => format!("did you mean '{similar}'? {listed}"),
+                None => listed,
+            };
+            let message = format!("there is no device called '{name}'");
+            Error::from(Diagnostic::new(Code::NoDevice, message).hint(hint))
         })
+    }
+
+    /// Returns the name of each simulated GPU, oldest first, such as `sim:sm_80`.
+    pub fn simulated_names() -> Vec<String> {
+        let mut targets: Vec<_> = Target::names().into_iter().filter(|name| *name != "cpu").collect();
+        targets.sort_by_key(|name| (Target::parse(name).and_then(Target::capability), name.len()));
+        targets.into_iter().map(|name| format!("sim:{name}")).collect()
     }
 
     /// Returns the simulator for a target; `None` for the processor.

@@ -147,8 +147,7 @@ fn out_of_bounds(
     nearest: Option<(String, i64)>,
 ) -> Diagnostic {
     let (noun, verb) = words(target);
-    let mask =
-        format!("mask the access, `tl.{noun}(…, mask=…)`, where the tile extends past the end of the tensor");
+    let mask = |is_before: bool| tilewright_cpu::mask_advice(noun, is_before);
     if let Some(argument) = &found.argument {
         let (name, offset) = (&argument.name, argument.bad_element(target));
         let diagnostic = Diagnostic::new(Code::OutOfBounds, format!("{noun} out of bounds of `{name}`"));
@@ -157,7 +156,7 @@ fn out_of_bounds(
             .note(format!("{}; the offset is {offset}", argument.bounds()));
         return match tilewright_cpu::wrapped_offset(offset, argument.end_element()) {
             Some((note, hint)) => diagnostic.note(note).hint(hint),
-            None => diagnostic.hint(mask),
+            None => diagnostic.hint(mask(offset < argument.first_element())),
         };
     }
     let is_null = target.address < NULL_PAGE;
@@ -170,7 +169,7 @@ fn out_of_bounds(
         let names = names.join(" or ");
         return diagnostic
             .note(format!("the line {verb} through {names}; the address is near none of them"))
-            .hint(mask);
+            .hint(mask(false));
     }
     match nearest {
         Some((name, distance)) if distance < 0 => {

@@ -197,16 +197,25 @@ impl Fault {
         } else {
             format!("`{name}` has the elements {first} to {}: {} bytes", last - 1, region.len())
         };
-        let call = if access.is_store { "tl.store(…, mask=…)" } else { "tl.load(…, mask=…)" };
         let diagnostic = self
             .located(program, Code::OutOfBounds, message, &label)
             .note(format!("{bounds}; the offset is {offset}"));
         if let Some((note, hint)) = wrapped_offset(offset, last) {
             return diagnostic.note(note).hint(hint);
         }
-        diagnostic
-            .hint(format!("mask the access, `{call}`, where the tile extends past the end of the tensor"))
+        diagnostic.hint(mask_advice(noun, offset < first))
     }
+}
+
+/// Returns advice on the mask of an access, `load` or `store`, that leaves a tensor at its end or
+/// before its start.
+pub fn mask_advice(access: &str, is_before: bool) -> String {
+    let place = if is_before {
+        "the offset is less than that of the first element"
+    } else {
+        "the tile extends past the end of the tensor"
+    };
+    format!("mask the access, `tl.{access}(…, mask=…)`, where {place}")
 }
 
 /// Returns a note and a hint if 32-bit arithmetic may have wrapped: if an offset in elements is far

@@ -36,13 +36,17 @@ pub fn add_warps(kernel: &mut Preparation<'_>) {
     }
 }
 
+/// Returns whether a kernel has inline assembly.
+fn has_assembly(kernel: &Function) -> bool {
+    find(kernel, |op| matches!(op, Op::InlineAsm { .. } | Op::VolatileAsm { .. })).is_some()
+}
+
 /// Returns the warps of a kernel: those requested, or more.
 ///
-/// A kernel with an `InlineAsm` op keeps the requested warps, because the assembly may depend on
-/// the number of threads. A `VolatileAsm` op does not have this effect.
+/// A kernel with inline assembly keeps the requested warps, because the assembly may depend on the
+/// number of threads.
 fn warps_of_dots(kernel: &Function, target: GpuTarget, num_warps: u32) -> u32 {
-    let has_assembly = find(kernel, |op| matches!(op, Op::InlineAsm { .. })).is_some();
-    let Some(dot) = find(kernel, is_dot).filter(|_| !has_assembly) else { return num_warps };
+    let Some(dot) = find(kernel, is_dot).filter(|_| !has_assembly(kernel)) else { return num_warps };
     let [tiles, accumulators] = [Counted::Tiles, Counted::Accumulators]
         .map(|counted| peak_words(kernel, kernel.entry, counted, &mut FxHashSet::default()) as u32);
     let mut warps = num_warps;
@@ -142,9 +146,7 @@ pub fn divide_for_cluster(preparation: &mut Preparation<'_>) -> bool {
             true
         }
         Err(Refusal { inst, reason }) => {
-            let has_assembly =
-                find(kernel, |op| matches!(op, Op::InlineAsm { .. } | Op::VolatileAsm { .. })).is_some();
-            if launcher.adds_warps && !has_assembly {
+            if launcher.adds_warps && !has_assembly(kernel) {
                 *num_warps = (*num_warps).max(num_warps.saturating_mul(blocks).min(max_warps()));
             }
             let subject =

@@ -65,6 +65,11 @@ impl Argument {
         self.element(self.end)
     }
 
+    /// Returns the index of the first element of the argument's memory.
+    pub(super) fn first_element(&self) -> i64 {
+        self.element(self.start)
+    }
+
     /// Describes for a message which elements the argument's memory has.
     pub(super) fn bounds(&self) -> String {
         let name = &self.name;
