@@ -141,6 +141,13 @@ pub(crate) fn ptx(
     Ok(tilewright_ptx::isa::print(&module))
 }
 
+/// Removes the folders from the names of the user's source files, so that the texts of the kernel
+/// do not depend on the place of the program.
+pub fn remove_folders(module: &mut Module) {
+    let name = |name: &str| name.rsplit(['/', '\\']).next().unwrap_or(name).to_owned();
+    module.sources = Arc::new(module.sources.with_names(name));
+}
+
 /// The type of a parameter in one compiled kernel.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum ParameterType {
@@ -239,12 +246,12 @@ impl CompiledKernel {
     }
 
     /// Returns the same kernel with source files whose names have no folders; see
-    /// [`remove_folders`](crate::remove_folders).
+    /// [`remove_folders`].
     #[must_use]
     pub fn without_folders(&self) -> Self {
         let renamed = |module: &Module| {
             let mut module = module.clone();
-            crate::remove_folders(&mut module);
+            remove_folders(&mut module);
             Arc::new(module)
         };
         Self {

@@ -31,15 +31,16 @@ pub use tilewright_gpu_ir::{
 /// The analysis that decides whether accesses are in bounds for every size.
 pub use tilewright_opt::bounds;
 
-pub use compiled::{CompiledKernel, GpuCode, MachineCode, Metadata, ParameterType, Resources};
+pub use compiled::{
+    CompiledKernel, GpuCode, MachineCode, Metadata, ParameterType, Resources, remove_folders,
+};
 pub use explain::{SourceText, StageText, layouts_of_ir};
 pub use gpu_text::compile_gpu_text;
 pub use occupancy::{Multiprocessor, Occupancy, against_spills};
 pub use operation::{CompiledOperation, compile_operation, locate};
 pub use stage::{DumpHook, Stage};
 pub use stored::{
-    StoredGpuCode, StoredKernel, compile_lowered, ir_digest, lower, parse_stored, remove_folders, restore,
-    restore_variant,
+    StoredGpuCode, StoredKernel, compile_lowered, ir_digest, parse_stored, restore, restore_variant,
 };
 pub use target::Target;
 pub use variants::{MAX_VARIANTS, TensorMapVariant};
@@ -145,6 +146,15 @@ pub fn compile(
     // Lowering is not run on a new stack here: it grows the stack itself where its recursion needs
     // that.
     with_stack(|| finish(job, source, lowered, dump))
+}
+
+/// Lowers the source of a kernel to tile IR: the part of [`compile`] that reads the
+/// program.
+///
+/// # Errors
+/// Those of the kernel.
+pub fn lower(job: &Job, host: &mut dyn Host) -> Result<Lowered, CompileError> {
+    tilewright_frontend::lower_kernel(&job.request, host).map_err(CompileError::Kernel)
 }
 
 /// Compiles a kernel from IR text that another process printed at stage `ir`. It needs no [`Host`],

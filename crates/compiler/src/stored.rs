@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use tilewright_base::{Code, Diagnostic, SourceMap};
-use tilewright_frontend::{Failure, FunctionSource, Host, Lowered};
+use tilewright_frontend::{Failure, FunctionSource, Lowered};
 use tilewright_gpu_ir::{Gpu, GpuTarget};
 use tilewright_ir::Module;
 
@@ -63,16 +63,7 @@ pub fn ir_digest(lowered: &Module) -> String {
     blake3::hash(text.as_bytes()).to_hex().to_string()
 }
 
-/// Lowers the source of a kernel to tile IR: the part of [`compile`](crate::compile) that reads the
-/// program.
-///
-/// # Errors
-/// Those of the kernel.
-pub fn lower(job: &Job, host: &mut dyn Host) -> Result<Lowered, CompileError> {
-    tilewright_frontend::lower_kernel(&job.request, host).map_err(CompileError::Kernel)
-}
-
-/// Compiles a kernel that [`lower`] has lowered.
+/// Compiles a kernel that [`lower`](crate::lower) has lowered.
 ///
 /// # Errors
 /// Those of the kernel.
@@ -83,13 +74,6 @@ pub fn compile_lowered(
     dump: &mut DumpHook<'_>,
 ) -> Result<CompiledKernel, CompileError> {
     with_stack(|| finish(job, source, lowered, dump))
-}
-
-/// Removes the folders from the names of the user's source files, so that the texts of the kernel
-/// do not depend on the place of the program.
-pub fn remove_folders(module: &mut Module) {
-    let name = |name: &str| name.rsplit(['/', '\\']).next().unwrap_or(name).to_owned();
-    module.sources = Arc::new(module.sources.with_names(name));
 }
 
 /// Reads a module from the stored text of a stage. `sources` are its source files.

@@ -390,7 +390,7 @@ impl Kernel {
             request: Request {
                 kernel: self.function,
                 arguments,
-                options: language_options(options, target, check_indices),
+                options: options.language_for(target, check_indices),
             },
             parameters: parameters.map(|parameter| Arc::clone(&parameter.name)).collect(),
             target,
@@ -418,20 +418,6 @@ impl Kernel {
                 }
             }
         }
-    }
-}
-
-/// Returns the frontend's options of a compilation for a target.
-pub(crate) fn language_options(
-    options: &Options,
-    target: Target,
-    check_indices: bool,
-) -> tilewright_frontend::Options {
-    tilewright_frontend::Options {
-        num_warps: options.codegen().num_warps,
-        capability: target.capability().unwrap_or_else(crate::device::claimed_capability),
-        check_indices,
-        ..options.language()
     }
 }
 

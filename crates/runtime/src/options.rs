@@ -197,6 +197,16 @@ impl Options {
         }
     }
 
+    /// Returns the frontend's options of a compilation for a target.
+    pub(crate) fn language_for(&self, target: Target, check_indices: bool) -> tilewright_frontend::Options {
+        tilewright_frontend::Options {
+            num_warps: self.codegen().num_warps,
+            capability: target.capability().unwrap_or_else(crate::device::claimed_capability),
+            check_indices,
+            ..self.language()
+        }
+    }
+
     /// Returns whether an option is true.
     pub(crate) fn is_on(&self, option: OptionId) -> bool {
         self.get(option).is_true()

@@ -99,7 +99,9 @@ impl Variant {
     fn new(handle: &Handle, kind: TensorMapVariant) -> Result<Self, Error> {
         let knobs = Knobs::current();
         let locked = match lock::active(&knobs)? {
-            Some(lock) => lock.restore_variant(handle, &kind, &knobs)?,
+            Some(lock) => {
+                lock.restore_variant(&handle.compiled, &handle.variant_compilation(&kind), &knobs)?
+            }
             None => None,
         };
         let code = if let Some(code) = locked {

@@ -5,14 +5,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tilewright_base::{Code, Diagnostic, SourceFile, SourceMap};
 use tilewright_compiler::{
-    CompiledKernel, GpuCode, Job, StoredGpuCode, StoredKernel, TensorMapVariant, ir_digest, restore,
-    restore_variant,
+    CompiledKernel, GpuCode, Job, StoredGpuCode, StoredKernel, ir_digest, restore, restore_variant,
 };
 use tilewright_frontend::{FunctionSource, Lowered};
 use tilewright_lock::{ArtifactError, Artifacts, Choice, Entry, LockError, LockFile, Request, Source};
 
 use super::request::Compilation;
-use crate::{Error, Handle, Knobs};
+use crate::{Error, Knobs};
 
 /// A lock that a process launches its kernels from.
 #[derive(Debug)]
@@ -126,12 +125,11 @@ impl ActiveLock {
     /// If the lock does not have the variant, or if its artifacts cannot be read.
     pub(crate) fn restore_variant(
         &self,
-        handle: &Handle,
-        variant: &TensorMapVariant,
+        kernel: &CompiledKernel,
+        compilation: &Compilation,
         knobs: &Knobs,
     ) -> Result<Option<GpuCode>, Error> {
-        let ir = ir_digest(&handle.compiled.lowered);
-        let request = handle.variant_compilation(variant).request(ir);
+        let request = compilation.request(ir_digest(&kernel.lowered));
         let stored = match self.file.find(&request) {
             Some(entry) => stored(&self.artifacts, entry).map_err(|error| unusable(&error))?.gpu,
             None => None,
@@ -140,7 +138,7 @@ impl ActiveLock {
             self.explain(&request, knobs)?;
             return Ok(None);
         };
-        Ok(Some(restore_variant(&handle.compiled, stored)?))
+        Ok(Some(restore_variant(kernel, stored)?))
     }
 
     /// Fails, or prints a line, about a launch that is not in the lock.

@@ -123,7 +123,7 @@ impl Bundle {
             parameters: parameters.collect(),
             source: None,
         };
-        let language = crate::kernel::language_options(&options, target, false);
+        let language = options.language_for(target, false);
         let job = Job {
             request: Request { kernel: FunctionRef(0), arguments: arguments.clone(), options: language },
             parameters: signature.parameters.iter().map(|parameter| Arc::clone(&parameter.name)).collect(),

@@ -105,7 +105,7 @@ impl Recorder {
     ) -> Result<(), Error> {
         options.check(target)?;
         let mut job = Job { target, ..job.clone() };
-        job.request.options = crate::kernel::language_options(options, target, false);
+        job.request.options = options.language_for(target, false);
         let mut lowered = lower(&job, host)?;
         remove_folders(&mut lowered.module);
         let kernel = compile_lowered(&job, None, lowered, &mut |_, _| {})?;
