@@ -63,9 +63,9 @@ fn kernels_are_launched_from_c_and_rust() {
         return;
     }
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    // The library is beside the folder of the test.
-    let test = std::env::current_exe().unwrap();
-    let libraries = test.parent().and_then(Path::parent).unwrap();
+    // Cargo has built the library into the folder of the test.
+    let exe = std::env::current_exe().unwrap();
+    let libraries = exe.parent().unwrap();
     let program = folder.join("launch");
     let mut command = Command::new("cc");
     command.args(["-std=c11", "-Wall", "-Wextra", "-Werror", "-pedantic", "-o"]).arg(&program);

@@ -43,6 +43,9 @@ Environment:
   TILEWRIGHT_CACHE_DIR      the cache of cubins and timings (TRITON_CACHE_DIR, else .triton/cache in TRITON_HOME or HOME)
   TILEWRIGHT_CACHE_LIMIT    maximum MiB of cached cubins; 0 caches none
   TILEWRIGHT_LIBCUDA        the library of the CUDA driver (TRITON_LIBCUDA_PATH)
+  TILEWRIGHT_CUPTI          the library that times kernels on a GPU for `profile` (TRITON_CUPTI_LIB_PATH)
+  TILEWRIGHT_PTXAS          the folder of NVIDIA's tools that `explain` calls
+  TILEWRIGHT_VIZ_PORT, TILEWRIGHT_VIZ_WAIT, TILEWRIGHT_PUBLIC_TRITON_VIZ: the visualizer
   TRITON_KERNEL_DUMP=1      write every stage to files in TRITON_DUMP_DIR
   TRITON_PRINT_AUTOTUNING=1, TRITON_CACHE_AUTOTUNING=1, TILEWRIGHT_PRINT_AUTOTUNING_TABLE=1
   TRITON_ALLOW_NON_CONSTEXPR_GLOBALS=1, TRITON_F32_DEFAULT, TRITON_DEFAULT_FP_FUSION, TRITON_FORCE_DISABLE_FP_FUSION

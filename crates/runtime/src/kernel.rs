@@ -343,7 +343,8 @@ impl Kernel {
         self.compile_with(device, arguments, options, tensor_maps, path)
     }
 
-    /// Adds a compiled variant to the recording of this process, if there is one.
+    /// Adds a compiled kernel to the recording of this process, if there is one, with the variants for
+    /// tensors that tensor maps cannot describe.
     ///
     /// # Errors
     /// If the recording cannot be written.
@@ -351,7 +352,9 @@ impl Kernel {
         let Some(recorder) = lock::recorder(&Knobs::current()) else { return Ok(()) };
         let (device, options) = (handle.device(), handle.options());
         let job = self.job(device, handle.arguments().to_vec(), options, true)?;
-        recorder.record((&self.signature.name, &job), device, options, host)
+        recorder.record((&self.signature.name, &job), device, options, host)?;
+        let variants = handle.variants.known.read().unwrap_or_else(PoisonError::into_inner).clone();
+        variants.iter().try_for_each(|variant| recorder.record_variant(handle, &variant.kind))
     }
 
     fn compile_with(

@@ -375,8 +375,19 @@ class Autotuner(_Wrapper[P, R]):
         if found is None:
             with self._lock:
                 found = self.cache.get(key)
+                if found is None and _native.lock_is_active():
+                    found = self._locked(key, kwargs)
                 if found is None:
                     found = self._tune(key, nargs, args, kwargs)
+        return found
+
+    def _locked(self, key: tuple[Any, ...], kwargs: dict[str, Any]) -> Config | None:
+        """The choice in the lock of this process; nothing if the policy permits that it is tuned."""
+        from tilewright.runtime import _locked_tuning
+
+        found = _locked_tuning.locked_config(self, key, kwargs)
+        if found is not None:
+            self.cache[key] = found
         return found
 
     def _move_to(self, place: Any) -> None:
@@ -404,12 +415,6 @@ class Autotuner(_Wrapper[P, R]):
                 f"'{self.__name__}' is to be tuned for key {key}, and a CUDA graph is being captured: launch it once "
                 "with such arguments before the capture"
             )
-        if (
-            _native.lock_is_active()
-            and (locked := _locked_tuning.locked_config(self, key, kwargs)) is not None
-        ):
-            self.cache[key] = locked
-            return locked
         trial = _tuning.Trial(self, nargs, args, kwargs)
         configs = self.prune_configs(kwargs)
         if self._is_to_be_interpreted():
