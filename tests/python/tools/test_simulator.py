@@ -186,7 +186,7 @@ MASK = "mask the access, `tl.load(…, mask=…)`, where the tile extends past t
             "tl.load(p + i)",
             "reads element -51 of `x_ptr`",
             "`x_ptr` has the elements -50 to 49: 400 bytes; the offset is -51",
-            MASK,
+            "mask the access, `tl.load(…, mask=…)`, where the offset is less than that of the first element",
         ),
         (
             "out.flags.writeable = False\n    copy[(1,)](x, out, 100, 1, BLOCK=128)",

@@ -6,9 +6,10 @@
 //! accumulator is computed in binary32 and rounded once at the end.
 //!
 //! A dot of bf16 by bf16 is different on a processor with instructions for it (`words`): the
-//! products are exact, but an instruction adds at least two of them at a time, and subnormal
-//! numbers count as 0. The same processor always computes the same result. A kernel that converts
-//! operands to fp32 gets fused multiply-adds on each processor.
+//! products are exact, but an instruction adds at least two of them at a time, and subnormal sums
+//! are 0. If an operand has a subnormal element, the dot is computed by fused multiply-adds. The
+//! same processor always computes the same result. A kernel that converts operands to fp32 gets
+//! fused multiply-adds on each processor.
 //!
 //! The microkernel (`multiply`) keeps a block of the accumulator in registers: some rows of a few
 //! vectors of columns. It reads the rows of `a` in place, in a tile or in user memory. Columns of

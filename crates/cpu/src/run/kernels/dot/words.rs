@@ -80,7 +80,8 @@ fn choose(
 }
 
 /// Computes a dot by instructions on words. The accumulator is binary32 or int32, and dense. Returns
-/// false, without a change, if the processor has no such instructions for the operands.
+/// false, without a change, if the processor has no such instructions for the operands, or if an
+/// element of bf16 is subnormal: these instructions would take it for 0.
 pub(super) fn dot(
     compute: Dtype,
     acc: &mut [u8],
@@ -91,6 +92,10 @@ pub(super) fn dot(
 ) -> bool {
     let Some(instructions) = choose(compute, &a, &b, extents, scratch.level) else { return false };
     let Scratch { a: a_buffer, b: b_buffer, dense, panel, edge, a_words, b_words, shared, .. } = scratch;
+    let is_bf16 = matches!(instructions, Instructions::Bf16(_) | Instructions::Amx(_, TileProduct::Bf16));
+    if is_bf16 && [a.elements, b.elements].into_iter().any(|operand| has_subnormals(operand, dense)) {
+        return false;
+    }
     let is_signed = b.dtype == Dtype::I8;
     let acc: &mut [u32] = typed_mut(acc);
     let is_narrow = matches!(instructions, Instructions::MultiplyAdd(_));
@@ -130,6 +135,29 @@ pub(super) fn dot(
         Instructions::MultiplyAdd(token) => run(token, Product { acc, a, b, extents, panel, edge }),
     }
     true
+}
+
+/// Returns whether a matrix of bf16 has a subnormal element.
+fn has_subnormals(matrix: MatrixReader<'_>, dense: &mut Buffer) -> bool {
+    /// The number of elements that are tested together, without a branch.
+    const BLOCK: usize = 512;
+    let bytes = if let Some(bytes) = matrix.dense_bytes() {
+        bytes
+    } else {
+        dense.resize(matrix.rows() * matrix.columns() * matrix.size());
+        matrix.copy_to(dense.bytes_mut(), matrix.columns());
+        dense.bytes()
+    };
+    let elements: &[u16] = typed(bytes);
+    vectorize(
+        #[inline(always)]
+        || {
+            // Without its sign, a subnormal element is a number from 1 to 0x7f.
+            let is_subnormal = |bits: u16| u16::from((bits & 0x7fff).wrapping_sub(1) < 0x7f);
+            let mut blocks = elements.chunks(BLOCK);
+            blocks.any(|block| block.iter().fold(0, |found, &bits| found | is_subnormal(bits)) != 0)
+        },
+    )
 }
 
 /// Computes a dot of words with the instructions of a token.
@@ -319,6 +347,25 @@ mod tests {
             let b = OperandB::Matrix(b);
             Product { acc: &mut acc, a, b, extents, panel, edge }.compute(Emulated);
             assert_eq!(acc, expect, "{m} {n} {k}");
+        }
+    }
+
+    #[test]
+    fn subnormal_elements_are_found() {
+        let mut dense = Buffer::default();
+        let mut has = |bits: u16, columns: usize| {
+            let mut elements = vec![[0x80, 0x3f]; 1200];
+            elements[1111] = bits.to_le_bytes();
+            let matrix = Matrix::new(Dtype::BF16, elements.as_flattened(), columns).elements;
+            let found = has_subnormals(matrix, &mut dense);
+            assert_eq!(has_subnormals(matrix.transposed(), &mut dense), found);
+            found
+        };
+        for bits in [0x0001, 0x0040, 0x007f, 0x8001, 0x807f] {
+            assert!(has(bits, 40) && has(bits, 1200), "{bits:#x}");
+        }
+        for bits in [0x0000, 0x8000, 0x0080, 0x8080, 0x7f80, 0x7fc0, 0xffff] {
+            assert!(!has(bits, 40), "{bits:#x}");
         }
     }
 
