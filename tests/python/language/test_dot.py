@@ -481,3 +481,26 @@ def test_more_warps_where_accumulators_do_not_fit(options, warps, device):
     if DEVICE != "cpu":
         assert compiled.metadata.num_warps == warps
         assert f".reqntid {32 * warps}\n" in compiled.asm["ptx"]
+
+
+THREADS = """@triton.jit
+def kernel(a_ptr, b_ptr, out_ptr, threads_ptr, PURE: tl.constexpr):
+    m, n, k = tl.arange(0, 128), tl.arange(0, 256), tl.arange(0, 16)
+    a = tl.load(a_ptr + m[:, None] * 16 + k[None, :])
+    b = tl.load(b_ptr + k[:, None] * 256 + n[None, :])
+    tl.store(out_ptr + m[:, None] * 256 + n[None, :], tl.dot(a, b))
+    threads = tl.inline_asm_elementwise("mov.u32 $0, %ntid.x;", "=r,r", [m], tl.int32, PURE, 1)
+    tl.store(threads_ptr + m, threads)
+"""
+
+
+@pytest.mark.parametrize("is_pure", [True, False])
+def test_assembly_may_count_the_threads(is_pure, device):
+    """A kernel with assembly keeps its warps, although the accumulators need more registers than four warps have."""
+    if DEVICE == "cpu":
+        pytest.skip("the CPU runs the assembly with its own number of threads")
+    a, b = operands("float16", 128, 256, 16)
+    out, threads = empty((128, 256), "float32", device), empty((128,), "int32", device)
+    tensors = [to_device(x, "float16", device) for x in (a, b)]
+    module(THREADS).kernel[(1,)](*tensors, out, threads, PURE=is_pure, num_warps=4)
+    assert (to_host(threads) == 128).all()

@@ -152,10 +152,11 @@ fn has_subnormals(matrix: MatrixReader<'_>, dense: &mut Buffer) -> bool {
     vectorize(
         #[inline(always)]
         || {
-            // Without its sign, a subnormal element is a number from 1 to 0x7f.
-            let is_subnormal = |bits: u16| u16::from((bits & 0x7fff).wrapping_sub(1) < 0x7f);
-            let mut blocks = elements.chunks(BLOCK);
-            blocks.any(|block| block.iter().fold(0, |found, &bits| found | is_subnormal(bits)) != 0)
+            // Without its sign, a subnormal element is a number from 1 to 0x7f. Zero becomes the
+            // largest number.
+            let order = |bits: u16| (bits & 0x7fff).wrapping_sub(1);
+            let least = |block: &[u16]| block.iter().fold(u16::MAX, |least, &bits| least.min(order(bits)));
+            elements.chunks(BLOCK).any(|block| least(block) < 0x7f)
         },
     )
 }
