@@ -109,6 +109,25 @@ impl<'a> Region<'a> {
         self.address() < end(other) && other.address() < end(self)
     }
 
+    /// Returns a copy of the bytes.
+    pub fn to_vec(&self) -> Vec<u8> {
+        let mut bytes = vec![0; self.len];
+        // SAFETY: the region may be read while it exists, and the vector is new memory.
+        unsafe { std::ptr::copy_nonoverlapping(self.base, bytes.as_mut_ptr(), self.len) };
+        bytes
+    }
+
+    /// Writes `bytes` to the start of the region, but not past its end; does nothing if the region
+    /// may only be read.
+    pub fn write(&self, bytes: &[u8]) {
+        if !self.is_writable() {
+            return;
+        }
+        let len = self.len.min(bytes.len());
+        // SAFETY: the region may be written while it exists, and no reference points into it.
+        unsafe { std::ptr::copy(bytes.as_ptr(), self.base, len) };
+    }
+
     /// Returns the pointer to an address in the region, with the provenance of its base.
     #[inline]
     pub fn pointer(&self, address: u64) -> *mut u8 {

@@ -65,9 +65,13 @@ const char *tw_version(void);
 /* Returns TW_INTERFACE of the library. */
 uint32_t tw_interface(void);
 
-/* Reads a lock. Its artifacts, in the folder NAME.artifacts beside NAME.lock, are read when a kernel
-   is first launched. */
+/* Reads a lock, or a packed lock (`tilewright lock pack`). The artifacts of a lock, in the folder
+   NAME.artifacts beside NAME.lock, are read when a kernel is first launched. */
 tw_bundle *tw_bundle_open(const char *path, tw_error **error);
+
+/* Reads a packed lock from memory, such as an array in the program. The memory is not used after
+   the function has returned. */
+tw_bundle *tw_bundle_from_memory(const void *bytes, size_t size, tw_error **error);
 
 /* Frees a bundle (a lock that is open) and unloads its kernels. No launch of the bundle may be
    running; NULL is allowed. */

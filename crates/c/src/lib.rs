@@ -59,7 +59,7 @@ pub extern "C" fn tw_interface() -> u32 {
     INTERFACE
 }
 
-/// Reads a lock.
+/// Reads a lock or a packed lock.
 ///
 /// # Safety
 /// `path` is a C string; `error` is null or points to a pointer.
@@ -72,14 +72,31 @@ pub unsafe extern "C" fn tw_bundle_open(path: *const c_char, error: *mut *mut Tw
     opened.map_or(std::ptr::null_mut(), |bundle| Box::into_raw(Box::new(bundle)))
 }
 
+/// Reads a packed lock from memory.
+///
+/// # Safety
+/// `bytes` points to `size` bytes; `error` is null or points to a pointer.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tw_bundle_from_memory(
+    bytes: *const c_void,
+    size: usize,
+    error: *mut *mut TwError,
+) -> *mut Bundle {
+    // SAFETY: the caller passes this memory.
+    let open = || Bundle::from_bytes("the packed lock", unsafe { slice(bytes.cast(), size) });
+    // SAFETY: `error` is null or points to a pointer.
+    let opened = unsafe { guarded(error, open) };
+    opened.map_or(std::ptr::null_mut(), |bundle| Box::into_raw(Box::new(bundle)))
+}
+
 /// Frees a bundle.
 ///
 /// # Safety
-/// `bundle` is null or a bundle of [`tw_bundle_open`] that is not used any more.
+/// `bundle` is null or a bundle of this library that is not used any more.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_bundle_close(bundle: *mut Bundle) {
     if !bundle.is_null() {
-        // SAFETY: `tw_bundle_open` made it from a box, and the caller gives it back.
+        // SAFETY: the library made it from a box, and the caller gives it back.
         drop(unsafe { Box::from_raw(bundle) });
     }
 }

@@ -1,4 +1,5 @@
-/* Launches the kernel `scale` of a lock: `launch LOCK DEVICE`. The exit code is 0 if all is right. */
+/* Launches the kernel `scale` of a lock: `launch LOCK DEVICE`, or of a packed lock in memory: `launch PACKED DEVICE
+   memory`. The exit code is 0 if all is right. */
 
 #include <stdio.h>
 #include <string.h>
@@ -31,16 +32,34 @@ static int refuses(tw_bundle *bundle, const char *kernel, const char *device, co
     return is_right;
 }
 
+/* Reads a packed lock into memory that is not used any more when the function returns. */
+static tw_bundle *open_in_memory(const char *path, tw_error **error)
+{
+    static char bytes[1 << 20];
+    FILE *file = fopen(path, "rb");
+    if (file == NULL)
+        return NULL;
+    size_t size = fread(bytes, 1, sizeof bytes, file);
+    fclose(file);
+    tw_bundle *bundle = tw_bundle_from_memory(bytes, size, error);
+    memset(bytes, 0, sizeof bytes);
+    return bundle;
+}
+
 int main(int count, char **words)
 {
     tw_error *error = NULL;
-    if (count != 3 || tw_interface() != TW_INTERFACE || strlen(tw_version()) == 0)
+    if (count < 3 || tw_interface() != TW_INTERFACE || strlen(tw_version()) == 0)
         return 2;
     if (tw_bundle_open("no-such.lock", &error) != NULL || strcmp(tw_error_code(error), "TW0120") != 0)
         return fails("a missing lock", error);
     tw_error_free(error);
     error = NULL;
-    tw_bundle *bundle = tw_bundle_open(words[1], &error);
+    if (tw_bundle_from_memory("no lock", 7, &error) != NULL || strcmp(tw_error_code(error), "TW0120") != 0)
+        return fails("memory without a lock", error);
+    tw_error_free(error);
+    error = NULL;
+    tw_bundle *bundle = count == 3 ? tw_bundle_open(words[1], &error) : open_in_memory(words[1], &error);
     if (bundle == NULL)
         return fails("open", error);
 

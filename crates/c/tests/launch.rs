@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use tilewright::runtime::lock::{begin_recording, collect};
+use tilewright::runtime::lock::{begin_recording, collect, open, pack};
 use tilewright::{Bundle, Device, Error, Knobs, Module, Target, args};
 use tilewright_testkit::say_skipped;
 
@@ -46,8 +46,12 @@ fn lock(folder: &Path) -> Result<PathBuf, Error> {
 fn kernels_are_launched_from_c_and_rust() {
     let folder = std::env::temp_dir().join(format!("tilewright-c-{}", std::process::id()));
     let lock = lock(&folder).unwrap();
+    let (file, artifacts) = open(&lock).unwrap();
+    let packed = folder.join("scale.tar");
+    std::fs::write(&packed, pack(&file, &artifacts).unwrap()).unwrap();
     for device in ["cpu", "sim:sm_90"] {
-        let bundle = Bundle::open(&lock).unwrap().on(Device::parse(device).unwrap());
+        let path = if device == "cpu" { &lock } else { &packed };
+        let bundle = Bundle::open(path).unwrap().on(Device::parse(device).unwrap());
         let (x, mut out) = (Aligned([3.0; 1000]), Aligned([0.0; 1000]));
         let arguments = args![x_ptr = &x.0, out_ptr = &mut out.0, factor = 2.0, n = 1000];
         bundle.launch("scale", 4, arguments).unwrap();
@@ -75,9 +79,15 @@ fn kernels_are_launched_from_c_and_rust() {
     let compiled = command.output().unwrap();
     assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
     for device in ["cpu", "sim:sm_90"] {
-        let run = Command::new(&program).arg(&lock).arg(device).current_dir(&folder).output().unwrap();
-        let printed = [run.stdout, run.stderr].concat();
-        assert!(run.status.success(), "{device}: {}", String::from_utf8_lossy(&printed));
+        for words in
+            [&[lock.as_os_str()][..], &[packed.as_os_str()], &[packed.as_os_str(), "memory".as_ref()]]
+        {
+            let mut command = Command::new(&program);
+            command.arg(words[0]).arg(device).args(&words[1..]).current_dir(&folder);
+            let run = command.output().unwrap();
+            let printed = [run.stdout, run.stderr].concat();
+            assert!(run.status.success(), "{words:?} {device}: {}", String::from_utf8_lossy(&printed));
+        }
     }
     std::fs::remove_dir_all(&folder).unwrap();
 }

@@ -4,7 +4,8 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 use clap::Parser;
-use tilewright::runtime::lock::{Change, Entry, LockFile, changes, verify};
+use tilewright::Error;
+use tilewright::runtime::lock::{Change, Entry, LockFile, changes, open, pack, verify};
 
 use crate::output::{self, Failure};
 use crate::run;
@@ -41,10 +42,18 @@ enum Command {
         #[arg(short, long)]
         output: PathBuf,
     },
+    /// Write a lock and its artifacts as one file, a tar archive, which C and Rust programs open
+    Pack {
+        /// The lock
+        lock: PathBuf,
+        /// The archive
+        #[arg(short, long)]
+        output: PathBuf,
+    },
 }
 
 /// The first words that select a command of this module; any other is an option or the program.
-const COMMANDS: [&str; 4] = ["list", "verify", "diff", "merge"];
+const COMMANDS: [&str; 5] = ["list", "verify", "diff", "merge", "pack"];
 
 pub fn run(arguments: &run::Arguments) -> Result<(), Failure> {
     let words = arguments.words();
@@ -57,6 +66,7 @@ pub fn run(arguments: &run::Arguments) -> Result<(), Failure> {
         Ok(Command::Verify { lock }) => verify_lock(&lock),
         Ok(Command::Diff { before, after }) => diff(&before, &after),
         Ok(Command::Merge { locks, output }) => merge(&locks, &output),
+        Ok(Command::Pack { lock, output }) => pack_lock(&lock, &output),
         Err(error) if error.use_stderr() => Err(Failure::Usage(usage(&error))),
         Err(help) => output::print(&help.to_string()),
     }
@@ -69,7 +79,7 @@ fn usage(error: &clap::Error) -> String {
 }
 
 fn read(path: &Path) -> Result<LockFile, Failure> {
-    LockFile::read(path).map_err(|error| Failure::Program(error.into()))
+    Ok(open(path).map_err(Error::from)?.0)
 }
 
 fn list(path: &Path) -> Result<(), Failure> {
@@ -125,8 +135,10 @@ fn diff(before: &Path, after: &Path) -> Result<(), Failure> {
 
 fn merge(paths: &[PathBuf], output: &Path) -> Result<(), Failure> {
     let mut merged: Option<LockFile> = None;
+    let mut sources = Vec::new();
     for path in paths {
-        let lock = read(path)?;
+        let (lock, artifacts) = open(path).map_err(Error::from)?;
+        sources.push(artifacts);
         match &mut merged {
             None => merged = Some(lock),
             Some(merged) => merged.merge(&lock).map_err(|conflict| {
@@ -140,10 +152,17 @@ fn merge(paths: &[PathBuf], output: &Path) -> Result<(), Failure> {
         |error: std::io::Error| Failure::Io(format!("cannot write {}: {error}", output.display()));
     let artifacts = LockFile::artifacts(output);
     for (kind, hash) in merged.entries.iter().flat_map(Entry::artifacts) {
-        let sources = paths.iter().map(|path| LockFile::artifacts(path).read(hash, kind));
-        let content = sources.reduce(Result::or).expect("there is a lock");
+        let contents = sources.iter().map(|source| source.read(hash, kind));
+        let content = contents.reduce(Result::or).expect("there is a lock");
         let content = content.map_err(|error| Failure::Io(error.to_string()))?;
         artifacts.store(kind, &content).map_err(unwritable)?;
     }
     merged.write(output).map_err(unwritable)
+}
+
+fn pack_lock(path: &Path, output: &Path) -> Result<(), Failure> {
+    let (lock, artifacts) = open(path).map_err(Error::from)?;
+    let packed = pack(&lock, &artifacts).map_err(|error| Failure::Io(error.to_string()))?;
+    let written = tilewright_base::write_file(output, &packed);
+    written.map_err(|error| Failure::Io(format!("cannot write {}: {error}", output.display())))
 }

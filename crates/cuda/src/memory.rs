@@ -61,6 +61,34 @@ impl DeviceBuffer {
         self.copy(to.len(), || self.context.driver().copy_to_host(to, self.address))
     }
 
+    /// As [`Self::write`], from the byte `offset` of the buffer on.
+    pub fn write_at(&mut self, offset: usize, from: &[u8]) -> Result<(), Error> {
+        let address = self.address + offset as u64;
+        self.copy(offset + from.len(), || self.context.driver().copy_to_device(address, from))
+    }
+
+    /// As [`Self::read`], from the byte `offset` of the buffer on.
+    pub fn read_at(&self, offset: usize, to: &mut [u8]) -> Result<(), Error> {
+        let address = self.address + offset as u64;
+        self.copy(offset + to.len(), || self.context.driver().copy_to_host(to, address))
+    }
+
+    /// Allocates a copy of `bytes` bytes of the device from `address`.
+    pub fn copy_of(context: Context, address: u64, bytes: usize) -> Result<Self, Error> {
+        let buffer = Self::new(context, bytes)?;
+        buffer.copy(bytes, || {
+            let default = StreamRef::DEFAULT.handle();
+            context.driver().copy_on_device(buffer.address, address, bytes, default)
+        })?;
+        Ok(buffer)
+    }
+
+    /// Copies the buffer to the device's memory from `address`, on a stream and without waiting.
+    pub fn copy_to(&self, address: u64, stream: StreamRef<'_>) -> Result<(), Error> {
+        let driver = self.context.driver();
+        self.copy(self.bytes, || driver.copy_on_device(address, self.address, self.bytes, stream.handle()))
+    }
+
     /// As [`Self::write`], on a stream and without waiting.
     ///
     /// # Safety

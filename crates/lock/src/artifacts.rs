@@ -1,9 +1,11 @@
 //! The folder of artifacts: files that are named by the hash of their content.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use tilewright_base::write_file;
 
@@ -13,6 +15,8 @@ use tilewright_base::write_file;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Artifacts {
     folder: PathBuf,
+    /// The contents by name, if the folder is in a packed lock.
+    packed: Option<Arc<BTreeMap<String, Vec<u8>>>>,
 }
 
 /// The reason why an artifact cannot be read.
@@ -41,7 +45,17 @@ impl fmt::Display for ArtifactError {
 impl Artifacts {
     /// Returns the artifacts in a folder, which [`store`](Self::store) creates.
     pub fn new(folder: impl Into<PathBuf>) -> Self {
-        Self { folder: folder.into() }
+        Self { folder: folder.into(), packed: None }
+    }
+
+    /// Returns the artifacts of a packed lock, by the names that [`name`](Self::name) returns.
+    pub(crate) fn in_memory(contents: BTreeMap<String, Vec<u8>>) -> Self {
+        Self { folder: PathBuf::new(), packed: Some(Arc::new(contents)) }
+    }
+
+    /// Returns the name of the file of an artifact.
+    pub(crate) fn name(hash: &str, kind: &str) -> String {
+        format!("{hash}.{kind}")
     }
 
     /// Returns the folder.
@@ -79,7 +93,14 @@ impl Artifacts {
             return Err(ArtifactError::NoHash(hash.to_owned()));
         }
         let path = self.path(hash, kind);
-        let content = match fs::read(&path) {
+        let content = match &self.packed {
+            None => fs::read(&path),
+            Some(contents) => {
+                let content = contents.get(&Self::name(hash, kind)).cloned();
+                content.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))
+            }
+        };
+        let content = match content {
             Ok(content) => content,
             Err(error) => return Err(ArtifactError::Unreadable(path, error)),
         };
@@ -96,6 +117,6 @@ impl Artifacts {
     }
 
     fn path(&self, hash: &str, kind: &str) -> PathBuf {
-        self.folder.join(format!("{hash}.{kind}"))
+        self.folder.join(Self::name(hash, kind))
     }
 }

@@ -69,19 +69,27 @@ impl LockFile {
         Self { format: FORMAT, tilewright: version.into(), entries: Vec::new(), choices: Vec::new() }
     }
 
-    /// Reads a lock.
+    /// Reads a lock that is not packed.
     ///
     /// # Errors
     /// See [`LockError`].
     pub fn read(path: &Path) -> Result<Self, LockError> {
         let text = fs::read_to_string(path).map_err(|error| LockError::Unreadable(path.to_owned(), error))?;
+        Self::parse(path, &text)
+    }
+
+    /// Parses the text of a lock; `path` names it in errors.
+    ///
+    /// # Errors
+    /// See [`LockError`].
+    pub(crate) fn parse(path: &Path, text: &str) -> Result<Self, LockError> {
         let malformed = |error: serde_json::Error| LockError::Malformed(path.to_owned(), error.to_string());
-        let value: serde_json::Value = serde_json::from_str(&text).map_err(malformed)?;
+        let value: serde_json::Value = serde_json::from_str(text).map_err(malformed)?;
         match value.get("format").and_then(serde_json::Value::as_u64) {
             Some(format) if format == u64::from(FORMAT) => {
                 // Parsed from the text and not from the value, for the line and the column of an
                 // error.
-                serde_json::from_str(&text).map_err(malformed)
+                serde_json::from_str(text).map_err(malformed)
             }
             Some(format) => Err(LockError::OtherFormat(path.to_owned(), format)),
             None => Err(LockError::Malformed(path.to_owned(), "it has no \"format\"".to_owned())),

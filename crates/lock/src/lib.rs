@@ -6,6 +6,7 @@
 //! tilewright.lock         JSON: entries and choices, sorted         LockFile
 //! tilewright.artifacts/   one file for each content, named by its   Artifacts
 //!   3f0c….ptx             BLAKE3 hash and its kind
+//! tilewright.tar          both in one file                          pack, unpack
 //! ```
 //! The format contains no absolute path, host name or time of day, so that the same kernels give
 //! the same bytes on every machine, except for the timings of choices. This crate does not know the
@@ -16,9 +17,11 @@ mod choice;
 mod difference;
 mod entry;
 mod file;
+mod packed;
 
 pub use artifacts::{ArtifactError, Artifacts};
 pub use choice::Choice;
 pub use difference::{Change, changes};
 pub use entry::{Code, Entry, Launch, Parameter, Request, Source};
 pub use file::{Conflict, FORMAT, LockError, LockFile};
+pub use packed::{open, pack, unpack};

@@ -81,8 +81,8 @@ impl Kernel {
 
     /// Returns the device that a launch with these arguments runs on.
     #[inline]
-    fn device(&self, arguments: &[Value<'_>]) -> Device {
-        self.device.unwrap_or_else(|| arguments.iter().find_map(gpu_of).unwrap_or(Device::Cpu))
+    pub fn device_of<'a, 'm: 'a>(&self, arguments: impl IntoIterator<Item = &'a Value<'m>>) -> Device {
+        self.device.unwrap_or_else(|| arguments.into_iter().find_map(Value::gpu).unwrap_or(Device::Cpu))
     }
 
     /// Binds the arguments of a call to the parameters; see [`Signature::bind`].
@@ -155,7 +155,7 @@ impl Kernel {
     /// for a GPU, real or simulated, because its code depends on all options. Also returns `None`
     /// while stages are dumped, so that each compilation is dumped.
     fn shared_key(&self, arguments: &[Value<'_>], options: &Options) -> Result<Option<Key>, Error> {
-        let is_for_cpu = self.device(arguments).target()? == Target::Cpu;
+        let is_for_cpu = self.device_of(arguments).target()? == Target::Cpu;
         if !is_for_cpu || dump::is_on(&Knobs::current()) {
             return Ok(None);
         }
@@ -230,7 +230,7 @@ impl Kernel {
 
     fn key(&self, arguments: &[Value<'_>], options: &Options) -> Result<Key, Error> {
         let mut key = Key::default();
-        let device = self.device(arguments);
+        let device = self.device_of(arguments);
         key.push(match device {
             Device::Cpu | Device::Sim(_) => 0,
             Device::Cuda(number) => 1 + u64::from(number),
@@ -265,7 +265,7 @@ impl Kernel {
         options: &Options,
         host: &mut dyn Host,
     ) -> Result<Handle, Error> {
-        let device = self.device(arguments);
+        let device = self.device_of(arguments);
         self.compile_on(device, self.classify(arguments, device)?, options, true, host)
     }
 
@@ -349,7 +349,22 @@ impl Kernel {
     /// # Errors
     /// If the recording cannot be written.
     pub fn record(&self, handle: &Handle, host: &mut dyn Host) -> Result<(), Error> {
-        let Some(recorder) = lock::recorder(&Knobs::current()) else { return Ok(()) };
+        match lock::recorder(&Knobs::current()) {
+            Some(recorder) => self.record_to(&recorder, handle, host),
+            None => Ok(()),
+        }
+    }
+
+    /// As [`record`](Self::record), to a recording that is not that of this process.
+    ///
+    /// # Errors
+    /// If the recording cannot be written.
+    pub fn record_to(
+        &self,
+        recorder: &lock::Recorder,
+        handle: &Handle,
+        host: &mut dyn Host,
+    ) -> Result<(), Error> {
         let (device, options) = (handle.device(), handle.options());
         let job = self.job(device, handle.arguments().to_vec(), options, true)?;
         recorder.record((&self.signature.name, &job), device, options, host)?;
@@ -421,15 +436,6 @@ impl Kernel {
                 }
             }
         }
-    }
-}
-
-/// Returns the GPU of a tensor, or of the first GPU tensor in a tuple.
-fn gpu_of(value: &Value<'_>) -> Option<Device> {
-    match value {
-        Value::Pointer(pointer) if pointer.device != Device::Cpu => Some(pointer.device),
-        Value::Tuple(items) => items.iter().find_map(gpu_of),
-        _ => None,
     }
 }
 

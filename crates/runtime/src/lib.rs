@@ -52,6 +52,7 @@ mod profile;
 mod reports;
 mod sanitize;
 mod signature;
+mod source;
 mod specialize;
 mod tensor_maps;
 mod threads;
@@ -82,6 +83,7 @@ pub use sanitize::{
     sanitizer_reports, with_checks,
 };
 pub use signature::{Annotation, ArgumentSource, Binding, Parameter, ParameterKind, Signature, parse_dtype};
+pub use source::SourceModule;
 pub use threads::{num_threads, set_num_threads};
 pub use trace::{TraceRequest, layouts_of_launch};
 pub use value::{Pointer, Value};
@@ -92,5 +94,7 @@ pub use tilewright_compiler::{
     CompiledKernel, MachineCode, Metadata, ParameterType, Resources, Stage, Target,
 };
 pub use tilewright_cpu::Interrupt;
-pub use tilewright_cuda::{Context, Driver, LaunchConfiguration, StreamRef};
+pub use tilewright_cuda::{
+    Context, DeviceBuffer, Driver, Event as CudaEvent, LaunchConfiguration, Stream as CudaStream, StreamRef,
+};
 pub use tilewright_sanitize::{Check, Checks, MEMORY};

@@ -22,8 +22,8 @@ pub use active::{is_locked, locked_choice};
 pub use assemble::assemble_missing;
 pub use bundle::Bundle;
 pub use record::{
-    Collected, begin_recording, collect, is_recording, record_choice, recorded_launches, resume_recording,
-    suspend_recording,
+    Collected, Recorder, begin_recording, collect, is_recording, record_choice, recorded_launches,
+    resume_recording, suspend_recording,
 };
 pub use verify::{Mismatch, Verified, verify};
 
@@ -31,4 +31,4 @@ pub(crate) use active::{Found, active, forbid};
 pub(crate) use record::recorder;
 pub(crate) use request::Compilation;
 
-pub use tilewright_lock::{Change, Choice, Entry, LockFile, Request, changes};
+pub use tilewright_lock::{Artifacts, Change, Choice, Entry, LockFile, Request, changes, open, pack};

@@ -65,6 +65,15 @@ impl Value<'_> {
         Value::Constant { value: HostValue::Constant(Constant::Str(text.into())), is_explicit: false }
     }
 
+    /// Returns the GPU that has the first tensor of the value; `None` if there is no such tensor.
+    pub fn gpu(&self) -> Option<Device> {
+        match self {
+            Value::Pointer(pointer) if pointer.device != Device::Cpu => Some(pointer.device),
+            Value::Tuple(items) => items.iter().find_map(Value::gpu),
+            _ => None,
+        }
+    }
+
     /// Returns the value as a compile-time value; `None` if it is or contains a tensor.
     pub fn to_host_value(&self) -> Option<HostValue> {
         Some(match self {

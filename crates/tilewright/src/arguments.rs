@@ -6,6 +6,9 @@ use tilewright_frontend::{Constant, HostValue};
 use tilewright_ir::Dtype;
 use tilewright_runtime::{Device, Error, Grid, Pointer, Region, Value};
 
+use crate::Buffer;
+use crate::buffer::{BufferSlice, BufferSliceMut, GpuMemory};
+
 /// The arguments of a launch, which [`args!`](crate::args) makes.
 #[derive(Clone, Debug, Default)]
 pub struct Arguments<'m> {
@@ -13,12 +16,15 @@ pub struct Arguments<'m> {
     pub positional: Vec<Value<'m>>,
     /// The keyword arguments.
     pub keywords: Vec<(&'static str, Value<'m>)>,
+    /// The memory of GPUs that a launch may write, for tuners.
+    pub(crate) gpu_memory: Vec<GpuMemory>,
 }
 
 impl<'m> Arguments<'m> {
     /// Adds an argument by position.
     #[must_use]
     pub fn argument(mut self, value: impl IntoArgument<'m>) -> Self {
+        self.gpu_memory.extend(value.written_gpu_memory());
         self.positional.push(value.into_argument());
         self
     }
@@ -26,6 +32,7 @@ impl<'m> Arguments<'m> {
     /// Adds an argument or option by name.
     #[must_use]
     pub fn keyword(mut self, name: &'static str, value: impl IntoArgument<'m>) -> Self {
+        self.gpu_memory.extend(value.written_gpu_memory());
         self.keywords.push((name, value.into_argument()));
         self
     }
@@ -66,6 +73,11 @@ elements! {
 pub trait IntoArgument<'m> {
     /// Converts the value to an argument of a launch.
     fn into_argument(self) -> Value<'m>;
+
+    /// Returns the memory of a GPU that a launch with this argument may write, if there is any.
+    fn written_gpu_memory(&self) -> Option<GpuMemory> {
+        None
+    }
 }
 
 impl<'m, T: Element> IntoArgument<'m> for &'m mut [T] {
@@ -108,6 +120,56 @@ impl<'m, T: Element, const N: usize> IntoArgument<'m> for &'m mut [T; N] {
         self.as_mut_slice().into_argument()
     }
 }
+
+impl<'m, T: Element> IntoArgument<'m> for &'m Buffer<T> {
+    fn into_argument(self) -> Value<'m> {
+        self.as_argument(0..self.len())
+    }
+}
+
+impl<'m, T: Element> IntoArgument<'m> for &'m mut Buffer<T> {
+    fn into_argument(self) -> Value<'m> {
+        let len = self.len();
+        self.as_written_argument(0..len)
+    }
+
+    fn written_gpu_memory(&self) -> Option<GpuMemory> {
+        self.gpu_memory(&(0..self.len()))
+    }
+}
+
+impl<'m, T: Element> IntoArgument<'m> for BufferSlice<'m, T> {
+    fn into_argument(self) -> Value<'m> {
+        self.buffer.as_argument(self.range)
+    }
+}
+
+impl<'m, T: Element> IntoArgument<'m> for BufferSliceMut<'m, T> {
+    fn into_argument(self) -> Value<'m> {
+        self.buffer.as_written_argument(self.range)
+    }
+
+    fn written_gpu_memory(&self) -> Option<GpuMemory> {
+        self.buffer.gpu_memory(&self.range)
+    }
+}
+
+/// A tensor of elements `T` that a kernel reads: a slice, a vector, an array or a [`Buffer`].
+pub trait ReadTensor<'m, T>: IntoArgument<'m> {}
+
+/// A tensor of elements `T` that a kernel may write: a `&mut` slice, vector, array or [`Buffer`].
+pub trait WriteTensor<'m, T>: IntoArgument<'m> {}
+
+impl<'m, T: Element> ReadTensor<'m, T> for &'m [T] {}
+impl<'m, T: Element> ReadTensor<'m, T> for &'m Vec<T> {}
+impl<'m, T: Element, const N: usize> ReadTensor<'m, T> for &'m [T; N] {}
+impl<'m, T: Element> ReadTensor<'m, T> for &'m Buffer<T> {}
+impl<'m, T: Element> ReadTensor<'m, T> for BufferSlice<'m, T> {}
+impl<'m, T: Element> WriteTensor<'m, T> for &'m mut [T] {}
+impl<'m, T: Element> WriteTensor<'m, T> for &'m mut Vec<T> {}
+impl<'m, T: Element, const N: usize> WriteTensor<'m, T> for &'m mut [T; N] {}
+impl<'m, T: Element> WriteTensor<'m, T> for &'m mut Buffer<T> {}
+impl<'m, T: Element> WriteTensor<'m, T> for BufferSliceMut<'m, T> {}
 
 macro_rules! plain_arguments {
     ($($ty:ty)*) => {$(

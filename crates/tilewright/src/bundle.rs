@@ -1,12 +1,12 @@
 //! Launches the kernels of a lock, without their source.
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use tilewright_base::{Code, Diagnostic};
-use tilewright_runtime::{self as runtime, Device, Error, Interrupt, Value};
+use tilewright_runtime::{self as runtime, Device, Error, Grid, Value};
 
-use crate::{Arguments, IntoGrid};
+use crate::{Arguments, IntoArgument, IntoGrid, Stream, module};
 
 /// The kernels of a lock that `tilewright lock` has written. They are launched without their source
 /// and without Python; nothing is compiled but machine code for the CPU.
@@ -25,24 +25,35 @@ use crate::{Arguments, IntoGrid};
 #[derive(Clone, Debug)]
 pub struct Bundle {
     bundle: Arc<runtime::lock::Bundle>,
-    device: Device,
+    /// The device of launches; `None` for that of their tensors.
+    device: Option<Device>,
 }
 
 impl Bundle {
-    /// Reads a lock. Its artifacts, in the folder `NAME.artifacts` beside `NAME.lock`, are read when
-    /// a kernel is first launched. Launches run on the selected device, else on the CPU.
+    /// Reads a lock or a packed lock. The artifacts of a lock, in the folder `NAME.artifacts` beside
+    /// `NAME.lock`, are read when a kernel is first launched. Launches run on the selected device,
+    /// else on that of their tensors.
     ///
     /// # Errors
     /// If the lock cannot be read.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, Error> {
-        let device = Device::selected()?.unwrap_or(Device::Cpu);
-        Ok(Self { bundle: Arc::new(runtime::lock::Bundle::open(path.as_ref())?), device })
+        let bundle = Arc::new(runtime::lock::Bundle::open(path.as_ref())?);
+        Ok(Self { bundle, device: Device::selected()? })
+    }
+
+    /// Reads a packed lock from memory; errors name it `name`.
+    ///
+    /// # Errors
+    /// If the bytes are not a packed lock.
+    pub fn from_bytes(name: &str, bytes: &[u8]) -> Result<Self, Error> {
+        let bundle = Arc::new(runtime::lock::Bundle::from_bytes(name, bytes)?);
+        Ok(Self { bundle, device: Device::selected()? })
     }
 
     /// Returns the same kernels for launches on `device`.
     #[must_use]
     pub fn on(&self, device: Device) -> Self {
-        Self { bundle: Arc::clone(&self.bundle), device }
+        Self { bundle: Arc::clone(&self.bundle), device: Some(device) }
     }
 
     /// Runs a kernel for every program of a grid, and returns when all programs have ended; on a
@@ -52,13 +63,121 @@ impl Bundle {
     /// # Errors
     /// If the lock has no kernel for these arguments, or if the kernel fails.
     pub fn launch(&self, kernel: &str, grid: impl IntoGrid, arguments: Arguments<'_>) -> Result<(), Error> {
-        let Arguments { positional, keywords } = arguments;
+        self.start(None, kernel, grid.into_grid()?, arguments)
+    }
+
+    /// As [`launch`](Self::launch), on a stream, whose device runs the kernel.
+    ///
+    /// # Errors
+    /// As [`launch`](Self::launch).
+    pub fn launch_on(
+        &self,
+        stream: &Stream,
+        kernel: &str,
+        grid: impl IntoGrid,
+        arguments: Arguments<'_>,
+    ) -> Result<(), Error> {
+        self.start(Some(stream), kernel, grid.into_grid()?, arguments)
+    }
+
+    fn start(
+        &self,
+        stream: Option<&Stream>,
+        kernel: &str,
+        grid: Grid,
+        arguments: Arguments<'_>,
+    ) -> Result<(), Error> {
+        let Arguments { positional, keywords, .. } = arguments;
         if !positional.is_empty() {
             let message = format!("the arguments of kernel '{kernel}' are named: `args![x_ptr = &x, n = 5]`");
             return Err(Diagnostic::new(Code::InvalidArgument, message).into());
         }
         let named: Vec<(&str, Value<'_>)> = keywords;
-        let (handle, values) = self.bundle.find(kernel, self.device, &named)?;
-        handle.launch(grid.into_grid()?, &values, Interrupt::Never)
+        let of_tensors = || named.iter().find_map(|(_, value)| value.gpu()).unwrap_or(Device::Cpu);
+        let device = stream.map(Stream::device).or(self.device).unwrap_or_else(of_tensors);
+        let (handle, values) = self.bundle.find(kernel, device, &named)?;
+        module::launch(&handle, stream, grid, &values)
+    }
+}
+
+/// A packed lock in the binary, which [`include_kernels!`](crate::include_kernels) makes.
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct EmbeddedBundle {
+    name: &'static str,
+    bytes: &'static [u8],
+    bundle: OnceLock<Bundle>,
+}
+
+impl EmbeddedBundle {
+    /// Makes the bundle of a packed lock, which is read at the first use.
+    pub const fn new(name: &'static str, bytes: &'static [u8]) -> Self {
+        Self { name, bytes, bundle: OnceLock::new() }
+    }
+
+    /// Returns the bundle.
+    ///
+    /// # Errors
+    /// If the bytes are not a packed lock.
+    pub fn get(&self) -> Result<&Bundle, Error> {
+        if let Some(bundle) = self.bundle.get() {
+            return Ok(bundle);
+        }
+        let bundle = Bundle::from_bytes(self.name, self.bytes)?;
+        Ok(self.bundle.get_or_init(|| bundle))
+    }
+
+    /// Begins a launch of a kernel.
+    pub fn kernel<'m>(&'static self, kernel: &'static str) -> KernelLaunch<'m> {
+        KernelLaunch { bundle: self, kernel, device: None, arguments: Arguments::default() }
+    }
+}
+
+/// A launch of a kernel in the binary with its arguments: [`run`](Self::run) or
+/// [`run_on`](Self::run_on) starts it. The functions that
+/// [`include_kernels!`](crate::include_kernels) defines return it.
+#[derive(Clone, Debug)]
+#[must_use = "`run` starts the launch"]
+pub struct KernelLaunch<'m> {
+    bundle: &'static EmbeddedBundle,
+    kernel: &'static str,
+    device: Option<Device>,
+    arguments: Arguments<'m>,
+}
+
+impl<'m> KernelLaunch<'m> {
+    /// Adds an argument.
+    #[doc(hidden)]
+    pub fn with(mut self, name: &'static str, value: impl IntoArgument<'m>) -> Self {
+        self.arguments = self.arguments.keyword(name, value);
+        self
+    }
+
+    /// Selects the device, such as the simulator; otherwise the launch runs on the device of its
+    /// tensors.
+    pub fn on(mut self, device: Device) -> Self {
+        self.device = Some(device);
+        self
+    }
+
+    /// Runs the kernel for every program of a grid, and returns when all programs have ended; on a
+    /// GPU, as soon as the launch is on the default stream.
+    ///
+    /// # Errors
+    /// If the kernel has no code for the device or for these arguments, or if it fails.
+    pub fn run(self, grid: impl IntoGrid) -> Result<(), Error> {
+        let bundle = self.bundle.get()?;
+        match self.device {
+            None => bundle.launch(self.kernel, grid, self.arguments),
+            Some(device) => bundle.on(device).launch(self.kernel, grid, self.arguments),
+        }
+    }
+
+    /// As [`run`](Self::run), on a stream, whose device runs the kernel.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    pub fn run_on(self, stream: &Stream, grid: impl IntoGrid) -> Result<(), Error> {
+        self.bundle.get()?.launch_on(stream, self.kernel, grid, self.arguments)
     }
 }

@@ -37,12 +37,24 @@
 //! [`ir`].
 
 mod arguments;
+mod buffer;
 mod bundle;
+mod lock;
 mod module;
+mod stream;
+mod tuner;
 
-pub use arguments::{Arguments, Element, IntoArgument, IntoGrid};
-pub use bundle::Bundle;
+pub use arguments::{Arguments, Element, IntoArgument, IntoGrid, ReadTensor, WriteTensor};
+pub use buffer::{Buffer, BufferSlice, BufferSliceMut};
+pub use bundle::{Bundle, EmbeddedBundle, KernelLaunch};
+pub use lock::record_lock;
 pub use module::{Kernel, Module};
+pub use stream::{Event, Stream};
+pub use tuner::{Config, Tuner};
+
+pub use half::{bf16, f16};
+#[cfg(feature = "include-kernels")]
+pub use tilewright_macros::include_kernels;
 
 pub use tilewright_base::{
     Code, Color, Diagnostic, Kind, Remark, RemarkKind, SourceFile, SourceMap, Span, collect_remarks,

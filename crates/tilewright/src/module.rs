@@ -2,141 +2,53 @@
 //! kernels.
 
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
-use rustc_hash::FxHashMap;
 use tilewright_base::{Code, Diagnostic, SourceFile};
-use tilewright_compiler::{FunctionSyntax, functions_of, syntax_tree};
-use tilewright_frontend::{Constant, FunctionSource, Host, HostValue, SourceHost, suggest};
+use tilewright_frontend::Constant;
 use tilewright_runtime as runtime;
 use tilewright_runtime::{
-    Annotation, ArgumentSource, Device, Error, Handle, Interrupt, Options, Parameter, ParameterKind,
-    Signature, Value,
+    ArgumentSource, Check, Checks, Device, Error, Handle, Interrupt, OptionId, Options, Signature,
+    SourceModule, Value,
 };
 
 use crate::arguments::to_constant;
-use crate::{Arguments, IntoGrid};
+use crate::{Arguments, Config, IntoGrid, Stream, Tuner};
 
 /// The text of a Python module that defines kernels. The module's imports of `triton` or
 /// `tilewright`, its constants and its `@jit` functions are evaluated without running Python. If
 /// the text was read from a file, imported modules in the same folder or package are read too.
 #[derive(Clone, Debug)]
 pub struct Module {
-    shared: Arc<Shared>,
-}
-
-struct Shared {
-    file: Arc<SourceFile>,
-    functions: Vec<FunctionSyntax>,
-    host: Mutex<SourceHost>,
-    kernels: Mutex<FxHashMap<String, Arc<runtime::Kernel>>>,
-}
-
-impl std::fmt::Debug for Shared {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Module").field("file", &self.file.name).finish_non_exhaustive()
-    }
+    source: Arc<SourceModule>,
 }
 
 impl Module {
     /// Reads a file.
     pub fn from_file(path: impl AsRef<Path>) -> Result<Self, Error> {
-        let path = path.as_ref();
-        let bytes = std::fs::read(path).map_err(|error| unreadable(path, &error.to_string()))?;
-        let text = String::from_utf8(bytes).map_err(|error| {
-            let place = error.utf8_error().valid_up_to();
-            let line = error.as_bytes()[..place].split(|&byte| byte == b'\n').count();
-            unreadable(path, &format!("byte {place}, in line {line}, is not UTF-8; save the file as UTF-8"))
-        })?;
-        Self::new(SourceFile::new(path.display().to_string(), text), Some(path))
+        Ok(Self { source: Arc::new(SourceModule::from_file(path.as_ref())?) })
     }
 
     /// Makes a module from a text. Messages show `name` as its file. Imports of other files are not
     /// resolved.
     pub fn from_source(name: impl Into<String>, text: impl Into<String>) -> Result<Self, Error> {
-        Self::new(SourceFile::new(name, text), None)
-    }
-
-    fn new(file: SourceFile, path: Option<&Path>) -> Result<Self, Error> {
-        let file = Arc::new(file);
-        let host = SourceHost::from_file(&file, path)?;
-        let functions = functions_of(host.syntax(), &file.text);
-        let shared = Shared { host: Mutex::new(host), functions, file, kernels: Mutex::default() };
-        Ok(Self { shared: Arc::new(shared) })
+        Ok(Self { source: Arc::new(SourceModule::new(SourceFile::new(name, text), None)?) })
     }
 
     /// Returns the names of the `@jit` functions, in order.
     pub fn kernel_names(&self) -> Vec<&str> {
-        self.kernels().map(|function| function.name.as_str()).collect()
+        self.source.kernel_names()
     }
 
     /// Returns the syntax tree of a kernel as text, one line for each node, without compiling the
     /// kernel.
     pub fn syntax_tree(&self, name: &str) -> Result<String, Error> {
-        let kernel = self.kernel(name)?;
-        Ok(syntax_tree(kernel.signature().source.as_ref()))
+        self.source.syntax_tree(name)
     }
 
     /// Returns the `@jit` function with this name.
     pub fn kernel(&self, name: &str) -> Result<Kernel, Error> {
-        let mut kernels = self.shared.kernels.lock().unwrap_or_else(PoisonError::into_inner);
-        let kernel = if let Some(kernel) = kernels.get(name) {
-            Arc::clone(kernel)
-        } else {
-            let kernel = Arc::new(self.make_kernel(name)?);
-            kernels.insert(name.to_owned(), Arc::clone(&kernel));
-            kernel
-        };
-        Ok(Kernel { kernel, module: self.clone() })
-    }
-
-    fn kernels(&self) -> impl Iterator<Item = &FunctionSyntax> {
-        self.shared.functions.iter().filter(|function| is_jit(function))
-    }
-
-    fn make_kernel(&self, name: &str) -> Result<runtime::Kernel, Error> {
-        // If several kernels have this name, the last one counts, as in Python.
-        let syntax = self.kernels().filter(|function| function.name == name).last();
-        let syntax = syntax.ok_or_else(|| self.no_such_kernel(name))?;
-        let mut host = self.shared.host.lock().unwrap_or_else(PoisonError::into_inner);
-        let function = host.function(name).ok_or_else(|| self.no_such_kernel(name))?;
-        let mut is_by_name = false;
-        let parameters = syntax.parameters.iter().map(|written| {
-            let annotation = written.annotation.as_deref().map_or(Annotation::None, Annotation::parse);
-            if written.is_variadic {
-                is_by_name = true;
-                return Parameter::variadic(written.name.as_str(), annotation);
-            }
-            let default = written.default.as_ref().and_then(|_| host.default(function, &written.name));
-            let kind = if is_by_name { ParameterKind::KeywordOnly } else { ParameterKind::Any };
-            let parameter = Parameter::new(written.name.as_str(), annotation);
-            Parameter { kind, default: default.map(to_value), ..parameter }
-        });
-        let parameters = parameters.collect();
-        let source = FunctionSource {
-            name: name.to_owned(),
-            file: Arc::clone(&self.shared.file),
-            offset: syntax.offset,
-            noinline: false,
-        };
-        let signature = Signature { name: name.into(), parameters, source: Some(source) };
-        Ok(runtime::Kernel::new(signature, function, Device::selected()?))
-    }
-
-    fn no_such_kernel(&self, name: &str) -> Error {
-        let names = self.kernel_names();
-        let file = &self.shared.file.name;
-        let diagnostic = Diagnostic::new(Code::KernelNotFound, format!("{file} has no kernel '{name}'"));
-        let diagnostic = if names.is_empty() {
-            diagnostic.note("it has no function with the decorator @triton.jit")
-        } else {
-            diagnostic.note(format!("its kernels are {}", names.join(", ")))
-        };
-        match suggest(name, names.iter().copied()) {
-            Some(similar) => diagnostic.hint(format!("did you mean '{similar}'?")),
-            None => diagnostic,
-        }
-        .into()
+        Ok(Kernel { kernel: self.source.kernel(name)?, module: self.clone() })
     }
 }
 
@@ -153,6 +65,11 @@ impl Kernel {
         self.kernel.signature()
     }
 
+    /// Returns the name.
+    pub fn name(&self) -> &str {
+        &self.signature().name
+    }
+
     /// Returns the same kernel for launches on `device`, whatever device is selected.
     #[must_use]
     pub fn on(&self, device: Device) -> Self {
@@ -161,15 +78,49 @@ impl Kernel {
 
     /// Runs the kernel for every program of a grid, and compiles it first if necessary. Returns
     /// when all programs have ended; on a GPU, as soon as the launch is on the default stream.
+    ///
+    /// The keyword `warmup = true` compiles the kernel and does not run it; `sanitize = true`, or
+    /// the names of checks such as `sanitize = "race,init"`, makes each finding of the sanitizer an
+    /// error.
     pub fn launch(&self, grid: impl IntoGrid, arguments: Arguments<'_>) -> Result<(), Error> {
-        let grid = grid.into_grid()?;
-        let (values, options) = self.bind(arguments)?;
-        self.handle(&values, &options)?.launch(grid, &values, Interrupt::Never)
+        self.start(None, grid.into_grid()?, arguments)
+    }
+
+    /// As [`launch`](Self::launch), on a stream of the device that the launch runs on.
+    pub fn launch_on(
+        &self,
+        stream: &Stream,
+        grid: impl IntoGrid,
+        arguments: Arguments<'_>,
+    ) -> Result<(), Error> {
+        self.start(Some(stream), grid.into_grid()?, arguments)
+    }
+
+    fn start(
+        &self,
+        stream: Option<&Stream>,
+        grid: runtime::Grid,
+        arguments: Arguments<'_>,
+    ) -> Result<(), Error> {
+        let Call { values, options, is_warmup, checks } = self.bind(arguments)?;
+        let handle = self.handle(&values, &options)?;
+        if is_warmup {
+            return Ok(());
+        }
+        let run = || launch(&handle, stream, grid, &values);
+        if checks.is_empty() { run() } else { sanitized(checks, handle.device(), run) }
+    }
+
+    /// Returns a tuner, which measures the kernel with each configuration and launches the fastest.
+    /// It chooses once for each device, each value of the parameters in `key`, and the dtypes of the
+    /// tensors.
+    pub fn tuned(&self, configs: impl Into<Vec<Config>>, key: &[&'static str]) -> Tuner {
+        Tuner::new(self.clone(), configs.into(), key)
     }
 
     /// Compiles the kernel for these arguments, without running it.
     pub fn warmup(&self, arguments: Arguments<'_>) -> Result<Arc<Handle>, Error> {
-        let (values, options) = self.bind(arguments)?;
+        let Call { values, options, .. } = self.bind(arguments)?;
         self.handle(&values, &options)
     }
 
@@ -188,8 +139,7 @@ impl Kernel {
         tensor_maps: bool,
     ) -> Result<Handle, Error> {
         let arguments = self.signature().parse_arguments(signature)?;
-        let mut host = self.module.shared.host.lock().unwrap_or_else(PoisonError::into_inner);
-        self.kernel.compile_for(arguments, options, tensor_maps, &mut *host)
+        self.module.source.with_host(|host| self.kernel.compile_for(arguments, options, tensor_maps, host))
     }
 
     /// Returns the compiled variant for `values`, which has one value for each parameter. Compiles
@@ -198,56 +148,126 @@ impl Kernel {
         if let Some(handle) = self.kernel.lookup(values, options)? {
             return Ok(handle);
         }
-        let mut host = self.module.shared.host.lock().unwrap_or_else(PoisonError::into_inner);
-        self.kernel.specialize(values, options, &mut *host)
+        self.module.source.with_host(|host| self.kernel.specialize(values, options, host))
     }
 
-    /// Binds the arguments of a call. Returns one value for each parameter, and the options.
-    fn bind<'m>(&self, arguments: Arguments<'m>) -> Result<(Vec<Value<'m>>, Options), Error> {
-        let Arguments { mut positional, keywords } = arguments;
+    /// Binds the arguments of a call.
+    pub(crate) fn bind<'m>(&self, arguments: Arguments<'m>) -> Result<Call<'m>, Error> {
+        let Arguments { mut positional, keywords, .. } = arguments;
         if let Some(first) = self.signature().variadic().filter(|first| *first < positional.len()) {
             let rest = positional.split_off(first);
             positional.push(Value::Tuple(rest.into()));
         }
         let names: Vec<&str> = keywords.iter().map(|(name, _)| *name).collect();
         let binding = self.kernel.bind(positional.len(), &names)?;
-        let mut options = Options::default();
+        let (mut options, mut is_warmup, mut checks) = (Options::default(), false, Checks::NONE);
         for &(index, option) in &binding.options {
-            options.set(option, &to_constant(option.info().name, &keywords[index].1)?)?;
+            let value = &keywords[index].1;
+            match option {
+                OptionId::Stream => return Err(refused("stream", "`launch_on` takes the stream")),
+                OptionId::Grid => return Err(refused("grid", "the grid is the first argument of `launch`")),
+                OptionId::Warmup => is_warmup = to_constant("warmup", value)?.is_true(),
+                OptionId::Sanitize => checks = checks_of(&to_constant("sanitize", value)?)?,
+                _ => options.set(option, &to_constant(option.info().name, value)?)?,
+            }
         }
-        let values =
-            binding.parameters.iter().zip(&self.signature().parameters).map(|(source, parameter)| {
-                match *source {
-                    ArgumentSource::Positional(index) => positional[index].clone(),
-                    ArgumentSource::Keyword(index) => keywords[index].1.clone(),
-                    ArgumentSource::Default => parameter.default.clone().unwrap_or(Value::None),
-                }
-            });
-        Ok((values.collect(), options))
+        let values = binding.parameters.iter().zip(&self.signature().parameters);
+        let values = values.map(|(source, parameter)| match *source {
+            ArgumentSource::Positional(index) => positional[index].clone(),
+            ArgumentSource::Keyword(index) => keywords[index].1.clone(),
+            ArgumentSource::Default => parameter.default.clone().unwrap_or(Value::None),
+        });
+        Ok(Call { values: values.collect(), options, is_warmup, checks })
+    }
+
+    /// Returns the device that a launch with these arguments runs on.
+    pub(crate) fn device_of(&self, arguments: &Arguments<'_>) -> Device {
+        let keywords = arguments.keywords.iter().map(|(_, value)| value);
+        self.kernel.device_of(arguments.positional.iter().chain(keywords))
+    }
+
+    /// Returns a digest of the syntax of the kernel, for locks.
+    pub(crate) fn source_digest(&self) -> String {
+        let tree = tilewright_compiler::syntax_tree(self.signature().source.as_ref());
+        runtime::lock::Artifacts::hash(tree.as_bytes())
+    }
+
+    /// Adds a compiled variant to the recording of this process, if there is one.
+    pub(crate) fn record(&self, handle: &Handle) -> Result<(), Error> {
+        self.module.source.with_host(|host| self.kernel.record(handle, host))
     }
 }
 
-fn unreadable(path: &Path, why: &str) -> Error {
-    let message = format!("cannot read {}: {why}", path.display());
-    Diagnostic::new(Code::KernelNotFound, message).into()
+/// A call whose arguments are bound.
+pub(crate) struct Call<'m> {
+    /// One value for each parameter.
+    pub(crate) values: Vec<Value<'m>>,
+    pub(crate) options: Options,
+    is_warmup: bool,
+    checks: Checks,
 }
 
-/// Returns whether a function has the decorator `jit`, by any path, with or without arguments.
-/// Other decorators (`autotune`, `heuristics`) only matter to Python's launcher.
-fn is_jit(function: &FunctionSyntax) -> bool {
-    function.decorators.iter().any(|decorator| {
-        let callee = decorator.split('(').next().unwrap_or("").trim();
-        callee.rsplit('.').next() == Some("jit")
-    })
+/// Launches compiled code on a stream; on the default stream of its device if there is none.
+pub(crate) fn launch(
+    handle: &Handle,
+    stream: Option<&Stream>,
+    grid: runtime::Grid,
+    values: &[Value<'_>],
+) -> Result<(), Error> {
+    match stream {
+        None => handle.launch(grid, values, Interrupt::Never),
+        Some(stream) => {
+            stream.check(handle.device())?;
+            handle.launch_on(stream.handle(), grid, values, &[], Interrupt::Never)
+        }
+    }
 }
 
-/// Converts a default to the argument that a caller would pass.
-fn to_value(value: HostValue) -> Value<'static> {
+/// Runs a launch with these checks of the sanitizer. A finding is an error.
+fn sanitized(checks: Checks, device: Device, run: impl FnOnce() -> Result<(), Error>) -> Result<(), Error> {
+    if let Device::Cuda(_) = device {
+        let message = format!("the launch option sanitize is set, and the launch is on {device}");
+        let diagnostic = Diagnostic::new(Code::NotOnThisDevice, message)
+            .note("the sanitizer checks launches on the CPU and in the simulator of a GPU");
+        return Err(diagnostic.hint("launch the kernel on one of these").into());
+    }
+    let (result, reports, dropped) = runtime::with_checks(checks, run);
+    result?;
+    let count = reports.len() as u64 + dropped;
+    match reports.into_iter().next() {
+        None => Ok(()),
+        Some(first) => {
+            let diagnostic = Diagnostic::new(first.code, first.message);
+            let diagnostic = match count {
+                1 => diagnostic.note(first.text),
+                _ => diagnostic.note(first.text).note(format!("the launch has {count} findings")),
+            };
+            Err(diagnostic.into())
+        }
+    }
+}
+
+/// Returns the checks that the option `sanitize` requests.
+fn checks_of(value: &Constant) -> Result<Checks, Error> {
+    let refused = |found: String| -> Error {
+        let names = Check::ALL.map(Check::name).join(", ");
+        Diagnostic::new(Code::InvalidOption, "the launch option sanitize names no checks")
+            .note(format!("{found}; expected true, or names of checks: {names}"))
+            .hint("`sanitize = \"race,init\"`, or `sanitize = true` for every check")
+            .into()
+    };
     match value {
-        HostValue::Constant(Constant::None) => Value::None,
-        HostValue::Constant(Constant::Bool(value)) => Value::Bool(value),
-        HostValue::Constant(Constant::Int(value)) => Value::Int(value),
-        HostValue::Constant(Constant::Float(value)) => Value::Float(value),
-        value => Value::Constant { value, is_explicit: true },
+        Constant::None | Constant::Bool(false) => Ok(Checks::NONE),
+        Constant::Bool(true) => Ok(Checks::ALL),
+        Constant::Str(names) if names.trim().is_empty() => Ok(Checks::NONE),
+        Constant::Str(names) => {
+            Checks::parse(names).map_err(|name| refused(format!("found '{name}', which is no check")))
+        }
+        other => Err(refused(format!("found {other}"))),
     }
+}
+
+fn refused(option: &str, hint: &str) -> Error {
+    let message = format!("`args!` does not take the launch option {option}");
+    Diagnostic::new(Code::InvalidOption, message).hint(hint).into()
 }

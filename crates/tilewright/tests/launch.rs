@@ -241,3 +241,29 @@ fn tuples_are_as_many_arguments_as_they_have_items() {
         "kernel func0 @spread(%out_ptrs.0: *fp32, %out_ptrs.1: *int64, %values.0: fp32, %values.1: int32)"
     ));
 }
+
+#[test]
+fn options_of_the_launcher_are_obeyed_or_refused() {
+    let kernel = module().kernel("scale").unwrap();
+    let x = [1.0_f32; 64];
+    let mut out = [0.0_f32; 64];
+    kernel.launch(1, args![&x, &mut out, 2.0, 64, warmup = true]).unwrap();
+    assert_eq!(out, [0.0; 64], "`warmup` only compiles");
+    kernel.launch(1, args![&x, &mut out, 2.0, 64, sanitize = true]).unwrap();
+    assert_eq!(out, [2.0; 64]);
+    // Two programs store to the same elements.
+    let racing = module().kernel("fill").unwrap();
+    let mut words = [0_i32; 4];
+    let launched = racing.launch(2, args![&mut words, 1, Dtype::I32, mode = "add", sanitize = "race"]);
+    assert_eq!(code(launched), Some(Code::Race));
+    let refused = [
+        kernel.launch(1, args![&x, &mut out, 2.0, 64, stream = 0]),
+        kernel.launch(1, args![&x, &mut out, 2.0, 64, grid = 1]),
+        kernel.launch(1, args![&x, &mut out, 2.0, 64, sanitize = "speed"]),
+        kernel.launch(1, args![&x, &mut out, 2.0, 64, sanitize = 3]),
+        kernel.launch(1, args![&x, &mut out, 2.0, 64, warmup = &x]),
+    ];
+    for launched in refused {
+        assert_eq!(code(launched), Some(Code::InvalidOption));
+    }
+}

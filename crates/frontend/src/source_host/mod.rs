@@ -117,6 +117,11 @@ impl SourceHost {
         &self.current.module
     }
 
+    /// Returns the paths of the files that were read.
+    pub fn paths(&self) -> impl Iterator<Item = &Path> {
+        self.others[1..].iter().chain([&self.current]).filter_map(|scope| scope.path.as_deref())
+    }
+
     /// Returns the names of the `@jit` functions of the requested module, in the order of their
     /// definitions.
     pub fn kernels(&self) -> Vec<&str> {

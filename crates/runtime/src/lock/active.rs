@@ -44,8 +44,8 @@ pub(crate) fn active(knobs: &Knobs) -> Result<Option<Arc<ActiveLock>>, Error> {
     if let Some(lock) = active.as_ref().filter(|lock| lock.path == *path) {
         return Ok(Some(Arc::clone(lock)));
     }
-    let file = LockFile::read(path).map_err(|error| unusable(&error))?;
-    let lock = Arc::new(ActiveLock { artifacts: LockFile::artifacts(path), path: path.clone(), file });
+    let (file, artifacts) = tilewright_lock::open(path).map_err(|error| unusable(&error))?;
+    let lock = Arc::new(ActiveLock { artifacts, path: path.clone(), file });
     *active = Some(Arc::clone(&lock));
     Ok(Some(lock))
 }

@@ -26,12 +26,21 @@ pub struct Bundle {
 }
 
 impl Bundle {
-    /// Reads the lock at `path`. Its artifacts are read when a kernel is first used.
+    /// Reads a lock or a packed lock. The artifacts of a lock are read when a kernel is first used.
     ///
     /// # Errors
     /// If the lock cannot be read.
     pub fn open(path: &Path) -> Result<Self, Error> {
-        let (file, artifacts) = (LockFile::read(path)?, LockFile::artifacts(path));
+        let (file, artifacts) = tilewright_lock::open(path)?;
+        Ok(Self { file, artifacts, handles: Mutex::default() })
+    }
+
+    /// Reads a packed lock from memory; `name` names it in errors.
+    ///
+    /// # Errors
+    /// If the bytes are not a packed lock.
+    pub fn from_bytes(name: &str, bytes: &[u8]) -> Result<Self, Error> {
+        let (file, artifacts) = tilewright_lock::unpack(Path::new(name), bytes)?;
         Ok(Self { file, artifacts, handles: Mutex::default() })
     }
 

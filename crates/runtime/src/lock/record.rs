@@ -31,7 +31,7 @@ use crate::{Device, Error, Handle, Knobs, Options};
 
 /// The folder that a program is recorded in.
 #[derive(Clone, Debug)]
-pub(crate) struct Recorder {
+pub struct Recorder {
     folder: PathBuf,
 }
 
@@ -63,6 +63,11 @@ pub(crate) fn recorder(knobs: &Knobs) -> Option<Recorder> {
 }
 
 impl Recorder {
+    /// Returns the recorder to a folder, which [`begin_recording`] has made.
+    pub fn new(folder: impl Into<PathBuf>) -> Self {
+        Self { folder: folder.into() }
+    }
+
     /// Compiles a kernel for each target of the recording, and adds it. `job` is a compilation that
     /// succeeded, for a launch on `device`.
     ///

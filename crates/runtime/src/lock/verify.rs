@@ -9,7 +9,7 @@ use tilewright_compiler::{
     parse_stored,
 };
 use tilewright_frontend::{FunctionRef, Lowered, Request};
-use tilewright_lock::{Entry, LockFile};
+use tilewright_lock::Entry;
 
 use super::active::{sources, stored, unusable};
 use super::request::{WITHOUT, codegen};
@@ -39,8 +39,7 @@ pub struct Mismatch {
 /// # Errors
 /// If the lock or an artifact cannot be read.
 pub fn verify(path: &Path) -> Result<Verified, Error> {
-    let lock = LockFile::read(path)?;
-    let artifacts = LockFile::artifacts(path);
+    let (lock, artifacts) = tilewright_lock::open(path)?;
     let mut mismatches = Vec::new();
     for entry in &lock.entries {
         let locked = stored(&artifacts, entry).map_err(|error| unusable(&error))?;

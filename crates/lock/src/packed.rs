@@ -1,0 +1,89 @@
+//! Packed locks: a lock and its artifacts in one tar archive, for programs that ship one file or
+//! contain the kernels in their binary.
+//!
+//! ```text
+//! tilewright.lock        the lock, always the first member
+//! artifacts/3f0c….ptx    its artifacts, sorted
+//! ```
+//! The members have no times, owners or other metadata, so that equal locks give equal archives.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{self, Read};
+use std::path::Path;
+
+use crate::artifacts::{ArtifactError, Artifacts};
+use crate::entry::Entry;
+use crate::file::{LockError, LockFile};
+
+/// The name of the first member.
+const LOCK: &str = "tilewright.lock";
+/// The folder of the other members.
+const ARTIFACTS: &str = "artifacts/";
+
+/// Packs a lock and its artifacts.
+///
+/// # Errors
+/// If an artifact cannot be read.
+pub fn pack(lock: &LockFile, artifacts: &Artifacts) -> Result<Vec<u8>, ArtifactError> {
+    let mut members = BTreeMap::new();
+    for (kind, hash) in lock.entries.iter().flat_map(Entry::artifacts) {
+        let name = format!("{ARTIFACTS}{}", Artifacts::name(hash, kind));
+        if !members.contains_key(&name) {
+            members.insert(name, artifacts.read(hash, kind)?);
+        }
+    }
+    let mut archive = tar::Builder::new(Vec::new());
+    append(&mut archive, LOCK, lock.to_text().as_bytes());
+    for (name, content) in &members {
+        append(&mut archive, name, content);
+    }
+    Ok(archive.into_inner().expect("writing to memory does not fail"))
+}
+
+fn append(archive: &mut tar::Builder<Vec<u8>>, name: &str, content: &[u8]) {
+    let mut header = tar::Header::new_gnu();
+    header.set_size(content.len() as u64);
+    header.set_mode(0o644);
+    archive.append_data(&mut header, name, content).expect("writing to memory does not fail");
+}
+
+/// Unpacks a packed lock. `path` names it in errors. Reading an artifact checks its hash, as in a
+/// folder.
+///
+/// # Errors
+/// If the bytes are not a packed lock.
+pub fn unpack(path: &Path, bytes: &[u8]) -> Result<(LockFile, Artifacts), LockError> {
+    let malformed = |error: io::Error| LockError::Malformed(path.to_owned(), error.to_string());
+    let (mut lock, mut contents) = (None, BTreeMap::new());
+    for member in tar::Archive::new(bytes).entries().map_err(malformed)? {
+        let mut member = member.map_err(malformed)?;
+        let name = String::from_utf8_lossy(&member.path_bytes()).into_owned();
+        let mut content = Vec::new();
+        member.read_to_end(&mut content).map_err(malformed)?;
+        match name.strip_prefix(ARTIFACTS) {
+            Some(name) => {
+                contents.insert(name.to_owned(), content);
+            }
+            None if name == LOCK => lock = Some(LockFile::parse(path, &String::from_utf8_lossy(&content))?),
+            None => {}
+        }
+    }
+    let missing = || LockError::Malformed(path.to_owned(), format!("the archive has no member {LOCK}"));
+    Ok((lock.ok_or_else(missing)?, Artifacts::in_memory(contents)))
+}
+
+/// Reads a lock with its folder of artifacts, or a packed lock.
+///
+/// # Errors
+/// If the file cannot be read or is neither. The artifacts are read later.
+pub fn open(path: &Path) -> Result<(LockFile, Artifacts), LockError> {
+    let bytes = fs::read(path).map_err(|error| LockError::Unreadable(path.to_owned(), error))?;
+    // Only an archive has its first member's name at the start: a lock is JSON.
+    if bytes.starts_with(LOCK.as_bytes()) {
+        return unpack(path, &bytes);
+    }
+    let text = String::from_utf8(bytes);
+    let text = text.map_err(|_| LockError::Malformed(path.to_owned(), "it is not UTF-8".to_owned()))?;
+    Ok((LockFile::parse(path, &text)?, LockFile::artifacts(path)))
+}

@@ -1,0 +1,140 @@
+//! Generates the module of `include_kernels!`.
+
+use proc_macro2::{Ident, Literal, Span, TokenStream};
+use quote::{format_ident, quote};
+use tilewright_frontend::{Argument, Constant, HostValue};
+use tilewright_ir::Dtype;
+
+use crate::compile::Compiled;
+use crate::declaration::{Declaration, Included};
+
+/// Returns the module with the bundle and a function for each declaration.
+pub(crate) fn module(included: &Included, compiled: &Compiled) -> syn::Result<TokenStream> {
+    let Included { attributes, visibility, name, .. } = included;
+    let declarations = included.files.iter().flat_map(|file| &file.kernels);
+    let mut functions = TokenStream::new();
+    for (declaration, arguments) in declarations.zip(&compiled.kernels) {
+        functions.extend(function(declaration, arguments)?);
+    }
+    let files = compiled.files.iter().map(|file| file.display().to_string());
+    let (text, bundle) = (name.to_string(), Literal::byte_string(&compiled.bundle));
+    Ok(quote! {
+        #attributes
+        #visibility mod #name {
+            /// The compiled kernels.
+            static BUNDLE: ::tilewright::EmbeddedBundle = ::tilewright::EmbeddedBundle::new(#text, #bundle);
+            // Cargo builds the module anew when one of the files changes.
+            const _: &[&[u8]] = &[#(include_bytes!(#files)),*];
+
+            /// Returns the bundle of all kernels of this module.
+            ///
+            /// # Errors
+            /// If the bundle in the binary is damaged.
+            pub fn bundle() -> ::core::result::Result<&'static ::tilewright::Bundle, ::tilewright::Error> {
+                BUNDLE.get()
+            }
+
+            #functions
+        }
+    })
+}
+
+fn function(
+    declaration: &Declaration,
+    arguments: &[(std::sync::Arc<str>, Argument)],
+) -> syn::Result<TokenStream> {
+    let Declaration { attributes, kernel, function, signature, .. } = declaration;
+    let (mut parameters, mut values) = (TokenStream::new(), TokenStream::new());
+    for (name, argument) in arguments {
+        let text: &str = name;
+        let refused = |found: &str| {
+            let message = format!("the argument {name} is {found}, for which there is no type in Rust");
+            syn::Error::new(signature.span(), message)
+        };
+        let ty = match argument {
+            Argument::Pointer { pointee, is_const, .. } => {
+                let element = element(*pointee).ok_or_else(|| refused(&format!("a tensor of {pointee}")))?;
+                let tensor = if *is_const { quote!(ReadTensor) } else { quote!(WriteTensor) };
+                quote!(impl ::tilewright::#tensor<'m, #element>)
+            }
+            Argument::Scalar { dtype, .. } => scalar(*dtype).ok_or_else(|| refused(dtype.name()))?,
+            Argument::Constexpr(HostValue::Constant(constant)) => {
+                let value = value(constant).ok_or_else(|| refused(&constant.to_string()))?;
+                values.extend(quote!(.with(#text, #value)));
+                continue;
+            }
+            Argument::Constexpr(_) => return Err(refused("a function or an object")),
+            Argument::Tuple(_) => return Err(refused("a tuple or a tensor descriptor")),
+        };
+        let parameter = identifier(name);
+        parameters.extend(quote!(#parameter: #ty,));
+        values.extend(quote!(.with(#text, #parameter)));
+    }
+    let kernel = kernel.to_string();
+    let documentation = if attributes.is_empty() {
+        let text = format!("Launches the kernel `{kernel}` with the signature `{}`.", signature.value());
+        quote!(#[doc = #text])
+    } else {
+        attributes.clone()
+    };
+    Ok(quote! {
+        #documentation
+        #[allow(clippy::too_many_arguments, reason = "a kernel has that many")]
+        pub fn #function<'m>(#parameters) -> ::tilewright::KernelLaunch<'m> {
+            BUNDLE.kernel(#kernel)#values
+        }
+    })
+}
+
+/// Returns the type in Rust of the elements of a tensor.
+fn element(dtype: Dtype) -> Option<TokenStream> {
+    match dtype {
+        Dtype::F16 => Some(quote!(::tilewright::f16)),
+        Dtype::BF16 => Some(quote!(::tilewright::bf16)),
+        other => scalar(other),
+    }
+}
+
+/// Returns the type in Rust of a number.
+fn scalar(dtype: Dtype) -> Option<TokenStream> {
+    let name = match dtype {
+        Dtype::F32 => "f32",
+        Dtype::F64 => "f64",
+        Dtype::I1 => "bool",
+        Dtype::I8 => "i8",
+        Dtype::I16 => "i16",
+        Dtype::I32 => "i32",
+        Dtype::I64 => "i64",
+        Dtype::U8 => "u8",
+        Dtype::U16 => "u16",
+        Dtype::U32 => "u32",
+        Dtype::U64 => "u64",
+        _ => return None,
+    };
+    let name = format_ident!("{name}");
+    Some(quote!(#name))
+}
+
+/// Returns the expression of a compile-time value.
+fn value(constant: &Constant) -> Option<TokenStream> {
+    Some(match constant {
+        Constant::None => quote!(::core::option::Option::<i32>::None),
+        Constant::Bool(value) => quote!(#value),
+        Constant::Int(value) => quote!(#value),
+        Constant::Float(value) => quote!(#value),
+        Constant::Str(text) => {
+            let text: &str = text;
+            quote!(#text)
+        }
+        Constant::Type(ty) => {
+            let name = format_ident!("{}", format!("{:?}", ty.element.value()?));
+            quote!(::tilewright::Dtype::#name)
+        }
+        _ => return None,
+    })
+}
+
+/// Returns the identifier of a parameter, also if its name is a keyword of Rust.
+fn identifier(name: &str) -> Ident {
+    syn::parse_str(name).unwrap_or_else(|_| Ident::new_raw(name, Span::call_site()))
+}

@@ -1,0 +1,56 @@
+//! The macro `include_kernels!`, which compiles the kernels of Python files when a Rust program is
+//! built, and puts their code into its binary. The crate `tilewright` exports the macro and
+//! documents it.
+
+mod compile;
+mod declaration;
+mod generate;
+
+use std::path::Path;
+
+use proc_macro2::TokenStream;
+
+use declaration::Included;
+
+/// Compiles kernels at build time, and defines a module with a function for each of them.
+///
+/// ```ignore
+/// tilewright::include_kernels! {
+///     /// The kernels of this program.
+///     pub mod kernels;
+///     targets = ["cpu", "sm_90"];
+///
+///     from "kernels/scale.py" {
+///         /// Multiplies `n` elements by a factor.
+///         scale("*kfp32, *fp32, fp32, i32, BLOCK=256", num_warps = 4);
+///         scale as scale_bf16("*kbf16, *bf16, fp32, i32, BLOCK=256");
+///     }
+/// }
+///
+/// let x = vec![1.0_f32; 1000];
+/// let mut out = vec![0.0_f32; 1000];
+/// kernels::scale(&x, &mut out, 2.5, 1000).run(4)?;
+/// ```
+///
+/// The files are relative to the file with the macro. A file may import others of its folder or
+/// package. The signature is that of `tilewright compile --signature`: a type for each argument
+/// (`*kfp32` is a tensor that the kernel does not write, `*fp32:16` one whose address is a multiple
+/// of 16), and a value for each `tl.constexpr` parameter. Options follow it. A declaration with
+/// `as` gives the function another name, for further signatures of a kernel.
+///
+/// A function takes the run-time arguments, and returns a [`KernelLaunch`]. The module also has the
+/// function `bundle()`, which returns the [`Bundle`] of all kernels. A wrong kernel or signature is
+/// an error of the build.
+///
+/// [`KernelLaunch`]: ../tilewright/struct.KernelLaunch.html
+/// [`Bundle`]: ../tilewright/struct.Bundle.html
+#[proc_macro]
+pub fn include_kernels(input: proc_macro::TokenStream) -> proc_macro::TokenStream {
+    let file = proc_macro::Span::call_site().local_file();
+    let folder = file.as_deref().and_then(Path::parent);
+    let expanded = syn::parse2::<Included>(TokenStream::from(input)).and_then(|included| {
+        let compiled = compile::compile(&included, folder)?;
+        generate::module(&included, &compiled)
+    });
+    expanded.unwrap_or_else(|error| error.to_compile_error()).into()
+}

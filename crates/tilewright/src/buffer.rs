@@ -1,0 +1,295 @@
+//! Defines [`Buffer`], the memory of a tensor on any device.
+
+use std::marker::PhantomData;
+use std::ops::{Bound, Range, RangeBounds};
+
+use bytemuck::{Pod, Zeroable};
+use tilewright_base::{Code, Diagnostic};
+use tilewright_runtime::{Device, DeviceBuffer, Error, Pointer, Region, Value};
+
+use crate::Element;
+
+/// The elements of a tensor on a device. A buffer for a GPU is in the memory of the GPU, a buffer
+/// for the CPU or the simulator in main memory. Dropping the buffer frees the memory.
+///
+/// ```
+/// use tilewright::{Buffer, Device};
+///
+/// # fn main() -> Result<(), tilewright::Error> {
+/// let mut buffer = Buffer::from_slice(Device::Cpu, &[1.0_f32, 2.0, 3.0])?;
+/// buffer.slice_mut(1..)?.copy_from_slice(&[7.0, 8.0])?;
+/// assert_eq!(buffer.to_vec()?, [1.0, 7.0, 8.0]);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct Buffer<T> {
+    memory: Memory,
+    device: Device,
+    len: usize,
+    elements: PhantomData<T>,
+}
+
+#[derive(Debug)]
+enum Memory {
+    Host(Vec<CacheLine>),
+    Gpu(DeviceBuffer),
+}
+
+/// The unit of allocation in main memory: a buffer is aligned for each vector instruction.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C, align(64))]
+struct CacheLine([u8; 64]);
+
+impl<T: Element> Buffer<T> {
+    /// Allocates `len` elements, which are 0.
+    ///
+    /// # Errors
+    /// If this machine does not have the device, or if the GPU has too little memory.
+    pub fn zeros(device: Device, len: usize) -> Result<Self, Error> {
+        let mut buffer = Self::allocate(device, len)?;
+        if let Memory::Gpu(memory) = &mut buffer.memory {
+            memory.fill(0)?;
+        }
+        Ok(buffer)
+    }
+
+    /// Allocates a copy of `elements`.
+    ///
+    /// # Errors
+    /// As [`zeros`](Self::zeros).
+    pub fn from_slice(device: Device, elements: &[T]) -> Result<Self, Error> {
+        let mut buffer = Self::allocate(device, elements.len())?;
+        buffer.copy_from_slice(elements)?;
+        Ok(buffer)
+    }
+
+    fn allocate(device: Device, len: usize) -> Result<Self, Error> {
+        device.target()?;
+        let bytes = len.checked_mul(size_of::<T>()).ok_or_else(|| too_large(len))?;
+        let memory = match device.memory() {
+            Device::Cuda(_) => Memory::Gpu(DeviceBuffer::new(device.context()?, bytes)?),
+            _ => Memory::Host(vec![CacheLine::zeroed(); bytes.div_ceil(size_of::<CacheLine>())]),
+        };
+        Ok(Self { memory, device, len, elements: PhantomData })
+    }
+
+    /// Returns the device.
+    pub fn device(&self) -> Device {
+        self.device
+    }
+
+    /// Returns the number of elements.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Returns whether the buffer has no elements.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Returns the elements if they are in main memory; `None` for a GPU.
+    pub fn as_slice(&self) -> Option<&[T]> {
+        let Memory::Host(lines) = &self.memory else { return None };
+        Some(&bytemuck::cast_slice(&bytemuck::cast_slice::<_, u8>(lines)[..self.len * size_of::<T>()]))
+    }
+
+    /// As [`as_slice`](Self::as_slice), for writing.
+    pub fn as_mut_slice(&mut self) -> Option<&mut [T]> {
+        let Memory::Host(lines) = &mut self.memory else { return None };
+        let bytes = self.len * size_of::<T>();
+        Some(bytemuck::cast_slice_mut(&mut bytemuck::cast_slice_mut::<_, u8>(lines)[..bytes]))
+    }
+
+    /// Borrows a range of the elements.
+    ///
+    /// # Errors
+    /// If the range is not in the buffer.
+    pub fn slice(&self, range: impl RangeBounds<usize>) -> Result<BufferSlice<'_, T>, Error> {
+        let range = self.range(range)?;
+        Ok(BufferSlice { buffer: self, range })
+    }
+
+    /// Borrows a range of the elements for writing.
+    ///
+    /// # Errors
+    /// If the range is not in the buffer.
+    pub fn slice_mut(&mut self, range: impl RangeBounds<usize>) -> Result<BufferSliceMut<'_, T>, Error> {
+        let range = self.range(range)?;
+        Ok(BufferSliceMut { buffer: self, range })
+    }
+
+    fn range(&self, range: impl RangeBounds<usize>) -> Result<Range<usize>, Error> {
+        let start = match range.start_bound() {
+            Bound::Included(&start) => start,
+            Bound::Excluded(&start) => start.saturating_add(1),
+            Bound::Unbounded => 0,
+        };
+        let end = match range.end_bound() {
+            Bound::Included(&end) => end.saturating_add(1),
+            Bound::Excluded(&end) => end,
+            Bound::Unbounded => self.len,
+        };
+        if start <= end && end <= self.len {
+            return Ok(start..end);
+        }
+        let message = format!("the range {start}..{end} is not in a buffer of {} elements", self.len);
+        Err(Diagnostic::new(Code::InvalidArgument, message).into())
+    }
+
+    /// Copies elements to the buffer, after all work on the device.
+    ///
+    /// # Errors
+    /// If the lengths differ, or if an earlier launch on the device has failed.
+    pub fn copy_from_slice(&mut self, elements: &[T]) -> Result<(), Error> {
+        let len = self.len;
+        self.write(0..len, elements)
+    }
+
+    /// Copies the elements to `elements`, after all work on the device.
+    ///
+    /// # Errors
+    /// As [`copy_from_slice`](Self::copy_from_slice).
+    pub fn copy_to_slice(&self, elements: &mut [T]) -> Result<(), Error> {
+        self.read(0..self.len, elements)
+    }
+
+    /// Returns a copy of the elements, after all work on the device.
+    ///
+    /// # Errors
+    /// If an earlier launch on the device has failed.
+    pub fn to_vec(&self) -> Result<Vec<T>, Error> {
+        let mut elements = vec![T::zeroed(); self.len];
+        self.copy_to_slice(&mut elements)?;
+        Ok(elements)
+    }
+
+    fn write(&mut self, range: Range<usize>, elements: &[T]) -> Result<(), Error> {
+        check_length(range.len(), elements.len())?;
+        if let Some(own) = self.as_mut_slice() {
+            own[range].copy_from_slice(elements);
+            return Ok(());
+        }
+        self.wait()?;
+        match &mut self.memory {
+            Memory::Gpu(memory) => {
+                Ok(memory.write_at(range.start * size_of::<T>(), bytemuck::cast_slice(elements))?)
+            }
+            Memory::Host(_) => unreachable!("the buffer has a slice then"),
+        }
+    }
+
+    fn read(&self, range: Range<usize>, elements: &mut [T]) -> Result<(), Error> {
+        check_length(range.len(), elements.len())?;
+        if let Some(own) = self.as_slice() {
+            elements.copy_from_slice(&own[range]);
+            return Ok(());
+        }
+        self.wait()?;
+        match &self.memory {
+            Memory::Gpu(memory) => {
+                Ok(memory.read_at(range.start * size_of::<T>(), bytemuck::cast_slice_mut(elements))?)
+            }
+            Memory::Host(_) => unreachable!("the buffer has a slice then"),
+        }
+    }
+
+    /// Waits for the launches on every stream, which may use the buffer.
+    fn wait(&self) -> Result<(), Error> {
+        Ok(self.device.context()?.synchronize()?)
+    }
+
+    /// Returns the pointer to a range. On a GPU, its region is empty: only the CPU and the simulator
+    /// check accesses against it.
+    fn pointer<'m>(&self, start: usize, region: Region<'m>) -> Value<'m> {
+        let address = match &self.memory {
+            Memory::Host(_) => region.address(),
+            Memory::Gpu(memory) => memory.address() + (start * size_of::<T>()) as u64,
+        };
+        Value::Pointer(Pointer { pointee: T::DTYPE, address, region, device: self.device.memory() })
+    }
+
+    pub(crate) fn as_argument(&self, range: Range<usize>) -> Value<'_> {
+        let elements = self.as_slice().map_or(&[][..], |elements| &elements[range.clone()]);
+        self.pointer(range.start, Region::read_only(bytemuck::cast_slice(elements)))
+    }
+
+    pub(crate) fn as_written_argument(&mut self, range: Range<usize>) -> Value<'_> {
+        let start = range.start;
+        if let Memory::Gpu(_) = self.memory {
+            return self.pointer(start, Region::read_only(&[]));
+        }
+        let elements = self.as_mut_slice().expect("the elements are in main memory");
+        let region = Region::of(bytemuck::cast_slice_mut(&mut elements[range]));
+        let address = region.address();
+        Value::Pointer(Pointer { pointee: T::DTYPE, address, region, device: Device::Cpu })
+    }
+
+    /// Returns the memory of a range if it is on a GPU: the device, the address and the bytes.
+    pub(crate) fn gpu_memory(&self, range: &Range<usize>) -> Option<GpuMemory> {
+        let Memory::Gpu(memory) = &self.memory else { return None };
+        let address = memory.address() + (range.start * size_of::<T>()) as u64;
+        Some(GpuMemory { device: self.device, address, bytes: range.len() * size_of::<T>() })
+    }
+}
+
+/// Memory of a GPU that a launch may write.
+#[derive(Clone, Copy, Debug)]
+pub struct GpuMemory {
+    pub(crate) device: Device,
+    pub(crate) address: u64,
+    pub(crate) bytes: usize,
+}
+
+/// A range of a [`Buffer`].
+#[derive(Debug)]
+pub struct BufferSlice<'m, T> {
+    pub(crate) buffer: &'m Buffer<T>,
+    pub(crate) range: Range<usize>,
+}
+
+/// A range of a [`Buffer`] that may be written.
+#[derive(Debug)]
+pub struct BufferSliceMut<'m, T> {
+    pub(crate) buffer: &'m mut Buffer<T>,
+    pub(crate) range: Range<usize>,
+}
+
+impl<T> Clone for BufferSlice<'_, T> {
+    fn clone(&self) -> Self {
+        Self { buffer: self.buffer, range: self.range.clone() }
+    }
+}
+
+impl<T: Element> BufferSlice<'_, T> {
+    /// Copies the elements to `elements`, after all work on the device.
+    ///
+    /// # Errors
+    /// As [`Buffer::copy_to_slice`].
+    pub fn copy_to_slice(&self, elements: &mut [T]) -> Result<(), Error> {
+        self.buffer.read(self.range.clone(), elements)
+    }
+}
+
+impl<T: Element> BufferSliceMut<'_, T> {
+    /// Copies elements to the range, after all work on the device.
+    ///
+    /// # Errors
+    /// As [`Buffer::copy_from_slice`].
+    pub fn copy_from_slice(&mut self, elements: &[T]) -> Result<(), Error> {
+        self.buffer.write(self.range.clone(), elements)
+    }
+}
+
+fn check_length(expected: usize, found: usize) -> Result<(), Error> {
+    if expected == found {
+        return Ok(());
+    }
+    let message = format!("a copy between {expected} elements of a buffer and {found} of a slice");
+    Err(Diagnostic::new(Code::InvalidArgument, message).into())
+}
+
+fn too_large(len: usize) -> Error {
+    Diagnostic::new(Code::InvalidArgument, format!("a buffer of {len} elements is too large")).into()
+}

@@ -1,0 +1,59 @@
+//! Records the lock of a part of a program.
+
+use std::path::Path;
+use std::sync::Mutex;
+use std::sync::PoisonError;
+
+use tilewright_runtime::lock::{begin_recording, collect};
+use tilewright_runtime::{Error, Knobs, Target};
+
+/// Runs a function, and writes the lock of the kernels that it compiles and of the choices of its
+/// tuners: the file at `path` and a folder of artifacts beside it. Each kernel is compiled for all
+/// `targets`, or without any for the device of its launch. A kernel that was compiled before is not
+/// recorded. A process with `TILEWRIGHT_LOCK=path` launches these kernels, and compiles and tunes
+/// nothing.
+///
+/// # Errors
+/// If the lock cannot be written, or the error of the function.
+///
+/// ```no_run
+/// use tilewright::{Module, args, record_lock};
+///
+/// # fn main() -> Result<(), tilewright::Error> {
+/// record_lock("serve.lock", &[], || {
+///     let scale = Module::from_file("kernels.py")?.kernel("scale")?;
+///     scale.launch(1, args![&mut [1.0_f32; 64], 64, BLOCK = 64])
+/// })?;
+/// # Ok(())
+/// # }
+/// ```
+pub fn record_lock<R>(
+    path: impl AsRef<Path>,
+    targets: &[Target],
+    run: impl FnOnce() -> Result<R, Error>,
+) -> Result<R, Error> {
+    /// Restores the knobs, also after a panic.
+    struct Restore(Option<Knobs>);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            if let Some(knobs) = self.0.take() {
+                knobs.set();
+            }
+        }
+    }
+    // The recording is a property of the process.
+    static RECORDING: Mutex<()> = Mutex::new(());
+    let _recording = RECORDING.lock().unwrap_or_else(PoisonError::into_inner);
+    let path = path.as_ref();
+    let folder = path.with_extension(format!("recording-{}", std::process::id()));
+    begin_recording(&folder, targets)?;
+    let before = Knobs::clone(&Knobs::current());
+    let restore = Restore(Some(before.clone()));
+    Knobs { lock_record: Some(folder.clone()), ..before }.set();
+    let result = run();
+    drop(restore);
+    let collected = result.and_then(|result| collect(&folder, path).map(|_| result));
+    // The recording was only needed for the lock. What is left of it does no harm.
+    let _ = std::fs::remove_dir_all(&folder);
+    collected
+}

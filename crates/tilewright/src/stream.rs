@@ -1,0 +1,153 @@
+//! Defines [`Stream`], which orders the launches on a device, and [`Event`].
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tilewright_base::{Code, Diagnostic};
+use tilewright_runtime::{CudaEvent, CudaStream, Device, Error, StreamRef};
+
+/// A queue of launches on a device. The launches of one stream run in order; those of different
+/// streams of a GPU may run at the same time. The CPU and the simulator complete each launch before
+/// it returns.
+///
+/// ```
+/// use tilewright::{Device, Stream};
+///
+/// # fn main() -> Result<(), tilewright::Error> {
+/// let stream = Stream::new(Device::Cpu)?;
+/// let start = stream.record()?;
+/// let end = stream.record()?;
+/// stream.synchronize()?;
+/// assert!(start.duration_until(&end)?.as_secs() < 60);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Stream {
+    device: Device,
+    /// The stream of the driver; `None` for the default stream, and for other devices.
+    own: Option<Arc<CudaStream>>,
+}
+
+impl Stream {
+    /// Makes a stream, which does not wait for the default stream of the device.
+    ///
+    /// # Errors
+    /// If this machine does not have the device.
+    pub fn new(device: Device) -> Result<Self, Error> {
+        device.target()?;
+        let own = match device {
+            Device::Cuda(_) => Some(Arc::new(CudaStream::new(device.context()?)?)),
+            _ => None,
+        };
+        Ok(Self { device, own })
+    }
+
+    /// Returns the default stream of a device, on which launches run that name no stream.
+    pub fn default_of(device: Device) -> Self {
+        Self { device, own: None }
+    }
+
+    /// Returns the device.
+    pub fn device(&self) -> Device {
+        self.device
+    }
+
+    /// Waits for all launches on the stream.
+    ///
+    /// # Errors
+    /// The error of a kernel that failed on the device.
+    pub fn synchronize(&self) -> Result<(), Error> {
+        match self.device {
+            Device::Cuda(_) => Ok(self.device.context()?.synchronize_stream(self.handle())?),
+            _ => Ok(()),
+        }
+    }
+
+    /// Records the point after the launches that are on the stream now.
+    ///
+    /// # Errors
+    /// Those of the driver.
+    pub fn record(&self) -> Result<Event, Error> {
+        let point = match self.device {
+            Device::Cuda(_) => {
+                let event = CudaEvent::new(self.device.context()?)?;
+                event.record(self.handle())?;
+                Point::Gpu(event)
+            }
+            _ => Point::Host(Instant::now()),
+        };
+        Ok(Event { point })
+    }
+
+    /// Makes later launches on this stream wait for an event of another stream.
+    ///
+    /// # Errors
+    /// Those of the driver.
+    pub fn wait(&self, event: &Event) -> Result<(), Error> {
+        match (&event.point, self.device) {
+            (Point::Gpu(event), Device::Cuda(_)) => Ok(event.block(self.handle())?),
+            (Point::Gpu(event), _) => Ok(event.synchronize()?),
+            (Point::Host(_), _) => Ok(()),
+        }
+    }
+
+    pub(crate) fn handle(&self) -> StreamRef<'_> {
+        self.own.as_ref().map_or(StreamRef::DEFAULT, |stream| stream.borrow())
+    }
+
+    /// Checks that a launch on `device` can be on this stream.
+    pub(crate) fn check(&self, device: Device) -> Result<(), Error> {
+        if device == self.device {
+            return Ok(());
+        }
+        let message = format!("the stream is on {}, and the launch on {device}", self.device);
+        let hint = format!("launch `kernel.on({:?})`, with tensors of that device", self.device);
+        Err(Diagnostic::new(Code::InvalidArgument, message).hint(hint).into())
+    }
+}
+
+/// A point in the work of a [`Stream`].
+#[derive(Debug)]
+pub struct Event {
+    point: Point,
+}
+
+#[derive(Debug)]
+enum Point {
+    Gpu(CudaEvent),
+    Host(Instant),
+}
+
+impl Event {
+    /// Waits until the device has reached the point.
+    ///
+    /// # Errors
+    /// The error of a kernel that failed on the device.
+    pub fn synchronize(&self) -> Result<(), Error> {
+        match &self.point {
+            Point::Gpu(event) => Ok(event.synchronize()?),
+            Point::Host(_) => Ok(()),
+        }
+    }
+
+    /// Waits for both events, and returns the time between them.
+    ///
+    /// # Errors
+    /// If they are of different kinds of devices, or with the error of a kernel that failed.
+    pub fn duration_until(&self, later: &Self) -> Result<Duration, Error> {
+        match (&self.point, &later.point) {
+            (Point::Host(start), Point::Host(end)) => Ok(end.saturating_duration_since(*start)),
+            (Point::Gpu(start), Point::Gpu(end)) => {
+                start.synchronize()?;
+                end.synchronize()?;
+                let milliseconds = start.milliseconds_until(end)?;
+                Ok(Duration::from_secs_f64(f64::from(milliseconds.max(0.0)) / 1e3))
+            }
+            _ => {
+                let message = "the two events are on different devices";
+                Err(Diagnostic::new(Code::InvalidArgument, message).into())
+            }
+        }
+    }
+}

@@ -1,0 +1,385 @@
+//! Defines [`Tuner`], which measures the configurations of a kernel, and [`Config`].
+
+use std::collections::BTreeMap;
+use std::ops::Index;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use rustc_hash::FxHashMap;
+use tilewright_base::{Code, Diagnostic};
+use tilewright_frontend::{HostValue, suggest};
+use tilewright_runtime::lock::{self, Choice};
+use tilewright_runtime::{Device, DeviceBuffer, Error, Grid, Handle, Region, Value};
+
+use crate::buffer::GpuMemory;
+use crate::module::{self, Call};
+use crate::{Arguments, IntoArgument, IntoGrid, Kernel, Stream};
+
+/// A configuration of a kernel: values of its `tl.constexpr` parameters, and options.
+/// [`config!`](crate::config) makes it.
+///
+/// ```
+/// let config = tilewright::config! { BLOCK = 256, num_warps = 8 };
+/// assert_eq!(config["BLOCK"], 256);
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Config {
+    values: Vec<(&'static str, Value<'static>)>,
+    /// The values that are sizes, for the computation of grids.
+    sizes: Vec<(&'static str, usize)>,
+}
+
+impl Config {
+    /// Adds a value.
+    #[must_use]
+    pub fn with(mut self, name: &'static str, value: impl IntoArgument<'static>) -> Self {
+        let value = value.into_argument();
+        if let Value::Int(number) = value
+            && let Ok(size) = usize::try_from(number)
+        {
+            self.sizes.push((name, size));
+        }
+        self.values.push((name, value));
+        self
+    }
+
+    /// Returns the name and the text of each value, sorted.
+    fn texts(&self) -> BTreeMap<String, String> {
+        let text = |value: &Value<'_>| match value.to_host_value() {
+            Some(HostValue::Constant(constant)) => constant.to_string(),
+            _ => value.describe(),
+        };
+        self.values.iter().map(|(name, value)| ((*name).to_owned(), text(value))).collect()
+    }
+}
+
+/// The value with this name, which is an integer of at least 0.
+///
+/// # Panics
+/// If the configuration has no such value.
+impl Index<&str> for Config {
+    type Output = usize;
+
+    fn index(&self, name: &str) -> &usize {
+        let found = self.sizes.iter().find(|(known, _)| *known == name);
+        &found.unwrap_or_else(|| panic!("the configuration has no integer '{name}'")).1
+    }
+}
+
+/// Makes a [`Config`]: `config! { BLOCK = 256, num_warps = 8 }`.
+#[macro_export]
+macro_rules! config {
+    ($($name:ident = $value:expr),* $(,)?) => {
+        $crate::Config::default()$(.with(stringify!($name), $value))*
+    };
+}
+
+/// A kernel that chooses the fastest of its configurations, once for each key (see
+/// [`Kernel::tuned`]).
+///
+/// The first launch with a key compiles and measures all configurations; later ones launch the
+/// choice. The measured launches leave the tensors as one launch would: the tuner restores all
+/// memory that the arguments allow the kernel to write. A process with a lock measures nothing: the
+/// lock has the choices.
+///
+/// ```
+/// use tilewright::{Module, args, config};
+///
+/// # fn main() -> Result<(), tilewright::Error> {
+/// # let source = "
+/// # import triton
+/// # import triton.language as tl
+/// #
+/// # @triton.jit
+/// # def double(x_ptr, n, BLOCK: tl.constexpr):
+/// #     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+/// #     tl.store(x_ptr + at, 2 * tl.load(x_ptr + at, mask=at < n), mask=at < n)
+/// # ";
+/// let double = Module::from_source("double.py", source)?.kernel("double")?;
+/// let double = double.tuned([config! { BLOCK = 128 }, config! { BLOCK = 1024 }], &["n"]);
+/// let mut x = vec![1.0_f32; 5000];
+/// let n = x.len();
+/// double.launch(|config| n.div_ceil(config["BLOCK"]), args![&mut x, n])?;
+/// assert_eq!(x, vec![2.0_f32; 5000]);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct Tuner {
+    kernel: Kernel,
+    configs: Vec<Config>,
+    key: Vec<&'static str>,
+    /// The index of the chosen configuration for each key.
+    choices: Mutex<FxHashMap<Vec<String>, usize>>,
+}
+
+/// The times of a configuration: a first run, in which caches are cold, and further ones.
+struct Timing {
+    index: usize,
+    times: Vec<Duration>,
+}
+
+/// The maximum number of measured runs of a configuration.
+const RUNS: usize = 25;
+/// The maximum time in which a configuration is measured.
+const BUDGET: Duration = Duration::from_millis(100);
+/// A configuration is measured once only if this run takes that many times as long as the fastest.
+const SLOW: u32 = 3;
+
+impl Tuner {
+    pub(crate) fn new(kernel: Kernel, configs: Vec<Config>, key: &[&'static str]) -> Self {
+        Self { kernel, configs, key: key.to_vec(), choices: Mutex::default() }
+    }
+
+    /// Launches the fastest configuration; measures them first if the key is new. `grid` computes
+    /// the grid of a configuration.
+    ///
+    /// # Errors
+    /// If no configuration compiles and runs, or if the launch fails.
+    pub fn launch<G: IntoGrid>(
+        &self,
+        grid: impl Fn(&Config) -> G,
+        arguments: Arguments<'_>,
+    ) -> Result<(), Error> {
+        self.start(None, &|config| grid(config).into_grid(), &arguments)
+    }
+
+    /// As [`launch`](Self::launch), on a stream of the device that the launch runs on.
+    ///
+    /// # Errors
+    /// As [`launch`](Self::launch).
+    pub fn launch_on<G: IntoGrid>(
+        &self,
+        stream: &Stream,
+        grid: impl Fn(&Config) -> G,
+        arguments: Arguments<'_>,
+    ) -> Result<(), Error> {
+        self.start(Some(stream), &|config| grid(config).into_grid(), &arguments)
+    }
+
+    /// Returns the configurations that were chosen so far, each with its key: the device, the values
+    /// of the key and the dtypes of the tensors.
+    pub fn choices(&self) -> Vec<(Vec<String>, Config)> {
+        let choices = self.choices.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut found: Vec<_> =
+            choices.iter().map(|(key, &index)| (key.clone(), self.configs[index].clone())).collect();
+        found.sort_by(|first, second| first.0.cmp(&second.0));
+        found
+    }
+
+    fn start(
+        &self,
+        stream: Option<&Stream>,
+        grid: &dyn Fn(&Config) -> Result<Grid, Error>,
+        arguments: &Arguments<'_>,
+    ) -> Result<(), Error> {
+        let Some(first) = self.configs.first() else {
+            let message = format!("the tuner of kernel '{}' has no configurations", self.kernel.name());
+            return Err(Diagnostic::new(Code::InvalidArgument, message).into());
+        };
+        let device = self.kernel.device_of(arguments);
+        let key = self.key_of(device, &self.call(first, arguments)?.values)?;
+        let known = self.choices.lock().unwrap_or_else(PoisonError::into_inner).get(&key).copied();
+        let choice = match known {
+            Some(choice) => choice,
+            None => {
+                let choice = self.choose(stream, grid, arguments, (device, &key))?;
+                self.choices.lock().unwrap_or_else(PoisonError::into_inner).insert(key, choice);
+                choice
+            }
+        };
+        let config = &self.configs[choice];
+        let Call { values, options, .. } = self.call(config, arguments)?;
+        module::launch(&*self.kernel.handle(&values, &options)?, stream, grid(config)?, &values)
+    }
+
+    /// Binds the arguments of a launch with a configuration.
+    fn call<'m>(&self, config: &Config, arguments: &Arguments<'m>) -> Result<Call<'m>, Error> {
+        let mut arguments = arguments.clone();
+        arguments.keywords.extend(config.values.iter().map(|(name, value)| (*name, value.clone())));
+        self.kernel.bind(arguments)
+    }
+
+    /// Returns the key of a launch: its device, the values of the parameters in `self.key`, and the
+    /// dtypes of the tensors.
+    fn key_of(&self, device: Device, values: &[Value<'_>]) -> Result<Vec<String>, Error> {
+        let parameters = &self.kernel.signature().parameters;
+        let mut key = vec![device.to_string()];
+        for name in &self.key {
+            let Some(index) = parameters.iter().position(|parameter| &*parameter.name == *name) else {
+                let message = format!(
+                    "kernel '{}' has no parameter '{name}', which is in a tuner's key",
+                    self.kernel.name()
+                );
+                let similar = suggest(name, parameters.iter().map(|parameter| &*parameter.name));
+                let hint = similar.map(|similar| format!("did you mean '{similar}'?"));
+                let diagnostic = Diagnostic { hint, ..Diagnostic::new(Code::InvalidArgument, message) };
+                return Err(diagnostic.into());
+            };
+            key.push(values[index].describe());
+        }
+        for value in values {
+            if let Value::Pointer(pointer) = value {
+                key.push(pointer.pointee.to_string());
+            }
+        }
+        Ok(key)
+    }
+
+    /// Returns the index of the configuration to launch for a key: the one in the lock of this
+    /// process, else the fastest.
+    fn choose(
+        &self,
+        stream: Option<&Stream>,
+        grid: &dyn Fn(&Config) -> Result<Grid, Error>,
+        arguments: &Arguments<'_>,
+        (device, key): (Device, &[String]),
+    ) -> Result<usize, Error> {
+        let target = device.target()?.to_string();
+        let (kernel, source) = (self.kernel.name(), self.kernel.source_digest());
+        // The lock is for every device of the target.
+        let locked_key = &key[1..];
+        if let Some(choice) = lock::locked_choice(kernel, &source, &target, locked_key)? {
+            let found = self.configs.iter().position(|config| config.texts() == choice.config);
+            return found.ok_or_else(|| {
+                let listed: Vec<_> =
+                    choice.config.iter().map(|(name, value)| format!("{name}={value}")).collect();
+                let message = format!("the lock chooses {} for kernel '{kernel}'", listed.join(", "));
+                Diagnostic::new(Code::NotLocked, message)
+                    .note("the tuner has no such configuration")
+                    .hint("write the lock anew")
+                    .into()
+            });
+        }
+        lock::suspend_recording();
+        let measured = self.measure(stream, grid, arguments, device);
+        lock::resume_recording();
+        let timings = measured?;
+        let best = timings[0].index;
+        if lock::is_recording() {
+            let texts = |timing: &Timing| {
+                let config = serde_json::to_string(&self.configs[timing.index].texts());
+                (config.expect("texts have a JSON form"), timing.milliseconds())
+            };
+            lock::record_choice(&Choice {
+                kernel: kernel.to_owned(),
+                source,
+                target,
+                key: locked_key.to_vec(),
+                config: self.configs[best].texts(),
+                timings: timings.iter().map(texts).collect(),
+            })?;
+            let Call { values, options, .. } = self.call(&self.configs[best], arguments)?;
+            self.kernel.record(&*self.kernel.handle(&values, &options)?)?;
+        }
+        Ok(best)
+    }
+
+    /// Measures the configurations in turn, and returns their times, the fastest first. Skips those
+    /// that do not compile or run.
+    fn measure(
+        &self,
+        stream: Option<&Stream>,
+        grid: &dyn Fn(&Config) -> Result<Grid, Error>,
+        arguments: &Arguments<'_>,
+        device: Device,
+    ) -> Result<Vec<Timing>, Error> {
+        let default = Stream::default_of(device);
+        let stream = stream.unwrap_or(&default);
+        stream.check(device)?;
+        let memory = Snapshot::of(arguments, stream)?;
+        let run = |index: usize| -> Result<Duration, Error> {
+            let config = &self.configs[index];
+            let Call { values, options, .. } = self.call(config, arguments)?;
+            let handle: &Handle = &*self.kernel.handle(&values, &options)?;
+            memory.restore(stream)?;
+            let start = stream.record()?;
+            module::launch(handle, Some(stream), grid(config)?, &values)?;
+            start.duration_until(&stream.record()?)
+        };
+        let (mut timings, mut failure) = (Vec::new(), None);
+        for index in 0..self.configs.len() {
+            // The first run of a configuration compiles it and fills caches.
+            match run(index).and_then(|_| run(index)) {
+                Ok(time) => timings.push(Timing { index, times: vec![time] }),
+                Err(error) => failure = failure.or(Some(error)),
+            }
+        }
+        let Some(fastest) = timings.iter().map(|timing| timing.times[0]).min() else {
+            memory.restore(stream)?;
+            return Err(failure.expect("each configuration has a time or an error"));
+        };
+        for _ in 1..RUNS {
+            for timing in &mut timings {
+                let spent: Duration = timing.times.iter().sum();
+                if timing.times[0] <= SLOW * fastest && spent < BUDGET {
+                    timing.times.push(run(timing.index)?);
+                }
+            }
+        }
+        memory.restore(stream)?;
+        stream.synchronize()?;
+        timings.sort_by_key(Timing::median);
+        Ok(timings)
+    }
+}
+
+impl Timing {
+    fn median(&self) -> Duration {
+        self.quantile(1, 2)
+    }
+
+    fn quantile(&self, numerator: usize, denominator: usize) -> Duration {
+        let mut sorted = self.times.clone();
+        sorted.sort();
+        sorted[(sorted.len() - 1) * numerator / denominator]
+    }
+
+    /// Returns the median and the 20th and 80th percentile in milliseconds.
+    fn milliseconds(&self) -> Vec<Option<f64>> {
+        let quantiles = [self.median(), self.quantile(1, 5), self.quantile(4, 5)];
+        quantiles.map(|time| Some(time.as_secs_f64() * 1e3)).to_vec()
+    }
+}
+
+/// The content of the memory that a launch may write.
+struct Snapshot<'m> {
+    host: Vec<(Region<'m>, Vec<u8>)>,
+    gpu: Vec<(u64, DeviceBuffer)>,
+}
+
+impl<'m> Snapshot<'m> {
+    fn of(arguments: &Arguments<'m>, stream: &Stream) -> Result<Self, Error> {
+        let mut host = Vec::new();
+        let keywords = arguments.keywords.iter().map(|(_, value)| value);
+        for value in arguments.positional.iter().chain(keywords) {
+            add_regions(value, &mut host);
+        }
+        let mut gpu = Vec::new();
+        for &GpuMemory { device, address, bytes } in &arguments.gpu_memory {
+            stream.synchronize()?;
+            gpu.push((address, DeviceBuffer::copy_of(device.context()?, address, bytes)?));
+        }
+        Ok(Self { host, gpu })
+    }
+
+    fn restore(&self, stream: &Stream) -> Result<(), Error> {
+        for (region, content) in &self.host {
+            region.write(content);
+        }
+        for (address, content) in &self.gpu {
+            content.copy_to(*address, stream.handle())?;
+        }
+        Ok(())
+    }
+}
+
+fn add_regions<'m>(value: &Value<'m>, found: &mut Vec<(Region<'m>, Vec<u8>)>) {
+    match value {
+        Value::Pointer(pointer) if pointer.region.is_writable() && !pointer.region.is_empty() => {
+            found.push((pointer.region, pointer.region.to_vec()));
+        }
+        Value::Tuple(items) => items.iter().for_each(|item| add_regions(item, found)),
+        _ => {}
+    }
+}

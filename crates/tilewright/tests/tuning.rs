@@ -1,0 +1,63 @@
+//! Tuners: their choices, and the memory that they restore.
+
+use tilewright::{Code, Device, Error, Kernel, Module, args, config};
+
+const SOURCE: &str = "
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def accumulate(x_ptr, total_ptr, n, ROUNDS: tl.constexpr, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + at, mask=at < n, other=0.0)
+    for _ in range(ROUNDS):
+        x = tl.sort(x)
+    tl.store(total_ptr, tl.load(total_ptr) + tl.sum(x))
+";
+
+fn kernel() -> Kernel {
+    Module::from_source("accumulate.py", SOURCE).unwrap().kernel("accumulate").unwrap()
+}
+
+fn code<T>(result: Result<T, Error>) -> Option<Code> {
+    result.err().and_then(|error| error.code())
+}
+
+#[test]
+fn the_fastest_configuration_is_launched_and_memory_restored() {
+    for device in [Device::Cpu, Device::Sim(80)] {
+        let configs =
+            [config! { ROUNDS = 40 }, config! { ROUNDS = 0, num_warps = 1 }, config! { ROUNDS = 20 }];
+        let tuner = kernel().on(device).tuned(configs, &["n"]);
+        let x = vec![1.0_f32; 256];
+        let mut total = [5.0_f32];
+        tuner.launch(|_| 1, args![&x, &mut total, 200, BLOCK = 256]).unwrap();
+        assert_eq!(total, [205.0], "{device}: measured launches leave nothing");
+        tuner.launch(|_| 1, args![&x, &mut total, 200, BLOCK = 256]).unwrap();
+        assert_eq!(total, [405.0]);
+        let choices = tuner.choices();
+        assert_eq!(choices.len(), 1);
+        assert_eq!(choices[0].1["ROUNDS"], 0, "{device}");
+        tuner.launch(|_| 1, args![&x, &mut total, 100, BLOCK = 256]).unwrap();
+        assert_eq!(tuner.choices().len(), 2, "another value of the key is measured");
+    }
+}
+
+#[test]
+fn configurations_that_do_not_run_are_skipped() {
+    let x = vec![1.0_f32; 64];
+    let mut total = [0.0_f32];
+    let tuner = kernel().tuned([config! { BLOCK = -1 }, config! { BLOCK = 64 }], &[]);
+    tuner.launch(|_| 1, args![&x, &mut total, 64, ROUNDS = 0]).unwrap();
+    assert_eq!(total, [64.0]);
+    let tuner = kernel().tuned([config! { BLOCK = 128 }], &[]);
+    let launched = tuner.launch(|_| 1, args![&x, &mut total, 65, ROUNDS = 0]);
+    assert_eq!(code(launched), Some(Code::OutOfBounds));
+    assert_eq!(total, [64.0]);
+    let tuner = kernel().tuned([config! { BLOCK = 64, num_wraps = 4 }], &[]);
+    assert_eq!(code(tuner.launch(|_| 1, args![&x, &mut total, 64, ROUNDS = 0])), Some(Code::UnknownOption));
+    let tuner = kernel().tuned([config! { BLOCK = 64 }], &["m"]);
+    assert_eq!(code(tuner.launch(|_| 1, args![&x, &mut total, 64, ROUNDS = 0])), Some(Code::InvalidArgument));
+    assert_eq!(code(kernel().tuned([], &[]).launch(|_| 1, args![])), Some(Code::InvalidArgument));
+}
