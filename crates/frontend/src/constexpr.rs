@@ -1,16 +1,16 @@
-//! Compile-time evaluation: Python's operators on compile-time values, with Python's semantics
-//! (floor division, errors where Python raises). Integers have at most 128 bits.
+//! Evaluates Python's operators on compile-time values, with Python's semantics (such as floor
+//! division, and an error where Python raises one). Integers have at most 128 bits.
 
 use std::cmp::Ordering;
 
 use crate::semantic::{BinaryOperator, CompareOperator, UnaryOperator};
 use crate::value::Constant;
 
-/// The maximum [`Constant::size`] of a compile-time value: twice the iterations of the longest
-/// unrolled loop.
+/// The maximum [`Constant::size`] of a compile-time value: twice the maximum number of iterations
+/// of an unrolled loop.
 const MAX_SIZE: usize = 1 << 17;
 
-/// The number of bytes of a string that count 1 in [`Constant::size`].
+/// The number of bytes of a string that add 1 to its [`Constant::size`].
 const LETTERS: usize = 16;
 
 const TOO_WIDE: &str = "the result needs more than 128 bits";
@@ -95,9 +95,10 @@ pub fn limited<T>(size: usize, make: impl FnOnce() -> T) -> Result<T, String> {
 fn repeat(sequence: &Constant, count: i128) -> Evaluated {
     let count = usize::try_from(count.max(0)).unwrap_or(usize::MAX);
     let size = match sequence {
-        // Do not multiply the size of a string: it is at least 1, however short the string is.
+        // The size of a string is at least 1, so a product with it would be too large for a short
+        // string.
         Constant::Str(text) => text.len().saturating_mul(count) / LETTERS,
-        // Repeating an empty tuple makes an empty tuple, however often.
+        // An empty tuple remains empty, whatever `count` is.
         Constant::Tuple(items) if items.is_empty() => 0,
         other => other.size().saturating_mul(count),
     };
@@ -175,8 +176,8 @@ fn float_binary(operator: BinaryOperator, left: f64, right: f64) -> Option<Evalu
     })))
 }
 
-/// Computes CPython's `divmod` of floats. It derives the quotient from the remainder, which is
-/// exact, so that `1.0 // 0.1` is 9.0.
+/// Computes CPython's `divmod` of floats. Like CPython, derives the quotient from the exact
+/// remainder, so that `1.0 // 0.1` is 9.0.
 fn float_divmod(left: f64, right: f64) -> (f64, f64) {
     let mut rest = left % right;
     let mut quotient = (left - rest) / right;

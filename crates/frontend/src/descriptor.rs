@@ -10,10 +10,10 @@ use tilewright_ir::Shape;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum DescriptorKind {
     /// The result of `tl.make_block_ptr`. It contains the offsets of its block, and each access
-    /// names the axes to check.
+    /// names the axes whose bounds it checks.
     BlockPointer,
     /// The result of `tl.make_tensor_descriptor`, or a descriptor that is an argument of the
-    /// launch. Each access states the offsets of its block, and every axis is checked.
+    /// launch. Each access states the offsets of its block, and checks every axis.
     Tensor,
 }
 
@@ -30,7 +30,7 @@ pub enum Padding {
 /// The compile-time properties of a block pointer or descriptor, without the type of the elements.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct DescriptorForm {
-    /// Block pointer or tensor descriptor.
+    /// The kind: block pointer or tensor descriptor.
     pub kind: DescriptorKind,
     /// The shape of a block.
     pub block_shape: Shape,

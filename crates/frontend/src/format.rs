@@ -250,7 +250,7 @@ fn fixed(size: f64, precision: usize, alternate: bool) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    /// CPython 3.11 has written `tests/format_cases.tsv`. Each line has a type, a value, a
+    /// CPython 3.11 wrote `tests/format_cases.tsv`. Each line has a type, a value, a
     /// specification, and the formatted text, or `!` for an error.
     #[test]
     fn formats_are_those_of_python() {

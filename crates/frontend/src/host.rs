@@ -76,11 +76,11 @@ pub struct FunctionSource {
     /// The text that contains the function: either its own text from the first decorator on, or a
     /// whole module.
     pub file: Arc<SourceFile>,
-    /// An offset in `file.text`. The function is the first with its name whose name begins at or
-    /// after this offset.
+    /// An offset in `file.text`: the function is the first one with its name at or after this
+    /// offset.
     pub offset: u32,
-    /// True if the passes do not inline calls of the function (`noinline=True`); a back end still
-    /// may.
+    /// True if the optimizer does not inline calls of the function (`noinline=True`). A back end
+    /// may still inline them.
     pub noinline: bool,
 }
 
@@ -154,14 +154,14 @@ pub trait Host {
     fn name(&mut self, function: FunctionRef, name: &str) -> Option<HostValue>;
 
     /// Returns the names that are visible in a function. The error about an undefined name suggests
-    /// a similar one of these.
+    /// a similar visible name.
     fn names(&mut self, function: FunctionRef) -> Vec<String>;
 
     /// Returns an attribute of an object.
     fn attribute(&mut self, object: ObjectRef, name: &str) -> Option<HostValue>;
 
-    /// Returns an attribute of a number or string in the host's language, such as `bit_length` of
-    /// an int; a method is a `ConstexprFunction`. A host without Python knows none.
+    /// Returns an attribute that Python defines for a number or string, such as `bit_length` of an
+    /// int; a method is a `ConstexprFunction`. A host without Python returns `None`.
     fn method(&mut self, _value: &Constant, _name: &str) -> Option<HostValue> {
         None
     }
@@ -183,19 +183,19 @@ pub trait Host {
         false
     }
 
-    /// Returns the fields of a `NamedTuple` class, which kernels may call, with their defaults.
+    /// Returns the fields and defaults of a `NamedTuple` class, which kernels may call; `None` for
+    /// other classes.
     fn named_tuple(&mut self, _class: ObjectRef) -> Option<NamedTuple> {
         None
     }
 
-    /// Returns the fields of a class that `triton.aggregate` decorates.
+    /// Returns the fields of a class that `triton.aggregate` decorates; `None` for other classes.
     fn aggregate(&mut self, _class: ObjectRef) -> Option<Aggregate> {
         None
     }
 
-    /// Resolves a name in the class of an aggregate. With `after`, it searches only the classes
-    /// that follow `after` in the method resolution order. Without `after`, `__init__` is not
-    /// inherited.
+    /// Resolves a name in the class of an aggregate. With `after`, searches only the classes after
+    /// `after` in the method resolution order. Without `after`, `__init__` is not inherited.
     fn member(&mut self, _class: ObjectRef, _after: Option<ObjectRef>, _name: &str) -> Option<Member> {
         None
     }
@@ -238,7 +238,7 @@ pub trait Host {
     }
 
     /// Returns whether the user has interrupted the compilation (Ctrl-C). Lowering polls this
-    /// function regularly, and then ends with the diagnostic `Interrupted`.
+    /// function regularly. If it returns true, lowering ends with the diagnostic `Interrupted`.
     fn interrupted(&mut self) -> bool {
         false
     }

@@ -105,8 +105,8 @@ pub struct Options {
     /// The default of `max_num_imprecise_acc` of a dot of 8-bit floats.
     pub default_imprecise_acc: Option<u32>,
     /// True if code for a GPU checks the indices of gathers, as the GPU simulator requires.
-    /// Otherwise a gather with a bad index reads an arbitrary element. The CPU's executor always
-    /// checks indices.
+    /// Otherwise a gather with an index out of bounds reads an arbitrary element. The CPU's
+    /// executor always checks indices.
     pub check_indices: bool,
     /// The number of warps of a program; 0 means 4.
     pub num_warps: u32,

@@ -185,13 +185,13 @@ impl Nesting {
         self.sibling.max(self.clauses + self.clause.max(self.disjunction()))
     }
 
-    /// Returns the depth of the next operand, as far as the tokens before it determine it.
+    /// Returns the depth at which the next operand begins.
     fn now(&self) -> u32 {
         let joins = [self.compared, self.anded, self.ored].iter().filter(|before| **before > 0).count();
         self.base + self.clauses + self.nots + self.prefixes + joins as u32
     }
 
-    /// Processes a token that is not a bracket.
+    /// Processes a token that is not a bracket; `before` is the kind of the previous token.
     fn take(&mut self, kind: TokenKind, before: TokenKind) {
         let next_operand = Self { operand: 0, chain: 0, chain_operand: 0, prefixes: 0, ..*self };
         let next_comparison = Self { nots: 0, compared: 0, ..next_operand };
@@ -313,8 +313,7 @@ fn check_nesting(text: &str) -> Result<(), ParseFailure> {
     }
 }
 
-/// Returns the range of a line, at most its first 60 bytes. `line` counts from 0. (Callers count
-/// lines, because they do not know the offset of a token.)
+/// Returns the range of a line, at most its first 60 bytes. `line` counts from 0.
 fn line_start(text: &str, line: usize) -> Range<u32> {
     let start: usize = text.split_inclusive('\n').take(line).map(str::len).sum();
     let length = text[start..].bytes().take(60).take_while(|&byte| byte != b'\n').count();

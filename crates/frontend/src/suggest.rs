@@ -1,4 +1,4 @@
-//! "Did you mean": finds the known name that is nearest to a mistyped one.
+//! Suggests the known name that is nearest to a mistyped name ("did you mean").
 
 use strsim::osa_distance;
 

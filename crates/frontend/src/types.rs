@@ -72,8 +72,8 @@ impl LanguageType {
             }
     }
 
-    /// Returns an attribute; `None` if the type does not have it. Also returns `None` for an
-    /// attribute of a pointer that equals that of the corresponding type of the IR.
+    /// Returns an attribute; `None` if the type does not have it. For a pointer, also returns
+    /// `None` if the corresponding type of the IR has the same attribute.
     pub fn attribute(&self, name: &str) -> Option<Constant> {
         let own_name = || Constant::Str(self.to_string().into());
         match (self, name) {

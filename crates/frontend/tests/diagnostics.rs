@@ -8,7 +8,6 @@ mod common;
 use common::check;
 use expect_test::expect;
 
-/// Lowers the kernel `k` and compares the findings.
 #[test]
 fn undefined_name() {
     check(

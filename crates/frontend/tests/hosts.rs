@@ -1,4 +1,4 @@
-//! Hosts other than the module's own source.
+//! Tests lowering with a host whose answers differ from those of [`SourceHost`].
 
 #![allow(clippy::needless_raw_string_hashes, reason = "expect-test writes them")]
 
@@ -62,7 +62,7 @@ impl Host for Altered {
 
 #[test]
 fn lowering_can_be_interrupted() {
-    // There are diagnostics before, which the interrupt must remove.
+    // Lowering reports these mistakes before the interrupt, which must remove the diagnostics.
     let mistakes = (0..60).fold(String::new(), |text, i| text + &format!("    x = unknown{i}\n"));
     let text = format!(
         "{HEADER}@triton.jit\ndef k(x_ptr):\n{mistakes}    for i in tl.static_range(60000):\n        for j in tl.static_range(60000):\n            pass\n"
@@ -78,7 +78,7 @@ fn lowering_can_be_interrupted() {
     assert!(failure.diagnostics[0].primary.is_some());
 }
 
-/// Python gives a lambda the name `<lambda>`, and the line that contains it.
+/// For a lambda, Python's source is the line that contains it, and the name is `<lambda>`.
 #[test]
 fn a_lambda_is_no_kernel() {
     let host =

@@ -5,11 +5,11 @@ mod common;
 use common::{HEADER, module};
 use tilewright_frontend::Options;
 
-/// Returns the type of an expression of `x`, a tile with a type and a shape, or the code of the
-/// error.
+/// Returns the type and shape of an expression of `x`, a tile of type `dtype` and shape `shape`. If
+/// the expression does not compile, returns the diagnostics.
 fn type_of(expression: &str, dtype: &str, shape: &str) -> String {
-    // The pointer only serves to make the tile. The type is what `static_print` would print; it is
-    // read from the store.
+    // The parameter `p` only supplies the element type. The failing `static_assert` prints the
+    // result's type and shape as its message.
     let text = format!(
         "{HEADER}from triton.language.extra import libdevice\n\n@triton.jit\ndef helper(x):\n    return {expression}\n\n\
          @triton.jit\ndef k(p):\n    x = tl.full({shape}, 0, tl.float32).to(p.dtype.element_ty)\n    y = helper(x)\n\

@@ -122,7 +122,7 @@ fn nesting_through_calls() {
         let inner = if i == 0 { "y += 1".to_owned() } else { format!("y += f{}(x)", i - 1) };
         let _ = write!(text, "\n@triton.jit\ndef f{i}(x):\n    y = x\n{}    return y\n", nest(60, &inner));
     }
-    // Each function is lowered on its own first, so that none nests deeply while it is lowered.
+    // The kernel calls each function before its caller, so that lowering itself never nests deeply.
     text += "\n@triton.jit\ndef k(x_ptr):\n    x = tl.load(x_ptr)\n";
     for i in 0..8 {
         let _ = writeln!(text, "    tl.store(x_ptr, f{i}(x))");

@@ -1,5 +1,5 @@
-//! Advice on replacements: for names of other libraries, for Python's builtins, and for functions
-//! that return nothing.
+//! Advice in error messages: replacements for names of other libraries and for Python's builtins,
+//! and the origin of an unexpected `None`.
 
 use ruff_python_ast::visitor::{self, Visitor};
 use ruff_python_ast::{Expr, Stmt};

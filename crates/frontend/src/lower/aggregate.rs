@@ -241,7 +241,7 @@ impl<'a> Lowerer<'a, '_, '_> {
     }
 
     /// Evaluates `value.name` for an instance of a class, `super()` or the class itself; `None` for
-    /// other operands, and if there is no such member. Calls the function of a property.
+    /// other operands, and if there is no member with this name. Calls the function of a property.
     pub(crate) fn member_of(
         &mut self,
         value: &IrOperand,

@@ -1,7 +1,7 @@
 //! Lowers `if`, the conditional expression, and early returns. A compile-time condition selects a
 //! path; a run-time condition makes two regions whose results are merged.
 //!
-//! Control flow is structured, so the statements after an `if` that returns must become part of it.
+//! Control flow is structured, so the statements after an `if` with a `return` move into the `if`.
 //! If at most one path through the `if` continues, the rest of the function moves into that path
 //! (`tail`). If several continue, a copy in each would double the code at every such `if`. Instead,
 //! each path yields a flag that states whether it has returned, and its result ([`Exit`]). The rest
@@ -332,7 +332,8 @@ impl<'a> Lowerer<'a, '_, '_> {
                 let zero = Literal::float(dtype, 0.0).unwrap_or_else(|| Literal::int(dtype, 0));
                 self.builder.constant(zero)?
             }
-            // A parameter in place of a null pointer lets the result remain marked as read-only.
+            // A parameter is better than a null pointer: a read-only parameter keeps the result
+            // read-only.
             Element::Pointer(_) => {
                 let function = &self.builder.function;
                 let parameters = &function.blocks[function.entry].parameters;

@@ -27,7 +27,7 @@ pub(crate) enum Callee {
 }
 
 impl Callee {
-    /// Returns the identity of the function, without the text of a whole library file.
+    /// Returns a key that identifies the function without the text of its library file.
     fn key(&self) -> (Option<FunctionRef>, Option<ObjectRef>, &'static str, &'static str) {
         match self {
             Callee::User(function) => (Some(*function), None, "", ""),
@@ -104,7 +104,7 @@ impl Loaded {
 struct Specialization {
     arguments: Vec<Template>,
     /// The run-time values of the arguments that point to read-only memory, each with the parameter
-    /// that declares it.
+    /// that declares the memory read-only.
     read_only: ReadOnly,
     state: SpecializationState,
 }
@@ -117,8 +117,8 @@ pub(crate) struct Specializations(FxHashMap<(Callee, u64), Vec<Specialization>>)
 pub(super) type SpecializationIndex = ((Callee, u64), usize);
 
 impl Specializations {
-    /// Returns the state of the specialization for these arguments. If there is none yet, adds it
-    /// as open and returns its index as the error.
+    /// Returns the state of the specialization for these arguments. If there is none yet, adds one
+    /// in the state `Open` and returns its index as the error.
     pub(super) fn find_or_open(
         &mut self,
         callee: Callee,

@@ -1,4 +1,4 @@
-//! Calls operators by the names of their methods, as Python does: `x.__add__(y)` is `x + y`,
+//! Evaluates calls of Python's operator methods: `x.__add__(y)` is `x + y`, and
 //! `x.__getitem__(i)` is `x[i]`.
 
 use std::sync::Arc;

@@ -21,7 +21,8 @@ pub(crate) struct Returned {
 pub(crate) struct Exit {
     /// True if the path has returned: a compile-time bool, or an int1.
     pub done: IrOperand,
-    /// The returned value; a placeholder on paths that have not returned.
+    /// The returned value; `None` before any `return`, and a placeholder if `done` is false at run
+    /// time.
     pub result: Option<Returned>,
 }
 

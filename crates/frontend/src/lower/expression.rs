@@ -136,7 +136,8 @@ impl<'a> Lowerer<'a, '_, '_> {
         result.map(Operand::Constant).map_err(|message| self.error(Code::ConstexprError, span, message))
     }
 
-    /// Evaluates a chain such as `a + b - c` in a loop: its tree is as deep as the chain is long.
+    /// Evaluates a chain such as `a + b - c` in a loop instead of by recursion: the tree of a chain
+    /// is as deep as the chain is long.
     fn binary_chain(&mut self, last: &'a ExprBinOp) -> Lower<IrOperand> {
         let mut chain = vec![last];
         while let Some(Expr::BinOp(inner)) = chain.last().map(|node| &*node.left) {
@@ -467,7 +468,8 @@ impl<'a> Lowerer<'a, '_, '_> {
                 return self.conditional_value(condition, ternary, span);
             };
             let taken = if truth { &*ternary.body } else { &*ternary.orelse };
-            // A chain of conditional expressions is a tree as deep as it is long: do not recurse.
+            // A chain of conditional expressions is a tree as deep as the chain is long: do not
+            // recurse.
             let Expr::If(next) = taken else { return self.expression(taken) };
             (ternary, span) = (next, self.span_of(next));
         }
@@ -746,8 +748,8 @@ impl<'a> Lowerer<'a, '_, '_> {
         self.explain_run_time(diagnostic, &[expression])
     }
 
-    /// Returns the compile-time value of an operand. A tuple has one if all of its items do; a
-    /// scalar has one if it is a constant of the IR, as after a plain assignment.
+    /// Returns the compile-time value of an operand. A tuple has one if all of its items do. A
+    /// scalar has one if it is a constant of the IR, as a plain assignment (`n = 16`) makes it.
     pub(crate) fn as_constant(&self, operand: &IrOperand) -> Option<Constant> {
         match operand {
             Operand::Constant(constant) => Some(constant.clone()),

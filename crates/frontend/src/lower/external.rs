@@ -1,5 +1,5 @@
-//! Evaluates the arguments of `extern_elementwise`. It is the only function that takes a dict (of
-//! types and symbols), which becomes a tuple of pairs.
+//! Evaluates the arguments of `extern_elementwise`, the only function of the language that takes a
+//! dict. The dict maps types to symbols, and becomes a tuple of pairs.
 
 use ruff_python_ast::{Expr, ExprCall, ExprDict};
 
@@ -12,8 +12,8 @@ use crate::value::{Constant, Operand};
 /// The function that takes a dict.
 pub(super) const EXTERNAL: &str = "extern_elementwise";
 
-/// Internal parameters that functions written for Triton's own compiler pass on. This compiler does
-/// not use them.
+/// Internal parameters of the official Triton, which some users' functions pass on. This compiler
+/// ignores them.
 const INTERNAL: &[&str] = &["_semantic", "_builder", "_generator"];
 
 impl Arguments<'_> {

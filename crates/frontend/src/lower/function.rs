@@ -67,7 +67,7 @@ pub fn operand_of_argument(argument: &KernelArgument) -> Template {
     of_argument(argument, &mut Vec::new())
 }
 
-/// The facts known about a run-time part of an argument.
+/// The properties of a run-time part of an argument that are known at compile time.
 struct KnownFacts {
     /// A divisor of the value.
     divisibility: u32,
@@ -75,7 +75,7 @@ struct KnownFacts {
     is_const: bool,
 }
 
-/// Converts an argument of a kernel to an operand, and appends the facts known about each of its
+/// Converts an argument of a kernel to an operand, and appends the known properties of each of its
 /// run-time parts.
 fn of_argument(argument: &KernelArgument, known: &mut Vec<KnownFacts>) -> Template {
     match argument {
@@ -307,8 +307,8 @@ impl Session<'_> {
         self.report(diagnostic.note(note).hint("write it as a loop"))
     }
 
-    /// Reports a call within too many others. The call may belong to a recursion in which each call
-    /// has other compile-time arguments.
+    /// Reports a call that is nested in too many other calls. The cause may be a recursion in which
+    /// each call has other compile-time arguments.
     fn nested_calls(&mut self, loaded: &Loaded, call: Option<Span>) -> Reported {
         let is_recursive = self.frames.iter().any(|frame| frame.name == loaded.name);
         let code = if is_recursive { Code::RecursiveCall } else { Code::TooLarge };
@@ -473,7 +473,7 @@ impl Lowerer<'_, '_, '_> {
         }
     }
 
-    /// Returns the default of a parameter; `None` if it is not a compile-time value.
+    /// Returns the default of a parameter; `None` if the default is not a compile-time value.
     pub(crate) fn default(&mut self, callee: Callee, name: &str, expression: &Expr) -> Option<IrOperand> {
         match callee {
             Callee::User(function) | Callee::Constructor(function, _) => {

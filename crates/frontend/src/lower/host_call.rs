@@ -133,8 +133,8 @@ impl<'a> Lowerer<'a, '_, '_> {
     }
 }
 
-/// Converts the result of a host function to an operand. A run-time value that the function
-/// received and returns is again the operand that was passed.
+/// Converts the result of a host function to an operand. If the function returns a run-time value
+/// that it received, the result is the operand that was passed.
 fn given(value: HostValue, run_time: &[IrOperand]) -> IrOperand {
     match value {
         HostValue::RunTime(found) => match run_time.get(found.number as usize) {

@@ -1,7 +1,7 @@
 //! Predicts conditions from names that are compile-time values already, without lowering anything.
 //!
 //! The predictions keep names out of the values that a loop carries, and select how an `if` with a
-//! `return` is lowered. Unknown is always a valid answer.
+//! `return` is lowered. A prediction may always be `None`, which means unknown.
 
 use ruff_python_ast::{BoolOp, CmpOp, Expr, UnaryOp};
 

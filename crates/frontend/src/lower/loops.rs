@@ -463,8 +463,7 @@ impl<'a> Lowerer<'a, '_, '_> {
             self.bind(carried.name, binding);
         }
         for &name in &names.assigned {
-            // A name with a value before the loop is bound to its last value, or an error was
-            // reported.
+            // A name that had a value before the loop is bound already, or its error was reported.
             if self.scope.get(name).is_some_and(|binding| !matches!(binding.state, NameState::Lost(_))) {
                 continue;
             }

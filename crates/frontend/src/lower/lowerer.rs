@@ -119,7 +119,8 @@ pub(crate) struct Lowerer<'a, 's, 'h> {
     pub(super) scope: Scope<'a>,
     /// The span of the expression that is being evaluated.
     pub(super) span: Span,
-    /// The span of the call whose result the current statement discards, until it is evaluated.
+    /// The span of the call whose result the current statement discards. Lowering a call clears
+    /// this field.
     pub(super) discarded_call: Option<Span>,
     pub(super) loop_depth: usize,
     pub(super) syntax_depth: usize,

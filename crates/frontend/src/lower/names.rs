@@ -163,8 +163,8 @@ impl<'a> Lowerer<'a, '_, '_> {
                 None if matches!(constant, Constant::Str(_)) => {
                     Err(self.unknown_attribute(&value, attribute))
                 }
-                // An argument is a compile-time value if it is specialized to 1. It still has the
-                // attributes of run-time numbers.
+                // A run-time argument that equals 1 is specialized to a compile-time value, but
+                // keeps the attributes of run-time numbers.
                 None => self.semantic_attribute(&value, attribute),
             },
             Operand::Tensor(_) | Operand::Descriptor(_) | Operand::Constant(Constant::Type(_)) => {

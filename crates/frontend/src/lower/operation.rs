@@ -107,7 +107,7 @@ impl Session<'_> {
             region_depth: 0,
             inlined: Extent::default(),
             exit: Exit::default(),
-            // Compile-time values are returned as compile-time values.
+            // Python, which runs the kernel, uses compile-time results without conversion.
             keeps_constants: true,
             read_only: FxHashMap::default(),
         };

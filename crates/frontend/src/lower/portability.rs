@@ -21,8 +21,8 @@ const OF_SHAPES: &[(&str, Option<(usize, &str)>)] = &[
 ];
 
 impl<'a> Lowerer<'a, '_, '_> {
-    /// Returns the spans of arguments of a shape that contain a number known only by a plain
-    /// assignment, such as `n = 16`. Returns none if the compilation does not warn of portability.
+    /// Returns the spans of shape arguments that contain a number known only by a plain assignment,
+    /// such as `n = 16`. The list is empty if the compilation does not warn of portability.
     pub(super) fn named_extents(&self, callee: &IrOperand, arguments: &Arguments<'a>) -> Vec<Span> {
         let Some((_, other)) = self.function_of_shapes(callee) else { return Vec::new() };
         let is_method = matches!(callee, Operand::Method(..));

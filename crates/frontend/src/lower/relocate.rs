@@ -28,7 +28,7 @@ pub struct Site {
 /// operation, then the calls that lead to it. If `sites` is empty, labels in the operation are
 /// removed.
 pub fn relocate(failure: &mut Failure, sites: &[Site]) {
-    // An error outside of an operation, such as in the head of a loop, has no source yet.
+    // An error outside of an operation, such as in the head of a loop, has no operation text.
     let operation = failure.sources.files().next();
     let pairs = match (&operation, sites.first()) {
         (Some((_, source)), Some(site)) => pairs(&source.text, site),

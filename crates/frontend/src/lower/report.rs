@@ -224,8 +224,8 @@ impl<'a> Lowerer<'a, '_, '_> {
         )
     }
 
-    /// Labels the cause of a run-time value where a library function needs a compile-time value.
-    /// `known` is the number of diagnostics before the call.
+    /// Labels the cause of a run-time value in each error of a library function that needs a
+    /// compile-time value. `known` is the number of diagnostics before the call.
     pub(crate) fn explain_passed(&mut self, known: usize, arguments: &[Option<&Expr>]) {
         for index in known..self.session.diagnostics.len() {
             let found = &self.session.diagnostics[index];
@@ -248,7 +248,7 @@ impl<'a> Lowerer<'a, '_, '_> {
             let Some(binding) = self.scope.get(name) else { continue };
             let NameState::Value(Operand::Tensor(value)) = binding.state else { continue };
             if self.builder.function.ty(value).element.pointee().is_some() {
-                // A loaded value is only known at run time, even if the pointer were a constexpr.
+                // A loaded value is only known at run time, so no constexpr parameter could help.
                 continue;
             }
             if binding.is_parameter {

@@ -354,7 +354,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         result.map_err(|error| self.semantic_error(error, span, &[Some(&assert.test)]))
     }
 
-    /// Returns the start of a node as an empty range, for errors about a missing part.
+    /// Returns an empty range at the start of a node, for errors about a missing part.
     pub(crate) fn start_of(&self, node: &impl Ranged) -> Span {
         let span = self.span_of(node);
         Span { end: span.start, ..span }

@@ -159,8 +159,8 @@ impl<C: Caller + ?Sized> Arguments<'_, C> {
     }
 
     /// Returns the integers of a compile-time tuple; a single value counts as a tuple of one. If
-    /// the only item is itself a tuple, returns the items of that tuple: the parameter `*shape`
-    /// wraps a shape that is one argument.
+    /// the only item is itself a tuple, returns the items of that tuple, because the parameter
+    /// `*shape` puts a shape that is one argument into a tuple.
     pub fn ints(&self, c: &mut C, index: usize) -> Semantic<Vec<i128>> {
         let mut constant = self.constant(c, index)?;
         while let Constant::Tuple(items) = &constant {

@@ -209,7 +209,7 @@ fn unknown<'a>(what: &str, name: &str, names: impl IntoIterator<Item = &'a str>)
     }
 }
 
-/// Returns the attribute of a type with this name; `None` if there is none, or it is a method.
+/// Returns the attribute of a type with this name; `None` for a method or an unknown name.
 fn type_attribute(ty: &Type, name: &str) -> Option<Semantic<Constant>> {
     let bits = |element: Element| element.value().map_or(64, Dtype::bits);
     let int = |value: usize| Some(Ok(Constant::Int(value as i128)));
@@ -286,7 +286,7 @@ pub(super) fn type_method(name: &str, ty: &Type) -> Option<Constant> {
         "get_int_max_value" => range.map(|(_, high)| Constant::Int(high)),
         "get_block_shapes" => Some(shape_constant(ty)),
         "codegen_name" => scalar.map(|dtype| Constant::Str(dtype_name(dtype).into())),
-        // `is_fp16()` and similar methods compare the type to the one that their name contains.
+        // `is_fp16()` and similar methods compare the type to the type in their name.
         _ => {
             let wanted = name.strip_prefix("is_")?;
             Dtype::parse(wanted).map(|dtype| Constant::Bool(scalar == Some(dtype)))

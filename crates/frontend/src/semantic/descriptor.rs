@@ -177,7 +177,8 @@ fn of_kind<C: Caller + ?Sized>(
         .hint(format!("`{maker}` makes one")))
 }
 
-/// Returns the integers of a tuple: compile-time integers remain so, run-time scalars become int64.
+/// Returns the integers of a tuple: compile-time integers stay unchanged, and run-time scalars
+/// become int64.
 fn integers<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>, index: usize) -> Semantic<Vec<Op<C>>> {
     let mut items = flatten(a.at(index)?);
     // A tuple whose only item is a tuple, `(offsets,)`, is replaced by that item.
@@ -238,8 +239,8 @@ fn same_rank<C: Caller + ?Sized>(
         .note("expected one item for each axis (shape, strides and the block have the same length)"))
 }
 
-/// Checks that `order` is a permutation of the axes. `order` lists the axes, the fastest axis
-/// first; it has no other effect, because the strides determine the order.
+/// Checks that `order`, the axes from the fastest-varying to the slowest, is a permutation. It has
+/// no other effect, because the strides determine the layout in memory.
 fn check_order<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>, rank: usize) -> Semantic<()> {
     let order = a.ints(c, 5)?;
     let mut sorted = order.clone();
@@ -606,8 +607,8 @@ fn items<C: Caller + ?Sized>(c: &mut C, parts: &[Op<C>], dtype: Dtype) -> Semant
     Ok(Operand::Tuple(items.into()))
 }
 
-/// `desc.load(offsets)`. Older functions have further arguments, which repeat the block's shape and
-/// type.
+/// `desc.load(offsets)`. `_experimental_descriptor_load` has further arguments, which repeat the
+/// block's shape and element type.
 pub(super) fn load<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
     let descriptor = of_kind(c, a, DescriptorKind::Tensor)?;
     let dtype = element_type(c, &descriptor)?;
@@ -759,8 +760,8 @@ fn rows_at<C: Caller + ?Sized>(
     Ok(Block { pointers, mask: Some(mask_of_all) })
 }
 
-/// Checks that the arguments `shape` and `dtype` of an older function equal those of the
-/// descriptor.
+/// Checks that the arguments `shape` and `dtype` of `_experimental_descriptor_load` equal the block
+/// shape and the element type of the descriptor.
 fn same_block<C: Caller + ?Sized>(
     c: &mut C,
     a: &Arguments<'_, C>,

@@ -288,8 +288,8 @@ fn unknown<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>, symbol: &str) ->
     }
 }
 
-/// Checks that a row of the table declares the function with the number and the types of the
-/// arguments that it takes.
+/// Checks that a row of the table declares the number and the types of arguments that the function
+/// takes.
 fn check(row: &Row, external: &External) -> Semantic<()> {
     let Row { types, symbol, .. } = row;
     let wrong =

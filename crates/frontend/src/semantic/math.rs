@@ -116,7 +116,7 @@ fn wide_integers<C: Caller + ?Sized>(
 
 /// Returns the first `count` arguments as tensors of the same type and shape, and this type. As
 /// with operators, compile-time numbers do not change the type of tensors of the same or a higher
-/// kind.
+/// kind (bool < integer < float).
 fn common<C: Caller + ?Sized>(
     c: &mut C,
     a: &Arguments<'_, C>,

@@ -73,7 +73,7 @@ pub struct SemanticError {
     pub notes: Vec<String>,
     /// The advice.
     pub hint: Option<String>,
-    /// True if the error has been reported already, because it arose in a called function.
+    /// True if the error arose in a called function, and has been reported there already.
     pub is_reported: bool,
 }
 
@@ -151,7 +151,7 @@ pub trait Caller {
     ) -> Semantic<(RegionOf<Self>, Op<Self>)>;
 
     /// Returns the name of an op that writes memory or makes a tile, if the region or a function
-    /// that it calls contains such an op. Assertions do not count.
+    /// that the region calls contains one. Assertions do not count.
     fn beyond_elements(&mut self, region: &RegionOf<Self>) -> Option<&'static str>;
 
     /// Calls a library function or a `@jit` function.

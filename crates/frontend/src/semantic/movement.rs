@@ -19,8 +19,8 @@ pub(super) fn join<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Seman
     joined(c, x, y)
 }
 
-/// Converts the second of two joined values: if both are integers of the same width, casts the bits
-/// of the second to the type of the first.
+/// Casts the second of two joined values to the type of the first, if both are integers of the same
+/// width. The cast keeps the bits.
 fn with_sign_of<C: Caller + ?Sized>(
     c: &mut C,
     first: &ValueOf<C>,

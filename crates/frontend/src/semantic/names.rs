@@ -226,7 +226,7 @@ pub(super) fn methods() -> impl Iterator<Item = (&'static str, &'static str)> {
     METHODS.iter().map(|(name, path)| (*name, path.as_str()))
 }
 
-/// The names that releases 2.0 and 2.1 of Triton have for other names.
+/// Names of releases 2.0 and 2.1 of Triton, each with its current name.
 const OLDER: [(&str, &str); 5] = [
     ("libdevice", "extra.libdevice"),
     ("printf", "device_print"),

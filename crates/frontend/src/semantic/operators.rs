@@ -24,7 +24,7 @@ use crate::value::{Constant, Operand};
 /// no common type; a signed and an unsigned integer of the same width give the unsigned type.
 ///
 /// `/` and `%` compute fp16, bf16 and fp8 in fp32, and `/` of integers returns fp32. Two booleans
-/// remain `int1` under `+`, `-` and `*`, which compute modulo 2: the product of two masks is a
+/// remain `int1` under `+`, `-` and `*`, which compute modulo 2, so the product of two masks is a
 /// mask.
 pub fn binary<C: Caller + ?Sized>(
     c: &mut C,
@@ -101,7 +101,7 @@ pub(crate) enum Number<V> {
 }
 
 impl<V> Number<V> {
-    /// Returns the properties that determine the common type.
+    /// Returns the properties of the operand that determine the common type.
     pub(crate) fn side(&self) -> Side {
         match self {
             Number::Weak(_, dtype) => Side { dtype: *dtype, is_weak: true },

@@ -14,11 +14,11 @@ pub(crate) struct Rule {
 }
 
 impl Rule {
-    /// `+`, `-`, `*`, comparisons, bitwise operators.
+    /// The rule of `+`, `-`, `*`, comparisons and bitwise operators.
     pub const PLAIN: Rule = Rule { upcast_narrow: false, same_sign: false };
-    /// `/`.
+    /// The rule of `/`.
     pub const DIVIDE: Rule = Rule { upcast_narrow: true, same_sign: false };
-    /// `//` and `%`.
+    /// The rule of `//` and `%`.
     pub const REMAINDER: Rule = Rule { upcast_narrow: true, same_sign: true };
 }
 

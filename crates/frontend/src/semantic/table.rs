@@ -1,8 +1,8 @@
 //! The table of the builtins of `triton.language`. A row has a signature, the documentation, the
 //! namespaces of the name, and the rule: a function in the module of its family, such as `memory`.
 //!
-//! `dispatch` calls the rules. `names` joins the rows with the library functions, which are written
-//! as a `def` in `stdlib/*.py`.
+//! `dispatch` calls the rules. `names` joins the rows with the library functions, which
+//! `stdlib/*.py` defines.
 
 use tilewright_ir::Op as IrOp;
 

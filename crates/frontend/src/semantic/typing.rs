@@ -11,8 +11,8 @@ use super::{atomics, descriptor, math, memory, reduce};
 /// The type and the meaning of a parameter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ParameterType {
-    /// The name of the parameter. The row is about every function with a parameter of this name; a
-    /// row such as `dot.other` is about the parameter of one function, and has precedence.
+    /// The name of the parameter. The row applies to every function with a parameter of this name.
+    /// A row such as `dot.other` applies to the parameter of one function, and has precedence.
     pub name: &'static str,
     /// The type of the parameter, in the notation of the stubs.
     pub ty: &'static str,
@@ -310,7 +310,7 @@ mod tests {
             .collect()
     }
 
-    /// Returns the functions that the rows of `PARAMETERS` and `RESULTS` are about. The stubs of
+    /// Returns the functions to which the rows of `PARAMETERS` and `RESULTS` apply. The stubs of
     /// classes and types are written by hand.
     fn functions() -> Vec<(&'static str, String)> {
         const CLASSES: &[&str] = &[

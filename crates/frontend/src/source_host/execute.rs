@@ -1,6 +1,6 @@
 //! Executes the statements of a module that define names. A name that may have one of several
 //! values, because it is assigned under a condition or in a loop, is opaque: its value is unknown.
-//! For a kernel that reads the name, an error is better than an arbitrary one of the values.
+//! A kernel that reads the name gets an error, which is better than an arbitrary value.
 
 use ruff_python_ast::{Expr, Stmt, StmtAugAssign, StmtIf, StmtTry};
 use rustc_hash::FxHashMap;

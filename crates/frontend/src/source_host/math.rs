@@ -1,4 +1,4 @@
-//! Python's `math` on compile-time values: the functions that are available without Python.
+//! Computes functions of Python's module `math` on compile-time values, without Python.
 
 use crate::constexpr;
 use crate::semantic::BinaryOperator;

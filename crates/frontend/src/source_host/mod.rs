@@ -1,7 +1,7 @@
 //! Resolves the free names of kernels without Python ([`Host`](crate::host::Host)): reads the
-//! source of a module and of the modules that it imports. It knows triton, tilewright and `math`,
-//! and the constants, functions and classes that the source modules define; every other name is
-//! opaque: its value is unknown, and a kernel that uses it is an error.
+//! source of a module and of the modules that it imports. This host resolves triton, tilewright and
+//! `math`, and the constants, functions and classes that the source modules define. Every other
+//! name is opaque: its value is unknown, and a kernel that uses the name gets an error.
 
 mod classes;
 mod evaluate;
@@ -353,7 +353,7 @@ impl Host for SourceHost {
     }
 
     fn print(&mut self, text: &str) {
-        // A closed output is not an error.
+        // Ignore errors, such as that of a closed standard output.
         let mut out = std::io::stdout().lock();
         let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
     }

@@ -74,8 +74,8 @@ pub fn lowered(text: &str, arguments: &str) -> String {
     }
 }
 
-/// Returns the folder of users' programs beside the project. If it is absent, prints what is
-/// skipped.
+/// Returns the folder of users' programs beside the project. If the folder is absent, prints that
+/// `test` is skipped.
 #[allow(dead_code, reason = "not every test file that shares this module uses it")]
 pub fn user_programs(test: &str) -> Option<std::path::PathBuf> {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/seed-programs");
