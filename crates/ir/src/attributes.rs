@@ -276,7 +276,7 @@ choices! {
         Global = ".cg",
         /// Streaming: likely to be touched once.
         Streaming = ".cs",
-        /// Do not cache, fetch again.
+        /// Do not cache; every access fetches again.
         Volatile = ".cv",
         /// Write back at all levels.
         WriteBack = ".wb",
@@ -304,8 +304,8 @@ choices! {
         Or = "or",
         /// Bitwise exclusive or.
         Xor = "xor",
-        /// The larger one. Floats compare by IEEE's totalOrder: -0 is below 0, and NaN beyond
-        /// infinity, on the side of its sign.
+        /// The larger one. Floats compare by IEEE's totalOrder: -0 is below 0, and a NaN is beyond
+        /// the infinity of its sign.
         Max = "max",
         /// The smaller one, in the same order.
         Min = "min",
@@ -315,7 +315,7 @@ choices! {
     /// The order of an atomic operation relative to the other accesses of its program, as the
     /// observers in its scope see it.
     MemorySemantics {
-        /// As acquire and release.
+        /// Both acquire and release.
         #[default]
         AcquireRelease = "acq_rel",
         /// It happens before the accesses that follow it.
@@ -368,7 +368,7 @@ choices! {
         MaxConstancy = "max_constancy",
         /// A field of a tensor descriptor. A GPU accepts the field if it is a multiple of the first
         /// number (a pointer in bytes, a stride in elements). The second number is the index of the
-        /// field: 0 is the base, and `n` the stride of axis `n - 1`. The compiler relies on the
+        /// field: 0 for the base, `n` for the stride of axis `n - 1`. The compiler relies on the
         /// promise if the field comes from memory, but not if the launch passes it.
         Described = "described",
     }

@@ -20,7 +20,7 @@ use crate::types::{Element, Shape, Type};
 /// The results of an op.
 pub type Results<V> = SmallVec<[V; 1]>;
 
-/// Creates values by ops: by emitting IR, or by computing them immediately.
+/// Creates values by ops.
 ///
 /// All methods after [`emit`](Self::emit) call `emit`. The doc of an op in [`OPS`](crate::OPS)
 /// defines the meaning of its method; the error of the method is the error of the op's type rule.
@@ -307,8 +307,7 @@ impl IrBuilder {
         (block, self.switch_to(block))
     }
 
-    /// Sets the source location of the next instructions. The location has no call that it was
-    /// inlined at.
+    /// Sets the source location of the next instructions, which are not inlined from a call.
     pub fn set_span(&mut self, span: Span) {
         let data = LocationData { span, caller: None.into() };
         // Neighboring instructions mostly share a location.

@@ -6,8 +6,8 @@
 //! let four = cursor.int(Dtype::I32, 4);                        %3 = add %x, %2
 //! let sum = cursor.elementwise(Add, &[x, four], ty);   ──>    %4 = load …   (`inst`)
 //! ```
-//! A pass that rewrites whole blocks enters each, takes its instructions out, and puts back those
-//! that it keeps:
+//! A pass that rewrites whole blocks enters each block, takes out its instructions, and inserts
+//! again those that it keeps:
 //!
 //! ```text
 //! let outer = cursor.enter(block);
@@ -38,7 +38,7 @@ pub struct Position {
     pub index: usize,
 }
 
-/// A position in a function where instructions are inserted, and the source location that they get.
+/// A position at which instructions are inserted into a function, and their source location.
 ///
 /// Each insertion moves the cursor after the new instruction, so that instructions are in the order
 /// in which they are made.
@@ -128,7 +128,7 @@ impl<'f, D: Dialect> Cursor<'f, D> {
         self.position.index += 1;
     }
 
-    /// Gives the next instructions the location of another one.
+    /// Gives the next instructions the location of another instruction.
     pub fn use_location_of(&mut self, inst: Inst) {
         self.location = self.function.insts[inst].location;
     }
@@ -138,8 +138,8 @@ impl<'f, D: Dialect> Cursor<'f, D> {
         &self.function.blocks[self.position.block].insts[..self.position.index]
     }
 
-    /// Removes the instructions after the cursor from the block. The caller inserts again
-    /// those that it keeps.
+    /// Removes the instructions after the cursor from the block. The caller inserts again the
+    /// instructions that it keeps.
     pub fn take_rest(&mut self) -> Vec<Inst> {
         let Position { block, index } = self.position;
         self.function.blocks[block].insts.split_off(index)

@@ -2,8 +2,8 @@
 //!
 //! Each row defines a variant of [`ElementwiseFn`], a variant of the enum of its family, and the
 //! plain data of [`ElementwiseFn::info`]. A backend matches on [`ElementwiseFn::family`] and then
-//! on the function in it, without a catch-all arm, so that a backend does not compile until it
-//! implements each new row.
+//! on the function in the family, without a wildcard arm, so that a backend does not compile until
+//! it implements each new row.
 
 use crate::types::{Dtype, DtypeKind, Element, Type};
 
@@ -54,7 +54,7 @@ pub enum Accuracy {
     Exact,
     /// Within this many ulp for fp32 and fp64; narrower types compute in fp32 and round once.
     Ulp(f32),
-    /// As `Ulp`, but for fp32 within the first number plus |x| times the second.
+    /// As `Ulp`, but the limit for fp32 is the first number plus |x| times the second number.
     GrowingUlp(f32, f32),
     /// As `Ulp`, but computations in fp32 may flush a subnormal result to 0.
     FlushedUlp(f32),
@@ -65,19 +65,19 @@ pub enum Accuracy {
 pub struct ElementwiseInfo {
     /// The mnemonic.
     pub name: &'static str,
-    /// The name of its family.
+    /// The name of the function's family.
     pub family: &'static str,
     /// The exact semantics.
     pub docs: &'static [&'static str],
     /// The names of the operands.
     pub operands: &'static [&'static str],
-    /// The element types that it accepts.
+    /// The element types that the function accepts.
     pub domain: Domain,
-    /// The rule of its result type.
+    /// The rule of the result type.
     pub signature: Signature,
     /// The allowed error.
     pub accuracy: Accuracy,
-    /// Swapping its two operands does not change the result.
+    /// True if swapping the two operands does not change the result.
     pub commutative: bool,
 }
 
@@ -163,7 +163,7 @@ elementwise! {
         Mul "mul" (x y) Accuracy::Exact, commutative;
         /// Negation. Integers wrap.
         Neg "neg" (x) Accuracy::Exact;
-        /// Absolute value. The smallest signed integer stays itself.
+        /// Absolute value. That of the smallest signed integer is the integer itself.
         Abs "abs" (x) Accuracy::Exact;
         /// The smaller one; if one operand is NaN, the other (IEEE 754-2019 minimumNumber; -0 is
         /// below +0).

@@ -49,7 +49,7 @@ pub enum Definition {
 pub struct ValueData<D: Dialect = Tile> {
     /// The type.
     pub ty: D::Type,
-    /// Its definition.
+    /// The definition.
     pub definition: Definition,
     /// The user's name of the value.
     pub name: Option<Arc<str>>,
@@ -87,10 +87,10 @@ impl<D: Dialect> InstData<D> {
 pub struct Carried {
     /// The initial value of a loop; a branch has none.
     pub initial: Option<Value>,
-    /// The parameters of the regions of a loop; those of a branch have none.
+    /// The parameters of the regions of a loop; the regions of a branch have none.
     pub parameters: SmallVec<[Value; 2]>,
-    /// The yielded values: for a loop, that of the body for the next iteration; for a branch, that
-    /// of each region.
+    /// The yielded values. The body of a loop yields one, for the next iteration; each region of a
+    /// branch yields one.
     pub yielded: SmallVec<[Value; 2]>,
     /// The result of the instruction.
     pub result: Value,
@@ -108,8 +108,8 @@ struct CarriedIndices {
 /// The position of an op in the schedule of a software-pipelined loop.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Stage {
-    /// For each iteration, the ops of stage `n` run `n` steps of the pipelined loop after the ops
-    /// of stage 0.
+    /// The ops of stage `n` run `n` steps of the pipelined loop after the ops of stage 0 of the
+    /// same iteration.
     pub stage: u32,
     /// The ops of one step run in ascending order; those with equal order run in text order.
     pub order: u32,
@@ -138,7 +138,7 @@ pub struct LocationData {
 pub struct Parameter {
     /// The name in the signature.
     pub name: Arc<str>,
-    /// The value (for a pointer, the address in bytes) is known to be a multiple of this.
+    /// A number that divides the value (for a pointer, the address in bytes); 1 if none is known.
     pub divisibility: u32,
 }
 
@@ -151,9 +151,9 @@ pub struct Function<D: Dialect = Tile> {
     pub span: Option<Span>,
     /// The name and the known properties of each parameter of the entry block.
     pub parameters: Vec<Parameter>,
-    /// The optimizer keeps calls of the function; a back end may inline it nevertheless.
+    /// True if the optimizer does not inline the function; a back end may still do so.
     pub noinline: bool,
-    /// The types of its results.
+    /// The types of the results.
     pub results: Vec<D::Type>,
     /// The body.
     pub entry: Block,
@@ -306,8 +306,8 @@ impl<D: Dialect> Function<D> {
             .flat_map(move |places| numbers.clone().map(move |number| self.carried_at(inst, places, number)))
     }
 
-    /// Returns the carried value of `inst` that has `value` as its result or as a region parameter.
-    /// The index of a loop is not carried.
+    /// Returns the carried value of `inst` whose result or region parameter is `value`. The index
+    /// of a loop is not a carried value.
     pub fn carried_by(&self, inst: Inst, value: Value) -> Option<Carried> {
         let places = self.carried_indices(inst)?;
         let number = match self.values[value].definition {
@@ -430,8 +430,7 @@ impl<D: Dialect> Function<D> {
     }
 }
 
-/// Retains the first `skipped` items, and those of the others for which `keep` is true or has no
-/// entry.
+/// Retains the first `skipped` items, and each later item whose entry of `keep` is true or missing.
 fn retain<const N: usize>(items: &mut SmallVec<[Value; N]>, skipped: usize, keep: &[bool])
 where
     [Value; N]: smallvec::Array<Item = Value>,

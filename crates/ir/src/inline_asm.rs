@@ -1,6 +1,6 @@
 //! Inline assembly: its text, its constraints, and the packing of elements in its registers.
 //!
-//! Text and constraints are those of LLVM: `$0` is the first operand, outputs precede inputs, `$$`
+//! Text and constraints have LLVM's syntax: `$0` is the first operand, outputs precede inputs, `$$`
 //! is a dollar sign. An operand is a register. Elements of 8 and 16 bits are packed: a register
 //! holds as many as fit into 32 bits, at most `pack`, the first one in the lowest bits. Other
 //! elements, such as `int1`, have one register each.
@@ -82,7 +82,7 @@ impl fmt::Display for AsmError {
 type Result<T> = std::result::Result<T, AsmError>;
 
 impl AsmRegister {
-    /// Returns its number of bits.
+    /// Returns the number of bits.
     pub fn bits(self) -> u32 {
         match self {
             Self::Predicate => 1,

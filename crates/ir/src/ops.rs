@@ -43,7 +43,7 @@ pub enum OpFamily {
     Identity,
     /// Moves elements to other indices that the op fixes, and computes none.
     Shape,
-    /// Selects elements of the first operand, at indices that values give or that no layout of
+    /// Selects elements of the first operand, at run-time indices, or at indices that no layout of
     /// registers can express. The other operands have the shape of the result, and select its
     /// elements.
     Movement,
@@ -56,11 +56,11 @@ pub enum OpFamily {
     Atomic,
     /// A dot.
     Dot,
-    /// A reduction, whose region uses no values but elements of the tiles, or a histogram.
+    /// A reduction, whose region uses only elements of the tiles, or a histogram.
     Reduction,
-    /// A scan or a step of a sort: each element depends on the elements of its line, which differ
-    /// from it only in the coordinate of one axis. Results have the shape of the operands. A
-    /// region, if any, combines elements as the region of a reduction does.
+    /// A scan or a step of a sort: each element depends only on elements whose coordinates equal
+    /// its own, except along one axis. Results have the shape of the operands. A region, if any,
+    /// combines elements as the region of a reduction does.
     Scan,
     /// A promise of the program, which emits no code.
     Promise,
@@ -77,7 +77,7 @@ pub enum OpFamily {
     Loop,
     /// Runs one of its regions; see [`Function::carried`].
     Branch,
-    /// Runs each of its regions by some of the warps.
+    /// Runs each of its regions on some of the warps.
     Partitions,
     /// Ends a block.
     Terminator,
@@ -117,7 +117,8 @@ pub enum MemoryAccess {
     WritesShared,
     /// It reads those of its operands that are in shared memory.
     ReadsOperands,
-    /// It writes its first operand and arrives at the barriers of its third, both in shared memory.
+    /// It writes its first operand and arrives at the barriers in its third operand. Both operands
+    /// are in shared memory.
     FillsShared,
 }
 
@@ -134,7 +135,7 @@ impl MemoryAccess {
 pub enum AsyncPhase {
     /// Its accesses are complete when it ends.
     None,
-    /// It starts a copy to shared memory that the thread itself makes (`cp.async`).
+    /// It starts a copy to shared memory by the thread itself (`cp.async`).
     StartsCopy,
     /// It starts a copy by the asynchronous proxy to shared memory.
     StartsTensorLoad,
@@ -199,7 +200,7 @@ pub struct OpInfo {
     pub family: OpFamily,
     /// The relation to waiting for other programs.
     pub waiting: Waiting,
-    /// The memory that it accesses through its operands.
+    /// The memory that the op accesses through its operands.
     pub memory: MemoryAccess,
     /// The relation to asynchronous work.
     pub phase: AsyncPhase,
@@ -251,8 +252,8 @@ macro_rules! tile_ops {
         regions 0 Write Pointwise Always None None;
     /// Applies the region, a function of scalars, to every `pack` elements of the tiles; the
     /// grouping of elements is unspecified. The region takes `pack` elements of the first tile,
-    /// then of the second, and so on, and yields `pack` elements of each result. Copies of another
-    /// element fill a group that lacks elements.
+    /// then of the second, and so on, and yields `pack` elements of each result. If a group has too
+    /// few elements, copies of another element fill it.
     Map map () [] *tiles {pack: u32} regions 1 Control Pointwise Never None None;
     /// A pointer moved by an integer number of elements of its pointee; computed in 64 bits.
     PtrAdd ptr_add (pointer, offset) [] {} regions 0 Pure Pointwise Never None None;
@@ -457,8 +458,8 @@ pub struct LoopOptions {
 }
 
 impl LoopOptions {
-    /// The most iterations in flight that a loop or a launch may request. Each takes a slot of
-    /// shared memory and a step of the prologue.
+    /// The maximum number of iterations in flight that a loop or a launch may request. Each of them
+    /// takes a slot of shared memory and a step of the prologue.
     pub const MAX_STAGES: u32 = 64;
 }
 
@@ -503,7 +504,7 @@ pub fn visit<V: OpVisitor + ?Sized>(function: &Function, inst: Inst, visitor: &m
 }
 
 impl Op {
-    /// Returns whether it ends a block.
+    /// Returns whether the op ends a block.
     pub fn is_terminator(&self) -> bool {
         self.info().effect == Effect::Terminator
     }
@@ -517,8 +518,8 @@ impl Op {
         }
     }
 
-    /// Returns whether its regions are functions of single elements, which use no values of
-    /// enclosing blocks.
+    /// Returns whether the regions of the op are functions of single elements. Such regions use no
+    /// values of enclosing blocks.
     pub fn has_element_regions(&self) -> bool {
         matches!(self.family(), OpFamily::Reduction | OpFamily::Scan) || matches!(self, Op::Map { .. })
     }
@@ -544,7 +545,7 @@ impl Op {
         }
     }
 
-    /// Returns its family.
+    /// Returns the family of the op.
     pub fn family(&self) -> OpFamily {
         self.info().family
     }

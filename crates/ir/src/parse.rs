@@ -38,7 +38,7 @@ impl std::error::Error for ParseError {}
 
 type Result<T> = std::result::Result<T, String>;
 
-/// The deepest nesting of regions that is parsed.
+/// The maximum nesting of regions.
 const MAX_DEPTH: usize = 128;
 
 /// Parses a module of tile IR and verifies it.

@@ -171,7 +171,7 @@ impl<D: Dialect> Printer<'_, D> {
         self.out.push_str(text);
     }
 
-    /// Writes the text of a `write!`.
+    /// Appends formatted text; `write!` calls this method.
     fn write_fmt(&mut self, text: fmt::Arguments<'_>) {
         self.out.write_fmt(text).expect("writing to a string cannot fail");
     }

@@ -15,26 +15,26 @@ use crate::inline_asm::AsmTemplate;
 use crate::ops::{DtypeList, LoopOptions, OpInfo, TypeList};
 use crate::types::{Dtype, Element, Shape, Type};
 
-/// The most elements that a tile may have.
+/// The maximum number of elements of a tile.
 pub const MAX_TILE_ELEMENTS: usize = 1 << 20;
 
-/// The most axes that a tile may have.
+/// The maximum number of axes of a tile.
 pub const MAX_RANK: usize = 20;
 
 /// The input of a type rule.
 pub struct RuleInput<'a> {
     /// The types of the operands.
     pub operands: &'a [Type],
-    /// The regions' parameter types and the types that they yield.
+    /// The types of the regions' parameters and yielded values.
     pub regions: &'a [RegionTypes],
 }
 
 /// The types at the entry and the exit of a region.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct RegionTypes {
-    /// The types of its parameters.
+    /// The types of the parameters.
     pub parameters: Vec<Type>,
-    /// The types that it yields.
+    /// The types of the yielded values.
     pub yields: Vec<Type>,
 }
 
@@ -407,7 +407,7 @@ pub(crate) fn dot(input: &RuleInput<'_>, _precision: &InputPrecision, _max_impre
     if fits && types_fit { one(acc.clone()) } else { fail(format!("dot does not take {a}, {b} and {acc}")) }
 }
 
-/// The most elements in a group of `map`.
+/// The maximum `pack` of `map`: the elements of one tile that a call of its region processes.
 const MAX_PACK: u32 = 64;
 
 fn combines(name: &str, input: &RuleInput<'_>, axis: u32) -> Result<()> {

@@ -1,6 +1,6 @@
 //! The macro that expands a table of ops. A dialect passes its rows to
-//! [`define_ops!`](crate::define_ops). To expand the rows by several macros, tile IR writes them as
-//! a macro that takes a callback.
+//! [`define_ops!`](crate::define_ops). The rows of tile IR are in a macro that takes a callback, so
+//! that several macros can expand them.
 
 /// Creates, from the rows of a table, the enum of the ops with their attributes, the plain data of
 /// the rows, the text form of the attributes, and a visitor with a method for each op.
@@ -79,8 +79,8 @@ macro_rules! define_ops {
             }
         }
 
-        /// One method for each op, with named operands, so that a backend is complete if it
-        /// compiles.
+        /// One method for each op, with named operands. A backend that compiles therefore handles
+        /// every op.
         pub trait $visitor {
             /// The result of each method.
             type Output;

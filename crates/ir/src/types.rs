@@ -34,9 +34,7 @@ macro_rules! dtypes {
     };
 }
 
-/// The families of element types, in the order of conversion: in an operation with a tensor, a
-/// Python scalar takes the element type of the tensor if the family of that type is the family of
-/// the scalar or a later one.
+/// The families of element types.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum DtypeKind {
     /// `int1`.
@@ -71,37 +69,37 @@ dtypes! {
 }
 
 impl Dtype {
-    /// Returns the bytes of one element in memory and in a tile.
+    /// Returns the size of an element in bytes, in memory and in a tile.
     pub fn bytes(self) -> usize {
         self.bits().div_ceil(8) as usize
     }
 
-    /// Returns whether it is floating point.
+    /// Returns whether the type is floating point.
     pub fn is_float(self) -> bool {
         self.kind() == DtypeKind::Float
     }
 
-    /// Returns whether it is one of the 8-bit floating-point formats.
+    /// Returns whether the type is one of the 8-bit floating-point formats.
     pub fn is_fp8(self) -> bool {
         self.is_float() && self.bits() == 8
     }
 
-    /// Returns whether it is an integer type, `int1` included.
+    /// Returns whether the type is an integer type, `int1` included.
     pub fn is_int(self) -> bool {
         !self.is_float()
     }
 
-    /// Returns whether it is `int1`.
+    /// Returns whether the type is `int1`.
     pub fn is_bool(self) -> bool {
         self == Dtype::I1
     }
 
-    /// Returns whether it is a signed integer.
+    /// Returns whether the type is a signed integer type.
     pub fn is_signed(self) -> bool {
         self.kind() == DtypeKind::Signed
     }
 
-    /// Returns the smallest and largest value of an integer type (`int1` holds 0 and 1); none for
+    /// Returns the smallest and largest value of an integer type (0 and 1 for `int1`); `None` for
     /// floating point.
     pub fn int_range(self) -> Option<(i128, i128)> {
         let bits = self.bits();
@@ -134,7 +132,7 @@ pub enum Element {
 }
 
 impl Element {
-    /// Returns the number type, unless it is a pointer.
+    /// Returns the number type; `None` for a pointer.
     pub fn value(self) -> Option<Dtype> {
         match self {
             Element::Value(dtype) => Some(dtype),
@@ -142,7 +140,7 @@ impl Element {
         }
     }
 
-    /// Returns the pointee, if it is a pointer.
+    /// Returns the pointee of a pointer; `None` for a number.
     pub fn pointee(self) -> Option<Dtype> {
         match self {
             Element::Value(_) => None,
@@ -150,7 +148,7 @@ impl Element {
         }
     }
 
-    /// Returns the bytes of one element in a tile.
+    /// Returns the size of an element of a tile in bytes.
     pub fn bytes(self) -> usize {
         match self {
             Element::Value(dtype) => dtype.bytes(),
@@ -252,7 +250,7 @@ impl Type {
         Self { element: Element::Value(dtype), shape: shape.into() }
     }
 
-    /// Returns whether it is a scalar (number or pointer).
+    /// Returns whether the type is a scalar (number or pointer).
     pub fn is_scalar(&self) -> bool {
         self.shape.is_empty()
     }
@@ -285,7 +283,7 @@ impl Type {
         Self { element: self.element, shape }
     }
 
-    /// Returns whether it is a scalar or tile of booleans.
+    /// Returns whether the type is a scalar or tile of booleans.
     pub fn is_bool(&self) -> bool {
         self.dtype() == Some(Dtype::I1)
     }

@@ -1,5 +1,5 @@
-//! Unrolls loops: copies the body, and adds a loop for the remaining iterations, or copies it once
-//! for each iteration.
+//! Unrolls loops: partially, with a second loop for the remaining iterations, or fully, with one
+//! copy of the body for each iteration.
 //!
 //! ```text
 //! for %i = %low to %high by s carry %x {       for %i = %low to %middle by 2s carry %x {
@@ -32,8 +32,8 @@ pub struct Unrolling {
     pub middle: Value,
 }
 
-/// Unrolls a `for_loop` of a block; returns the loop after it, which runs the remaining iterations
-/// and has the op `remainder`.
+/// Unrolls a `for_loop` of a block partially. Returns the second loop, which runs the remaining
+/// iterations and has the op `remainder`.
 ///
 /// The cursor must be before the loop, and stays there.
 pub fn unroll_loop<D: Dialect>(
@@ -73,7 +73,7 @@ pub fn unroll_loop<D: Dialect>(
 /// Replaces a `for_loop` of a block by a copy of its body for each value of the counter, which has
 /// the type `dtype`.
 ///
-/// The cursor must be before the loop, and is after the copies then.
+/// The cursor must be before the loop. It moves after the copies.
 pub fn unroll_fully<D: Dialect>(cursor: &mut Cursor<'_, D>, counters: &[i128], dtype: Dtype) {
     let inst = cursor.take_next().expect("the cursor is before a loop");
     let data = cursor.function.insts[inst].clone();
@@ -92,7 +92,7 @@ pub fn unroll_fully<D: Dialect>(cursor: &mut Cursor<'_, D>, counters: &[i128], d
     cursor.function.replace_uses(&replaced, |_| false);
 }
 
-/// Takes the instructions out of a block, with values in the place of its parameters.
+/// Removes and returns the instructions of a block, and replaces its parameters by values.
 fn with_parameters<D: Dialect>(
     function: &mut Function<D>,
     block: Block,

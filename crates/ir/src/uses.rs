@@ -20,7 +20,7 @@ pub struct Use {
 pub struct Uses {
     /// All uses, grouped by value.
     all: Vec<Use>,
-    /// The uses of each value, as indices of the first one and of the one after the last.
+    /// The range of each value's uses in `all`: the first index, and the index after the last.
     ranges: SecondaryMap<Value, (u32, u32)>,
 }
 
@@ -71,7 +71,8 @@ impl Uses {
     }
 }
 
-/// The number of uses of each value, at the time of the computation: cheaper than [`Uses`].
+/// The number of uses of each value, at the time of the computation. It is cheaper to compute than
+/// [`Uses`].
 #[derive(Clone, Debug)]
 pub struct UseCounts {
     of: SecondaryMap<Value, u32>,

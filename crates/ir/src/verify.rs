@@ -1,4 +1,4 @@
-//! The verifier: the rules that every function satisfies at every stage.
+//! The verifier: checks the rules that every function satisfies at every stage.
 
 use tilewright_base::entity::EntitySet;
 

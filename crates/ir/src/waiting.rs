@@ -1,7 +1,7 @@
 //! Decides whether a program may wait for effects of other programs of the grid.
 //!
-//! If programs may wait for each other, they must start in launch order, and no pass may make them
-//! depend on each other in further ways. A program waits in an op that itself waits, or in a
+//! If programs may wait for each other, they must start in launch order, and no pass may add
+//! further dependences between them. A program waits in an op that itself waits, or in a
 //! loop without a trip count that reads memory which other programs change. The column [`Waiting`]
 //! of the op tables classifies each op; passes query [`may_wait`].
 
@@ -37,8 +37,8 @@ pub fn loop_may_wait<D: Dialect>(module: &Module<D>, function: &Function<D>, ins
 
 struct Analysis<'a, D: Dialect> {
     module: &'a Module<D>,
-    /// The result for each function. It is `Never` during the analysis of the function: a recursive
-    /// call adds nothing.
+    /// The result for each function. It is `Never` during the analysis of the function, because a
+    /// recursive call adds nothing to the result.
     waits: FxHashMap<FuncId, Wait>,
     /// The maximum [`Waiting`] of the ops of each function, and whether the function has effects.
     seen: FxHashMap<FuncId, (Waiting, bool)>,
@@ -132,8 +132,8 @@ impl<'a, D: Dialect> Analysis<'a, D> {
     }
 
     /// Returns whether the condition of a loop depends only on a plain load from one address, and
-    /// on no value that the loop computes: such a loop ends at once, or when another program writes
-    /// to that address.
+    /// on no value that the loop computes: such a loop ends immediately, or when another program
+    /// writes to that address.
     fn spins(&mut self, function: &Function<D>, inst: Inst) -> bool {
         let regions = &function.insts[inst].regions;
         let mut found = LoopValues::default();

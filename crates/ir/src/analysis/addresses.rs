@@ -1,4 +1,4 @@
-//! Expresses pointers as a base plus an offset in elements, a polynomial ([`Form`]).
+//! Expresses pointers as a base plus an offset in elements, which is a polynomial ([`Form`]).
 
 use super::scalar_evolution::{Form, IntegerForm, MAX_DEPTH, ScalarEvolution, Term};
 use crate::dialect::{Dialect, Operation};

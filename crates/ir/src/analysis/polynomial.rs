@@ -1,4 +1,4 @@
-//! Polynomials with integer coefficients: sums of products of variables.
+//! Polynomials with integer coefficients in several variables.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -6,15 +6,15 @@ use std::hash::Hash;
 
 use smallvec::SmallVec;
 
-/// A kind of variables, with the type of the coefficients of their polynomials.
+/// A type of variables, with the type of the coefficients of their polynomials.
 pub trait Variable: Copy + Ord + Hash + Debug {
-    /// The type of coefficients. Arithmetic returns `None` if one overflows.
+    /// The type of coefficients. Arithmetic returns `None` if a coefficient overflows.
     type Coefficient: Coefficient;
-    /// The most variables of a product; arithmetic returns `None` if a product would have more.
+    /// The maximum degree of a monomial; multiplication returns `None` if a degree exceeds it.
     const MAX_DEGREE: usize;
 }
 
-/// An integer that a product is multiplied by.
+/// The integer coefficient of a monomial.
 pub trait Coefficient: Copy + Ord + Hash + Debug + From<i8> {
     /// Returns the sum, if it fits.
     fn checked_add(self, other: Self) -> Option<Self>;
@@ -35,10 +35,10 @@ macro_rules! coefficients {
 
 coefficients!(i64 i128);
 
-/// A product of variables, in order; the empty one is the number 1.
+/// A product of variables, in ascending order; the empty product is 1.
 pub type Monomial<V> = SmallVec<[V; 2]>;
 
-/// A sum of products, each times an integer that is not zero.
+/// A sum of monomials, each with a coefficient other than zero.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Polynomial<V: Variable> {
     terms: BTreeMap<Monomial<V>, V::Coefficient>,
@@ -62,7 +62,7 @@ impl<V: Variable> Polynomial<V> {
         Self::term(Monomial::from_slice(&[variable]), 1_i8.into())
     }
 
-    /// Returns a product, whose variables are in order, times a number.
+    /// Returns `factor` times a monomial, whose variables are in ascending order.
     pub fn term(monomial: Monomial<V>, factor: V::Coefficient) -> Self {
         debug_assert!(monomial.is_sorted());
         let mut sum = Self::default();
@@ -72,12 +72,12 @@ impl<V: Variable> Polynomial<V> {
         sum
     }
 
-    /// Returns the products and their coefficients.
+    /// Returns the monomials and their coefficients.
     pub fn terms(&self) -> impl Iterator<Item = (&Monomial<V>, V::Coefficient)> {
         self.terms.iter().map(|(monomial, &factor)| (monomial, factor))
     }
 
-    /// Returns the coefficient of a product.
+    /// Returns the coefficient of a monomial; 0 if the polynomial does not contain it.
     pub fn coefficient(&self, monomial: &[V]) -> V::Coefficient {
         self.terms.get(monomial).copied().unwrap_or(0_i8.into())
     }
@@ -105,22 +105,22 @@ impl<V: Variable> Polynomial<V> {
         }
     }
 
-    /// Returns whether it is zero.
+    /// Returns whether the polynomial is zero.
     pub fn is_zero(&self) -> bool {
         self.terms.is_empty()
     }
 
-    /// Returns the variables; one may occur more than once.
+    /// Returns the variables; a variable may occur more than once.
     pub fn vars(&self) -> impl Iterator<Item = V> + '_ {
         self.terms.keys().flatten().copied()
     }
 
-    /// Returns whether it has a variable that satisfies a condition.
+    /// Returns whether a variable of the polynomial satisfies a condition.
     pub fn any(&self, holds: impl FnMut(&V) -> bool) -> bool {
         self.terms.keys().flatten().any(holds)
     }
 
-    /// Returns whether it has a variable.
+    /// Returns whether the polynomial contains a variable.
     pub fn has(&self, variable: V) -> bool {
         self.vars().any(|other| other == variable)
     }
@@ -180,7 +180,7 @@ impl<V: Variable> Polynomial<V> {
         self.plus(&Self::constant(number))
     }
 
-    /// Returns the polynomial with other variables, or `None` if `rename` returns `None` for one.
+    /// Renames each variable; returns `None` if `rename` returns `None` for one of them.
     pub fn renamed(&self, mut rename: impl FnMut(V) -> Option<V>) -> Option<Self> {
         let mut sum = Self::default();
         for (monomial, &factor) in &self.terms {
@@ -207,15 +207,15 @@ impl<V: Variable> Polynomial<V> {
         Some(result)
     }
 
-    /// Returns the terms whose products satisfy a condition, and the other terms.
+    /// Returns the terms whose monomials satisfy a condition, and the other terms.
     pub fn split(&self, mut holds: impl FnMut(&Monomial<V>) -> bool) -> (Self, Self) {
         let all = self.terms.iter().map(|(monomial, factor)| (monomial.clone(), *factor));
         let (one, other) = all.partition(|(monomial, _): &(Monomial<V>, V::Coefficient)| holds(monomial));
         (Self { terms: one }, Self { terms: other })
     }
 
-    /// Returns the polynomial that a variable is multiplied by, and the terms without the variable;
-    /// `None` if a product has the variable twice.
+    /// Returns the factor of a variable, which is a polynomial, and the terms without the variable;
+    /// `None` if a monomial contains the variable twice.
     pub fn factor_of(&self, variable: V) -> Option<(Self, Self)> {
         let (with, without) = self.split(|monomial| monomial.contains(&variable));
         let mut factor = Self::default();
@@ -245,8 +245,8 @@ impl<V: Variable> Polynomial<V> {
 }
 
 impl<V: Variable<Coefficient = i128>> Polynomial<V> {
-    /// Returns the greatest common divisor of all coefficients except the constant term; 0 if there
-    /// are no others.
+    /// Returns the greatest common divisor of all coefficients except the constant term; 0 if the
+    /// polynomial is constant.
     pub fn content(&self) -> i128 {
         let others = self.terms.iter().filter(|(monomial, _)| !monomial.is_empty());
         others.fold(0, |divisor, (_, &factor)| gcd(divisor, factor))
@@ -286,7 +286,7 @@ mod tests {
 
     type Poly = Polynomial<char>;
 
-    /// Returns a sum of products of `x`, `y` and `z`; `number` determines its small coefficients.
+    /// Returns a polynomial in `x`, `y` and `z`, with small coefficients that `number` determines.
     fn some(number: u64) -> Poly {
         let mut bits = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let mut sum = Poly::default();

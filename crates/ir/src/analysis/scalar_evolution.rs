@@ -72,12 +72,12 @@ pub type Form = Polynomial<Term>;
 /// The sense in which a form equals its value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Arithmetic {
-    /// Modulo 2 to the power of the bits of the value's type, whether or not arithmetic overflows:
-    /// a narrowing cast keeps the form, and the result of a widening cast is opaque. Tiles have no
+    /// Modulo 2^w, where w is the width of the value's type, whether or not arithmetic overflows: a
+    /// narrowing cast keeps the form, and the result of a widening cast is opaque. Tiles have no
     /// forms.
     ModuloType,
-    /// Modulo 2 to the power of 32, whether or not arithmetic overflows: casts between integers of
-    /// at least 32 bits keep the form.
+    /// Modulo 2^32, whether or not arithmetic overflows: casts between integers of at least 32 bits
+    /// keep the form.
     ModuloWord,
     /// Exactly: the language promises that signed arithmetic of 32 and 64 bits does not overflow,
     /// so a widening cast keeps the form.
@@ -151,12 +151,12 @@ pub struct ScalarEvolution<'f, D: Dialect = Tile> {
     known: FxHashMap<Value, Option<IntegerForm>>,
     /// Carried values whose next value is being computed.
     in_progress: FxHashSet<Value>,
-    /// Any scalar pointer may be the base of an address, not only a parameter.
+    /// True if any scalar pointer may be the base of an address, not only a parameter.
     pub(super) has_any_base: bool,
-    /// The result of a `Described` hint is a base or a variable: the hint states an alignment that
-    /// the form of its operand does not show.
+    /// True if the result of a `Described` hint is a base or a variable: the hint states an
+    /// alignment that the form of its operand does not show.
     keeps_descriptions: bool,
-    /// The elements of 1-D tiles without a form are variables.
+    /// True if the elements of 1-D tiles without a form are variables.
     has_elements: bool,
 }
 
@@ -174,7 +174,7 @@ impl<'f, D: Dialect> ScalarEvolution<'f, D> {
         }
     }
 
-    /// Returns an analysis of scalars. A form equals its value modulo 2 to the power of the bits of
+    /// Returns an analysis of scalars. A form equals its value modulo 2^w, where w is the width of
     /// the value's type, whether or not arithmetic overflows: a narrowing cast keeps the form, and
     /// the result of a widening cast is opaque.
     pub fn new(function: &'f Function<D>) -> Self {
@@ -188,7 +188,7 @@ impl<'f, D: Dialect> ScalarEvolution<'f, D> {
     }
 
     /// Returns an analysis of scalars and tiles of at least 32 bits. A form equals its value modulo
-    /// 2 to the power of 32, whether or not arithmetic overflows.
+    /// 2^32, whether or not arithmetic overflows.
     pub fn modulo_word(function: &'f Function<D>) -> Self {
         Self::with_arithmetic(function, Arithmetic::ModuloWord)
     }
@@ -375,8 +375,8 @@ impl<'f, D: Dialect> ScalarEvolution<'f, D> {
         }
     }
 
-    /// Returns the form of the index of a counted loop, or of a value that it carries and changes
-    /// by the same step each time.
+    /// Returns the form of the index of a counted loop, or of a value that the loop carries and
+    /// changes by the same step each time.
     fn region_parameter(&mut self, value: Value, block: Block, depth: u32) -> Option<IntegerForm> {
         let inst = self.parents.owner(block)?;
         let data = &self.function.insts[inst];
@@ -398,8 +398,8 @@ impl<'f, D: Dialect> ScalarEvolution<'f, D> {
         if !self.in_progress.insert(value) {
             return None;
         }
-        // Forms that are computed now contain the carried value as a variable. Discard them
-        // afterwards: the carried value itself may get a form.
+        // The forms computed here contain the carried value as a variable. They are discarded
+        // afterwards, because the carried value may itself get a form.
         let known = std::mem::take(&mut self.known);
         for value in &self.in_progress {
             self.known.insert(*value, Some(Form::var(Term::Value(*value)).into()));
@@ -439,7 +439,7 @@ impl<'f, D: Dialect> ScalarEvolution<'f, D> {
     }
 }
 
-/// Returns the axis of the result of a shape op that an axis of its operand becomes.
+/// Maps an axis of a shape op's operand to an axis of its result; `None` if no axis corresponds.
 pub fn result_axis(op: ShapeOp<'_>, from: &Shape, axis: usize) -> Option<usize> {
     match op {
         ShapeOp::ExpandDims { axis: new } => Some(if axis >= *new as usize { axis + 1 } else { axis }),
