@@ -143,8 +143,8 @@ codes! {
     "TW0207" DeviceFault Execution "a GPU stopped the kernel";
     "TW0211" MisalignedAtomic Execution "atomic access not aligned";
     "TW0212" IndexOutOfBounds OutOfBounds "index of a gather out of bounds";
-    // Findings of a sanitizer, after which the kernel continues, and (last) of the analysis of
-    // bounds, which runs no kernel.
+    // Findings of a sanitizer, after which the kernel continues. The last row is a finding of the
+    // bounds analysis, which runs no kernel.
     "TW0221" Race Execution "race for an element of memory";
     "TW0222" Unwritten Execution "read of unwritten memory";
     "TW0223" Misaligned Execution "address or value not aligned as promised";

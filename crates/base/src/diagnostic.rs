@@ -20,8 +20,8 @@ pub struct Diagnostic {
     pub code: Code,
     /// One sentence that states the error.
     pub message: String,
-    /// The position of the error; `None` if the error has no position in a source file, such as the
-    /// error of a launch without arguments.
+    /// The position of the error; `None` if the error has no position in a source file, such as an
+    /// error about a launch without arguments.
     pub primary: Option<Label>,
     /// Other positions that explain the finding, such as the definition of a value, or the calls
     /// that lead to the primary position.
@@ -30,7 +30,7 @@ pub struct Diagnostic {
     pub notes: Vec<String>,
     /// Advice on how to repair the program.
     pub hint: Option<String>,
-    /// If set, the finding is a warning, although its code is that of an error.
+    /// True if the finding is a warning although its code is the code of an error.
     pub is_warning: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Atomic writes of files.
+//! Writes files atomically.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 ///
 /// # Errors
 ///
-/// Returns the error of the file system, such as that of a full disk.
+/// Returns the error of the file system, for example if the disk is full.
 pub fn write_file(path: &Path, content: &[u8]) -> io::Result<()> {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
     let before = fs::metadata(path);

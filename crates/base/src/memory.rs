@@ -14,8 +14,8 @@ pub struct Region<'a> {
     base: *mut u8,
     len: usize,
     /// Bit 0 is 1 if the region may be written; the other bits are the number of bytes of padding.
-    /// Both are in one word, because a CPU cannot forward a store of a part of a word to a load of
-    /// the whole word.
+    /// Both are in one word, because a CPU cannot forward the store of a part of a word to a later
+    /// load of the whole word.
     flags: usize,
     lifetime: PhantomData<&'a ()>,
 }
@@ -30,9 +30,9 @@ impl<'a> Region<'a> {
     ///
     /// # Safety
     ///
-    /// For `'a`, these bytes are one allocation that may be read and written through `base` by all
-    /// threads, and that no Rust reference points into while a kernel runs. (Read-only memory is
-    /// fine if no kernel stores to it.)
+    /// For `'a`, these bytes are one allocation that all threads may read and write through `base`.
+    /// No Rust reference points into the allocation while a kernel runs. (The memory may be
+    /// read-only if no kernel stores to it.)
     #[inline]
     pub unsafe fn new(base: *mut u8, len: usize) -> Self {
         Self { base, len, flags: 1, lifetime: PhantomData }

@@ -9,9 +9,9 @@ static THROUGH: OnceLock<fn(&str) -> bool> = OnceLock::new();
 
 /// Sets the function that prints the output of kernels.
 ///
-/// The function returns true if it has printed the text. It returns false if the text belongs on
-/// the standard output of the process; it then first flushes the host's own buffer of that output,
-/// and [`print()`] writes the text. Only the first call of `print_through` has an effect.
+/// The function returns true if it has printed the text. It returns false if [`print()`] must write
+/// the text to the standard output of the process. Before it returns false, it flushes the host's
+/// own buffer of the standard output. Only the first call of `print_through` has an effect.
 pub fn print_through(take: fn(&str) -> bool) {
     // A second host in the same process is ignored.
     let _ = THROUGH.set(take);

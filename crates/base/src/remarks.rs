@@ -1,9 +1,9 @@
-//! Remarks: the decisions of passes, and their reasons, on request (`tilewright explain`).
+//! Collects remarks: the decisions of passes, with their reasons, for `tilewright explain`.
 //!
-//! A pass reports a decision where it makes it. The pass gives [`remark`] a closure that makes the
-//! remark, and `remark` calls the closure only while the thread collects remarks. A compilation
-//! that does not collect remarks only pays for a read of a thread-local, and no pass has to return
-//! remarks. The IR contains the decisions, but not the remarks.
+//! A pass reports a decision by a call of [`remark`], with a closure that makes the remark.
+//! `remark` calls the closure only while the thread collects remarks. Otherwise, a remark only
+//! costs a read of a thread-local. Passes need not return remarks. The IR contains the decisions,
+//! but not the remarks.
 
 use std::cell::RefCell;
 
@@ -67,7 +67,7 @@ pub fn is_collecting() -> bool {
 
 /// Calls a function, and returns the remarks that this thread made during the call.
 pub fn collect_remarks<T>(call: impl FnOnce() -> T) -> (T, Vec<Remark>) {
-    // Dropping this value restores the remarks that the caller has collected, also after a panic.
+    // Dropping this value restores the remarks that the caller has collected, even after a panic.
     struct Outer(Option<Vec<Remark>>);
     impl Drop for Outer {
         fn drop(&mut self) {

@@ -128,7 +128,7 @@ impl SourceMap {
 }
 
 impl FromIterator<SourceFile> for SourceMap {
-    /// Makes a map whose ids are the positions of the files, even of equal ones.
+    /// Makes a map in which each file has its own id, in order, even if files are equal.
     fn from_iter<T: IntoIterator<Item = SourceFile>>(files: T) -> Self {
         Self { files: files.into_iter().map(Arc::new).collect() }
     }
