@@ -1,4 +1,4 @@
-//! Encoding of numbers, strings and lists, and its inverse.
+//! Encodes numbers, strings and lists for a trace file, and decodes them.
 
 /// Appends encoded values to a buffer.
 pub(crate) trait Encoder {

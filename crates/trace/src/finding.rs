@@ -136,7 +136,7 @@ pub(crate) struct FindingPage<'a> {
     other: Option<[i64; 3]>,
     lane: &'a [u32],
     count: u64,
-    /// Program, tensor, element and the other program of each occurrence; -1 for missing ones.
+    /// Program, tensor, element and other program of each occurrence; -1 for a missing item.
     occurrences: Vec<[i64; 4]>,
 }
 

@@ -120,8 +120,8 @@ pub struct Launch {
     pub kernel: String,
     /// The number of programs along x, y and z.
     pub grid: [u32; 3],
-    /// The sampling interval: values are recorded for programs whose number is a multiple of this,
-    /// and for the last program of the grid.
+    /// The sampling interval: values are recorded for programs whose linear index is a multiple of
+    /// `every`, and for the last program of the grid.
     pub every: u64,
     /// True if the interpreter ran the programs.
     pub interpreted: bool,

@@ -1,4 +1,4 @@
-//! Overlaps: the programs that read and write each element of a tensor, and the races among them.
+//! Finds overlaps: the programs that read and write each element of a tensor, and their races.
 //!
 //! The programs of a launch are unordered, so two accesses to one element race if they come from
 //! different programs, at least one is a write, and not both are atomic.
@@ -44,7 +44,7 @@ impl Element {
 
     /// Returns whether accesses of different programs to the element race.
     fn is_raced(&self) -> bool {
-        // If each kind has a single program, the first is the only one.
+        // If each kind of access has a single program, the first program is the only one.
         let differ = |counts: [u32; 2], firsts: [u64; 2]| {
             counts[0] > 0 && counts[1] > 0 && (counts[0] > 1 || counts[1] > 1 || firsts[0] != firsts[1])
         };

@@ -14,7 +14,7 @@ use crate::write::{CUT_SHORT, MAGIC, STOPPED, WITH_VALUES};
 #[derive(Debug)]
 pub struct Trace {
     bytes: Vec<u8>,
-    /// The launches, by number.
+    /// The launches, indexed by their numbers.
     pub launches: Vec<LaunchTrace>,
 }
 
@@ -131,11 +131,12 @@ pub enum Offsets<'a> {
 }
 
 /// The maximum difference between the number of a launch and the number of chunks read so far. It
-/// is not 0, because other threads may have begun launches whose chunks are not written yet.
+/// bounds the list of launches. It is not 0, because other threads may have begun launches whose
+/// chunks are not written yet.
 const MAX_PENDING_LAUNCHES: usize = 4096;
 
-/// The number of lanes that a query may always visit. For each byte of the file, it may visit
-/// `LANES_PER_BYTE` more. Without a limit, a small file could make a query slow, because a short
+/// The number of lanes that a query may visit, in addition to `LANES_PER_BYTE` for each byte of the
+/// file. Without a limit, a small file could make a query slow, because a short
 /// event may describe a tile with millions of elements.
 const LANES: u64 = 1 << 26;
 const LANES_PER_BYTE: u64 = 64;

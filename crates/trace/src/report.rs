@@ -1,5 +1,5 @@
-//! The JSON of the visualizer's pages: launches, the events of a program, and the elements of
-//! values and tensors.
+//! Writes the JSON of the visualizer's pages: launches, the events of a program, and the elements
+//! of values and tensors.
 
 use serde::ser::SerializeSeq;
 use serde::{Serialize, Serializer};
@@ -184,7 +184,7 @@ fn named<S: Serializer>(
 struct ValuePage<'a> {
     dtype: &'a str,
     shape: &'a [u32],
-    /// `None` if they were not recorded.
+    /// The elements; `None` if they were not recorded.
     elements: Option<Elements<'a>>,
 }
 

@@ -106,7 +106,7 @@ pub struct Recording<'a> {
     launch: &'a Launch,
     value_bytes_left: AtomicI64,
     bytes_left: AtomicI64,
-    /// True if the size limit is reached.
+    /// True if the size limit is exceeded; later programs are then dropped.
     is_full: AtomicBool,
 }
 
@@ -171,7 +171,7 @@ pub struct Batch<'a> {
     left: usize,
 }
 
-/// A program may use at most this fraction (1 / `SHARE`) of the bytes remaining for all programs.
+/// A program may use at most 1 / `SHARE` of the bytes that remain for all programs.
 const SHARE: i64 = 8;
 
 impl Batch<'_> {
@@ -214,7 +214,7 @@ impl Batch<'_> {
         self.events.truncate(mark);
     }
 
-    /// Ends an event with its duration. Call it only in programs with values.
+    /// Ends an event with its duration. Call this function only in programs with values.
     pub fn end_event(&mut self, nanoseconds: u64) {
         self.events.number(nanoseconds);
     }
@@ -225,7 +225,7 @@ impl Batch<'_> {
     }
 
     /// Writes the parameter from which the pointers of the next value are offsets; with `None`,
-    /// the pointers are addresses. Call it before each value of pointers.
+    /// the pointers are addresses. Call this function before each pointer value.
     pub fn relative_to(&mut self, parameter: Option<usize>) {
         self.events.number(parameter.map_or(0, |parameter| parameter as u64 + 1));
     }
@@ -285,8 +285,8 @@ impl Batch<'_> {
         self.events.extend(packed);
     }
 
-    /// Ends the program. `has_stopped` is true if it failed or was interrupted at its last event.
-    /// The program is dropped if the launch's space is exhausted.
+    /// Ends the program. `has_stopped` is true if the program failed or was interrupted at its last
+    /// event. The program is dropped if earlier programs have exceeded the launch's size limit.
     pub fn end(&mut self, nanoseconds: u64, has_stopped: bool) {
         let recording = self.recording;
         if recording.is_full.load(Ordering::Relaxed) {

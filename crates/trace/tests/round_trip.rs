@@ -170,7 +170,7 @@ fn overlaps_match_a_manual_count() {
     let list = |items: &[usize]| items.iter().map(usize::to_string).collect::<Vec<_>>().join(",");
     assert!(json.contains(&format!("\"writers\":[{}]", list(&counts))), "{json}");
     assert!(json.contains("\"races\":[2,4,6]"), "{json}");
-    // No program writes the tensor that all read.
+    // All programs read tensor 0, and no program writes it.
     let json = trace.overlaps(0, 0).expect("there is such a tensor");
     assert!(
         json.contains(&format!("\"readers\":[{}]", list(&counts))) && json.contains("\"races\":[]"),
@@ -230,7 +230,7 @@ fn traced(launch: &Launch, events: &dyn Fn(&mut Batch<'_>)) -> Vec<u8> {
     std::fs::read(&path).expect("it was written")
 }
 
-/// Extents whose product is small only because one is 0 must not be iterated axis by axis.
+/// Readers iterate over the outer axes, so the outer extents are limited even if an inner one is 0.
 #[test]
 fn tiles_without_elements_are_bounded_by_their_other_extents() {
     let mut launch = launch(1, 1);
