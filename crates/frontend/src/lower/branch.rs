@@ -1,7 +1,7 @@
 //! Lowers `if`, the conditional expression, and early returns. A compile-time condition selects a
 //! path; a run-time condition makes two regions whose results are merged.
 //!
-//! Control flow is structured, so the statements after an `if` with a `return` move into the `if`.
+//! Control flow is structured, so statements after an `if` with a `return` must become conditional.
 //! If at most one path through the `if` continues, the rest of the function moves into that path
 //! (`tail`). If several continue, a copy in each would double the code at every such `if`. Instead,
 //! each path yields a flag that states whether it has returned, and its result ([`Exit`]). The rest
