@@ -39,7 +39,7 @@ pub enum OpFamily {
     Source,
     /// Each element depends on the elements at the same index.
     Pointwise,
-    /// The value of the operand, with more facts about it, or in another layout.
+    /// The value of the operand, with further promises about it, or in another layout.
     Identity,
     /// Moves elements to other indices that the op fixes, and computes none.
     Shape,
@@ -105,7 +105,7 @@ pub enum Waiting {
 /// The memory that an op accesses through its operands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MemoryAccess {
-    /// None, or only that of its regions and callees.
+    /// None, except the memory that its regions and callees access.
     None,
     /// It reads global memory at its first operand.
     ReadsGlobal,

@@ -18,7 +18,7 @@ pub enum Wait {
     Never,
     /// A loop without a trip count reads memory by plain loads, but its condition also depends on
     /// values that the loop computes, as in a search. It waits only if the program relies on plain
-    /// loads that observe the stores of others.
+    /// loads that observe the stores of other programs.
     Unlikely,
     /// The program has an op or a loop that appears to wait for other programs.
     Likely,

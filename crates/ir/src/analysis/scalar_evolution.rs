@@ -9,10 +9,10 @@
 //!   yield_values %y
 //! }
 //! ```
-//! The polynomial of a value is its form. If the analysis does not follow the computation of a
-//! value, a scalar is a variable itself, and a tile has no form, unless its elements are variables
-//! ([`ScalarEvolution::with_elements`]). `Arithmetic` defines in which sense a form equals its
-//! value.
+//! The polynomial of a value is its form. A scalar whose computation the analysis does not follow
+//! is itself a variable. A tile whose computation the analysis does not follow has no form, unless
+//! its elements are variables ([`ScalarEvolution::with_elements`]). `Arithmetic` defines in which
+//! sense a form equals its value.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
