@@ -45,7 +45,7 @@ const ADD: &str = "
 }
 ";
 
-/// Elements: no multiple of a block.
+/// The number of elements, which is not a multiple of the block size.
 const ELEMENTS: usize = (1 << 24) + 77;
 
 fn main() -> ExitCode {

@@ -16,8 +16,8 @@ pub struct AssembleOptions {
     pub line_info: bool,
     /// Generates full debug information, which makes the code slow.
     pub debug_info: bool,
-    /// Makes it an error that the assembler serializes wgmma instructions, as it does if there are
-    /// too few registers.
+    /// Makes serialized wgmma instructions an error. The assembler serializes them if there are too
+    /// few registers.
     pub asynchronous: bool,
 }
 
@@ -36,7 +36,7 @@ impl Default for AssembleOptions {
 impl AssembleOptions {
     /// Returns the options as pairs of a `CUjit_option` and its value.
     fn to_pairs(self) -> Vec<(i32, u32)> {
-        // The option for a verbose log is not set: the log would have no room for warnings.
+        // A verbose log is not requested, because it would leave no room for warnings.
         let mut pairs = vec![(jit_option::OPTIMIZATION_LEVEL, u32::from(self.optimization_level))];
         pairs.extend(self.max_registers.map(|count| (jit_option::MAX_REGISTERS, count)));
         pairs.extend(self.line_info.then_some((jit_option::LINE_INFO, 1)));

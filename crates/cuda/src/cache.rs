@@ -1,5 +1,5 @@
 //! Caches cubins on disk, because assembling a cubin may take seconds. The key of a cubin is a hash
-//! of everything that it depends on.
+//! of everything that the cubin depends on.
 //!
 //! ```text
 //! <directory>/tilewright-1/<first digit of the key>/<the key in hexadecimal>       an entry
@@ -9,10 +9,10 @@
 //! - An entry is written under another name and renamed, so that readers see all of it or nothing.
 //!   An entry contains its key and a checksum, so that a reader detects a damaged entry
 //!   and builds it again.
-//! - A builder of an entry holds the lock of its key's first two digits: of several processes or
-//!   threads that request the entry, one builds it, and the others wait and read it. The system
-//!   releases the lock of a process that dies. If a lock cannot be acquired, an entry may be built
-//!   twice, but is never wrong.
+//! - To build an entry, a thread holds the lock that the first two digits of the key select. If
+//!   several processes or threads request the entry, one builds it; the others wait and then read
+//!   it. The system releases the lock of a process that dies. If a lock cannot be acquired, an
+//!   entry may be built twice, but is never wrong.
 //! - Each of the 16 folders may take a 16th of the limit. A writer removes the least recently used
 //!   entries of its folder, so that its work depends only on the size of one folder.
 //! - After an error of the disk, [`Cache::get_or_build`] still returns contents;
@@ -31,7 +31,7 @@ use crate::{Error, Settings};
 const FOLDER: &str = "tilewright-1";
 
 /// The number of values of a hexadecimal digit. The first digit of a key selects one of this many
-/// folders, the second one of this many locks in the folder.
+/// folders, the second digit one of this many locks in the folder.
 const DIGITS: usize = 16;
 
 /// The first bytes of an entry.
@@ -129,7 +129,7 @@ impl Cache {
     }
 
     /// Returns the entry of a key, and builds it if there is none. Of concurrent callers with the
-    /// same key, one calls `build`, unless the lock cannot be acquired.
+    /// same key, only one calls `build`, unless the lock cannot be acquired.
     ///
     /// # Errors
     /// Only those of `build`.
@@ -247,7 +247,7 @@ impl EntryPaths {
                     std::thread::sleep(pause);
                     pause = (pause * 2).min(Duration::from_millis(20));
                 }
-                // The wait was too long, or the file system has no locks: then each process builds
+                // The wait was too long, or the file system has no locks. Each process then builds
                 // the entry itself.
                 Err(TryLockError::WouldBlock | TryLockError::Error(_)) => return Ok(Lock(None)),
             }
@@ -296,7 +296,7 @@ impl EntryPaths {
             if total <= limit {
                 break;
             }
-            // Another process may have removed it already.
+            // Another process may have removed the entry already.
             let _ = fs::remove_file(path);
             total -= bytes;
         }

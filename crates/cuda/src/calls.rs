@@ -1,6 +1,7 @@
 //! Defines a safe method for each function of the driver in the table of `sys`. The calls are sound
-//! because a handle comes from the driver and belongs to a value that outlives the call, lengths
-//! are those of the slices, and the driver checks everything else and returns a code.
+//! for three reasons: each handle comes from the driver and belongs to a value that outlives the
+//! call; each length is that of its slice; the driver checks all other arguments and returns a
+//! code.
 #![expect(unsafe_code, reason = "calls of a C library")]
 
 use std::ffi::{CStr, CString, c_char, c_void};
@@ -18,8 +19,8 @@ use crate::{CallError, Driver, Error};
 
 /// Opens a shared library. The error names the path and has the message of the system.
 pub(crate) fn open_library(path: &Path) -> Result<Library, String> {
-    // SAFETY: the initializers of a driver library may run at any time; a path that the user gives
-    // is the user's choice.
+    // SAFETY: the initializers of a driver library may run at any time; if the user sets the path,
+    // the user answers for the library.
     unsafe { Library::new(path) }.map_err(|error| {
         let reason = std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string);
         let path = path.display().to_string();
@@ -74,7 +75,7 @@ fn c_string(name: &str) -> Result<CString, Error> {
     CString::new(name).map_err(|_| Error::InvalidName { name: name.to_owned() })
 }
 
-/// Results.
+/// Return codes.
 impl Driver {
     fn check(&self, call: &'static str, code: Code) -> Result<(), Error> {
         if code == 0 { Ok(()) } else { Err(self.failure(call, code)) }
@@ -84,8 +85,7 @@ impl Driver {
     fn failure(&self, call: &'static str, code: Code) -> Error {
         let text = |describe: unsafe extern "system" fn(Code, *mut *const c_char) -> Code| {
             let mut text = ptr::null();
-            // SAFETY: `text` is a place for a pointer; the driver makes it null or a string that it
-            // keeps for ever.
+            // SAFETY: the driver sets `text` to null or to a string that it never frees.
             let answer = unsafe { describe(code, &raw mut text) };
             if answer != 0 || text.is_null() {
                 return String::new();
@@ -112,7 +112,7 @@ impl Driver {
 impl Driver {
     pub(crate) fn driver_version(&self) -> Result<i32, Error> {
         let mut version = 0;
-        // SAFETY: a place for an int.
+        // SAFETY: the driver writes an int through the pointer.
         unsafe { call!(self.cuDriverGetVersion(&raw mut version)) }?;
         Ok(version)
     }
@@ -124,14 +124,14 @@ impl Driver {
 
     pub(crate) fn device_count(&self) -> Result<u32, Error> {
         let mut count = 0;
-        // SAFETY: a place for an int.
+        // SAFETY: the driver writes an int through the pointer.
         unsafe { call!(self.cuDeviceGetCount(&raw mut count)) }?;
         Ok(count.max(0) as u32)
     }
 
     pub(crate) fn device_handle(&self, ordinal: u32) -> Result<i32, Error> {
         let mut device = 0;
-        // SAFETY: a place for an int.
+        // SAFETY: the driver writes an int through the pointer.
         unsafe { call!(self.cuDeviceGet(&raw mut device, ordinal as i32)) }?;
         Ok(device)
     }
@@ -146,14 +146,14 @@ impl Driver {
 
     pub(crate) fn device_attribute(&self, device: i32, attribute: i32) -> Result<u32, Error> {
         let mut value = 0;
-        // SAFETY: a place for an int.
+        // SAFETY: the driver writes an int through the pointer.
         unsafe { call!(self.cuDeviceGetAttribute(&raw mut value, attribute, device)) }?;
         Ok(value.max(0) as u32)
     }
 
     pub(crate) fn device_memory(&self, device: i32) -> Result<usize, Error> {
         let mut bytes = 0;
-        // SAFETY: a place for a size.
+        // SAFETY: the driver writes a size through the pointer.
         unsafe { call!(self.cuDeviceTotalMem_v2(&raw mut bytes, device)) }?;
         Ok(bytes)
     }
@@ -163,14 +163,14 @@ impl Driver {
 impl Driver {
     pub(crate) fn retain_primary_context(&self, device: i32) -> Result<ContextHandle, Error> {
         let mut context = ContextHandle::NULL;
-        // SAFETY: a place for a handle.
+        // SAFETY: the driver writes a handle through the pointer.
         unsafe { call!(self.cuDevicePrimaryCtxRetain(&raw mut context, device)) }?;
         Ok(context)
     }
 
     pub(crate) fn current_context(&self) -> Result<ContextHandle, Error> {
         let mut context = ContextHandle::NULL;
-        // SAFETY: a place for a handle.
+        // SAFETY: the driver writes a handle through the pointer.
         unsafe { call!(self.cuCtxGetCurrent(&raw mut context)) }?;
         Ok(context)
     }
@@ -187,41 +187,41 @@ impl Driver {
 
     pub(crate) fn pop_context(&self) -> Result<(), Error> {
         let mut context = ContextHandle::NULL;
-        // SAFETY: a place for a handle.
+        // SAFETY: the driver writes a handle through the pointer.
         unsafe { call!(self.cuCtxPopCurrent_v2(&raw mut context)) }
     }
 
     /// Returns the device of the current context.
     pub(crate) fn current_device(&self) -> Result<i32, Error> {
         let mut device = 0;
-        // SAFETY: a place for an int.
+        // SAFETY: the driver writes an int through the pointer.
         unsafe { call!(self.cuCtxGetDevice(&raw mut device)) }?;
         Ok(device)
     }
 
     pub(crate) fn synchronize_context(&self) -> Result<(), Error> {
-        // SAFETY: takes nothing.
+        // SAFETY: the function has no arguments.
         unsafe { call!(self.cuCtxSynchronize()) }
     }
 
     pub(crate) fn limit(&self, limit: i32) -> Result<usize, Error> {
         let mut value = 0;
-        // SAFETY: a place for a size.
+        // SAFETY: the driver writes a size through the pointer.
         unsafe { call!(self.cuCtxGetLimit(&raw mut value, limit)) }?;
         Ok(value)
     }
 
     pub(crate) fn set_limit(&self, limit: i32, value: usize) -> Result<(), Error> {
-        // SAFETY: takes numbers, which the driver checks.
+        // SAFETY: the arguments are integers, which the driver checks.
         unsafe { call!(self.cuCtxSetLimit(limit, value)) }
     }
 }
 
-/// Memory. Device addresses are numbers: a wrong one is an error of the driver, not an access of
-/// this process.
+/// Memory. Device addresses are integers: for a wrong address, the driver returns an error, and no
+/// memory of this process is accessed.
 impl Driver {
-    /// Returns whether kernels can access an address. The driver returns an error for an address
-    /// that it did not allocate.
+    /// Returns whether kernels can access an address; `false` also for an address that the driver
+    /// did not allocate, for which it returns `INVALID_VALUE`.
     pub(crate) fn is_mapped(&self, address: u64) -> Result<bool, Error> {
         let mut is_mapped = 0_i32;
         let place = (&raw mut is_mapped).cast();
@@ -237,14 +237,14 @@ impl Driver {
     /// Returns the free and the total bytes.
     pub(crate) fn memory_info(&self) -> Result<(usize, usize), Error> {
         let (mut free, mut total) = (0, 0);
-        // SAFETY: places for sizes.
+        // SAFETY: the driver writes sizes through the pointers.
         unsafe { call!(self.cuMemGetInfo_v2(&raw mut free, &raw mut total)) }?;
         Ok((free, total))
     }
 
     pub(crate) fn allocate(&self, bytes: usize) -> Result<u64, Error> {
         let mut address = 0;
-        // SAFETY: a place for an address.
+        // SAFETY: the driver writes an address through the pointer.
         unsafe { call!(self.cuMemAlloc_v2(&raw mut address, bytes)) }?;
         Ok(address)
     }
@@ -255,12 +255,14 @@ impl Driver {
     }
 
     pub(crate) fn copy_to_device(&self, address: u64, from: &[u8]) -> Result<(), Error> {
-        // SAFETY: the slice has the stated length, and the call returns when it has been read.
+        // SAFETY: the slice has the stated length, and the call returns only after the driver has
+        // read the slice.
         unsafe { call!(self.cuMemcpyHtoD_v2(address, from.as_ptr().cast(), from.len())) }
     }
 
     pub(crate) fn copy_to_host(&self, to: &mut [u8], address: u64) -> Result<(), Error> {
-        // SAFETY: the slice has the stated length, and the call returns when it has been written.
+        // SAFETY: the slice has the stated length, and the call returns only after the driver has
+        // written the slice.
         unsafe { call!(self.cuMemcpyDtoH_v2(to.as_mut_ptr().cast(), address, to.len())) }
     }
 
@@ -295,12 +297,12 @@ impl Driver {
         bytes: usize,
         stream: StreamHandle,
     ) -> Result<(), Error> {
-        // SAFETY: addresses of the device only.
+        // SAFETY: both addresses are on the device.
         unsafe { call!(self.cuMemcpyDtoDAsync_v2(to, from, bytes, stream)) }
     }
 
     pub(crate) fn fill(&self, address: u64, value: u8, bytes: usize) -> Result<(), Error> {
-        // SAFETY: an address of the device only.
+        // SAFETY: the address is on the device.
         unsafe { call!(self.cuMemsetD8_v2(address, value, bytes)) }
     }
 
@@ -311,7 +313,7 @@ impl Driver {
         bytes: usize,
         stream: StreamHandle,
     ) -> Result<(), Error> {
-        // SAFETY: an address of the device only.
+        // SAFETY: the address is on the device.
         unsafe { call!(self.cuMemsetD8Async(address, value, bytes, stream)) }
     }
 }
@@ -320,7 +322,7 @@ impl Driver {
 impl Driver {
     pub(crate) fn create_stream(&self) -> Result<StreamHandle, Error> {
         let mut stream = StreamHandle::NULL;
-        // SAFETY: a place for a handle.
+        // SAFETY: the driver writes a handle through the pointer.
         unsafe { call!(self.cuStreamCreate(&raw mut stream, sys::STREAM_NON_BLOCKING)) }?;
         Ok(stream)
     }
@@ -337,7 +339,7 @@ impl Driver {
 
     pub(crate) fn is_capturing(&self, stream: StreamHandle) -> Result<bool, Error> {
         let mut status = 0;
-        // SAFETY: the stream is alive; a place for an int.
+        // SAFETY: the stream is alive; the driver writes an int through the pointer.
         unsafe { call!(self.cuStreamIsCapturing(stream, &raw mut status)) }?;
         Ok(status != 0)
     }
@@ -349,7 +351,7 @@ impl Driver {
 
     pub(crate) fn create_event(&self) -> Result<EventHandle, Error> {
         let mut event = EventHandle::NULL;
-        // SAFETY: a place for a handle.
+        // SAFETY: the driver writes a handle through the pointer.
         unsafe { call!(self.cuEventCreate(&raw mut event, 0)) }?;
         Ok(event)
     }
@@ -371,7 +373,7 @@ impl Driver {
 
     pub(crate) fn elapsed_milliseconds(&self, start: EventHandle, end: EventHandle) -> Result<f32, Error> {
         let mut milliseconds = 0.0;
-        // SAFETY: the events are alive; a place for a float.
+        // SAFETY: the events are alive; the driver writes a float through the pointer.
         unsafe { call!(self.cuEventElapsedTime(&raw mut milliseconds, start, end)) }?;
         Ok(milliseconds)
     }
@@ -416,7 +418,7 @@ impl Driver {
             ))
         }?;
         let cubin = self.assemble_into(state, &text, &name);
-        // SAFETY: the state is alive; what `assemble_into` returns is a copy.
+        // SAFETY: the state is alive; `assemble_into` has copied the cubin.
         let destroyed = unsafe { call!(self.cuLinkDestroy(state)) };
         let log = |bytes: &[u8]| {
             let text = CStr::from_bytes_until_nul(bytes).map(CStr::to_string_lossy).unwrap_or_default();
@@ -446,7 +448,7 @@ impl Driver {
             ))
         }?;
         let (mut cubin, mut bytes) = (ptr::null_mut(), 0);
-        // SAFETY: the state is alive; places for a pointer and a size.
+        // SAFETY: the state is alive; the driver writes through the two pointers.
         unsafe { call!(self.cuLinkComplete(state, &raw mut cubin, &raw mut bytes)) }?;
         if cubin.is_null() {
             return Ok(Vec::new());
@@ -474,7 +476,8 @@ impl Driver {
 
     pub(crate) fn function(&self, module: ModuleHandle, name: &str) -> Result<FunctionHandle, Error> {
         let (mut function, name) = (FunctionHandle::NULL, c_string(name)?);
-        // SAFETY: the module is alive; a place for a handle; a C string.
+        // SAFETY: the module is alive; the driver writes a handle through the pointer; the name
+        // ends in NUL.
         unsafe { call!(self.cuModuleGetFunction(&raw mut function, module, name.as_ptr())) }?;
         Ok(function)
     }
@@ -482,14 +485,15 @@ impl Driver {
     /// Returns the address and the size in bytes of a global variable.
     pub(crate) fn global(&self, module: ModuleHandle, name: &str) -> Result<(u64, usize), Error> {
         let (mut address, mut bytes, name) = (0, 0, c_string(name)?);
-        // SAFETY: the module is alive; places for an address and a size; a C string.
+        // SAFETY: the module is alive; the driver writes through the two pointers; the name ends in
+        // NUL.
         unsafe { call!(self.cuModuleGetGlobal_v2(&raw mut address, &raw mut bytes, module, name.as_ptr())) }?;
         Ok((address, bytes))
     }
 
     pub(crate) fn function_attribute(&self, function: FunctionHandle, attribute: i32) -> Result<u32, Error> {
         let mut value = 0;
-        // SAFETY: the function's module is alive; a place for an int.
+        // SAFETY: the function's module is alive; the driver writes an int through the pointer.
         unsafe { call!(self.cuFuncGetAttribute(&raw mut value, attribute, function)) }?;
         Ok(value.max(0) as u32)
     }
@@ -510,7 +514,7 @@ impl Driver {
                 return Ok(Some(parameters));
             }
             let (mut offset, mut bytes) = (0, 0);
-            // SAFETY: the function's module is alive; places for sizes.
+            // SAFETY: the function's module is alive; the driver writes sizes through the pointers.
             match unsafe { describe(function, parameters.len(), &raw mut offset, &raw mut bytes) } {
                 0 => parameters.push((offset, bytes)),
                 // There is no parameter with this index.
@@ -545,7 +549,7 @@ impl Driver {
         shared_bytes: u32,
     ) -> Result<u32, Error> {
         let mut blocks = 0;
-        // SAFETY: the function's module is alive; a place for an int.
+        // SAFETY: the function's module is alive; the driver writes an int through the pointer.
         unsafe {
             call!(self.cuOccupancyMaxActiveBlocksPerMultiprocessor(
                 &raw mut blocks,
@@ -564,15 +568,15 @@ impl Driver {
     ) -> Result<u32, Error> {
         let mut clusters = 0;
         let config = launch.config();
-        // SAFETY: the function's module is alive; a place for an int; the attributes live as long
-        // as `launch`.
+        // SAFETY: the function's module is alive; the driver writes an int through the pointer; the
+        // attributes live as long as `launch`.
         unsafe { call!(self.cuOccupancyMaxActiveClusters(&raw mut clusters, function, &raw const config)) }?;
         Ok(clusters.max(0) as u32)
     }
 
-    /// Launches a kernel with its parameters as one block of bytes. The driver also takes a list of
-    /// pointers to the parameters, but without lengths: it reads from each pointer a number of
-    /// bytes that only the driver knows.
+    /// Launches a kernel with its parameters as one block of bytes. The driver also accepts a list
+    /// of pointers to the parameters, but this list has no lengths: only the driver would know how
+    /// many bytes it reads from each pointer.
     pub(crate) fn launch(
         &self,
         function: FunctionHandle,
@@ -590,8 +594,8 @@ impl Driver {
         let extra = extra.as_mut_ptr();
         if !launch.attributes.is_empty() {
             let config = launch.config();
-            // SAFETY: the function's module and the stream are alive; the attributes and the
-            // parameters are slices, which the driver has read when it returns.
+            // SAFETY: the function's module and the stream are alive; the driver reads the
+            // attributes and the parameters, which are slices, before it returns.
             return unsafe {
                 call!(self.cuLaunchKernelEx(&raw const config, function, ptr::null_mut(), extra))
             };
@@ -633,8 +637,8 @@ impl Driver {
                 const CALL: &str = "cuTensorMapEncodeTiled";
                 let encode = functions.cuTensorMapEncodeTiled.ok_or_else(|| lacks(CALL))?;
                 let block = block.as_ptr();
-                // SAFETY: the map has the size and alignment of the header; a rank is at most 5,
-                // which the driver checks before it reads that many elements of the lists.
+                // SAFETY: the map has the size and alignment of the header; the driver checks that
+                // the rank is at most 5 before it reads that many elements of the lists.
                 let code = unsafe {
                     encode(
                         place,
@@ -684,7 +688,7 @@ impl Driver {
     }
 }
 
-/// `CUtensorMap`. Its alignment in the header is 128 bytes since CUDA 13, and was 64 before.
+/// `CUtensorMap`. The driver's header aligns it to 128 bytes since CUDA 13, and to 64 before.
 #[repr(C, align(128))]
 struct AlignedMap([u64; 16]);
 

@@ -1,7 +1,7 @@
 //! Manages contexts: the current context of a thread determines the device that the thread uses.
 //! The rules are those of CUDA's runtime library, which torch uses: all users in the process share
-//! a device's primary context; a thread without a context makes the primary one current; a current
-//! context is never replaced, since the caller has chosen it.
+//! a device's primary context; a thread without a context makes the primary context current; a
+//! current context is never replaced, because the caller has chosen it.
 
 use std::marker::PhantomData;
 
@@ -49,7 +49,7 @@ impl Context {
         Ok(Some(Self { device, handle }))
     }
 
-    /// Returns the current context; if this thread has none, makes the primary one of `device`
+    /// Returns the current context; if this thread has none, makes the primary context of `device`
     /// current.
     pub fn current_or_primary(device: Device) -> Result<Self, Error> {
         if let Some(context) = Self::current(device.driver())? {
@@ -109,7 +109,7 @@ impl Context {
 
     /// Sets the size in bytes of the buffer for the output of kernels that print. Must be called
     /// before a kernel that prints is loaded: afterwards the driver refuses every size, even the
-    /// current one. The current size is therefore not set again.
+    /// current one. A call with the current size therefore does nothing.
     pub fn set_printf_fifo_size(self, bytes: usize) -> Result<(), Error> {
         let _entered = self.enter()?;
         if self.driver().limit(sys::LIMIT_PRINTF_FIFO_SIZE)? == bytes {

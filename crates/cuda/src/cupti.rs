@@ -6,7 +6,7 @@
 //! external correlation id. One CUPTI record links this id to the id of the driver's call, and
 //! another one links the id of the call to the kernel. Records of kernels without such an id, which
 //! other libraries launch, are skipped. New versions of CUPTI append fields to records; the fields
-//! that are read here have the same offsets since CUDA 9.
+//! that this module reads have had the same offsets since CUDA 9.
 #![expect(unsafe_code, reason = "a C library that calls back")]
 
 use std::ffi::{CStr, c_char, c_void};
@@ -28,18 +28,18 @@ mod kind {
     pub(super) const EXTERNAL_CORRELATION: u32 = 39;
 }
 
-/// The kinds of records that CUPTI has to write. External correlation ids belong to calls of the
-/// driver, so these calls are recorded too.
+/// The kinds of records that CUPTI writes. External correlation ids belong to calls of the driver,
+/// so CUPTI has to record these calls too.
 const KINDS: [u32; 3] = [kind::EXTERNAL_CORRELATION, kind::DRIVER, kind::CONCURRENT_KERNEL];
 
-/// The kind of the external correlation ids that are pushed here,
-/// `CUPTI_EXTERNAL_CORRELATION_KIND_CUSTOM2`: torch uses the two custom kinds before it.
+/// The kind of the external correlation ids of this module,
+/// `CUPTI_EXTERNAL_CORRELATION_KIND_CUSTOM2`. Torch uses the two other custom kinds.
 const OWN: u32 = 5;
 
 const FLUSH_FORCED: u32 = 1;
 
-/// The number of 8-byte words of a buffer, which has to be aligned to 8 bytes. 512 KiB have room
-/// for the records of some thousand launches.
+/// The size of a buffer in 8-byte words: CUPTI requires this alignment. The 512 KiB hold the
+/// records of some thousand launches.
 const BUFFER_WORDS: usize = 64 << 10;
 
 // CUPTI declares the buffer as bytes; here it is declared as `u64`, so that it is aligned.
@@ -131,10 +131,10 @@ impl Cupti {
     /// Returns the library. The first call opens it; later calls return the same result. The error
     /// is one line.
     ///
-    /// `TILEWRIGHT_CUPTI` names the library or its folder; `off` or `0` disables CUPTI. Without it,
-    /// the library is searched in the folder that `TRITON_CUPTI_LIB_PATH` names, in the system's
-    /// folders, in `folders`, and in the CUDA toolkit. A library whose name has a newer major
-    /// version than the driver's is not tried, because it does not work.
+    /// `TILEWRIGHT_CUPTI` names the library or its folder; `off` or `0` disables CUPTI. Without
+    /// this variable, the library is searched for in the folder that `TRITON_CUPTI_LIB_PATH` names,
+    /// in the system's folders, in `folders`, and in the CUDA toolkit. A library whose name has a
+    /// newer major version than the driver's is not tried, because it does not work.
     pub fn get(driver: Version, folders: &[PathBuf]) -> Result<&'static Self, &'static str> {
         let cupti = CUPTI.get_or_init(|| Self::open(&candidates(driver, folders)?));
         cupti.as_ref().map_err(String::as_str)
@@ -175,7 +175,7 @@ impl Cupti {
     /// Starts the recording of kernels. The error is one line.
     pub fn start(&self) -> Result<(), String> {
         for kind in KINDS {
-            // SAFETY: takes a number.
+            // SAFETY: the argument is an integer.
             let code = unsafe { (self.functions.enable)(kind) };
             self.check("cuptiActivityEnable", code).inspect_err(|_| self.stop())?;
         }
@@ -185,21 +185,21 @@ impl Cupti {
     /// Ends the recording of kernels.
     pub fn stop(&self) {
         for kind in KINDS {
-            // SAFETY: takes a number. Disabling a kind that is not enabled fails harmlessly, so
-            // errors are ignored.
+            // SAFETY: the argument is an integer. The code is ignored, because disabling a kind
+            // that is not enabled fails without harm.
             unsafe { (self.functions.disable)(kind) };
         }
     }
 
     /// Sets the external correlation id of later launches of this thread.
     pub fn push(&self, number: u64) -> Result<(), String> {
-        // SAFETY: takes numbers.
+        // SAFETY: the arguments are integers.
         self.check("cuptiActivityPushExternalCorrelationId", unsafe { (self.functions.push)(OWN, number) })
     }
 
     /// Removes the external correlation id that was pushed last on this thread.
     pub fn pop(&self) {
-        // SAFETY: takes a number, and a place for the removed id. Nothing can be done about an
+        // SAFETY: CUPTI writes the removed id through the pointer. The caller could not handle an
         // error.
         unsafe { (self.functions.pop)(OWN, &mut 0) };
     }
@@ -207,7 +207,7 @@ impl Cupti {
     /// Returns the current time in nanoseconds of CUPTI's clock, which also measures the kernels.
     pub fn clock(&self) -> Result<u64, String> {
         let mut now = 0;
-        // SAFETY: a place for a number.
+        // SAFETY: CUPTI writes a number through the pointer.
         self.check("cuptiGetTimestamp", unsafe { (self.functions.timestamp)(&raw mut now) })?;
         Ok(now)
     }
@@ -215,10 +215,10 @@ impl Cupti {
     /// Returns the kernels that have an external correlation id and have ended since the last call.
     /// The caller has to synchronize with the devices of these kernels first.
     pub fn take(&self) -> Result<Vec<KernelTime>, String> {
-        // A flush without force does not return buffers that contain a kernel that still runs; a
-        // forced flush returns them too.
+        // A plain flush skips buffers with a record of a kernel that still runs; a forced flush
+        // returns these buffers too.
         for flag in [0, FLUSH_FORCED] {
-            // SAFETY: takes a number; CUPTI then calls `completed` below.
+            // SAFETY: the argument is an integer; CUPTI then calls `completed` below.
             self.check("cuptiActivityFlushAll", unsafe { (self.functions.flush)(flag) })?;
         }
         let CollectedRecords { mut numbers, kernels } = with_records(std::mem::take);
@@ -236,10 +236,10 @@ impl Cupti {
             return Ok(());
         }
         let mut text = ptr::null();
-        // SAFETY: a place for a pointer.
+        // SAFETY: CUPTI writes a pointer through the pointer.
         let is_known = unsafe { (self.functions.text)(code, &raw mut text) } == 0 && !text.is_null();
         let name = if is_known {
-            // SAFETY: a text of CUPTI's own, which lives as long as the library.
+            // SAFETY: the text belongs to CUPTI, and lives as long as the library.
             unsafe { CStr::from_ptr(text) }.to_string_lossy()
         } else {
             "unknown".into()
@@ -257,8 +257,8 @@ impl std::fmt::Debug for Cupti {
 /// Allocates a buffer that CUPTI requests.
 extern "system" fn requested(buffer: *mut *mut u64, size: *mut usize, most: *mut usize) {
     let memory = vec![0_u64; BUFFER_WORDS].into_boxed_slice();
-    // SAFETY: CUPTI passes pointers for the results. It passes the buffer to `completed` exactly
-    // once.
+    // SAFETY: CUPTI passes valid pointers for the results, and passes the buffer to `completed`
+    // exactly once.
     unsafe {
         buffer.write(Box::into_raw(memory).cast());
         size.write(BUFFER_WORDS * 8);
@@ -268,8 +268,8 @@ extern "system" fn requested(buffer: *mut *mut u64, size: *mut usize, most: *mut
 
 /// Reads a buffer that CUPTI returns; `valid` bytes of it are records.
 extern "system" fn completed(_: *mut c_void, _: u32, buffer: *mut u64, _: usize, valid: usize) {
-    // No panic may leave a callback, and the functions called here do not panic. A buffer is either
-    // one from `requested` or null.
+    // A panic must not unwind into CUPTI; the functions called here do not panic. The buffer is
+    // either from `requested` or null.
     let Some(Ok(cupti)) = CUPTI.get() else { return };
     if buffer.is_null() {
         return;
@@ -281,7 +281,7 @@ extern "system" fn completed(_: *mut c_void, _: u32, buffer: *mut u64, _: usize,
         // SAFETY: CUPTI has written a record at this address, which is aligned to 8 bytes.
         unsafe { read(record) };
     }
-    // SAFETY: `requested` made it, with this length, and CUPTI does not use it any more.
+    // SAFETY: `requested` allocated the buffer with this length, and CUPTI no longer uses it.
     drop(unsafe { Box::from_raw(ptr::slice_from_raw_parts_mut(buffer, BUFFER_WORDS)) });
 }
 
@@ -325,7 +325,8 @@ fn candidates(driver: Version, folders: &[PathBuf]) -> Result<Vec<PathBuf>, Stri
     }
     let mut files: Vec<PathBuf> =
         variable("TRITON_CUPTI_LIB_PATH").map_or(Vec::new(), |folder| within(&folder));
-    // Names without a folder find a library that is already loaded: torch loads one.
+    // A name without a folder also finds a library that the process has loaded already, as torch
+    // does.
     files.extend(names.iter().take(names.len() - 1).map(PathBuf::from));
     let toolkit =
         ["CUDA_HOME", "CUDA_PATH"].into_iter().find_map(variable).unwrap_or("/usr/local/cuda".into());

@@ -134,8 +134,8 @@ impl fmt::Debug for Driver {
     }
 }
 
-/// The names of the library. The Windows Subsystem for Linux has it in a folder that the dynamic
-/// linker may not search.
+/// The file names of the driver library. The Windows Subsystem for Linux keeps the library in a
+/// folder that the dynamic linker may not search.
 #[cfg(not(windows))]
 const NAMES: &[&str] = &["libcuda.so.1", "libcuda.so", "/usr/lib/wsl/lib/libcuda.so.1"];
 #[cfg(windows)]
@@ -164,8 +164,8 @@ fn open_library(path: Option<&Path>) -> Result<(Library, String), Error> {
 }
 
 /// Detects that the process was forked after the driver was initialized. CUDA does not work in the
-/// child, and fails with misleading errors. A handler that is registered with `pthread_atfork` sets
-/// a flag in the child, so that a launch needs no system call to detect the fork.
+/// child, and fails with misleading errors. A handler of `pthread_atfork` sets a flag in the child,
+/// so that a launch needs no system call to detect the fork.
 mod fork {
     use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -1,6 +1,7 @@
 //! Defines the error type of this crate. The message about an unusable machine (no driver, no GPU,
-//! too old a version) is one line, with the version that was found and the version that is needed.
-//! The message about a failed call names the call, its subject and the driver's code.
+//! a version that is too old) is one line; it states the version that was found and the version
+//! that is needed, if a version is the cause. The message about a failed call names the call, its
+//! subject and the driver's code.
 
 use std::fmt;
 
@@ -241,7 +242,7 @@ pub enum Error {
         /// Bytes of the buffer.
         capacity: usize,
     },
-    /// A name or a PTX text has a NUL byte in it, which a C string cannot contain.
+    /// A name or a PTX text contains a NUL byte, which a C string cannot contain.
     InvalidName {
         /// The name or text.
         name: String,

@@ -37,13 +37,15 @@ impl<'a> Image<'a> {
     }
 }
 
-/// Returns the minimum size in bytes of a 64-bit ELF file with this header: no part of its tables
-/// of segments and sections, or of the contents that these tables describe, ends after it. Returns
-/// `None` if the header or a table is cut off.
+/// Returns the minimum size in bytes of a 64-bit ELF file with this header: the end of its last
+/// segment, its last section, or the table of either. Returns `None` if the header or a table is
+/// cut off.
 fn elf_end(bytes: &[u8]) -> Option<u64> {
-    // For each table: where the file's header states the table's offset, the size of an entry and
-    // the number of entries; where an entry states the offset and the size of its contents; and
-    // whether an entry may have the type 8. A section of type 8 takes no bytes in the file.
+    // A row for the table of segments and one for the table of sections. The first three values are
+    // the offsets of fields in the file's header: the table's offset, the size of an entry, the
+    // number of entries. The next two are the offsets of fields in an entry: the offset and the
+    // size of its contents. The last value is true for sections, which take no bytes in the file if
+    // their type is 8 (`SHT_NOBITS`).
     let tables = [(0x20, 0x36, 0x38, 0x08, 0x20, false), (0x28, 0x3a, 0x3c, 0x18, 0x20, true)];
     let mut end = 0x40;
     for (offset, entry_bytes, count, at, size, has_kind) in tables {
@@ -63,8 +65,8 @@ fn elf_end(bytes: &[u8]) -> Option<u64> {
     Some(end)
 }
 
-/// Returns the little-endian number of `width` bytes at offset `at`; `None` if the bytes end
-/// before.
+/// Returns the little-endian number of `width` bytes at offset `at`; `None` if `bytes` is too
+/// short.
 fn number(bytes: &[u8], at: usize, width: usize) -> Option<u64> {
     let part = bytes.get(at..at.checked_add(width)?)?;
     Some(part.iter().rev().fold(0, |number, &byte| number << 8 | u64::from(byte)))

@@ -29,13 +29,14 @@
 //! # }
 //! ```
 //!
-//! - `sys` is the C interface; `calls` has a safe method for each of its functions. `unsafe` is in
-//!   these two, in `cupti`, and in the functions whose conditions only the caller can check.
+//! - `sys` declares the C interface of the driver; `calls` has a safe method for each function.
+//!   `unsafe` is in these two modules, in `cupti`, and in functions whose conditions only the
+//!   caller can check.
 //! - `driver`, `device`, `context`: the driver, its devices, and the contexts in which threads use
 //!   the devices.
 //! - `memory`, `stream`: buffers, streams, events.
 //! - `image`, `assemble`, `module`, `launch`, `tensor_map`: from device code to a running kernel.
-//! - `cache`, `settings`: the cache of cubins on disk, and the environment's settings of driver and
+//! - `cache`, `settings`: the cache of cubins on disk, and the environment variables of driver and
 //!   cache.
 //! - `cupti`: the times of kernels, from NVIDIA's profiling library, if it is installed.
 //!

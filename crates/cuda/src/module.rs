@@ -28,8 +28,8 @@ impl Drop for Loaded {
 }
 
 impl Module {
-    /// Loads a cubin, a fat binary or PTX; assembles PTX with the default options. `kernel` is the
-    /// name in errors.
+    /// Loads a cubin, a fat binary or PTX; assembles PTX with the default options. Errors name
+    /// `kernel` as their subject.
     pub fn load(context: Context, kernel: &str, image: &[u8]) -> Result<Self, Error> {
         let invalid = |reason| Error::InvalidImage { kernel: kernel.to_owned(), reason };
         let image = if Image::is_binary(image) {
@@ -59,8 +59,9 @@ impl Module {
         self.find(name, None)
     }
 
-    /// As [`function`](Self::function), for a kernel with `parameters` parameters. Without this
-    /// number, the driver is queried for parameters until a query fails.
+    /// As [`function`](Self::function), for a kernel with `parameters` parameters.
+    /// [`function`](Self::function) does not know this number and queries the driver until a query
+    /// fails.
     pub fn function_of(&self, name: &str, parameters: usize) -> Result<Function, Error> {
         self.find(name, Some(parameters))
     }
@@ -183,7 +184,7 @@ impl Function {
     /// A block has `threads` threads and `shared_bytes` bytes of dynamic shared memory.
     ///
     /// # Errors
-    /// [`Error::OutOfSharedMemory`] if a block cannot have as much shared memory.
+    /// [`Error::OutOfSharedMemory`] if a block cannot have this much shared memory.
     pub fn max_active_blocks(&self, threads: u32, shared_bytes: u32) -> Result<u32, Error> {
         let _entered = self.context().enter()?;
         self.opt_in(shared_bytes)?;

@@ -1,4 +1,4 @@
-//! Reads the environment's settings of the driver and of the cache of cubins.
+//! Reads the settings of the driver and of the cache of cubins from environment variables.
 //!
 //! | variable | meaning |
 //! |---|---|

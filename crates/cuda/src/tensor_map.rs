@@ -16,7 +16,7 @@ macro_rules! numbered {
         pub enum $name { $($(#[$variant_doc])* $variant = $number,)* }
 
         impl $name {
-            /// Returns the value that the driver's header encodes as `number`.
+            /// Returns the variant whose value in the driver's header is `number`.
             pub fn from_number(number: u32) -> Option<Self> {
                 [$(Self::$variant),*].into_iter().find(|value| *value as u32 == number)
             }
@@ -427,7 +427,7 @@ pub struct TensorMap([u64; 16]);
 
 impl TensorMap {
     /// The alignment in bytes of a tensor map's address, in global memory and among the parameters
-    /// of a kernel, whose PTX declares it.
+    /// of a kernel. The kernel's PTX declares this alignment.
     pub const ALIGNMENT: usize = 64;
 
     /// Encodes a tensor map, with the driver of a context.

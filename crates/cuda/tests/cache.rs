@@ -1,5 +1,5 @@
-//! The cache under use: many processes and threads at once, processes that are killed, damaged
-//! entries, disks that are full or not there.
+//! Tests the cache with many processes and threads at once, killed processes, damaged entries, and
+//! full or missing disks.
 #![allow(clippy::unwrap_used, reason = "an error is a failed test")]
 
 #[expect(dead_code, reason = "these tests need a part of it")]
@@ -27,7 +27,7 @@ fn key(name: &str) -> Key {
     Key::of(&[("name", name.as_bytes())])
 }
 
-/// Content that only the key determines.
+/// Returns content that depends only on the key.
 fn content(name: &str) -> Vec<u8> {
     name.bytes().cycle().take(5000).collect()
 }
@@ -115,7 +115,7 @@ fn a_damaged_entry_is_built_anew() {
         assert!(get(&cache(&folder.0), "add"));
         assert!(!get(&cache(&folder.0), "add"), "it is whole again");
     }
-    // An entry under the name of another.
+    // An entry under the name of another entry is damaged.
     fs::write(entry(&folder.0, "other"), &whole).unwrap();
     assert_eq!(cache(&folder.0).get(&key("other")), None);
 }
@@ -141,7 +141,7 @@ fn threads_build_once() {
     assert_eq!(builds.into_inner(), 3);
 }
 
-// --- Other processes: this file again, with what to do in a variable ---
+// --- Other processes: they run this executable again; a variable has their task ---
 
 const CHILD: &str = "TILEWRIGHT_CACHE_TEST_CHILD";
 
@@ -172,7 +172,8 @@ fn start(folder: &Path, work: &str) -> Process {
     Process(command.stdout(Stdio::null()).stderr(Stdio::inherit()).spawn().unwrap())
 }
 
-/// The other process: adds a byte to the file `builds` for each entry that it builds.
+/// The test that the other process runs: adds a byte to the file `builds` for each entry that it
+/// builds.
 #[test]
 fn child() {
     let Ok(text) = env::var(CHILD) else { return };
@@ -255,7 +256,7 @@ fn entries(folder: &Path) -> usize {
 #[test]
 fn what_was_not_used_for_longest_is_removed() {
     let folder = TemporaryFolder::new();
-    // A 16th of this holds three entries of 5072 bytes.
+    // Each of the 16 folders holds three entries of 5072 bytes.
     let cache = cache_of(&folder.0, 16 * 3 * 5072);
     let names: Vec<String> = names_of_one_folder().take(5).collect();
     let age = |name: &str, minutes: u64| {
@@ -273,7 +274,7 @@ fn what_was_not_used_for_longest_is_removed() {
     assert_eq!(entries(&parent), 3);
     assert!(!get(&cache, &names[0]) && !get(&cache, &names[2]) && !get(&cache, &names[3]));
 
-    // An entry larger than the limit is not kept, and removes nothing.
+    // An entry larger than the limit is not stored, and no other entry is removed for it.
     assert!(get(&cache_of(&folder.0, 16 * 5000), &names[4]));
     assert_eq!((entries(&parent), cache.take_warning()), (3, None));
 }
@@ -294,7 +295,7 @@ fn what_killed_writers_left_is_removed_in_time() {
 
 // --- Disks ---
 
-/// A cache that cannot be used still returns entries, and warns once.
+/// Checks that a cache that cannot be used still returns entries, and warns once.
 fn check_warning(cache: &Cache, expect: &str) {
     assert!(get(cache, "add") && get(cache, "add") && get(cache, "softmax"));
     let warning = cache.take_warning().expect("there is a warning");
@@ -338,7 +339,7 @@ fn a_folder_that_may_not_be_written_is_read() {
         (0..999).map(|n| format!("{n}")).find(|n| entry(&folder.0, n).parent() == Some(&parent)).unwrap();
     let cache = cache(&folder.0);
     assert!(get(&cache, &name));
-    // The permissions do not hold for the superuser, who many containers run as.
+    // Permissions do not restrict the superuser, and tests in containers often run as superuser.
     assert_eq!(cache.take_warning().is_some(), !is_superuser);
     permit(0o755);
 }
@@ -346,7 +347,8 @@ fn a_folder_that_may_not_be_written_is_read() {
 #[cfg(target_os = "linux")]
 const SMALL: &str = "TILEWRIGHT_CACHE_TEST_SMALL";
 
-/// Runs a test of this file again in a shell, with a folder in a variable; whether it succeeds.
+/// Runs a test of this file again in a shell, with a folder in a variable. Returns whether the test
+/// succeeds.
 #[cfg(target_os = "linux")]
 fn again(test: &str, script: &str, folder: &Path) -> bool {
     let mut command = Command::new("sh");
@@ -356,7 +358,7 @@ fn again(test: &str, script: &str, folder: &Path) -> bool {
     output.status.success()
 }
 
-/// A limit on the size of files replaces a full disk: writing fails half-way through an entry.
+/// Limits the size of files instead of filling a disk: writing fails half-way through an entry.
 #[test]
 #[cfg(target_os = "linux")]
 fn a_full_disk_is_survived() {
@@ -369,8 +371,7 @@ fn a_full_disk_is_survived() {
     assert!(again("a_full_disk_is_survived", "trap '' XFSZ; ulimit -f 2; ", &folder.0));
 }
 
-/// A file system of its own that holds a few entries and then is full, where this process may make
-/// one.
+/// Mounts a file system that is full after a few entries, if this process may mount one.
 #[test]
 #[cfg(target_os = "linux")]
 fn a_disk_that_becomes_full_keeps_what_it_has() {
@@ -396,8 +397,8 @@ fn a_disk_that_becomes_full_keeps_what_it_has() {
     }
 }
 
-/// The system kills a process in the middle of an entry, by the signal for a file that grows too
-/// large.
+/// The system kills the process half-way through an entry, by the signal for a file that exceeds
+/// the limit.
 #[test]
 #[cfg(target_os = "linux")]
 fn a_process_that_is_killed_while_it_writes_leaves_no_entry() {
@@ -423,7 +424,7 @@ fn cubins_are_kept() {
     let stub = Stub::new("");
     let options = AssembleOptions::default();
     let cubin = assemble_cached(&cache, stub.context(), "scale", PTX, options).unwrap();
-    // A cached cubin is not assembled again; any difference makes another entry.
+    // A cached cubin is not assembled again; any difference in the key makes another entry.
     let again = |words: &str, ptx: &str, options: AssembleOptions| {
         let stub = Stub::new(words);
         let context = stub.context();
@@ -437,7 +438,7 @@ fn cubins_are_kept() {
     assert_eq!(again("version=12090", PTX, options), None);
     assert_eq!(again("capability=8.0", PTX, options), None);
 
-    // That products are serialized is known from then on too.
+    // The cache also records that the assembler serializes the wgmma instructions.
     let short = format!("{PTX}// too few registers");
     let asynchronous = AssembleOptions { asynchronous: true, ..options };
     for words in ["", "fail=cuLinkCreate_v2:999"] {

@@ -1,5 +1,6 @@
-//! Times by CUPTI, against the stub: which launch has which, and what is said where there are none.
-//! One process has one CUPTI, so the tests that open another run in processes of their own.
+//! Tests the times that CUPTI reports, with the stub: their assignment to launches, and the
+//! messages if there are no times. A process opens CUPTI once, so tests that open another library
+//! run in their own processes.
 
 #![allow(clippy::unwrap_used, reason = "an error is a failed test")]
 
@@ -15,8 +16,8 @@ use tilewright_cuda::{Cupti, LaunchOptions, StreamRef, Version};
 const CHILD: &str = "TILEWRIGHT_CUPTI_TEST_CHILD";
 const VERSION: Version = Version { major: 12, minor: 8 };
 
-/// Runs a test of this file again, in a process with these variables; says whether this is that
-/// process.
+/// Runs a test of this file again in a child process with these variables. Returns whether this
+/// process is the child.
 fn is_child(test: &str, variables: &[(&str, &str)]) -> bool {
     if env::var_os(CHILD).is_some() {
         return true;
@@ -30,7 +31,7 @@ fn is_child(test: &str, variables: &[(&str, &str)]) -> bool {
 
 #[test]
 fn launches_have_the_times_of_their_kernels() {
-    // Buffers with so few records that those of one launch come in several.
+    // With few records in a buffer, the records of one launch are in several buffers.
     for records in ["records=0", "records=1", "records=2", "records=3"] {
         if is_child("launches_have_the_times_of_their_kernels", &[("STUB_WORDS", records)]) {
             let stub = Stub::new(&env::var("STUB_WORDS").unwrap());
@@ -59,7 +60,7 @@ fn launches(stub: &Stub) {
         launch();
         cupti.pop();
     }
-    // Another user's launch.
+    // A launch of another library, without an id.
     launch();
     thread::scope(|scope| {
         scope.spawn(|| {

@@ -1,5 +1,5 @@
-//! The crate against the driver and the GPU of this machine, where there is one; elsewhere these
-//! tests say why they did nothing.
+//! Tests the crate with the driver and the GPU of this machine. Without a GPU, these tests print
+//! why they are skipped.
 #![allow(clippy::unwrap_used, reason = "an error is a failed test")]
 
 use std::env;
@@ -11,7 +11,7 @@ use tilewright_cuda::{
     assemble,
 };
 
-/// The first GPU, if it is new enough for a test.
+/// Returns the context of the first GPU, if the GPU has at least the generation `major`.
 fn context(major: u32) -> Option<Context> {
     let context = Driver::open(None).and_then(|driver| Context::current_or_primary(driver.device(0)?));
     match context {
@@ -33,8 +33,8 @@ fn function(context: Context, ptx: &str) -> Function {
     Module::load(context, "kernel", &cubin).unwrap().function("kernel").unwrap()
 }
 
-/// A kernel with one pointer parameter, in the register `%out`; `%thread` is the number of the
-/// thread in the grid.
+/// Returns a kernel with one pointer parameter, in the register `%out`; `%thread` is the index of
+/// the thread in the grid.
 fn kernel(target: &str, declarations: &str, body: &str) -> String {
     format!(
         ".version 8.0\n.target {target}\n.address_size 64\n{declarations}\n.visible .entry kernel(.param .u64 out)\n{{\n\
@@ -44,7 +44,7 @@ fn kernel(target: &str, declarations: &str, body: &str) -> String {
     )
 }
 
-/// Launches with one buffer of words, and compares what is in it afterwards.
+/// Launches a kernel with one buffer of words, and compares the contents of the buffer afterwards.
 fn check(context: Context, ptx: &str, options: LaunchOptions, blocks: u32, expect: impl Fn(u32) -> u32) {
     let words = blocks * options.threads[0];
     let mut buffer = DeviceBuffer::new(context, 4 * words as usize).unwrap();
@@ -90,7 +90,7 @@ fn clusters_run() {
 fn all_shared_memory_of_a_block_can_be_had() {
     let Some(context) = context(0) else { return };
     let limit = context.device().properties().unwrap().shared_memory_per_block_optin;
-    // Each thread writes the last words of the memory, turned round, and reads its own.
+    // The threads write the last words of shared memory in reverse order, and read them in order.
     let body = format!(
         "mov.u32 %r3, shared;\nshl.b32 %r4, %r2, 2;\nadd.u32 %r3, %r3, {};\nsub.u32 %r5, %r3, %r4;\nadd.u32 %r3, %r3, -124;\n\
          add.u32 %r3, %r3, %r4;\nst.shared.u32 [%r5], %r2;\nbar.sync 0;\nld.shared.u32 %r6, [%r3];\n\
@@ -130,8 +130,8 @@ fn parameters_are_where_ptx_looks_for_them() {
     buffer.read(bytemuck::cast_slice_mut(&mut found)).unwrap();
     assert_eq!(found, [200, 60_000, 0xdead_beef, u32::from_le_bytes([60, 61, 62, 63])]);
 
-    // A block that is too short is an error, of this crate or of the driver, which does not read
-    // beyond it.
+    // If the block of parameters is too short, this crate or the driver returns an error, and the
+    // driver does not read beyond the block.
     let error = launch.launch([1; 3], StreamRef::DEFAULT, &parameters.as_bytes()[..16]).unwrap_err();
     let expected = offset + 64;
     assert_eq!(error, Error::WrongParameters { kernel: "kernel".into(), found: 16, expected });
@@ -199,7 +199,7 @@ fn memory_streams_and_events() {
     assert_eq!(found[..bytes.len() - 1], bytes[..bytes.len() - 1]);
     assert_eq!(found.last(), Some(&9));
     assert!(!context.is_capturing(stream.borrow()).unwrap());
-    // The driver gives memory in pages of 2 MiB.
+    // The driver allocates memory in pages of 2 MiB.
     let page = DeviceBuffer::new(context, 2 << 20).unwrap();
     assert!(context.is_mapped(page.address() + (2 << 20) - 1).unwrap());
     assert!(!context.is_mapped(16).unwrap());
@@ -223,8 +223,8 @@ fn tensor_maps_are_encoded() {
     assert_ne!(map.as_bytes(), [0; 128]);
 }
 
-/// CUPTI's time of a kernel is its own: at least what the kernel waits for, and no more than what
-/// events around it say.
+/// Compares CUPTI's time of a kernel with two limits: at least the time that the kernel waits, and
+/// at most the time between events around the launch.
 #[test]
 fn cupti_times_a_kernel() {
     let Some(context) = context(7) else { return };
@@ -258,7 +258,7 @@ fn cupti_times_a_kernel() {
     assert!((290_000..400_000).contains(&time) && time as f32 <= around * 1e6, "{time} ns, {around} ms");
 }
 
-/// A failure on the device ends all work of a process, so it happens in a process of its own.
+/// A failure on the device makes CUDA unusable in the process, so the test runs in its own process.
 #[test]
 fn an_illegal_access_is_reported_with_its_kernel() {
     const CHILD: &str = "TILEWRIGHT_CUDA_TEST_ILLEGAL";

@@ -1,5 +1,5 @@
-//! A child of a fork gets an error that CUDA does not survive that. The only test of its file: a
-//! fork copies one thread only.
+//! Tests that each call in a forked child returns the error that CUDA cannot be used there. The
+//! file has only one test, because a fork copies only the calling thread.
 #![cfg(unix)]
 #![expect(unsafe_code, reason = "a fork")]
 
@@ -15,7 +15,7 @@ fn after_a_fork_every_call_is_an_error() {
     let context = stub.context();
     let launch = module(context).function("scale").unwrap().configure(LaunchOptions::new(32)).unwrap();
     let mut buffer = DeviceBuffer::new(context, 8).unwrap();
-    // SAFETY: the child calls the driver, compares, and ends.
+    // SAFETY: the child only calls the driver, compares results, and ends.
     let child = unsafe { libc::fork() };
     if child == 0 {
         let results = [
@@ -31,11 +31,11 @@ fn after_a_fork_every_call_is_an_error() {
         unsafe { libc::_exit(i32::from(!is_right)) };
     }
     let mut status = 0;
-    // SAFETY: the child is ours, and the status is a place for an int.
+    // SAFETY: this process created the child; the system writes an int through the pointer.
     assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
     assert!(libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0, "the child ended with {status:#x}");
 
-    // The parent goes on.
+    // The parent can still use CUDA.
     launch.launch([1; 3], StreamRef::DEFAULT, &[]).unwrap();
     buffer.write(&[1]).unwrap();
     let text = Error::Forked.to_string();

@@ -1,5 +1,5 @@
-//! The crate against the stub of the driver: what it calls, what it says about each machine, and
-//! what it sends to a launch.
+//! Tests the crate with the stub of the driver: its calls, its messages for each kind of machine,
+//! and the arguments of its launches.
 
 #![allow(clippy::unwrap_used, reason = "an error is a failed test")]
 
@@ -16,7 +16,7 @@ use tilewright_cuda::{
     TensorMapWindow, Version, assemble,
 };
 
-/// The text of what opening a stub of `words` fails with.
+/// Checks the message of the error of opening a stub with the configuration `words`.
 fn check_open(words: &str, expect: &str) {
     let error = Stub::new(words).open().unwrap_err();
     let text = error.to_string();
@@ -93,7 +93,7 @@ fn the_folder_of_the_library_may_be_given() {
     }
 }
 
-/// In another process: the driver of a process is opened once.
+/// Runs in another process, because a process opens the driver once.
 #[test]
 fn the_environment_names_the_library() {
     const CHILD: &str = "TILEWRIGHT_CUDA_TEST_CHILD";
@@ -151,11 +151,11 @@ fn the_callers_context_stays_current() {
     let [first, second] = [0, 1].map(|ordinal| Context::primary(driver.device(ordinal).unwrap()).unwrap());
     assert_eq!((stub.current_context(), Context::current(driver).unwrap()), (0, None));
 
-    // The context that a thread without one works with becomes current, as with torch.
+    // If a thread has no context, the first context that it uses becomes current, as with torch.
     let buffer = DeviceBuffer::new(second, 16).unwrap();
     assert_eq!((stub.current_context(), Context::current(driver).unwrap()), (0x2000, Some(second)));
 
-    // A context that is current stays, whatever is done in others.
+    // A current context stays current, also after work in other contexts.
     first.make_current().unwrap();
     buffer.read(&mut [0; 16]).unwrap();
     second.synchronize().unwrap();
@@ -170,7 +170,7 @@ fn the_callers_context_stays_current() {
     assert_eq!(stub.current_context(), 0x1000);
     assert_eq!(Context::current_or_primary(driver.device(1).unwrap()).unwrap(), first);
 
-    // Each thread has a context of its own.
+    // Each thread has its own current context.
     thread::scope(|scope| {
         scope.spawn(|| {
             assert_eq!(Context::current_or_primary(driver.device(1).unwrap()).unwrap(), second);
@@ -322,7 +322,7 @@ fn modules_and_their_kernels() {
     assert_eq!((attributes.registers, attributes.spills(), attributes.shared_bytes), (40, 6, 128));
     assert_eq!((attributes.max_threads_per_block, attributes.binary_version), (640, 90));
     assert_eq!(scale.max_active_blocks(256, 0).unwrap(), 8);
-    // The driver counts none where a block may not have so much.
+    // A block cannot have 300 KiB of shared memory, so the query is an error.
     assert_eq!(scale.max_active_blocks(256, 100 << 10).unwrap(), 2);
     let error = scale.max_active_blocks(256, 300 << 10).unwrap_err();
     assert!(matches!(error, Error::OutOfSharedMemory { .. }), "{error}");
@@ -386,7 +386,8 @@ fn launches_arrive_as_they_were_asked_for() {
     }
 }
 
-/// Beyond 16 bytes, a parameter is aligned in constant memory, and the driver says where that is.
+/// A parameter with an alignment above 16 bytes is aligned in the constant bank, so only the driver
+/// knows its offset.
 #[test]
 fn parameters_with_a_large_alignment_lie_where_the_driver_says() {
     let context = Stub::new("").context();
@@ -464,7 +465,7 @@ fn a_failed_launch_names_the_kernel_and_says_that_the_context_is_lost() {
 
 #[test]
 fn every_call_may_fail() {
-    // Whatever a call answers, it is an error that names it, and nothing panics.
+    // If a call of the driver fails with any code, the error names the call, and nothing panics.
     let stub = Stub::new("");
     let driver = stub.open().unwrap();
     let path = || -> Result<(), Error> {
@@ -477,7 +478,7 @@ fn every_call_may_fail() {
         buffer.fill_async(1, stream.borrow())?;
         launch.launch([16, 1, 1], stream.borrow(), &[])?;
         context.set_printf_fifo_size(1 << 21)?;
-        // The second time the size is what it was set to.
+        // Restores the size, so that the call above also sets it when `path` runs again.
         context.set_printf_fifo_size(1 << 20)?;
         buffer.read(&mut [0])?;
         stream.synchronize()?;
@@ -519,7 +520,7 @@ fn every_call_may_fail() {
 
 #[test]
 fn tensor_maps() {
-    // No context is current on this thread: the driver has to be given one.
+    // No context is current on this thread, so encoding has to make one current.
     let context = Context::primary(Stub::new("").open().unwrap().device(0).unwrap()).unwrap();
     let mut source = TensorMapSource {
         element: TensorMapElement::BF16,

@@ -1,6 +1,6 @@
 //! Implements the activity interface of CUPTI: writes records of each launch into buffers of the
 //! caller. The fields that callers read have the offsets of CUPTI's headers; all other bytes have a
-//! pattern.
+//! fixed pattern, so that a read at a wrong offset is noticed.
 
 use std::cell::RefCell;
 use std::ffi::{c_char, c_void};
@@ -18,7 +18,8 @@ const DRIVER: u32 = 4;
 const CONCURRENT_KERNEL: u32 = 10;
 const EXTERNAL_CORRELATION: u32 = 39;
 
-/// The nanoseconds that a launch takes, and the nanoseconds between the starts of two launches.
+/// The duration of a launch (`TAKEN`), and the time between the starts of two launches (`APART`),
+/// in nanoseconds.
 const TAKEN: u64 = 1500;
 const APART: u64 = 10_000;
 
@@ -157,7 +158,7 @@ cupti! {
         let next = if last.is_null() {
             buffer
         } else {
-            // SAFETY: a record begins there; the next one follows it.
+            // SAFETY: a record begins at `last`, and the next record follows it.
             unsafe { last.add(size(last.cast::<u32>().read_unaligned())) }
         };
         if next.addr() >= buffer.addr() + valid {

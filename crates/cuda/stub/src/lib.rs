@@ -53,7 +53,8 @@ const SHARED_OPTIN: u32 = 227 << 10;
 /// for success.
 fn put<T>(place: *mut T, value: T) -> Code {
     if !place.is_null() {
-        // SAFETY: the caller of a function of the driver gives places that can be written, or null.
+        // SAFETY: the caller of a function of the driver passes a pointer that is valid for writes,
+        // or null.
         unsafe { place.write(value) };
     }
     0
@@ -64,14 +65,14 @@ fn list<'a, T>(start: *const T, length: usize) -> &'a [T] {
     if start.is_null() || length == 0 {
         return &[];
     }
-    // SAFETY: the caller of a function of the driver gives lists of the length that it states.
+    // SAFETY: the caller of a function of the driver passes a list of the length that it states.
     unsafe { std::slice::from_raw_parts(start, length) }
 }
 
 /// Dereferences a handle or another pointer that the caller passed.
 fn deref<'a, T>(pointer: *const T) -> &'a T {
-    // SAFETY: the caller of a function of the driver gives handles that it got from the driver, and
-    // structures.
+    // SAFETY: the caller of a function of the driver passes handles of the driver and pointers to
+    // valid structures.
     unsafe { &*pointer }
 }
 
@@ -83,13 +84,13 @@ fn assembler<'a>(link: *mut Link) -> &'a mut Link {
 
 /// Converts a C string that the caller passed.
 fn text(start: *const c_char) -> String {
-    // SAFETY: the caller of a function of the driver gives strings that end in NUL.
+    // SAFETY: the caller of a function of the driver passes a string that ends in NUL.
     unsafe { CStr::from_ptr(start) }.to_string_lossy().into_owned()
 }
 
 /// Copies bytes to the caller's memory.
 fn copy_out(to: *mut c_void, from: &[u8]) {
-    // SAFETY: the caller of a function of the driver gives memory of the length that it states.
+    // SAFETY: the caller of a function of the driver passes memory of the length that it states.
     unsafe { to.cast::<u8>().copy_from_nonoverlapping(from.as_ptr(), from.len()) };
 }
 
@@ -195,7 +196,7 @@ driver! {
     fn cuCtxSetLimit(_limit: i32, value: usize) { locked(|state| state.limit = value); 0 }
 }
 
-// --- Memory: bytes of this process, which have invented device addresses ---
+// --- Memory: vectors of this process, with made-up device addresses ---
 
 driver! {
     fn cuMemGetInfo_v2(free: *mut usize, total: *mut usize) { put(free, 79 << 30); put(total, 80 << 30) }
@@ -299,9 +300,9 @@ driver! {
     fn cuModuleLoadData(module: *mut usize, image: *const c_void) {
         let start = list(image.cast::<u8>(), 4);
         if start != b"\x7fELF" && start != [0x50, 0xed, 0x55, 0xba] { return INVALID_IMAGE; }
-        // The header of a cubin of the stub's assembler has the length of the options and the PTX
-        // that follow the header. In other cubins, `cuModuleGetFunction` finds a kernel of any
-        // name.
+        // In a cubin of the stub's assembler, the header states the length of the options and the
+        // PTX, which follow the header. In other cubins, `cuModuleGetFunction` finds a kernel of
+        // any name.
         let header = list(image.cast::<u8>(), 0x40);
         let ptx = state::embedded_length(header).map(|bytes| list(image.cast::<u8>(), 0x40 + bytes)[0x40..].to_vec());
         put(module, locked(|state| state.add_module(ptx)))
@@ -449,8 +450,8 @@ fn launch(function: *const Function, config: &LaunchConfig, extra: *mut *mut c_v
     0
 }
 
-/// Returns the parameters of a launch that passes them as one block of bytes; empty for a launch
-/// that passes them in another way.
+/// Returns the parameters of a launch, if the launch passes them as one block of bytes, else an
+/// empty list.
 fn parameters<'a>(extra: *mut *mut c_void) -> &'a [u8] {
     let extra = list(extra, if extra.is_null() { 0 } else { 4 });
     match extra {

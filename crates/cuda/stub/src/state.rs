@@ -1,4 +1,4 @@
-//! Keeps the configuration and the state of the stub.
+//! Stores the configuration and the state of the stub.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -9,7 +9,7 @@ use std::sync::{LazyLock, Mutex, PoisonError};
 use std::time::Instant;
 
 /// The state of the stub, except for the counters and flags that every launch uses. These are
-/// atomics, because tests measure the time of launches.
+/// atomics, because benchmarks measure the time of launches, which a lock would increase.
 pub static STATE: LazyLock<Mutex<State>> = LazyLock::new(|| {
     let mut state = State::default();
     state.configure(&std::env::var("TILEWRIGHT_STUB_CUDA").unwrap_or_default());
@@ -32,7 +32,7 @@ pub struct State {
     pub memory: BTreeMap<u64, Vec<u8>>,
     pub events: HashMap<usize, Instant>,
     pub modules: HashMap<usize, Option<Vec<u8>>>,
-    /// The handles of streams and events that were not destroyed.
+    /// The handles of streams and events that exist.
     pub live: HashSet<usize>,
     pub launches: String,
     kernel: [i32; 4],
@@ -260,8 +260,8 @@ impl State {
     }
 }
 
-/// The offset in bytes of the parameters in the constant bank of `sm_90`. A parameter is aligned to
-/// its address in the bank, not to its offset among the parameters.
+/// The offset in bytes of the parameters in the constant bank of `sm_90`. The alignment of a
+/// parameter applies to its address in the bank, not to its offset among the parameters.
 const PARAMETER_BASE: usize = 0x210;
 
 /// Returns the offset and the size in bytes of each parameter of a kernel; `None` if the PTX has no

@@ -1,5 +1,5 @@
-//! A stub of the driver for each test: a copy of the library's file, so that the system loads it as
-//! a separate library with its own state.
+//! Loads a stub of the driver for each test: a copy of the stub's file, which the system loads as a
+//! separate library with its own state.
 #![expect(unsafe_code, reason = "the stub is a C library")]
 
 use std::ffi::{CString, c_char};
@@ -36,7 +36,8 @@ impl Drop for TemporaryFolder {
     }
 }
 
-/// Returns the path of a development dependency's library, by cargo's rule: next to the tests.
+/// Returns the path of the stub's library. Cargo places the library of a development dependency
+/// next to the tests.
 pub fn stub_file() -> PathBuf {
     let folder = std::env::current_exe().expect("a test knows its file");
     let name =
@@ -44,7 +45,7 @@ pub fn stub_file() -> PathBuf {
     folder.with_file_name(name)
 }
 
-/// The stub of one test.
+/// A loaded stub, for one test.
 pub struct Stub {
     pub file: PathBuf,
     library: Library,
@@ -89,7 +90,7 @@ impl Stub {
     }
 
     fn symbol<T: Copy>(&self, name: &str) -> T {
-        // SAFETY: the callers in this file give the type that the stub has.
+        // SAFETY: each caller in this file passes the type that the symbol has in the stub.
         *unsafe { self.library.get::<T>(name) }.expect("the stub has it")
     }
 
