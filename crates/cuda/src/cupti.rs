@@ -236,7 +236,7 @@ impl Cupti {
             return Ok(());
         }
         let mut text = ptr::null();
-        // SAFETY: CUPTI writes a pointer through the pointer.
+        // SAFETY: CUPTI sets `text`.
         let is_known = unsafe { (self.functions.text)(code, &raw mut text) } == 0 && !text.is_null();
         let name = if is_known {
             // SAFETY: the text belongs to CUPTI, and lives as long as the library.
