@@ -1,5 +1,4 @@
-//! A Rust program that compiles a kernel and launches it without Python: on the CPU, on a simulated
-//! GPU, and on a real one if there is one.
+//! Compiles a kernel and launches it on the CPU and on a simulated GPU, without Python.
 //!
 //! ```text
 //! cargo run -p tilewright --example embed

@@ -1,4 +1,5 @@
-//! Launches the kernels of a lock, without their source.
+//! Launches the kernels of a lock, a file that lists the compiled kernels of a program, without
+//! their source.
 
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
@@ -8,8 +9,8 @@ use tilewright_runtime::{self as runtime, Device, Error, Grid, Value};
 
 use crate::{Arguments, IntoArgument, IntoGrid, Stream, module};
 
-/// The kernels of a lock that `tilewright lock` has written. They are launched without their source
-/// and without Python; nothing is compiled but machine code for the CPU.
+/// The kernels of a lock that `tilewright lock` has written. Launches need neither their source nor
+/// Python. Only machine code for the CPU is compiled.
 ///
 /// ```no_run
 /// use tilewright::{Bundle, args};
@@ -58,7 +59,7 @@ impl Bundle {
 
     /// Runs a kernel for every program of a grid, and returns when all programs have ended; on a
     /// GPU, as soon as the launch is on the default stream. Every argument is named. A compile-time
-    /// argument may be left out if the lock has one value of it only.
+    /// argument may be left out if the lock has only one value for it.
     ///
     /// # Errors
     /// If the lock has no kernel for these arguments, or if the kernel fails.

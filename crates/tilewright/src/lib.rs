@@ -1,4 +1,4 @@
-//! Compile and launch Triton kernels from Rust, without Python.
+//! Compiles and launches Triton kernels from Rust, without Python.
 //!
 //! ```
 //! use tilewright::{Module, args};
@@ -66,7 +66,8 @@ pub use tilewright_runtime::{
 
 /// The compilation of a kernel, and its stages as text.
 pub use tilewright_compiler as compiler;
-/// The frontend: lowers source to IR, and defines hosts and compile-time values.
+/// The frontend: lowers source to IR, and defines compile-time values and hosts, which resolve the
+/// names of a kernel's module.
 pub use tilewright_frontend as frontend;
 /// The tile IR.
 pub use tilewright_ir as ir;

@@ -1,5 +1,4 @@
-//! Defines [`Module`], a Python module whose text has kernels, and [`Kernel`], one of these
-//! kernels.
+//! Defines [`Module`], a Python module with kernels, and [`Kernel`], a kernel of a module.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -131,7 +130,7 @@ impl Kernel {
     }
 
     /// As [`compile`](Self::compile). With `tensor_maps`, code for a GPU may take tensor maps after
-    /// its arguments; only the launches of a [`Handle`] make them.
+    /// its arguments. Only [`Handle`] can launch such code, because it makes the maps.
     pub fn compile_for_launches(
         &self,
         signature: &str,

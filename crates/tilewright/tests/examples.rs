@@ -1,4 +1,4 @@
-//! The example of `examples/embed.rs` runs: it compares itself with binary64.
+//! Runs `examples/embed.rs`, which compares its results with a softmax in binary64.
 
 #[path = "../examples/embed.rs"]
 #[expect(dead_code, reason = "its `main` is called here")]

@@ -1,4 +1,4 @@
-//! Kernels from Rust: arguments, specialization, the cache, threads, and errors.
+//! Tests kernels that Rust launches: arguments, specialization, the cache, threads, and errors.
 
 use std::sync::Arc;
 
