@@ -1,4 +1,4 @@
-//! The C interface. `include/tilewright.h` documents it.
+//! Implements the C interface, which `include/tilewright.h` documents.
 #![expect(unsafe_code, reason = "C passes pointers; the header says what they point to")]
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
@@ -12,7 +12,7 @@ use tilewright_runtime::{Device, Error, Grid, Interrupt, Pointer, Region, Stream
 /// The version of the interface, `TW_INTERFACE`.
 const INTERFACE: u32 = 1;
 
-/// An error of a function.
+/// The error of a failed call.
 pub struct TwError {
     code: CString,
     message: CString,
@@ -170,13 +170,13 @@ pub unsafe extern "C" fn tw_error_message(error: *const TwError) -> *const c_cha
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_error_free(error: *mut TwError) {
     if !error.is_null() {
-        // SAFETY: `guarded` made it from a box, and the caller gives it back.
+        // SAFETY: `guarded` made the error from a box, and the caller does not use it afterwards.
         drop(unsafe { Box::from_raw(error) });
     }
 }
 
-/// Calls a function, and stores its error. A panic becomes an error as well: it must not unwind into
-/// C.
+/// Calls a function, and stores its error. A panic also becomes an error, because it must not
+/// unwind into C.
 ///
 /// # Safety
 /// `error` is null or points to a pointer.
@@ -190,7 +190,7 @@ unsafe fn guarded<T>(error: *mut *mut TwError, call: impl FnOnce() -> Result<T, 
         Err(_) => TwError { code: CString::default(), message: c_string("internal error of tilewright") },
     };
     if !error.is_null() {
-        // SAFETY: it points to a pointer.
+        // SAFETY: `error` points to a pointer.
         unsafe { *error = Box::into_raw(Box::new(failed)) };
     }
     None
@@ -204,12 +204,12 @@ fn c_string(text: &str) -> CString {
 /// Returns the text of a C string.
 ///
 /// # Safety
-/// `text` is null or a C string, which lives while the result is used.
+/// `text` is null or a C string that lives as long as the result.
 unsafe fn text<'a>(text: *const c_char, what: &str) -> Result<&'a str, Error> {
     if text.is_null() {
         return Err(invalid(&format!("the {what} is NULL")));
     }
-    // SAFETY: it is a C string.
+    // SAFETY: `text` is a C string.
     unsafe { CStr::from_ptr(text) }.to_str().map_err(|_| invalid(&format!("the {what} is not UTF-8")))
 }
 
@@ -250,12 +250,12 @@ unsafe fn argument<'a>(given: &TwArgument, device: Device) -> Result<(&'a str, V
     Ok((name, value))
 }
 
-/// Returns the bytes at `base`; none if there is no memory.
+/// Returns the bytes at `base`; an empty slice if `base` is null.
 ///
 /// # Safety
 /// The bytes may be read for `'a`.
 unsafe fn slice<'a>(base: *const u8, bytes: usize) -> &'a [u8] {
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller ensures the same.
     if base.is_null() { &[] } else { unsafe { std::slice::from_raw_parts(base, bytes) } }
 }
 

@@ -1,4 +1,5 @@
-//! A C program launches the kernels of a lock on the CPU and in the simulator, without Python.
+//! Tests that a C program launches the kernels of a lock on the CPU and in the simulator, without
+//! Python.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -22,7 +23,7 @@ def scale(x_ptr, out_ptr, factor, n, BLOCK: tl.constexpr):
     tl.store(out_ptr + offsets, twice(tl.load(x_ptr + offsets, mask=mask), factor), mask=mask)
 ";
 
-/// Memory at a multiple of 16 bytes, so that the kernel is compiled for such addresses.
+/// Memory that is aligned to 16 bytes, so that the kernel is specialized for aligned addresses.
 #[repr(align(16))]
 struct Aligned([f32; 1000]);
 
@@ -56,7 +57,7 @@ fn kernels_are_launched_from_c_and_rust() {
         let arguments = args![x_ptr = &x.0, out_ptr = &mut out.0, factor = 2.0, n = 1000];
         bundle.launch("scale", 4, arguments).unwrap();
         assert!(out.0.iter().all(|value| *value == 6.0));
-        // A fault names the line of the source, which the lock has.
+        // A fault names the source line, because the lock contains the source.
         let short = &mut out.0[..16];
         let arguments = args![x_ptr = &x.0, out_ptr = short, factor = 2.0, n = 1000];
         let fault = bundle.launch("scale", 4, arguments).unwrap_err().to_string();
