@@ -1,4 +1,4 @@
-//! The folder of artifacts: files that are named by the hash of their content.
+//! Reads and writes artifacts: files that are named by the hash of their content.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,8 +10,8 @@ use std::sync::Arc;
 use tilewright_base::write_file;
 
 /// A folder of artifacts. An artifact is named by the BLAKE3 hash of its content, in hexadecimal
-/// digits, and by its kind, such as `ptx`. So equal contents are one file, writers of the same
-/// artifact agree, and a reader detects damage.
+/// digits, and by its kind, such as `ptx`. So equal contents are one file, concurrent writers of an
+/// artifact write the same bytes, and a reader detects damage.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Artifacts {
     folder: PathBuf,
@@ -68,7 +68,7 @@ impl Artifacts {
         blake3::hash(content).to_hex().to_string()
     }
 
-    /// Writes an artifact unless an undamaged one is there, and returns its hash.
+    /// Writes an artifact unless the folder has an undamaged copy, and returns its hash.
     ///
     /// # Errors
     /// Those of the file system. A failed write leaves no partial file.

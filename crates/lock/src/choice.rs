@@ -1,4 +1,4 @@
-//! The choice of a tuner.
+//! Defines the choice of a tuner.
 
 use std::collections::BTreeMap;
 
@@ -12,14 +12,15 @@ pub struct Choice {
     pub kernel: String,
     /// The digest of the source of the kernel and of the functions that it calls.
     pub source: String,
-    /// The target: `cpu` or that of a GPU, such as `sm_90a`.
+    /// The target: `cpu`, or the target of a GPU, such as `sm_90a`.
     pub target: String,
     /// The values of the tuner's key and the dtypes of the tensors, as Python writes them.
     pub key: Vec<String>,
     /// The chosen arguments and options by name, as Python writes them.
     pub config: BTreeMap<String, String>,
     /// For each measured configuration, the median and the 20th and 80th percentile of its times in
-    /// milliseconds; `None` for one that did not run. They do not affect a locked launch.
+    /// milliseconds; `None` for a configuration that did not run. The times do not affect a locked
+    /// launch.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub timings: BTreeMap<String, Vec<Option<f64>>>,
 }

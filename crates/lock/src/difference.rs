@@ -12,11 +12,12 @@ pub enum Change {
     Added(String),
     /// The first lock has launches that the second does not have.
     Removed(String),
-    /// Both have them, with other code or another choice. The texts say which parts differ.
+    /// Both locks have the launches, with different code or choices. The texts name the parts that
+    /// differ.
     Changed(String, Vec<String>),
 }
 
-/// Returns the changes from one lock to another, in the order of the entries.
+/// Returns the changes from one lock to another: those of the entries, then those of the choices.
 pub fn changes(before: &LockFile, after: &LockFile) -> Vec<Change> {
     let mut found = Vec::new();
     let old: BTreeMap<&Request, &Entry> =
@@ -67,7 +68,7 @@ impl std::fmt::Display for Request {
 }
 
 impl Request {
-    /// Returns the differences between a launch and a locked one, as texts for the user.
+    /// Returns the differences between a launch and a launch of the lock, as texts for the user.
     pub fn differences(&self, locked: &Self) -> Vec<String> {
         let mut found = Vec::new();
         if self.target != locked.target {

@@ -1,25 +1,25 @@
-//! The entry of a compiled kernel, and the request of a launch that looks for one.
+//! Defines the entry of a compiled kernel, and the request by which a launch finds its entry.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// The description of a launch, by which its entry is found: launches with the same target, options
-/// and IR run the same code. The other fields say in messages which launch is meant.
+/// The description of a launch, which selects its entry: launches with the same target, options and
+/// IR run the same code. The other fields only describe the launch in messages.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Request {
     /// The name of the kernel.
     pub kernel: String,
-    /// The target: `cpu` or that of a GPU, such as `sm_90a`.
+    /// The target: `cpu`, or the target of a GPU, such as `sm_90a`.
     pub target: String,
     /// The description of each argument by the name of its parameter, such as `*fp32:16` or `1024`.
     pub arguments: BTreeMap<String, String>,
     /// The options that differ from their defaults and that affect the code.
     pub options: BTreeMap<String, String>,
-    /// The hash of the tile IR before optimization, without locations. It depends on the kernel, the
-    /// functions that it calls, the values that it reads and the arguments, but not on the place of
-    /// the program.
+    /// The hash of the tile IR before optimization, without locations. It depends on the kernel,
+    /// the functions that it calls, the values that it reads and the arguments, but not on the
+    /// paths of the source files.
     pub ir: String,
 }
 
@@ -38,7 +38,7 @@ pub struct Entry {
     pub launches: Request,
     /// The code.
     pub code: Code,
-    /// The source files, in the order of the numbers by which the texts name them.
+    /// The source files, in the order of the file numbers in the locations of the IR.
     pub sources: Vec<Source>,
     /// The facts that a launcher needs.
     pub launch: Launch,
@@ -57,19 +57,20 @@ impl Entry {
 pub struct Source {
     /// The name of the file, without its folder.
     pub name: String,
-    /// The artifact with its text.
+    /// The hash of the artifact with the text.
     pub text: String,
-    /// The number in the file of the text's first line.
+    /// The line of the file at which the text begins.
     pub first_line: u32,
     /// The number of columns that were removed from the start of each line.
     pub removed_columns: u32,
 }
 
-/// The artifacts of an entry, each by its hash.
+/// The hashes of the artifacts of an entry.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Code {
-    /// The tile IR before optimization, with locations. `lock verify` compiles it anew.
+    /// The tile IR before optimization, with locations. `tilewright lock verify` compiles this IR
+    /// anew.
     pub ir: String,
     /// The tile IR after optimization. The CPU runs it.
     pub opt: String,
@@ -104,15 +105,15 @@ pub struct Launch {
     pub threads: u32,
     /// The bytes of dynamic shared memory of a block.
     pub shared_bytes: u32,
-    /// The blocks of a program, which form a cluster.
+    /// The number of blocks of a program, which form a cluster.
     pub cluster: u32,
     /// The arguments that a launch passes, in order.
     pub parameters: Vec<Parameter>,
-    /// The number of tensor maps that follow the arguments. The program in the GPU dialect says how
-    /// each is made of the arguments.
+    /// The number of tensor maps that follow the arguments. The program in the GPU dialect states
+    /// how a launch makes each map from the arguments.
     pub tensor_maps: u32,
-    /// True if an int32 follows: the number of programs along the first axis if blocks run in
-    /// clusters of two, else 0.
+    /// True if an int32 follows the tensor maps. Its value is the number of programs along the
+    /// first axis if the launch runs blocks in clusters of two, else 0.
     pub has_pairs: bool,
 }
 

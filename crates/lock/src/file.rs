@@ -1,4 +1,4 @@
-//! The lock file.
+//! Reads, writes, searches and merges lock files.
 
 use std::fmt;
 use std::fs;
@@ -165,8 +165,8 @@ impl LockFile {
         Ok(())
     }
 
-    /// Keeps, of several choices for the same launches, the one whose configuration was fastest:
-    /// processes that tune at the same time may choose differently.
+    /// Keeps only the fastest of several choices for the same launches. Processes that tune at the
+    /// same time may choose differently.
     pub fn keep_fastest_choices(&mut self) {
         let time = |choice: &Choice| {
             let medians = choice.timings.values().filter_map(|timing| *timing.first()?);

@@ -1,6 +1,6 @@
-//! Lock files. A lock lists the compiled kernels of a program and the configurations that its
-//! tuners chose. Its artifacts are the texts and binaries of the kernels. A process with a lock
-//! launches these kernels, and compiles, tunes and assembles nothing.
+//! Defines the format of locks. A lock lists the compiled kernels of a program and the
+//! configurations that its tuners chose. Its artifacts are the texts and binaries of the kernels. A
+//! process with a lock launches these kernels without lowering, tuning or assembling them.
 //!
 //! ```text
 //! tilewright.lock         JSON: entries and choices, sorted         LockFile
@@ -9,8 +9,8 @@
 //! tilewright.tar          both in one file                          pack, unpack
 //! ```
 //! The format contains no absolute path, host name or time of day, so that the same kernels give
-//! the same bytes on every machine, except for the timings of choices. This crate does not know the
-//! compiler: the runtime makes the entries and restores kernels from them.
+//! the same bytes on every machine, except for the timings of choices. This crate does not depend
+//! on the compiler: the runtime makes the entries and restores kernels from them.
 
 mod artifacts;
 mod choice;
