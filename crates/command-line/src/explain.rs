@@ -42,7 +42,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
 /// the attributes of the other blocks.
 fn without_test_markup(page: &str) -> String {
     let mut text = String::new();
-    // Of the block around a line, whether it is dropped.
+    // True if the code block around the line is dropped; `None` outside of a code block.
     let mut block = None;
     let mut is_after_dropped = false;
     for line in page.lines() {

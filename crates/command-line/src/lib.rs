@@ -1,8 +1,8 @@
-//! The `tilewright` command: `compile`, `check`, `explain`, `devices`, `run`, `sim report`,
-//! `profile`, `bench`, `activate`, `deactivate`, `status`. The binary of `cli` and the Python
-//! package (`python -m tilewright`) call [`main`]. Results are printed to stdout, diagnostics to
-//! stderr. The exit code is 0 for success, 1 for an error in the user's program or of a file, and 2
-//! for an error in the command line.
+//! Implements the `tilewright` command: `compile`, `check`, `explain`, `devices`, `run`, `sim
+//! report`, `profile`, `lock`, `bench`, `activate`, `deactivate`, `status`. The binary of `cli` and
+//! the Python package (`python -m tilewright`) call [`main`]. Results are printed to stdout,
+//! diagnostics to stderr. The exit code is 0 for success, 1 for an error in the user's program or
+//! of a file or for a finding of `check` or `lock`, and 2 for an error in the command line.
 
 mod check;
 mod compile;
@@ -51,8 +51,8 @@ Environment:
   TRITON_ALLOW_NON_CONSTEXPR_GLOBALS=1, TRITON_F32_DEFAULT, TRITON_DEFAULT_FP_FUSION, TRITON_FORCE_DISABLE_FP_FUSION
 Other variables of Triton have no effect; a program that sets one of them gets a warning.";
 
-/// The version and, if the build was given one (as by `make wheel`), the commit. A build from a
-/// source distribution has no commit.
+/// The version and, if the build has set `TILEWRIGHT_COMMIT` (as `make wheel` does), the commit. A
+/// build from a source distribution has no commit.
 static VERSION: LazyLock<String> = LazyLock::new(|| {
     let version = env!("CARGO_PKG_VERSION");
     match option_env!("TILEWRIGHT_COMMIT") {

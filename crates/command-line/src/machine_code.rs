@@ -9,7 +9,7 @@ use tilewright::compiler::{GpuCode, StageText};
 
 /// The result of `ptxas`.
 pub struct MachineCode {
-    /// The registers of a thread.
+    /// The number of registers of a thread.
     pub registers: u32,
     /// The bytes of a thread's register spill stores.
     pub spills: u32,
@@ -18,7 +18,7 @@ pub struct MachineCode {
 }
 
 /// Assembles PTX. `source` is the name of the kernel's file in the line information of the PTX. The
-/// error is a text for the user.
+/// error is a message for the user.
 pub fn assemble(code: &GpuCode, source: &str) -> Result<MachineCode, String> {
     let ptxas = find("ptxas", &["TILEWRIGHT_PTXAS", "TRITON_PTXAS_PATH"], None)
         .ok_or("there is no ptxas: put it on PATH, or name it with TILEWRIGHT_PTXAS=/path/to/ptxas")?;
@@ -38,8 +38,8 @@ pub fn assemble(code: &GpuCode, source: &str) -> Result<MachineCode, String> {
     Ok(MachineCode { registers, spills, sass: disassemble(&ptxas, &cubin, source) })
 }
 
-/// Disassembles a cubin; `None` if there is no disassembler or it fails. The result of `cuobjdump`
-/// has no source lines.
+/// Disassembles a cubin; `None` if there is no disassembler or the disassembler fails. The result
+/// of `cuobjdump` has no source lines.
 fn disassemble(ptxas: &Path, cubin: &Path, source: &str) -> Option<StageText> {
     let beside = ptxas.parent();
     let text = if let Some(nvdisasm) = find("nvdisasm", &["TRITON_NVDISASM_PATH"], beside) {
@@ -67,8 +67,8 @@ fn listing(text: &str, source: &str) -> StageText {
                 rest.chars().skip_while(|c| !c.is_ascii_digit()).take_while(char::is_ascii_digit).collect();
             current = digits.parse().ok().filter(|_| file == source).unwrap_or(0);
         } else if word.starts_with("/*") && word.contains(';') {
-            // Drops the text after the instruction: `cuobjdump` prints the encoding of the
-            // instruction there.
+            // Drops the text after the instruction, where `cuobjdump` prints the encoding of the
+            // instruction.
             let end = word.find(';').map_or(word.len(), |at| at + 1);
             lines.push(word[..end].to_owned());
             origins.push(current);
@@ -108,7 +108,7 @@ fn run_for_output(mut command: Command) -> Result<String, String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// A temporary folder. Dropping the value removes it.
+/// A temporary folder. Dropping the value removes the folder.
 struct Folder(PathBuf);
 
 impl Folder {

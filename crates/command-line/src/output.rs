@@ -18,8 +18,9 @@ pub enum Failure {
     Usage(String),
     /// A file cannot be read, or the result cannot be written.
     Io(String),
-    /// `tilewright check` found an access that is out of bounds, or with `--strict` one that is not
-    /// decided, and its output has already reported the access.
+    /// The command has already reported its finding: `tilewright check` an access that is out of
+    /// bounds (with `--strict`, also an access that is not decided), `tilewright lock` a
+    /// difference.
     Told,
 }
 

@@ -1,5 +1,5 @@
-//! `tilewright run`, `sim report`, `profile`, `bench`, `lock`, `activate`, `deactivate` and `status`: start
-//! Python, which runs the same command of the Python package.
+//! Starts Python for `tilewright run`, `sim report`, `profile`, `bench`, `lock`, `activate`,
+//! `deactivate` and `status`; Python runs the same command of the Python package.
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
@@ -49,7 +49,7 @@ pub fn simulate(simulation: &Simulation) -> Result<(), Failure> {
 pub fn launches_of(program: &Path, target: Target) -> Result<Vec<Request>, Failure> {
     let folder = std::env::temp_dir().join(format!("tilewright-launches-{}", std::process::id()));
     let result = record(program, target, &folder);
-    // The folder is in the system's temporary folder, which is emptied anyway.
+    // The error is ignored: the system empties its temporary folder.
     let _ = std::fs::remove_dir_all(&folder);
     result
 }
