@@ -1,4 +1,4 @@
-//! The command as users start it: what goes to stdout, what to stderr, and the exit code.
+//! Tests the command as users start it: its output on stdout and stderr, and its exit code.
 
 use std::ffi::OsStr;
 use std::path::PathBuf;
@@ -20,7 +20,7 @@ def zero(x_ptr):
     tl.store(x_ptr, 0)
 ";
 
-/// A file in a folder of this test's own.
+/// Writes a file in a temporary folder of this process, and returns its path.
 fn file(name: &str, content: &[u8]) -> PathBuf {
     let folder = std::env::temp_dir().join(format!("tilewright-cli-{}", std::process::id()));
     let path = folder.join(name);
@@ -74,7 +74,7 @@ fn every_stage_is_printed() {
     }
 }
 
-/// A kernel whose reduction crosses warps, so that its text has shared memory and barriers.
+/// Uses a kernel whose reduction crosses warps, so that its text has shared memory and barriers.
 #[test]
 fn the_text_of_the_gpu_stage_is_input_as_well() {
     let source = "import triton\nimport triton.language as tl\n\n@triton.jit\ndef total(x, y, N: tl.constexpr):\n    \
@@ -313,7 +313,7 @@ def kernel(p):
     let kernel = format!("{}::kernel", path.display());
     let (code, text) = outcome(&["compile", &kernel, "--signature", "*i32", "--emit", "opt"]);
     assert_eq!(code, 0, "{text}");
-    // 101 + 102 + 1003 + 101 + 1004 + 7
+    // The terms of the stored sum are 101, 102, 1003, 101, 1004 and 7.
     assert!(text.contains("value = 2318:int32"), "{text}");
 }
 
