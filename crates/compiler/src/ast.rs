@@ -1,5 +1,5 @@
-//! The syntax of a kernel's source: the signature, which messages about launches show, and the
-//! syntax tree as text.
+//! Reads the syntax of a kernel's source: its signature, which messages about launches show, and
+//! its syntax tree as text.
 
 use ruff_python_ast::visitor::source_order::{SourceOrderVisitor, walk_body, walk_stmt};
 use ruff_python_ast::{AnyParameterRef, Decorator, Expr, ModModule, Parameter, Stmt, StmtFunctionDef};
@@ -50,7 +50,7 @@ pub fn functions_of(module: &ModModule, text: &str) -> Vec<FunctionSyntax> {
         }
 
         // Expressions contain no `def`. Skipping them also avoids recursion into deeply nested
-        // ones.
+        // expressions.
         fn visit_expr(&mut self, _expression: &'a Expr) {}
     }
     let mut collector = Collector(text, Vec::new());
@@ -58,7 +58,7 @@ pub fn functions_of(module: &ModModule, text: &str) -> Vec<FunctionSyntax> {
     collector.1
 }
 
-/// Returns the signature of every function of a source text; none if the text is not valid Python.
+/// Returns the signature of every function of a source text; empty if the text is not valid Python.
 fn functions(text: &str) -> Vec<FunctionSyntax> {
     // The parser recurses once for each level of nesting, and the frontend accepts 2000 levels.
     stacker::maybe_grow(4 << 20, 16 << 20, || {

@@ -1,4 +1,4 @@
-//! The result of a compilation: the code, the options, and queries about them.
+//! Defines the result of a compilation: the code, the options, and queries about both.
 
 use std::sync::Arc;
 
@@ -142,7 +142,7 @@ pub(crate) fn ptx(
 }
 
 /// Removes the folders from the names of the user's source files, so that the texts of the kernel
-/// do not depend on the place of the program.
+/// do not depend on the folder of the program.
 pub fn remove_folders(module: &mut Module) {
     let name = |name: &str| name.rsplit(['/', '\\']).next().unwrap_or(name).to_owned();
     module.sources = Arc::new(module.sources.with_names(name));
@@ -161,7 +161,7 @@ pub enum ParameterType {
     Tuple(Tuple<ParameterType>),
 }
 
-/// The options of a compiled kernel.
+/// The options and the resources of a compiled kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Metadata {
     /// The target for which the kernel is compiled.

@@ -22,7 +22,8 @@ pub struct StageText {
     pub title: String,
     /// The lines of the text.
     pub lines: Vec<String>,
-    /// For each line of the text, the number of the source line that it implements; 0 if unknown.
+    /// For each line of the text, the source line that the line implements, counted from 1; 0 if
+    /// unknown.
     pub links: Vec<u32>,
 }
 
@@ -66,7 +67,8 @@ impl CompiledKernel {
         })
     }
 
-    /// Returns the machine code of the loop nests of a CPU program, each instruction with its line.
+    /// Returns the machine code of the loop nests of a CPU program, each instruction with its
+    /// source line.
     fn linked_machine_code(&self, program: &tilewright_cpu::Program) -> StageText {
         let listed = program.machine_listing().lines;
         let origins = listed.iter().map(|line| line.span.map_or(0, |span| self.line_of(span))).collect();

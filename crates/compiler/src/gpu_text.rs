@@ -1,4 +1,4 @@
-//! Compiles programs of the GPU path from text, as `--emit gpu` prints it.
+//! Compiles programs in the GPU dialect from text, as `--emit gpu` prints it.
 
 use tilewright_base::{Code, Diagnostic, SourceFile, SourceMap, Span};
 use tilewright_frontend::Failure;
@@ -8,7 +8,7 @@ use tilewright_ir::{VerifyError, verify};
 
 use crate::{CompileError, Stage, compiled, with_stack};
 
-/// Compiles a program of the GPU path from its text. Runs all passes; a pass that already ran on
+/// Compiles a program in the GPU dialect from its text. Runs all passes; a pass that already ran on
 /// the program changes nothing. Returns the text of a stage, [`Stage::Gpu`] or [`Stage::Ptx`].
 ///
 /// # Errors
@@ -19,8 +19,8 @@ pub fn compile_gpu_text(name: &str, text: &str, stage: Stage) -> Result<String, 
         let mut program = parse(name, text)?;
         for pass in PASSES {
             pass.run(&mut program).map_err(|diagnostic| failure(*diagnostic, &program))?;
-            // A program from text may satisfy the verifier although no sequence of passes produces
-            // such a program. From it, a pass may make a program that violates the rules.
+            // A text may contain a program that the verifier accepts but that no sequence of passes
+            // produces. A pass may turn such a program into one that violates the rules.
             verify(&program).map_err(|error| failure(broken(pass.name, &error), &program))?;
         }
         if stage == Stage::Gpu {

@@ -1,7 +1,7 @@
-//! Inline assembly outside of a GPU. The CPU's executor runs it in the simulator, and GPU
-//! compilations parse it before an assembler does, to find its errors. For both purposes, this
-//! module puts the text into a kernel in which each thread runs the text once, on operands that are
-//! words of memory.
+//! Runs and checks inline assembly without a GPU. The CPU's executor runs the text in the
+//! simulator. Compilations for a GPU parse the text, so that errors are reported before an
+//! assembler reads it. For both purposes, this module puts the text into a kernel in which each
+//! thread runs the text once, on operands that are words of memory.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use tilewright_sim::{FaultKind, Launch, LoadError, SimTarget, Simulator};
 const TARGET: &str = "sm_90a";
 /// The name of the kernel that contains the inline assembly.
 const KERNEL: &str = "inline_assembly";
-/// The maximum number of threads of a block of that kernel.
+/// The maximum number of threads of a block of the kernel.
 const THREADS: u32 = 128;
 
 /// Implements inline assembly for the CPU's executor with the GPU simulator.
@@ -115,7 +115,7 @@ fn check_inst(function: &Function, inst: Inst) -> Result<(), Box<Diagnostic>> {
 }
 
 /// Returns whether the text is certainly wrong. An instruction or modifier that the PTX parser does
-/// not know or support may be right.
+/// not know or does not support may be correct.
 fn is_mistake(error: &ParseError) -> bool {
     !matches!(
         error.kind,

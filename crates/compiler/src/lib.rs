@@ -143,13 +143,11 @@ pub fn compile(
     dump(Stage::Ast, &|| syntax_tree(source.as_ref()));
 
     let lowered = lower(job, host)?;
-    // Lowering is not run on a new stack here: it grows the stack itself where its recursion needs
-    // that.
+    // Lowering is not run on a new stack here, because it grows the stack itself.
     with_stack(|| finish(job, source, lowered, dump))
 }
 
-/// Lowers the source of a kernel to tile IR: the part of [`compile`] that reads the
-/// program.
+/// Lowers the source of a kernel to tile IR: the part of [`compile`] that reads the user's program.
 ///
 /// # Errors
 /// Those of the kernel.
@@ -157,8 +155,8 @@ pub fn lower(job: &Job, host: &mut dyn Host) -> Result<Lowered, CompileError> {
     tilewright_frontend::lower_kernel(&job.request, host).map_err(CompileError::Kernel)
 }
 
-/// Compiles a kernel from IR text that another process printed at stage `ir`. It needs no [`Host`],
-/// because the names of the source are resolved already.
+/// Compiles a kernel from IR text that another process printed at stage `ir`. This needs no
+/// [`Host`], because the names of the source are resolved already.
 pub fn compile_ir(job: &Job, text: &str, dump: &mut DumpHook<'_>) -> Result<CompiledKernel, CompileError> {
     let module = with_stack(|| tilewright_ir::parse(text)).map_err(|error| {
         let (message, ir) = (format!("{error}, in text from another process"), text.to_owned());
@@ -225,15 +223,16 @@ fn gpu_code(
     Ok(GpuCode::new(ptx, target, program))
 }
 
-/// Makes the program of the CPU's executor. The simulator runs the kernel's inline assembly.
-/// If the executor makes machine code, short loops are unrolled, so that it compiles them with the
-/// steps around them.
+/// Makes the program of the CPU's executor. The simulator runs the kernel's inline assembly. If the
+/// executor makes machine code, short loops are unrolled, so that the executor compiles them
+/// together with the steps around them.
 pub fn cpu_program(module: &Module) -> Result<tilewright_cpu::Program, Box<Diagnostic>> {
     let module = if tilewright_cpu::has_machine_code() { for_nests(module) } else { Cow::Borrowed(module) };
     tilewright_cpu::Program::with_assembler(&module, Some(&inline_asm::SimulatedAssembler))
 }
 
-/// Returns the module with loops that nests of machine code can execute.
+/// Unswitches and unrolls short loops, so that the loop nests that the executor compiles contain
+/// them.
 fn for_nests(module: &Module) -> Cow<'_, Module> {
     let unswitching = tilewright_opt::Unswitching {
         ops: tilewright_cpu::MAX_UNROLLED_LOOP_STEPS,
@@ -265,9 +264,9 @@ pub fn cpu_program_for_sanitizer(
     tilewright_cpu::SanitizedProgram::new(module, Some(&inline_asm::SimulatedAssembler))
 }
 
-/// Makes the program of the CPU's executor with every tile stored element by element (no symbolic
-/// forms: affine tiles and box masks), and without rematerialization and fusion. Tests compare its
-/// results with those of [`cpu_program`].
+/// Makes the program of the CPU's executor without rematerialization, without fusion, and without
+/// symbolic forms (affine tiles and box masks): every tile is stored element by element. Tests
+/// compare its results with those of [`cpu_program`].
 #[doc(hidden)]
 pub fn cpu_program_without_symbolic_forms(
     module: &Module,

@@ -3,7 +3,7 @@
 //! how many blocks must fit (`.minnctapersm`). If a kernel without such a statement spills although
 //! registers are unused, lets the assembler choose more registers.
 //!
-//! Only the assembler knows how many registers a kernel takes and spills, so the choice takes
+//! Only the assembler knows how many registers a kernel takes and spills, so the choice needs
 //! several attempts. A runtime passes its assembler to [`Multiprocessor::assemble`], which chooses
 //! the limits to try. The runtime then loads the kernel that `assemble` returns.
 
@@ -183,10 +183,10 @@ fn with_max_registers(ptx: &str, count: u32) -> Option<String> {
 mod tests {
     use super::*;
 
-    /// Assembles a kernel of 256 threads that takes `registers` registers a thread, or as many as
-    /// the limit in its PTX. Returns the limits of all attempts (0 without a limit) and the chosen
-    /// limit. The kernel spills 10 registers with a limit of 120, and the assembler fails with a
-    /// limit of 40.
+    /// Assembles a kernel of 256 threads. A thread takes as many registers as the limit in the PTX
+    /// states, or else `registers`. Returns the limits of all attempts (0 without a limit) and the
+    /// chosen limit. The kernel spills 10 registers with a limit of 120, and the assembler fails
+    /// with a limit of 40.
     fn attempts(ptx: &str, registers: u32, max_registers: Option<u32>) -> (Vec<u32>, u32) {
         let mut limits = Vec::new();
         let chosen = HOPPER.assemble(ptx, max_registers, |ptx, is_again| {
@@ -237,7 +237,7 @@ mod tests {
         assert_eq!(spills(plain, 115), (2, true, 115));
         // The first result is returned if the second kernel spills as many registers as the first.
         assert_eq!(spills(plain, 2347), (2, true, 2347));
-        // The PTX states the number of blocks: a lower limit replaces that.
+        // The PTX states a number of blocks, which a lower register limit replaces.
         let stated = plain.replace(".reqntid", ".minnctapersm 2\n.reqntid");
         assert_eq!(
             against_spills(&stated, 128, 7, 256).as_deref(),
@@ -245,7 +245,8 @@ mod tests {
         );
         assert_eq!(against_spills(&stated, 255, 7, 256), None);
         assert_eq!(against_spills(&plain.replace(".reqntid", ".maxnreg 168\n.reqntid"), 120, 7, 256), None);
-        // No registers are unused, or nothing is spilled.
+        // In the first and third cases no registers are unused; in the last case nothing is
+        // spilled.
         assert_eq!(against_spills(plain, 255, 4, 256), None);
         assert_eq!(against_spills(plain, 120, 4, 128).map(|_| ()), Some(()));
         assert_eq!(against_spills(plain, 128, 4, 128), None);

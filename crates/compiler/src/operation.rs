@@ -1,5 +1,5 @@
-//! Compiles one operation of interpret mode. It is compiled like a kernel: as a function whose
-//! parameters are the values that the interpreter already has.
+//! Compiles one operation of interpret mode, like a kernel: as a function whose parameters are the
+//! values that the interpreter already has.
 
 use std::sync::Arc;
 
@@ -15,7 +15,8 @@ use crate::{CompileError, Stage, cpu_program, verify, with_stack};
 pub struct CompiledOperation {
     /// The program of the operation.
     pub program: Program,
-    /// The result. Its run-time parts are the results of the program, in order.
+    /// The result. Its run-time parts, several if the result is a tuple, are the results of the
+    /// program, in order.
     pub result: Operand<Type>,
     /// The indices of the run-time parts that are constants in the program.
     pub known: Vec<usize>,
@@ -34,7 +35,8 @@ pub fn compile_operation(
         tilewright_frontend::lower_operation(operation, options, host).map_err(CompileError::Kernel)?;
     with_stack(|| {
         verify(&module, Stage::Ir)?;
-        // A single op offers nothing to optimize; a function of the library or of the user does.
+        // There is nothing to optimize in a single op, but in a function of the library or of the
+        // user.
         if module.functions.len() > 1 {
             tilewright_opt::optimize(&mut module, &tilewright_opt::Options::default(), &mut |_, _| {});
             verify(&module, Stage::Opt)?;

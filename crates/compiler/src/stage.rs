@@ -1,4 +1,4 @@
-//! The stages of a compilation that can be printed.
+//! Defines the stages of a compilation that can be printed.
 
 use crate::Target;
 
@@ -13,14 +13,14 @@ pub enum Stage {
     Opt,
     /// The steps that the CPU executes.
     Cpu,
-    /// The machine code of a CPU's nests of loops, with the source of its instructions.
+    /// The machine code of the loop nests of a CPU program, with the source lines of its
+    /// instructions.
     Asm,
-    /// The IR of the GPU path: tile IR in which each value has a layout in registers or shared
-    /// memory.
+    /// The GPU dialect: tile IR in which each value has a layout in registers or shared memory.
     Gpu,
     /// PTX, the assembly of NVIDIA GPUs.
     Ptx,
-    /// The cubin. An assembler makes it from the PTX, if one is available; the compiler does not.
+    /// The cubin. An assembler, if there is one, makes it from the PTX; the compiler does not.
     Cubin,
 }
 

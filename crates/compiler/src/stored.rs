@@ -1,5 +1,5 @@
-//! The stored form of a compiled kernel: the texts from which a later process restores it without
-//! compiling. Locks contain it.
+//! Defines the stored form of a compiled kernel: texts from which a later process restores the
+//! kernel without compiling it. Locks contain these texts.
 
 use std::sync::Arc;
 
@@ -56,8 +56,8 @@ impl StoredGpuCode {
     }
 }
 
-/// Returns a hash of the IR before optimization, without locations. Kernels with equal hashes mean
-/// the same, wherever their source is.
+/// Returns a hash of the IR before optimization, without locations. Kernels with equal hashes
+/// compute the same, also if their source files differ.
 pub fn ir_digest(lowered: &Module) -> String {
     let text = with_stack(|| tilewright_ir::print(lowered, false));
     blake3::hash(text.as_bytes()).to_hex().to_string()
@@ -76,7 +76,7 @@ pub fn compile_lowered(
     with_stack(|| finish(job, source, lowered, dump))
 }
 
-/// Reads a module from the stored text of a stage. `sources` are its source files.
+/// Reads a module from the stored text of a stage. `sources` are the source files of the module.
 ///
 /// # Errors
 /// If the text is not that of a module.
@@ -90,7 +90,8 @@ pub fn parse_stored(stage: Stage, text: &str, sources: &Arc<SourceMap>) -> Resul
 }
 
 /// Restores a compiled kernel without compiling it. `lowered` is the IR that the kernel has in this
-/// process. The code for the CPU is assembled from the optimized IR; that for a GPU is stored.
+/// process. The code for the CPU is made from the optimized IR; the code for a GPU is read from
+/// `stored`.
 ///
 /// # Errors
 /// If a text is not that of a module, or if there is no code for the target of the job.
@@ -144,8 +145,9 @@ fn gpu_code(
     Ok(GpuCode { cubin, ..GpuCode::new(ptx, target, program) })
 }
 
-/// Replaces the source files of a stored module, whose text has only their names, by those of this
-/// process. Lowering numbers the files of equal kernels equally.
+/// Replaces the source files of a stored module, whose text has only their names, by the source
+/// files of this process. The ids of the files agree, because lowering gives the files of equal
+/// kernels equal ids.
 fn locate_in(stored: &mut Arc<SourceMap>, sources: &Arc<SourceMap>) {
     if stored.files().count() == sources.files().count() {
         *stored = Arc::clone(sources);

@@ -1,4 +1,5 @@
-//! Variants of a kernel's GPU code, for launches with tensors that tensor maps cannot describe.
+//! Chooses variants of a kernel's GPU code for launches with tensors that tensor maps cannot
+//! describe.
 //!
 //! ```text
 //! the launch can create all maps             the kernel's own code
@@ -76,7 +77,7 @@ impl TensorMapVariant {
     }
 }
 
-/// Names the variant in a lock: the accesses by the number of the argument, `load:0 store:2`; or
+/// Names the variant in a lock: the accesses with the index of the argument, `load:0 store:2`; or
 /// `all`.
 impl fmt::Display for TensorMapVariant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -1,5 +1,5 @@
-//! The deepest nesting that is accepted compiles, prints and is dropped on a thread with little
-//! stack.
+//! Tests that kernels with the deepest accepted nesting compile, print and are dropped on a thread
+//! with a small stack.
 
 use std::fmt::Write;
 

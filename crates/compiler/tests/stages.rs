@@ -1,4 +1,5 @@
-//! The stages of both paths: the hook receives them in order, and each is available as text later.
+//! Tests the stages of compilations for the CPU and for GPUs: the hook receives them in order, and
+//! each is available as text later.
 
 use tilewright_compiler::{
     CodegenOptions, CompiledKernel, DumpHook, Job, MachineCode, Stage, Target, compile,
@@ -16,7 +17,7 @@ def double(x_ptr):
     tl.store(pointers, 2 * tl.load(pointers))
 ";
 
-/// The kernel of the text above, compiled.
+/// Compiles the kernel of the text above.
 fn compiled(
     target: Target,
     options: Options,
