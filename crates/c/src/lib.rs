@@ -104,8 +104,8 @@ pub unsafe extern "C" fn tw_bundle_close(bundle: *mut Bundle) {
 /// Launches a kernel.
 ///
 /// # Safety
-/// The pointers are as the header requires; the memory of the arguments stays valid until the kernel
-/// has ended.
+/// The pointers are as the header requires; the memory of the arguments stays valid until the
+/// kernel has ended.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_bundle_launch(
     bundle: *mut Bundle,
