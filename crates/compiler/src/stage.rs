@@ -58,6 +58,6 @@ impl Stage {
     }
 }
 
-/// A function that receives each stage. Its second argument makes the text of the stage; a hook that
-/// does not need the text does not call it.
+/// A function that receives each stage. Its second argument makes the text of the stage, so that
+/// the text is made only if the hook needs it.
 pub type DumpHook<'a> = dyn FnMut(Stage, &dyn Fn() -> String) + 'a;
