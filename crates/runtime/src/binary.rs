@@ -1,5 +1,5 @@
-//! Loads and launches device code by its driver handle: the protocol of Triton's driver module. The
-//! arguments of a launch are described by types; the source of the code is unknown. Kernels of
+//! Loads device code and launches it by its driver handle, as Triton's driver module does. Only the
+//! types of the arguments describe the code, because its source is unknown. Kernels of
 //! `triton.compile` and of torch's Inductor are launched this way.
 //!
 //! ```text

@@ -1,12 +1,12 @@
-//! The clock of profiles.
+//! Measures time for profiles.
 
 use std::sync::OnceLock;
 use std::time::Instant;
 
 static EPOCH: OnceLock<Instant> = OnceLock::new();
 
-/// Returns the nanoseconds since the first call of this function, which the first profile of the
-/// process makes when it starts.
+/// Returns the nanoseconds since the first call of this function. The start of the first profile of
+/// the process makes this call.
 pub fn profile_clock() -> u64 {
     EPOCH.get_or_init(Instant::now).elapsed().as_nanos() as u64
 }

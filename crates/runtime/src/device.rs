@@ -43,8 +43,8 @@ pub(crate) fn claimed_capability() -> u32 {
     CLAIMED.load(Ordering::Relaxed)
 }
 
-/// Returns the number of multiprocessors of the simulator's GPU with this compute capability (times
-/// 10), or else of its GPU with the highest capability below; 1 if it has neither.
+/// Returns the number of multiprocessors of the simulated GPU with this compute capability (times
+/// 10), or else with the next lower one; 1 if there is no such GPU.
 pub fn multiprocessors_of(capability: u32) -> u32 {
     let of = |gpu: &sim::GpuModel| {
         let digits = gpu.architecture.trim_start_matches("sm_").trim_end_matches(char::is_alphabetic);
@@ -126,7 +126,7 @@ impl Device {
     }
 
     /// Returns the context that code for this GPU is loaded in: the thread's current context if it
-    /// belongs to this GPU, else the GPU's primary one.
+    /// belongs to this GPU, else the GPU's primary context.
     pub fn context(self) -> Result<cuda::Context, Error> {
         let gpu = self.gpu()?;
         Ok(match cuda::Context::current(gpu.driver())? {
@@ -155,16 +155,16 @@ impl Device {
         std::iter::once(Device::Cpu).chain(usable).collect()
     }
 
-    /// Selects the device of each [`Kernel`](crate::Kernel) that is created from now on (Python
-    /// creates it at the first launch). Fails if this machine does not have the device, or if the
-    /// compiler does not support it.
+    /// Selects the device of each [`Kernel`](crate::Kernel) that is created from now on. Python
+    /// creates a kernel at its first launch. Fails if this machine does not have the device, or if
+    /// the compiler does not support it.
     pub fn select(self) -> Result<(), Error> {
         self.target()?;
         *SELECTED.write().unwrap_or_else(PoisonError::into_inner) = Some(self);
         Ok(())
     }
 
-    /// Returns the selected device, else the one that `TILEWRIGHT_DEVICE` names. Does not check
+    /// Returns the selected device, else the device that `TILEWRIGHT_DEVICE` names. Does not check
     /// that this device exists, because a process that only compiles must not open the driver.
     /// `None` means that kernels run on the device of their tensors.
     pub fn selected() -> Result<Option<Self>, Error> {
@@ -175,15 +175,15 @@ impl Device {
         Knobs::current().device.as_deref().map(Self::parse).transpose()
     }
 
-    /// Returns the device of `triton.runtime.driver.active`: the selected one, else the first GPU
-    /// if it is usable, else the processor.
+    /// Returns the device of `triton.runtime.driver.active`: the selected device, else the first
+    /// GPU if it is usable, else the processor.
     pub fn active() -> Result<Self, Error> {
         let usable = || Device::Cuda(0).target().map_or(Device::Cpu, |_| Device::Cuda(0));
         Ok(Self::selected()?.unwrap_or_else(usable))
     }
 
-    /// Returns the active device. If that is a GPU and this thread has a current context, returns
-    /// the GPU of the context instead.
+    /// Returns the active device. If it is a GPU and this thread has a current context, returns the
+    /// GPU of the context instead.
     pub fn current() -> Result<Self, Error> {
         let device = Self::active()?;
         let Device::Cuda(_) = device else { return Ok(device) };

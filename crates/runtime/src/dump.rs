@@ -8,7 +8,7 @@ use tilewright_compiler::{CodegenOptions, Stage};
 
 use crate::Knobs;
 
-/// Returns the number of the next compilation, which is part of the names of its files; 0 if
+/// Returns the number of the next compilation, which is part of the names of its dumped files; 0 if
 /// nothing is dumped.
 pub(crate) fn number(knobs: &Knobs) -> u32 {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
@@ -20,8 +20,8 @@ pub(crate) fn is_on(knobs: &Knobs) -> bool {
     !knobs.dump.is_empty()
 }
 
-/// Returns a hook that writes the requested stages of one compilation of a kernel. If it cannot
-/// write a file, it reports that on stderr, and the compilation continues.
+/// Returns a hook that writes the requested stages of one compilation of a kernel. If the hook
+/// cannot write a file, it reports the error on stderr, and the compilation continues.
 pub(crate) fn hook<'a>(
     knobs: &'a Knobs,
     kernel: &'a str,
@@ -45,8 +45,8 @@ pub(crate) fn hook<'a>(
     }
 }
 
-/// Formats the options of code generation as a comment of a dumped file: the text of tile IR does
-/// not have them, and a later compilation of the file needs them.
+/// Formats the options of code generation as a comment of a dumped file. A later compilation of the
+/// file needs the options, and the text of tile IR does not have them.
 fn describe(options: CodegenOptions) -> String {
     let CodegenOptions { num_warps, num_stages, num_ctas, max_registers, contraction, tensor_maps } = options;
     let registers = max_registers.unwrap_or(0);

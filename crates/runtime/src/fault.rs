@@ -138,8 +138,8 @@ fn words(target: MemoryAccess) -> (&'static str, &'static str) {
     if target.is_store { ("store", "writes") } else { ("load", "reads") }
 }
 
-/// Describes an access out of bounds. The text is the same as that of the CPU's executor, as far as
-/// the fault has the information.
+/// Describes an access out of bounds. The text equals that of the CPU's executor, as far as the
+/// fault has the information.
 fn out_of_bounds(
     found: &FaultCandidates,
     target: MemoryAccess,
@@ -219,7 +219,7 @@ fn misaligned(found: &FaultCandidates, target: MemoryAccess, line: Option<Span>)
 }
 
 /// An access below this address is reported as an access through a null pointer: the kernel has
-/// probably added a small offset to one.
+/// probably added a small offset to a null pointer.
 const NULL_PAGE: u64 = 4096;
 
 /// The hint for an address that is less aligned than the compiler assumed.

@@ -1,5 +1,5 @@
-//! Times kernels on a GPU while a profile is taken: by CUPTI if it is available, else by an event
-//! before and one after each launch. Events are recorded in any case, because CUPTI may record a
+//! Times kernels on a GPU while a profile is taken: by CUPTI if it is available, else by one event
+//! before each launch and one after it. Events are recorded in any case, because CUPTI may record a
 //! kernel too late or not at all. A launch that neither CUPTI nor events could time is reported in
 //! a note.
 
@@ -18,7 +18,7 @@ use crate::clock::profile_clock;
 pub(crate) enum Timing {
     /// By two events around the launch, and by CUPTI if the launch has a correlation id, `number`.
     Around { number: Option<u64>, before: Event, after: Event },
-    /// Not at all: the launch was captured into a CUDA graph, which the program may run later, any
+    /// Not timed: the launch was captured into a CUDA graph, which the program may run later, any
     /// number of times.
     Captured,
 }
@@ -65,8 +65,8 @@ pub(crate) struct Before {
     context: Context,
 }
 
-/// Begins to time a launch of this thread. [`Before::after`] ends the timing, or dropping the value
-/// does if the launch fails.
+/// Begins to time a launch of this thread. [`Before::after`] ends the timing; if the launch fails,
+/// dropping the value ends it.
 pub(crate) fn before(context: Context, stream: StreamRef<'_>) -> Result<Before, Error> {
     if context.is_capturing(stream)? {
         return Ok(Before { cupti: None, event: None, context });
@@ -103,7 +103,7 @@ impl Drop for Before {
 }
 
 /// Returns the running CUPTI, or the reason why it cannot run. The first call in a profile starts
-/// it.
+/// CUPTI.
 fn running(context: Context) -> Result<Running, String> {
     let begin = || {
         let driver = context.device().driver().version();

@@ -1,4 +1,4 @@
-//! The grid of a launch: the number of programs along each axis.
+//! Defines the grid of a launch: the number of programs along each axis.
 
 use tilewright_base::{Code, Diagnostic};
 

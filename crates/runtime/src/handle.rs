@@ -1,4 +1,4 @@
-//! A compiled kernel that can be launched: the result of `kernel[grid](...)` and
+//! Defines a compiled kernel that can be launched: the result of `kernel[grid](...)` and
 //! `kernel.warmup(...)`.
 
 use std::any::Any;
@@ -31,7 +31,8 @@ pub struct Handle {
     signature: Arc<Signature>,
     /// The compiler's description of each parameter's argument.
     arguments: Vec<Argument>,
-    /// The parameters that are passed at run time: the index of each, and its run-time parts.
+    /// The parameters that are passed at run time: the index of each, and the run-time parts of its
+    /// argument.
     passed: SmallVec<[(usize, Passed); 16]>,
     options: Options,
     device: Device,
@@ -92,8 +93,8 @@ impl Handle {
         }
     }
 
-    /// Returns a handle with the same code and attachment for a launch with other options. The
-    /// options may differ only in those that the code does not depend on.
+    /// Returns a handle with the same code and attachment for a launch with other options. Only
+    /// options that the code does not depend on may differ.
     pub(crate) fn shared(&self, options: &Options) -> Self {
         let codegen =
             CodegenOptions { tensor_maps: self.compiled.metadata.codegen.tensor_maps, ..options.codegen() };
@@ -324,7 +325,7 @@ impl Handle {
     /// Checks the arguments of a caller that launches the handle itself, and returns one for each
     /// parameter. `given` has one argument either for each parameter, or for each parameter that is
     /// not `tl.constexpr`. The code is correct only for arguments that it was compiled for, so
-    /// others are an error.
+    /// other arguments are an error.
     pub fn complete<'m>(&self, given: &[Value<'m>]) -> Result<Vec<Value<'m>>, Error> {
         let parameters = &self.signature.parameters;
         let short = (0..parameters.len()).filter(|&index| !self.is_constexpr(index)).count();
@@ -364,9 +365,9 @@ impl Handle {
         Ok(complete)
     }
 
-    /// Checks that the code is right for an argument. The device must be able to read the memory of
-    /// a tensor; the tensor must have the element size of the parameter, and its address must be a
-    /// multiple of the parameter's divisibility. A number must fit the parameter's type, and an
+    /// Checks that the code is correct for an argument. The device must be able to read the memory
+    /// of a tensor; the tensor must have the element size of the parameter, and its address must be
+    /// a multiple of the parameter's divisibility. A number must fit the parameter's type, and an
     /// integer must be a multiple of the divisibility. An argument of a compile-time parameter must
     /// equal the value in the code. A tuple must have the expected structure, and its items must
     /// satisfy these conditions.

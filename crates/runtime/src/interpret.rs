@@ -1,9 +1,10 @@
-//! Interpret mode: the caller runs the body of the kernel itself, operation by operation.
+//! Implements interpret mode, in which the caller runs the body of the kernel itself, operation by
+//! operation.
 //!
 //! An operation (`x + y`, `tl.load(p, mask=m)`) is compiled as a small program, once for each
-//! combination of types and compile-time values, on the same path as kernels. It is then evaluated
-//! on the run-time values. Its meaning, its result to the last bit and its errors are therefore
-//! those of a compiled kernel.
+//! combination of types and compile-time values, on the same path as kernels. The program is then
+//! evaluated on the run-time values. The meaning of an operation, its result to the last bit and
+//! its errors are therefore those of a compiled kernel.
 
 mod form;
 
@@ -88,8 +89,8 @@ pub struct Launch {
 pub struct Environment<'a> {
     /// The host, which resolves the names that an operation refers to.
     pub host: &'a mut dyn Host,
-    /// Returns further memory that the kernel may access. It is called if a pointer is outside of
-    /// the memory of the arguments.
+    /// Returns further memory that the kernel may access. Called if a pointer is outside of the
+    /// memory of the arguments.
     pub foreign: &'a mut dyn FnMut() -> Vec<Region<'static>>,
     /// Ends a long loop within an operation when the caller interrupts it.
     pub interrupt: Interrupt<'a>,
@@ -258,8 +259,8 @@ impl Launch {
         }
     }
 
-    /// Evaluates an operation on its operands, `given`. [`locate`] returns the position of an
-    /// error.
+    /// Evaluates an operation on its operands, `given`. [`locate`] moves an error to its position
+    /// in the user's source.
     pub fn evaluate(
         &self,
         form: &Form,
@@ -319,8 +320,8 @@ impl Launch {
         }))
     }
 
-    /// Returns the errors of the loads from padding since the last call. [`locate`] returns their
-    /// positions.
+    /// Returns the errors of the loads from padding since the last call. [`locate`] moves them to
+    /// their positions in the user's source.
     pub fn take_padded_reads(&self) -> Vec<CompileError> {
         self.padded.take()
     }
@@ -369,7 +370,7 @@ impl Launch {
     }
 }
 
-/// Returns whether an operation prints while it is compiled, and therefore has to be compiled each
+/// Returns whether an operation prints while it is compiled. Such an operation is compiled each
 /// time.
 fn prints(given: &[Operand<Tile>]) -> bool {
     given

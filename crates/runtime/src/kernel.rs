@@ -1,4 +1,4 @@
-//! A kernel, and its cache of compiled variants.
+//! Defines a kernel with its cache of compiled variants.
 
 use std::collections::hash_map::Entry;
 use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock, RwLockWriteGuard};
@@ -188,8 +188,8 @@ impl Kernel {
         self.compiled.read().unwrap_or_else(PoisonError::into_inner).by_key.values().cloned().collect()
     }
 
-    /// As [`handles`](Self::handles), but returns `None` if another thread is changing the
-    /// variants.
+    /// As [`handles`](Self::handles), but returns `None` instead of waiting if another thread is
+    /// changing the variants.
     pub fn try_handles(&self) -> Option<Vec<Arc<Handle>>> {
         Some(self.compiled.try_read().ok()?.by_key.values().cloned().collect())
     }
@@ -202,9 +202,9 @@ impl Kernel {
         drop(forgotten);
     }
 
-    /// Removes a compiled variant that is out of date, and those that share its code. Returns them,
-    /// so that the caller drops them without this lock: dropping their attachments may run code of
-    /// the program.
+    /// Removes a compiled variant that is out of date, and the variants that share its code.
+    /// Returns these variants, so that the caller drops them after the lock is released: dropping
+    /// their attachments may run code of the program.
     pub fn forget(&self, handle: &Handle) -> Vec<Arc<Handle>> {
         let mut forgotten = Vec::new();
         let CompiledVariants { by_key, shareable } = &mut *self.write();
@@ -343,8 +343,8 @@ impl Kernel {
         self.compile_with(device, arguments, options, tensor_maps, path)
     }
 
-    /// Adds a compiled kernel to the recording of this process, if there is one, with the variants for
-    /// tensors that tensor maps cannot describe.
+    /// Adds a compiled kernel to the recording of this process, if there is one, together with its
+    /// variants for tensors that tensor maps cannot describe.
     ///
     /// # Errors
     /// If the recording cannot be written.
@@ -399,8 +399,9 @@ impl Kernel {
     ) -> Result<Job, Error> {
         let target = device.target()?;
         options.check(target)?;
-        // Without tensor maps, the code may be for another process, which runs it on a GPU: it has
-        // no checks of indices then. A lock has the same code for the simulator and the GPU.
+        // Indices are checked only in code that this process runs in its simulator. Code without
+        // tensor maps may be for another process, which runs it on a GPU; a lock has the same code
+        // for the simulator and the GPU.
         let has_lock = lock::is_locked() || lock::is_recording();
         let check_indices = tensor_maps && matches!(device, Device::Sim(_)) && !has_lock;
         let parameters = self.signature.parameters.iter();

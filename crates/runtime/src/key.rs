@@ -19,8 +19,8 @@ impl Borrow<[u64]> for Key {
 }
 
 /// The kind of a compile-time value: the low byte of the first word of its encoding. Values that
-/// are equal in Python (`1`, `1.0`, `True`) have different kinds: they have different types in a
-/// kernel.
+/// are equal in Python (`1`, `1.0`, `True`) have different kinds, because they have different types
+/// in a kernel.
 #[derive(Clone, Copy)]
 enum Tag {
     None = 1,
@@ -150,8 +150,9 @@ impl Key {
     }
 }
 
-/// Returns whether two values are the same for a kernel: code that was compiled for one is right
-/// for the other. Unlike `==` it distinguishes `0.0` from `-0.0`, and a NaN is the same as itself.
+/// Returns whether two values are the same for a kernel: code that was compiled for one is correct
+/// for the other. Unlike `==`, this distinguishes `0.0` from `-0.0`, and a NaN is the same as
+/// itself.
 pub fn is_same_value(one: &HostValue, other: &HostValue) -> bool {
     let key = |value: &HostValue| {
         let mut key = Key::default();

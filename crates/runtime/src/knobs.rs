@@ -1,5 +1,6 @@
-//! Reads the settings of the environment. Of the other library crates, only `tilewright-cuda` reads
-//! environment variables: those of the driver, the cache of cubins and CUPTI.
+//! Reads the knobs: the settings that environment variables make. Of the other library crates, only
+//! `tilewright-cuda` reads environment variables: those of the driver, the cache of cubins and
+//! CUPTI.
 //!
 //! | variable | meaning |
 //! |---|---|
@@ -35,7 +36,7 @@ use tilewright_sanitize::Checks;
 /// system.
 pub(crate) const MAX_THREADS: usize = 1024;
 
-/// The settings of the environment, which a program may change while it runs.
+/// The settings that environment variables make, and that a program may change while it runs.
 #[expect(clippy::struct_excessive_bools, reason = "they are independent switches")]
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Knobs {

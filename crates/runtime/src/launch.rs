@@ -15,7 +15,7 @@ impl Handle {
     /// Runs the kernel for every program of the grid, with arguments that
     /// [`Kernel::lookup`](crate::Kernel::lookup) found this handle for. Returns when all programs
     /// have ended; on a GPU, as soon as the launch is on the default stream. Does not use Python,
-    /// so callers release the GIL around it.
+    /// so Python callers release the GIL around this call.
     pub fn launch(&self, grid: Grid, arguments: &[Value<'_>], interrupt: Interrupt<'_>) -> Result<(), Error> {
         self.launch_on(StreamRef::DEFAULT, grid, arguments, &[], interrupt)
     }

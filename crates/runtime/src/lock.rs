@@ -1,5 +1,5 @@
-//! Locked launches: with a lock, a process launches the kernels of the lock, and compiles, tunes and
-//! assembles nothing (see the crate `tilewright-lock`).
+//! Records the kernels of a program for a lock, and launches kernels from a lock (see the crate
+//! `tilewright-lock`).
 //!
 //! ```text
 //! TILEWRIGHT_LOCK_RECORD=folder   each compilation adds its kernel to the folder    record
@@ -7,9 +7,9 @@
 //! TILEWRIGHT_LOCK=file            a launch restores its kernel from the lock        active
 //! verify                          compiles each kernel of a lock anew, and compares verify
 //! ```
-//! A locked launch lowers the source to tile IR, because the hash of the IR shows whether the kernel
-//! is the one in the lock. The optimizer, the back ends and the assembler of a GPU do not run. On
-//! the CPU, machine code is made from the locked IR, because it depends on the processor.
+//! A launch from a lock lowers the source to tile IR, because the hash of the IR shows whether the
+//! kernel is the one in the lock. The optimizer, the back ends and the assembler of a GPU do not
+//! run. On the CPU, machine code is made from the locked IR, because it depends on the processor.
 
 mod active;
 mod assemble;

@@ -21,7 +21,7 @@ const ROUNDED_TO: usize = 512;
 
 static IS_ALLOWED: AtomicBool = AtomicBool::new(false);
 
-/// The lines of kernels that were reported, each as the name of its file and its number.
+/// The lines of kernels that were reported: the name of the file, and the line number.
 static TOLD: LazyLock<Mutex<HashSet<(String, u32)>>> = LazyLock::new(Mutex::default);
 
 thread_local! {

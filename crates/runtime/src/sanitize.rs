@@ -35,7 +35,7 @@ pub struct SanitizerReport {
     pub text: String,
     /// The position of the access.
     pub place: Option<SourcePlace>,
-    /// The first program in which it was found.
+    /// The first program with this finding.
     pub program: [u32; 3],
     /// The index of the element in its tile, or the warp and the lane on a GPU; empty for a scalar.
     pub lane: Vec<u32>,
@@ -43,7 +43,7 @@ pub struct SanitizerReport {
     pub element: Option<(String, i64)>,
     /// The other access of a race: its position and its program.
     pub other: Option<(Option<SourcePlace>, [u32; 3])>,
-    /// The number of times that it was found.
+    /// The number of occurrences.
     pub count: u64,
 }
 
@@ -335,8 +335,8 @@ pub(crate) fn keep(kernel: &str, finding: &Finding, sources: &SourceMap) {
     }
 }
 
-/// Adds a finding, or counts it if it is known. Returns whether it was added: it was new, and there
-/// was room.
+/// Adds a finding, or counts it if it is known. Returns true if the finding was added, which
+/// requires that it is new and that fewer than [`MAX_REPORTS`] are kept.
 fn add(kept: &mut PendingFindings, kernel: &str, finding: &Finding, sources: &SourceMap) -> bool {
     let Finding { check, diagnostic, program, lane, element, other, count, occurrences: _ } = finding;
     let place = diagnostic.primary.as_ref().map(|label| place_of(sources, label.span));

@@ -34,8 +34,8 @@ pub(crate) type Unfit = SmallVec<[(TensorAccess, &'static str); 2]>;
 /// The number of blocks along each axis, and whether they run in pairs.
 pub(crate) type Blocks = ([u32; 3], bool);
 
-/// The reason why `cuTensorMapEncodeTiled` refuses a map that passes the checks here. The compiler
-/// and those checks exclude all other reasons.
+/// The reason why `cuTensorMapEncodeTiled` refuses a map that passes the checks of this module. The
+/// compiler and these checks exclude all other reasons.
 const REFUSED: &str = "its address or a stride is no multiple of 16 bytes, or too large";
 
 /// The maps of a launch, or the accesses without maps.
@@ -206,8 +206,8 @@ impl TensorMaps {
     fn append_programs(&self, grid: [u32; 3], wants_pairs: bool, parameters: &mut Parameters) -> Blocks {
         let Some(place) = self.programs else { return (grid, false) };
         let [x, y, z] = grid;
-        // An odd number of programs needs an idle block. Among many blocks it costs little, but
-        // among few it may be half of them.
+        // An odd number of programs needs an idle block. The idle block costs little in a large
+        // grid, but may be half of the blocks of a small grid.
         let is_many = (self.least_odd..MAX_GRID[0]).contains(&x);
         let is_paired = wants_pairs && (x.is_multiple_of(PAIR) || is_many);
         let programs = if is_paired { x } else { 0 };

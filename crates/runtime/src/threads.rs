@@ -1,4 +1,4 @@
-//! The number of threads that run the programs of a grid on the CPU.
+//! Determines the number of threads that run the programs of a grid on the CPU.
 
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,8 +9,8 @@ use crate::knobs::{Knobs, MAX_THREADS};
 static THREADS: AtomicUsize = AtomicUsize::new(0);
 
 /// Returns the number of threads of launches: the number of [`set_num_threads`], else of
-/// `TILEWRIGHT_NUM_THREADS`, else of `OMP_NUM_THREADS`, else the number of hardware threads; at
-/// most 1024.
+/// `TILEWRIGHT_NUM_THREADS`, else of `TRITON_CPU_MAX_THREADS`, else of `OMP_NUM_THREADS`, else the
+/// number of hardware threads; at most 1024.
 pub fn num_threads() -> usize {
     match THREADS.load(Ordering::Relaxed) {
         0 => {

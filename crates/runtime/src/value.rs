@@ -27,7 +27,7 @@ pub enum Value<'m> {
     Constant {
         /// The value.
         value: HostValue,
-        /// True if it was wrapped in `tl.constexpr`, or is a `@jit` function.
+        /// True if the value was wrapped in `tl.constexpr`, or is a `@jit` function.
         is_explicit: bool,
     },
     /// A tuple or list: each item is a separate argument, unless the parameter is a constexpr.

@@ -59,9 +59,8 @@ fn choose_other(
         let variant = handle.variants.get(handle, &unfit)?;
         match variant.loaded.append_maps(grid, regions, parameters)? {
             Ok(blocks) => return Ok(Choice { other: Some(ChosenVariant { variant, unfit }), blocks }),
-            // The variant may have maps that the handle's own code does not have. It has none for
-            // the accesses that it was compiled without, so each iteration adds an access, and the
-            // loop ends.
+            // The variant may have maps that the handle's own code does not have, but has none for
+            // the accesses in `unfit`. Each iteration therefore adds an access, and the loop ends.
             Err(more) => {
                 let count = unfit.len();
                 unfit.extend(more.into_iter().filter(|(access, _)| !variant.kind.is_without(*access)));

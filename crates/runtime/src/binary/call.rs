@@ -1,4 +1,4 @@
-//! A launch of device code. A caller writes the arguments one by one, and then starts the launch.
+//! Launches device code: a caller writes the arguments one by one, and then starts the launch.
 
 use std::cell::Cell;
 
@@ -133,7 +133,8 @@ impl<'l> Call<'l> {
         invalid(message).note(note).into()
     }
 
-    /// Returns the error for an argument of this class whose memory the GPU cannot read.
+    /// Returns the error for an argument whose memory the GPU cannot read. `class` is the Python
+    /// class of the argument.
     #[cold]
     pub fn in_main_memory(&self, class: &str) -> Error {
         let (count, name) = (self.count, self.function().name());

@@ -114,10 +114,10 @@ pub(super) struct FaultCandidates {
 
 impl FaultCandidates {
     /// Finds the accesses on the line of the fault, and the argument that the faulting address was
-    /// derived from. If all accesses on the line use the same argument, it is that argument. If
-    /// they use different arguments, it is the nearest of these; if the line has no access, it is
-    /// the nearest of all pointer arguments. In the last two cases it must be near
-    /// ([`Argument::is_near`]). The argument is unknown if the pointer of one of the accesses is of
+    /// derived from. If all accesses on the line use the same argument, this argument is returned.
+    /// If they use different arguments, the nearest of these is returned; if the line has no
+    /// access, the nearest of all pointer arguments. In the last two cases the argument must be
+    /// near ([`Argument::is_near`]). The argument is unknown if the pointer of an access is of
     /// unknown origin.
     pub(super) fn new(fault: &Fault, handle: &Handle, target: MemoryAccess) -> Self {
         let mut accesses = accesses(fault, handle, target.is_store);
@@ -144,7 +144,7 @@ impl FaultCandidates {
     }
 
     /// Adds `label` to a diagnostic: at the access, with the calls that it was inlined through, if
-    /// there is only one access; or else at `line`, if it is known.
+    /// there is only one access; or else at `line`, if the line is known.
     pub(super) fn locate(&self, diagnostic: Diagnostic, line: Option<Span>, label: &str) -> Diagnostic {
         match (&self.accesses[..], line) {
             ([Access { chain, .. }], _) => called(diagnostic, chain, label),

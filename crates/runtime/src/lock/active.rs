@@ -1,4 +1,4 @@
-//! The lock of this process, and launches with it.
+//! Reads the lock of this process, and restores the kernels of its launches from the lock.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -34,7 +34,7 @@ pub(crate) enum Found {
 static ACTIVE: Mutex<Option<Arc<ActiveLock>>> = Mutex::new(None);
 
 /// Returns the lock that `TILEWRIGHT_LOCK` names; `None` if the variable is not set. The first call
-/// reads it.
+/// reads the lock.
 ///
 /// # Errors
 /// If the lock cannot be read.
@@ -50,7 +50,8 @@ pub(crate) fn active(knobs: &Knobs) -> Result<Option<Arc<ActiveLock>>, Error> {
     Ok(Some(lock))
 }
 
-/// Fails if this process has a lock and may not compile. `what` says what it would compile.
+/// Reports work that a process with a lock should not do: fails with the message of `what`, or
+/// prints it if `TILEWRIGHT_LOCK_POLICY` permits the work. Does nothing without a lock.
 pub(crate) fn forbid(what: impl FnOnce() -> String, note: &str) -> Result<(), Error> {
     let knobs = Knobs::current();
     match active(&knobs)? {
@@ -59,7 +60,7 @@ pub(crate) fn forbid(what: impl FnOnce() -> String, note: &str) -> Result<(), Er
     }
 }
 
-/// Returns whether this process launches kernels of a lock only.
+/// Returns whether this process launches its kernels from a lock.
 pub fn is_locked() -> bool {
     Knobs::current().lock.is_some()
 }
@@ -68,7 +69,7 @@ pub fn is_locked() -> bool {
 /// lock does not have the choice and `TILEWRIGHT_LOCK_POLICY` permits that.
 ///
 /// # Errors
-/// If the lock cannot be read, or does not have the choice.
+/// If the lock cannot be read, or if it does not have the choice and the policy requires it.
 pub fn locked_choice(
     kernel: &str,
     source: &str,
@@ -97,11 +98,12 @@ pub fn locked_choice(
 }
 
 impl ActiveLock {
-    /// Restores the kernel of a launch; `None` if it is not in the lock and the policy permits that
-    /// it is compiled. `lowered` is its IR.
+    /// Restores the kernel of a launch, whose IR is `lowered`. Returns [`Found::Missing`] if the
+    /// lock does not have the kernel and the policy permits compiling it.
     ///
     /// # Errors
-    /// If the lock does not have the kernel, or if its artifacts cannot be read.
+    /// If the lock does not have the kernel and the policy forbids compiling it, or if its
+    /// artifacts cannot be read.
     pub(crate) fn restore(
         &self,
         (name, job): (&str, &Job),
@@ -118,11 +120,12 @@ impl ActiveLock {
         Ok(Found::Restored(restore(job, source, lowered, stored)?))
     }
 
-    /// Restores a variant of a kernel; `None` if it is not in the lock and the policy permits that it
-    /// is compiled.
+    /// Restores a variant of a kernel. Returns `None` if the lock does not have the variant and the
+    /// policy permits compiling it.
     ///
     /// # Errors
-    /// If the lock does not have the variant, or if its artifacts cannot be read.
+    /// If the lock does not have the variant and the policy forbids compiling it, or if its
+    /// artifacts cannot be read.
     pub(crate) fn restore_variant(
         &self,
         kernel: &CompiledKernel,
@@ -141,7 +144,8 @@ impl ActiveLock {
         Ok(Some(restore_variant(kernel, stored)?))
     }
 
-    /// Fails, or prints a line, about a launch that is not in the lock.
+    /// Reports a launch that is not in the lock, as [`miss`](Self::miss) does, with the differences
+    /// to the most similar entry.
     fn explain(&self, request: &Request, knobs: &Knobs) -> Result<(), Error> {
         let message = format!("this launch of kernel '{}' is not in the lock", request.kernel);
         let notes = match self.file.explain(request) {
@@ -156,7 +160,8 @@ impl ActiveLock {
         self.miss(knobs, message, notes)
     }
 
-    /// Fails if the policy is strict, else prints a line.
+    /// Fails with a message, or prints the message if the policy permits kernels that are not in
+    /// the lock.
     fn miss(&self, knobs: &Knobs, message: String, notes: Vec<String>) -> Result<(), Error> {
         if knobs.lock_permits_misses {
             eprintln!("tilewright: {message}: {}", notes.join("; "));

@@ -10,11 +10,12 @@ use tilewright_lock::LockFile;
 use super::active::unusable;
 use crate::Error;
 
-/// Assembles each kernel for a GPU that has no cubin in the lock at `path`, and returns their
-/// number. `ptxas` is the assembler's program.
+/// Assembles each GPU kernel without a cubin in the lock at `path`, and returns the number of these
+/// kernels. `ptxas` is the path of the assembler.
 ///
 /// # Errors
-/// If the lock cannot be read or written, or with the assembler's message if it refuses a kernel.
+/// If the lock cannot be read or written, or, with the assembler's message, if the assembler
+/// refuses a kernel.
 pub fn assemble_missing(path: &Path, ptxas: &Path) -> Result<usize, Error> {
     let mut lock = LockFile::read(path)?;
     let artifacts = LockFile::artifacts(path);

@@ -1,4 +1,4 @@
-//! Bundles: the kernels of a lock for programs that have neither the source nor Python.
+//! Finds and restores the kernels of a lock, for programs that have neither the source nor Python.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -49,9 +49,9 @@ impl Bundle {
         &self.file.entries
     }
 
-    /// Returns the kernel for a launch on a device, restored, and its run-time arguments in order.
-    /// `arguments` names each run-time argument. It may leave out compile-time ones: then the lock
-    /// has to have one value of them only. Of several kernels that fit, returns the one that assumes
+    /// Returns the restored kernel for a launch on a device, and its run-time arguments in order.
+    /// `arguments` names each run-time argument. It may leave out a compile-time argument if the
+    /// lock has only one value for it. Of several kernels that fit, returns the one that assumes
     /// the largest divisors.
     ///
     /// # Errors
@@ -170,8 +170,9 @@ fn argument(parameter: &Parameter) -> Option<Argument> {
     })
 }
 
-/// Returns the product of the divisors that an entry assumes of the arguments, as a measure of how
-/// specific its code is; an error says why the code does not fit the arguments.
+/// Returns a measure of how specific the code of an entry is: the sum of the binary logarithms of
+/// the divisors that the code assumes of the arguments. The error is the reason why the code does
+/// not fit the arguments.
 fn fit(entry: &Entry, device: Device, arguments: &[(&str, Value<'_>)]) -> Result<u64, String> {
     let mut score = 0;
     for parameter in &entry.launch.parameters {
@@ -225,7 +226,7 @@ fn check(expected: &Argument, value: &Value<'_>, device: Device) -> Result<(), S
     if fits { Ok(()) } else { Err(format!("expected {name}{divisor}, found {}", value.describe())) }
 }
 
-/// Returns whether an integer type has a value.
+/// Returns whether a value is in the range of an integer type.
 fn holds(dtype: Dtype, number: i128) -> bool {
     match dtype {
         Dtype::I8 => i8::try_from(number).is_ok(),

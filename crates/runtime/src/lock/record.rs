@@ -1,10 +1,11 @@
-//! Records what a program compiles, and makes a lock of it.
+//! Records the kernels that a program compiles, and makes a lock of them.
 //!
 //! A recording is a folder. Each process of the program adds a file for each kernel, named by the
-//! hash of its content, so that processes need no lock and nothing is lost if one is killed:
+//! hash of its content, so that processes need no mutual exclusion and nothing is lost if a process
+//! is killed:
 //!
 //! ```text
-//! folder/targets      the targets, one on each line; none: that of each launch
+//! folder/targets      the targets, one on each line; if empty, the target of each launch
 //!        entries/     one JSON file for each compiled kernel
 //!        choices/     one JSON file for each choice of a tuner
 //!        failures/    one text for each kernel that has no code for a target
@@ -36,12 +37,12 @@ pub struct Recorder {
 }
 
 thread_local! {
-    /// The number of reasons not to record what this thread compiles.
+    /// The number of calls of [`suspend_recording`] on this thread that are in effect.
     static SUSPENDED: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Stops recording what this thread compiles, until [`resume_recording`]: a tuner compiles
-/// configurations that it does not choose.
+/// Stops recording the kernels that this thread compiles, until [`resume_recording`]. A tuner calls
+/// this, because it compiles configurations that it does not choose.
 pub fn suspend_recording() {
     SUSPENDED.set(SUSPENDED.get() + 1);
 }
@@ -51,12 +52,12 @@ pub fn resume_recording() {
     SUSPENDED.set(SUSPENDED.get().saturating_sub(1));
 }
 
-/// Returns whether this process records what it compiles.
+/// Returns whether this process records the kernels that it compiles.
 pub fn is_recording() -> bool {
     Knobs::current().lock_record.is_some()
 }
 
-/// Returns the recorder, if this thread records what it compiles.
+/// Returns the recorder, if this thread records the kernels that it compiles.
 pub(crate) fn recorder(knobs: &Knobs) -> Option<Recorder> {
     let folder = knobs.lock_record.as_ref().filter(|_| SUSPENDED.get() == 0)?;
     Some(Recorder { folder: folder.clone() })
@@ -72,7 +73,7 @@ impl Recorder {
     /// succeeded, for a launch on `device`.
     ///
     /// # Errors
-    /// If the folder cannot be written. A kernel that has no code for another target is noted.
+    /// If the folder cannot be written, or if the compilation for the target of `job` fails.
     pub(crate) fn record(
         &self,
         (name, job): (&str, &Job),
@@ -190,7 +191,7 @@ fn cubin(name: &str, code: &GpuCode, device: Device, options: &Options) -> Resul
     Ok(loaded.cubin().map(<[u8]>::to_vec))
 }
 
-/// Adds the choice of a tuner to the recording of this process, if there is one: for each target of
+/// Adds the choice of a tuner to the recording of this process, if there is one, for each target of
 /// the recording.
 ///
 /// # Errors
@@ -237,8 +238,8 @@ pub struct Collected {
     pub failures: Vec<String>,
 }
 
-/// Writes what a program has recorded in `folder` as a lock at `path`, and its artifacts beside it.
-/// Of several choices for the same launches, keeps that with the shortest time.
+/// Writes the recording in `folder` as a lock at `path`, and its artifacts beside it. Keeps only
+/// the fastest of several choices for the same launches.
 ///
 /// # Errors
 /// If the recording cannot be read, or the lock cannot be written.
@@ -271,8 +272,8 @@ fn read_all<T: serde::de::DeserializeOwned>(folder: &Path) -> Result<Vec<T>, Err
     Ok(found)
 }
 
-/// Returns the files of a folder, sorted, without those that are being written; none if there is no
-/// folder.
+/// Returns the files of a folder, sorted, without files that are being written; empty if there is
+/// no folder.
 fn files(folder: &Path) -> Result<Vec<PathBuf>, Error> {
     let unreadable = |error: io::Error| LockError::Unreadable(folder.to_owned(), error);
     let entries = match fs::read_dir(folder) {

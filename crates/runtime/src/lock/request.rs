@@ -1,4 +1,4 @@
-//! Describes launches and kernels for a lock.
+//! Describes launches and compiled kernels for a lock.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ pub(crate) struct Compilation {
     pub(crate) arguments: Vec<Argument>,
     pub(crate) target: Target,
     pub(crate) codegen: CodegenOptions,
-    /// The variant for tensors that tensor maps cannot describe, if the code is one.
+    /// The variant, if the code is a variant for tensors that tensor maps cannot describe.
     pub(crate) variant: Option<TensorMapVariant>,
 }
 
@@ -88,11 +88,11 @@ impl Compilation {
     }
 }
 
-/// The name of the option that a variant's entry has in addition: the accesses for which its code
-/// has no tensor maps.
+/// The additional option of a variant's entry. Its value names the accesses for which the code has
+/// no tensor maps.
 pub(crate) const WITHOUT: &str = "without_tensor_maps";
 
-/// Returns the options of code generation in an entry; `None` if an option is missing or has no such value.
+/// Returns the options of code generation in an entry; `None` if an option is missing or invalid.
 pub(crate) fn codegen(options: &BTreeMap<String, String>) -> Option<CodegenOptions> {
     if options.is_empty() {
         return Some(CodegenOptions::default());
@@ -108,8 +108,8 @@ pub(crate) fn codegen(options: &BTreeMap<String, String>) -> Option<CodegenOptio
     })
 }
 
-/// Returns the description of an argument, in the language of `tilewright compile --signature`
-/// where that has it: `*fp32:16`, `i32`, `1024`.
+/// Returns the description of an argument, in the language of `tilewright compile --signature` if
+/// it can describe the argument: `*fp32:16`, `i32`, `1024`.
 fn text(argument: &Argument) -> String {
     let with = |divisibility: u32| match divisibility {
         1 => String::new(),

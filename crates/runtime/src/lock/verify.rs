@@ -24,7 +24,7 @@ pub struct Verified {
     pub mismatches: Vec<Mismatch>,
 }
 
-/// A kernel whose code is not what its IR compiles to.
+/// A kernel whose locked code differs from the code that its IR compiles to.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Mismatch {
     /// The launches of the kernel.
@@ -34,7 +34,7 @@ pub struct Mismatch {
 }
 
 /// Reads every artifact of the lock at `path`, compiles each kernel anew from its IR, and compares
-/// all texts. Cubins are not compared: they depend on the assembler.
+/// all texts. Cubins are not compared, because they depend on the assembler.
 ///
 /// # Errors
 /// If the lock or an artifact cannot be read.
@@ -51,7 +51,7 @@ pub fn verify(path: &Path) -> Result<Verified, Error> {
     Ok(Verified { kernels: lock.entries.len(), mismatches })
 }
 
-/// Returns the first part of an entry that differs from what its IR compiles to.
+/// Returns the first part of an entry that differs from the result of compiling its IR.
 fn difference(
     entry: &Entry,
     locked: &StoredKernel,

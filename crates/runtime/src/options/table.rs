@@ -117,7 +117,7 @@ const HIP: &str = "it is for AMD's GPUs";
 const SETTLED: &str = "the language and the target determine it";
 /// The reason for ignoring an option that selects other code for functions.
 const SAME_FUNCTIONS: &str = "each function computes what the op table says";
-/// The advice about options of releases 2.1 to 3.3, which were experiments.
+/// The advice about experimental options of Triton 2.1 to 3.3.
 const OLDER: &str = "later releases of Triton do not have it; there is `tl.range(warp_specialize=True)`";
 const NO_LIMIT: i128 = i32::MAX as i128;
 
@@ -173,8 +173,8 @@ options! {
         Warned(OLDER), "Triton 3.3: partitions that consume";
     NumCpuThreads "num_cpu_threads" Int(0, NO_LIMIT), Is::Int(0), CpuLaunch,
         "maximum number of threads that run programs; 0 is no maximum";
-    // The CPU takes any number, since only a GPU has blocks, stages or warps: `Options::check` has
-    // the limits of GPUs.
+    // The CPU takes any number, because only a GPU has blocks, stages or warps. `Options::check`
+    // has the limits of GPUs.
     NumCtas "num_ctas" Int(1, NO_LIMIT), Is::Int(1), Codegen,
         "blocks of the cluster that a program is divided between; if it cannot be divided, one block with the warps of all, up to 8";
     NumStages "num_stages" Int(0, NO_LIMIT), Is::Int(3), Codegen, "stages of software pipelines";
