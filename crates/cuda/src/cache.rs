@@ -2,9 +2,10 @@
 //! of everything that the cubin depends on.
 //!
 //! ```text
-//! <directory>/tilewright-1/<first digit of the key>/<the key in hexadecimal>       an entry
-//!                                                  /<key>.<process>-<number>.new   an entry that is being written
-//!                                                  /lock-<second digit>            held while an entry is built
+//! <directory>/tilewright-1/<first digit of the key>/
+//!     <the key in hexadecimal>        an entry
+//!     <key>.<process>-<number>.new    an entry that is being written
+//!     lock-<second digit>             the lock that a builder of an entry holds
 //! ```
 //! - An entry is written under another name and renamed, so that readers see all of it or nothing.
 //!   An entry contains its key and a checksum, so that a reader detects a damaged entry
