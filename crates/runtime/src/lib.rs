@@ -2,10 +2,10 @@
 //! launches the compiled code, without Python.
 //!
 //! ```text
-//! caller's arguments ──convert──> Value ──Kernel::bind──> one for each parameter
+//! caller's arguments ──convert──> Value ──Kernel::bind──> a Value for each parameter
 //!   ──Kernel::lookup──> key (specialize.rs) ──> Handle, compiled now or earlier
 //!   ──Handle::launch──> the CPU's executor
-//!                   ──> one buffer of parameters (gpu.rs) ──> the simulator, or the driver of a GPU
+//!                   ──> one buffer of parameters (gpu.rs) ──> the simulator or a GPU's driver
 //! ```
 //! [`binary`] launches device code that the caller knows only by its driver handle, as Triton's
 //! driver module does.
