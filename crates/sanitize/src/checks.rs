@@ -1,4 +1,4 @@
-//! The checks of a sanitized launch, and their names.
+//! Defines the checks of a sanitized launch, and their names.
 
 use std::fmt;
 
@@ -74,7 +74,7 @@ impl Checks {
         self.0
     }
 
-    /// Returns the set with this number, ignoring bits that belong to no check.
+    /// Returns the set with this number. Ignores bits that belong to no check.
     pub fn from_bits(bits: u8) -> Self {
         Self(bits & Self::ALL.0)
     }

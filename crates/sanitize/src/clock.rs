@@ -1,5 +1,5 @@
-//! Vector clocks over the agents of a launch: its programs or its warps. A launch may have very
-//! many agents, so clocks are divided into chunks, and clocks with equal chunks share them.
+//! Implements vector clocks over the agents of a launch: its programs or its warps. A launch may
+//! have very many agents, so a clock is divided into chunks, which clocks can share.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! Uninitialized memory: allocations without initial content, such as those of `torch.empty`.
+//! Tracks uninitialized memory: allocations without initial content, such as those of
+//! `torch.empty`.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -32,7 +33,7 @@ impl InitializedMemory {
         self.allocations.is_empty()
     }
 
-    /// Registers an uninitialized allocation. It replaces the allocations that it overlaps.
+    /// Registers an uninitialized allocation, which replaces the allocations that it overlaps.
     pub fn allocated(&mut self, address: u64, len: u64) {
         self.freed(address, len);
         if len != 0 {
@@ -76,7 +77,8 @@ impl InitializedMemory {
     /// Finds the allocation that contains bytes of the range. Calls a function with the bits of the
     /// allocation and with the first and the last of these bytes, relative to the start of the
     /// allocation, and returns the result of the function. Returns true if no allocation contains a
-    /// byte of the range. Allocations do not overlap, and an access lies within a single one.
+    /// byte of the range. Allocations do not overlap, and an access lies within a single
+    /// allocation.
     fn each(&mut self, address: u64, len: u64, call: impl FnOnce(&mut [u64], u64, u64) -> bool) -> bool {
         let end = address.saturating_add(len);
         let Some((&start, allocation)) = self.allocations.range_mut(..end).next_back() else { return true };

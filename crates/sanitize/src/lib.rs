@@ -1,5 +1,5 @@
-//! Analysis of the global-memory accesses of a sanitized launch. It depends on neither IR nor PTX:
-//! the CPU executor and the simulator report accesses and synchronization.
+//! Analyzes the global-memory accesses of a sanitized launch, which the CPU executor or the
+//! simulator reports together with the synchronization. This crate depends on neither IR nor PTX.
 //!
 //! - [`Checks`] is the set of enabled checks.
 //! - [`Shadow`] keeps the last accesses to each element and detects races between them.

@@ -1,4 +1,5 @@
-//! Shadow memory: the last accesses to each element of global memory, and race detection.
+//! Implements shadow memory: keeps the last accesses to each element of global memory, and detects
+//! races.
 //!
 //! An agent is a program or a warp. The shadow of an element keeps its last write and up to two
 //! later reads. If several agents or lanes have read the element, the two reads differ in agent or
@@ -30,10 +31,10 @@ pub struct Access {
     pub program: u32,
     /// The agent's step, incremented by its releases.
     pub step: u32,
-    /// How often the program has synchronized its lanes so far: by barriers, and by atomics that
-    /// acquire or release.
+    /// The number of times that the program has synchronized its lanes so far, by barriers and by
+    /// atomics that acquire or release.
     pub phase: u32,
-    /// The caller's id of the accessing instruction.
+    /// The id that the caller uses for the accessing instruction.
     pub site: u32,
     /// The atomicity of the access.
     pub mode: Mode,
@@ -212,8 +213,8 @@ impl Shadow {
     }
 }
 
-/// Returns whether an access cannot race with an earlier one: it happens after the earlier one, or
-/// both are atomic at a scope that includes both.
+/// Returns whether the access `now` cannot race with the earlier access `first`: `now` happens
+/// after `first`, or both are atomic at a scope that includes both.
 #[inline]
 fn is_ordered(first: &Access, first_lane: u32, now: &Access, lane: u32, rules: &impl Rules) -> bool {
     if first.mode != Mode::Plain && now.mode != Mode::Plain {
@@ -233,7 +234,7 @@ mod tests {
     use super::*;
     use crate::Clock;
 
-    /// Lanes are unordered, and every write changes the value.
+    /// Rules under which lanes are unordered and every write changes the value.
     struct Strict<'a>(&'a Clock);
 
     impl Rules for Strict<'_> {
