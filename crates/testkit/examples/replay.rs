@@ -1,13 +1,13 @@
-//! Compiles a corpus of kernels and compares two such compilations; `cargo xtask replay` runs it on
-//! two commits.
+//! Compiles a corpus of kernels, or compares the outputs of two compilations. `cargo xtask replay`
+//! runs this program on two commits.
 //!
 //! ```text
 //! replay compile CORPUS OUT       writes OUT/KERNEL.VARIANT.STAGE for each CORPUS/KERNEL.ir
-//! replay compare BEFORE AFTER     lists the texts that differ, with registers, instructions and spills of the PTX
+//! replay compare BEFORE AFTER     lists the texts that differ, and the resources of the PTX
 //! ```
 //! A corpus file is tile IR as emitted by the frontend, after a comment with the launch options.
-//! Each is compiled for the CPU with its options, and for each GPU of [`VARIANTS`]. The output of a
-//! failed compilation is its error message.
+//! Each kernel is compiled for the CPU, and with its options for each GPU of [`VARIANTS`]. The
+//! output of a failed compilation is its error message.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -27,7 +27,7 @@ use tilewright_testkit::Ptxas;
 /// The target GPUs, and whether the launcher provides tensor maps.
 const VARIANTS: [(&str, bool); 4] = [("sm_75", false), ("sm_80", false), ("sm_90a", true), ("sm_100a", true)];
 
-/// The maximum number of differing PTX files that a comparison lists; further ones are only
+/// The maximum number of differing PTX files that a comparison lists; further files are only
 /// counted.
 const MAX_ROWS: u32 = 60;
 
@@ -83,7 +83,8 @@ fn compile_corpus(corpus: &Path, out: &Path) -> Result<(), Failure> {
     kernels.retain(|path| path.extension().is_some_and(|extension| extension == "ir"));
     kernels.sort();
     std::fs::create_dir_all(out)?;
-    // A compiler panic becomes a text, like other failures.
+    // Suppresses the message of a panic: [`guarded`] converts a panic of the compiler to text, like
+    // other failures.
     std::panic::set_hook(Box::new(|_| {}));
     let next = AtomicUsize::new(0);
     let work = || {
@@ -133,7 +134,7 @@ fn compile_kernel(path: &Path, out: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Returns the program in the GPU language, followed by the remarks of the passes.
+/// Returns the program in the GPU dialect, followed by the remarks of the passes.
 fn compile_for_gpu(
     module: &Module,
     target: GpuTarget,

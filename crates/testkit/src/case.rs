@@ -1,4 +1,4 @@
-//! A test case: a kernel, its inputs and its expected results.
+//! Defines a test case: a kernel, its inputs and its expected results.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::{Array, Expression};
 /// A test case of a Markdown page; the header of the crate describes its format.
 #[derive(Clone, Debug)]
 pub struct Case {
-    /// The line of the page on which it starts.
+    /// The line of the page on which the case starts.
     pub line: usize,
     /// The kernel's name.
     pub kernel: String,
@@ -94,8 +94,8 @@ impl Case {
         self.run_in_modes(&[Mode::Optimized, Mode::Unoptimized, Mode::Dense], &mut None)
     }
 
-    /// Like [`run`](Self::run), but once on a device. `memory` is the memory of the device, if it
-    /// is separate from the host's.
+    /// Like [`run`](Self::run), but launches the kernel once, on a device. `memory` is the memory
+    /// of the device, if it is separate from the host's.
     pub fn run_on(
         &self,
         device: Device,

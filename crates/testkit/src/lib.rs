@@ -34,10 +34,10 @@
 //! ````
 //! A case with a `signature` is only compiled; another case is also run. A case with neither
 //! `expect` nor `text` must compile, and its run must end without an error. Expected values are
-//! computed from the inputs as they were before the launch. Each launch of a case is repeated on
-//! the CPU in three modes: with optimized IR, with the IR before optimization, and without symbolic
-//! tiles. In the last mode, the CPU executor stores each tile element by element, not as a formula.
-//! The cases of `tests/kernels` also run on simulated GPUs and on the machine's GPU.
+//! computed from the inputs as they were before the launch. Each case runs on the CPU in three
+//! modes: with optimized IR, with the IR before optimization, and without symbolic tiles. In the
+//! last mode, the CPU executor stores each tile element by element, not as a formula. The cases of
+//! `tests/kernels` also run on simulated GPUs and on the machine's GPU.
 //!
 //! `TILEWRIGHT_BLESS=1` updates the snapshots, the expected text of [`run_text_cases`], and the
 //! `text` blocks.
@@ -58,8 +58,8 @@ pub use ptxas::{Assembled, DIED, Ptxas, Usage};
 pub use snapshot::{check_snapshot, is_blessing};
 pub use text_cases::run_text_cases;
 
-/// Reports a skipped test directly to stderr: the harness shows the output of `eprintln!` only if a
-/// test fails.
+/// Reports a skipped test directly to stderr, because the harness shows the output of `eprintln!`
+/// only if a test fails.
 pub fn say_skipped(test: &str, reason: &str) {
     use std::io::Write;
     // An unavailable stderr is ignored.

@@ -15,8 +15,8 @@ use crate::{project_root, say_skipped};
 /// validated.
 pub const DIED: &str = "the assembler died";
 
-/// The assembler's memory limit. For some invalid inputs it allocates until the machine has no
-/// memory left (20 GB in a minute), then dies.
+/// The assembler's memory limit. For some invalid inputs the assembler allocates until the machine
+/// has no memory left (20 GB in a minute), and then dies.
 const MAX_MEMORY_KIB: u32 = 2 << 20;
 
 /// The assembler.
@@ -89,8 +89,7 @@ impl Ptxas {
         self.assemble_with(text, target, &[])
     }
 
-    /// Like [`Self::assemble`], with additional options, such as `-O0`, with which the assembler is
-    /// fast.
+    /// Like [`Self::assemble`], with additional options, such as `-O0` for a fast assembly.
     pub fn assemble_with(&self, text: &str, target: &str, options: &[&str]) -> Result<Assembled, String> {
         static COUNTER: AtomicU32 = AtomicU32::new(0);
         let number = COUNTER.fetch_add(1, Ordering::Relaxed);
@@ -114,7 +113,7 @@ impl Ptxas {
         let mut messages = String::from_utf8_lossy(&output.stderr).into_owned();
         if !output.status.success() {
             // An assembler that rejects its input ends with an exit code and messages about the
-            // input; it does not die of a signal.
+            // input. Any other end is a crash.
             let faults = ["Memory allocation failure", "Internal compiler error"];
             if output.status.code().is_none() || faults.iter().any(|fault| messages.contains(fault)) {
                 writeln!(messages, "{DIED}: {}", output.status).expect("writing to a string cannot fail");

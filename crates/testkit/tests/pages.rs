@@ -1,5 +1,5 @@
-//! Every page in `docs/diagnostics` shows actual output of tilewright, and every kernel in
-//! `tests/kernels` has its documented results.
+//! Tests that every page in `docs/diagnostics` shows actual output of tilewright, and that every
+//! kernel in `tests/kernels` has its documented results.
 
 use tilewright::ir::OPS;
 use tilewright::{Code, Color, Device};
@@ -28,8 +28,8 @@ fn kernels() {
     run_directory(&project_root().join("tests/kernels"));
 }
 
-/// The kernels that the GPU path does not compile yet, and the unavailable feature that it reports.
-/// The list may only shrink.
+/// The kernels that do not compile for GPUs yet, each with the unavailable feature that the
+/// diagnostic names. The list may only shrink.
 const NOT_ON_A_GPU: &[(&str, &str)] = &[];
 
 /// Returns the code in a rendered diagnostic.
@@ -37,8 +37,8 @@ fn code(text: &str) -> &str {
     text.split(['[', ']']).nth(1).unwrap_or_default()
 }
 
-/// Every kernel behaves the same on simulated GPUs and on the CPU: equal results, or a diagnostic
-/// with the same code.
+/// Checks that every kernel behaves the same on simulated GPUs and on the CPU: equal results, or a
+/// diagnostic with the same code.
 #[test]
 fn kernels_on_simulated_gpus() {
     for device in ["sim:sm_80", "sim:sm_90"].map(|name| Device::parse(name).expect("it is a device")) {
@@ -54,7 +54,7 @@ fn kernels_on_simulated_gpus() {
                 (Outcome::Diagnostics(found), Outcome::Diagnostics(expected)) => {
                     assert_eq!(code(&found), code(&expected), "{device}, {name}: {found}");
                 }
-                // GPUs do not detect it.
+                // GPUs do not detect a division by zero.
                 (Outcome::Right, Outcome::Diagnostics(text))
                     if code(&text) == Code::DivisionByZero.name() => {}
                 (found, expected) => assert_eq!(found, expected, "{device}, {name}"),
@@ -65,9 +65,9 @@ fn kernels_on_simulated_gpus() {
     }
 }
 
-/// Every kernel with results behaves the same on the machine's GPU, if any, and on the CPU. The
-/// other kernels end in a diagnostic; on a GPU, a detected fault would end all further work of the
-/// process.
+/// Checks that every kernel with results behaves the same on the machine's GPU, if there is one,
+/// and on the CPU. The other kernels end in a diagnostic and are skipped, because a fault on a GPU
+/// would make CUDA unusable in the process.
 #[test]
 fn kernels_on_the_gpu() {
     let device = Device::Cuda(0);
@@ -134,7 +134,7 @@ fn kernel_pages() -> Vec<(String, String)> {
     pages
 }
 
-/// Every op is used by a kernel in `tests/kernels`, and thus runs in every mode.
+/// Checks that a kernel in `tests/kernels` uses each op, so that every op runs in every mode.
 #[test]
 fn every_op_is_in_a_kernel() {
     let mut missing: Vec<&str> = OPS.iter().map(|op| op.name).collect();

@@ -1,4 +1,4 @@
-//! The README shows actual output of tilewright. `TILEWRIGHT_BLESS=1` updates it.
+//! Tests that the README shows actual output of tilewright. `TILEWRIGHT_BLESS=1` updates it.
 
 use tilewright::{Color, Kernel, Module, Options, Stage, args};
 use tilewright_testkit::{check_snapshot, fences, project_root};
