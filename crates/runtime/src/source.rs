@@ -146,8 +146,9 @@ fn unreadable(path: &Path, why: &str) -> Error {
     Diagnostic::new(Code::KernelNotFound, message).into()
 }
 
-/// Returns whether a function has the decorator `jit`, by any path, with or without arguments.
-/// Other decorators (`autotune`, `heuristics`) only matter to Python's launcher.
+/// Returns whether a function has the decorator `jit`, with any module before it (`triton.jit`),
+/// with or without arguments. Other decorators (`autotune`, `heuristics`) only matter to Python's
+/// launcher.
 fn is_jit(function: &FunctionSyntax) -> bool {
     function.decorators.iter().any(|decorator| {
         let callee = decorator.split('(').next().unwrap_or("").trim();

@@ -69,8 +69,9 @@ impl Recorder {
         Self { folder: folder.into() }
     }
 
-    /// Compiles a kernel for each target of the recording, and adds it. `job` is a compilation that
-    /// succeeded, for a launch on `device`.
+    /// Compiles a kernel for each target of the recording, and adds the results. `job` is a
+    /// compilation that succeeded, for a launch on `device`. A target for which the kernel has no
+    /// code is recorded as a failure.
     ///
     /// # Errors
     /// If the folder cannot be written, or if the compilation for the target of `job` fails.
