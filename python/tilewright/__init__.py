@@ -35,7 +35,7 @@ from tilewright.runtime.jit import constexpr_function, jit
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from tilewright import backends, compiler, experimental, knobs, sanitizer, testing, tools, viz
+    from tilewright import backends, compiler, experimental, knobs, sanitizer, testing, tools, tuning, viz
     from tilewright._cuda_on_cpu import use_cpu_as_cuda
     from tilewright.compiler import compile
     from tilewright.runtime._async_compile import AsyncCompileMode, FutureKernel
@@ -76,12 +76,24 @@ __all__ = [
     "set_allocator",
     "testing",
     "tools",
+    "tuning",
     "use_cpu_as_cuda",
     "viz",
 ]
 
 _LAZY = frozenset(
-    ("backends", "compiler", "experimental", "knobs", "sanitizer", "testing", "tools", "utils", "viz")
+    (
+        "backends",
+        "compiler",
+        "experimental",
+        "knobs",
+        "sanitizer",
+        "testing",
+        "tools",
+        "tuning",
+        "utils",
+        "viz",
+    )
 )
 """Modules that are imported at their first use: most programs need none of them."""
 

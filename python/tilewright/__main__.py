@@ -1,6 +1,6 @@
 """The command ``tilewright``. ``run``, ``profile``, ``bench``, ``lock`` and ``sim report`` run Python programs,
-``activate``, ``deactivate`` and ``status`` are about this installation of Python; these are in Python, the other
-commands in Rust."""
+``tuning`` works on tuning files, ``activate``, ``deactivate`` and ``status`` on this installation of Python; these are
+in Python, the other commands in Rust."""
 
 from __future__ import annotations
 
@@ -26,6 +26,10 @@ def main() -> int:
         from tilewright import _lock
 
         return _lock.main(arguments[1:])
+    if arguments[:1] == ["tuning"]:
+        from tilewright import _output, _tuning_command
+
+        return _output.run_command(_tuning_command.main, arguments[1:])
     if arguments[:2] == ["sim", "report"]:
         from tilewright import _run
 

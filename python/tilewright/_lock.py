@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from argparse import Namespace
 from pathlib import Path
 
 from tilewright import _native
@@ -58,7 +59,8 @@ def main(arguments: list[str]) -> int:
             return 2
     with tempfile.TemporaryDirectory(prefix="tilewright-lock-") as folder:
         Path(folder, "targets").write_text("".join(f"{target}\n" for target in given.target))
-        code = _run(given.kind, given.program, given.device, folder)
+        environment = {name: value for name, value in os.environ.items() if name != "TILEWRIGHT_LOCK"}
+        code = run_program(given, {**environment, "TILEWRIGHT_LOCK_RECORD": folder})
         if code:
             print(f"tilewright: no lock is written, because the program ended with {code}", file=sys.stderr)
             return code
@@ -69,14 +71,12 @@ def main(arguments: list[str]) -> int:
             return 1
 
 
-def _run(kind: str, program: list[str], device: str | None, folder: str) -> int:
-    """Runs the program, whose processes record their kernels in a folder; returns its exit code."""
+def run_program(given: Namespace, environment: dict[str, str]) -> int:
+    """Runs the program of a command line with these variables; returns its exit code."""
     command = [sys.executable, "-m", "tilewright", "run"]
-    command += ["--device", device] if device is not None else []
-    command += [kind] if kind else []
-    environment = {name: value for name, value in os.environ.items() if name != "TILEWRIGHT_LOCK"}
-    environment["TILEWRIGHT_LOCK_RECORD"] = folder
-    with subprocess.Popen([*command, *program], env=environment) as process:
+    command += ["--device", given.device] if given.device is not None else []
+    command += [given.kind] if given.kind else []
+    with subprocess.Popen([*command, *given.program], env=environment) as process:
         while True:
             try:
                 code = process.wait()

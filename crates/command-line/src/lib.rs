@@ -1,8 +1,9 @@
 //! Implements the `tilewright` command: `compile`, `check`, `explain`, `devices`, `run`, `sim
-//! report`, `profile`, `lock`, `bench`, `activate`, `deactivate`, `status`. The binary of `cli` and
-//! the Python package (`python -m tilewright`) call [`main`]. Results are printed to stdout,
-//! diagnostics to stderr. The exit code is 0 for success, 1 for an error in the user's program or
-//! of a file or for a finding of `check` or `lock`, and 2 for an error in the command line.
+//! report`, `profile`, `lock`, `tuning`, `bench`, `activate`, `deactivate`, `status`. The binary of
+//! `cli` and the Python package (`python -m tilewright`) call [`main`]. Results are printed to
+//! stdout, diagnostics to stderr. The exit code is 0 for success, 1 for an error in the user's
+//! program or of a file or for a finding of `check` or `lock`, and 2 for an error in the command
+//! line.
 
 mod check;
 mod compile;
@@ -39,6 +40,9 @@ Environment:
   TILEWRIGHT_LOCK=file      launch kernels from this lock, and compile and tune nothing (`tilewright run --locked`)
   TILEWRIGHT_LOCK_POLICY    for a launch that is not in the lock: error, or warn, which compiles it
   TILEWRIGHT_LOCK_RECORD    the folder in which `tilewright lock` records the kernels of a program's processes
+  TILEWRIGHT_TUNING=file    tuned kernels take the nearest entry of this tuning file, and measure nothing; or file:file
+  TILEWRIGHT_TUNING_MAX_DISTANCE  of an entry with another key: the maximum sum of |log2(a) - log2(b)|; else unlimited
+  TILEWRIGHT_TUNING_RECORD  the folder in which `tilewright tuning export` records the choices of a program's processes
   TILEWRIGHT_DUMP=folder    write every stage of each kernel to files in this folder
   TILEWRIGHT_CACHE_DIR      the cache of cubins and timings (TRITON_CACHE_DIR, else .triton/cache in TRITON_HOME or HOME)
   TILEWRIGHT_CACHE_LIMIT    maximum MiB of cached cubins; 0 caches none
@@ -82,6 +86,8 @@ enum Command {
     Profile(run::Arguments),
     /// Write the lock of a program: its compiled kernels and tuned choices; or verify, compare and merge locks
     Lock(run::Arguments),
+    /// Write the choices of a program's autotuners to a tuning file; or import, merge and list such files
+    Tuning(run::Arguments),
     /// Compare two versions of a kernel or of a function
     Bench(run::Arguments),
     /// Make `import triton` import tilewright in a Python environment
@@ -118,6 +124,7 @@ where
         Command::Run(arguments) => run::run(&arguments),
         Command::Profile(arguments) => run::python(&["profile"], &arguments),
         Command::Lock(arguments) => lock::run(&arguments),
+        Command::Tuning(arguments) => run::python(&["tuning"], &arguments),
         Command::Bench(arguments) => run::python(&["bench"], &arguments),
         Command::Activate(arguments) => run::python(&["activate"], &arguments),
         Command::Deactivate(arguments) => run::python(&["deactivate"], &arguments),

@@ -1,5 +1,5 @@
-//! Starts Python for `tilewright run`, `sim report`, `profile`, `bench`, `lock`, `activate`,
-//! `deactivate` and `status`; Python runs the same command of the Python package.
+//! Starts Python for `tilewright run`, `sim report`, `profile`, `bench`, `lock`, `tuning`,
+//! `activate`, `deactivate` and `status`; Python runs the same command of the Python package.
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;

@@ -55,9 +55,10 @@ mod _native {
     #[pymodule_export]
     use crate::launch::device::{
         allow_padded_reads, claim_capability, command_line, current_device, current_target, device,
-        device_capability, device_properties, environment_variable, has_gpu, is_stream_capturing,
-        keep_reports, multiprocessors_of, profile_clock, reload_knobs, set_current_device, set_device,
-        set_printf_fifo_size, set_profile_scope, start_profile, stop_profile, take_profile, take_reports,
+        device_capability, device_name, device_properties, environment_variable, has_gpu,
+        is_stream_capturing, keep_reports, multiprocessors_of, profile_clock, reload_knobs,
+        set_current_device, set_device, set_printf_fifo_size, set_profile_scope, start_profile, stop_profile,
+        take_profile, take_reports,
     };
     #[pymodule_export]
     use crate::launch::driver::{

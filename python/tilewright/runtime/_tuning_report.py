@@ -125,6 +125,19 @@ def report_choice(tuner: Any, key: Any, best: Any, is_new: bool) -> None:
         )
 
 
+def report_entry(tuner: Any, key: Any, config: Any, entry: str) -> None:
+    """Prints the lines of ``TRITON_PRINT_AUTOTUNING=1`` for an entry of a file; calls the listener."""
+    from tilewright import knobs
+
+    if knobs.autotuning.print:
+        print(
+            f"Triton autotuning for function {tuner.__name__},\nwith key as {key},\n"
+            f"measured nothing: {entry},\nbest config selected: {config};"
+        )
+    if knobs.autotuning.listener is not None:
+        knobs.autotuning.listener(fn=tuner, key=key, best_config=config, configs_timings={}, bench_time=0.0)
+
+
 def table(tuner: Any) -> str:
     """The timings of the latest tuning, fastest first."""
     rows = [("ms", "20 %", "80 %", "configuration")]

@@ -6,6 +6,8 @@ first launch for a key to the choice; ``_tuning_cache.py`` keeps its results.
 
 from __future__ import annotations
 
+import os
+import sys
 from _weakrefset import WeakSet
 
 from tilewright import _native
@@ -257,6 +259,13 @@ class Autotuner(_Wrapper[P, R]):
             if has_unknown_names(self.configs, arg_names):
                 # A launch in Rust would report the kernel, not the configuration.
                 self._set_kind("own")
+        if _has_tuning_files():
+            self._look_into_files()
+
+    def _look_into_files(self) -> None:
+        """Lets files choose for a single configuration too, with which a launch in Rust makes no choice."""
+        if len(self.configs) == 1:
+            self._set_kind("own")
 
     # -- hooks of the arguments that a kernel changes --
 
@@ -320,7 +329,8 @@ class Autotuner(_Wrapper[P, R]):
     def _chosen(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         """Returns the arguments of a launch with those of its configuration; tunes if needed."""
         self.nargs = nargs = dict(zip(self.arg_names, args, strict=False))
-        config = self.configs[0] if len(self.configs) == 1 else self._choice(nargs, args, kwargs)
+        is_chosen = len(self.configs) == 1 and not _has_tuning_files()
+        config = self.configs[0] if is_chosen else self._choice(nargs, args, kwargs)
         self.best_config = config
         options = config.all_kwargs()
         merged = {**kwargs, **options}
@@ -375,10 +385,29 @@ class Autotuner(_Wrapper[P, R]):
         if found is None:
             with self._lock:
                 found = self.cache.get(key)
+                if found is None and _has_tuning_files():
+                    found = self._from_files(key, named, args, kwargs)
                 if found is None and _native.lock_is_active():
                     found = self._locked(key, kwargs)
                 if found is None:
                     found = self._tune(key, nargs, args, kwargs)
+        return found
+
+    def _from_files(
+        self, key: tuple[Any, ...], named: dict[str, Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Config | None:
+        """The choice of the tuning files of this process; nothing if they have none."""
+        from tilewright.runtime import _locked_tuning, _tuning, _tuning_files
+
+        found = _tuning_files.choose(self, key, named, kwargs)
+        if found is None and len(self.configs) == 1:
+            found = self.configs[0]
+        elif found in self.configs and _native.lock_is_recording():
+            # A lock has choices among the configurations of the tuner only.
+            trial = _tuning.Trial(self, self.nargs or {}, args, kwargs)
+            _locked_tuning.record_choice(self, key, trial, found)
+        if found is not None:
+            self.cache[key] = found
         return found
 
     def _locked(self, key: tuple[Any, ...], kwargs: dict[str, Any]) -> Config | None:
@@ -439,6 +468,10 @@ class Autotuner(_Wrapper[P, R]):
         self.cache[key] = best
         if _native.lock_is_recording():
             _locked_tuning.record_choice(self, key, trial, best)
+        if folder := os.environ.get("TILEWRIGHT_TUNING_RECORD"):
+            from tilewright.runtime import _tuning_files
+
+            _tuning_files.record(folder, self, {**nargs, **kwargs}, best)
         self.pre_hook({**nargs, **kwargs, **best.all_kwargs()}, reset_only=True)
         _tuning_report.report_choice(self, key, best, is_new=bool(fresh))
         return best
@@ -544,6 +577,11 @@ class Heuristics(_Wrapper[P, R]):
     def _resolved(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
         kwargs = self._computed(args, dict(kwargs))
         return self.fn._resolved(args, kwargs) if isinstance(self.fn, _Wrapper) else (self.fn, kwargs)
+
+
+def _has_tuning_files() -> bool:
+    """Returns whether the environment or the program may have named tuning files."""
+    return bool(os.environ.get("TILEWRIGHT_TUNING")) or "tilewright.tuning" in sys.modules
 
 
 def _names(names: list[str] | str | None) -> list[str]:

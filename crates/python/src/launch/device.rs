@@ -62,6 +62,18 @@ pub(crate) fn device_capability(py: Python<'_>, number: Option<u16>) -> PyResult
     Ok((capability.major, capability.minor))
 }
 
+/// Returns the name that the driver has for a GPU, by default for the active one; `cpu` or
+/// `sim:sm_90` for another device.
+#[pyfunction]
+#[pyo3(signature = (number = None))]
+pub(crate) fn device_name(py: Python<'_>, number: Option<u16>) -> PyResult<String> {
+    let device = raised(py, numbered(number))?;
+    match device {
+        Device::Cuda(_) => Ok(raised(py, raised(py, device.gpu())?.properties())?.name.clone()),
+        _ => Ok(device.to_string()),
+    }
+}
+
 /// Returns the number of multiprocessors of the simulated GPU with this compute capability or, if
 /// there is none, with the next lower one.
 #[pyfunction]
