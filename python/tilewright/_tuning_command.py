@@ -197,6 +197,9 @@ def import_file(path: str, kernel: str) -> list[Entry]:
     for rows, config in content.items():
         if not re.fullmatch("[0-9]{1,18}", rows) or int(rows) in entries:
             raise invalid(path, f"it has the name {rows!r}, expected each number of rows once")
+        if config is None:
+            # The tuner of SGLang writes null if no configuration ran.
+            continue
         if not _tuning_files.is_scalars(config):
             raise invalid(path, f"the configuration of {rows!r} is not an object of numbers and texts")
         device_name = _tuning_files.device_in_file(device)

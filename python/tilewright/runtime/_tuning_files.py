@@ -259,7 +259,8 @@ def device_in_file(name: str) -> str:
 
 # -- the files of this process --
 
-_loaded: dict[str, TuningFile] = {}
+loaded: dict[str, TuningFile] = {}
+"""The files that the program has loaded, by their absolute paths."""
 
 
 def load(path: str | os.PathLike[str], max_distance: float | None) -> None:
@@ -268,13 +269,13 @@ def load(path: str | os.PathLike[str], max_distance: float | None) -> None:
     limit = math.inf if max_distance is None else max_distance
     if not _is_number(limit) or not limit >= 0:
         raise coded("TW0108", f"max_distance is {max_distance!r}", "a distance is a number of at least 0")
-    _loaded[os.path.realpath(name)] = TuningFile(name, read(name), limit)
+    loaded[os.path.realpath(name)] = TuningFile(name, read(name), limit)
 
 
 def files() -> list[TuningFile]:
     """Returns the files of the environment, then those that the program has loaded."""
     of_environment = _of_environment(os.environ.get(VARIABLE, ""), os.environ.get(LIMIT_VARIABLE, ""))
-    return [*of_environment, *_loaded.values()]
+    return [*of_environment, *loaded.values()]
 
 
 @functools.lru_cache(1)

@@ -580,8 +580,9 @@ class Heuristics(_Wrapper[P, R]):
 
 
 def _has_tuning_files() -> bool:
-    """Returns whether the environment or the program may have named tuning files."""
-    return bool(os.environ.get("TILEWRIGHT_TUNING")) or "tilewright.tuning" in sys.modules
+    """Returns whether the environment or the program has named tuning files."""
+    module = sys.modules.get("tilewright.runtime._tuning_files")
+    return bool(os.environ.get("TILEWRIGHT_TUNING") or (module is not None and module.loaded))
 
 
 def _names(names: list[str] | str | None) -> list[str]:
