@@ -1,8 +1,8 @@
 """``tilewright tuning``: writes, imports, merges and lists tuning files.
 
-``export`` runs a program as ``tilewright lock`` does, and keeps the choices of its tuners. The
-timings on disk are not exported without a program: they are those of every program of the user, also
-of kernels that have changed since.
+``export`` runs a program as ``tilewright lock`` does, and keeps the choices of its tuners. It does
+not read the timings on disk without a program: these are of every program of the user, also of
+kernels that have changed since.
 """
 
 from __future__ import annotations

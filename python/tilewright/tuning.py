@@ -1,7 +1,7 @@
 """Tuning files: the configurations that launches of tuned kernels take without measuring them.
 
-The variable ``TILEWRIGHT_TUNING`` names files without a change of the program. ``tilewright tuning``
-writes, imports and merges them; docs/tuning-files.md describes them.
+The variable ``TILEWRIGHT_TUNING`` names files without a change of the program. The command
+``tilewright tuning`` writes, imports and merges them; docs/tuning-files.md describes them.
 """
 
 from __future__ import annotations

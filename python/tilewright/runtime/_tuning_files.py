@@ -181,7 +181,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def render(entries: Iterable[Entry]) -> str:
-    """Returns the text of a file: an entry a line, sorted, so that equal entries are equal bytes."""
+    """Returns the text of a file: an entry a line, sorted. Equal entries are equal bytes."""
     ordered = sorted(entries, key=Entry.order)
     lines = ",\n".join(json.dumps(entry.fields(), sort_keys=True) for entry in ordered)
     return f'{{"format": {FORMAT}, "entries": [\n{lines}\n]}}\n'
@@ -294,7 +294,7 @@ def _of_environment(paths: str, limit: str) -> list[TuningFile]:
 
 
 def launch_of(tuner: Any, named: dict[str, Any]) -> Entry:
-    """Returns the description of a launch with these arguments, as an entry without configuration."""
+    """Describes a launch with these arguments, as an entry without configuration."""
     from tilewright.runtime._locked_tuning import _source_digest
 
     dtypes = {
@@ -314,7 +314,7 @@ def launch_of(tuner: Any, named: dict[str, Any]) -> Entry:
 
 
 def _device(place: Any) -> str:
-    """Returns the name of the device of the launch: the model of a GPU, ``cpu``, or ``sim:sm_90``."""
+    """Returns the name of the device: the model of a GPU, ``cpu``, or ``sim:sm_90``."""
     name = _native.device()
     if not name.startswith("cuda"):
         return name
@@ -410,7 +410,7 @@ def _is_kept(tuner: Any, config: Config, kwargs: dict[str, Any]) -> bool:
 
 
 def _config(tuner: Any, table: TuningFile, entry: Entry, given: set[str]) -> Config:
-    """Returns the configuration of an entry: the tuner's own, or one with the hook of the tuner's."""
+    """Returns the configuration of an entry, with the hook of the tuner's configurations."""
     _check_names(tuner, table, entry, given)
     options = {name: value for name, value in entry.config.items() if name in _OPTIONS}
     values = {name: value for name, value in entry.config.items() if name not in _OPTIONS}
@@ -459,7 +459,7 @@ def _check_names(tuner: Any, table: TuningFile, entry: Entry, given: set[str]) -
 
 
 def _warn_of_names(tuner: Any, launch: Entry, tables: Iterable[TuningFile]) -> None:
-    """Warns once of a tuner if files have entries for the launch, but with other names in the key."""
+    """Warns once if files have entries for the launch, but with other names in the key."""
     if vars(tuner).get("_has_warned_of_names"):
         return
     entries = [(table, entry) for table in tables for entry in table.entries if entry.is_for(launch)]

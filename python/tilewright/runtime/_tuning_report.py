@@ -126,7 +126,7 @@ def report_choice(tuner: Any, key: Any, best: Any, is_new: bool) -> None:
 
 
 def report_entry(tuner: Any, key: Any, config: Any, entry: str) -> None:
-    """Prints the lines of ``TRITON_PRINT_AUTOTUNING=1`` for an entry of a file; calls the listener."""
+    """Prints the lines of ``TRITON_PRINT_AUTOTUNING=1`` for an entry; calls the listener."""
     from tilewright import knobs
 
     if knobs.autotuning.print:

@@ -263,7 +263,7 @@ class Autotuner(_Wrapper[P, R]):
             self._look_into_files()
 
     def _look_into_files(self) -> None:
-        """Lets files choose for a single configuration too, with which a launch in Rust makes no choice."""
+        """Launches a single configuration in Python, because a launch in Rust makes no choice."""
         if len(self.configs) == 1:
             self._set_kind("own")
 

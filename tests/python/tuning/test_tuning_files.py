@@ -71,7 +71,7 @@ def launch(kernel: Any, m: Any = 64, n: Any = 64, mode: Any = 1, dtype: Any = np
 
 
 def nearest(keys: list[dict[str, int]], given: dict[str, int]) -> int:
-    """The index of the nearest key: the smallest sum of |log2 a - log2 b|, then the smaller numbers."""
+    """The index of the nearest key: the smallest sum of |log2 a - log2 b|, then smaller numbers."""
 
     def rank(index: int) -> Any:
         key = keys[index]
