@@ -297,30 +297,37 @@ def launch_of(tuner: Any, named: dict[str, Any]) -> Entry:
     """Describes a launch with these arguments, as an entry without configuration."""
     from tilewright.runtime._locked_tuning import _source_digest
 
+    # The numbers of numpy have dtypes, too.
+    tensors = {name: value for name, value in named.items() if not isinstance(value, Real)}
     dtypes = {
         name: str(value.dtype).removeprefix("torch.")
-        for name, value in named.items()
+        for name, value in tensors.items()
         if name in tuner.arg_names and getattr(value, "dtype", None) is not None
     }
-    backend, architecture, _ = _native.current_target()
+    device, target = _device(tuner._place)
     return Entry(
         kernel=tuner.__name__,
-        device=_device(tuner._place),
+        device=device,
         key={name: _plain(named[name]) for name in tuner.keys if name in named},
-        target=f"sm_{architecture}" if backend == "cuda" else str(architecture),
+        target=target,
         dtypes=dtypes,
         source=_source_digest(tuner)[:16],
     )
 
 
-def _device(place: Any) -> str:
-    """Returns the name of the device: the model of a GPU, ``cpu``, or ``sim:sm_90``."""
+def _device(place: Any) -> tuple[str, str]:
+    """Returns the name of the device of the first tensor, and its target."""
     name = _native.device()
     if not name.startswith("cuda"):
-        return name
-    return (
-        "cpu" if str(place) == "cpu" else device_in_file(_native.device_name(getattr(place, "index", None)))
-    )
+        backend, architecture, _ = _native.current_target()
+        return name, f"sm_{architecture}" if backend == "cuda" else str(architecture)
+    if place is None or str(place) == "cpu":
+        import platform
+
+        return "cpu", platform.machine()
+    number = getattr(place, "index", None)
+    major, minor = _native.device_capability(number)
+    return device_in_file(_native.device_name(number)), f"sm_{major}{minor}"
 
 
 def _plain(value: Any) -> Scalar:

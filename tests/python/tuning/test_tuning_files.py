@@ -6,12 +6,14 @@ The tests write the files by hand, and compute the nearest entry by brute force 
 from __future__ import annotations
 
 import json
+import platform
 import random
 import subprocess
 import sys
 import warnings
 from decimal import Decimal, localcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -102,6 +104,40 @@ def test_a_launch_takes_the_nearest_entry(device, tmp_path):
     assert launch(kernel, keys[3]["M"], keys[3]["N"]) == 4
 
 
+def test_the_device_of_a_launch_on_a_machine_with_a_gpu(monkeypatch):
+    names = {0: "NVIDIA H100 80GB HBM3", 1: "NVIDIA A100-SXM4-80GB"}
+    stub = SimpleNamespace(
+        device=lambda: "cuda:0",
+        device_name=names.__getitem__,
+        device_capability={0: (9, 0), 1: (8, 0)}.__getitem__,
+    )
+    monkeypatch.setattr(_tuning_files, "_native", stub)
+    kernel = tuner()
+    arguments = {"o_ptr": np.zeros(1, np.int32), "M": 64, "N": np.int64(8), "MODE": 1, "TAG": 2}
+    found = {}
+    for place in (None, "cpu", SimpleNamespace(index=0), SimpleNamespace(index=1)):
+        kernel._place = place
+        launched = _tuning_files.launch_of(kernel, arguments)
+        assert (launched.key, launched.dtypes) == ({"M": 64, "N": 8}, {"o_ptr": "int32"})
+        found[str(place)] = (launched.device, launched.target)
+    assert found == {
+        "None": ("cpu", platform.machine()),
+        "cpu": ("cpu", platform.machine()),
+        "namespace(index=0)": ("NVIDIA_H100_80GB_HBM3", "sm_90"),
+        "namespace(index=1)": ("NVIDIA_A100-SXM4-80GB", "sm_80"),
+    }
+
+
+def test_the_autotuner_keeps_the_choice(device, tmp_path, monkeypatch):
+    path = write(tmp_path / "t.json", entry({"M": 64, "N": 64}, 1))
+    monkeypatch.setenv("TILEWRIGHT_TUNING", str(path))
+    kernel = tuner()
+    assert launch(kernel) == 1
+    path.unlink()
+    monkeypatch.setattr(_tuning_files, "choose", lambda *_arguments: pytest.fail("chosen twice"))
+    assert launch(kernel) == 1
+
+
 @pytest.mark.usefixtures("poisoned")
 @pytest.mark.parametrize(
     ("keys", "given", "expected"),
@@ -131,7 +167,7 @@ def test_numbers(device, tmp_path, keys, given, expected):
 
 
 def test_values_that_are_not_numbers_must_be_equal(device, tmp_path, monkeypatch):
-    entries = [entry({"M": 64, "MODE": mode}, tag) for tag, mode in enumerate((1, True, None, 64), 1)]
+    entries = [entry({"M": 64, "MODE": mode}, tag) for tag, mode in enumerate((1, True, None, 64, 0), 1)]
     tuning.load(write(tmp_path / "t.json", *entries))
     kernel = tuner(key=("M", "MODE"))
     assert launch(kernel, mode=2) == 1
