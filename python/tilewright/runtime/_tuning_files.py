@@ -357,11 +357,10 @@ def ratio(key: dict[str, Scalar], other: dict[str, Scalar]) -> Fraction | None:
     for name, a in key.items():
         b = other[name]
         if _is_number(a) and _is_number(b):
-            low, high = sorted((Fraction(a), Fraction(b)))
-            if low != high:
-                if low <= 0:
+            if a != b:
+                if min(a, b) <= 0:
                     return None
-                product *= high / low
+                product *= Fraction(max(a, b)) / Fraction(min(a, b))
         elif type(a) is not type(b) or a != b:
             return None
     return product
