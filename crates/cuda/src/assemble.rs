@@ -1,8 +1,10 @@
 //! Assembles PTX to a cubin with the assembler (`ptxas`) that is part of the driver.
 //! [`crate::Cache`] keeps cubins on disk.
 
+use std::fmt;
+
 use crate::sys::{UNSUPPORTED_PTX, jit_option};
-use crate::{Cache, Context, Error, Key};
+use crate::{Cache, Capability, Context, Error, Key, Provenance};
 
 /// The options of the assembler.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -42,6 +44,21 @@ impl AssembleOptions {
         pairs.extend(self.line_info.then_some((jit_option::LINE_INFO, 1)));
         pairs.extend(self.debug_info.then_some((jit_option::DEBUG_INFO, 1)));
         pairs
+    }
+}
+
+impl fmt::Display for AssembleOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "-O{}", self.optimization_level)?;
+        if let Some(count) = self.max_registers {
+            write!(f, ", at most {count} registers")?;
+        }
+        let switches = [
+            (self.line_info, "line info"),
+            (self.debug_info, "debug info"),
+            (self.asynchronous, "asynchronous wgmma"),
+        ];
+        switches.iter().filter(|(is_on, _)| *is_on).try_for_each(|(_, name)| write!(f, ", {name}"))
     }
 }
 
@@ -114,7 +131,14 @@ pub fn assemble_cached(
         ("options", format!("{options:?}").as_bytes()),
         ("ptx", ptx.as_bytes()),
     ]);
-    let cubin = cache.get_or_build(&key, || match assemble(context, kernel, ptx, options) {
+    let Capability { major, minor } = device.capability();
+    let provenance = Provenance {
+        kernel: kernel.to_owned(),
+        target: format!("sm_{major}{minor}"),
+        driver: device.driver().identity().to_owned(),
+        options: options.to_string(),
+    };
+    let cubin = cache.get_or_build(&key, &provenance, || match assemble(context, kernel, ptx, options) {
         Ok(assembled) => Ok(assembled.cubin),
         Err(Error::SerializedWgmma { .. }) => Ok(Vec::new()),
         Err(error) => Err(error),

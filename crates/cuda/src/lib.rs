@@ -29,9 +29,8 @@
 //! # }
 //! ```
 //!
-//! - `sys` declares the C interface of the driver; `calls` has a safe method for each function.
-//!   `unsafe` is in these two modules, in `cupti`, and in functions whose conditions only the
-//!   caller can check.
+//! - `sys` is the C interface; `calls` has a safe method for each of its functions. `unsafe` is in
+//!   these two, in `cupti` and `cache`, and in the functions whose conditions only the caller can check.
 //! - `driver`, `device`, `context`: the driver, its devices, and the contexts in which threads use
 //!   the devices.
 //! - `memory`, `stream`: buffers, streams, events.
@@ -63,7 +62,9 @@ mod sys;
 mod tensor_map;
 
 pub use assemble::{AssembleOptions, Assembled, assemble, assemble_cached};
-pub use cache::{Cache, Key};
+pub use cache::{
+    Cache, CacheEntry, Distrust, EntryState, Key, Provenance, Removed, StoredFile, remove_least_recent,
+};
 pub use context::Context;
 pub use cupti::{Cupti, KernelTime};
 pub use device::{Device, Properties};

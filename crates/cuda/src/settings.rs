@@ -7,8 +7,9 @@
 //! | `TILEWRIGHT_CACHE_DIR`, `TRITON_CACHE_DIR` | the folder of the cache (the first one that is set) |
 //! | `TRITON_HOME`, `HOME`, `USERPROFILE` | the cache is in `.triton/cache` of this folder (the first one that is set), if neither variable of the row above is set |
 //! | `TILEWRIGHT_CACHE_LIMIT` | MiB that the cache may take, 1024 if it is not set; 0 turns the cache off |
+//! | `TILEWRIGHT_CACHE_SHARED` | `1`: entries of the cache that belong to other users are used too |
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
 /// The path of the driver, and the path and the limit of the cache.
@@ -20,6 +21,8 @@ pub struct Settings {
     pub cache_directory: Option<PathBuf>,
     /// The maximum number of bytes of the cache; 0 turns the cache off.
     pub cache_limit: u64,
+    /// The files of other users in the cache are trusted.
+    pub cache_is_shared: bool,
 }
 
 /// The default limit of the cache in bytes.
@@ -43,8 +46,15 @@ impl Settings {
             cache_directory: first(&["TILEWRIGHT_CACHE_DIR", "TRITON_CACHE_DIR"])
                 .or_else(|| home().map(|home| home.join(".triton").join("cache"))),
             cache_limit: limit.map_or(CACHE_LIMIT, |mebibytes| mebibytes.saturating_mul(1 << 20)),
+            cache_is_shared: variable("TILEWRIGHT_CACHE_SHARED").is_some_and(|value| is_on(&value)),
         }
     }
+}
+
+/// Returns whether the value of a switch turns it on.
+fn is_on(value: &OsStr) -> bool {
+    let on = ["1", "true", "yes", "on", "y"];
+    value.to_str().is_some_and(|value| on.iter().any(|word| value.eq_ignore_ascii_case(word)))
 }
 
 #[cfg(test)]
@@ -57,7 +67,12 @@ mod tests {
 
     #[test]
     fn the_first_variable_that_is_set_counts() {
-        let nothing = Settings { library: None, cache_directory: None, cache_limit: CACHE_LIMIT };
+        let nothing = Settings {
+            library: None,
+            cache_directory: None,
+            cache_limit: CACHE_LIMIT,
+            cache_is_shared: false,
+        };
         assert_eq!(read(&[]), nothing);
         assert_eq!(read(&[("HOME", ""), ("TILEWRIGHT_LIBCUDA", "")]), nothing);
         assert_eq!(read(&[("HOME", "h")]).cache_directory, Some(["h", ".triton", "cache"].iter().collect()));
@@ -78,5 +93,12 @@ mod tests {
         assert_eq!(read(&[("TILEWRIGHT_CACHE_LIMIT", "3")]).cache_limit, 3 << 20);
         assert_eq!(read(&[("TILEWRIGHT_CACHE_LIMIT", "0")]).cache_limit, 0);
         assert_eq!(read(&[("TILEWRIGHT_CACHE_LIMIT", "many")]).cache_limit, CACHE_LIMIT);
+    }
+
+    #[test]
+    fn a_shared_cache_is_a_switch() {
+        for (value, is_on) in [("", false), ("0", false), ("off", false), ("1", true), ("Yes", true)] {
+            assert_eq!(read(&[("TILEWRIGHT_CACHE_SHARED", value)]).cache_is_shared, is_on, "{value}");
+        }
     }
 }

@@ -12,47 +12,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 use std::{env, io, io::Write as _, thread};
 
+use common::cache::{cache, cache_of, content, entry, get, key, names_of_one_folder, provenance};
 use common::{PTX, Stub, TemporaryFolder};
 use tilewright_cuda::{AssembleOptions, Cache, Error, Key, Settings, assemble_cached};
-
-fn cache(directory: &Path) -> Cache {
-    cache_of(directory, 1 << 30)
-}
-
-fn cache_of(directory: &Path, cache_limit: u64) -> Cache {
-    Cache::new(&Settings { library: None, cache_directory: Some(directory.to_owned()), cache_limit })
-}
-
-fn key(name: &str) -> Key {
-    Key::of(&[("name", name.as_bytes())])
-}
-
-/// Returns content that depends only on the key.
-fn content(name: &str) -> Vec<u8> {
-    name.bytes().cycle().take(5000).collect()
-}
-
-/// Returns the path of a key's entry.
-fn entry(directory: &Path, name: &str) -> PathBuf {
-    let hex = key(name).to_hex();
-    directory.join("tilewright-1").join(&hex[..1]).join(&hex)
-}
-
-/// Gets an entry and returns whether it had to be built.
-fn get(cache: &Cache, name: &str) -> bool {
-    let mut is_built = false;
-    let build = || {
-        is_built = true;
-        Ok(content(name))
-    };
-    assert_eq!(cache.get_or_build(&key(name), build), Ok(content(name)));
-    is_built
-}
-
-/// Names of keys that share a folder of the cache.
-fn names_of_one_folder() -> impl Iterator<Item = String> {
-    (0..999).map(|number| format!("kernel {number}")).filter(|name| key(name).to_hex().starts_with('7'))
-}
 
 #[test]
 fn what_was_built_is_found_again() {
@@ -68,7 +30,7 @@ fn what_was_built_is_found_again() {
 #[test]
 fn an_error_is_passed_on_and_not_kept() {
     let folder = TemporaryFolder::new();
-    let error = cache(&folder.0).get_or_build(&key("add"), || Err(Error::Forked));
+    let error = cache(&folder.0).get_or_build(&key("add"), &provenance(), || Err(Error::Forked));
     assert_eq!(error, Err(Error::Forked));
     assert!(get(&cache(&folder.0), "add"));
 }
@@ -99,10 +61,10 @@ fn a_damaged_entry_is_built_anew() {
     assert!(get(&cache(&folder.0), "add"));
     let whole = fs::read(&path).unwrap();
     let mut damaged: Vec<Vec<u8>> = Vec::new();
-    for length in [0, 1, 7, 8, 40, 71, 72, 73, whole.len() - 1] {
+    for length in [0, 1, 7, 8, 40, 71, 72, 73, 75, 76, 99, 100, 101, whole.len() - 1] {
         damaged.push(whole[..length].to_vec());
     }
-    for byte in (0..80).chain([1000, whole.len() - 1]) {
+    for byte in (0..110).chain([1000, whole.len() - 1]) {
         let mut bytes = whole.clone();
         bytes[byte] ^= 1;
         damaged.push(bytes);
@@ -133,7 +95,7 @@ fn threads_build_once() {
                         thread::sleep(Duration::from_millis(20));
                         Ok(content(name))
                     };
-                    assert_eq!(cache.get_or_build(&key(name), build), Ok(content(name)));
+                    assert_eq!(cache.get_or_build(&key(name), &provenance(), build), Ok(content(name)));
                 }
             });
         }
@@ -194,7 +156,7 @@ fn child() {
             thread::sleep(pause);
             Ok(content(&name))
         };
-        assert_eq!(cache(folder).get_or_build(&key(&name), build), Ok(content(&name)));
+        assert_eq!(cache(folder).get_or_build(&key(&name), &provenance(), build), Ok(content(&name)));
     }
 }
 
@@ -256,8 +218,8 @@ fn entries(folder: &Path) -> usize {
 #[test]
 fn what_was_not_used_for_longest_is_removed() {
     let folder = TemporaryFolder::new();
-    // Each of the 16 folders holds three entries of 5072 bytes.
-    let cache = cache_of(&folder.0, 16 * 3 * 5072);
+    // A 16th of this holds three entries of 5100 bytes.
+    let cache = cache_of(&folder.0, 16 * 3 * 5100);
     let names: Vec<String> = names_of_one_folder().take(5).collect();
     let age = |name: &str, minutes: u64| {
         let time = SystemTime::now() - Duration::from_mins(minutes);

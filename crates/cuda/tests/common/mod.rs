@@ -2,6 +2,8 @@
 //! separate library with its own state.
 #![expect(unsafe_code, reason = "the stub is a C library")]
 
+pub mod cache;
+
 use std::ffi::{CString, c_char};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};

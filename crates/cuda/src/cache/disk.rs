@@ -1,0 +1,161 @@
+//! Performs the operations of the cache on files, with the rules of network file systems.
+//!
+//! - `ESTALE`: the server has replaced or removed the file of a handle. The operation is repeated
+//!   once, which looks the name up again.
+//! - `EBUSY`: the file is in use by the system. It keeps its content.
+//! - The times of files come from the clock of the file system, which all hosts share.
+#![cfg_attr(unix, expect(unsafe_code, reason = "a function of the C library"))]
+
+use std::fs::{self, File, Metadata, OpenOptions};
+use std::io::{self, ErrorKind, Read, Write};
+use std::path::Path;
+
+#[cfg(all(test, unix))]
+pub(super) use faults::fail;
+
+/// Repeats an operation once if the server has replaced or removed the file of a handle.
+fn retry_stale<T>(operation: impl Fn() -> io::Result<T>) -> io::Result<T> {
+    match operation() {
+        Err(error) if error.kind() == ErrorKind::StaleNetworkFileHandle => operation(),
+        result => result,
+    }
+}
+
+/// Returns whether an error may be gone when the operation is repeated later.
+pub(super) fn is_transient(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::StaleNetworkFileHandle | ErrorKind::ResourceBusy | ErrorKind::Interrupted
+    )
+}
+
+/// Reads the first `limit` bytes of a regular file, if `accept` accepts its metadata. Returns the
+/// open file too.
+pub(super) fn read<E>(
+    path: &Path,
+    limit: u64,
+    accept: impl Fn(&Metadata) -> Result<(), E>,
+) -> io::Result<Result<(File, Vec<u8>), E>> {
+    retry_stale(|| {
+        let file = open(path)?;
+        let about = file.metadata()?;
+        if !about.is_file() {
+            return Err(ErrorKind::InvalidInput.into());
+        }
+        if let Err(reason) = accept(&about) {
+            return Ok(Err(reason));
+        }
+        let mut bytes = Vec::with_capacity(about.len().min(limit) as usize);
+        check("read")?;
+        (&file).take(limit).read_to_end(&mut bytes)?;
+        Ok(Ok((file, bytes)))
+    })
+}
+
+/// Opens a file for reading, without waiting for the writer of a pipe.
+fn open(path: &Path) -> io::Result<File> {
+    check("open")?;
+    let mut options = OpenOptions::new();
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, libc::O_NONBLOCK);
+    options.read(true).open(path)
+}
+
+/// Opens the file of a lock, and creates it if there is none. A file of another user may only be
+/// readable.
+pub(super) fn open_lock(path: &Path) -> io::Result<File> {
+    retry_stale(|| {
+        check("lock")?;
+        match OpenOptions::new().create(true).truncate(false).write(true).open(path) {
+            Err(error) if error.kind() == ErrorKind::PermissionDenied => open(path).map_err(|_| error),
+            opened => opened,
+        }
+    })
+}
+
+/// Writes a new file that other users may not write.
+pub(super) fn create(path: &Path, bytes: &[u8]) -> io::Result<File> {
+    check("create")?;
+    let mut options = OpenOptions::new();
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o664);
+    let mut file = options.create_new(true).write(true).open(path)?;
+    file.write_all(bytes)?;
+    Ok(file)
+}
+
+/// Renames a file, which replaces the file at `to`.
+pub(super) fn rename(from: &Path, to: &Path) -> io::Result<()> {
+    retry_stale(|| {
+        check("rename")?;
+        fs::rename(from, to)
+    })
+}
+
+/// Removes a file. Success means that there is no such file any more.
+pub(super) fn remove(path: &Path) -> io::Result<()> {
+    let removed = check("remove").and_then(|()| fs::remove_file(path));
+    match removed {
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::StaleNetworkFileHandle) => {
+            Ok(())
+        }
+        result => result,
+    }
+}
+
+/// Sets the modification time of a file to the time of the file system's clock.
+#[cfg(unix)]
+pub(super) fn touch(file: &File) -> io::Result<()> {
+    use std::os::fd::AsRawFd;
+    // SAFETY: the descriptor is open, and a null pointer means the current time.
+    match unsafe { libc::futimens(file.as_raw_fd(), std::ptr::null()) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Sets the modification time of a file to the current time.
+#[cfg(not(unix))]
+pub(super) fn touch(file: &File) -> io::Result<()> {
+    file.set_modified(std::time::SystemTime::now())
+}
+
+/// Sets the modification time of the file at a path to the current time.
+pub(super) fn touch_path(path: &Path) -> io::Result<()> {
+    check("touch")?;
+    touch(&open(path)?)
+}
+
+/// Fails if a test lets the operation fail.
+#[cfg(not(test))]
+#[expect(clippy::unnecessary_wraps, reason = "it fails in tests")]
+fn check(_operation: &str) -> io::Result<()> {
+    Ok(())
+}
+
+#[cfg(test)]
+use faults::check;
+
+#[cfg(test)]
+mod faults {
+    //! Lets operations of this thread fail, as those of a network file system do.
+
+    use std::cell::RefCell;
+    use std::io;
+
+    thread_local! {
+        static FAULTS: RefCell<Vec<(&'static str, i32)>> = const { RefCell::new(Vec::new()) };
+    }
+
+    /// Lets the next `count` operations of this name fail with an error number of the system.
+    pub(in crate::cache) fn fail(operation: &'static str, code: i32, count: usize) {
+        FAULTS.with_borrow_mut(|faults| faults.extend(std::iter::repeat_n((operation, code), count)));
+    }
+
+    pub(super) fn check(operation: &str) -> io::Result<()> {
+        FAULTS.with_borrow_mut(|faults| match faults.iter().position(|(name, _)| *name == operation) {
+            Some(index) => Err(io::Error::from_raw_os_error(faults.remove(index).1)),
+            None => Ok(()),
+        })
+    }
+}
