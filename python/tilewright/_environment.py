@@ -104,6 +104,7 @@ _ON = frozenset(("1", "true", "yes", "on", "y"))
 
 SWITCHES = frozenset(
     (
+        "TILEWRIGHT_CACHE_SHARED",
         "TILEWRIGHT_DEBUG",
         "TILEWRIGHT_INTERPRET",
         "TILEWRIGHT_MACHINE_CODE",

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 
-def write_file(path: str, content: bytes | str) -> None:
+def write_file(path: str, content: bytes | str, mode: int = 0o666) -> None:
     """Writes a file atomically, text as UTF-8: concurrent readers, and readers after a failure, see the old file.
 
-    Raises the ``OSError`` of the failed step. A file that is not a regular one, such as ``/dev/stdout``, is written
-    in place.
+    The umask removes permissions from ``mode``. Raises the ``OSError`` of the failed step. A file that is not a regular
+    one, such as ``/dev/stdout``, is written in place.
     """
     import os
     import tempfile
@@ -17,15 +17,14 @@ def write_file(path: str, content: bytes | str) -> None:
         with open(path, "wb") as file:
             file.write(data)
         return
-    # A link stays a link: its target is replaced. The temporary file is in the folder of the
-    # target, because a rename
-    # works only within a file system.
+    # A link stays a link: its target is replaced. The temporary file is in the folder of the target,
+    # because a rename works only within a file system.
     path = os.path.realpath(path)
     number, temporary = tempfile.mkstemp(prefix="tmp.", dir=os.path.dirname(path))
     try:
         with open(number, "wb") as file:
             file.write(data)
-        os.chmod(temporary, 0o666 & ~_umask())
+        os.chmod(temporary, mode & ~_umask())
         os.replace(temporary, path)
     except BaseException:
         os.unlink(temporary)

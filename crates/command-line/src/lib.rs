@@ -1,10 +1,10 @@
-//! Implements the `tilewright` command: `compile`, `check`, `explain`, `devices`, `run`, `sim
-//! report`, `profile`, `lock`, `tuning`, `bench`, `activate`, `deactivate`, `status`. The binary of
-//! `cli` and the Python package (`python -m tilewright`) call [`main`]. Results are printed to
-//! stdout, diagnostics to stderr. The exit code is 0 for success, 1 for an error in the user's
-//! program or of a file or for a finding of `check` or `lock`, and 2 for an error in the command
-//! line.
+//! The `tilewright` command: `compile`, `check`, `explain`, `devices`, `run`, `sim report`,
+//! `profile`, `bench`, `cache`, `activate`, `deactivate`, `status`. The binary of `cli` and the Python
+//! package (`python -m tilewright`) call [`main`]. Results are printed to stdout, diagnostics to
+//! stderr. The exit code is 0 for success, 1 for an error in the user's program or of a file, and 2
+//! for an error in the command line.
 
+mod cache;
 mod check;
 mod compile;
 mod explain;
@@ -46,6 +46,7 @@ Environment:
   TILEWRIGHT_DUMP=folder    write every stage of each kernel to files in this folder
   TILEWRIGHT_CACHE_DIR      the cache of cubins and timings (TRITON_CACHE_DIR, else .triton/cache in TRITON_HOME or HOME)
   TILEWRIGHT_CACHE_LIMIT    maximum MiB of cached cubins; 0 caches none
+  TILEWRIGHT_CACHE_SHARED=1 use cached cubins and timings of other users too
   TILEWRIGHT_LIBCUDA        the library of the CUDA driver (TRITON_LIBCUDA_PATH)
   TILEWRIGHT_CUPTI          the library that times kernels on a GPU for `profile` (TRITON_CUPTI_LIB_PATH)
   TILEWRIGHT_PTXAS          the folder of NVIDIA's tools that `explain` calls
@@ -97,6 +98,8 @@ enum Command {
     /// Print what `import triton` imports in a Python environment
     Status(run::Arguments),
     #[command(subcommand)]
+    Cache(cache::Command),
+    #[command(subcommand)]
     Sim(run::Simulation),
 }
 
@@ -129,6 +132,7 @@ where
         Command::Activate(arguments) => run::python(&["activate"], &arguments),
         Command::Deactivate(arguments) => run::python(&["deactivate"], &arguments),
         Command::Status(arguments) => run::python(&["status"], &arguments),
+        Command::Cache(command) => cache::run(&command),
         Command::Sim(simulation) => run::simulate(&simulation),
     };
     match result {

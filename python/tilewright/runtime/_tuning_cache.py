@@ -3,17 +3,26 @@
 A second process therefore measures nothing, and only the new configuration is measured if one is added to a kernel. The
 name of the file is a digest of everything that the times depend on: the code of the kernel, the key, the device, and
 the settings of compilation. Configurations with a hook are not stored, because hooks cannot be compared.
+
+The last member of a file is the checksum of the text before it. A file without one was edited by hand, and is read.
+``crates/command-line/src/cache/timings.rs`` reads the files for ``tilewright cache``.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
+import os
+import zlib
 from collections.abc import Sequence
 from typing import Any
 
 from tilewright import _native
 from tilewright.runtime._config import Config
+
+_CHECKSUM = b',\n "crc32": "'
+"""The text between the timings and their checksum."""
 
 
 class Results:
@@ -21,6 +30,7 @@ class Results:
 
     def __init__(self, manager: Any, filename: str, key: Any, is_requested: bool) -> None:
         self.is_requested = is_requested
+        self.has_warned = False
         self.manager = manager
         self.filename = filename
         self.key = key
@@ -56,7 +66,7 @@ class Results:
             manager = autotuner.get_cache_manager(digest)
         except OSError as error:
             if is_requested:
-                _warn(error)
+                _warn(str(error))
             return None
         found = cls(manager, f"{tuner.__name__[:150]}.autotune.json", key, is_requested)
         found.rows = found._read()
@@ -73,8 +83,14 @@ class Results:
             path = self.manager.get_file(self.filename)
             if path is None:
                 return {}
-            with open(path, encoding="utf-8") as file:
-                found = json.load(file)["configs_timings"]
+            with open(path, "rb") as file:
+                if reason := _distrust(os.fstat(file.fileno())):
+                    self._tell(f"{path}: {reason}; TILEWRIGHT_CACHE_SHARED=1 trusts the files of all users")
+                    return {}
+                text = file.read()
+            if not _is_undamaged(text):
+                return {}
+            found = json.loads(text)["configs_timings"]
             for name, numbers in found.items():
                 values = [float("inf") if value is None else float(value) for value in numbers]
                 # Drop rows with a NaN: no comparison shows that it is slower, so it would count as
@@ -83,7 +99,18 @@ class Results:
                     rows[name] = values
         except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError):
             return {}
+        except Exception as error:
+            # A remote store has exceptions of its own.
+            self._tell(f"{type(error).__name__}: {error}")
+            return {}
+        _record_use(path)
         return rows
+
+    def _tell(self, reason: str) -> None:
+        """Warns if the program requested timings on disk, once."""
+        if self.is_requested and not self.has_warned:
+            self.has_warned = True
+            _warn(reason)
 
     def store(self, outcome: Any) -> None:
         """Adds the timings of a tuning, without failed runs: these are tried again, since memory may be free then."""
@@ -97,20 +124,54 @@ class Results:
             name: [None if value == float("inf") else value for value in timing]
             for name, timing in self.rows.items()
         }
-        text = json.dumps({"key": str(self.key), "configs_timings": rows}, indent=1)
+        text = json.dumps({"key": str(self.key), "device": _device(), "configs_timings": rows}, indent=1)
+        body = text.removesuffix("\n}").encode()
+        data = body + _CHECKSUM + b'%08x"\n}' % zlib.crc32(body)
         try:
-            self.manager.put(text, self.filename, binary=False)
-        except OSError as error:
-            if self.is_requested:
-                _warn(error)
+            self.manager.put(data, self.filename, binary=True)
+        except Exception as error:
+            # A remote store has exceptions of its own.
+            self._tell(str(error) if isinstance(error, OSError) else f"{type(error).__name__}: {error}")
 
 
-def _warn(error: OSError) -> None:
+def _warn(reason: str) -> None:
     import warnings
 
     from tilewright.errors import LaunchWarning
 
-    warnings.warn(f"timings are not kept on disk: {error}", LaunchWarning, stacklevel=2)
+    warnings.warn(f"timings are not kept on disk: {reason}", LaunchWarning, stacklevel=2)
+
+
+def _is_undamaged(text: bytes) -> bool:
+    """Whether the text of a file has the checksum that it states, if it states one."""
+    body, separator, checksum = text.rpartition(_CHECKSUM)
+    return not separator or checksum.partition(b'"')[0] == b"%08x" % zlib.crc32(body)
+
+
+def _distrust(about: os.stat_result) -> str | None:
+    """The reason why a file is not trusted, if there is one, by the rule of the cache of cubins."""
+    from tilewright import _environment
+
+    if not hasattr(os, "geteuid") or _environment.is_on("TILEWRIGHT_CACHE_SHARED"):
+        return None
+    user = os.geteuid()
+    if about.st_uid not in (user, 0):
+        return f"it belongs to user {about.st_uid}, and this process runs as user {user}"
+    if about.st_mode & (0o002 if about.st_uid == user else 0o022):
+        return "other users may write it"
+    return None
+
+
+def _record_use(path: str) -> None:
+    """Sets the time of the last use, by which ``tilewright cache gc`` chooses."""
+    with contextlib.suppress(OSError):
+        os.utime(path)
+
+
+def _device() -> str:
+    """The device of the timings, for ``tilewright cache ls``."""
+    name = _native.device()
+    return f"sm_{_native.current_target()[1]}" if name.startswith("cuda") else name
 
 
 def _row_name(config: Config) -> str:

@@ -69,15 +69,11 @@ class FileCacheManager(CacheManager):
 
     def get_group(self, filename: str) -> dict[str, str] | None:
         """Returns the paths of a group of files by their names, without missing files, if the group exists."""
-        import json
         import os
 
         path = self.get_file(f"__grp__{filename}")
-        if path is None:
-            return None
-        with open(path, encoding="utf-8") as file:
-            children = json.load(file).get("child_paths")
-        if children is None:
+        children = None if path is None else _read_group(path)
+        if not isinstance(children, dict):
             return None
         return {name: path for name, path in children.items() if os.path.exists(path)}
 
@@ -95,7 +91,8 @@ class FileCacheManager(CacheManager):
 
         os.makedirs(self.cache_dir, exist_ok=True)
         path = self._make_path(filename)
-        write_file(path, data if isinstance(data, bytes) else str(data))
+        # Files that other users may write are not trusted.
+        write_file(path, data if isinstance(data, bytes) else str(data), mode=0o664)
         return path
 
 
@@ -179,17 +176,15 @@ class RemoteCacheManager(CacheManager):
 
     def get_group(self, filename: str) -> dict[str, str] | None:
         """Returns the paths of a group of files by their names, if the group exists."""
-        import json
+        import os
 
         path = self.get_file(f"__grp__{filename}")
-        if path is None:
+        children = None if path is None else _read_group(path)
+        if not isinstance(children, (list, dict)):
             return None
-        with open(path, encoding="utf-8") as file:
-            children = json.load(file).get("child_paths")
-        if children is None:
-            return None
-        contents = self._backend.get(list(children))
-        return {name: self._materialize(name, data) for name, data in contents.items()}
+        # A name with a folder would be a file outside of the folder of this key.
+        names = [name for name in children if isinstance(name, str) and os.path.basename(name) == name]
+        return {name: self._materialize(name, data) for name, data in self._backend.get(names).items()}
 
     def put_group(self, filename: str, group: dict[str, str]) -> str:
         """Writes the list of a group's files; returns its path."""
@@ -197,6 +192,17 @@ class RemoteCacheManager(CacheManager):
 
         names = json.dumps({"child_paths": sorted(group)})
         return self.put(names, f"__grp__{filename}", binary=False)
+
+
+def _read_group(path: str) -> Any:
+    """The names of a group's files. A damaged list counts as none."""
+    import json
+
+    try:
+        with open(path, encoding="utf-8") as file:
+            return json.load(file)["child_paths"]
+    except (OSError, ValueError, TypeError, KeyError, RecursionError):
+        return None
 
 
 def _base32(key: str) -> str:

@@ -13,6 +13,8 @@
 //! | `registers=32`, `local=0`, `shared=0`, `threads=1024` | attributes of each kernel: registers and bytes of local memory of a thread, bytes of shared memory and threads of a block |
 //! | `capturing=1` | every stream is being captured |
 //! | `record=1` | launches are recorded for [`tilewright_stub_take_launches`] |
+//! | `assemblies=FILE` | each assembly appends a line with the length of its PTX to this file |
+//! | `pause=0` | milliseconds that an assembly takes |
 //! | `fail=cuInit:999` | this call fails with this code; may be given more than once |
 //! | `records=0` | the maximum number of records in a buffer of CUPTI; 0 for no limit |
 //!
@@ -280,6 +282,9 @@ driver! {
         let link = assembler(link);
         let Some(index) = ptx.lines().position(|text| text.contains("syntax error")) else {
             link.assemble(&ptx);
+            let (log, pause) = locked(|state| (state.assemblies.clone(), state.pause));
+            state::log_assembly(log.as_deref(), &ptx);
+            std::thread::sleep(pause);
             if ptx.contains("too few registers") {
                 link.write(3, "ptxas info    : (C7512) Potential Performance Loss: wgmma.mma_async instructions are serialized\0");
             }

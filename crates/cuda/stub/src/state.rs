@@ -4,9 +4,11 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ffi::{CStr, c_void};
 use std::fmt::Write;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{LazyLock, Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// The state of the stub, except for the counters and flags that every launch uses. These are
 /// atomics, because benchmarks measure the time of launches, which a lock would increase.
@@ -35,6 +37,10 @@ pub struct State {
     /// The handles of streams and events that exist.
     pub live: HashSet<usize>,
     pub launches: String,
+    /// The file that each assembly appends a line to.
+    pub assemblies: Option<PathBuf>,
+    /// The time that an assembly takes.
+    pub pause: Duration,
     kernel: [i32; 4],
     failures: Vec<(String, i32)>,
     next: usize,
@@ -54,10 +60,22 @@ impl Default for State {
             modules: HashMap::new(),
             live: HashSet::new(),
             launches: String::new(),
+            assemblies: None,
+            pause: Duration::ZERO,
             kernel: [32, 0, 0, 1024],
             failures: Vec::new(),
             next: 1,
         }
+    }
+}
+
+/// Appends a line about an assembly to a file, if the configuration names one.
+pub fn log_assembly(file: Option<&Path>, ptx: &str) {
+    if let Some(path) = file {
+        let file = std::fs::File::options().create(true).append(true).open(path);
+        // One call, so that the lines of several processes do not mix. A test that reads the file
+        // notices a missing line.
+        let _ = file.and_then(|mut file| file.write_all(format!("{} bytes\n", ptx.len()).as_bytes()));
     }
 }
 
@@ -144,6 +162,8 @@ impl State {
                 "threads" => self.kernel[3] = number,
                 "capturing" => self.capturing = number != 0,
                 "records" => self.records = number as usize,
+                "pause" => self.pause = Duration::from_millis(number.unsigned_abs().into()),
+                "assemblies" => self.assemblies = Some(value.into()),
                 "record" => recording = number != 0,
                 "fail" => {
                     let (call, code) = value.split_once(':').unwrap_or((value, "999"));
