@@ -143,7 +143,7 @@ def _warn(reason: str) -> None:
 
 
 def _is_undamaged(text: bytes) -> bool:
-    """Whether the text of a file has the checksum that it states, if it states one."""
+    """Returns whether the text of a file has the checksum that it states, if it states one."""
     body, separator, checksum = text.rpartition(_CHECKSUM)
     return not separator or checksum.partition(b'"')[0] == b"%08x" % zlib.crc32(body)
 

@@ -1,6 +1,6 @@
 //! The timings of tuners in the cache folder: `<digest in base 32>/<kernel>.autotune.json`, which
 //! `python/tilewright/runtime/_tuning_cache.py` writes. Files of other programs in the cache
-//! folder, such as those of the official Triton, are left alone.
+//! folder, such as those of the official Triton, are not changed.
 
 use std::fs;
 use std::io::{self, ErrorKind};
