@@ -4,6 +4,8 @@
 
 #[expect(dead_code, reason = "these tests need a part of it")]
 mod common;
+#[path = "common/cache.rs"]
+mod entries;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,8 +14,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 use std::{env, io, io::Write as _, thread};
 
-use common::cache::{cache, cache_of, content, entry, get, key, names_of_one_folder, provenance};
 use common::{PTX, Stub, TemporaryFolder};
+use entries::{cache, cache_of, content, entry, get, key, names_of_one_folder, provenance};
 use tilewright_cuda::{AssembleOptions, Cache, Error, Key, Settings, assemble_cached};
 
 #[test]

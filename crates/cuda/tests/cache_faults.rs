@@ -6,6 +6,8 @@
 
 #[expect(dead_code, reason = "these tests need a part of it")]
 mod common;
+#[path = "common/cache.rs"]
+mod entries;
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::os::unix::process::CommandExt;
@@ -15,7 +17,7 @@ use std::time::{Duration, SystemTime};
 use std::{env, fs, io::Write as _};
 
 use common::TemporaryFolder;
-use common::cache::{cache, cache_of, content, entry, get, key, names_of_one_folder, provenance};
+use entries::{cache, cache_of, content, entry, get, key, names_of_one_folder, provenance};
 use tilewright_cuda::{Cache, EntryState, Settings};
 
 /// The user that is the other one if the tests run as the superuser.
@@ -142,19 +144,16 @@ fn a_cache_of_the_superuser_is_read_by_others() {
     if let Ok(text) = env::var(WORK) {
         let (work, folder) = text.split_once(' ').unwrap();
         let cache = cache(Path::new(folder));
-        match work {
-            "trusted" => {
-                assert!(!get(&cache, "add"));
-                assert_eq!(cache.take_warning(), None);
-                // The folder is read-only: other kernels are built each time, after one warning.
-                let name = names_of_one_folder().next().unwrap();
-                assert!(get(&cache, &name) && get(&cache, &name));
-                assert!(cache.take_warning().unwrap().contains("Permission denied"));
-            }
-            _ => {
-                assert!(get(&cache, "add"));
-                assert!(cache.take_warning().unwrap().contains("other users may write it"));
-            }
+        if work == "trusted" {
+            assert!(!get(&cache, "add"));
+            assert_eq!(cache.take_warning(), None);
+            // The folder is read-only: other kernels are built each time, after one warning.
+            let name = names_of_one_folder().next().unwrap();
+            assert!(get(&cache, &name) && get(&cache, &name));
+            assert!(cache.take_warning().unwrap().contains("Permission denied"));
+        } else {
+            assert!(get(&cache, "add"));
+            assert!(cache.take_warning().unwrap().contains("other users may write it"));
         }
         return;
     }

@@ -70,7 +70,9 @@ pub fn collect_garbage(directory: &Path, cache: &Cache, limit: u64) -> io::Resul
     }
     let (damaged, others): (Vec<_>, Vec<_>) =
         list(directory, cache)?.into_iter().partition(|timings| matches!(timings.content, Content::Damaged));
-    damaged.iter().for_each(|timings| removed.remove(&timings.file));
+    for timings in &damaged {
+        removed.remove(&timings.file);
+    }
     removed.add(remove_least_recent(others.into_iter().map(|timings| timings.file).collect(), limit, now));
     remove_empty_folders(directory)?;
     Ok(removed)

@@ -77,7 +77,9 @@ impl Cache {
         }
         let (damaged, others): (Vec<_>, Vec<_>) =
             self.verify()?.into_iter().partition(|entry| entry.state == EntryState::Damaged);
-        damaged.iter().for_each(|entry| removed.remove(&entry.file));
+        for entry in &damaged {
+            removed.remove(&entry.file);
+        }
         let files = others.into_iter().map(|entry| entry.file).collect();
         removed.add(folder::remove_least_recent(files, limit, now));
         Ok(removed)
@@ -121,13 +123,17 @@ impl Cache {
         folder: Option<Distrust>,
         extent: Extent,
     ) -> Option<CacheEntry> {
-        let (limit, decode): (_, fn(&Key, &[u8]) -> Option<(Provenance, usize)>) = match extent {
-            Extent::Header => (entry::MAX_HEADER_BYTES as u64, entry::decode_header),
-            Extent::Whole => (u64::MAX, entry::decode),
+        let limit = match extent {
+            Extent::Header => entry::MAX_HEADER_BYTES as u64,
+            Extent::Whole => u64::MAX,
+        };
+        let decode = |bytes: &[u8]| match extent {
+            Extent::Header => entry::decode_header(&key, bytes),
+            Extent::Whole => entry::decode(&key, bytes),
         };
         let accept = |about: &fs::Metadata| folder.or(self.trust.reject_file(about)).map_or(Ok(()), Err);
         let (state, provenance) = match disk::read(&file.path, limit, accept) {
-            Ok(Ok((_, bytes))) => match decode(&key, &bytes) {
+            Ok(Ok((_, bytes))) => match decode(&bytes) {
                 Some((provenance, _)) => (EntryState::Usable, provenance),
                 None => (EntryState::Damaged, Provenance::default()),
             },

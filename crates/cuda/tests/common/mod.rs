@@ -2,8 +2,6 @@
 //! separate library with its own state.
 #![expect(unsafe_code, reason = "the stub is a C library")]
 
-pub mod cache;
-
 use std::ffi::{CString, c_char};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
