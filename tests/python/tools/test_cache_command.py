@@ -445,6 +445,14 @@ def test_timings_of_another_user_are_measured_anew(tune, command, folder):
     assert tune()[0] == 2
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no umask")
+def test_new_timings_may_not_be_written_by_other_users(tune, folder):
+    assert tune("os.umask(0)\nlaunch()\n")[0] == 2
+    (path,) = timings(folder)
+    assert path.stat().st_mode & 0o777 == 0o664
+    assert tune() == (0, "")
+
+
 READ_ONLY = """
 # The other user cannot import what the superuser's folder has, so the first launch imports all.
 launch()
