@@ -3,7 +3,7 @@
 mod timings;
 
 use std::fmt::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use tilewright::runtime::cuda::{Cache, CacheEntry, EntryState, Removed, Settings, StoredFile};
@@ -25,7 +25,7 @@ pub enum Command {
     ///
     /// Cubins and timings are kept until each of the two takes more than the limit.
     Gc {
-        /// The maximum size of the cubins, and of the timings [default: TILEWRIGHT_CACHE_LIMIT]
+        /// The maximum size of the cubins, and of the timings, in place of `TILEWRIGHT_CACHE_LIMIT`
         #[arg(long, value_name = "MIB")]
         limit: Option<u64>,
     },
@@ -287,11 +287,9 @@ fn write_timings(text: &mut String, table: &Table) {
     let mut rows: Vec<_> = table.rows.iter().map(|(config, row)| (median(row), config)).collect();
     rows.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(b.1)));
     for (milliseconds, config) in rows {
-        match milliseconds.is_finite() {
-            true => writeln!(text, "  {milliseconds:.4} ms  {config}"),
-            false => writeln!(text, "  does not run  {config}"),
-        }
-        .expect("a string accepts all text");
+        let time =
+            if milliseconds.is_finite() { format!("{milliseconds:.4} ms") } else { "does not run".into() };
+        let _ = writeln!(text, "  {time}  {config}");
     }
 }
 

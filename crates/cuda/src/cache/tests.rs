@@ -58,6 +58,13 @@ fn files(cache: &Cache, name: &str) -> Vec<PathBuf> {
 }
 
 #[test]
+fn a_device_is_not_read() {
+    let accept = |_: &fs::Metadata| Ok::<(), ()>(());
+    let error = disk::read(Path::new("/dev/null"), 10, accept).unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+}
+
+#[test]
 fn a_stale_handle_is_looked_up_again() {
     let folder = Folder::new("stale");
     let cache = folder.cache();
