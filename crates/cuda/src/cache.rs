@@ -17,8 +17,8 @@
 //!   entries of its folder, so that its work depends only on the size of one folder.
 //! - Entries and folders of other users are not used (`trust`), unless the settings say so.
 //! - After an error of the disk, [`Cache::get_or_build`] still returns contents;
-//!   [`Cache::take_warning`] returns the error. Errors of network file systems that pass
-//!   (`disk`) are no reason for a warning.
+//!   [`Cache::take_warning`] returns the error. Transient errors of network file systems (`disk`)
+//!   cause no warning.
 //!
 //! `docs/cache.md` has the table of all faults.
 

@@ -133,7 +133,9 @@ fn again(test: &str, work: &str, user: Option<u32>, script: &str) -> bool {
         command.uid(user).gid(user);
     }
     let output = command.output().unwrap();
-    std::io::stderr().write_all(&output.stdout).unwrap();
+    if !output.status.success() {
+        std::io::stderr().write_all(&output.stdout).unwrap();
+    }
     output.status.success()
 }
 

@@ -88,8 +88,16 @@ impl EntryPaths {
 
     /// Creates the folder if there is none, and waits for the lock.
     pub(super) fn lock(&self) -> io::Result<Lock> {
-        fs::create_dir_all(&self.folder)?;
-        let file = match disk::open_lock(&self.lock) {
+        let open = || {
+            fs::create_dir_all(&self.folder)?;
+            disk::open_lock(&self.lock)
+        };
+        // Another process may clear the cache, and remove the folder, between the two steps.
+        let opened = open().or_else(|error| match error.kind() {
+            io::ErrorKind::NotFound => open(),
+            _ => Err(error),
+        });
+        let file = match opened {
             Ok(file) => file,
             Err(error) if disk::is_transient(&error) => return Ok(Lock(None)),
             Err(error) => return Err(error),

@@ -136,13 +136,18 @@ fn a_rename_whose_answer_is_lost_counts() {
 }
 
 #[test]
-fn an_unfinished_file_that_is_removed_is_written_again() {
+fn a_file_that_is_removed_meanwhile_is_written_again() {
     let folder = Folder::new("removed");
     let cache = folder.cache();
     disk::fail("rename", libc::ENOENT, 1);
     assert!(get(&cache, "add"));
     assert!(!get(&cache, "add"));
     assert_eq!((files(&cache, "add").len(), cache.take_warning()), (1, None));
+    // The folder of a lock.
+    disk::fail("lock", libc::ENOENT, 1);
+    assert!(get(&cache, "other"));
+    assert!(!get(&cache, "other"));
+    assert_eq!(cache.take_warning(), None);
 }
 
 #[test]
