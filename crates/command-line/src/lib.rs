@@ -1,8 +1,9 @@
-//! The `tilewright` command: `compile`, `check`, `explain`, `devices`, `run`, `sim report`,
-//! `profile`, `bench`, `cache`, `activate`, `deactivate`, `status`. The binary of `cli` and the Python
-//! package (`python -m tilewright`) call [`main`]. Results are printed to stdout, diagnostics to
-//! stderr. The exit code is 0 for success, 1 for an error in the user's program or of a file, and 2
-//! for an error in the command line.
+//! Implements the `tilewright` command: `compile`, `check`, `explain`, `devices`, `run`, `sim
+//! report`, `profile`, `lock`, `tuning`, `bench`, `cache`, `activate`, `deactivate`, `status`. The
+//! binary of `cli` and the Python package (`python -m tilewright`) call [`main`]. Results are
+//! printed to stdout, diagnostics to stderr. The exit code is 0 for success, 1 for an error in the
+//! user's program or of a file or for a finding of `check` or `lock`, and 2 for an error in the
+//! command line.
 
 mod cache;
 mod check;

@@ -48,3 +48,6 @@ pub use run::sanitize::{Finding, Occurrence, OtherAccess, SanitizedProgram};
 pub use run::trace::Tracing;
 pub use run::{kernels, memory};
 pub use tuning::{MAX_UNROLLED_ITERATIONS, MAX_UNROLLED_LOOP_STEPS};
+
+/// True if Cargo optimizes this crate, in whatever profile.
+pub const IS_OPTIMIZED: bool = cfg!(not(unoptimized));

@@ -29,8 +29,9 @@
 //! # }
 //! ```
 //!
-//! - `sys` is the C interface; `calls` has a safe method for each of its functions. `unsafe` is in
-//!   these two, in `cupti` and `cache`, and in the functions whose conditions only the caller can check.
+//! - `sys` declares the C interface of the driver; `calls` has a safe method for each function.
+//!   `unsafe` is in these two modules, in `cupti` and `cache`, and in functions whose conditions
+//!   only the caller can check.
 //! - `driver`, `device`, `context`: the driver, its devices, and the contexts in which threads use
 //!   the devices.
 //! - `memory`, `stream`: buffers, streams, events.

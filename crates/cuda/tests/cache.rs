@@ -220,7 +220,7 @@ fn entries(folder: &Path) -> usize {
 #[test]
 fn what_was_not_used_for_longest_is_removed() {
     let folder = TemporaryFolder::new();
-    // A 16th of this holds three entries of 5100 bytes.
+    // Each of the 16 folders holds three entries of 5100 bytes.
     let cache = cache_of(&folder.0, 16 * 3 * 5100);
     let names: Vec<String> = names_of_one_folder().take(5).collect();
     let age = |name: &str, minutes: u64| {

@@ -93,7 +93,9 @@ pub use tilewright_compiler::bounds::{Expression as BoundsExpression, Statement 
 pub use tilewright_compiler::{
     CompiledKernel, MachineCode, Metadata, ParameterType, Resources, Stage, Target,
 };
-pub use tilewright_cpu::Interrupt;
+pub use tilewright_cpu::{IS_OPTIMIZED, Interrupt};
 pub use tilewright_cuda as cuda;
-pub use tilewright_cuda::{Context, Driver, LaunchConfiguration, StreamRef};
+pub use tilewright_cuda::{
+    Context, DeviceBuffer, Driver, Event as CudaEvent, LaunchConfiguration, Stream as CudaStream, StreamRef,
+};
 pub use tilewright_sanitize::{Check, Checks, MEMORY};

@@ -213,6 +213,9 @@ pub(crate) fn launch(
     grid: runtime::Grid,
     values: &[Value<'_>],
 ) -> Result<(), Error> {
+    if !runtime::IS_OPTIMIZED && !matches!(handle.device(), Device::Cuda(_)) {
+        warn_of_slow_launches();
+    }
     match stream {
         None => handle.launch(grid, values, Interrupt::Never),
         Some(stream) => {
@@ -220,6 +223,19 @@ pub(crate) fn launch(
             handle.launch_on(stream.handle(), grid, values, &[], Interrupt::Never)
         }
     }
+}
+
+/// Prints once in a process that Cargo did not optimize this library.
+#[cold]
+fn warn_of_slow_launches() {
+    static ONCE: std::sync::Once = std::sync::Once::new();
+    ONCE.call_once(|| {
+        eprintln!(
+            "tilewright: launches on the CPU and in the simulator are many times slower than they could be, because \
+             Cargo compiles tilewright without optimization; add these lines to the Cargo.toml of the workspace:\n\
+             [profile.dev.package.\"*\"]\nopt-level = 3"
+        );
+    });
 }
 
 /// Runs a launch with these checks of the sanitizer. A finding is an error.
