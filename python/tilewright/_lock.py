@@ -30,7 +30,8 @@ targets, which need not be in this machine; then the choices of tuners are those
     tilewright lock list LOCK              the kernels and choices
     tilewright lock verify LOCK            check all artifacts, compile each kernel anew, compare the code
     tilewright lock diff LOCK LOCK         the differences; the exit code is 1 if there are any
-    tilewright lock merge LOCK... -o LOCK  one lock of several"""
+    tilewright lock merge LOCK... -o LOCK  one lock of several
+    tilewright lock pack LOCK -o FILE      the lock and its artifacts as one file"""
 
 
 def main(arguments: list[str]) -> int:
