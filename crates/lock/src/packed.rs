@@ -7,7 +7,7 @@
 //! ```
 //! The members have no times, owners or other metadata, so that equal locks give equal archives.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, btree_map};
 use std::fs;
 use std::io::{self, Read};
 use std::path::Path;
@@ -28,15 +28,14 @@ const ARTIFACTS: &str = "artifacts/";
 pub fn pack(lock: &LockFile, artifacts: &Artifacts) -> Result<Vec<u8>, ArtifactError> {
     let mut members = BTreeMap::new();
     for (kind, hash) in lock.entries.iter().flat_map(Entry::artifacts) {
-        let name = format!("{ARTIFACTS}{}", Artifacts::name(hash, kind));
-        if !members.contains_key(&name) {
-            members.insert(name, artifacts.read(hash, kind)?);
+        if let btree_map::Entry::Vacant(member) = members.entry(Artifacts::name(hash, kind)) {
+            member.insert(artifacts.read(hash, kind)?);
         }
     }
     let mut archive = tar::Builder::new(Vec::new());
     append(&mut archive, LOCK, lock.to_text().as_bytes());
     for (name, content) in &members {
-        append(&mut archive, name, content);
+        append(&mut archive, &format!("{ARTIFACTS}{name}"), content);
     }
     Ok(archive.into_inner().expect("writing to memory does not fail"))
 }

@@ -406,9 +406,12 @@ class JITFunction(_native.JitKernel, JITCallable, KernelInterface[P, R]):
         """Returns whether Python runs the body: checked when the kernel is made and at its first launch."""
         is_interpreted = self._interpret
         if is_interpreted is None:
-            from tilewright import knobs
+            import sys
 
-            is_interpreted = is_interpreting() or bool(knobs.runtime.interpret)
+            # A program that does not import the knobs has not assigned one: the first launch does
+            # not wait for the import.
+            knobs = sys.modules.get("tilewright.knobs")
+            is_interpreted = is_interpreting() or bool(knobs and knobs.runtime.interpret)
         if not is_interpreted:
             _environment.say_missing_stages()
         return bool(is_interpreted)

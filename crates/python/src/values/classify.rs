@@ -22,9 +22,42 @@ pub(crate) struct Classes {
     pub(crate) constexpr: Py<PyType>,
     dtype: Py<PyType>,
     constexpr_function: Py<PyType>,
-    pub(super) run_time_value: Py<PyType>,
     pub(super) block_type: Py<PyAny>,
-    pub(crate) tensor_descriptor: Py<PyType>,
+}
+
+/// A class of a module that few programs use, and that the first launch therefore does not import.
+pub(crate) struct RareClass {
+    module: &'static str,
+    name: &'static str,
+    class: PyOnceLock<Py<PyType>>,
+}
+
+pub(crate) static RUN_TIME_VALUE: RareClass =
+    RareClass::new("tilewright.language._run_time", "RunTimeValue");
+pub(crate) static TENSOR_DESCRIPTOR: RareClass =
+    RareClass::new("tilewright.tools.tensor_descriptor", "TensorDescriptor");
+
+impl RareClass {
+    const fn new(module: &'static str, name: &'static str) -> Self {
+        Self { module, name, class: PyOnceLock::new() }
+    }
+
+    /// Returns the class; imports its module if necessary.
+    pub(crate) fn get<'py>(&self, py: Python<'py>) -> PyResult<&Bound<'py, PyType>> {
+        self.class.import(py, self.module, self.name)
+    }
+
+    /// Returns whether an object is an instance. There is none if nothing has imported the module.
+    pub(crate) fn has_instance(&self, object: &Bound<'_, PyAny>) -> PyResult<bool> {
+        let py = object.py();
+        if self.class.get(py).is_none() {
+            let modules = py.import(intern!(py, "sys"))?.getattr(intern!(py, "modules"))?;
+            if !modules.contains(self.module)? {
+                return Ok(false);
+            }
+        }
+        object.is_instance(self.get(py)?)
+    }
 }
 
 impl Classes {
@@ -39,9 +72,7 @@ impl Classes {
                 constexpr: class("tilewright.language._constexpr", "constexpr")?,
                 dtype: class("tilewright.language._types", "dtype")?,
                 constexpr_function: class("tilewright.runtime.jit", "ConstexprFunction")?,
-                run_time_value: class("tilewright.language._run_time", "RunTimeValue")?,
                 block_type: types.getattr("block_type")?.unbind(),
-                tensor_descriptor: class("tilewright.tools.tensor_descriptor", "TensorDescriptor")?,
             })
         })
     }
@@ -104,7 +135,7 @@ fn classify_within(object: &Bound<'_, PyAny>, depth: usize) -> PyResult<HostValu
     if let Some(constant) = member(object) {
         return Ok(HostValue::Constant(constant));
     }
-    if object.get_type().is(classes.run_time_value.bind(py)) {
+    if RUN_TIME_VALUE.has_instance(object)? {
         let number = object.getattr(intern!(py, "_number"))?.extract()?;
         let value = RunTime { number, is_descriptor: false, attributes: Vec::new() };
         return Ok(HostValue::RunTime(Arc::new(value)));

@@ -12,7 +12,7 @@ use tilewright_ir::{Dtype, Shape};
 use tilewright_runtime::{Annotation, Device, ParameterType, Pointer, Signature, Value};
 
 use super::array::{self, Numpy};
-use super::classify::{self, Classes, MAX_NESTING, classify, constant};
+use super::classify::{self, Classes, MAX_NESTING, TENSOR_DESCRIPTOR, classify, constant};
 use super::function::Function;
 use super::memory::{Tensor, Unfit, region};
 use super::objects::object_ref;
@@ -297,7 +297,7 @@ impl<'a, 'py> Converter<'a, 'py> {
             let value = constant(&object.getattr(intern!(py, "value"))?)?;
             return Ok(Value::Constant { value, is_explicit: true });
         }
-        if object.is_instance(classes.tensor_descriptor.bind(py))? {
+        if TENSOR_DESCRIPTOR.has_instance(object)? {
             return self.descriptor(index, object);
         }
         if object.is_instance_of::<Function>() {

@@ -7,7 +7,7 @@ use pyo3::types::{PyBool, PyDict, PyFloat, PyString, PyTuple};
 use tilewright_frontend::{Constant, HostValue, LanguageType, Tuple};
 use tilewright_ir::{Element, Type};
 
-use super::classify::Classes;
+use super::classify::{Classes, RUN_TIME_VALUE};
 use super::function::function;
 use super::objects::object;
 
@@ -64,7 +64,7 @@ pub(crate) fn host_value_to_python<'py>(py: Python<'py>, value: &HostValue) -> P
             for (name, attribute) in &value.attributes {
                 attributes.set_item(*name, host_value_to_python(py, attribute)?)?;
             }
-            Classes::get(py)?.run_time_value.bind(py).call1((value.number, value.is_descriptor, attributes))
+            RUN_TIME_VALUE.get(py)?.call1((value.number, value.is_descriptor, attributes))
         }
         HostValue::Language(path) => {
             let module = if path.starts_with("builtins.") { "builtins" } else { "tilewright.language" };
