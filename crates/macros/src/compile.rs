@@ -106,7 +106,7 @@ impl Recording {
 
 impl Drop for Recording {
     fn drop(&mut self) {
-        // What is left in the folder of temporary files does no harm.
+        // A folder that stays in the folder of temporary files does no harm.
         let _ = std::fs::remove_dir_all(&self.folder);
     }
 }

@@ -6,8 +6,13 @@ use tilewright_frontend::{Constant, HostValue};
 use tilewright_ir::Dtype;
 use tilewright_runtime::{Device, Error, Grid, Pointer, Region, Value};
 
-use crate::Buffer;
-use crate::buffer::{BufferSlice, BufferSliceMut, GpuMemory};
+/// Memory of a GPU that a launch may write.
+#[derive(Clone, Copy, Debug)]
+pub struct GpuMemory {
+    pub(crate) device: Device,
+    pub(crate) address: u64,
+    pub(crate) bytes: usize,
+}
 
 /// The arguments of a launch, which [`args!`](crate::args) makes.
 #[derive(Clone, Debug, Default)]
@@ -121,39 +126,6 @@ impl<'m, T: Element, const N: usize> IntoArgument<'m> for &'m mut [T; N] {
     }
 }
 
-impl<'m, T: Element> IntoArgument<'m> for &'m Buffer<T> {
-    fn into_argument(self) -> Value<'m> {
-        self.as_argument(0..self.len())
-    }
-}
-
-impl<'m, T: Element> IntoArgument<'m> for &'m mut Buffer<T> {
-    fn into_argument(self) -> Value<'m> {
-        let len = self.len();
-        self.as_written_argument(0..len)
-    }
-
-    fn written_gpu_memory(&self) -> Option<GpuMemory> {
-        self.gpu_memory(&(0..self.len()))
-    }
-}
-
-impl<'m, T: Element> IntoArgument<'m> for BufferSlice<'m, T> {
-    fn into_argument(self) -> Value<'m> {
-        self.buffer.as_argument(self.range)
-    }
-}
-
-impl<'m, T: Element> IntoArgument<'m> for BufferSliceMut<'m, T> {
-    fn into_argument(self) -> Value<'m> {
-        self.buffer.as_written_argument(self.range)
-    }
-
-    fn written_gpu_memory(&self) -> Option<GpuMemory> {
-        self.buffer.gpu_memory(&self.range)
-    }
-}
-
 /// A tensor of elements `T` that a kernel reads: a slice, a vector, an array or a [`Buffer`].
 pub trait ReadTensor<'m, T>: IntoArgument<'m> {}
 
@@ -163,13 +135,9 @@ pub trait WriteTensor<'m, T>: IntoArgument<'m> {}
 impl<'m, T: Element> ReadTensor<'m, T> for &'m [T] {}
 impl<'m, T: Element> ReadTensor<'m, T> for &'m Vec<T> {}
 impl<'m, T: Element, const N: usize> ReadTensor<'m, T> for &'m [T; N] {}
-impl<'m, T: Element> ReadTensor<'m, T> for &'m Buffer<T> {}
-impl<'m, T: Element> ReadTensor<'m, T> for BufferSlice<'m, T> {}
 impl<'m, T: Element> WriteTensor<'m, T> for &'m mut [T] {}
 impl<'m, T: Element> WriteTensor<'m, T> for &'m mut Vec<T> {}
 impl<'m, T: Element, const N: usize> WriteTensor<'m, T> for &'m mut [T; N] {}
-impl<'m, T: Element> WriteTensor<'m, T> for &'m mut Buffer<T> {}
-impl<'m, T: Element> WriteTensor<'m, T> for BufferSliceMut<'m, T> {}
 
 macro_rules! plain_arguments {
     ($($ty:ty)*) => {$(

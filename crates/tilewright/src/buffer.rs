@@ -7,7 +7,8 @@ use bytemuck::{Pod, Zeroable};
 use tilewright_base::{Code, Diagnostic};
 use tilewright_runtime::{Device, DeviceBuffer, Error, Pointer, Region, Value};
 
-use crate::Element;
+use crate::arguments::GpuMemory;
+use crate::{Element, IntoArgument, ReadTensor, WriteTensor};
 
 /// The elements of a tensor on a device. A buffer for a GPU is in the memory of the GPU, a buffer
 /// for the CPU or the simulator in main memory. Dropping the buffer frees the memory.
@@ -92,7 +93,7 @@ impl<T: Element> Buffer<T> {
     /// Returns the elements if they are in main memory; `None` for a GPU.
     pub fn as_slice(&self) -> Option<&[T]> {
         let Memory::Host(lines) = &self.memory else { return None };
-        Some(&bytemuck::cast_slice(&bytemuck::cast_slice::<_, u8>(lines)[..self.len * size_of::<T>()]))
+        Some(bytemuck::cast_slice(&bytemuck::cast_slice::<_, u8>(lines)[..self.len * size_of::<T>()]))
     }
 
     /// As [`as_slice`](Self::as_slice), for writing.
@@ -234,14 +235,6 @@ impl<T: Element> Buffer<T> {
     }
 }
 
-/// Memory of a GPU that a launch may write.
-#[derive(Clone, Copy, Debug)]
-pub struct GpuMemory {
-    pub(crate) device: Device,
-    pub(crate) address: u64,
-    pub(crate) bytes: usize,
-}
-
 /// A range of a [`Buffer`].
 #[derive(Debug)]
 pub struct BufferSlice<'m, T> {
@@ -281,6 +274,44 @@ impl<T: Element> BufferSliceMut<'_, T> {
         self.buffer.write(self.range.clone(), elements)
     }
 }
+
+impl<'m, T: Element> IntoArgument<'m> for &'m Buffer<T> {
+    fn into_argument(self) -> Value<'m> {
+        self.as_argument(0..self.len())
+    }
+}
+
+impl<'m, T: Element> IntoArgument<'m> for &'m mut Buffer<T> {
+    fn into_argument(self) -> Value<'m> {
+        let len = self.len();
+        self.as_written_argument(0..len)
+    }
+
+    fn written_gpu_memory(&self) -> Option<GpuMemory> {
+        self.gpu_memory(&(0..self.len()))
+    }
+}
+
+impl<'m, T: Element> IntoArgument<'m> for BufferSlice<'m, T> {
+    fn into_argument(self) -> Value<'m> {
+        self.buffer.as_argument(self.range)
+    }
+}
+
+impl<'m, T: Element> IntoArgument<'m> for BufferSliceMut<'m, T> {
+    fn into_argument(self) -> Value<'m> {
+        self.buffer.as_written_argument(self.range)
+    }
+
+    fn written_gpu_memory(&self) -> Option<GpuMemory> {
+        self.buffer.gpu_memory(&self.range)
+    }
+}
+
+impl<'m, T: Element> ReadTensor<'m, T> for &'m Buffer<T> {}
+impl<'m, T: Element> ReadTensor<'m, T> for BufferSlice<'m, T> {}
+impl<'m, T: Element> WriteTensor<'m, T> for &'m mut Buffer<T> {}
+impl<'m, T: Element> WriteTensor<'m, T> for BufferSliceMut<'m, T> {}
 
 fn check_length(expected: usize, found: usize) -> Result<(), Error> {
     if expected == found {

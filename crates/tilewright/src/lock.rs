@@ -53,7 +53,7 @@ pub fn record_lock<R>(
     let result = run();
     drop(restore);
     let collected = result.and_then(|result| collect(&folder, path).map(|_| result));
-    // The recording was only needed for the lock. What is left of it does no harm.
+    // The lock has all of the recording. A folder that stays does no harm.
     let _ = std::fs::remove_dir_all(&folder);
     collected
 }

@@ -12,7 +12,7 @@ use tilewright_runtime::{
 };
 
 use crate::arguments::to_constant;
-use crate::{Arguments, Config, IntoGrid, Stream, Tuner};
+use crate::{Arguments, IntoGrid, Stream};
 
 /// The text of a Python module that defines kernels. The module's imports of `triton` or
 /// `tilewright`, its constants and its `@jit` functions are evaluated without running Python. If
@@ -108,13 +108,6 @@ impl Kernel {
         }
         let run = || launch(&handle, stream, grid, &values);
         if checks.is_empty() { run() } else { sanitized(checks, handle.device(), run) }
-    }
-
-    /// Returns a tuner, which measures the kernel with each configuration and launches the fastest.
-    /// It chooses once for each device, each value of the parameters in `key`, and the dtypes of the
-    /// tensors.
-    pub fn tuned(&self, configs: impl Into<Vec<Config>>, key: &[&'static str]) -> Tuner {
-        Tuner::new(self.clone(), configs.into(), key)
     }
 
     /// Compiles the kernel for these arguments, without running it.

@@ -11,7 +11,7 @@ use tilewright_frontend::{HostValue, suggest};
 use tilewright_runtime::lock::{self, Choice};
 use tilewright_runtime::{Device, DeviceBuffer, Error, Grid, Handle, Region, Value};
 
-use crate::buffer::GpuMemory;
+use crate::arguments::GpuMemory;
 use crate::module::{self, Call};
 use crate::{Arguments, IntoArgument, IntoGrid, Kernel, Stream};
 
@@ -126,16 +126,22 @@ const BUDGET: Duration = Duration::from_millis(100);
 /// A configuration is measured once only if this run takes that many times as long as the fastest.
 const SLOW: u32 = 3;
 
-impl Tuner {
-    pub(crate) fn new(kernel: Kernel, configs: Vec<Config>, key: &[&'static str]) -> Self {
-        Self { kernel, configs, key: key.to_vec(), choices: Mutex::default() }
+impl Kernel {
+    /// Returns a tuner, which measures the kernel with each configuration and launches the fastest.
+    /// It chooses once for each device, each value of the parameters in `key`, and the dtypes of the
+    /// tensors.
+    pub fn tuned(&self, configs: impl Into<Vec<Config>>, key: &[&'static str]) -> Tuner {
+        Tuner { kernel: self.clone(), configs: configs.into(), key: key.to_vec(), choices: Mutex::default() }
     }
+}
 
+impl Tuner {
     /// Launches the fastest configuration; measures them first if the key is new. `grid` computes
     /// the grid of a configuration.
     ///
     /// # Errors
     /// If no configuration compiles and runs, or if the launch fails.
+    #[expect(clippy::needless_pass_by_value, reason = "callers write `args!` here")]
     pub fn launch<G: IntoGrid>(
         &self,
         grid: impl Fn(&Config) -> G,
@@ -148,6 +154,7 @@ impl Tuner {
     ///
     /// # Errors
     /// As [`launch`](Self::launch).
+    #[expect(clippy::needless_pass_by_value, reason = "callers write `args!` here")]
     pub fn launch_on<G: IntoGrid>(
         &self,
         stream: &Stream,
@@ -180,13 +187,12 @@ impl Tuner {
         let device = self.kernel.device_of(arguments);
         let key = self.key_of(device, &self.call(first, arguments)?.values)?;
         let known = self.choices.lock().unwrap_or_else(PoisonError::into_inner).get(&key).copied();
-        let choice = match known {
-            Some(choice) => choice,
-            None => {
-                let choice = self.choose(stream, grid, arguments, (device, &key))?;
-                self.choices.lock().unwrap_or_else(PoisonError::into_inner).insert(key, choice);
-                choice
-            }
+        let choice = if let Some(choice) = known {
+            choice
+        } else {
+            let choice = self.choose(stream, grid, arguments, (device, &key))?;
+            self.choices.lock().unwrap_or_else(PoisonError::into_inner).insert(key, choice);
+            choice
         };
         let config = &self.configs[choice];
         let Call { values, options, .. } = self.call(config, arguments)?;

@@ -38,7 +38,7 @@ fn kernels_change_buffers() {
         let event = stream.record().unwrap();
         kernel.launch_on(&stream, 1, args![x.slice_mut(15..).unwrap(), 85, BLOCK = 128]).unwrap();
         let end = stream.record().unwrap();
-        assert!(event.duration_until(&end).unwrap() < Duration::from_secs(60));
+        assert!(event.duration_until(&end).unwrap() < Duration::from_mins(1));
         let expected = |i: usize| 1 + usize::from((10..20).contains(&i)) + usize::from(i >= 15);
         let expected: Vec<f32> = (0..100).map(|i| expected(i) as f32).collect();
         assert_eq!(x.to_vec().unwrap(), expected, "{device}");

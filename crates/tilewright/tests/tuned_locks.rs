@@ -18,7 +18,8 @@ def accumulate(x_ptr, total_ptr, n, ROUNDS: tl.constexpr, BLOCK: tl.constexpr):
 ";
 
 fn kernel() -> Kernel {
-    Module::from_source("accumulate.py", SOURCE).unwrap().kernel("accumulate").unwrap()
+    let module = Module::from_source("accumulate.py", SOURCE).expect("the source is valid");
+    module.kernel("accumulate").expect("the module has the kernel")
 }
 
 fn code<T>(result: Result<T, Error>) -> Option<Code> {

@@ -39,7 +39,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ),
     // `include_kernels!`, which Cargo runs when it builds a user's program.
     ("macros", &["base", "ir", "frontend", "runtime"]),
-    ("tilewright", &["base", "ir", "frontend", "opt", "cpu", "layout", "gpu", "ptx", "compiler", "runtime", "macros"]),
+    (
+        "tilewright",
+        &["base", "ir", "frontend", "opt", "cpu", "layout", "gpu", "ptx", "compiler", "runtime", "macros"],
+    ),
     // The C interface, whose header is its documentation.
     ("c", &["base", "runtime"]),
     ("command-line", &["base", "tilewright"]),

@@ -32,8 +32,7 @@ pub(crate) struct RareClass {
     class: PyOnceLock<Py<PyType>>,
 }
 
-pub(crate) static RUN_TIME_VALUE: RareClass =
-    RareClass::new("tilewright.language._run_time", "RunTimeValue");
+pub(crate) static RUN_TIME_VALUE: RareClass = RareClass::new("tilewright.language._run_time", "RunTimeValue");
 pub(crate) static TENSOR_DESCRIPTOR: RareClass =
     RareClass::new("tilewright.tools.tensor_descriptor", "TensorDescriptor");
 
