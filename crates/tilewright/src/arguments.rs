@@ -126,10 +126,11 @@ impl<'m, T: Element, const N: usize> IntoArgument<'m> for &'m mut [T; N] {
     }
 }
 
-/// A tensor of elements `T` that a kernel reads: a slice, a vector, an array or a [`Buffer`].
+/// A tensor of elements `T` that a kernel reads: a slice, a vector, an array or a [`Buffer`](crate::Buffer).
 pub trait ReadTensor<'m, T>: IntoArgument<'m> {}
 
-/// A tensor of elements `T` that a kernel may write: a `&mut` slice, vector, array or [`Buffer`].
+/// A tensor of elements `T` that a kernel may write: a `&mut` slice, vector, array or
+/// [`Buffer`](crate::Buffer).
 pub trait WriteTensor<'m, T>: IntoArgument<'m> {}
 
 impl<'m, T: Element> ReadTensor<'m, T> for &'m [T] {}

@@ -101,7 +101,7 @@ impl Bundle {
     }
 }
 
-/// A packed lock in the binary, which [`include_kernels!`](crate::include_kernels) makes.
+/// A packed lock in the binary, which `include_kernels!` makes.
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct EmbeddedBundle {
@@ -136,7 +136,7 @@ impl EmbeddedBundle {
 
 /// A launch of a kernel in the binary with its arguments: [`run`](Self::run) or
 /// [`run_on`](Self::run_on) starts it. The functions that
-/// [`include_kernels!`](crate::include_kernels) defines return it.
+/// `include_kernels!` defines return it.
 #[derive(Clone, Debug)]
 #[must_use = "`run` starts the launch"]
 pub struct KernelLaunch<'m> {
