@@ -93,14 +93,14 @@ def _write(folder: str, path: Path) -> int:
     if not kernels:
         print("error: the program has launched no kernel, so the lock is empty", file=sys.stderr)
         return 1
-    _assemble(path)
+    assemble(path)
     for failure in failures:
         print(f"error: {failure.strip()}", file=sys.stderr)
     print(f"{path}: {kernels} kernel{'s' * (kernels != 1)}, {choices} tuned choice{'s' * (choices != 1)}")
     return int(bool(failures))
 
 
-def _assemble(path: Path) -> None:
+def assemble(path: Path) -> None:
     """Assembles the kernels for GPUs that this machine does not have, if there is an assembler."""
     import json
 

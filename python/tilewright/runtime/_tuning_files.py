@@ -123,6 +123,10 @@ def invalid(name: str, what: str) -> TritonError:
     return coded("TW0108", f"the tuning file {name} cannot be used: {what}", hint)
 
 
+_KINDS = {"TW0102": "LaunchKey", "TW0105": "LaunchType", "TW0109": "LaunchState", "TW0110": "LaunchKey"}
+"""The kinds of the codes' exceptions, where it is not ``LaunchValue``."""
+
+
 def coded(code: str, message: str, hint: str, notes: Sequence[str] = ()) -> TritonError:
     """Returns an error with a code, without a position in a kernel."""
     text = [f"error[{code}]: {message}", *(f"  = note: {note}" for note in notes), f"  = help: {hint}"]
@@ -136,7 +140,7 @@ def coded(code: str, message: str, hint: str, notes: Sequence[str] = ()) -> Trit
         notes=tuple(notes),
         hint=hint,
     )
-    return from_diagnostics("LaunchKey" if code == "TW0102" else "LaunchValue", (about,))
+    return from_diagnostics(_KINDS.get(code, "LaunchValue"), (about,))
 
 
 def read(path: str) -> list[Entry]:
