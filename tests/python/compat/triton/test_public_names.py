@@ -15,8 +15,8 @@ from tilewright import _environment, _native, knobs
 NAMES = (Path(__file__).parent / "public_names.txt").read_text().split()
 
 ANSWERED = re.compile(
-    r"triton\.(runtime\.build\.(?!platform_key)|tools\.(build_extern|gsan)\.|tools\.link\.make_"
-    r"|testing\.(cublas|cuda_memcheck)$|_C\.libtriton\.ir\.(builder|pass_manager)$|_C\.libtriton\.nvidia\.device_malloc$"
+    r"triton\.(runtime\.build\.(?!platform_key)|tools\.(build_extern|gsan)\."
+    r"|tools\.link\.make_|testing\.(cublas|cuda_memcheck)$|_C\.libtriton\.ir\.(builder|pass_manager)$|_C\.libtriton\.nvidia\.device_malloc$"
     r"|backends\.nvidia\.compiler\.get_llvm_flags$|compiler\.code_generator\.(CodeGenerator|ast_to_ttir)$"
     r"|language\.extra\.cuda\.utils\.convert_custom_float8$|language\.semantic\.TritonSemantic$)"
 )

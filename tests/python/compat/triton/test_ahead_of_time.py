@@ -1,0 +1,614 @@
+"""``triton.tools.compile`` and ``triton.tools.link``: C files that launch kernels in programs without Python."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import DEVICE, PATIENCE, ROOT, environment_of
+
+from tilewright.errors import TritonError
+from tilewright.tools.compile import CompileArgs, compile_kernel
+from tilewright.tools.link import (
+    HeaderParser,
+    LinkerError,
+    gen_signature,
+    gen_signature_with_full_args,
+)
+
+pytestmark = pytest.mark.skipif(DEVICE != "cpu", reason="the programs choose their devices")
+
+KERNELS = """
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def add_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = i < n
+    tl.store(out_ptr + i, tl.load(x_ptr + i, mask=mask) + tl.load(y_ptr + i, mask=mask), mask=mask)
+
+
+@triton.autotune([triton.Config({"BLOCK": 32})], key=["M", "N", "K"])
+@triton.jit
+def matmul_kernel(a_ptr, b_ptr, c_ptr, M, N, K, scale, BLOCK: tl.constexpr = 32):
+    rows = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)[:, None]
+    columns = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)[None, :]
+    total = tl.zeros((BLOCK, BLOCK), tl.float32)
+    for k in range(0, K, BLOCK):
+        down, across = k + tl.arange(0, BLOCK)[:, None], k + tl.arange(0, BLOCK)[None, :]
+        a = tl.load(a_ptr + rows * K + across, mask=(rows < M) & (across < K), other=0.0)
+        b = tl.load(b_ptr + down * N + columns, mask=(down < K) & (columns < N), other=0.0)
+        total = tl.dot(a, b, total)
+    tl.store(c_ptr + rows * N + columns, total * scale, mask=(rows < M) & (columns < N))
+
+
+@triton.jit
+def every_type(stream, flag, byte, word, wide, half, real, large, ONE, TEXT: tl.constexpr):
+    tl.static_assert(TEXT == "x")
+
+
+@triton.jit
+def keyword(x_ptr, register):
+    tl.store(x_ptr, register)
+"""
+
+ADD = {
+    "kernel_name": "add_kernel",
+    "signature": "*fp32:16, *fp32:16, *fp32:16, i32, 256",
+    "grid": "(n + BLOCK - 1) / BLOCK, 1, 1",
+    "out_name": "add",
+    "target": ["cpu", "cuda:90:32"],
+    "num_warps": 4,
+}
+
+MATMUL = {
+    "kernel_name": "matmul_kernel",
+    "signature": "*fp16:16, *fp16:16, *fp32:16, i32, i32, i32, fp32, 32",
+    "grid": "(M + 31) / 32, (N + 31) / 32, 1",
+    "out_name": "matmul",
+    "target": ["cpu", "cuda:90:32"],
+    "num_warps": 4,
+}
+
+STAND_IN = r"""
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tilewright.h"
+
+/* Prints the calls in place of launching kernels. */
+struct tw_bundle { size_t size; };
+struct tw_error { const char *message; };
+
+static tw_error refusal = {"refused"};
+static tw_error *failed(tw_error **error) { *error = &refusal; return NULL; }
+
+uint32_t tw_interface(void) { return TW_INTERFACE; }
+const char *tw_error_message(const tw_error *error) { return error->message; }
+void tw_error_free(tw_error *error) { (void)error; }
+
+tw_bundle *tw_bundle_from_memory(const void *bytes, size_t size, tw_error **error)
+{
+    if (size % 512 != 0 || strcmp(bytes, "tilewright.lock") != 0)
+        return (tw_bundle *)failed(error);
+    tw_bundle *bundle = malloc(sizeof *bundle);
+    bundle->size = size;
+    puts("open");
+    return bundle;
+}
+
+void tw_bundle_close(tw_bundle *bundle)
+{
+    if (bundle != NULL)
+        puts("close");
+    free(bundle);
+}
+
+int tw_bundle_launch(tw_bundle *bundle, const char *kernel, const char *device, const uint32_t grid[3],
+                     const tw_argument *arguments, size_t count, void *stream, tw_error **error)
+{
+    if (bundle == NULL || strcmp(device, "tpu") == 0)
+        return failed(error) != NULL;
+    printf("%s %s (%u, %u, %u) stream %d", kernel, device, grid[0], grid[1], grid[2], (int)(intptr_t)stream);
+    for (size_t index = 0; index < count; index++) {
+        const tw_argument *one = &arguments[index];
+        printf(", %s", one->name);
+        if (one->kind == TW_POINTER)
+            printf(" *%s %d %d", one->type, (int)(intptr_t)one->value.pointer, one->bytes > 1 << 30);
+        else if (one->kind == TW_REAL)
+            printf(" real %g", one->value.real);
+        else
+            printf(" %s %lld", one->kind == TW_BOOLEAN ? "bool" : "int", (long long)one->value.integer);
+    }
+    puts("");
+    return 1;
+}
+"""
+"""A library that prints the launches; one on the device `tpu` fails."""
+
+
+@pytest.fixture
+def kernels(tmp_path: Path) -> Path:
+    path = tmp_path / "kernels.py"
+    # In this process, `triton` may be the official package.
+    path.write_text(
+        KERNELS.replace("import triton", "import tilewright as triton", 1).replace(
+            "import triton.language", "import tilewright.language"
+        )
+    )
+    return path
+
+
+@pytest.fixture
+def compiled(kernels: Path, tmp_path: Path) -> Callable[..., tuple[str, list[Path]]]:
+    """Compiles a kernel into the folder `build`."""
+
+    def make(base: dict[str, Any], **other: Any) -> tuple[str, list[Path]]:
+        settings = {**base, **other}
+        name = settings.get("out_name") or settings["kernel_name"]
+        path = tmp_path / "build" / name
+        return compile_kernel(CompileArgs(path=str(kernels), out_path=path, **settings))
+
+    return make
+
+
+@pytest.fixture
+def link(run: Any, tmp_path: Path) -> Callable[..., Any]:
+    def start(*arguments: Any) -> Any:
+        return run("-m", "tilewright", "run", "-m", "triton.tools.link", *arguments, cwd=tmp_path)
+
+    return start
+
+
+@pytest.fixture
+def build(tmp_path: Path) -> Callable[..., Path]:
+    """Compiles C files and `main.c` with the strictest warnings."""
+    if shutil.which("cc") is None:
+        pytest.skip("there is no C compiler")
+
+    def make(main: str, *more: Any) -> Path:
+        folder = tmp_path / "build"
+        (folder / "main.c").write_text(main)
+        program = folder / "main"
+        _cc("-std=c11", "-pedantic", "-O1", *sorted(folder.glob("*.c")), "-o", program, *more)
+        return program
+
+    return make
+
+
+def _cc(*arguments: Any) -> None:
+    include = ROOT / "crates" / "c" / "include"
+    command = ["cc", "-Wall", "-Wextra", "-Werror", "-I", include, *arguments]
+    done = subprocess.run([*map(str, command)], capture_output=True, text=True, timeout=PATIENCE)
+    assert done.returncode == 0, done.stderr
+
+
+def _run(program: Path, *arguments: Any, env: dict[str, str] | None = None) -> str:
+    environment = {name: value for name, value in environment_of().items() if name != "TILEWRIGHT_DEVICE"}
+    done = subprocess.run(
+        [*map(str, (program, *arguments))],
+        capture_output=True,
+        text=True,
+        env={**environment, **(env or {})},
+        timeout=PATIENCE,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def _packed(source: Path) -> bytes:
+    """The packed lock in a source file."""
+    array = re.search(r"tw_packed\[\] = \{(.*?)\}", source.read_text(), re.DOTALL)
+    assert array is not None
+    return bytes(int(number) for number in array[1].replace("\n", "").split(",") if number.strip())
+
+
+def test_the_command_writes_a_header_and_a_source(run, tmp_path):
+    (tmp_path / "kernel.py").write_text(KERNELS)
+    options = ["--kernel-name", "add_kernel", "--signature", ADD["signature"], "--grid", ADD["grid"]]
+    options += ["--out-name", "add", "--out-path", "build/add", "--num-warps", "4", "--num-stages", "2"]
+    command = ("-m", "triton.tools.compile", "kernel.py", *options, "--target", "cuda:90:32")
+    done = run("-m", "tilewright", "run", *command, cwd=tmp_path)
+    assert done.code == 0, done.err
+    name, _, files = done.out.strip().partition(": ")
+    assert re.fullmatch(r"add_[0-9a-f]{8}_0d1d2d34", name)
+    stem = name.replace("add_", "build/add.", 1)
+    assert files == f"{stem}.h, {stem}.c"
+    text = (tmp_path / f"{stem}.h").read_text()
+    assert f"tw_result {name}(CUstream stream, CUdeviceptr x_ptr, CUdeviceptr y_ptr, " in text
+    assert f"tw_result load_{name}(void);" in text
+    assert "BLOCK = 256, num_warps = 4, num_stages = 2" in text
+    assert str(tmp_path) not in text + (tmp_path / f"{stem}.c").read_text()
+    parser = HeaderParser()
+    parser.extract_linker_meta(text)
+    parser.extract_linker_meta(text)
+    ((algorithm, (meta,)),) = parser.kernels.items()
+    assert algorithm == "add_256_warps4xstages2"
+    assert (meta.orig_kernel_name, meta.suffix, meta.num_specs) == ("add", "256_warps4xstages2", 3)
+    assert list(meta.sizes) == [16, 16, 16, None]
+    assert gen_signature(meta) == gen_signature_with_full_args(meta)
+    assert gen_signature(meta) == "CUdeviceptr x_ptr, CUdeviceptr y_ptr, CUdeviceptr out_ptr, int32_t n"
+
+
+def test_equal_inputs_give_equal_bytes(compiled, link, tmp_path):
+    name, files = compiled(ADD)
+    first = [file.read_bytes() for file in files]
+    assert link("build/add.*.h", *files[:1], "-o", "build/add").code == 1
+    assert link(files[0], "-o", "build/add").code == 0
+    linked = [(tmp_path / "build" / f"add.{end}").read_bytes() for end in "hc"]
+    again, others = compiled(ADD, out_name="add")
+    assert (again, others) == (name, files)
+    assert [file.read_bytes() for file in files] == first
+    # The header that the first call has written has no variants.
+    assert link(files[0], "build/add.h", files[0], "-o", "build/add").code == 0
+    assert [(tmp_path / "build" / f"add.{end}").read_bytes() for end in "hc"] == linked
+    assert compiled(ADD, num_stages=4)[0] != name
+
+
+def test_the_packed_lock_is_a_lock_of_the_kernel(compiled, run, tmp_path):
+    """A program of Python launches its kernel, and compiles nothing."""
+    _, files = compiled(ADD)
+    with tarfile.open(fileobj=io.BytesIO(_packed(files[1]))) as archive:
+        members = archive.getmembers()
+        assert members[0].name == "tilewright.lock"
+        assert {(one.mtime, one.uid, one.gid, one.mode) for one in members} == {(0, 0, 0, 0o644)}
+        for one in members:
+            path = tmp_path / one.name.replace("artifacts/", "tilewright.artifacts/")
+            path.parent.mkdir(exist_ok=True)
+            file = archive.extractfile(one)
+            assert file is not None
+            path.write_bytes(file.read())
+    lock = tmp_path / "tilewright.lock"
+    assert run("-m", "tilewright", "lock", "verify", lock).code == 0
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import numpy as np\nfrom kernels import add_kernel\n"
+        "x = np.arange(1000, dtype=np.float32)\nout = np.empty_like(x)\n"
+        "add_kernel[(4,)](x, x, out, 1000, BLOCK=256)\n"
+        "print((out == 2 * x).all())\n"
+    )
+    done = run("-m", "tilewright", "run", f"--locked={lock}", "--device", "cpu", program)
+    assert (done.code, done.out) == (0, "True\n"), done.err
+
+
+def test_other_settings_of_the_process_stay(compiled, monkeypatch, tmp_path):
+    monkeypatch.setenv("TILEWRIGHT_LOCK_RECORD", str(tmp_path / "other"))
+    compiled(ADD, target="cpu")
+    assert os.environ["TILEWRIGHT_LOCK_RECORD"] == str(tmp_path / "other")
+    assert not (tmp_path / "other").exists()
+    assert "TILEWRIGHT_LOCK" not in os.environ
+
+
+@pytest.mark.parametrize(
+    ("changes", "code", "message"),
+    [
+        ({"kernel_name": "add_kernl"}, "TW0110", "did you mean 'add_kernel'?"),
+        ({"signature": "*fp32, *fp32, *fp32, i32"}, "TW0105", "4 items, but kernel 'add_kernel' has 5 param"),
+        ({"signature": "*fp31, *fp32, *fp32, i32, 64"}, "TW0105", "'*fp31' does not describe parameter 'x_p"),
+        ({"signature": "*fp32:8, *fp32, *fp32, i32, 64"}, "TW0105", "a hint is 16 (a multiple of 16) or 1"),
+        ({"signature": "*fp32:1, *fp32, *fp32, i32, 64"}, "TW0105", "the hint 1 is for integers"),
+        ({"signature": "*fp32, *fp32, *fp32, fp32:16, 64"}, "TW0105", "16 is for pointers and integers"),
+        ({"signature": "*fp32, *fp32, *fp32, i32, i32"}, "TW0105", "a tl.constexpr, which needs a value"),
+        ({"signature": "tensordesc<fp32[8]>, *fp32, *fp32, i32, 64"}, "TW0105", "no tensor descriptors"),
+        ({"grid": ""}, "TW0103", "the grid is '', expected three expressions"),
+        ({"grid": "n, 1"}, "TW0103", "expected three expressions"),
+        ({"grid": "(n, 1), 1"}, "TW0103", "expected three expressions"),
+        ({"grid": "m, 1, 1"}, "TW0103", "the grid has the name 'm', which is no parameter"),
+        ({"grid": "n // 4, 1, 1"}, "TW0103", "has '//', which is no operator of C"),
+        ({"target": "hip:gfx942:64"}, "TW0109", "no target 'hip:gfx942:64'"),
+        ({"target": "cuda:33:32"}, "TW0109", "the targets are cpu, sm_75"),
+        ({"target": "sm_90", "num_warps": 3}, "TW0108", "num_warps is 3"),
+        ({"out_name": "a-b"}, "TW0105", "the kernel's name 'a-b' is no name in C"),
+        (
+            {"kernel_name": "keyword", "signature": "*i32, i32", "grid": "1, 1, 1"},
+            "TW0105",
+            "parameter 'register' is no name in C",
+        ),
+    ],
+)  # fmt: skip
+def test_wrong_inputs_of_compile(changes, code, message, compiled, tmp_path):
+    with pytest.raises(TritonError) as raised:
+        compiled({**ADD, **changes})
+    assert raised.value.code == code
+    assert message in str(raised.value)
+    assert not (tmp_path / "build").exists()
+
+
+def test_exit_codes_of_compile(run, tmp_path):
+    (tmp_path / "kernel.py").write_text(KERNELS)
+
+    def start(*options: str) -> Any:
+        return run("-m", "tilewright", "run", "-m", "triton.tools.compile", *options, cwd=tmp_path)
+
+    needed = ("-n", "add_kernel", "-s", ADD["signature"], "-g", ADD["grid"])
+    done = start("kernel.py", *needed[:-2])
+    assert (done.code, done.err.splitlines()[0]) == (2, "error: --grid is missing")
+    done = start(*needed)
+    assert (done.code, done.err.splitlines()[0]) == (2, "error: no file with a kernel")
+    done = start("kernel.py", *needed, "--target", "tpu")
+    assert (done.code, done.err.splitlines()[0]) == (2, "error[TW0109]: no target 'tpu'")
+    done = start("none.py", *needed, "--target", "cpu")
+    assert (done.code, done.err.splitlines()[0][:37]) == (1, "error[TW0110]: cannot read none.py: t")
+    done = start("kernel.py", *needed, "--target", "cpu", "-o", "kernel.py/add")
+    assert done.code == 1
+    assert done.err.startswith("error: cannot write ")
+    if not os.environ.get("TILEWRIGHT_DEVICE"):
+        done = run(
+            "-m",
+            "tilewright.tools.compile",
+            "kernel.py",
+            *needed,
+            env={"TILEWRIGHT_DEVICE": "cpu"},
+            cwd=tmp_path,
+        )
+        assert done.code == 2
+        assert "name the target: --target cuda:90:32" in done.err
+
+
+def test_wrong_inputs_of_link(compiled, link, tmp_path):
+    header = compiled(ADD)[1][0]
+    other = compiled(MATMUL)[1][0]
+    assert link("-o", "x").code == 2
+    assert link(header).err.startswith("error: --out is missing")
+    done = link(header, other, "-o", "build/all")
+    assert done.code == 1
+    assert done.err.startswith("error[TW0108]: the headers are of 2 kernels, expected one\n")
+    assert "the kernels are add, matmul" in done.err
+    done = link(ROOT / "crates" / "c" / "include" / "tilewright.h", "-o", "build/all")
+    assert (done.code, "describes no variant of a kernel" in done.err) == (1, True)
+    done = link("none.h", "-o", "build/all")
+    assert (done.code, done.err) == (1, "error: cannot open none.h: No such file or directory\n")
+    done = link(header, "-o", "build/all", "--prefix", "1")
+    assert (done.code, "'1add' is no name in C" in done.err) == (1, True)
+    assert not (tmp_path / "build" / "all.h").exists()
+
+    parser = HeaderParser()
+    parser.extract_linker_meta(header.read_text())
+    wider = compiled(ADD, signature="*fp32, *fp32, *fp32, i64, 256")[1][0].read_text()
+    with pytest.raises(LinkerError, match="have different arguments") as raised:
+        parser.extract_linker_meta(wider)
+    assert raised.value.code == "TW0108"
+    same = header.read_text().replace('"hash": "', '"hash": "0')
+    with pytest.raises(LinkerError, match="have equal hints, values and options"):
+        parser.extract_linker_meta(same)
+    for wrong in ('{"format": 2}', '{"format": 1}', "{", '{"format": 1, "kernel": "a b"}', "[]"):
+        with pytest.raises(LinkerError, match="the description of a header cannot be read"):
+            parser.extract_linker_meta(f"// tilewright-link: {wrong}")
+
+
+MAIN = r"""
+#include <stdio.h>
+
+#include "add.h"
+
+#define CHECK(call) \
+    do { \
+        int code = call; \
+        if (code != 0) \
+            printf("%d: %s\n", code, add_error()); \
+    } while (0)
+
+int main(void)
+{
+    CUstream stream = (CUstream)7;
+    printf("%d algorithms%s\n", add_get_num_algos(), add_error());
+    CHECK(add_default(stream, 16, 32, 48, 1000));
+    add_set_device("sim:sm_90");
+    CHECK(add(stream, 16, 32, 48, 1, 0));
+    CHECK(add(stream, 16, 32, 48, 4096, 0));
+    CHECK(add(stream, 16, 32, 40, 4096, 0));
+    CHECK(add(stream, 16, 32, 40, 4096, 1));
+    CHECK(add(stream, 16, 32, 48, 4096, 1));
+    CHECK(add(stream, 16, 32, 48, 4096, 2));
+    CHECK(add_with_grid(stream, 5, 6, 7, 16, 32, 40, 1000, 0));
+    CHECK(add(NULL, 0, 0, 0, 0, 0));
+    CHECK(add(NULL, 0, 0, 0, -1000, 0));
+    add_set_device("tpu");
+    CHECK(add(NULL, 0, 0, 0, 1000, 0));
+    unload_add();
+    CHECK(load_add());
+    unload_add();
+    unload_add();
+    return 0;
+}
+"""
+
+
+def test_launches_take_the_most_specific_variant(compiled, link, build, tmp_path):
+    variants = {
+        "*fp32, *fp32, *fp32, i32, 256": "cpu",
+        "*fp32:16, *fp32:16, *fp32:16, i32:16, 256": "sm_80",
+        "*fp32:16, *fp32:16, *fp32:16, i32:1, 256": "sm_80",
+        "*fp32:16, *fp32:16, *fp32:16, i32:16, 1024": "sm_80",
+    }
+    headers = [compiled(ADD, signature=text, target=target)[1][0] for text, target in variants.items()]
+    assert link(*headers, "-o", "build/add").code == 0
+    (tmp_path / "build" / "library.c").write_text(STAND_IN)
+    program = build(MAIN)
+    pointers = "x_ptr *fp32 16 1, y_ptr *fp32 32 1, out_ptr *fp32"
+    general = f"stream 7, {pointers} 48 1, n int"
+    refused = "no variant of add_1024_warps4xstages3 fits the arguments: compile one without hints"
+    expected = f"""\
+2 algorithms
+open
+add_kernel cpu (4, 1, 1) {general} 1000
+open
+add_kernel sim:sm_90 (1, 1, 1) stream 7, {pointers} 48 1
+open
+add_kernel sim:sm_90 (16, 1, 1) {general} 4096
+add_kernel sim:sm_90 (16, 1, 1) stream 7, {pointers} 40 1, n int 4096
+1: {refused}
+open
+add_kernel sim:sm_90 (4, 1, 1) {general} 4096
+1: algo_id of add is not from 0 to 1
+add_kernel sim:sm_90 (5, 6, 7) stream 7, {pointers} 40 1, n int 1000
+1: the grid of NAME has -2 programs along axis 0
+719: refused
+"""
+    closed = "close\n" * 4
+    found = re.sub(r"of add_[0-9a-f]{8}_\w+ has", "of NAME has", _run(program))
+    assert found == expected + closed + "open\n" * 4 + closed
+    # The variable sets the default of the device.
+    found = _run(program, env={"TILEWRIGHT_DEVICE": "cuda:3"})
+    assert found.splitlines()[2].startswith("add_kernel cuda:3 (4, 1, 1)")
+
+
+def test_every_type_of_an_argument(compiled, build, tmp_path):
+    """And a parameter with the name of the stream."""
+    name, files = compiled(
+        {
+            "kernel_name": "every_type",
+            "signature": "*i64, i1, u8, i16, u64, fp16, fp32, fp64, i32:1, 'x'",
+            "grid": "(byte + (wide > 2)), sizeof(int32_t) * ONE, 1",
+            "target": "cpu",
+        }
+    )
+    assert name.endswith("_012345678c9")
+    assert f"{name}(CUstream stream_, CUdeviceptr stream, int8_t flag, uint8_t byte" in files[0].read_text()
+    (tmp_path / "build" / "library.c").write_text(STAND_IN)
+    main = f'#include "{files[0].name}"\nint main(void) {{ return {name}(0, 0, 1, 2, -3, 4, 0.5f, 1.5f, 2.5); }}\n'
+    assert _run(build(main)) == (
+        "open\nevery_type cpu (3, 4, 1) stream 0, stream *i64 0 0, flag bool 1, byte int 2, word int -3, "
+        "wide int 4, half real 0.5, real real 1.5, large real 2.5\n"
+    )
+
+
+def test_headers_beside_cuda_and_in_cpp(compiled, build, tmp_path):
+    name, files = compiled(ADD, target="cpu")
+    folder = tmp_path / "include"
+    folder.mkdir()
+    (folder / "cuda.h").write_text(
+        "#pragma once\n#define CUDA_VERSION 12080\n"
+        "typedef enum cudaError_enum { CUDA_SUCCESS = 0, CUDA_ERROR_UNKNOWN = 999 } CUresult;\n"
+        "typedef unsigned long long CUdeviceptr_v2;\ntypedef CUdeviceptr_v2 CUdeviceptr;\n"
+        "typedef struct CUstream_st *CUstream;\n"
+    )
+    own, cuda = f'#include "{files[0].name}"\n', "#include <cuda.h>\n"
+    languages = [("c", "c11")]
+    languages += [("c++", "c++17")] if shutil.which("c++") else []
+    for includes, result in ((own, "int"), (cuda + own, "CUresult"), (own + cuda + own, "int")):
+        text = f"{includes}{result} launch(CUstream s, CUdeviceptr p) {{ return {name}(s, p, p, p, 3); }}\n"
+        for language, standard in languages:
+            source = folder / "user.txt"
+            source.write_text(text)
+            options = ("-x", language, f"-std={standard}", "-pedantic", "-fsyntax-only", "-I", folder)
+            _cc(*options, "-I", files[0].parent, source)
+
+
+def _library() -> Path:
+    """The C library, if cargo has built it; the variable LIBTILEWRIGHT_C names it, too."""
+    ending = {"darwin": "dylib", "win32": "dll"}.get(sys.platform, "so")
+    target = ROOT / (os.environ.get("CARGO_TARGET_DIR") or "target")
+    found = [Path(os.environ["LIBTILEWRIGHT_C"])] if os.environ.get("LIBTILEWRIGHT_C") else []
+    for kind in ("debug", "release"):
+        found += [
+            target / kind / f"libtilewright_c.{ending}",
+            target / kind / "deps" / f"libtilewright_c.{ending}",
+        ]
+    for path in found:
+        if path.exists():
+            return path
+    pytest.skip("cargo has not built libtilewright_c")
+
+
+PROGRAM = r"""
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "add.h"
+#include "matmul.h"
+
+/* Memory at a multiple of 16 bytes, with the content of a file. */
+static CUdeviceptr read_file(const char *folder, const char *name, size_t size)
+{
+    char path[4096];
+    void *memory = aligned_alloc(16, (size + 15) / 16 * 16);
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *file = fopen(path, "rb");
+    if (file == NULL || memory == NULL || fread(memory, 1, size, file) != size)
+        exit(3);
+    fclose(file);
+    return (CUdeviceptr)(uintptr_t)memory;
+}
+
+static void write_file(const char *folder, const char *name, CUdeviceptr memory, size_t size)
+{
+    char path[4096];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *file = fopen(path, "wb");
+    if (file == NULL || fwrite((void *)(uintptr_t)memory, 1, size, file) != size || fclose(file) != 0)
+        exit(3);
+}
+
+static void check(int code, const char *message)
+{
+    if (code != 0) {
+        printf("%d: %s\n", code, message);
+        exit(1);
+    }
+}
+
+int main(int count, char **words)
+{
+    if (count != 3)
+        return 2;
+    const char *folder = words[2];
+    add_set_device(words[1]);
+    matmul_set_device(words[1]);
+    CUdeviceptr x = read_file(folder, "x", 4000), y = read_file(folder, "y", 4004);
+    CUdeviceptr out = read_file(folder, "out", 4000), shifted = read_file(folder, "out", 4000);
+    check(load_add(), add_error());
+    check(add_default(NULL, x, y, out, 1000), add_error());
+    /* No multiple of 16, so the other variant. */
+    check(add(NULL, x, y + 4, shifted, 1000, 0), add_error());
+    write_file(folder, "added", out, 4000);
+    write_file(folder, "shifted", shifted, 4000);
+    unload_add();
+    CUdeviceptr a = read_file(folder, "a", 2 * 70 * 50), b = read_file(folder, "b", 2 * 50 * 40);
+    CUdeviceptr c = read_file(folder, "c", 4 * 70 * 40);
+    check(matmul_default(NULL, a, b, c, 70, 40, 50, 0.5f), matmul_error());
+    write_file(folder, "multiplied", c, 4 * 70 * 40);
+    /* A device that the lock has no code for. */
+    matmul_set_device("sim:sm_80");
+    if (matmul_default(NULL, a, b, c, 70, 40, 50, 0.5f) != 719 || strstr(matmul_error(), "TW0119") == NULL)
+        return 4;
+    return 0;
+}
+"""
+
+
+@pytest.mark.parametrize("place", ["cpu", "sim:sm_90"])
+def test_a_c_program_launches_kernels(place, compiled, link, build, tmp_path):
+    library = _library()
+    general = "*fp32, *fp32, *fp32, i32, 256"
+    headers = [compiled(ADD)[1][0], compiled(ADD, signature=general)[1][0]]
+    assert link(*headers, "-o", "build/add").code == 0
+    assert link(compiled(MATMUL)[1][0], "-o", "build/matmul").code == 0
+    program = build(PROGRAM, library, f"-Wl,-rpath,{library.parent}")
+
+    x, y = np.arange(1000, dtype=np.float32), np.arange(1001, dtype=np.float32) ** 2
+    a, b = (
+        np.random.default_rng(1).integers(-8, 8, shape).astype(np.float16) for shape in ((70, 50), (50, 40))
+    )
+    inputs = {"x": x, "y": y, "out": np.zeros_like(x), "a": a, "b": b, "c": np.zeros((70, 40), np.float32)}
+    for name, array in inputs.items():
+        array.tofile(tmp_path / name)
+    _run(program, place, tmp_path)
+    np.testing.assert_array_equal(np.fromfile(tmp_path / "added", np.float32), x + y[:-1])
+    np.testing.assert_array_equal(np.fromfile(tmp_path / "shifted", np.float32), x + y[1:])
+    product = np.fromfile(tmp_path / "multiplied", np.float32).reshape(70, 40)
+    np.testing.assert_array_equal(product, a.astype(np.float32) @ b.astype(np.float32) * np.float32(0.5))
