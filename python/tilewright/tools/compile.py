@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from tilewright.backends.compiler import GPUTarget
     from tilewright.runtime.jit import JITFunction, KernelParam
 
+__all__ = ["CompileArgs", "compile_kernel", "main"]
+
 _DESCRIPTION = """\
 Compile a kernel into C: a header and a source file with a function that launches the kernel
 
@@ -330,7 +332,7 @@ def _parse_item(parameter: KernelParam, item: str) -> _Argument:
     if parameter.is_constexpr:
         raise refuse("it is a tl.constexpr, which needs a value")
     star, name, hint = found.groups()
-    short = type_canonicalisation_dict.get(name, name)
+    short = name if name == "i1" else type_canonicalisation_dict.get(name, name)
     if hint not in (None, "1", "16"):
         raise refuse("a hint is 16 (a multiple of 16) or 1 (the value 1)")
     is_integer = not star and short[0] in "iu" and short not in ("i1", "u1")
