@@ -8,7 +8,7 @@ from string import Template
 TYPES = """\
 #ifndef TW_AHEAD_OF_TIME
 #define TW_AHEAD_OF_TIME
-/* The types of the CUDA driver. A program that also includes cuda.h may include it first or later. */
+/* The types of the CUDA driver. A program may include cuda.h, too, before or after this header. */
 typedef struct CUstream_st *CUstream;
 typedef unsigned long long CUdeviceptr;
 #ifdef CUDA_VERSION

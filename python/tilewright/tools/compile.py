@@ -253,20 +253,17 @@ def _load_kernel(path: str, name: str) -> JITFunction[..., Any]:
 
     file = Path(path)
     hint = "a kernel is a function with the decorator @triton.jit"
-    spec = importlib.util.spec_from_file_location(file.stem, file)
+    # The name is that of no other module, such as `json` for a file `json.py`.
+    spec = importlib.util.spec_from_file_location(f"tilewright_compile_{file.stem}", file)
     if not file.is_file() or spec is None or spec.loader is None:
         raise refusal("TW0110", f"cannot read {path}: there is no such Python file", hint)
     module = importlib.util.module_from_spec(spec)
-    # Its functions are found by this name, and its imports are relative to its folder.
-    previous = sys.modules.get(spec.name)
     sys.modules[spec.name] = module
     sys.path.insert(0, str(file.resolve().parent))
     try:
         spec.loader.exec_module(module)
     finally:
         sys.path.pop(0)
-        if previous is not None:
-            sys.modules[spec.name] = previous
     kernels = {key: _unwrap(value) for key, value in vars(module).items()}
     kernels = {key: value for key, value in kernels.items() if isinstance(value, JITFunction)}
     if name not in kernels:

@@ -218,26 +218,28 @@ def _packed(source: Path) -> bytes:
 
 def test_the_command_writes_a_header_and_a_source(run, tmp_path):
     (tmp_path / "kernel.py").write_text(KERNELS)
-    options = ["--kernel-name", "add_kernel", "--signature", ADD["signature"], "--grid", ADD["grid"]]
-    options += ["--out-name", "add", "--out-path", "build/add", "--num-warps", "4", "--num-stages", "2"]
+    signature, grid = "*fp32:16, *fp32:16, *fp32:16, i32, 1024", "(n + 1023) / 1024, 1, 1"
+    options = ["--kernel-name", "add_kernel", "--signature", signature, "--grid", grid]
+    options += ["--out-name", "add", "--out-path", "build/add", "--num-warps", "4"]
     command = ("-m", "triton.tools.compile", "kernel.py", *options, "--target", "cuda:90:32")
     done = run("-m", "tilewright", "run", *command, cwd=tmp_path)
     assert done.code == 0, done.err
     name, _, files = done.out.strip().partition(": ")
     assert re.fullmatch(r"add_[0-9a-f]{8}_0d1d2d34", name)
+    assert done.out in (ROOT / "docs" / "ahead-of-time.md").read_text()
     stem = name.replace("add_", "build/add.", 1)
     assert files == f"{stem}.h, {stem}.c"
     text = (tmp_path / f"{stem}.h").read_text()
     assert f"tw_result {name}(CUstream stream, CUdeviceptr x_ptr, CUdeviceptr y_ptr, " in text
     assert f"tw_result load_{name}(void);" in text
-    assert "BLOCK = 256, num_warps = 4, num_stages = 2" in text
+    assert "BLOCK = 1024, num_warps = 4, num_stages = 3" in text
     assert str(tmp_path) not in text + (tmp_path / f"{stem}.c").read_text()
     parser = HeaderParser()
     parser.extract_linker_meta(text)
     parser.extract_linker_meta(text)
     ((algorithm, (meta,)),) = parser.kernels.items()
-    assert algorithm == "add_256_warps4xstages2"
-    assert (meta.orig_kernel_name, meta.suffix, meta.num_specs) == ("add", "256_warps4xstages2", 3)
+    assert algorithm == "add_1024_warps4xstages3"
+    assert (meta.orig_kernel_name, meta.suffix, meta.num_specs) == ("add", "1024_warps4xstages3", 3)
     assert list(meta.sizes) == [16, 16, 16, None]
     assert gen_signature(meta) == gen_signature_with_full_args(meta)
     assert gen_signature(meta) == "CUdeviceptr x_ptr, CUdeviceptr y_ptr, CUdeviceptr out_ptr, int32_t n"
@@ -612,3 +614,56 @@ def test_a_c_program_launches_kernels(place, compiled, link, build, tmp_path):
     np.testing.assert_array_equal(np.fromfile(tmp_path / "shifted", np.float32), x + y[1:])
     product = np.fromfile(tmp_path / "multiplied", np.float32).reshape(70, 40)
     np.testing.assert_array_equal(product, a.astype(np.float32) @ b.astype(np.float32) * np.float32(0.5))
+
+
+GPU_PROGRAM = r"""
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "add.h"
+
+typedef size_t (*taking)(char *, size_t);
+
+int main(void)
+{
+    static char launches[4096];
+    void *driver = dlopen(getenv("TILEWRIGHT_LIBCUDA"), RTLD_NOW);
+    taking take = driver != NULL ? (taking)dlsym(driver, "tilewright_stub_take_launches") : NULL;
+    CUstream stream = (CUstream)0x77;
+    if (take == NULL)
+        return 2;
+    printf("%d\n", add_default(stream, 0x1000, 0x2000, 0x3000, 1000));
+    add_set_device("cuda:1");
+    printf("%d\n", add_with_grid(stream, 2, 3, 4, 0x1000, 0x2000, 0x3000, 1000, 0));
+    add_set_device("cuda:7");
+    printf("%d\n", add_default(stream, 0x1000, 0x2000, 0x3000, 1000));
+    printf("%.40s\n", add_error());
+    take(launches, sizeof launches - 1);
+    printf("%s", launches);
+    unload_add();
+    return 0;
+}
+"""
+
+
+def test_launches_on_gpus_pass_the_stream_and_the_arguments(stub, compiled, link, build):
+    """Without a GPU: the stand-in for the driver records them."""
+    library = _library()
+    assert link(compiled(ADD, target="cuda:90:32")[1][0], "-o", "build/add").code == 0
+    program = build(GPU_PROGRAM, "-Wno-pedantic", library, f"-Wl,-rpath,{library.parent}", "-ldl")
+    settings = {
+        "TILEWRIGHT_LIBCUDA": str(stub),
+        "TILEWRIGHT_STUB_CUDA": "capability=9.0,devices=2,record=1",
+    }
+    lines = _run(program, env=settings).splitlines()
+    assert lines[:4] == ["0", "0", "719", "error[TW0109]: device 'cuda:7' is not av"]
+    values = b"".join(number.to_bytes(8, "little") for number in (0x1000, 0x2000, 0x3000))
+    parameters = (values + (1000).to_bytes(4, "little")).hex()
+    launch = (
+        "add_kernel grid={} block=[128, 1, 1] shared=0 stream=0x77 context={} attributes=[] parameters={}"
+    )
+    assert lines[4:] == [
+        launch.format("[4, 1, 1]", "0x1000", parameters),
+        launch.format("[2, 3, 4]", "0x2000", parameters),
+    ]

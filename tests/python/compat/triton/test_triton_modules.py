@@ -64,7 +64,9 @@ def test_what_is_not_there_says_what_to_do():
 
     with pytest.raises(NotImplementedError, match="tilewright compiles no C"):
         compile_module_from_src("", "f")
-    with pytest.raises(NotImplementedError, match=r"python -m triton\.tools\.link writes the whole source file"):
+    with pytest.raises(
+        NotImplementedError, match=r"python -m triton\.tools\.link writes the whole source file"
+    ):
         link.make_global_decl(None)
 
 
