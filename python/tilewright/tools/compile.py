@@ -13,7 +13,6 @@ import re
 import sys
 import tempfile
 from argparse import SUPPRESS
-from ast import literal_eval
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,11 +26,12 @@ from tilewright.errors import TritonError
 from tilewright.tools import _c_templates as templates
 from tilewright.tools import _linking as linking
 from tilewright.tools._linking import KernelLinkerMeta, Signature, refusal
+from tilewright.tools._signature import Argument, parse_grid, parse_signature
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from tilewright.backends.compiler import GPUTarget
-    from tilewright.runtime.jit import JITFunction, KernelParam
+    from tilewright.runtime.jit import JITFunction
 
 __all__ = ["CompileArgs", "compile_kernel", "main"]
 
@@ -45,8 +45,6 @@ The signature has for each parameter a type or a compile-time value. A type may 
 16, ':1' for the value 1. The grid has three expressions of C with the names of parameters. Compile the source file
 with the folder of tilewright.h, and link with libtilewright_c. `python -m triton.tools.link` links several variants
 of a kernel."""
-
-_TYPE = re.compile(r"(\*?)k?(\w+)(?::\s*(\w+))?$")
 
 
 @dataclass
@@ -64,41 +62,6 @@ class CompileArgs:
     out_path: str | Path | None = None
 
 
-@dataclass
-class _Argument:
-    """A parameter with its item of the signature."""
-
-    name: str
-    type: str
-    """The type as in ``*fp32``; ``constexpr`` for a compile-time value."""
-
-    value: Any = None
-    hint: int | None = None
-
-    @property
-    def is_value(self) -> bool:
-        """Returns whether the signature has a compile-time value."""
-        return self.type == "constexpr"
-
-    @property
-    def ctype(self) -> str:
-        """The type in C."""
-        from tilewright.runtime.driver import ty_to_cpp
-
-        return ty_to_cpp(self.type)
-
-    def initializer(self) -> str:
-        """The item of the arguments of ``tw_bundle_launch``."""
-        name, ty = self.name, self.type
-        if ty.startswith("*"):
-            pointer = f"{{.pointer = (void *)(uintptr_t){name}}}"
-            return f'{{"{name}", TW_POINTER, "{ty[1:]}", {pointer}, tw_bytes({name})}}'
-        if self.ctype == "double":
-            return f'{{"{name}", TW_REAL, NULL, {{.real = {name}}}, 0}}'
-        kind = "TW_BOOLEAN" if ty in ("i1", "u1") else "TW_INTEGER"
-        return f'{{"{name}", {kind}, NULL, {{.integer = (int64_t){name}}}, 0}}'
-
-
 def compile_kernel(args: CompileArgs) -> tuple[str, list[Path]]:
     """Compiles a kernel, and writes its header and its source file.
 
@@ -107,10 +70,10 @@ def compile_kernel(args: CompileArgs) -> tuple[str, list[Path]]:
     targets = _parse_targets(args.target)
     kernel = _load_kernel(args.path, args.kernel_name)
     items = [item.strip() for item in args.signature.split(",")] if args.signature.strip() else []
-    arguments = _parse_signature(kernel, items)
+    arguments = parse_signature(kernel, items)
     name = args.out_name or args.kernel_name
     linking.check_name(name, "the kernel's name", "choose another one with --out-name")
-    grid = _parse_grid(args.grid, arguments)
+    grid = parse_grid(args.grid, arguments)
     options = {"num_warps": args.num_warps, "num_stages": args.num_stages}
     packed = _compile(kernel, arguments, targets, options)
     meta = _describe(name, items, arguments, args)
@@ -284,112 +247,12 @@ def _unwrap(value: Any) -> Any:
     return value
 
 
-def _parse_signature(kernel: JITFunction[..., Any], items: Sequence[str]) -> list[_Argument]:
-    """Returns an argument for each parameter; values of defaults for the last ones, if items are missing."""
-    parameters = kernel.params
-    missing = [one for one in parameters[len(items) :] if not one.has_default]
-    if len(items) > len(parameters) or missing:
-        listed = ", ".join(one.name for one in parameters)
-        raise refusal(
-            "TW0105",
-            f"the signature has {len(items)} items, but kernel '{kernel.__name__}' has {len(parameters)} parameters",
-            "write a type such as *fp32, *fp32:16 or i32, or a value such as 1024, for each parameter",
-            [f"the parameters are {listed}"],
-        )
-    arguments = [_parse_item(one, item) for one, item in zip(parameters, items, strict=False)]
-    arguments += [_Argument(one.name, "constexpr", one.default) for one in parameters[len(items) :]]
-    for one in arguments:
-        linking.check_name(one.name, "parameter", "rename the parameter of the kernel")
-    return arguments
-
-
-def _parse_item(parameter: KernelParam, item: str) -> _Argument:
-    from tilewright._utils import type_canonicalisation_dict
-
-    def refuse(reason: str) -> TritonError:
-        return refusal(
-            "TW0105",
-            f"'{item}' does not describe parameter '{parameter.name}': {reason}",
-            "types are written as *fp32, *fp32:16, i32, i32:16, fp32; values as 1024, 0.5, True",
-        )
-
-    try:
-        value = literal_eval(item)
-    except (ValueError, SyntaxError):
-        pass
-    else:
-        if not isinstance(value, (int, float, str, bool, type(None))):
-            raise refuse("a value is a number, a text, a bool or None")
-        return _Argument(parameter.name, "constexpr", value)
-    found = _TYPE.match(item)
-    if found is None or found[2] not in {*type_canonicalisation_dict, *type_canonicalisation_dict.values()}:
-        if item.startswith(("tensordesc", "nvTmaDesc")):
-            raise refuse("C passes no tensor descriptors; make it in the kernel: tl.make_tensor_descriptor")
-        raise refuse("this is neither a type nor a value")
-    if parameter.is_constexpr:
-        raise refuse("it is a tl.constexpr, which needs a value")
-    star, name, hint = found.groups()
-    short = name if name == "i1" else type_canonicalisation_dict.get(name, name)
-    if hint not in (None, "1", "16"):
-        raise refuse("a hint is 16 (a multiple of 16) or 1 (the value 1)")
-    is_integer = not star and short[0] in "iu" and short not in ("i1", "u1")
-    if (hint == "1" and not is_integer) or (hint and not star and not is_integer):
-        raise refuse(f"the hint {hint} is for {'integers' if hint == '1' else 'pointers and integers'}")
-    try:
-        argument = _Argument(parameter.name, star + short, hint=int(hint) if hint else None)
-        argument.ctype  # noqa: B018
-    except KeyError:
-        raise refuse("C has no such type; pass a pointer to it") from None
-    return argument
-
-
-def _parse_grid(text: str, arguments: Sequence[_Argument]) -> str:
-    """Returns the three expressions, with compile-time values in place of their names."""
-    hint = "write three expressions of C: --grid '(n + 1023) / 1024, 1, 1'"
-    parts = _split(text)
-    if len(parts) != 3 or not all(parts):
-        raise refusal("TW0103", f"the grid is '{text}', expected three expressions", hint)
-    if found := re.search(r"//|/\*|[;{}#\"'\\]", text):
-        raise refusal("TW0103", f"the grid '{text}' has '{found[0]}', which is no operator of C", hint)
-    values = {one.name: one.value for one in arguments if one.is_value}
-    values |= {one.name: 1 for one in arguments if one.hint == 1}
-    passed = [one.name for one in arguments if not one.is_value]
-
-    def replace(found: re.Match[str]) -> str:
-        name = found[0]
-        if name in values and isinstance(values[name], (int, float)):
-            return f"({values[name]!r})" if not isinstance(values[name], bool) else str(int(values[name]))
-        if name in passed or name in linking.KEYWORDS or re.fullmatch(r"u?int\d+_t|size_t", name):
-            return name
-        near = difflib.get_close_matches(name, [*passed, *values], 1)
-        raise refusal(
-            "TW0103",
-            f"the grid has the name '{name}', which is no parameter",
-            f"did you mean '{near[0]}'?" if near else hint,
-            [f"the parameters are {', '.join(one.name for one in arguments)}"],
-        )
-
-    return ", ".join(re.sub(r"(?<![\w.])[A-Za-z_]\w*", replace, part) for part in parts)
-
-
-def _split(text: str) -> list[str]:
-    """Splits a text at the commas outside of parentheses."""
-    parts, depth = [""], 0
-    for character in text:
-        depth += (character == "(") - (character == ")")
-        if character == "," and depth == 0:
-            parts.append("")
-        else:
-            parts[-1] += character
-    return [part.strip() for part in parts]
-
-
 # -- the compilation --
 
 
 def _compile(
     kernel: JITFunction[..., Any],
-    arguments: Sequence[_Argument],
+    arguments: Sequence[Argument],
     targets: Sequence[GPUTarget],
     options: dict[str, int],
 ) -> bytes:
@@ -454,7 +317,7 @@ def _array(content: bytes) -> str:
 
 
 def _describe(
-    name: str, items: Sequence[str], arguments: Sequence[_Argument], args: CompileArgs
+    name: str, items: Sequence[str], arguments: Sequence[Argument], args: CompileArgs
 ) -> KernelLinkerMeta:
     """Returns the description of the variant. The hash depends on the signature and the options."""
     options = f"warps{args.num_warps}xstages{args.num_stages}"
@@ -474,7 +337,7 @@ def _describe(
     )
 
 
-def _fields(meta: KernelLinkerMeta, arguments: Sequence[_Argument], grid: str, header: str) -> dict[str, str]:
+def _fields(meta: KernelLinkerMeta, arguments: Sequence[Argument], grid: str, header: str) -> dict[str, str]:
     """Returns the fields of the templates that follow from the description."""
     signature = Signature(meta.passed)
     passed = [one for one in arguments if one.name in meta.passed]
