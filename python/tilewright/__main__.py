@@ -22,10 +22,11 @@ def main() -> int:
         from tilewright import _bench_command, _output
 
         return _output.run_command(_bench_command.main, arguments[1:])
-    if arguments[:1] == ["lock"] and arguments[1:2] not in (["list"], ["verify"], ["diff"], ["merge"]):
+    if arguments[:1] == ["lock"]:
         from tilewright import _lock
 
-        return _lock.main(arguments[1:])
+        if not arguments[1:] or arguments[1] not in _lock.COMMANDS_OF_FILES:
+            return _lock.main(arguments[1:])
     if arguments[:1] == ["tuning"]:
         from tilewright import _output, _tuning_command
 

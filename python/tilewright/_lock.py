@@ -20,6 +20,9 @@ from tilewright.errors import TritonError
 DEFAULT = "tilewright.lock"
 """The path of the lock, unless an option names another."""
 
+COMMANDS_OF_FILES = ("list", "verify", "diff", "merge", "pack")
+"""The commands that run no program, which are in Rust."""
+
 _DESCRIPTION = """\
 Run a Python program, and write its lock: the compiled kernels and the choices of its tuners
 

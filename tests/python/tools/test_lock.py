@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -338,6 +339,31 @@ def test_locks_are_compared_and_merged(project: Project) -> None:
     refused = project.command("lock", "merge", first, project.lock, "-o", merged)
     assert refused.code == 1
     assert "has other code or another choice for tuned" in refused.err
+
+
+def test_a_packed_lock_is_one_file(project: Project, without_compiler: dict[str, str]) -> None:
+    project.write_lock()
+    packed = project.folder / "packed.tar"
+    assert project.command("lock", "pack", project.lock, "-o", packed).code == 0
+    first = packed.read_bytes()
+    with tarfile.open(packed) as archive:
+        members = archive.getnames()
+    artifacts = sorted(path.name for path in project.artifacts.iterdir())
+    assert members == ["tilewright.lock", *(f"artifacts/{name}" for name in artifacts)]
+    assert project.command("lock", "pack", packed, "-o", packed).code == 0
+    assert packed.read_bytes() == first
+    listed = [project.command("lock", "list", path).out for path in (project.lock, packed)]
+    assert listed[0] == listed[1]
+    assert project.command("lock", "verify", packed).code == 0
+    shutil.rmtree(project.artifacts)
+    project.lock.unlink()
+    locked = project.command("run", f"--locked={packed}", project.program, 64, env=without_compiler)
+    assert locked.code == 0, locked.err
+    for damaged in (first[: len(first) // 2], first[:600] + b"x" + first[601:], b"tilewright.lock"):
+        packed.write_bytes(damaged)
+        refused = project.command("run", f"--locked={packed}", project.program, 64)
+        assert refused.code == 1
+        assert "error[TW0120]" in refused.err, refused.err
 
 
 def test_a_program_that_fails_has_no_lock(project: Project) -> None:
