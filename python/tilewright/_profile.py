@@ -310,7 +310,7 @@ def _kernel_text(kernel: dict[str, Any], most_lines: int) -> str:
     sim = kernel.get("sim")
     if sim is not None:
         parts += _sim_text(kernel, sim)
-    if not kernel["lines"]:
+    if not kernel["lines"] or most_lines == 0:
         return "".join(parts)
     ns = sum(line["ns"] for line in kernel["lines"]) or 1.0
     if sim is None:

@@ -155,14 +155,17 @@ pub fn lower(job: &Job, host: &mut dyn Host) -> Result<Lowered, CompileError> {
     tilewright_frontend::lower_kernel(&job.request, host).map_err(CompileError::Kernel)
 }
 
-/// Compiles a kernel from IR text that another process printed at stage `ir`. This needs no
+/// Reads the IR of a kernel from text that another process printed at stage `ir`. This needs no
 /// [`Host`], because the names of the source are resolved already.
-pub fn compile_ir(job: &Job, text: &str, dump: &mut DumpHook<'_>) -> Result<CompiledKernel, CompileError> {
+///
+/// # Errors
+/// If the text is not that of a module.
+pub fn parse_lowered(text: &str) -> Result<Lowered, CompileError> {
     let module = with_stack(|| tilewright_ir::parse(text)).map_err(|error| {
         let (message, ir) = (format!("{error}, in text from another process"), text.to_owned());
         CompileError::Internal(Box::new(InternalError { stage: Stage::Ir, message, ir }))
     })?;
-    with_stack(|| finish(job, None, Lowered { module, is_shareable: false }, dump))
+    Ok(Lowered { module, is_shareable: false })
 }
 
 /// Runs the stages after lowering.

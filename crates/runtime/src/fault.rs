@@ -223,8 +223,8 @@ fn misaligned(found: &FaultCandidates, target: MemoryAccess, line: Option<Span>)
 const NULL_PAGE: u64 = 4096;
 
 /// The hint for an address that is less aligned than the compiler assumed.
-const PROMISES: &str =
-    "make sure that what `tl.multiple_of` and `tl.max_contiguous` promise holds for these values";
+const PROMISES: &str = "the kernel computes the address: check the promises of `tl.multiple_of` and `tl.max_contiguous`, and casts to \
+     pointers of wider types";
 
 /// Returns the span of the source line that an instruction comes from, without its indentation.
 fn span(sources: &SourceMap, location: &Location) -> Option<Span> {

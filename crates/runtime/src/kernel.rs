@@ -6,9 +6,9 @@ use std::thread::ThreadId;
 
 use rustc_hash::FxHashMap;
 use tilewright_compiler::{
-    CodegenOptions, CompiledKernel, DumpHook, Job, Target, compile, compile_lowered, lower,
+    CodegenOptions, CompiledKernel, DumpHook, Job, Target, compile, compile_lowered, lower, parse_lowered,
 };
-use tilewright_frontend::{Argument, FunctionRef, Host, Request};
+use tilewright_frontend::{Argument, FunctionRef, FunctionSource, Host, Lowered, Request};
 
 use crate::handle::{Attachment, Handle};
 use crate::key::Key;
@@ -305,12 +305,29 @@ impl Kernel {
         tensor_maps: bool,
         text: &str,
     ) -> Result<Handle, Error> {
-        lock::forbid(
-            || format!("kernel '{}' would be compiled from the IR of another process", self.signature.name),
-            "a locked process restores kernels from their source",
-        )?;
-        let path = |job: &Job, dump: &mut DumpHook<'_>| Ok(tilewright_compiler::compile_ir(job, text, dump)?);
+        let knobs = Knobs::current();
+        let path = |job: &Job, dump: &mut DumpHook<'_>| {
+            self.compile_or_restore(job, None, parse_lowered(text)?, &knobs, dump)
+        };
         self.compile_with(self.device.unwrap_or_default(), arguments, options, tensor_maps, path)
+    }
+
+    /// Compiles a kernel from its IR; with a lock, restores the kernel instead.
+    fn compile_or_restore(
+        &self,
+        job: &Job,
+        source: Option<FunctionSource>,
+        lowered: Lowered,
+        knobs: &Knobs,
+        dump: &mut DumpHook<'_>,
+    ) -> Result<CompiledKernel, Error> {
+        let Some(lock) = lock::active(knobs)? else {
+            return Ok(compile_lowered(job, source, lowered, dump)?);
+        };
+        match lock.restore((&self.signature.name, job), source, lowered, knobs)? {
+            Found::Restored(kernel) => Ok(kernel),
+            Found::Missing(source, lowered) => Ok(compile_lowered(job, source, lowered, dump)?),
+        }
     }
 
     fn compile_on(
@@ -324,16 +341,12 @@ impl Kernel {
         let name = &*self.signature.name;
         let knobs = Knobs::current();
         let path = |job: &Job, dump: &mut DumpHook<'_>| {
-            let compiled = match lock::active(&knobs)? {
-                None => compile(job, host, dump)?,
-                Some(lock) => {
-                    let source = host.source(job.request.kernel).ok();
-                    let lowered = lower(job, host)?;
-                    match lock.restore((name, job), source, lowered, &knobs)? {
-                        Found::Restored(kernel) => kernel,
-                        Found::Missing(source, lowered) => compile_lowered(job, source, lowered, dump)?,
-                    }
-                }
+            let compiled = if lock::active(&knobs)?.is_none() {
+                compile(job, host, dump)?
+            } else {
+                let source = host.source(job.request.kernel).ok();
+                let lowered = lower(job, host)?;
+                self.compile_or_restore(job, source, lowered, &knobs, dump)?
             };
             if let Some(recorder) = lock::recorder(&knobs) {
                 recorder.record((name, job), device, options, host)?;

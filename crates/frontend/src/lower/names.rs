@@ -189,10 +189,11 @@ impl<'a> Lowerer<'a, '_, '_> {
     /// Reports an attribute that a value does not have.
     fn unknown_attribute(&mut self, value: &IrOperand, attribute: &ExprAttribute) -> Reported {
         let (name, at) = (attribute.attr.as_str(), self.span_of(&attribute.attr));
-        let what = self.describe(value);
+        let advice = template::items(value).and_then(|_| advice::list_method(name));
+        let what = if advice.is_some() { "a list in a kernel".to_owned() } else { self.describe(value) };
         let mut diagnostic =
             Diagnostic::at(Code::UnknownAttribute, at, format!("{what} has no attribute '{name}'"));
-        if let Some(advice) = template::items(value).and_then(|_| advice::list_method(name)) {
+        if let Some(advice) = advice {
             diagnostic = diagnostic.hint(advice);
         }
         if let Some(fields) = template::parts(value).and_then(|items| items.fields().cloned()) {

@@ -261,6 +261,9 @@ impl<'a> Lowerer<'a, '_, '_> {
                 let message = format!("{what} cannot be unpacked into {} names", targets.len());
                 let diagnostic = Diagnostic::at(Code::TypeMismatch, at, message);
                 return Err(self.report(match value {
+                    Operand::Tensor(value) if self.builder.type_of(&value).is_scalar() => {
+                        diagnostic.hint("it is one number: assign it to one name")
+                    }
                     Operand::Tensor(_) => diagnostic.hint(
                         "take parts of a tile by slices, `x[0]` and `x[1]`, or halves along its last axis with `tl.split(x)`",
                     ),

@@ -28,8 +28,10 @@ pub(super) fn pointer<C: Caller + ?Sized>(
     a: &Arguments<'_, C>,
 ) -> Semantic<(ValueOf<C>, Type, Dtype)> {
     let operand = a.at(0)?;
+    let mut is_real = false;
     if let Operand::Tensor(value) = operand {
         let ty = c.builder().type_of(value);
+        is_real = ty.element.value().is_some_and(Dtype::is_float);
         if let Some(dtype) = ty.element.pointee() {
             return Ok((value.clone(), ty, dtype));
         }
@@ -44,6 +46,9 @@ pub(super) fn pointer<C: Caller + ?Sized>(
              take an item of it, `x[0]`"
             .to_string(),
         Operand::Descriptor(_) => format!("a tensor descriptor has methods: `desc.{name}(offsets, …)`"),
+        _ if is_real => {
+            format!("a number is not an address: pass the pointer to it, `tl.{name}(x_ptr + offsets, …)`")
+        }
         _ => format!("add the offsets to a pointer argument: `tl.{name}(x_ptr + offsets, …)`"),
     };
     Err(SemanticError::new(Code::TypeMismatch, format!("`{name}` takes a pointer or a tile of pointers"))
