@@ -1,6 +1,6 @@
 //! Finds the ops that make NaN or infinity from finite numbers. Reports such an op if a store
 //! writes the NaN or infinity to memory. Masked-off lanes, and values that a `select` discards,
-//! often have NaN that never reaches memory.
+//! often have NaN that never reaches memory. Of the fp8 types, only fp8e5 is checked.
 
 use tilewright_base::Code;
 use tilewright_ir::{Dtype, ElementwiseFn, Op};
@@ -44,7 +44,7 @@ fn class(dtype: Dtype, bits: u64) -> Class {
         Dtype::F32 => (0x7f80_0000, 0x007f_ffff),
         Dtype::F64 => (0x7ff0_0000_0000_0000, 0x000f_ffff_ffff_ffff),
         Dtype::F8E5 => (0x7c, 0x03),
-        // tidy: wildcard because the other types have no infinities, and saturate
+        // tidy: wildcard because the other types have no infinities; their NaNs are not found
         _ => return Class::Finite,
     };
     match (bits & exponent == exponent, bits & mantissa) {
@@ -147,6 +147,7 @@ fn operation(step: &Step) -> &'static str {
         Action::Scan { .. } => "a scan",
         Action::Map { .. } => "a function of elements",
         Action::Assembly(_) => "inline assembly",
+        // tidy: wildcard because every op has a name
         Action::Op(op) => op.name(),
         Action::Sort(_) | Action::Fused(_) | Action::Nest(_) => "an operation",
     }
