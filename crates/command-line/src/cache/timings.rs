@@ -1,6 +1,7 @@
 //! The timings of tuners in the cache folder: `<digest in base 32>/<kernel>.autotune.json`, which
-//! `python/tilewright/runtime/_tuning_cache.py` writes. Files of other programs in the cache
-//! folder, such as those of the official Triton, are not changed.
+//! `python/tilewright/runtime/_tuning_cache.py` writes. The official Triton writes files with such
+//! names, too. A trusted file that is JSON in another format is not changed. A file that is not
+//! JSON counts as damaged, and an untrusted file is not read, whichever program has written them.
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -42,7 +43,7 @@ pub enum Content {
 pub struct Table {
     /// The device; empty in a file of an older version.
     pub device: String,
-    /// The values of the arguments in `key`, as Python prints them.
+    /// The values of the arguments that `autotune(key=…)` names, as Python prints them.
     pub key: String,
     /// The configurations with their median, 20 % and 80 % quantiles in milliseconds.
     pub rows: Vec<(String, Vec<Option<f64>>)>,
@@ -93,7 +94,7 @@ pub fn clear(directory: &Path, cache: &Cache) -> io::Result<Removed> {
 
 fn remove_empty_folders(directory: &Path) -> io::Result<()> {
     for folder in folders(directory)? {
-        // The folder has files of other programs if this fails.
+        // This fails if the folder still has files: timings, or files of other programs.
         let _ = fs::remove_dir(folder);
     }
     Ok(())
@@ -149,7 +150,8 @@ fn unfinished(files: &[StoredFile]) -> impl Iterator<Item = &StoredFile> {
     files.iter().filter(|file| is_unfinished(file))
 }
 
-/// Reads a file of timings. Returns `None` if the file is not one of tilewright.
+/// Reads a file of timings. Returns `None` if the file no longer exists, or is JSON in the format
+/// of another program.
 fn read(folder: &Path, file: StoredFile, cache: &Cache) -> Option<Timings> {
     let kernel = name_of(&file).strip_suffix(SUFFIX)?.to_owned();
     let distrust = fs::metadata(&file.path).ok().and_then(|about| cache.reject_file(&about));
@@ -163,7 +165,7 @@ fn read(folder: &Path, file: StoredFile, cache: &Cache) -> Option<Timings> {
     Some(Timings { digest, kernel, file, content })
 }
 
-/// Parses the bytes of a file of timings. Returns `None` if another program has written them.
+/// Parses the bytes of a file of timings. Returns `None` for JSON in the format of another program.
 fn parse(bytes: &[u8]) -> Option<Content> {
     let checksum = bytes.windows(CHECKSUM.len()).rposition(|window| window == CHECKSUM).map(|at| {
         let digits = bytes[at + CHECKSUM.len()..].split(|byte| *byte == b'"').next().unwrap_or_default();
