@@ -57,12 +57,12 @@ pub struct GpuCode {
     pub shared_bytes: u32,
     /// The cubin, if it is known before the code is loaded.
     pub cubin: Option<Vec<u8>>,
-    /// The program that was lowered to the PTX.
+    /// The module of the GPU dialect that was lowered to the PTX.
     pub(crate) program: tilewright_gpu_ir::Module,
 }
 
 impl GpuCode {
-    /// Makes the code of a program that was lowered to `ptx`.
+    /// Makes the code of a module of the GPU dialect that was lowered to `ptx`.
     pub(crate) fn new(
         ptx: String,
         target: tilewright_gpu_ir::GpuTarget,
@@ -96,9 +96,10 @@ impl GpuCode {
         &self.program.header.tensor_maps
     }
 
-    /// Returns whether a launch passes an int32 after the tensor maps. Its value is the number of
-    /// programs along the first axis if blocks run in clusters of two, else 0. The kernel compares
-    /// block ids with this value, because blocks that pad the last cluster run no program.
+    /// Returns whether the kernel has an int32 parameter after the tensor maps. A launch whose
+    /// blocks run in clusters of two passes the number of programs along the first axis; any other
+    /// launch passes 0. The kernel compares block ids with a value other than 0, because blocks
+    /// that pad the last cluster run no program.
     pub fn has_pairs(&self) -> bool {
         self.program.header.paired
     }
@@ -126,16 +127,16 @@ impl GpuCode {
     }
 }
 
-/// Lowers a program to PTX. `max_registers` limits the registers of a thread unless the program has
-/// its own limit.
+/// Lowers a module of the GPU dialect to PTX. `max_registers` limits the registers of a thread
+/// unless the module has its own limit.
 pub(crate) fn ptx(
     program: &tilewright_gpu_ir::Module,
     max_registers: Option<u32>,
 ) -> Result<String, Box<Diagnostic>> {
     let mut module = tilewright_ptx::lower(program)?;
     for function in module.functions.values_mut() {
-        // A warp-specialized program has its own limit, because its partitions transfer registers
-        // to each other. `max_registers` must not replace that limit.
+        // A warp-specialized kernel has its own limit, because its partitions transfer registers to
+        // each other. `max_registers` must not replace that limit.
         function.directives.max_registers = function.directives.max_registers.or(max_registers);
     }
     Ok(tilewright_ptx::isa::print(&module))
@@ -178,8 +179,9 @@ pub struct Metadata {
 ///
 /// Host code divides by these numbers to choose a grid. The registers of a multiprocessor suffice
 /// for `max_num_regs // (n_regs * warp_size * num_warps)` programs, and its shared memory for
-/// `max_shared_mem // shared` programs. A CPU has no multiprocessors, so its values only have to
-/// suit such divisions: they are not zero, and small enough that at least one program fits.
+/// `max_shared_mem // shared` programs. A CPU has no multiprocessors, so its `registers` and
+/// `shared` only have to suit such divisions: they are not zero, and small enough that at least one
+/// program fits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Resources {
     /// The number of registers of a thread. On a CPU it is 32, the number of vector registers of
@@ -229,8 +231,9 @@ impl CompiledKernel {
         }
     }
 
-    /// Returns a kernel with the same code and other options. The code must be
-    /// [shareable](Self::is_shareable), and may not depend on the options that differ.
+    /// Returns a kernel with the same code and these options. If they differ from the options of
+    /// this kernel, it must be [shareable](Self::is_shareable), and its code must not depend on the
+    /// options that differ.
     #[must_use]
     pub fn shared(&self, language: tilewright_frontend::Options, codegen: CodegenOptions) -> Self {
         Self {
@@ -280,14 +283,16 @@ impl CompiledKernel {
     }
 
     /// Compiles a variant of the kernel for launches with tensors that tensor maps cannot describe.
-    /// `variant` names the accesses to these tensors. Returns `None` on a CPU.
+    /// [`TensorMapVariant::Without`] has the accesses to these tensors; with
+    /// [`TensorMapVariant::NoMaps`], no access uses a tensor map. Returns `None` on a CPU.
     ///
     /// # Errors
     /// Returns an error if code generation fails.
     pub fn without_tensor_maps(&self, variant: &TensorMapVariant) -> Result<Option<GpuCode>, CompileError> {
         let MachineCode::Gpu(code) = &*self.code else { return Ok(None) };
-        // Does not request the cluster again if the compiler could not divide the program:
-        // `num_warps` then already counts the warps of the whole cluster.
+        // Requests `code.cluster()` blocks, not the number that the launch requested. If the
+        // compiler could not divide the program, it gave the one block the warps of the whole
+        // cluster, and `metadata.codegen.num_warps` counts these warps.
         let num_ctas = code.cluster();
         let (without, tensor_maps) = match variant {
             TensorMapVariant::Without(accesses) => (&**accesses, true),
