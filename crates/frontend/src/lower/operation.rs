@@ -33,8 +33,8 @@ pub struct Operation<'a> {
     /// The scalars that would be constants in the code of a compiled kernel: the index of each
     /// among all run-time values in the arguments, and its value.
     pub known: &'a [(usize, Literal)],
-    /// The indices of the run-time values that point to read-only memory, each with the parameter
-    /// of the kernel that declares it.
+    /// The run-time values in the arguments that point to read-only memory: the index of each, and
+    /// the name of the kernel parameter that declares the memory read-only.
     pub read_only: &'a [(usize, Arc<str>)],
 }
 
@@ -48,8 +48,8 @@ pub struct LoweredOperation {
     pub result: Template,
     /// The indices of the run-time values in the result that are constants in the code.
     pub known: Vec<usize>,
-    /// The indices of the run-time values in the result that point to read-only memory, each with
-    /// the parameter of the kernel that declares it.
+    /// The run-time values in the result that point to read-only memory: the index of each, and the
+    /// name of the kernel parameter that declares the memory read-only.
     pub read_only: ReadOnly,
 }
 
@@ -107,7 +107,8 @@ impl Session<'_> {
             region_depth: 0,
             inlined: Extent::default(),
             exit: Exit::default(),
-            // Python, which runs the kernel, uses compile-time results without conversion.
+            // A number in the result remains a compile-time value, as in a `constexpr_function`:
+            // Python runs the kernel, and computes with the number.
             keeps_constants: true,
             read_only: FxHashMap::default(),
         };
