@@ -26,7 +26,7 @@ impl Attribute for MmaShape {
     }
 }
 
-/// A number that a later pass fills in, in text `?` until then.
+/// A number that a later pass computes, such as the offset of a buffer. Its text is `?` until then.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Deferred(pub Option<u32>);
 
@@ -48,7 +48,8 @@ pub enum Scope {
     /// The whole block.
     #[default]
     Block,
-    /// Each warp: the last axis of the result is the index of the partial result.
+    /// The lanes of each warp. Each run of elements along the axis that a warp holds has one
+    /// partial result; the last axis of the partial results is the index of the run.
     Warp,
 }
 
