@@ -102,8 +102,9 @@ impl AsmRegister {
         })
     }
 
-    /// Returns whether the register can hold elements of `bits` bits in total. Registers of 16 and
-    /// 32 bits hold 2 bits up to their width; the others hold only their exact width.
+    /// Returns whether the register can hold elements of `bits` bits in total. A register of 16
+    /// bits holds 2 to 16 bits, and a register of 32 bits holds 2 to 32 bits. A predicate holds 1
+    /// bit, and a register of 64 bits holds 64 bits.
     fn takes(self, bits: u32) -> bool {
         match self {
             Self::Predicate | Self::Bits64 => bits == self.bits(),
@@ -138,7 +139,7 @@ impl AsmTemplate {
             let unknown = || {
                 AsmError::Constraints(format!(
                     "the constraint `{constraint}` must be one of `r`, `l`, `f`, `d`, `h`, `c` and `b`, \
-                     `=` and one of them, or the index of an output"
+                     `=` or `=&` and one of them, the index of an output, or `~` and a clobber"
                 ))
             };
             if let Some(output) = constraint.strip_prefix('=') {
@@ -186,10 +187,12 @@ fn fits(registers: &[AsmRegister], elements: &[Element], pack: u32, what: &str) 
     if needed != registers.len() {
         let types: Vec<String> = elements.iter().map(ToString::to_string).collect();
         let message = format!(
-            "the constraints have {} {what}{}, but `pack={pack}` elements of each of ({}) take {needed}",
+            "the constraints have {} {what}{}, but `pack={pack}` elements of each of ({}) need {needed} \
+             register{}",
             registers.len(),
             if registers.len() == 1 { "" } else { "s" },
             types.join(", "),
+            if needed == 1 { "" } else { "s" },
         );
         return Err(AsmError::Constraints(message));
     }

@@ -186,7 +186,7 @@ def test_text_is_in_the_ptx_as_it_was_written(device):
         ({"text": "add.u32 $0, $1, nothing;"}, r"line 1, .*: `nothing` is not declared"),
         (
             {"text": "neg.s32 $0, $1;", "constraints": "=r,r"},
-            r"the constraints have 1 input, but `pack=1` elements of each of \(int32, int32\) take 2",
+            r"the constraints have 1 input, but `pack=1` elements of each of \(int32, int32\) need 2 registers",
         ),
         ({"constraints": "=r,r,x"}, "the constraint `x` must be one of"),
         (
