@@ -47,8 +47,8 @@ fn append(archive: &mut tar::Builder<Vec<u8>>, name: &str, content: &[u8]) {
     archive.append_data(&mut header, name, content).expect("writing to memory does not fail");
 }
 
-/// Unpacks a packed lock. `path` names it in errors. Reading an artifact checks its hash, as in a
-/// folder.
+/// Unpacks a packed lock. `path` names the lock in errors. [`Artifacts::read`] checks the hash of
+/// an artifact; this function checks none.
 ///
 /// # Errors
 /// If the bytes are not a packed lock.
@@ -72,10 +72,11 @@ pub fn unpack(path: &Path, bytes: &[u8]) -> Result<(LockFile, Artifacts), LockEr
     Ok((lock.ok_or_else(missing)?, Artifacts::in_memory(contents)))
 }
 
-/// Reads a lock with its folder of artifacts, or a packed lock.
+/// Reads a lock, or a packed lock. The artifacts of a packed lock are then in memory;
+/// [`Artifacts::read`] reads the artifacts of another lock from its folder.
 ///
 /// # Errors
-/// If the file cannot be read or is neither. The artifacts are read later.
+/// If the file cannot be read, or is neither a lock nor a packed lock.
 pub fn open(path: &Path) -> Result<(LockFile, Artifacts), LockError> {
     let bytes = fs::read(path).map_err(|error| LockError::Unreadable(path.to_owned(), error))?;
     // Only an archive has its first member's name at the start: a lock is JSON.
