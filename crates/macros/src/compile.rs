@@ -43,8 +43,8 @@ pub(crate) fn compile(included: &Included, folder: Option<&Path>) -> syn::Result
 /// A recording of a lock, in a folder that exists until the recording is dropped.
 struct Recording {
     folder: PathBuf,
-    /// The device whose compilation the recorder repeats for each target. Compiling for the
-    /// simulator needs no GPU.
+    /// The device for which each kernel is compiled first: the simulator of the first target, or
+    /// the CPU. The recorder then compiles the kernel for each target. None of this needs a GPU.
     device: Device,
 }
 
@@ -111,8 +111,8 @@ impl Drop for Recording {
     }
 }
 
-/// Returns the value of an option: a literal, `true` or `false`; anything else as a string, which
-/// an option refuses that takes none.
+/// Returns the value of an option: `true`, `false`, `None` or an integer. Any other text, also a
+/// floating-point number, becomes a string; the option returns an error if it takes no string.
 fn constant(value: &TokenTree) -> Constant {
     let text = value.to_string();
     match text.as_str() {
