@@ -61,16 +61,16 @@ pub struct AxisInfo {
 /// Additional assumptions of the analysis.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Assumptions {
-    /// Sums, differences, products and negations of signed integers do not overflow. Programs rely
-    /// on this. Without this assumption, little is known about `(pid * BLOCK + arange) % n`,
-    /// because the dividend might be negative.
+    /// Sums, differences, products and negations of signed integers are taken not to overflow.
+    /// Programs rely on this. In `(pid * BLOCK + arange) % n`, the dividend might otherwise be
+    /// negative, so little would be known about the remainder.
     pub no_signed_overflow: bool,
-    /// The dividend of a remainder is not negative if its sign is unknown, as in `pid // group % n`
-    /// with a group size from arguments. A negative dividend would have a negative remainder, which
-    /// is not an offset into a tensor.
+    /// The dividend of a remainder is taken to be nonnegative if its sign is unknown, as in
+    /// `pid // group % n` with a group size from arguments. A negative dividend would have a
+    /// negative remainder, which is not an offset into a tensor.
     pub nonnegative_dividends: bool,
-    /// The divisor of a remainder is not zero. A remainder by zero, such as `arange % n` for an
-    /// empty tensor, is -1, which is not an offset into a tensor.
+    /// The divisor of a remainder is taken to be nonzero. A remainder by zero, such as `arange % n`
+    /// for an empty tensor, is -1, which is not an offset into a tensor.
     pub nonzero_divisors: bool,
 }
 
