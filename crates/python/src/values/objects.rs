@@ -12,10 +12,10 @@ use tilewright_frontend::ObjectRef;
 
 /// The numbers of objects.
 ///
-/// Objects that are equal in every part have one number, so that equal values of a user's class are
-/// the same compile-time value. An object is kept as long as code may have been compiled for it,
-/// which is until the program ends. The number of kept objects is limited by the compiled variants
-/// and the names that they read.
+/// Hashable objects that are equal in every part have one number, so that equal values of a user's
+/// class are the same compile-time value. Each object without a hash has its own number. An object
+/// is kept as long as code may have been compiled for it, which is until the program ends. The
+/// number of kept objects is limited by the compiled variants and the names that they read.
 struct Registry {
     /// Maps `(type, object)`, or the address of an object without a hash, to the first number for
     /// that key.
@@ -153,5 +153,5 @@ fn quiet<T>(py: Python<'_>, result: PyResult<T>) -> PyResult<Option<T>> {
 /// Returns the object with a number.
 pub(crate) fn object(py: Python<'_>, number: ObjectRef) -> PyResult<Bound<'_, PyAny>> {
     let found = registry(py).get(py, number.0).map(|(object, _)| object);
-    found.ok_or_else(|| PyValueError::new_err("an object of another program"))
+    found.ok_or_else(|| PyValueError::new_err(format!("this process has no object {}", number.0)))
 }
