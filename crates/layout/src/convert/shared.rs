@@ -9,13 +9,14 @@
 //! Layouts"):
 //! - An access moves a whole vector if the elements of the vector are registers of one thread, and
 //!   no lane or warp bit maps into the vector.
-//! - Two lanes that are served together conflict if they differ in the line but not in the bank. So
-//!   there is no conflict if the span of those lanes, with the vector, intersects the span of the
+//! - The memory serves some lanes of a warp together. Two of these lanes conflict if their offsets
+//!   have the same bank and different lines. So a side has no conflict if its *access span*, the
+//!   span of the bases of these lanes and of the columns of the vector, intersects the span of the
 //!   lines only in zero.
 //!
-//! A space for the lines that intersects the spaces of both sides only in zero exists if the tile
-//! has enough dimensions ([`f2::complement_avoiding`]). It has enough of them, because the lanes
-//! that are served together move at most 128 bytes.
+//! The span of the lines can be chosen such that it intersects the access spans of both sides only
+//! in zero, if the tile has enough dimensions ([`f2::complement_avoiding`]). It has enough of them,
+//! because the lanes that are served together move at most 128 bytes.
 
 use crate::convert::ConvertError;
 use crate::f2::{self, Columns, Span};
@@ -28,9 +29,9 @@ use crate::space::Input;
 const LOG_WORD_BYTES: usize = 2;
 
 /// A conversion through a buffer in shared memory: every thread executes the accesses of `store`,
-/// all wait at a barrier, and every thread executes the accesses of `load`. Replicas store the same
-/// value to the same offset, so a thread need not store if one of the [`Layout::free_bits`] of the
-/// source is 1 in the index of the thread.
+/// all wait at a barrier, and every thread executes the accesses of `load`. Threads whose indices
+/// differ only in the [`Layout::free_bits`] of the source hold the same elements and store them to
+/// the same offsets. So only the threads in which these bits are 0 need to store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SharedPlan {
     /// The element at each offset.
@@ -73,17 +74,18 @@ impl Access {
 /// instruction's immediate offset can hold `add`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Start {
-    /// The part of the register's offset, in elements, whose bits offsets of threads also use.
+    /// The bits of the register's offset, in elements, that can also be 1 in the offset of a
+    /// thread.
     pub xor: u32,
-    /// The part of the register's offset, in elements, whose bits no offset of a thread uses.
+    /// The bits of the register's offset, in elements, that are 0 in the offset of every thread.
     pub add: u32,
 }
 
 /// Plans a conversion through shared memory.
 ///
 /// # Panics
-/// If the layouts are not of one tile or do not hold every element, or if the width of an element
-/// is not 8, 16, 32, 64 or 128 bits.
+/// If the layouts are of different tiles or do not hold every element, or if the width of an
+/// element is not 8, 16, 32, 64 or 128 bits.
 pub fn shared_plan(from: &Layout, to: &Layout, element_bits: u32) -> Result<SharedPlan, ConvertError> {
     assert_eq!(from.output(), to.output(), "a conversion keeps the tile");
     assert!(
@@ -200,10 +202,12 @@ impl Planner<'_> {
         let mut preferred = f2::intersection(wide.registers, together);
         preferred.extend(f2::intersection(wide.registers, &other.threads));
         preferred.extend_from_slice(wide.registers);
-        // An element extends the vector only if no thread bit of `wide` maps into the vector of
-        // `wide`, and no thread bit of either side maps into the common vector. Two spans test the
-        // second condition: that of both sides' threads, and that of these threads and the common
-        // vector. The condition stays true if an added element is in both spans or in neither.
+        // Two conditions hold before an element is added to `extra`, and must hold after it:
+        // - The span of `narrow` and `extra` intersects the span of the threads of `wide` only in
+        //   zero. An element that is not in the span of all of these, `of_wide`, keeps this.
+        // - The span of `narrow` intersects `of_both`, the span of `extra` and of the threads of
+        //   both sides, only in zero: `with_narrow`, the span of both, has `narrow.len()`
+        //   dimensions more than `of_both`. An element in both or in neither of the two keeps this.
         let mut of_wide = Span::of(&concat(&[narrow, &wide.threads]));
         let mut of_both = Span::of(&concat(&[&wide.threads, &other.threads]));
         let mut with_narrow = of_both.clone();
@@ -235,8 +239,8 @@ impl Planner<'_> {
         let low = concat(&[&vector, &fill]);
         let sides = [(wide, vector.len()), (other, narrow.len())];
         let together = sides.map(|(side, width)| side.served_together(self.log_bytes + width));
-        // For each side, the span that the lines should intersect only in zero: the side's vector,
-        // completed to a word, and its lanes that are served together.
+        // For each side, a basis of its access span: the columns of its vector, completed to a
+        // word, and the bases of its lanes that are served together.
         let clear = [0, 1].map(|side| {
             let within = sides[side].1.max(word).min(low.len());
             concat(&[&low[..within], together[side]])
