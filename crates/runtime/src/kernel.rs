@@ -114,8 +114,9 @@ impl Kernel {
     /// compilation, and stores its result in the handle before another launch can find the handle.
     /// If `attach` returns `None`, the handle is not cached. `attach` is not called if the code
     /// already exists: another thread compiled it, or it was compiled for options that differ only
-    /// where the code does not depend on them. Such a handle may be out of date, like one that
-    /// [`lookup`](Self::lookup) finds.
+    /// where the code does not depend on them. A handle with existing code may be out of date, as
+    /// one that [`lookup`](Self::lookup) returns: values that the compilation read may have
+    /// changed.
     pub fn specialize_with(
         &self,
         arguments: &[Value<'_>],
@@ -412,9 +413,9 @@ impl Kernel {
     ) -> Result<Job, Error> {
         let target = device.target()?;
         options.check(target)?;
-        // Indices are checked only in code that this process runs in its simulator. Code without
-        // tensor maps may be for another process, which runs it on a GPU; a lock has the same code
-        // for the simulator and the GPU.
+        // Code for the simulator checks the indices of gathers, except code that may also run on a
+        // GPU: code without tensor maps, which another process may launch, and code of a lock. Code
+        // with tensor maps is only for this process, because only a `Handle` makes its maps.
         let has_lock = lock::is_locked() || lock::is_recording();
         let check_indices = tensor_maps && matches!(device, Device::Sim(_)) && !has_lock;
         let parameters = self.signature.parameters.iter();
