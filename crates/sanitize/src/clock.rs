@@ -1,5 +1,7 @@
-//! Implements vector clocks over the agents of a launch: its programs or its warps. A launch may
-//! have very many agents, so a clock is divided into chunks, which clocks can share.
+//! Implements vector clocks over the agents of a launch: its programs or its warps. A *step* is the
+//! part of an agent's execution between two synchronizations, such as releases and barriers. An
+//! agent numbers its steps in order. A launch may have very many agents, so a clock is divided into
+//! chunks, which clocks can share.
 
 use std::sync::Arc;
 
@@ -87,7 +89,7 @@ impl Clock {
 pub struct Published {
     /// The releasing agent.
     pub agent: u32,
-    /// The step that the release ended.
+    /// The agent's step that ends with the release.
     pub step: u32,
     /// The agent's clock, including its own step.
     pub clock: Clock,
