@@ -77,10 +77,11 @@ macro_rules! config {
 /// A kernel that chooses the fastest of its configurations, once for each key (see
 /// [`Kernel::tuned`]).
 ///
-/// The first launch with a key compiles and measures all configurations; later ones launch the
-/// choice. The measured launches leave the tensors as one launch would: the tuner restores all
-/// memory that the arguments allow the kernel to write. A process with a lock measures nothing: the
-/// lock has the choices.
+/// The first launch with a key compiles and measures all configurations, then launches the fastest;
+/// later launches only launch the choice. Measurements leave the tensors unchanged, because the
+/// tuner restores all memory that the arguments allow the kernel to write. In a process with a
+/// lock, the tuner takes the choice from the lock and measures nothing. If the lock has no choice
+/// for a key, `TILEWRIGHT_LOCK_POLICY` decides whether the launch fails or the tuner measures.
 ///
 /// ```
 /// use tilewright::{Module, args, config};
@@ -113,7 +114,8 @@ pub struct Tuner {
     choices: Mutex<FxHashMap<Vec<String>, usize>>,
 }
 
-/// The times of a configuration: a first run, in which caches are cold, and further ones.
+/// The times of the runs of a configuration, without its first run: that run compiles the
+/// configuration and fills caches.
 struct Timing {
     index: usize,
     times: Vec<Duration>,
@@ -123,7 +125,8 @@ struct Timing {
 const RUNS: usize = 25;
 /// The maximum time in which a configuration is measured.
 const BUDGET: Duration = Duration::from_millis(100);
-/// A configuration is measured once only if this run takes that many times as long as the fastest.
+/// A configuration is measured only once if it takes more than this many times as long as the
+/// fastest.
 const SLOW: u32 = 3;
 
 impl Kernel {
@@ -136,8 +139,8 @@ impl Kernel {
 }
 
 impl Tuner {
-    /// Launches the fastest configuration; measures them first if the key is new. `grid` computes
-    /// the grid of a configuration.
+    /// Launches the fastest configuration; measures all configurations first if the key is new.
+    /// `grid` computes the grid of a configuration.
     ///
     /// # Errors
     /// If no configuration compiles and runs, or if the launch fails.
