@@ -31,8 +31,8 @@ pub struct Recorder {
 /// Limits on the size of a launch's record.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// The maximum number of programs with values, in addition to the last program. The caller
-    /// derives [`Launch::every`] from it.
+    /// The maximum number of programs with values. The last program of the grid also has values,
+    /// and does not count. The caller derives [`Launch::every`] from this limit.
     pub programs: u64,
     /// The maximum number of bytes of all programs with values; beyond it, the elements of a value
     /// are not recorded.
