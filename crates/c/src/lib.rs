@@ -146,7 +146,7 @@ pub unsafe extern "C" fn tw_bundle_launch(
 /// Returns the code of an error.
 ///
 /// # Safety
-/// `error` is an error of this library.
+/// `error` is null or an error of this library.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_error_code(error: *const TwError) -> *const c_char {
     // SAFETY: the caller passes an error or null.
@@ -156,7 +156,7 @@ pub unsafe extern "C" fn tw_error_code(error: *const TwError) -> *const c_char {
 /// Returns the message of an error.
 ///
 /// # Safety
-/// `error` is an error of this library.
+/// `error` is null or an error of this library.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_error_message(error: *const TwError) -> *const c_char {
     // SAFETY: the caller passes an error or null.
