@@ -16,8 +16,9 @@ use tilewright_gpu_ir::tuning::Tuning;
 
 /// The values that are rematerialized.
 pub struct Rematerializable {
-    /// The number of ops that compute a rematerialized value; 0 for scalars, which every thread
-    /// has. `None` if the value is not rematerialized.
+    /// An estimate of the number of ops that compute a rematerialized value: an op whose result has
+    /// several uses counts once for each use, and a tile that a loop carries counts as one op. 0
+    /// for scalars, which every thread has. `None` if the value is not rematerialized.
     ops: SecondaryMap<Value, Option<u32>>,
 }
 
