@@ -37,7 +37,9 @@ pub enum InterpretError {
 impl Display for InterpretError {
     fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Limit(limit) => write!(f, "the function executes more than {limit} instructions"),
+            Self::Limit(limit) => {
+                write!(f, "the function executes more than {limit} instructions and terminators")
+            }
             Self::Precondition { inst, message } => write!(f, "`{inst}`: {message}"),
         }
     }
@@ -87,7 +89,7 @@ struct Frame<'a> {
     memory: Memory,
     /// The content of each value.
     contents: Vec<Content>,
-    /// The number of instructions that may still be executed.
+    /// The number of instructions and terminators that may still be executed.
     remaining: u64,
     limit: u64,
 }
