@@ -139,13 +139,15 @@ impl Lowering<'_> {
         }
         let width = width_of(Element::Value(from));
         let source = (width, integer(width, from.is_signed()));
-        let nearest = if towards_zero { isa::Rounding::Rz } else { isa::Rounding::Rn };
+        let rounding = if towards_zero { isa::Rounding::Rz } else { isa::Rounding::Rn };
         match to {
-            Dtype::F32 => Some(self.builder.float_convert(F32, source, Some(nearest), x)),
-            Dtype::F64 => Some(self.builder.float_convert(F64, source, Some(nearest), x)),
-            Dtype::F16 if from.bits() > 16 => Some(self.builder.float_convert(F16, source, Some(nearest), x)),
+            Dtype::F32 => Some(self.builder.float_convert(F32, source, Some(rounding), x)),
+            Dtype::F64 => Some(self.builder.float_convert(F64, source, Some(rounding), x)),
+            Dtype::F16 if from.bits() > 16 => {
+                Some(self.builder.float_convert(F16, source, Some(rounding), x))
+            }
             Dtype::BF16 if from.bits() > 16 && self.has(Feature::Bf16Sums) => {
-                Some(self.builder.float_convert(BF16, source, Some(nearest), x))
+                Some(self.builder.float_convert(BF16, source, Some(rounding), x))
             }
             // Integers of 16 bits are exact in fp32; wider ones are rounded to odd there.
             _ if from.bits() <= 16 => {
@@ -180,7 +182,7 @@ impl Lowering<'_> {
     }
 
     /// Converts a float to an integer, truncated towards zero. NaN yields 0; a value out of range
-    /// yields the nearest bound.
+    /// yields the nearest bound. A bool is true if the float is not 0, also for NaN.
     fn float_to_integer(&mut self, from: Dtype, to: Dtype, x: Scalar) -> Option<Scalar> {
         let (x, float) = match from {
             Dtype::F64 => (x, Float::F64),
