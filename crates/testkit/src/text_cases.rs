@@ -1,4 +1,5 @@
-//! Runs the cases in files with textual input and output: `tests/ir/*.ir`, `tests/gpu/*.gpu`.
+//! Runs the cases in files with textual input and output: `tests/ir/*.ir`, `tests/gpu/*.gpu`,
+//! `tests/ptx/*.ptx`.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
