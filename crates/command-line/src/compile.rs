@@ -6,12 +6,16 @@ use std::path::{Path, PathBuf};
 use clap::builder::PossibleValue;
 use tilewright::frontend::Constant;
 use tilewright::runtime::OPTIONS;
+use tilewright::runtime::lock::describe;
 use tilewright::{
     Code, Device, Diagnostic, Error, Handle, Kernel, Knobs, Module, Options, SourceMap, Stage, Target,
 };
 
 use crate::output::{self, Failure};
 use crate::run::launches_of;
+
+/// The value of `--emit` that describes a kernel for other launchers.
+const DESCRIPTION: &str = "json";
 
 /// The help text about `--signature`.
 pub const SIGNATURES: &str = "\
@@ -38,7 +42,7 @@ pub struct Arguments {
     /// The target to compile for
     #[arg(long, default_value = "cpu", value_parser = Target::names())]
     target: String,
-    /// The stage to print
+    /// The stage to print; or `json`, which describes the arguments and the launch
     #[arg(long, default_value = "opt", value_parser = stages())]
     emit: String,
     /// The file to write it to
@@ -72,8 +76,12 @@ pub struct Specialization {
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let usage = |what: &str| Failure::Usage(format!("unknown {what}"));
-    let stage = Stage::parse(&arguments.emit).ok_or_else(|| usage("stage"))?;
     let target = Target::parse(&arguments.target).ok_or_else(|| usage("target"))?;
+    if arguments.emit == DESCRIPTION {
+        let handle = compile(&kernel_of(&arguments.kernel)?, &arguments.specialization, target)?;
+        return write(arguments, &describe(&handle));
+    }
+    let stage = Stage::parse(&arguments.emit).ok_or_else(|| usage("stage"))?;
     if stage == Stage::Cubin {
         return Err(Failure::Usage(
             "a cubin is assembled by a GPU's driver when the kernel is launched: `kernel[grid](...).asm['cubin']` returns it; \
@@ -209,7 +217,7 @@ fn option_value(text: &str) -> Constant {
 /// explains how to get a cubin.
 fn stages() -> Vec<PossibleValue> {
     let value = |stage: &Stage| PossibleValue::new(stage.name()).hide(*stage == Stage::Cubin);
-    Stage::ALL.iter().map(value).collect()
+    Stage::ALL.iter().map(value).chain([PossibleValue::new(DESCRIPTION)]).collect()
 }
 
 /// Adds the names of the existing options to an error about an unknown option. Returns other errors

@@ -109,9 +109,9 @@ pub struct Launch {
     pub cluster: u32,
     /// The arguments that a launch passes, in order.
     pub parameters: Vec<Parameter>,
-    /// The number of tensor maps that follow the arguments. The program in the GPU dialect states
-    /// how a launch makes each map from the arguments.
-    pub tensor_maps: u32,
+    /// The tensor maps that follow the arguments, each of 128 bytes at a multiple of 64.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tensor_maps: Vec<TensorMap>,
     /// True if an int32 follows the tensor maps. Its value is the number of programs along the
     /// first axis if the launch runs blocks in clusters of two, else 0.
     pub has_pairs: bool,
@@ -132,4 +132,32 @@ pub struct Parameter {
     pub bytes: u64,
     /// A number that divides the integer, or the address in bytes; 1 if any value is allowed.
     pub divisibility: u32,
+}
+
+/// The recipe by which a launch makes a tensor map, with the driver's `cuTensorMapEncodeTiled`. An
+/// expression is a sum of products of integers and arguments, such as `64 + 2*stride`.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TensorMap {
+    /// The type of the elements, such as `fp16`.
+    pub element: String,
+    /// The argument that points to the tensor.
+    pub base: String,
+    /// The expression of the offset of the tensor from the pointer, in elements.
+    pub offset: String,
+    /// The expression of the elements along each axis.
+    pub extents: Vec<String>,
+    /// The expression of the distance of neighboring elements along each axis, in elements; one is
+    /// `1`.
+    pub strides: Vec<String>,
+    /// The arguments that must not be negative.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub nonnegative: Vec<String>,
+    /// The elements along each axis of the box that a copy moves.
+    #[serde(rename = "box")]
+    pub block: Vec<u32>,
+    /// The bytes of the swizzled rows of the box in shared memory: 0 (no swizzle), 32, 64 or 128.
+    pub swizzle: u32,
+    /// True if copies write the tensor.
+    pub is_written: bool,
 }

@@ -22,6 +22,6 @@ mod packed;
 pub use artifacts::{ArtifactError, Artifacts};
 pub use choice::Choice;
 pub use difference::{Change, changes};
-pub use entry::{Code, Entry, Launch, Parameter, Request, Source};
+pub use entry::{Code, Entry, Launch, Parameter, Request, Source, TensorMap};
 pub use file::{Conflict, FORMAT, LockError, LockFile};
 pub use packed::{open, pack, unpack};

@@ -171,16 +171,17 @@ impl Handle {
         }
     }
 
-    /// Returns the compilation of a variant of this code, for a lock.
-    pub(crate) fn variant_compilation(&self, variant: &TensorMapVariant) -> Compilation {
+    /// Returns the compilation of this code or of a variant of it, for a lock. `tensor_maps` says
+    /// whether the code may take tensor maps.
+    pub(crate) fn compilation(&self, tensor_maps: bool, variant: Option<&TensorMapVariant>) -> Compilation {
         let parameters = self.signature.parameters.iter();
         Compilation {
             kernel: self.signature.name.to_string(),
             parameters: parameters.map(|parameter| Arc::clone(&parameter.name)).collect(),
             arguments: self.arguments.clone(),
             target: self.compiled.metadata.target,
-            codegen: CodegenOptions { tensor_maps: true, ..self.options.codegen() },
-            variant: Some(variant.clone()),
+            codegen: CodegenOptions { tensor_maps, ..self.options.codegen() },
+            variant: variant.cloned(),
         }
     }
 

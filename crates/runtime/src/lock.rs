@@ -29,6 +29,8 @@ pub use verify::{Mismatch, Verified, verify};
 
 pub(crate) use active::{Found, active, forbid};
 pub(crate) use record::recorder;
+pub use request::describe;
+
 pub(crate) use request::Compilation;
 
 pub use tilewright_lock::{Artifacts, Change, Choice, Entry, LockFile, Request, changes, open, pack};

@@ -99,7 +99,7 @@ impl Variant {
         let knobs = Knobs::current();
         let locked = match lock::active(&knobs)? {
             Some(lock) => {
-                lock.restore_variant(&handle.compiled, &handle.variant_compilation(&kind), &knobs)?
+                lock.restore_variant(&handle.compiled, &handle.compilation(true, Some(&kind)), &knobs)?
             }
             None => None,
         };

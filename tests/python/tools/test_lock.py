@@ -428,3 +428,42 @@ def test_the_examples_run_from_a_lock(tmp_path: Path, run: Any, without_compiler
     assert len(json.loads(lock.read_text())["entries"]) >= 30
     locked = run("-m", "tilewright", "run", f"--locked={lock}", str(driver), env=without_compiler)
     assert locked.code == 0, locked.err
+
+
+def test_a_description_has_what_a_launcher_needs(project: Project) -> None:
+    program = project.folder / "product.py"
+    program.write_text(PRODUCT)
+    signature = "*fp16:16,*fp16:16,*fp32:16,i32,i32,i32,i32:16,BLOCK=64"
+    described = project.command(
+        *("compile", f"{program}::product", "--signature", signature, "--target", "sm_90"),
+        *("--emit", "json", "--tensor-maps", "--option", "num_stages=3"),
+    )
+    assert described.code == 0, described.err
+    found = json.loads(described.out)
+    assert (found["format"], found["kernel"], found["target"]) == (1, "product", "sm_90a")
+    assert found["arguments"]["BLOCK"] == "64"
+    launch = found["launch"]
+    places = {one["name"]: (one["type"], one["offset"], one["bytes"]) for one in launch["parameters"]}
+    assert places == {
+        "a_ptr": ("*fp16", 0, 8),
+        "b_ptr": ("*fp16", 8, 8),
+        "c_ptr": ("*fp32", 16, 8),
+        "M": ("i32", 24, 4),
+        "N": ("i32", 28, 4),
+        "K": ("i32", 32, 4),
+        "stride": ("i32", 36, 4),
+    }
+    assert (launch["entry"], launch["cluster"]) == ("product", 1)
+    assert launch["threads"] % 32 == 0
+    maps = {one["base"]: one for one in launch["tensor_maps"]}
+    assert set(maps) == {"a_ptr", "b_ptr"}
+    assert sorted(maps["a_ptr"]["extents"]) == ["K", "M"]
+    assert sorted(maps["a_ptr"]["strides"]) == ["1", "stride"]
+    assert sorted(maps["b_ptr"]["extents"]) == ["K", "N"]
+    ptx = project.command(
+        *("compile", f"{program}::product", "--signature", signature, "--target", "sm_90"),
+        *("--emit", "ptx", "--tensor-maps", "--option", "num_stages=3"),
+    )
+    assert ptx.out.count(".b8 ") == ptx.out.count("[128]") == len(maps)
+    other = project.command("compile", project.program, "--target", "cpu", "--emit", "json", "--signature", "")
+    assert other.code == 2

@@ -355,6 +355,27 @@ def test_12_nan_of_0_by_0(module):
     assert not found(kernel, (2,), x, torch.zeros(100), 100, BLOCK=64), "it comes from memory"
 
 
+@pytest.mark.parametrize("name", ["float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz"])
+def test_12_nan_that_is_stored_as_fp8(module, name):
+    kernel, (line,) = marked(
+        module,
+        """
+@triton.jit
+def kernel(x_ptr, out_ptr, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + i)
+    y = «x / x»
+    tl.store(out_ptr + i, y.to(out_ptr.dtype.element_ty))
+""".lstrip(),
+    )
+    x = torch.ones(32)
+    out = torch.empty(32, dtype=getattr(torch, name))
+    assert not found(kernel, (1,), x, out, BLOCK=32)
+    x[3] = 0
+    (report,) = found(kernel, (1,), x, out, BLOCK=32)
+    assert (report.check, report.line, report.lane) == ("nan", line, (3,))
+
+
 def test_12_infinity_of_a_narrow_type(module):
     kernel, (line,) = marked(
         module,

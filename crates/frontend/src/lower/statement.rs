@@ -5,6 +5,7 @@
 use ruff_python_ast::{Expr, Stmt, StmtAnnAssign, StmtAssert, StmtAugAssign};
 use ruff_text_size::Ranged;
 use tilewright_base::{Code, Diagnostic, Span};
+use tilewright_ir::Builder as _;
 
 use super::expression::binary_operator;
 use super::function::is_constexpr;

@@ -130,7 +130,7 @@ impl Recorder {
     pub(crate) fn record_variant(&self, handle: &Handle, variant: &TensorMapVariant) -> Result<(), Error> {
         let kernel = handle.compiled.without_folders();
         let code = kernel.without_tensor_maps(variant)?;
-        let compilation = handle.variant_compilation(variant);
+        let compilation = handle.compilation(true, Some(variant));
         self.store(&compilation, (&kernel, code.as_ref()), (handle.device(), handle.options()))
     }
 

@@ -3,12 +3,15 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use tilewright_compiler::{CodegenOptions, CompiledKernel, GpuCode, Job, Target, TensorMapVariant};
+use tilewright_compiler::{
+    CodegenOptions, CompiledKernel, GpuCode, Job, LaunchInteger, LaunchTerm, MachineCode, Target,
+    TensorMapPlan, TensorMapVariant, ir_digest,
+};
 use tilewright_frontend::{Argument, HostValue};
 use tilewright_ir::Element;
-use tilewright_lock::{Launch, Parameter, Request};
+use tilewright_lock::{FORMAT, Launch, Parameter, Request, TensorMap};
 
-use crate::ParameterType;
+use crate::{Handle, ParameterType};
 
 /// A kernel with the arguments, the target and the options of its compilation.
 #[derive(Debug)]
@@ -81,7 +84,7 @@ impl Compilation {
             threads: code.threads,
             shared_bytes: code.shared_bytes,
             cluster: code.cluster(),
-            tensor_maps: code.tensor_maps().len() as u32,
+            tensor_maps: code.tensor_maps().iter().map(|plan| tensor_map(plan, &launch.parameters)).collect(),
             has_pairs: code.has_pairs(),
             ..launch
         }
@@ -146,6 +149,53 @@ fn value_text(value: &HostValue) -> String {
         }
         HostValue::Object(_) | HostValue::RunTime(_) => "<object>".to_owned(),
     }
+}
+
+/// Returns the recipe of a tensor map, with the names of the arguments.
+fn tensor_map(plan: &TensorMapPlan, parameters: &[Parameter]) -> TensorMap {
+    let name = |number: u32| parameters[number as usize].name.clone();
+    let expression = |number: &LaunchInteger| {
+        let term = |LaunchTerm { factor, arguments }: &LaunchTerm| {
+            let factor = (*factor != 1 || arguments.is_empty()).then(|| factor.to_string());
+            factor
+                .into_iter()
+                .chain(arguments.iter().map(|&number| name(number)))
+                .collect::<Vec<_>>()
+                .join("*")
+        };
+        let terms: Vec<String> = number.0.iter().map(term).collect();
+        if terms.is_empty() { "0".to_owned() } else { terms.join(" + ") }
+    };
+    let copied = plan.copied.as_ref();
+    TensorMap {
+        element: plan.element.name().to_owned(),
+        base: name(plan.base),
+        offset: expression(&plan.offset),
+        extents: plan.extents.iter().map(expression).collect(),
+        strides: plan.strides.iter().map(expression).collect(),
+        nonnegative: plan.nonnegative.iter().map(|&number| name(number)).collect(),
+        block: copied.map_or_else(Vec::new, |copied| copied.extents.to_vec()),
+        swizzle: copied.and_then(|copied| copied.swizzle.row_bytes()).unwrap_or(0),
+        is_written: plan.access().is_written,
+    }
+}
+
+/// Returns a description of a compiled kernel for launchers that are not of this project, as JSON:
+/// its arguments, options and [`Launch`]. `docs/locks.md` documents the fields.
+pub fn describe(handle: &Handle) -> String {
+    let code = match &*handle.compiled.code {
+        MachineCode::Gpu(code) => Some(&**code),
+        MachineCode::Cpu(_) => None,
+    };
+    let compilation = handle.compilation(code.is_some_and(|code| !code.tensor_maps().is_empty()), None);
+    let Request { kernel, target, arguments, options, ir } =
+        compilation.request(ir_digest(&handle.compiled.lowered));
+    let launch = compilation.launch(&handle.compiled, code);
+    let fields = serde_json::json!({
+        "format": FORMAT, "tilewright": env!("CARGO_PKG_VERSION"), "kernel": kernel, "target": target,
+        "arguments": arguments, "options": options, "ir": ir, "launch": launch,
+    });
+    format!("{fields:#}\n")
 }
 
 /// Adds the run-time arguments in order, each aligned to its size.

@@ -1,6 +1,6 @@
 //! Finds the ops that make NaN or infinity from finite numbers. Reports such an op if a store
 //! writes the NaN or infinity to memory. Masked-off lanes, and values that a `select` discards,
-//! often have NaN that never reaches memory. Of the fp8 types, only fp8e5 is checked.
+//! often have NaN that never reaches memory.
 
 use tilewright_base::Code;
 use tilewright_ir::{Dtype, ElementwiseFn, Op};
@@ -44,7 +44,10 @@ fn class(dtype: Dtype, bits: u64) -> Class {
         Dtype::F32 => (0x7f80_0000, 0x007f_ffff),
         Dtype::F64 => (0x7ff0_0000_0000_0000, 0x000f_ffff_ffff_ffff),
         Dtype::F8E5 => (0x7c, 0x03),
-        // tidy: wildcard because the other types have no infinities; their NaNs are not found
+        // These types have no infinities: their NaNs have the largest magnitude, or that of -0.
+        Dtype::F8E4NV => return if bits & 0x7f == 0x7f { Class::Nan } else { Class::Finite },
+        Dtype::F8E4B8 | Dtype::F8E5B16 => return if bits == 0x80 { Class::Nan } else { Class::Finite },
+        // tidy: wildcard because the other types have neither infinities nor NaNs
         _ => return Class::Finite,
     };
     match (bits & exponent == exponent, bits & mantissa) {
