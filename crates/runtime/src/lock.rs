@@ -14,6 +14,7 @@
 mod active;
 mod assemble;
 mod bundle;
+mod describe;
 mod record;
 mod request;
 mod verify;
@@ -21,6 +22,7 @@ mod verify;
 pub use active::{is_locked, locked_choice};
 pub use assemble::assemble_missing;
 pub use bundle::Bundle;
+pub use describe::describe;
 pub use record::{
     Collected, Recorder, begin_recording, collect, is_recording, record_choice, recorded_launches,
     resume_recording, suspend_recording,
@@ -29,8 +31,6 @@ pub use verify::{Mismatch, Verified, verify};
 
 pub(crate) use active::{Found, active, forbid};
 pub(crate) use record::recorder;
-pub use request::describe;
-
 pub(crate) use request::Compilation;
 
 pub use tilewright_lock::{Artifacts, Change, Choice, Entry, LockFile, Request, changes, open, pack};

@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tilewright_compiler::{
-    CodegenOptions, CompiledKernel, GpuCode, Job, LaunchInteger, LaunchTerm, MachineCode, Target,
-    TensorMapPlan, TensorMapVariant, ir_digest,
+    CodegenOptions, CompiledKernel, GpuCode, Job, LaunchInteger, LaunchTerm, Target, TensorMapPlan,
+    TensorMapVariant,
 };
 use tilewright_frontend::{Argument, HostValue};
 use tilewright_ir::Element;
-use tilewright_lock::{FORMAT, Launch, Parameter, Request, TensorMap};
+use tilewright_lock::{Launch, Parameter, Request, TensorMap};
 
-use crate::{Handle, ParameterType};
+use crate::ParameterType;
 
 /// A kernel with the arguments, the target and the options of its compilation.
 #[derive(Debug)]
@@ -178,24 +178,6 @@ fn tensor_map(plan: &TensorMapPlan, parameters: &[Parameter]) -> TensorMap {
         swizzle: copied.and_then(|copied| copied.swizzle.row_bytes()).unwrap_or(0),
         is_written: plan.access().is_written,
     }
-}
-
-/// Returns a description of a compiled kernel for launchers that are not of this project, as JSON:
-/// its arguments, options and [`Launch`]. `docs/locks.md` documents the fields.
-pub fn describe(handle: &Handle) -> String {
-    let code = match &*handle.compiled.code {
-        MachineCode::Gpu(code) => Some(&**code),
-        MachineCode::Cpu(_) => None,
-    };
-    let compilation = handle.compilation(code.is_some_and(|code| !code.tensor_maps().is_empty()), None);
-    let Request { kernel, target, arguments, options, ir } =
-        compilation.request(ir_digest(&handle.compiled.lowered));
-    let launch = compilation.launch(&handle.compiled, code);
-    let fields = serde_json::json!({
-        "format": FORMAT, "tilewright": env!("CARGO_PKG_VERSION"), "kernel": kernel, "target": target,
-        "arguments": arguments, "options": options, "ir": ir, "launch": launch,
-    });
-    format!("{fields:#}\n")
 }
 
 /// Adds the run-time arguments in order, each aligned to its size.
