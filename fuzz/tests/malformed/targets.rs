@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tilewright_base::Color;
-use tilewright_compiler::{CodegenOptions, CompileError, Job, Stage, Target, compile_gpu_text, compile_ir};
+use tilewright_compiler::{
+    CodegenOptions, CompileError, Job, Stage, Target, compile_gpu_text, compile_lowered, parse_lowered,
+};
 use tilewright_frontend::{Failure, FunctionRef, Request};
 use tilewright_fuzz::corpus::{changed_file, changed_numbers, changed_text, with_number};
 use tilewright_gpu_ir::GpuTarget;
@@ -118,7 +120,9 @@ fn try_tile_ir(text: &str) {
             target,
             codegen: CodegenOptions { tensor_maps: target == gpu("sm_90"), ..CodegenOptions::default() },
         };
-        match compile_ir(&job, text, &mut |_, _| {}) {
+        let compiled =
+            parse_lowered(text).and_then(|lowered| compile_lowered(&job, None, lowered, &mut |_, _| {}));
+        match compiled {
             Ok(compiled) => {
                 let Some(text) = compiled.asm(Stage::Ptx) else { continue };
                 let read = isa::parse(&text).unwrap_or_else(|error| panic!("{error}\n{text}"));
