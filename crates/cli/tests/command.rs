@@ -129,7 +129,11 @@ fn mistakes_end_in_one_diagnostic() {
         (&["compile", &copy, "-s", "*fp32,*fp32,i32", "--option", "num_warp=4"], 1, "error[TW0102]"),
         (&["compile", &copy, "-s", "*fp32,*fp32,i32", "--option", "nonsense=1"], 1, "num_stages, num_warps"),
         (&["compile", &copy, "-s", "*fp32,*fp32,i32", "--option", "num_warps=0"], 1, "error[TW0108]"),
-        (&["compile", &copy, "--emit", "sass"], 2, "possible values: ast, ir, opt, cpu, asm, gpu, ptx]"),
+        (
+            &["compile", &copy, "--emit", "sass"],
+            2,
+            "possible values: ast, ir, opt, cpu, asm, gpu, ptx, json]",
+        ),
         (&["compile", &copy, "--emit", "cubin"], 2, "a cubin is assembled by a GPU's driver"),
         (&["compile", &copy, "--target", "sm_90", "--emit", "cubin"], 2, "--emit ptx to ptxas"),
         (

@@ -125,7 +125,10 @@ fn again(test: &str, work: &str, user: Option<u32>, script: &str) -> bool {
     let folder = TemporaryFolder::new();
     permit(&folder.0, 0o755);
     let program = folder.0.join("test");
-    fs::copy(env::current_exe().unwrap(), &program).unwrap();
+    // Another process writes the copy: a child that another test forks now would inherit this
+    // process's file, and the system executes no file that is open for writing.
+    let copied = Command::new("cp").arg(env::current_exe().unwrap()).arg(&program).status().unwrap();
+    assert!(copied.success());
     let mut command = Command::new("sh");
     command.args(["-c", &format!("{script} exec \"$0\" --exact {test}")]).arg(&program).env(WORK, work);
     command.current_dir("/");
@@ -134,7 +137,7 @@ fn again(test: &str, work: &str, user: Option<u32>, script: &str) -> bool {
     }
     let output = command.output().unwrap();
     if !output.status.success() {
-        std::io::stderr().write_all(&output.stdout).unwrap();
+        std::io::stderr().write_all(&[output.stdout, output.stderr].concat()).unwrap();
     }
     output.status.success()
 }

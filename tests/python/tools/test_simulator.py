@@ -226,8 +226,8 @@ MASK = "mask the access, `tl.load(…, mask=…)`, where the tile extends past t
             "tl.load(x_ptr + start + i)",
             "reads 16 bytes at element 5 of `x_ptr`",
             "the address, 0x, is no multiple of 16",
-            "the kernel computes the address: check the promises of `tl.multiple_of` and `tl.max_contiguous`, and casts "
-            "to pointers of wider types",
+            "the kernel computes the address: check the promises of `tl.multiple_of` and `tl.max_contiguous`, and "
+            "casts to pointers of wider types",
         ),
         (
             "copy[(1,)](numbers(100, offset=1), out, 100, 1, BLOCK=128)",
