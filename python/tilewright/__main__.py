@@ -45,6 +45,14 @@ def main() -> int:
 
     # `compile --run` and `explain --run` start this interpreter.
     os.environ.setdefault("PYTHON", sys.executable)
+    if arguments[:1] == ["explain"]:
+        from tilewright import knobs
+
+        try:
+            # The packages of NVIDIA and Triton have the assembler, too.
+            os.environ.setdefault("TRITON_PTXAS_PATH", str(knobs.nvidia.ptxas.path))
+        except RuntimeError:
+            pass
     return _native.command_line(arguments)
 
 

@@ -157,12 +157,21 @@ fn merge(paths: &[PathBuf], output: &Path) -> Result<(), Failure> {
         let content = content.map_err(|error| Failure::Io(error.to_string()))?;
         artifacts.store(kind, &content).map_err(unwritable)?;
     }
-    merged.write(output).map_err(unwritable)
+    merged.write(output).map_err(unwritable)?;
+    tell(output, &merged)
+}
+
+/// Prints the contents of a file that a command has written.
+fn tell(output: &Path, lock: &LockFile) -> Result<(), Failure> {
+    let count = |number: usize, noun: &str| format!("{number} {noun}{}", if number == 1 { "" } else { "s" });
+    let (kernels, choices) = (count(lock.entries.len(), "kernel"), count(lock.choices.len(), "tuned choice"));
+    output::print(&format!("{}: {kernels}, {choices}\n", output.display()))
 }
 
 fn pack_lock(path: &Path, output: &Path) -> Result<(), Failure> {
     let (lock, artifacts) = open(path).map_err(Error::from)?;
     let packed = pack(&lock, &artifacts).map_err(|error| Failure::Io(error.to_string()))?;
     let written = tilewright_base::write_file(output, &packed);
-    written.map_err(|error| Failure::Io(format!("cannot write {}: {error}", output.display())))
+    written.map_err(|error| Failure::Io(format!("cannot write {}: {error}", output.display())))?;
+    tell(output, &lock)
 }

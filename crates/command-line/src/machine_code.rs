@@ -20,8 +20,15 @@ pub struct MachineCode {
 /// Assembles PTX. `source` is the name of the kernel's file in the line information of the PTX. The
 /// error is a message for the user.
 pub fn assemble(code: &GpuCode, source: &str) -> Result<MachineCode, String> {
-    let ptxas = find("ptxas", &["TILEWRIGHT_PTXAS", "TRITON_PTXAS_PATH"], None)
-        .ok_or("there is no ptxas: put it on PATH, or name it with TILEWRIGHT_PTXAS=/path/to/ptxas")?;
+    let variables = ["TILEWRIGHT_PTXAS", "TRITON_PTXAS_PATH"];
+    let ptxas = find("ptxas", &variables, None).ok_or_else(|| {
+        let set = variables.iter().find_map(|name| Some((name, std::env::var_os(name)?)));
+        match set {
+            Some((name, path)) => format!("{name}={} is no ptxas and no folder with it", path.display()),
+            None => "there is no ptxas: put it on PATH, or name it with TILEWRIGHT_PTXAS=/path/to/ptxas"
+                .to_owned(),
+        }
+    })?;
     let folder = Folder::new()?;
     let (ptx, cubin) = (folder.0.join("kernel.ptx"), folder.0.join("kernel.cubin"));
     std::fs::write(&ptx, &code.ptx).map_err(|error| format!("cannot write {}: {error}", ptx.display()))?;
@@ -80,15 +87,16 @@ fn listing(text: &str, source: &str) -> StageText {
     StageText { name: "sass".into(), title: "SASS".into(), lines, links: origins }
 }
 
-/// Finds a tool. Tries the files that `variables` name, the folder `beside`, `PATH`, and the CUDA
+/// Finds a tool. Tries the files or folders that `variables` name, the folder `beside`, `PATH`, and the CUDA
 /// toolkit, in this order.
 fn find(name: &str, variables: &[&str], beside: Option<&Path>) -> Option<PathBuf> {
+    let file = format!("{name}{}", std::env::consts::EXE_SUFFIX);
     let named = variables.iter().filter_map(|variable| std::env::var_os(variable).map(PathBuf::from));
+    let named = named.map(|path| if path.is_dir() { path.join(&file) } else { path });
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders = beside.map(Path::to_path_buf).into_iter().chain(std::env::split_paths(&path));
     let toolkit = std::env::var_os("CUDA_HOME").map(|home| PathBuf::from(home).join("bin"));
     let toolkits = toolkit.into_iter().chain([PathBuf::from("/usr/local/cuda/bin")]);
-    let file = format!("{name}{}", std::env::consts::EXE_SUFFIX);
     named.chain(folders.chain(toolkits).map(|folder| folder.join(&file))).find(|path| path.is_file())
 }
 

@@ -70,10 +70,11 @@ impl std::fmt::Display for Request {
 impl Request {
     /// Returns the differences between a launch and a launch of the lock, as texts for the user.
     pub fn differences(&self, locked: &Self) -> Vec<String> {
-        let mut found = Vec::new();
         if self.target != locked.target {
-            found.push(format!("target: {} here, {} in the lock", self.target, locked.target));
+            // The options of targets differ, too, and say nothing more.
+            return vec![format!("target: {} here, {} in the lock", self.target, locked.target)];
         }
+        let mut found = Vec::new();
         let here_and_lock = |name: &str, here: Option<&String>, lock: Option<&String>| {
             let text = |value: Option<&String>| value.map_or("unset".to_owned(), Clone::clone);
             format!("{name}: {} here, {} in the lock", text(here), text(lock))

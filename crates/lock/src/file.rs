@@ -1,5 +1,6 @@
 //! Reads, writes, searches and merges lock files.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::fs;
 use std::io;
@@ -132,8 +133,16 @@ impl LockFile {
     /// Explains why a launch is not in the lock: returns the differences to the most similar entry
     /// of the kernel; `None` if the lock does not have the kernel.
     pub fn explain(&self, request: &Request) -> Option<Vec<String>> {
-        let of_kernel = self.entries.iter().filter(|entry| entry.launches.kernel == request.kernel);
-        of_kernel.map(|entry| request.differences(&entry.launches)).min_by_key(Vec::len)
+        let of_kernel = || self.entries.iter().filter(|entry| entry.launches.kernel == request.kernel);
+        let of_target = of_kernel().filter(|entry| entry.launches.target == request.target);
+        if let Some(differences) =
+            of_target.map(|entry| request.differences(&entry.launches)).min_by_key(Vec::len)
+        {
+            return Some(differences);
+        }
+        let targets: BTreeSet<_> = of_kernel().map(|entry| entry.launches.target.as_str()).collect();
+        let listed = targets.iter().copied().collect::<Vec<_>>().join(", ");
+        (!targets.is_empty()).then(|| vec![format!("target: {} here, {listed} in the lock", request.target)])
     }
 
     /// Adds the entries and choices of another lock.

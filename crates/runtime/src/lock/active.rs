@@ -44,7 +44,7 @@ pub(crate) fn active(knobs: &Knobs) -> Result<Option<Arc<ActiveLock>>, Error> {
     if let Some(lock) = active.as_ref().filter(|lock| lock.path == *path) {
         return Ok(Some(Arc::clone(lock)));
     }
-    let (file, artifacts) = tilewright_lock::open(path).map_err(|error| unusable(&error))?;
+    let (file, artifacts) = tilewright_lock::open(path)?;
     let lock = Arc::new(ActiveLock { artifacts, path: path.clone(), file });
     *active = Some(Arc::clone(&lock));
     Ok(Some(lock))
@@ -169,7 +169,10 @@ impl ActiveLock {
         }
         let mut diagnostic = Diagnostic::new(Code::NotLocked, message);
         diagnostic.notes = notes;
-        let hint = format!("add it with `tilewright lock`, which writes {}", self.path.display());
+        let hint = format!(
+            "lock this launch too, with `tilewright lock -o new.lock …`, and add it: `tilewright lock merge {0} new.lock -o {0}`",
+            self.path.display()
+        );
         Err(diagnostic.hint(hint).into())
     }
 }
@@ -214,6 +217,13 @@ pub(crate) fn unusable(error: &impl std::fmt::Display) -> Error {
 
 impl From<LockError> for Error {
     fn from(error: LockError) -> Self {
-        unusable(&error)
+        match error {
+            LockError::Unreadable(..) => Diagnostic::new(Code::InvalidLock, error.to_string())
+                .hint(
+                    "check the path of the lock; `tilewright lock` writes tilewright.lock, or the file of -o",
+                )
+                .into(),
+            LockError::Malformed(..) | LockError::OtherFormat(..) => unusable(&error),
+        }
     }
 }
