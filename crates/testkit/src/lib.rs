@@ -65,3 +65,8 @@ pub fn say_skipped(test: &str, reason: &str) {
     // An unavailable stderr is ignored.
     let _ = writeln!(std::io::stderr(), "\nSKIPPED {test}: {reason}");
 }
+
+/// Tests the examples of the page about Rust.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/rust.md")]
+struct RustPage;

@@ -73,8 +73,3 @@ pub use tilewright_frontend as frontend;
 pub use tilewright_ir as ir;
 /// Values, specialization, handles and launches.
 pub use tilewright_runtime as runtime;
-
-/// Tests the examples of the page about Rust.
-#[cfg(doctest)]
-#[doc = include_str!("../../../docs/rust.md")]
-struct Page;

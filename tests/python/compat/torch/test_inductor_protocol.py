@@ -393,7 +393,7 @@ def test_a_cache_that_cannot_be_used_is_warned_of(program):
         "run(compiled(), 16, 32, 2.0, False, 5)\nprint(len(launches()))\n", TILEWRIGHT_CACHE_DIR="/dev/null"
     )
     assert done.out == "1\n", done.err
-    assert "LaunchWarning: the kernel cache cannot be used: /dev/null/tilewright-1/" in done.err
+    assert "LaunchWarning: the kernel cache cannot be used: /dev/null/tilewright-2/" in done.err
 
 
 def test_a_launch_returns_what_can_be_launched_by_number(program):
