@@ -1,7 +1,7 @@
 """``tilewright bench``: the faster of two versions, and whether the difference is significant.
 
-The versions run in pairs, in a random order within each pair, so that a slow phase of the machine slows both. Kernels
-exchange their tensors within a pair, because the addresses of tensors may change the time by some percent. The command
+The versions run in pairs, in a random order within each pair, so that a slow phase of the machine slows both. Versions
+exchange their tensors within a pair, because the addresses of tensors may change the time by 20 %. The command
 computes a confidence interval of the ratio of the medians by bootstrap. If the interval contains 1, the measurements
 show no difference.
 """
@@ -15,7 +15,7 @@ import random
 import sys
 import time
 from argparse import SUPPRESS, Namespace
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -48,6 +48,10 @@ _MIN_SAMPLE_SECONDS = 1e-3
 
 _PACKAGES = {"torch": "torch", "np": "numpy", "triton": "triton"}
 """The packages that ``--args`` and ``--grid`` may use, by their names there."""
+
+
+_Place = tuple[Any, Any, Any]
+"""The containers of two versions and a key of both, whose tensors the versions may exchange."""
 
 
 @dataclass(frozen=True)
@@ -148,6 +152,8 @@ def main(arguments: list[str]) -> int:
         is_simulated = _native.device().startswith("sim")
         outcomes = [_first_run(version, name) for version, name in zip(versions, names, strict=True)]
         difference = _difference(*outcomes)
+        # A result that is kept would change the addresses that later results get.
+        outcomes.clear()
         if difference is not None:
             print(f"warning: the two versions do not compute the same: {difference}", file=sys.stderr)
         labels = ("a", "b") if names[0] == names[1] else (names[0], names[1])
@@ -214,8 +220,7 @@ def _version(path: str, function: str, number: int, wanted: Namespace) -> Callab
     needed = _required(target)
     if needed:
         raise _Refused(f"'{name}' takes arguments ({', '.join(needed)}): bench calls functions without any")
-    work: Callable[[], Any] = target
-    return work
+    return _Function(target, vars(module))
 
 
 def _first_run(version: Callable[[], Any], name: str) -> Any:
@@ -278,6 +283,47 @@ def _seed() -> None:
     when_imported("numpy", lambda numpy: numpy.random.seed(0))
 
 
+class _Function:
+    """A version that is a function, with the names of its module."""
+
+    def __init__(self, work: Callable[[], Any], names: dict[str, Any]) -> None:
+        self.work, self.names = work, names
+
+    def __call__(self) -> Any:
+        return self.work()
+
+
+def _equal_places(mine: Any, theirs: Any) -> Iterator[_Place]:
+    """Yields the places of equal tensors in two dictionaries or lists, and in those that these contain."""
+    keys = mine.keys() & theirs.keys() if isinstance(mine, dict) else range(min(len(mine), len(theirs)))
+    for key in keys:
+        one, other = mine[key], theirs[key]
+        if one is other or (isinstance(key, str) and key.startswith("__")):
+            continue
+        if type(one) is type(other) and isinstance(one, (dict, list)):
+            yield from _equal_places(one, other)
+        elif _are_equal(one, other):
+            yield mine, theirs, key
+
+
+def _exchange_tensors(places: list[_Place]) -> None:
+    """Exchanges tensors with equal properties; the versions keep other objects."""
+    for mine, theirs, key in places:
+        if _layout(mine[key]) is not None and _layout(mine[key]) == _layout(theirs[key]):
+            mine[key], theirs[key] = theirs[key], mine[key]
+
+
+def _are_equal(one: Any, other: Any) -> bool:
+    """Returns whether two objects are tensors with equal properties and elements."""
+    if _layout(one) is None or _layout(one) != _layout(other):
+        return False
+    try:
+        return bool((one == other).all())
+    except Exception:
+        # A type of tensors that cannot be compared, such as float8 in some versions of torch.
+        return False
+
+
 class _Launch:
     """A version that is a kernel with its arguments."""
 
@@ -289,15 +335,12 @@ class _Launch:
         self.kernel[self.grid](*self.args, **self.kwargs)
         return [value for value in (*self.args, *self.kwargs.values()) if hasattr(value, "shape")]
 
-    def exchange_tensors(self, other: _Launch) -> None:
-        """Exchanges the tensors of equal parameters with another version, which keeps its other arguments."""
-        places: list[tuple[Any, Any, Any]] = [
+    def common_places(self, other: _Launch) -> list[_Place]:
+        """Returns the arguments of equal parameters."""
+        return [
             *((self.args, other.args, index) for index in range(min(len(self.args), len(other.args)))),
             *((self.kwargs, other.kwargs, name) for name in self.kwargs.keys() & other.kwargs.keys()),
         ]
-        for mine, theirs, key in places:
-            if _layout(mine[key]) is not None and _layout(mine[key]) == _layout(theirs[key]):
-                mine[key], theirs[key] = theirs[key], mine[key]
 
 
 def _layout(value: Any) -> object:
@@ -389,10 +432,21 @@ def _measured(versions: list[Callable[[], Any]], seconds: float) -> dict[str, An
         wait()
         return (time.perf_counter() - began) / count
 
-    # Both versions have run once, so they are compiled. Their durations determine the number of
-    # runs in a sample.
-    counts = [max(1, math.ceil(_MIN_SAMPLE_SECONDS / max(sample(version, 3), 1e-9))) for version in versions]
+    # Both versions have run once, so they are compiled.
+    counts = _counts([min(sample(version, 1) for _ in range(3)) for version in versions])
     a, b = versions
+    places: list[_Place] = []
+    if isinstance(a, _Function) and isinstance(b, _Function):
+        places = list(_equal_places(a.names, b.names))
+    elif isinstance(a, _Launch) and isinstance(b, _Launch):
+        places = a.common_places(b)
+
+    def measure(number: int) -> float:
+        if counts[number] > 1:
+            # The other version has filled the caches.
+            versions[number]()
+        return sample(versions[number], counts[number])
+
     draw = random.Random(1)
     times: list[list[float]] = [[], []]
     end = time.perf_counter() + seconds
@@ -400,17 +454,27 @@ def _measured(versions: list[Callable[[], Any]], seconds: float) -> dict[str, An
         pair: list[list[float]] = [[], []]
         order = [0, 1] if draw.random() < 0.5 else [1, 0]
         for number in order:
-            pair[number].append(sample(versions[number], counts[number]))
-        if isinstance(a, _Launch) and isinstance(b, _Launch):
+            pair[number].append(measure(number))
+        if places:
             # In the other order, so that a drift and the state of the caches affect both alike.
-            a.exchange_tensors(b)
+            _exchange_tensors(places)
             for number in reversed(order):
-                pair[number].append(sample(versions[number], counts[number]))
-            a.exchange_tensors(b)
+                pair[number].append(measure(number))
+            _exchange_tensors(places)
         for number in (0, 1):
             times[number].append(sum(pair[number]) / len(pair[number]))
     medians = [1e9 * _median(one) for one in times]
     return {"ns": medians, "comparison": compare(times[0], times[1])}
+
+
+def _counts(seconds: Sequence[float]) -> list[int]:
+    """Returns the runs in a sample of each version, from the durations of one run.
+
+    Versions of similar durations have equal counts, so that the first run of a sample counts equally in both.
+    """
+    counts = [max(1, math.ceil(_MIN_SAMPLE_SECONDS / max(one, 1e-9))) for one in seconds]
+    is_similar = max(counts) <= 4 * min(counts)
+    return [max(counts)] * len(counts) if is_similar else counts
 
 
 def _estimated(versions: list[Callable[[], Any]], gpu: str | None) -> dict[str, Any]:

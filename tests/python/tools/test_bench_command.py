@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from conftest import PATIENCE, environment_of
 
-from tilewright._bench_command import _difference, _Launch, _measured, compare, verdict
+from tilewright._bench_command import _counts, _difference, _Function, _Launch, _measured, compare, verdict
 
 KERNELS = """
 import tilewright as triton
@@ -131,6 +131,42 @@ def test_kernels_exchange_their_tensors():
         # A tensor that the other version does not have like this, and what is no tensor, stay.
         assert {id(args[1]) for _, args, _ in seen} == {id(first[number][1])}
         assert {args[2] for _, args, _ in seen} == {f"own {number}"}
+
+
+def test_functions_exchange_the_equal_tensors_of_their_modules():
+    seen = [[], []]
+    modules = [
+        {
+            "x": np.ones(8),
+            "nested": {"list": [np.zeros(4)]},
+            "own": np.full(2, number),
+            "longer": np.ones(3 + number),
+            "name": f"own {number}",
+        }
+        for number in (0, 1)
+    ]
+
+    def work(number):
+        names = modules[number]
+        both = (names["x"], names["nested"]["list"][0])
+        mine = (names["own"], names["longer"], names["name"])
+        seen[number].append((*map(id, both), *map(id, mine)))
+
+    first = [(names["x"], names["nested"]["list"][0]) for names in modules]
+    own = [(names["own"], names["longer"], names["name"]) for names in modules]
+    versions = [_Function(lambda number=number: work(number), modules[number]) for number in (0, 1)]
+    assert _measured(versions, 0.0)["comparison"].pairs == 15
+    for number in (0, 1):
+        assert {one[0] for one in seen[number]} == {id(tensors[0]) for tensors in first}
+        assert {one[1] for one in seen[number]} == {id(tensors[1]) for tensors in first}
+        assert {one[2:] for one in seen[number]} == {tuple(map(id, own[number]))}
+        assert modules[number]["x"] is first[number][0]
+
+
+def test_versions_of_similar_durations_run_equally_often_in_a_sample():
+    assert _counts([1e-4, 2e-4]) == [10, 10]
+    assert _counts([1e-4, 1.0]) == [10, 1]
+    assert _counts([2.0, 3.0]) == [1, 1]
 
 
 def test_a_package_that_is_not_installed_is_named(tmp_path, script):
