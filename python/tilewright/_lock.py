@@ -6,6 +6,7 @@ this process then turns into the lock. See ``crates/lock`` for the format.
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -61,6 +62,9 @@ def main(arguments: list[str]) -> int:
         if target not in known:
             print(f"error: no target '{target}': expected one of {', '.join(known)}", file=sys.stderr)
             return 2
+    if (failure := _check_output(Path(given.output))) is not None:
+        print(f"error: {failure}", file=sys.stderr)
+        return 2
     with tempfile.TemporaryDirectory(prefix="tilewright-lock-") as folder:
         Path(folder, "targets").write_text("".join(f"{target}\n" for target in given.target))
         environment = {name: value for name, value in os.environ.items() if name != "TILEWRIGHT_LOCK"}
@@ -92,15 +96,39 @@ def run_program(given: Namespace, environment: dict[str, str]) -> int:
 
 def _write(folder: str, path: Path) -> int:
     """Writes the lock of a recording, and prints what it has."""
-    kernels, choices, failures = _native.lock_collect(folder, str(path))
-    if not kernels:
-        print("error: the program has launched no kernel, so the lock is empty", file=sys.stderr)
+    if not _files(folder, "entries"):
+        failed = [file.read_text().strip() for file in _files(folder, "failures")]
+        for failure in failed or ["the program has launched no kernel"]:
+            print(f"error: {failure}", file=sys.stderr)
+        print("tilewright: no lock is written, because it would have no kernel", file=sys.stderr)
         return 1
+    kernels, choices, failures = _native.lock_collect(folder, str(path))
     assemble(path)
     for failure in failures:
         print(f"error: {failure.strip()}", file=sys.stderr)
     print(f"{path}: {kernels} kernel{'s' * (kernels != 1)}, {choices} tuned choice{'s' * (choices != 1)}")
     return int(bool(failures))
+
+
+def _files(folder: str, kind: str) -> list[Path]:
+    """Returns the files of one kind in a recording; the names of unfinished ones begin with a dot."""
+    return sorted(file for file in Path(folder, kind).glob("*") if not file.name.startswith("."))
+
+
+def _check_output(path: Path) -> str | None:
+    """Returns why no lock can be written to a path, before the program runs."""
+    if path.suffix == ".tar":
+        other = path.with_suffix(".lock")
+        return f"a lock is no archive: write {other}, then `tilewright lock pack {other} -o {path}`"
+    if path.is_dir():
+        return f"cannot write {path}: {os.strerror(errno.EISDIR)}"
+    if not path.parent.exists():
+        return f"cannot write {path}: {os.strerror(errno.ENOENT)}"
+    if not path.parent.is_dir():
+        return f"cannot write {path}: {os.strerror(errno.ENOTDIR)}"
+    if not os.access(path.parent, os.W_OK | os.X_OK):
+        return f"cannot write {path}: {os.strerror(errno.EACCES)}"
+    return None
 
 
 def assemble(path: Path) -> None:

@@ -374,9 +374,33 @@ def test_a_program_that_fails_has_no_lock(project: Project) -> None:
     idle = project.command("lock", "-o", project.lock, "-c", "print('no kernel')")
     assert idle.code == 1
     assert "the program has launched no kernel" in idle.err
+    assert not project.lock.exists()
+    assert not project.artifacts.exists()
+    project.lock.write_text("an earlier lock")
+    project.command("lock", "-o", project.lock, "-c", "print('no kernel')")
+    assert project.lock.read_text() == "an earlier lock"
     unknown = project.command("lock", "--target", "sm_1", project.program)
     assert unknown.code == 2
     assert "no target 'sm_1'" in unknown.err
+
+
+@pytest.mark.parametrize(
+    ("output", "text"),
+    [
+        ("missing/a.lock", "cannot write missing/a.lock: No such file or directory"),
+        ("helpers.py/a.lock", "cannot write helpers.py/a.lock: Not a directory"),
+        ("folder", "cannot write folder: Is a directory"),
+        ("a.tar", "a lock is no archive: write a.lock, then `tilewright lock pack a.lock -o a.tar`"),
+    ],
+)
+def test_the_program_does_not_run_if_its_lock_cannot_be_written(
+    project: Project, output: str, text: str
+) -> None:
+    (project.folder / "folder").mkdir()
+    before = sorted(project.folder.iterdir())
+    refused = project.command("lock", "-o", output, "-c", "print('it runs')", cwd=project.folder)
+    assert (refused.code, refused.out, refused.err) == (2, "", f"error: {text}\n")
+    assert sorted(project.folder.iterdir()) == before
 
 
 def test_faults_in_locked_kernels_name_their_line(project: Project) -> None:
