@@ -72,7 +72,7 @@ class ProgramParser(Parser):
     """The parser of a command that runs a Python program: arguments after the program are the program's.
 
     `optional_values` are options whose value may be left out, which is then the empty text; it is given by `=` only.
-    Each has the names that its value lists, if these are known.
+    Each has the names that its value lists, or the endings of the files that it names, each with its dot.
     """
 
     def __init__(
@@ -111,8 +111,10 @@ class ProgramParser(Parser):
         """Refuses a value that follows its option without `=`, as in `--sanitize race x.py`."""
         if option not in self._optional_values or not program:
             return
-        if program[0].endswith(".py") or os.path.exists(program[0]):
+        known = self._optional_values[option]
+        is_value = program[0].endswith(tuple(one for one in known if one.startswith(".")))
+        if not is_value and (program[0].endswith(".py") or os.path.exists(program[0])):
             return
-        is_name = all(word in self._optional_values[option] for word in program[0].split(","))
-        if is_name or any(word in ("-m", "-c") or os.path.exists(word) for word in program[1:2]):
+        is_name = all(word in known for word in program[0].split(","))
+        if is_value or is_name or any(word in ("-m", "-c") or os.path.exists(word) for word in program[1:2]):
             self.error(f"a value of {option} follows '=' without a space: {option}={program[0]}")

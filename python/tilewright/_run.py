@@ -25,8 +25,12 @@ The script may be a folder or an archive with a __main__.py; - is standard input
 
 _CHECKS = ("bounds", "race", "init", "alignment", "overflow", "nan", "all")
 
-_OPTIONAL_VALUES = {"--report": (), "--sanitize": _CHECKS, "--locked": ()}
-"""The options whose value may be left out, with the names that their values list."""
+_OPTIONAL_VALUES = {
+    "--report": (".txt", ".log", ".json"),
+    "--sanitize": _CHECKS,
+    "--locked": (".lock", ".tar", ".json"),
+}
+"""The options whose value may be left out, with the names that their values list, or the endings of their files."""
 
 _REPORT_DESCRIPTION = """\
 Run a Python program on the simulator of a GPU, and print what its launches cost there

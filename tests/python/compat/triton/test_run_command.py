@@ -195,6 +195,11 @@ def test_usage(run):
         ("--sanitize race,init", "--sanitize=race,init"),
         ("--sanitize rcae -m pytest", "--sanitize=rcae"),
         ("--strict --report out.txt script.py", "--report=out.txt"),
+        ("--report there.txt script.py", "--report=there.txt"),
+        ("--locked there.lock script.py", "--locked=there.lock"),
+        ("--locked there.lock", "--locked=there.lock"),
+        ("--locked serve.tar", "--locked=serve.tar"),
+        ("--locked serve.lock -m pytest", "--locked=serve.lock"),
         ("--sanitize script.py race", None),
         ("--sanitize other.py script.py", None),
         ("--sanitize -- race", None),
@@ -203,6 +208,8 @@ def test_usage(run):
 def test_a_value_without_an_equals_sign(run, script, given, written):
     folder = script("print('ran')\n").parent
     script("print('ran')\n", "other.py")
+    for name in ("there.txt", "there.lock"):
+        script("{}\n", name)
     if written is None:
         script("print('ran')\n", "race/__main__.py")
     done = run("-m", "tilewright", "run", *given.split(), cwd=folder)
