@@ -422,6 +422,7 @@ def _is_kept(tuner: Any, config: Config, kwargs: dict[str, Any]) -> bool:
 def _config(tuner: Any, table: TuningFile, entry: Entry, given: set[str]) -> Config:
     """Returns the configuration of an entry, with the hook of the tuner's configurations."""
     _check_names(tuner, table, entry, given)
+    _check_types(tuner, table, entry)
     options = {name: value for name, value in entry.config.items() if name in _OPTIONS}
     values = {name: value for name, value in entry.config.items() if name not in _OPTIONS}
     made = Config(values, **options)  # type: ignore[arg-type]
@@ -466,6 +467,38 @@ def _check_names(tuner: Any, table: TuningFile, entry: Entry, given: set[str]) -
         is_set = param.has_default or param.name in entry.config or param.name in given
         if not is_set and all(param.name in config.kwargs for config in tuner.configs):
             raise invalid(table.name, f"the configuration of {entry} has no {param.name!r}")
+
+
+def _check_types(tuner: Any, table: TuningFile, entry: Entry) -> None:
+    """Refuses a compile-time value whose type is that of none of the tuner's values under its name."""
+    for name, value in entry.config.items():
+        known = [_plain_value(config.kwargs[name]) for config in tuner.configs if name in config.kwargs]
+        kinds = {_kind(one) for one in known}
+        # Files cannot state dtypes and functions, so the kernel decides what it takes in their place.
+        if not known or _kind(value) in kinds or "object" in kinds or None in known:
+            continue
+        if type(value) is int and ("a float" in kinds or ("a bool" in kinds and value in (0, 1))):
+            continue
+        what = (
+            f"{name!r} of {entry} is {_shown(value)}, {_kind(value)}, but the tuner's configurations have "
+            f"{' or '.join(sorted(kinds))}, such as {known[0]!r}"
+        )
+        raise invalid(table.name, what)
+
+
+def _plain_value(value: Any) -> Any:
+    """Returns a value of a configuration without `tl.constexpr`, and numbers of numpy as those of Python."""
+    value = getattr(value, "value", value)
+    is_number = isinstance(value, (Integral, Real)) or type(value).__name__ in ("bool", "bool_")
+    return _plain(value) if is_number else value
+
+
+def _kind(value: object) -> str:
+    """Returns the type of a value as a message names it."""
+    if value is None:
+        return "no value"
+    kinds = {bool: "a bool", int: "an int", float: "a float", str: "a text"}
+    return kinds.get(type(value), "object")
 
 
 def _warn_of_names(tuner: Any, launch: Entry, tables: Iterable[TuningFile]) -> None:

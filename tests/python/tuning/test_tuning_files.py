@@ -328,6 +328,15 @@ def test_options_and_heuristics(device, tmp_path):
         ({"TAG": 1, "num_warp": 4}, "TW0102", errors.LaunchKeyError, "did you mean 'num_warps'"),
         ({"num_warps": 4}, "TW0108", errors.LaunchValueError, "has no 'TAG'"),
         ({"TAG": 1, "N": 3}, "TW0108", errors.LaunchValueError, "sets 'N', which the launch passes"),
+        ({"TAG": "64"}, "TW0108", errors.LaunchValueError, """is "64", a text, but the tuner's conf"""),
+        (
+            {"TAG": 64.0},
+            "TW0108",
+            errors.LaunchValueError,
+            "a float, but the tuner's configurations have an int",
+        ),
+        ({"TAG": True}, "TW0108", errors.LaunchValueError, "is true, a bool, but"),
+        ({"TAG": None}, "TW0108", errors.LaunchValueError, "is null, no value, but"),
         ({"TAG": 1, "num_warps": 0}, "TW0108", errors.LaunchValueError, "the launch option num_warps is 0"),
     ],
     ids=str,
@@ -342,6 +351,23 @@ def test_a_configuration_that_the_kernel_does_not_take(device, tmp_path, config,
     if "launch option num_warps" not in text:
         assert "bad.json" in str(caught.value)
         assert f"kernel 'mark' on {DEVICE} with M=64, N=64" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("known", "value"),
+    [
+        (tl.constexpr(1), 2),
+        (np.int64(1), 2),
+        (1.5, 2),
+        (False, 1),
+        (None, 2),
+        (tl.float16, "fp16"),
+    ],
+)
+def test_types_that_may_differ(known, value):
+    tuned = SimpleNamespace(configs=[Config({"TAG": known})])
+    one = _tuning_files.Entry("mark", DEVICE, {}, {"TAG": value, "OTHER": "x"})
+    _tuning_files._check_types(tuned, _tuning_files.TuningFile("a.json", [one]), one)
 
 
 GOOD = entry({"M": 64, "N": 64}, 1)
