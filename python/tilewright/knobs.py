@@ -127,11 +127,16 @@ class _Class(_Text):
         if not found:
             raise RuntimeError(f"Unable to use {self.variable}={text!r}: expected module:Class")
         module = sys.modules.get(name)
-        if module is None:
-            import importlib
+        try:
+            if module is None:
+                import importlib
 
-            module = importlib.import_module(name)
-        return getattr(module, attribute)
+                module = importlib.import_module(name)
+            return getattr(module, attribute)
+        except (ImportError, AttributeError, ValueError) as error:
+            from tilewright.errors import LaunchStateError
+
+            raise LaunchStateError(f"Unable to use {self.variable}={text!r}: {error}") from None
 
     def write(self, value: Any) -> str:
         """The text for the environment."""

@@ -138,8 +138,10 @@ def _warn(reason: str) -> None:
     import warnings
 
     from tilewright.errors import LaunchWarning
+    from tilewright.runtime._tuning_report import program_stacklevel
 
-    warnings.warn(f"timings are not kept on disk: {reason}", LaunchWarning, stacklevel=2)
+    text = f"timings are not kept on disk: {reason}"
+    warnings.warn(text, LaunchWarning, stacklevel=program_stacklevel())
 
 
 def _is_undamaged(text: bytes) -> bool:

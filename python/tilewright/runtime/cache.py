@@ -115,7 +115,13 @@ class RedisRemoteCacheBackend(RemoteCacheBackend):
     """Files in the Redis server of ``knobs.redis``."""
 
     def __init__(self, key: str) -> None:
-        import redis  # type: ignore[import-not-found,unused-ignore]
+        try:
+            import redis  # type: ignore[import-not-found,unused-ignore]
+        except ImportError as error:
+            from tilewright.errors import LaunchStateError
+
+            text = "TRITON_REMOTE_CACHE_BACKEND names RedisRemoteCacheBackend, which needs the package redis"
+            raise LaunchStateError(f"{text}: {error}") from None
 
         from tilewright import knobs
 

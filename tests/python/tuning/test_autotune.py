@@ -634,6 +634,15 @@ def test_timings_are_kept_unless_the_environment_refuses(device, cache, monkeypa
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         timed()[grid](x, o, 32)
+    monkeypatch.setenv("TRITON_CACHE_AUTOTUNING", "1")
+    with pytest.warns(errors.LaunchWarning, match="timings are not kept on disk") as caught:
+        timed()[grid](x, o, 32)
+    assert {one.filename for one in caught} == {__file__}
+    # A variable that names no class is an error, whose traceback is the program's.
+    monkeypatch.setenv("TRITON_CACHE_MANAGER", "missing_module:Own")
+    with pytest.raises(errors.LaunchStateError, match="TRITON_CACHE_MANAGER") as raised:
+        timed()[grid](x, o, 32)
+    assert len(raised.traceback) <= 2
 
 
 def test_the_only_one_is_not_timed(device, cache):

@@ -6,6 +6,7 @@ import ast
 import importlib
 import itertools
 import os
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -166,7 +167,20 @@ def test_other_managers(tmp_path, monkeypatch):
     monkeypatch.setenv("TRITON_CACHE_MANAGER", "nonsense")
     with pytest.raises(RuntimeError, match="expected module:Class"):
         cache.get_cache_manager("ab" * 32)
+    for value, reason in (
+        ("missing_module:Own", "No module named 'missing_module'"),
+        (f"{__name__}:Missing", "has no attribute 'Missing'"),
+        (":Own", "Empty module name"),
+    ):
+        monkeypatch.setenv("TRITON_CACHE_MANAGER", value)
+        with pytest.raises(errors.LaunchStateError, match=f"TRITON_CACHE_MANAGER='{value}'.*{reason}"):
+            cache.get_cache_manager("ab" * 32)
     monkeypatch.setenv("TRITON_CACHE_MANAGER", "tilewright.runtime.cache:RemoteCacheManager")
+    monkeypatch.setenv("TRITON_REMOTE_CACHE_BACKEND", "tilewright.runtime.cache:RedisRemoteCacheBackend")
+    monkeypatch.setitem(sys.modules, "redis", None)
+    with pytest.raises(errors.LaunchStateError, match=r"TRITON_REMOTE_CACHE_BACKEND.*the package redis"):
+        cache.get_cache_manager("ab" * 32)
+    monkeypatch.delenv("TRITON_REMOTE_CACHE_BACKEND")
     with pytest.raises(RuntimeError, match="TRITON_REMOTE_CACHE_BACKEND"):
         cache.get_cache_manager("ab" * 32)
     monkeypatch.setenv("TRITON_REMOTE_CACHE_BACKEND", f"{__name__}:Remote")
