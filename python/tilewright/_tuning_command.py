@@ -171,6 +171,8 @@ def _import(arguments: list[str]) -> int:
         help="the name of a value in the key, as M=EM; without a new name, as dtype=, the value is left out",
     )
     given = _parse_files(parser, arguments)
+    if (wrong := next((text for text in given.rename if "=" not in text), None)) is not None:
+        parser.error(f"--rename {wrong}: expected {wrong}=<new>, or {wrong}= to leave the value out")
     renamed = dict(text.partition("=")[::2] for text in given.rename)
     tables = [TuningFile(path, import_file(path, given.kernel)) for path in given.files]
     names = {name for table in tables for entry in table.entries for name in entry.key}

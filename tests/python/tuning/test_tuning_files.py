@@ -732,6 +732,7 @@ def test_import(tmp_path):
     for rename, text in (
         ("X=Y", "--rename X: the files have only E, M, N, dtype"),
         ("M=N", "--rename: N is"),
+        ("M", "--rename M: expected M=<new>, or M= to leave the value out"),
     ):
         words = ["tuning", "import", first, "--kernel", "k", "-o", target, "--rename", rename]
         code, _, err = command(*words, cwd=tmp_path)
