@@ -129,6 +129,9 @@ def _finish(wanted: Namespace) -> None:
         _write(wanted.report, text)
     else:
         sys.stderr.write(text)
+    if wanted.gpu is not None and profile["kernels"] and not any("sim" in one for one in profile["kernels"]):
+        text = f"--gpu {wanted.gpu} has no effect: no kernel ran on a simulated GPU (--device sim:sm_90)"
+        print(f"warning: {text}", file=sys.stderr)
     for note in profile["notes"]:
         print(note, file=sys.stderr)
     if (path := wanted.json) == "-":

@@ -258,6 +258,8 @@ def test_the_model_is_of_the_gpu_that_is_named(tmp_path):
     times = [kernel(one, "add")["sim"]["estimate"] for one in (slow, fast)]
     assert [one["gpu"] for one in times] == ["A10", "A100"]
     assert times[0]["busy"]["memory"] > times[1]["busy"]["memory"]
+    made, _ = profile(tmp_path, "--gpu", "A100", device="cpu")
+    assert "warning: --gpu A100 has no effect: no kernel ran on a simulated GPU" in made.stderr
 
 
 def test_an_error_of_the_program_is_its_own(tmp_path):
