@@ -54,6 +54,12 @@ _Place = tuple[Any, Any, Any]
 """The containers of two versions and a key of both, whose tensors the versions may exchange."""
 
 
+_HINT = (
+    "\n  if the functions draw their inputs at random, draw them at the level of the file, which has the same seed "
+    "in both versions"
+)
+
+
 @dataclass(frozen=True)
 class Comparison:
     """How long b takes, relative to a."""
@@ -150,12 +156,16 @@ def main(arguments: list[str]) -> int:
         places = [_place(name) for name in names]
         versions = [_version(*place, number, wanted) for number, place in enumerate(places)]
         is_simulated = _native.device().startswith("sim")
+        if wanted.gpu is not None and not is_simulated:
+            text = f"--gpu {wanted.gpu} has no effect on {_native.device()}: it is for simulated GPUs"
+            print(f"warning: {text} (--device sim:sm_90)", file=sys.stderr)
         outcomes = [_first_run(version, name) for version, name in zip(versions, names, strict=True)]
         difference = _difference(*outcomes)
         # A result that is kept would change the addresses that later results get.
         outcomes.clear()
         if difference is not None:
-            print(f"warning: the two versions do not compute the same: {difference}", file=sys.stderr)
+            hint = "" if wanted.args is not None else _HINT
+            print(f"warning: the two versions do not compute the same: {difference}{hint}", file=sys.stderr)
         labels = ("a", "b") if names[0] == names[1] else (names[0], names[1])
         if is_simulated:
             result = _estimated(versions, wanted.gpu)

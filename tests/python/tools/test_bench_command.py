@@ -197,6 +197,13 @@ def test_another_result_is_said(tmp_path):
     made = bench(tmp_path, "a.py::copy", "other.py::copy", *LAUNCH, "--device", "cpu", "--time", "0.1")
     assert made.returncode == 1
     assert "do not compute the same: 1000 elements of tensor 1 differ, by up to 1" in made.stderr
+    assert "at the level of the file" not in made.stderr
+    (tmp_path / "drawn.py").write_text("import numpy as np\n\ndef work():\n    return np.random.rand(9)\n")
+    drawn = ["drawn.py::work", "drawn.py::work", "--device", "cpu", "--time", "0.1", "--gpu", "H100"]
+    made = bench(tmp_path, *drawn)
+    assert made.returncode == 1
+    assert "draw them at the level of the file" in made.stderr
+    assert "warning: --gpu H100 has no effect on cpu: it is for simulated GPUs" in made.stderr
 
 
 def test_a_single_element_that_differs_is_one_element():
