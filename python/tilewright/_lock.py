@@ -57,6 +57,9 @@ def main(arguments: list[str]) -> int:
     given = parser.parse(arguments)
     if not given.program:
         parser.error("no program to run")
+    if (name := _near_command(given)) is not None:
+        print(f"error: no file '{given.program[0]}'; did you mean `tilewright lock {name}`?", file=sys.stderr)
+        return 2
     known = _native.target_names()
     for target in given.target:
         if target not in known:
@@ -108,6 +111,16 @@ def _write(folder: str, path: Path) -> int:
         print(f"error: {failure.strip()}", file=sys.stderr)
     print(f"{path}: {kernels} kernel{'s' * (kernels != 1)}, {choices} tuned choice{'s' * (choices != 1)}")
     return int(bool(failures))
+
+
+def _near_command(given: Namespace) -> str | None:
+    """Returns the command whose name a program that does not exist may be meant to be."""
+    import difflib
+
+    name: str = given.program[0]
+    if given.kind or name == "-" or name.endswith(".py") or os.path.exists(name):
+        return None
+    return next(iter(difflib.get_close_matches(name, COMMANDS_OF_FILES, 1)), None)
 
 
 def _files(folder: str, kind: str) -> list[Path]:

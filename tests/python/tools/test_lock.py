@@ -403,6 +403,14 @@ def test_the_program_does_not_run_if_its_lock_cannot_be_written(
     assert sorted(project.folder.iterdir()) == before
 
 
+def test_a_misspelled_command_is_no_program(project: Project) -> None:
+    wrong = project.command("lock", "lst", project.lock)
+    assert (wrong.code, wrong.out) == (2, "")
+    assert wrong.err == "error: no file 'lst'; did you mean `tilewright lock list`?\n"
+    (project.folder / "lst").write_text("print('ran')\n")
+    assert project.command("lock", "lst", cwd=project.folder).out == "ran\n"
+
+
 def test_faults_in_locked_kernels_name_their_line(project: Project) -> None:
     text = PROGRAM.replace("mask=i < n) + BLOCK, mask=i < n)", "mask=i < n) + BLOCK)")
     project.program.write_text(text.replace("def main(block, n=1000)", "def main(block, n=1024)"))
