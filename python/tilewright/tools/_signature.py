@@ -116,7 +116,9 @@ def _parse_item(parameter: KernelParam, item: str) -> Argument:
 
 def parse_grid(text: str, arguments: Sequence[Argument]) -> str:
     """Returns the three expressions, with compile-time values in place of their names."""
-    hint = "write three expressions of C: --grid '(n + 1023) / 1024, 1, 1'"
+    integer = next((one.name for one in arguments if one.type[0] in "iu" and one.hint != 1), None)
+    example = "1024" if integer is None else f"({integer} + 1023) / 1024"
+    hint = f"write three expressions of C: --grid '{example}, 1, 1'"
     parts = _split(text)
     if len(parts) != 3 or not all(parts):
         raise refusal("TW0103", f"the grid is '{text}', expected three expressions", hint)

@@ -62,6 +62,11 @@ def every_type(stream, flag, byte, word, wide, half, real, large, ONE, TEXT: tl.
 @triton.jit
 def keyword(x_ptr, register):
     tl.store(x_ptr, register)
+
+
+@triton.jit
+def copy_rows(x_ptr, rows, columns):
+    tl.store(x_ptr, rows + columns)
 """
 
 ADD = {
@@ -310,6 +315,12 @@ def test_other_settings_of_the_process_stay(compiled, monkeypatch, tmp_path):
         ({"grid": "(n, 1), 1"}, "TW0103", "expected three expressions"),
         ({"grid": "m, 1, 1"}, "TW0103", "the grid has the name 'm', which is no parameter"),
         ({"grid": "n // 4, 1, 1"}, "TW0103", "has '//', which is no operator of C"),
+        ({"grid": "k, 1"}, "TW0103", "write three expressions of C: --grid '(n + 1023) / 1024, 1, 1'"),
+        (
+            {"kernel_name": "copy_rows", "signature": "*i32, i32, i32", "grid": "k, 1, 1"},
+            "TW0103",
+            "write three expressions of C: --grid '(rows + 1023) / 1024, 1, 1'",
+        ),
         ({"target": "hip:gfx942:64"}, "TW0109", "no target 'hip:gfx942:64'"),
         ({"target": "cuda:33:32"}, "TW0109", "the targets are cpu, sm_75"),
         ({"target": "sm_90", "num_warps": 3}, "TW0108", "num_warps is 3"),
