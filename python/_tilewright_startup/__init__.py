@@ -65,9 +65,15 @@ class Watch:
             return None
         from importlib.util import find_spec
 
-        from tilewright import _alias
+        try:
+            from tilewright import _alias
 
-        _alias.begin(parts)
+            _alias.begin(parts)
+        except Exception as error:
+            if type(error).__module__ == "tilewright.errors":
+                # The error is about a variable: frames of tilewright tell nothing.
+                raise error.with_traceback(None) from None
+            raise
         return find_spec(fullname)
 
 

@@ -328,6 +328,9 @@ def _begin_by_environment() -> None:
         if is_command or os.path.splitext(os.path.basename(sys.argv[0]))[0] == "tilewright":
             print(error, file=sys.stderr)
             raise SystemExit(2) from None
-        raise
+        if (pytest := sys.modules.get("pytest")) is not None:
+            # pytest prints the message only. The plugin cannot raise this error: its package fails first.
+            raise pytest.UsageError(str(error)) from None
+        raise error.with_traceback(None) from None
     if chosen:
         begin(names)

@@ -108,6 +108,9 @@ def test_a_mistake_ends_pytest_with_its_text(run_pytest, script):
     done = run_pytest("", TILEWRIGHT_AS_TRITON="yes")
     assert (done.code, done.out) == (4, "")
     assert "ERROR: TILEWRIGHT_AS_TRITON is 'yes', expected 0, 1, or some of triton,viz,cuda" in done.err
+    done = run_pytest("", TILEWRIGHT_SANITIZE="rice")
+    assert (done.code, done.out) == (4, "")
+    assert done.err.startswith("ERROR: error[TW0108]: TILEWRIGHT_SANITIZE: no check is called 'rice'")
     script("import sys, types; sys.modules['triton'] = types.ModuleType('triton')\n", "site/early.py")
     done = run_pytest("tilewright_as_triton = true", (*PLAIN, "-p", "early"))
     assert (done.code, done.out) == (4, "")

@@ -691,6 +691,12 @@ def test_the_run_command(run, script, device):
     wrong = run("-m", "tilewright", "run", path, "0", env={"TILEWRIGHT_SANITIZE": "rice"})
     assert (wrong.code, wrong.out, wrong.err.count("\n")) == (2, "", 3)
     assert wrong.err.startswith("error[TW0108]: TILEWRIGHT_SANITIZE: no check is called 'rice'\n")
+    activated = "import _tilewright_startup as s; s.watch('1')\nimport triton"
+    wrong = run("-c", activated, env={"TILEWRIGHT_SANITIZE": "rice"})
+    assert (wrong.code, wrong.out) == (1, "")
+    assert "tilewright.errors.LaunchValueError: error[TW0108]: TILEWRIGHT_SANITIZE" in wrong.err
+    frames = [line for line in wrong.err.splitlines() if line.startswith("  File") and "<frozen" not in line]
+    assert len(frames) == 2, wrong.err
 
 
 def test_a_program_that_ends_with_an_error_has_no_empty_summary(run, script):
