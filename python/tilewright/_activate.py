@@ -13,7 +13,7 @@ from importlib.machinery import ModuleSpec
 from importlib.metadata import Distribution, PackageNotFoundError, distribution, distributions
 from typing import NoReturn
 
-from _tilewright_startup import PARTS, TRITON_VERSION, VARIABLE, waiting_parts
+from _tilewright_startup import PARTS, TRITON_VERSION, VARIABLE, parse_parts, waiting_parts
 from _tilewright_startup.distribution import PTH, files, pth_text, version_for
 from tilewright._arguments import Parser
 from tilewright._output import print_result
@@ -114,10 +114,22 @@ def status(arguments: list[str]) -> int:
         else "not installed",
         "environment": sys.prefix,
         "activated by": pth if os.path.exists(pth) else "no file",
-        VARIABLE: os.environ.get(VARIABLE, "not set"),
+        VARIABLE: _variable(has_effect=bool(parts) or ours),
     }
     print_result("".join(f"{name + ':':22}{value}\n" for name, value in rows.items()))
     return ACTIVE if ours else NOT_ACTIVE
+
+
+def _variable(has_effect: bool) -> str:
+    """Returns the value of the variable, and why it has no effect."""
+    value = os.environ.get(VARIABLE)
+    if value is None:
+        return "not set"
+    if has_effect or not parse_parts(value):
+        return value
+    # A file in another folder of the path, such as that of a checkout, is not read when Python starts.
+    missing = os.path.join(_site_packages(), "tilewright_startup.pth")
+    return f"{value}, without effect: there is no {missing}, which would read it"
 
 
 def _site_packages() -> str:

@@ -359,12 +359,20 @@ def test_a_checkout_is_activated_by_its_path(environment, tmp_path):
     done = other.tilewright("activate", env={"PYTHONPATH": str(PACKAGES)})
     assert (done.code, done.err) == (0, "")
     assert other.imported() == OURS
+    assert "without effect" not in other.tilewright("status", env={"TILEWRIGHT_AS_TRITON": "1"}).out
     metadata = other.python(
         "-c", "import importlib.metadata as m; print(m.version('triton'), m.requires('triton'))"
     )
     assert metadata.out == f"{VERSION} None\n"
     assert other.tilewright("deactivate").code == 0
     assert other.files() == {}
+    # Python reads the variable by a file in `site-packages`, which a checkout on the path does not have.
+    for value, is_said in (("1", True), ("0", False)):
+        env = {"PYTHONPATH": str(PACKAGES), "TILEWRIGHT_AS_TRITON": value}
+        done = other.tilewright("status", env=env)
+        assert done.code == 1
+        assert f"TILEWRIGHT_AS_TRITON: {value}{', without effect: there is no ' * is_said}" in done.out
+        assert ("tilewright_startup.pth, which would read it" in done.out) == is_said
 
 
 def test_without_tilewright_an_activated_environment_is_silent(environment, tmp_path):
