@@ -39,7 +39,7 @@ _DESCRIPTION = """\
 Compile a kernel into C: a header and a source file with a function that launches the kernel
 
   python -m triton.tools.compile kernel.py --kernel-name add_kernel --out-path build/add \\
-      --signature '*fp32:16, *fp32:16, *fp32:16, i32, 1024' --grid '(n + 1023) / 1024, 1, 1'
+      --signature '*fp32:16, *fp32:16, *fp32:16, i32, 1024' --grid '(n_elements + 1023) / 1024, 1, 1'
 
 The signature has for each parameter a type or a compile-time value. A type may have a hint: ':16' for a multiple of
 16, ':1' for the value 1. The grid has three expressions of C with the names of parameters. Compile the source file
