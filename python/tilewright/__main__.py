@@ -46,13 +46,13 @@ def main() -> int:
     # `compile --run` and `explain --run` start this interpreter.
     os.environ.setdefault("PYTHON", sys.executable)
     if arguments[:1] == ["explain"]:
+        import contextlib
+
         from tilewright import knobs
 
-        try:
-            # The packages of NVIDIA and Triton have the assembler, too.
+        # The packages of NVIDIA and Triton have the assembler, too.
+        with contextlib.suppress(RuntimeError):
             os.environ.setdefault("TRITON_PTXAS_PATH", str(knobs.nvidia.ptxas.path))
-        except RuntimeError:
-            pass
     return _native.command_line(arguments)
 
 
