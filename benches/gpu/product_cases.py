@@ -21,6 +21,7 @@ FILES = {
             "attention_kernels",
             "attention_tutorial_kernels",
             "several_dots_kernels",
+            "moe_kernels",
         )
     },
     **{
@@ -44,6 +45,7 @@ class Problem:
     expected: Callable[[], torch.Tensor]
     tolerance: float
     constants: dict[str, Any] = field(default_factory=dict)
+    """A string with `tl.` is a name of the language."""
     file: str = "product_kernels"
     adds: bool = False
     """The kernel adds to its output, which each launch finds at zero when it is checked."""
@@ -165,7 +167,7 @@ def product(m: int, n: int, k: int, dtype: torch.dtype, orders: str, gap: int = 
         theirs,
         expected,
         0.0 if dtype == torch.int8 else 2e-2,
-        {"GROUP": 8, "ACC": "int32" if dtype == torch.int8 else "float32"},
+        {"GROUP": 8, "ACC": "tl.int32" if dtype == torch.int8 else "tl.float32"},
     )
 
 

@@ -25,7 +25,7 @@ from typing import Any
 
 import torch
 
-from gpu import attention_cases, product_cases, several_dots_cases
+from gpu import attention_cases, moe_cases, product_cases, several_dots_cases
 from gpu.measure import EventClock
 from gpu.product_cases import DEVICE, FILES, Config, Problem, Row
 from gpu.sides import TILEWRIGHT, TORCH, TRITON, load
@@ -36,6 +36,7 @@ def rows(small: bool = False) -> Iterator[Row]:
     yield from product_cases.rows(small)
     yield from attention_cases.rows(small)
     yield from several_dots_cases.rows(small)
+    yield from moe_cases.rows(small)
 
 
 class ReadingClock(EventClock):
@@ -71,11 +72,13 @@ class Side:
         if self.package.__name__ == TRITON:
             # The official side's own specialization hangs or fails on such a GPU: it is measured without.
             config = {name: value for name, value in config.items() if name != "SPECIALIZE"}
-        constants = {
-            name: getattr(self.language, value) if isinstance(value, str) else value
-            for name, value in problem.constants.items()
-        }
+        constants = {name: self.constant(value) for name, value in problem.constants.items()}
         return kernel, problem.arguments(config, self.package), {**constants, **config}
+
+    def constant(self, value: Any) -> Any:
+        """A compile-time value; `"tl.int32"` is the dtype of this side."""
+        named = isinstance(value, str) and value.startswith("tl.")
+        return getattr(self.language, value.removeprefix("tl.")) if named else value
 
     def launcher(self, problem: Problem, config: Config) -> Callable[[], object]:
         """One launch."""
