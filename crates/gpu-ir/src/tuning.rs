@@ -1,5 +1,5 @@
-//! Measured thresholds and weights. Each target has a table, which may be that of other targets; no
-//! other file has thresholds.
+//! The thresholds and weights of the passes for GPUs. Each target has a table, which may be that of
+//! other targets; no other file of the GPU back end has thresholds.
 //!
 //! The last paragraph of an entry is its evidence: the kernel, the GPU and the date of a
 //! measurement, or `Derived:` with the fact that it follows from, or `Not measured` (check
@@ -19,8 +19,8 @@ pub struct Tuning {
     ///
     /// Not measured: an estimate.
     pub trip_cost: u32,
-    /// Cost of a trip through shared memory for the choice between shuffles and shared memory, in
-    /// halves of the issue time of an instruction.
+    /// Cost of a trip through shared memory for the choice between shuffles and shared memory. The
+    /// unit is half of the time in which an instruction issues.
     ///
     /// Not measured: an estimate.
     pub conversion_trip_cost: u32,
@@ -36,22 +36,26 @@ pub struct Tuning {
     /// Cost, in sectors, of a sector that an access touches in part. A cache may have evicted the
     /// sector before the rest of it is accessed, and memory has to merge a sector stored in part.
     ///
-    /// Transposed copies of 16x16 and 32x32 tiles that access one of their sides in parts take 1.3
-    /// to 3 times as long as with a conversion (H200, 2026-11-22).
+    /// Copies that transpose tiles of 16x16 and 32x32 touch sectors in part either at the loads or
+    /// at the stores, unless a conversion between the two prevents this. Without the conversion
+    /// they take 1.3 to 3 times as long as with it (H200, 2026-11-22).
     pub partial_sector_cost: u32,
     /// The fewest elements of a thread for which an access with 64-bit offsets may be narrow: its
-    /// lanes then cover only one sector along the fastest axis.
+    /// lanes then cover only one sector along the fastest axis. Each thread has more elements along
+    /// that axis, and their offsets differ by constants.
     ///
-    /// Not measured: with many elements, a separate 64-bit offset for each element fills the
-    /// registers of a thread.
+    /// Not measured: with many elements, separate 64-bit offsets of all rows fill the registers of
+    /// a thread.
     pub narrow_access_elements: u32,
     /// The fewest elements of a thread for which lanes that hold copies divide a store among
-    /// themselves. For fewer, the selections take more instructions than the stores.
+    /// themselves. For fewer, the `select` instructions of the division outnumber the stores that
+    /// it saves.
     ///
     /// Not measured.
     pub shared_store_elements: u32,
-    /// The most elements of the source for each element of the result, both padded to powers of
-    /// two, for which a slice of a tile only selects registers. Otherwise the slice is a gather.
+    /// The largest ratio of source elements to result elements (both shapes padded to powers of
+    /// two) at which a slice of a tile only selects registers. At a larger ratio, the slice is a
+    /// gather.
     ///
     /// Not measured: all elements of the source are live at the same time.
     pub padded_slice_copies: u32,
@@ -77,18 +81,19 @@ pub struct Tuning {
     /// multiprocessor should hold (`.minnctapersm`).
     ///
     /// The assembler then gives a thread at most the registers that leave room for these blocks. Of
-    /// 22 attention kernels for `sm_90a`, one without partitions has room for one more block
-    /// because of the statement. Attention of 64x64 with a partition for copies takes 133 registers
-    /// without the statement, which leave room for 2 blocks, and 128 with it, for 3 blocks: 8192
-    /// rows with heads of 64 took 2891 us with 3 blocks and 3270 or more with 2 (H100, 2026-11-28).
-    /// For `sm_100a`, 20 of 21 kernels take more registers with the statement than without, and 13
-    /// spill (ptxas 12.9, 2026-11-28).
+    /// 22 attention kernels for `sm_90a`, one has room for one more block because of the statement;
+    /// it has no partitions. A kernel with a partition for copies, attention of 64x64, was measured
+    /// separately: it takes 133 registers without the statement, which leave room for 2 blocks, and
+    /// 128 with it, which leave room for 3. For 8192 rows and heads of 64 it took 2891 us with 3
+    /// blocks and 3270 or more with 2 (H100, 2026-11-28). For `sm_100a`, 20 of 21 kernels take more
+    /// registers with the statement than without, and 13 spill (ptxas 12.9, 2026-11-28).
     pub states_blocks: bool,
-    /// The fewest ops on tiles for each dot of a loop for which threads take longer than the tensor
-    /// cores take for the dots.
+    /// A loop with at least this many ops on tiles per dot is bound by the threads, not by the
+    /// tensor cores.
     ///
-    /// Derived: a dot of 128x64x64 takes about 245 cycles of an H100; an op on a tile of 128x64
-    /// takes 64 cycles of each scheduler, and an exponential takes four times as many.
+    /// Derived: a dot of 128x64x64 takes about 245 cycles of an H100, and an op on a tile of 128x64
+    /// takes 64 cycles of each scheduler. The quotient, 3.8, is rounded down: an exponential takes
+    /// four times as long as other ops.
     pub issue_bound_ops_per_dot: u32,
     /// The fewest ops on tiles, not counting dots, with which a loop hides a copy that starts late.
     ///
@@ -98,10 +103,9 @@ pub struct Tuning {
     /// iteration, a partition of warps starts the copies instead, in loops of at most
     /// `specialized_stages` stages.
     ///
-    /// With such a partition, a mixture of experts with 10 to 24 copies took 0.97 to 0.99 of the
-    /// time with 3 stages (the best blocks 313 instead of 319 us), but 1.10 times as long with 4
-    /// stages (299 instead of 272 us) and 1.13 to 1.18 times as long with 5 (295 instead of 249 to
-    /// 265 us) (H200, 2026-11-24).
+    /// The time of a mixture of experts with 10 to 24 copies, with the partition relative to
+    /// without: 0.97 to 0.99 with 3 stages (313 and 319 us with the best blocks), 1.10 with 4 (299
+    /// and 272 us), 1.13 to 1.18 with 5 (295, and 249 to 265 us) (H200, 2026-11-24).
     pub specialized_copies: u32,
     /// The most stages of a loop whose `cp.async` copies a partition of warps starts
     /// (`specialized_copies`).
@@ -151,8 +155,8 @@ pub struct Tuning {
     /// measured: tf32 4096^3 with row-major B took 850 us without and 375 to 387 us with it (H200,
     /// 2026-11-23).
     pub transposed_registers: u32,
-    /// The fewest registers of factors for which a vote and a jump cost less than multiplications
-    /// by 1.
+    /// The fewest registers of an accumulator for which online softmax skips a rescaling by 1: a
+    /// vote and a jump then cost less than the multiplications.
     ///
     /// Not measured. In attention with heads of 64, the jump skips 32 of 318 instructions of an
     /// iteration (by counting).
@@ -195,30 +199,36 @@ pub struct Tuning {
     ///
     /// Not measured: a multiple of 8.
     pub copying_registers: u32,
-    /// The fewest elements that are divided by the same number for which the code computes the
+    /// If at least this many elements are divided by the same number, the code computes the
     /// reciprocal of the number once; the assembler does not share reciprocals.
     ///
     /// Not measured.
     pub shared_divisor_elements: usize,
-    /// The fewest steps between registers of a thread for which a merge of a sort complements the
-    /// elements of descending blocks, so that the steps need not select a direction.
+    /// The fewest steps between registers of a thread for which a bitonic merge complements the
+    /// elements of the blocks that are sorted in descending order. The steps then need not select a
+    /// direction.
     ///
     /// Not measured.
     pub complemented_bits: usize,
-    /// The fewest levels of lanes for which a scan finds prefixes and totals in the order of lanes.
+    /// The fewest successive levels of a scan that must join lanes in ascending order, so that in
+    /// each of them a lane combines with the lane at the level's distance before it
+    /// (`ptx/src/lower/scan.rs`).
     ///
-    /// Not measured: with fewer levels, going level by level is about as short.
+    /// Not measured: with fewer levels, joining blocks level by level takes about as many
+    /// instructions.
     pub ordered_scan_levels: usize,
-    /// The fewest programs along the axes other than the first in a group whose programs start in
-    /// the order of their run time.
+    /// If the longest programs start first, the ids along the axes other than the first are divided
+    /// into groups (`ptx/src/lower/program_id_remap.rs`). A group has at least this many of these
+    /// ids, unless the grid has fewer.
     ///
     /// Not measured. The order itself was measured: causal attention with heads of 64 and 4096 rows
     /// took 333 us without and 307 us with it (H200, 2026-11-23).
     pub ordered_group: u64,
-    /// The fewest programs in a group whose programs start in the order of their run time.
+    /// The number of programs that such a group may have if `ordered_group` does not require more.
+    /// Within a group, the longest programs start first.
     ///
-    /// Derived: more than a GPU runs at a time. An H200 has 132 multiprocessors, so these are three
-    /// blocks and more on each.
+    /// Derived: more than a GPU runs at a time. An H200 has 132 multiprocessors, so these are more
+    /// than three blocks on each.
     pub ordered_group_programs: u64,
     /// Registers of 32 bits alive at once above which addresses are recomputed and ops sink to
     /// their uses.
@@ -227,15 +237,16 @@ pub struct Tuning {
     /// computes ahead, and predicates, in the rest.
     pub crowded_registers: u32,
     /// Registers of 32 bits alive at once above which the assembler finds no schedule that fits. It
-    /// then falls back to 32 registers and spills the rest.
+    /// then falls back to 32 registers and spills the rest, unless the PTX states that one block is
+    /// enough (`.minnctapersm 1`).
     ///
     /// Derived: twice the 255 registers of a thread. From 381 on the assembler may fall back too,
-    /// but of 288 kernels between 340 and 510, 50 spill more with one block stated than without,
+    /// but of 288 kernels between 340 and 510, 50 spill more with `.minnctapersm 1` than without,
     /// and 45 spill less (ptxas 13.0, 2026-11-28).
     pub max_live_registers: u32,
     /// The fewest 64-bit sums of addresses that are worth recomputing.
     ///
-    /// Derived: sums of 64 bits, which together take a sixteenth of the registers of a thread.
+    /// Derived: 8 sums of 64 bits take a sixteenth of the registers of a thread.
     pub recomputed_sums: usize,
     /// The denominator of the fraction by which sinking must lower the registers alive at once.
     ///
@@ -264,13 +275,13 @@ pub struct Tuning {
     /// Not measured. One more block without spills was measured: layer norm of 8704 columns took 91
     /// us with 161 registers and 62 with 128 (H200, 2026-11-20).
     pub spills_for_one_more_block: u32,
-    /// The most spilled registers of a thread, beyond those that are accepted, after which another
-    /// attempt follows, with a higher limit of registers.
+    /// If a limit makes a thread spill at most this many registers more than is accepted, a higher
+    /// limit is tried.
     ///
     /// Not measured: above this number, the next limit would also spill too much.
     pub spills_for_another_attempt: u32,
-    /// The fewest programs, if their number is odd, that run in pairs of blocks: one block has no
-    /// program.
+    /// The fewest programs that run in pairs of blocks if their number is odd, so that one block
+    /// has no program.
     ///
     /// Derived: from 33 on, the unused block is at most a 34th of all; see `paired_bytes` for the
     /// gain.
@@ -288,7 +299,7 @@ impl Tuning {
     }
 }
 
-/// From Turing to Ada. The weights were chosen on an H200; no other GPU was measured.
+/// From Turing to Ada. These GPUs were not measured: the entries are those of an H200.
 pub const BEFORE_HOPPER: Tuning = Tuning {
     loop_weight: 8,
     trip_cost: 40,
