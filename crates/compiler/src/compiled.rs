@@ -26,8 +26,8 @@ pub struct CompiledKernel {
     pub metadata: Metadata,
     /// The IR before optimization.
     pub lowered: Arc<Module>,
-    /// True if the kernel is for a CPU, its code is the same for every number of warps and for all
-    /// options that only back ends read, and its compilation printed nothing.
+    /// True if three conditions hold: the kernel is for a CPU; the number of warps and the other
+    /// options that only back ends read do not change its code; its compilation printed nothing.
     pub is_shareable: bool,
     pub(crate) source: Option<FunctionSource>,
 }
@@ -96,10 +96,10 @@ impl GpuCode {
         &self.program.header.tensor_maps
     }
 
-    /// Returns whether the kernel has an int32 parameter after the tensor maps. A launch whose
-    /// blocks run in clusters of two passes the number of programs along the first axis; any other
-    /// launch passes 0. The kernel compares block ids with a value other than 0, because blocks
-    /// that pad the last cluster run no program.
+    /// Returns whether the kernel has an int32 parameter after the tensor maps. If blocks run in
+    /// pairs (clusters of 2), the launch passes the number of programs along the first axis;
+    /// otherwise it passes 0. If the parameter is not 0, a block whose id is not below it only pads
+    /// the last cluster, and does nothing.
     pub fn has_pairs(&self) -> bool {
         self.program.header.paired
     }
@@ -283,8 +283,8 @@ impl CompiledKernel {
     }
 
     /// Compiles a variant of the kernel for launches with tensors that tensor maps cannot describe.
-    /// [`TensorMapVariant::Without`] has the accesses to these tensors; with
-    /// [`TensorMapVariant::NoMaps`], no access uses a tensor map. Returns `None` on a CPU.
+    /// [`TensorMapVariant::Without`] lists the accesses that then use no tensor map; with
+    /// [`TensorMapVariant::NoMaps`], no access uses one. Returns `None` on a CPU.
     ///
     /// # Errors
     /// Returns an error if code generation fails.

@@ -15,7 +15,8 @@ pub trait Writer {
 
     /// Returns the number of bytes so far.
     fn offset(&self) -> usize;
-    /// Begins a block at the current offset. `is_loop` is true if a later block jumps to it.
+    /// Begins a block at the current offset. `is_loop` is true if this block or a later one jumps
+    /// to it.
     fn begin_block(&mut self, block: usize, is_loop: bool);
     /// Saves registers and reserves the frame.
     fn prologue(&mut self) -> Result<(), CompileError>;
@@ -35,8 +36,8 @@ pub trait Writer {
     fn jump(&mut self, condition: Option<<Self::Machine as Machine>::Condition>, block: usize);
 }
 
-/// Writes the blocks of a function. Returns the offsets at which the origin changes, with the origins,
-/// if they are requested.
+/// Writes the blocks of a function. If `function.notes_origins`, returns each offset at which the
+/// origin (the source position) changes, with the new origin; otherwise returns nothing.
 pub fn write<W: Writer>(
     writer: &mut W,
     function: &Assigned<'_, W::Machine>,
@@ -45,7 +46,7 @@ pub fn write<W: Writer>(
     let program = &function.selected.program;
     let forwarding = forwarding_blocks(function);
     let resolve = |mut block: usize| {
-        // An endless loop of empty blocks has at most as many blocks as the program.
+        // The bound only guards against a cycle; `forwarding_blocks` excludes cycles.
         for _ in 0..program.blocks() {
             if !forwarding[block] {
                 break;
@@ -119,7 +120,8 @@ fn write_inst<W: Writer>(
     Ok(())
 }
 
-/// Returns for each block whether it only jumps to its successor.
+/// Returns for each block whether it only jumps to its successor, so that jumps to the block can go
+/// to the successor instead.
 fn forwarding_blocks<M: Machine>(function: &Assigned<'_, M>) -> Vec<bool> {
     let program = &function.selected.program;
     let mut has_moves = vec![false; function.selected.insts.len()];
@@ -130,9 +132,9 @@ fn forwarding_blocks<M: Machine>(function: &Assigned<'_, M>) -> Vec<bool> {
         .map(|block| {
             let insts = program.instructions(block);
             let first = insts.start;
-            // A cycle of blocks has a block that branches, or a backward jump from a block that is
-            // not on an edge of a branch. Neither of these blocks forwards, so that each chain of
-            // forwarding blocks ends.
+            // Every cycle contains a block that branches, or a block that jumps backward and has a
+            // predecessor with one successor. Neither kind forwards, so each chain of forwarding
+            // blocks ends.
             let is_forward = program.successors(block).all(|successor| successor > block);
             let is_edge = program.predecessors(block).all(|from| program.successors(from).len() > 1);
             (is_forward || is_edge)
@@ -143,8 +145,8 @@ fn forwarding_blocks<M: Machine>(function: &Assigned<'_, M>) -> Vec<bool> {
         .collect()
 }
 
-/// Returns the registers of two classes that a function writes: general registers and vector
-/// registers.
+/// Returns the registers of two classes, general and vector, that a function may write. They
+/// include registers that instructions only read.
 pub fn written_registers<M: Machine>(function: &Assigned<'_, M>) -> [[bool; 32]; 2] {
     let mut written = [[false; 32]; 2];
     let mut mark = |allocation: Allocation| {

@@ -90,7 +90,8 @@ impl<'a> Lowerer<'a, '_, '_> {
     }
 
     /// Evaluates expressions; a starred one is replaced by its items. If one has an error, the
-    /// others are still evaluated, to report their errors.
+    /// expressions after it are still evaluated, to report their errors; only too many items end
+    /// the evaluation at once.
     pub(crate) fn sequence(&mut self, expressions: &'a [Expr]) -> Lower<Vec<IrOperand>> {
         let mut values = Vec::with_capacity(expressions.len());
         let mut failed = None;
@@ -390,8 +391,9 @@ impl<'a> Lowerer<'a, '_, '_> {
     }
     /// Evaluates `and` and `or` as Triton does: a compile-time operand that decides the result (a
     /// false one of `and`, a true one of `or`) is the result, and the operands after it are not
-    /// evaluated. Other compile-time operands have no effect if there are run-time operands, which
-    /// are all evaluated. Without run-time operands, the last operand is the result.
+    /// evaluated. If no operand decides: with run-time operands, all of these are evaluated and
+    /// combined, and the compile-time operands have no effect; otherwise the last operand is the
+    /// result.
     fn boolean(&mut self, boolean: &'a ExprBoolOp, span: Span) -> Lower<IrOperand> {
         let stops_at = boolean.op == BoolOp::Or;
         let mut result: Option<(IrOperand, &'a Expr)> = None;
@@ -448,7 +450,7 @@ impl<'a> Lowerer<'a, '_, '_> {
                 let diagnostic =
                     Diagnostic::at(Code::AndOfTiles, span, format!("'{word}' of tiles evaluates both"))
                         .secondary(self.span_of(*right_at), format!("this is {other}, and evaluated in any case"))
-                        .note(format!("it is taken element by element, as `{sign}` is; Python's '{word}' would choose one of the two"))
+                        .note(format!("'{word}' of tiles is computed element by element, like `{sign}`; Python's '{word}' would choose one of the two operands"))
                         .hint(format!("write `(a) {sign} (b)`, each comparison in parentheses"));
                 self.session.warn(diagnostic);
             }
@@ -748,8 +750,9 @@ impl<'a> Lowerer<'a, '_, '_> {
         self.explain_run_time(diagnostic, &[expression])
     }
 
-    /// Returns the compile-time value of an operand. A tuple has one if all of its items do. A
-    /// scalar has one if it is a constant of the IR, as a plain assignment (`n = 16`) makes it.
+    /// Returns the compile-time value of an operand. A tuple without a class has one if all of its
+    /// items do. A scalar has one if it is a constant of the IR, as a plain assignment (`n = 16`)
+    /// makes it.
     pub(crate) fn as_constant(&self, operand: &IrOperand) -> Option<Constant> {
         match operand {
             Operand::Constant(constant) => Some(constant.clone()),
@@ -767,7 +770,7 @@ impl<'a> Lowerer<'a, '_, '_> {
             Operand::Object(object) | Operand::ConstexprFunction(object) | Operand::Callable(object) => {
                 Some(Constant::Object(*object))
             }
-            // A tensor in an object remains a run-time value.
+            // A tuple with a class is an object of the program: its tensors remain run-time values.
             Operand::Tuple(items) if items.class().is_some() => None,
             Operand::Tuple(items) => {
                 let constants = items.iter().map(|item| self.as_constant(item)).collect::<Option<_>>();
