@@ -71,7 +71,8 @@ impl Request {
     /// Returns the differences between a launch and a launch of the lock, as texts for the user.
     pub fn differences(&self, locked: &Self) -> Vec<String> {
         if self.target != locked.target {
-            // The options of targets differ, too, and say nothing more.
+            // Different targets have different options, so a list of these would tell the user
+            // nothing more.
             return vec![format!("target: {} here, {} in the lock", self.target, locked.target)];
         }
         let mut found = Vec::new();

@@ -27,10 +27,10 @@ pub(crate) struct Declaration {
     pub(crate) attributes: TokenStream,
     /// The name in the file.
     pub(crate) kernel: Ident,
-    /// The name of the function.
+    /// The name of the generated Rust function.
     pub(crate) function: Ident,
     pub(crate) signature: LitStr,
-    /// The options of the launch, each with the text of its value.
+    /// The options of the launch, each with the token of its value.
     pub(crate) options: Vec<(Ident, TokenTree)>,
 }
 

@@ -220,8 +220,9 @@ impl Handle {
     }
 
     /// Calls `sink` with each run-time argument in order, and with the items of tuples one by one.
-    /// Fails if an argument is missing, if a tuple has another structure than the code was compiled
-    /// for, or if `sink` returns `None`, which means that the value does not fit the parameter.
+    /// Fails if an argument is missing, if a tuple has another length or is another tensor
+    /// descriptor than the code was compiled for, or if `sink` returns `None`, which means that the
+    /// value does not fit the parameter.
     #[inline]
     pub(crate) fn pass<'m>(
         &self,

@@ -1,5 +1,5 @@
-//! Counters of each instruction of the program. The counts of source lines and classes are sums of
-//! these.
+//! Counters of each instruction of the PTX. The counts of a source line or of an instruction class
+//! are sums of these.
 
 /// Counts of one instruction of the program, over all warps that executed it.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]

@@ -95,7 +95,7 @@ impl Case {
     }
 
     /// Like [`run`](Self::run), but launches the kernel once, on a device. `memory` is the memory
-    /// of the device, if it is separate from the host's.
+    /// of the device, if it is separate from the host's; an `Err` may also come from it.
     pub fn run_on(
         &self,
         device: Device,

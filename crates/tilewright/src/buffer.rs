@@ -46,7 +46,8 @@ impl<T: Element> Buffer<T> {
     /// Allocates `len` elements, which are 0.
     ///
     /// # Errors
-    /// If this machine does not have the device, or if the GPU has too little memory.
+    /// If this machine does not have the device, if the GPU has too little memory, or if the
+    /// elements have more bytes than a `usize` counts.
     pub fn zeros(device: Device, len: usize) -> Result<Self, Error> {
         let mut buffer = Self::allocate(device, len)?;
         if let Memory::Gpu(memory) = &mut buffer.memory {
@@ -317,7 +318,7 @@ fn check_length(expected: usize, found: usize) -> Result<(), Error> {
     if expected == found {
         return Ok(());
     }
-    let message = format!("a copy between {expected} elements of a buffer and {found} of a slice");
+    let message = format!("the lengths differ: the buffer's range has {expected} elements, the slice {found}");
     Err(Diagnostic::new(Code::InvalidArgument, message).into())
 }
 

@@ -1,7 +1,8 @@
 //! The timings of tuners in the cache folder: `<digest in base 32>/<kernel>.autotune.json`, which
 //! `python/tilewright/runtime/_tuning_cache.py` writes. The official Triton writes files with such
-//! names, too. A trusted file that is JSON in another format is not changed. A file that is not
-//! JSON counts as damaged, and an untrusted file is not read, whichever program has written them.
+//! names, too. Files of another user, and files that others may write, are untrusted: they are
+//! listed, but not parsed. A trusted file counts as damaged if it is not JSON. If it is JSON in
+//! another format, it belongs to another program and is ignored.
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -112,8 +113,8 @@ fn folders(directory: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(folders.map(|folder| folder.path()).collect())
 }
 
-/// Returns the regular files of a folder, if only tilewright has written there. Otherwise returns
-/// only the files of timings.
+/// Returns the files of timings in a folder. If all entries of the folder are regular files with
+/// the names of timings or of unfinished files, also returns the unfinished files.
 fn files(folder: &Path) -> io::Result<Vec<StoredFile>> {
     let listed = match fs::read_dir(folder) {
         // Another process has removed it, or it is a file.

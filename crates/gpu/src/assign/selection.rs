@@ -132,8 +132,8 @@ impl LayoutSelection<'_> {
             }
         }
         let mut chosen = best.map(|(_, candidate)| candidate);
-        // A layout in which lanes share the elements of a broadcast has fewer registers, so compare
-        // costs that include pointwise ops.
+        // A layout in which lanes divide the elements of a broadcast has fewer registers, so
+        // compare costs that include pointwise ops.
         if let Some((cost, whole)) = best.filter(|_| !shared.is_empty()) {
             let mut lowest = cost + self.arithmetic(class, whole);
             for candidate in shared {
@@ -153,7 +153,8 @@ impl LayoutSelection<'_> {
         found.extend(data.accumulators.iter().map(|((layout, _), _)| *layout));
         for access in &data.accesses {
             found.push(self.own_layout(access, &data.shape));
-            // Accesses outside of loops are never asynchronous copies.
+            // Only asynchronous copies need lanes that replicate elements, and accesses outside of
+            // loops are never asynchronous.
             if access.weight < u64::from(self.layouts.tuning.loop_weight)
                 && let Some(layout) = access.shape.without_copies(&data.shape, self.num_warps)
             {
@@ -215,9 +216,9 @@ impl LayoutSelection<'_> {
         }
     }
 
-    /// Returns the layouts of a class in which lanes share the elements of a broadcast: the operand
-    /// has copies of its elements in several lanes, and each of these lanes gets a part of the
-    /// elements.
+    /// Returns the layouts of a class in which lanes divide the elements of a broadcast: several
+    /// lanes hold the same elements of the operand, and each of these lanes gets a different part
+    /// of the result.
     fn shared(&mut self, class: usize) -> SmallVec<[LayoutId; 2]> {
         let classes = self.classes;
         let edges = classes.list[class].edges.iter();
@@ -231,8 +232,9 @@ impl LayoutSelection<'_> {
         registers * self.classes.list[class].arithmetic / u64::from(self.layouts.tuning.instructions_per_pass)
     }
 
-    /// Returns the layout in which lanes share the elements of a class, and for which an edge costs
-    /// nothing, if the edge is a broadcast to the class from elements with copies in lanes.
+    /// Returns the layout in which lanes divide the elements of a class, and for which an edge
+    /// costs nothing. Returns `None` unless the edge is a broadcast to the class whose operand has
+    /// the same elements in several lanes.
     fn shared_across(&mut self, class: usize, edge: &Edge) -> Option<LayoutId> {
         let EdgeEnd::Shape(inst, to) = edge.to else { return None };
         let from = self.chosen[edge.from].filter(|_| to == class)?;
@@ -340,7 +342,8 @@ impl LayoutSelection<'_> {
         let is_worth_it = access.is_store && layout.registers() >= self.layouts.tuning.shared_store_elements;
         let first = access.shape.order.first().filter(|_| is_worth_it);
         let shared = first.and_then(|axis| layout.shared_by_lanes(*axis));
-        // Share only if one register is left: otherwise other warps may hold copies too.
+        // Divide only if each thread then stores one element: otherwise other warps may hold
+        // copies, too.
         let Some(shared) = shared.filter(|shared| shared.registers() == 1) else { return best };
         let cost = access.shape.cost(&shared) + sharing_cost(layout, bits, self.layouts.tuning);
         if cost < best.1 { (self.layouts.add(shared), cost) } else { best }
@@ -379,7 +382,8 @@ impl LayoutSelection<'_> {
                 format!("estimated cost {own}; no other candidate")
             } else {
                 format!(
-                    "estimated cost {own} (accesses, reductions, conversions); others: {}",
+                    "estimated cost {own} (accesses, reductions, scans, exchanges, conversions; not \
+                     arithmetic); others: {}",
                     others.join("; ")
                 )
             };

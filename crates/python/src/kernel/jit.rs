@@ -263,7 +263,8 @@ impl State {
         self.names[index].bind(py)
     }
 
-    /// Returns the Python object for a handle: the same object each time.
+    /// Returns the Python object for a handle: the same object each time, unless two threads
+    /// request the first one at once.
     #[inline]
     pub(crate) fn python_handle(
         &self,

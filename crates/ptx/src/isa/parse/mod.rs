@@ -46,9 +46,10 @@ pub enum ParseErrorKind {
     Number(String),
     /// A name that is not declared.
     Undeclared(String),
-    /// A name that is declared twice in one scope.
+    /// A name that is declared twice in one scope. Variables of the module may be declared
+    /// repeatedly.
     Redeclared(String),
-    /// An instruction that the table does not have.
+    /// An instruction that the parser does not know.
     UnknownInstruction(String),
     /// A modifier that the instruction does not have at this position, or a missing modifier.
     Modifier {
@@ -201,7 +202,8 @@ impl ModuleParser<'_> {
     fn variables(&mut self, linkage: Linkage, space: StateSpace) -> Result<(), ParseError> {
         for (name, mut variable) in variable::declarations(&mut self.cursor, space, &self.symbols)? {
             variable.linkage = linkage;
-            // A variable may be declared `.extern` and then defined, or declared twice.
+            // A variable may be declared `.extern` and then defined, or declared twice. A second
+            // definition is not rejected.
             match self.symbols.get(name) {
                 Some(&Symbol::Global(id)) => {
                     if linkage != Linkage::Extern {
