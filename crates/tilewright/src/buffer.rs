@@ -318,7 +318,8 @@ fn check_length(expected: usize, found: usize) -> Result<(), Error> {
     if expected == found {
         return Ok(());
     }
-    let message = format!("the lengths differ: the buffer's range has {expected} elements, the slice {found}");
+    let message =
+        format!("the lengths differ: the buffer's range has {expected} elements, the slice {found}");
     Err(Diagnostic::new(Code::InvalidArgument, message).into())
 }
 
