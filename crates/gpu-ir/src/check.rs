@@ -102,8 +102,8 @@ fn gives_nothing(op: &GpuOp) -> bool {
     }
 }
 
-/// Returns whether `mma_sync` or, with `is_async`, `wgmma` has the shape `mma`, and no extent of
-/// that shape exceeds the extent of the dot.
+/// Returns whether an instruction (`wgmma` if `is_async`, else `mma.sync`) has the shape `mma`, and
+/// no extent of that shape exceeds the extent of the dot.
 ///
 /// `warps` is the number of warps along the batch, M and N.
 fn is_instruction(mma: Mma, [a, b, _]: &[ir::Type; 3], warps: [u32; 3], is_async: bool) -> bool {

@@ -16,7 +16,7 @@ pub const ANY_REGIONS: usize = usize::MAX;
 define_ops! {
     GpuOp OPS GpuVisitor visit;
 
-    /// Moves the elements of a tile to the threads that the layout of the result gives.
+    /// Moves the elements of a tile to the threads that hold them in the layout of the result.
     ConvertLayout convert_layout (tile) [] {} regions 0 Pure Identity Never None None;
     /// Applies an elementwise function to each element. Registers of the result whose indices
     /// differ only in the bits `equal_registers` hold the same value, which is computed once.
@@ -34,24 +34,24 @@ define_ops! {
     /// along `axis`. Of the threads that hold copies of an element, one writes it.
     Store store (pointer, value) [mask]
         {cache: CacheModifier, eviction: EvictionPolicy, axis: u32, width: u32} regions 0 Write Store Never WritesGlobal None;
-    /// Does the atomic operation of tile IR. Of the threads that hold copies of an element, only
-    /// the first does it. With `everywhere`, which is set until conversions are lowered, the other
-    /// threads get the result, too. Each access of a thread moves `width` elements along `axis`.
+    /// Does `atomic_rmw` of tile IR. Of the threads that hold copies of an element, only the first
+    /// does it. With `everywhere`, which is set until conversions are lowered, the other threads
+    /// get the result, too. Each access of a thread moves `width` elements along `axis`.
     AtomicRmw atomic_rmw (pointer, value) [mask]
         {kind: AtomicKind, sem: MemorySemantics, scope: MemoryScope, axis: u32, width: u32, everywhere: bool}
         regions 0 Write Atomic Observes WritesGlobal None;
-    /// Does the operation of tile IR. As for `atomic_rmw`, the first of the threads that hold
-    /// copies of an element does it, and `everywhere` gives the result to the others.
+    /// Does `atomic_cas` of tile IR. As for `atomic_rmw`, the first of the threads that hold copies
+    /// of an element does it, and `everywhere` gives the result to the others.
     AtomicCas atomic_cas (pointer, expected, value) [mask]
         {sem: MemorySemantics, scope: MemoryScope, everywhere: bool} regions 0 Write Atomic Observes WritesGlobal None;
-    /// Does the operation of tile IR. As for `atomic_rmw`, the first of the threads that hold
+    /// Does `atomic_load` of tile IR. As for `atomic_rmw`, the first of the threads that hold
     /// copies of an element does it, and `everywhere` gives the result to the others.
     AtomicLoad atomic_load (pointer) [mask]
         {sem: MemorySemantics, scope: MemoryScope, everywhere: bool} regions 0 Write Atomic Observes ReadsGlobal None;
-    /// Does the operation of tile IR; the first of the threads that hold copies of an element does
-    /// it.
+    /// Does `atomic_store` of tile IR; of the threads that hold copies of an element, the first
+    /// does it.
     AtomicStore atomic_store (pointer, value) [mask] {sem: MemorySemantics, scope: MemoryScope} regions 0 Write Atomic Never WritesGlobal None;
-    /// Does the operation of tile IR in one thread; `everywhere` gives the result to the other
+    /// Does `atomic_poll` of tile IR in one thread; `everywhere` gives the result to the other
     /// threads.
     AtomicPoll atomic_poll (pointer, expected) [timeout]
         {sem: MemorySemantics, scope: MemoryScope, everywhere: bool} regions 0 Write Atomic Always ReadsGlobal None;
@@ -65,7 +65,7 @@ define_ops! {
     Scan scan () [] *tiles {axis: u32, reverse: bool, scope: Scope} regions 1 Pure Scan Never None None;
     /// Computes the scan of the whole block from scans with the scope `warp`. The first half of the
     /// operands are the scanned tiles of these scans. The second half are scans of the partial
-    /// results; every warp holds the second half for all runs of its lines.
+    /// results: every warp holds these for all runs of its lines.
     ScanCarry scan_carry () [] *tiles {axis: u32, reverse: bool} regions 1 Pure Scan Never None None;
     /// Computes acc + a @ b by `mma.sync`. `warps` counts the warps along M and N, or along the
     /// first axis of a batch, M and N. An operand is in registers, in the fragment layout of the
@@ -83,9 +83,9 @@ define_ops! {
     /// undefined. The offset is a multiple of the alignment that the uses of the memory need (table
     /// in `alignment.rs`).
     Alloc alloc () [] {offset: Deferred} regions 0 Write Memory Never None None;
-    /// Ends the lifetime of a buffer, a ring or `mbarrier`s. One thread invalidates `mbarrier`s: a
-    /// `barrier` precedes the `dealloc`, so that no other thread still waits for them, and another
-    /// `barrier` precedes the next use of the memory.
+    /// Ends the lifetime of a buffer, a ring or `mbarrier`s. If the memory has `mbarrier`s, one
+    /// thread invalidates them. A `barrier` must then precede the `dealloc`, so that no other
+    /// thread still waits for them, and another `barrier` must precede the next use of the memory.
     Dealloc dealloc (memory) [] {} regions 0 Write Memory Never None None;
     /// Returns the slot of a buffer at `index` times the size of a slot. The index (int32) must be
     /// less than the number of slots.
@@ -131,14 +131,14 @@ define_ops! {
     /// Starts, by one of the threads that run the op, a copy of the box of a tensor at these
     /// coordinates to a buffer of one slot; all bytes of the slot arrive at a barrier.
     ///
-    /// The descriptor is the address of a tensor map, in global memory or a parameter. Coordinates
-    /// follow the axes of the tensor: first those that the tile does not have, then those of the
-    /// tile in order. The buffer has rows along the contiguous axis of the tensor, then the other
-    /// axes from the last to the first. It may be swizzled if the length of its rows is the row
-    /// length of a swizzle mode or a multiple of it. For a multiple, the slot is divided along the
-    /// rows into boxes whose rows have the length of the swizzle mode. The boxes follow each other
-    /// in memory, and one copy moves each box. The tensor map has the extents and the swizzle of
-    /// such a box.
+    /// The descriptor is the address of a tensor map, in global memory or a parameter. The
+    /// coordinates are in the order of the tensor's axes: first the axes that the tile does not
+    /// have, then the axes of the tile. The buffer has rows along the contiguous axis of the
+    /// tensor, then the other axes from the last to the first. It may be swizzled if the length of
+    /// its rows is the row length of a swizzle mode or a multiple of it. For a multiple, the slot
+    /// is divided along the rows into boxes whose rows have the length of the swizzle mode. The
+    /// boxes follow each other in memory, and one copy moves each box. The tensor map has the
+    /// extents and the swizzle of such a box.
     ///
     /// For a matrix, the coordinate of an axis may be an int32 tile of row indices: each row of the
     /// buffer is then the row of the tensor with that index, or zeros outside of the tensor. The
@@ -206,8 +206,8 @@ define_ops! {
     ///
     /// Each block copies one part of each of its tensor loads to the buffers of all blocks. The
     /// parts are in the order of the blocks, and the bytes arrive at the barriers `full` of all
-    /// blocks. Each arrival at the barriers `empty`, whose `arrivals` are those of one block,
-    /// counts `n` times: once in each block if the condition of a buffer holds, else `n` times in
+    /// blocks. The barriers `empty` have the `arrivals` of one block, so each arrival at them
+    /// counts `n` times: once in each block if the condition of the buffer holds, else `n` times in
     /// its own block. All blocks run the same loads in the same order, synchronize before the first
     /// one, and synchronize before they end. A tile of one box is divided along the axis that is
     /// the slowest one in the buffer; the tensor map has the box of a part.
@@ -231,14 +231,14 @@ define_ops! {
     /// each partition, in the order of the warps.
     ///
     /// `registers` lists the registers of a thread of each partition. 0 keeps the number from
-    /// before the op. Another number is 24 to 256 in steps of 8; its partition consists of whole
-    /// warpgroups, and the index of its first warp is a multiple of four. Before and after the op,
-    /// a thread has the average of the register numbers of the partitions that change their number,
-    /// weighted by the warps of these partitions and rounded up to a multiple of 8. A region may
-    /// use scalars and shared memory of the enclosing block, but not its tiles. Inside a partition,
-    /// its warps count as all warps: tiles are distributed over them, and one thread of the
-    /// partition does what the doc of an op assigns to one thread. Partitions are not nested, and
-    /// use `named_barrier`, not `barrier`. Afterwards, all warps wait for each other.
+    /// before the op. Any other number is 24 to 256, in steps of 8: that partition changes its
+    /// registers, consists of whole warpgroups, and begins at a warp whose index is a multiple of
+    /// four. Before and after the op, a thread has the average of these other numbers, weighted by
+    /// the warps of their partitions and rounded up to a multiple of 8. A region may use scalars
+    /// and shared memory of the enclosing block, but not its tiles. Inside a partition, its warps
+    /// count as all warps: tiles are distributed over them, and one thread of the partition does
+    /// what the doc of an op assigns to one thread. Partitions are not nested, and use
+    /// `named_barrier`, not `barrier`. Afterwards, all warps wait for each other.
     WarpSpecialize warp_specialize () [] {warps: IntList, registers: IntList} regions ANY_REGIONS Control Partitions Never None None;
 
     /// Waits until the next slot of a ring is empty, and returns it (CUTLASS: `producer_acquire`).

@@ -1,16 +1,16 @@
 //! Asynchronous copies into shared memory: nothing accesses a slot before a wait for the copies
 //! into it, and the asynchronous proxy reads ordinary writes only after a fence.
 //!
-//! - `copy_async` needs `commit_group`, then a `wait_group` that leaves at most as many groups in
-//!   flight as were committed after that group; or an `mbarrier_arrive_copies` and an
-//!   `mbarrier_wait` for the same barrier. A barrier of the threads must follow, since other
-//!   threads copied the rest of the slot.
+//! - `copy_async` needs one of two waits: a `commit_group` and then a `wait_group` that leaves only
+//!   later groups in flight, or an `mbarrier_arrive_copies` and an `mbarrier_wait` for the same
+//!   barrier. A barrier of the threads must follow, since other threads copied the rest of the
+//!   slot.
 //! - `tensor_load` needs an `mbarrier_wait` for its barrier.
-//! - The fence is on the path from the write to the read (PTX ISA, "Async proxy"). A thread that
-//!   writes fences after its write and the wait for it, and before the barrier; or else a thread
-//!   that reads fences for its own later reads: after the barrier or, if another partition wrote
-//!   the slot, after the `mbarrier_wait` for the `mbarrier` of the slot, at which the threads of
-//!   that partition arrive.
+//! - The fence is on the path from the write to the read (PTX ISA, "Async proxy"), in one of two
+//!   positions. Either the writing thread fences after its write and the wait for it, and before
+//!   the barrier. Or the reading thread fences before its own reads, and after the barrier. If
+//!   another partition wrote the slot, the reading thread fences after the `mbarrier_wait` for the
+//!   `mbarrier` of the slot, at which the threads of that partition arrive.
 //!
 //! Barriers are required only in a module with the flag `synchronized`; without the flag, the pass
 //! that inserts barriers has not run. [`mbarriers`] checks that a wait is for the right phase.
@@ -265,10 +265,9 @@ impl Copies<'_> {
         }
     }
 
-    /// Returns whether the copies of a partition are done because the current instruction is
-    /// outside of partitions, where all partitions have ended, and another partition waits for the
-    /// barrier of the copies. The verifier assumes that the other partition has waited for the last
-    /// phase.
+    /// Returns whether the copies of a partition are done: the current instruction is outside of
+    /// partitions, so all partitions have ended, and another partition waits for the barrier of the
+    /// copies. The verifier assumes that the other partition has waited for the last phase.
     fn was_waited_for(&self, written: &WriteState) -> bool {
         let Some(barrier) = written.arrives.filter(|_| self.partition.is_none()) else { return false };
         let is_other =
