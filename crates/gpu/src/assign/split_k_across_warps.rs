@@ -1,5 +1,5 @@
-//! Splits K across warps in dots with few rows whose B is computed from a load, such as dequantized
-//! weights of 8 or 4 bits.
+//! Splits K across warps in dots that have few rows and whose B is computed from a load. An example
+//! of B are dequantized weights of 8 or 4 bits.
 //!
 //! Each warp computes only its own rows of B, in registers and not through shared memory. Warps
 //! with different parts of K load different parts of A. The instructions of an iteration accumulate
@@ -139,8 +139,8 @@ fn is_zero(function: &Function, value: Value) -> bool {
 /// Returns whether an operand is computed elementwise from loads of this block, and the largest
 /// load is contiguous along the last axis and has integers or fewer bytes than the operand.
 ///
-/// The split does not pay for other operands: through shared memory, they move no more bytes than
-/// they load, which costs fewer registers and instructions than an accumulator in each warp.
+/// Other operands go through shared memory. They move no more bytes there than they load, so this
+/// costs fewer registers and instructions than an accumulator in each warp.
 fn is_computed(function: &Function, block: Block, operand: Value) -> bool {
     let (mut work, mut seen) = (vec![operand], vec![operand]);
     let (mut largest, mut is_computed) = (None, false);

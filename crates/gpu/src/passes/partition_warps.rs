@@ -24,11 +24,11 @@
 //! stores the previous one.
 //!
 //! **The warps of the producer.** One thread starts tensor copies, so one warp is enough. If a load
-//! is not a tensor copy, the producer has as many warps as the consumer, because the layouts of the
-//! addresses distribute them over the warps of the consumer. Each thread starts its `cp.async`
-//! copies, which arrive at the mbarrier of the slot when they are complete, and does not wait for
-//! them. In this case, the addresses may depend on loads, and both partitions execute these loads.
-//! At stores to memory that the producer may load, the partitions synchronize ([`order`]).
+//! is not a tensor copy, the producer has as many warps as the consumer, because the layouts
+//! distribute the addresses over that many warps. Each thread starts its `cp.async` copies, which
+//! arrive at the mbarrier of the slot when they are complete, and does not wait for them. In this
+//! case, the addresses may depend on loads, and both partitions execute these loads. At stores to
+//! memory that the producer may load, the partitions synchronize ([`order`]).
 //!
 //! **Registers** ([`Partitions`]). If the register file does not give each thread as many registers
 //! as an instruction can name, the producer has whole warpgroups, which release registers to the

@@ -1,7 +1,7 @@
-//! Finds loads and stores of a box of a tensor, which the tensor memory accelerator may copy. The
-//! addresses of a box are a pointer argument plus index * stride for each axis, where one stride is
-//! 1; the mask, if there is one, only bounds indices. The launch knows strides and extents, and
-//! makes a tensor map from them. The kernel computes the first element of the box.
+//! Finds the loads and stores of a box of a tensor, so that the tensor memory accelerator may copy
+//! the box. The addresses of a box are a pointer argument plus index * stride for each axis, where
+//! one stride is 1; the mask, if there is one, only bounds indices. The launch knows strides and
+//! extents, and makes a tensor map from them. The kernel computes the first element of the box.
 //!
 //! ```text
 //! load x + (m * 128 + rows) * stride + (k * 64 + columns), columns < K - k * 64

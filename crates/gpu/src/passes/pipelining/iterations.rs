@@ -16,7 +16,8 @@ impl LoopBody<'_> {
 }
 
 /// Returns the number of iterations of a loop whose bounds are constants, or differ by a constant.
-/// If the addition in its upper bound overflows at run time, the loop has no iteration instead.
+/// If an upper bound that is a value plus a constant overflows at run time, the loop has no
+/// iteration, whatever this number.
 pub fn constant_iterations(function: &Function, inst: Inst) -> Option<u32> {
     let operands = &function.insts[inst].operands;
     let step = constant_int(function, operands[2]).filter(|step| *step != 0)?;

@@ -22,8 +22,9 @@ impl<'f> LoadDependences<'f> {
         self.search(values.to_vec(), false)
     }
 
-    /// Returns the loads that `values` are computed from, and the loads that decide in which
-    /// iterations and branches `insts`, and the instructions that compute the values, run.
+    /// Returns the loads that `values` are computed from. Also returns the loads on which the
+    /// control flow depends: those that decide in which iterations and branches `insts` and the
+    /// instructions that compute `values` run.
     pub(in crate::passes) fn with_control(&self, values: &[Value], insts: &[Inst]) -> FxHashSet<Inst> {
         let mut work = values.to_vec();
         for inst in insts {

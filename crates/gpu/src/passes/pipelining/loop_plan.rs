@@ -1,5 +1,5 @@
-//! The plan of a pipelined loop: its loads, its dots that run across iterations, and the loop that
-//! takes the slots that it fills last.
+//! The plan of a pipelined loop: its loads, its dots that run across iterations, and its successor,
+//! which takes the last slots that the loop fills.
 
 use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
@@ -28,7 +28,7 @@ pub struct LoopPlan {
     pub late: Option<LateDots>,
     /// The dots that run into the next iteration.
     pub in_flight: Option<DotsInFlight>,
-    /// The loop that takes the slots that this one fills last.
+    /// The successor, which takes the last slots that this loop fills.
     pub fusion: Option<Fusion>,
     /// True if the loop uses the rings of the previous loop, which has filled slots for it.
     pub follows: bool,
@@ -207,7 +207,7 @@ impl Neutral {
     }
 }
 
-/// The loop that takes the slots that another loop fills last.
+/// The fusion of a loop with its successor, which takes the last slots that the loop fills.
 pub struct Fusion {
     pub successor: Successor,
     /// The bounds of the counter of the successor.
@@ -223,7 +223,7 @@ pub struct Fusion {
     pub min_iterations: i128,
 }
 
-/// The loop that takes the slots that a fused loop fills last.
+/// The successor of a fused loop: it takes the last slots that the fused loop fills.
 pub enum Successor {
     /// The next loop of the block.
     Sibling {

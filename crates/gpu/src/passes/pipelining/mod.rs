@@ -164,7 +164,7 @@ pub(super) struct ProducerPlan {
     /// of the loop.
     pub by_threads: bool,
     /// The maximum number of copies that a thread starts in an iteration of a loop that gathers
-    /// elements: the addresses of some copies are computed from loads.
+    /// elements. Such a loop computes the addresses of some copies from loads.
     pub gathered: u32,
 }
 

@@ -16,7 +16,8 @@ use super::facts::{RingFacts, RingSide, Side, is_shared_store};
 use super::plan::{RingPlan, RingPlans, Writer};
 use tilewright_gpu_ir::{Buffer, Deferred, Function, Gpu, GpuOp, Op, Type};
 
-/// The next slot of one side of a ring. CUTLASS uses the same name.
+/// The next slot of one side of a ring: of the producer or of the consumer. CUTLASS uses the same
+/// name.
 #[derive(Clone, Debug)]
 struct PipelineState {
     /// The index of the slot; zero in a ring of one slot.
@@ -355,7 +356,7 @@ impl RingLowering<'_> {
 
     fn acquire(&mut self, inst: Inst, root: Value, plan: &RingPlan, at: &PipelineState) {
         if let (Some(empty), Some(phase)) = (self.barriers[&root].empty, at.phase) {
-            // No wait for slots in their first use, or if the first ring of the group has waited.
+            // A slot needs no wait at its first use, or if the first ring of the group has waited.
             let is_new = at.passed.is_some_and(|passed| passed < plan.buffer.slots);
             if is_new || self.facts.groups.leader(root) != root {
                 return;

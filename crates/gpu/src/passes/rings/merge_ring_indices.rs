@@ -1,9 +1,9 @@
 //! Finds loops and branches that carry one slot index for both sides of a ring.
 //!
-//! If a ring is empty before and after the instruction, the slot that is acquired next is the slot
-//! that is taken next. A held slot is acquired but not taken. If a loop that is fused with its
-//! inner loop has the same number of held slots before each iteration, the slot that is acquired
-//! next is this number of slots after the slot that is taken next.
+//! If a ring is empty before and after such a loop or branch, the next slot to acquire is the next
+//! slot to take. A loop that is fused with its inner loop may hold slots before each iteration:
+//! these are acquired but not taken. If their number is the same before each iteration, the next
+//! slot to acquire is this number of slots after the next slot to take.
 
 use rustc_hash::FxHashMap;
 use tilewright_ir as ir;
