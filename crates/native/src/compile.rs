@@ -23,8 +23,8 @@ pub fn compile(function: &Function, target: &Target) -> Result<Code, CompileErro
     compile_function(function, *target, false)
 }
 
-/// Compiles a function to the same code as [`compile`], and notes the origin of each instruction for
-/// [`listing`](crate::listing).
+/// Compiles a function to the same code as [`compile`], and notes the origin of each instruction
+/// for [`listing`](crate::listing).
 pub fn compile_with_origins(function: &Function, target: &Target) -> Result<Code, CompileError> {
     compile_function(function, *target, true)
 }

@@ -389,8 +389,8 @@ pub struct BlockData {
     pub terminator: Option<Terminator>,
 }
 
-/// A function, whose first block is its entry. The only parameter of the entry is an integer, and no
-/// terminator continues with the entry.
+/// A function, whose first block is its entry. The only parameter of the entry is an integer, and
+/// no terminator continues with the entry.
 #[derive(Clone, Debug)]
 pub struct Function {
     /// The number of lanes of every vector and mask: a power of two from 4 to 16.

@@ -4,10 +4,10 @@
 //! have 64 bits; these registers are the *parts* of the vector. Lanes of 8 and 16 bits are in the
 //! low bits of the register. The architecture determines the registers of masks.
 //!
-//! Constants are in no register, except in loops with free registers: each use reads them from
-//! memory or computes them again. An instruction whose only use is in its block may be *pending*
-//! until that use. One machine instruction may then do the work of both, such as an addition that
-//! loads an operand.
+//! A constant has no register, so each use reads it from memory or computes it again; only loops
+//! with free registers keep constants in registers. An instruction whose only use is in its block
+//! may be *pending* until that use. One machine instruction may then do the work of both, such as
+//! an addition that loads an operand.
 
 use std::fmt::Debug;
 

@@ -19,7 +19,8 @@ type Assigned<'a> = select::Assigned<'a, X86>;
 /// The bytes of a spill-slot unit.
 const UNIT: usize = 8;
 
-/// The alignment of the first instruction of a loop, in bytes: the window of the instruction caches.
+/// The alignment of the first instruction of a loop, in bytes: the window of the instruction
+/// caches.
 const LOOP_ALIGNMENT: usize = 32;
 
 /// The bytes of the smallest page.

@@ -8,8 +8,9 @@ use tilewright_native::ir::{
 
 use crate::generate::conversion_range;
 
-/// Returns a small function for which `fails` still holds. `fails` receives functions that may access
-/// any memory, may not end, and may violate the rules of the verifier; it is false for these.
+/// Returns a small function for which `fails` still holds. `fails` receives functions that may
+/// access any memory, may not end, and may violate the rules of the verifier; it is false for
+/// these.
 pub fn shrink(function: &Function, fails: &mut dyn FnMut(&Function) -> bool) -> Function {
     let mut best = function.clone();
     loop {
@@ -286,7 +287,8 @@ pub fn text(function: &Function) -> String {
     text
 }
 
-/// Removes instructions without effect whose result is unused, and the content of unreachable blocks.
+/// Removes instructions without effect whose result is unused, and the content of unreachable
+/// blocks.
 fn remove_unused(function: &mut Function) {
     let reachable = reachable_blocks(function);
     let argument = function.blocks[0].parameters[0];
