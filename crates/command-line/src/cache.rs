@@ -23,7 +23,7 @@ pub enum Command {
     },
     /// Remove unfinished and damaged files, those of older versions, and the least recently used
     ///
-    /// Cubins and timings are kept until each of the two takes more than the limit.
+    /// The limit applies to the cubins and to the timings separately.
     Gc {
         /// The maximum size of the cubins, and of the timings, in place of `TILEWRIGHT_CACHE_LIMIT`
         #[arg(long, value_name = "MIB")]

@@ -1,9 +1,9 @@
 //! Implements the `tilewright` command: `compile`, `check`, `explain`, `devices`, `run`, `sim
 //! report`, `profile`, `lock`, `tuning`, `bench`, `cache`, `activate`, `deactivate`, `status`. The
 //! binary of `cli` and the Python package (`python -m tilewright`) call [`main`]. Results are
-//! printed to stdout, diagnostics to stderr. The exit code is 0 for success, 1 for an error in the
-//! user's program or of a file or for a finding of `check` or `lock`, and 2 for an error in the
-//! command line.
+//! printed to stdout, diagnostics to stderr. The exit code is 0 for success and 2 for an error in
+//! the command line. It is 1 for an error in the user's program, an error of a file, and a finding
+//! of `check` or `lock`.
 
 mod cache;
 mod check;
@@ -86,9 +86,11 @@ enum Command {
     /// Run a Triton program, and report the time of its kernels: a table, JSON, a flame graph, a
     /// trace
     Profile(run::Arguments),
-    /// Write the lock of a program: its compiled kernels and tuned choices; or verify, compare and merge locks
+    /// Write the lock of a program: its compiled kernels and tuned choices; or verify, compare and
+    /// merge locks
     Lock(run::Arguments),
-    /// Write the choices of a program's autotuners to a tuning file; or import, merge and list such files
+    /// Write the choices of a program's autotuners to a tuning file; or import, merge and list such
+    /// files
     Tuning(run::Arguments),
     /// Compare two versions of a kernel or of a function
     Bench(run::Arguments),

@@ -11,7 +11,7 @@ use tilewright::compiler::{GpuCode, StageText};
 pub struct MachineCode {
     /// The number of registers of a thread.
     pub registers: u32,
-    /// The bytes of a thread's register spill stores.
+    /// The number of bytes that a thread stores to spill registers.
     pub spills: u32,
     /// The instructions, if a disassembler is found.
     pub sass: Option<StageText>,
@@ -87,8 +87,8 @@ fn listing(text: &str, source: &str) -> StageText {
     StageText { name: "sass".into(), title: "SASS".into(), lines, links: origins }
 }
 
-/// Finds a tool. Tries the files or folders that `variables` name, the folder `beside`, `PATH`, and the CUDA
-/// toolkit, in this order.
+/// Finds a tool. Tries, in this order: the files or folders that the environment variables
+/// `variables` name, the folder `beside`, `PATH`, and the CUDA toolkit.
 fn find(name: &str, variables: &[&str], beside: Option<&Path>) -> Option<PathBuf> {
     let file = format!("{name}{}", std::env::consts::EXE_SUFFIX);
     let named = variables.iter().filter_map(|variable| std::env::var_os(variable).map(PathBuf::from));

@@ -35,8 +35,7 @@ pub fn compile_operation(
         tilewright_frontend::lower_operation(operation, options, host).map_err(CompileError::Kernel)?;
     with_stack(|| {
         verify(&module, Stage::Ir)?;
-        // There is nothing to optimize in a single op, but in a function of the library or of the
-        // user.
+        // A single op leaves nothing to optimize; a function of the library or of the user may.
         if module.functions.len() > 1 {
             tilewright_opt::optimize(&mut module, &tilewright_opt::Options::default(), &mut |_, _| {});
             verify(&module, Stage::Opt)?;

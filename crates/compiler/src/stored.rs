@@ -124,7 +124,7 @@ pub fn restore(
 /// Restores the code of a variant of a kernel for a GPU.
 ///
 /// # Errors
-/// If the text is not that of a program.
+/// If the text is not that of a program, or if the kernel is for the CPU.
 pub fn restore_variant(kernel: &CompiledKernel, stored: StoredGpuCode) -> Result<GpuCode, CompileError> {
     match kernel.metadata.target {
         Target::Gpu(target) => with_stack(|| gpu_code(target, stored, &kernel.lowered.sources)),

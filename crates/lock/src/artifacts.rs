@@ -10,8 +10,8 @@ use std::sync::Arc;
 use tilewright_base::write_file;
 
 /// A folder of artifacts. An artifact is named by the BLAKE3 hash of its content, in hexadecimal
-/// digits, and by its kind, such as `ptx`. So equal contents are one file, concurrent writers of an
-/// artifact write the same bytes, and a reader detects damage.
+/// digits, and by its kind, such as `ptx`. So equal contents of one kind are one file, concurrent
+/// writers of an artifact write the same bytes, and a reader detects damage.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Artifacts {
     folder: PathBuf,

@@ -36,7 +36,8 @@ pub struct LockFile {
 pub enum LockError {
     /// The file system's error.
     Unreadable(PathBuf, io::Error),
-    /// The text is not a lock. The message has the line and the column.
+    /// The text is not a lock. If it is not JSON, or lacks a field, the message has the line and
+    /// the column.
     Malformed(PathBuf, String),
     /// The lock has another version of the format.
     OtherFormat(PathBuf, u64),
@@ -100,7 +101,8 @@ impl LockFile {
     /// Writes the lock atomically, sorted and without duplicates.
     ///
     /// # Errors
-    /// Those of the file system; the file then has its old content.
+    /// Those of the file system. The file then has its old content, unless its folder takes no new
+    /// files, so that the lock is written in place.
     pub fn write(&self, path: &Path) -> io::Result<()> {
         write_file(path, self.to_text().as_bytes())
     }
