@@ -75,7 +75,8 @@ impl Lowering<'_> {
         results
     }
 
-    /// Returns the words that a thread sends, one for each `together` rounds of the plan.
+    /// Returns the words that a thread sends. A word has the elements of `together` rounds of the
+    /// plan.
     fn given(
         &mut self,
         element: Element,

@@ -167,9 +167,9 @@ impl Builder {
         })
     }
 
-    /// Returns the 64-bit product of a 32-bit number and a constant. If adding the constant of `a`
-    /// to its register does not overflow, the constant is multiplied separately. That holds if
-    /// `splits`, by the promise of the caller, or if a bound of `a` proves it.
+    /// Returns the 64-bit product of a 32-bit number and a constant. The constant of `a` is
+    /// multiplied separately if adding it to the register cannot overflow: if the caller promises
+    /// this by `splits`, or if a bound of `a` proves it.
     pub fn mul_wide(&mut self, signed: bool, a: Scalar, factor: u64, splits: bool) -> Scalar {
         let extend = |bits: u64| if signed { Width::B32.signed(bits) as u64 } else { bits };
         let bound = self.bound(Width::B32, a);

@@ -8,8 +8,8 @@
 //! ```text
 //! binary32   4b 00 00 xx              2^23 + x
 //! binary16   64 xx                    1024 + x
-//! bfloat16   43 0x (the low 7 bits)   128 + the low 7 bits; by the high bit, 43 00 or 43 80, which
-//!                                     is 128 or 256, is added or subtracted
+//! bfloat16   43 0x (the low 7 bits)   128 + the low 7 bits; the high bit selects 43 00 (128) or
+//!                                     43 80 (256), which is then added or subtracted
 //! ```
 //! A signed number is x - 128, where x is the byte with the high bit inverted. All additions are
 //! exact. If the program adds a constant next, such as the zero point of quantized numbers, one

@@ -4,9 +4,10 @@
 //!
 //! The accumulator is in registers that the instruction reads and writes, and that no other
 //! instruction may touch before the wait. A dot therefore starts with new registers, to which the
-//! initial accumulator is copied, unless the accumulator is zero, or a loop carries it in registers
-//! that only the dot reads. The next dots before a wait (the type of their accumulator is
-//! `pending`) use the same registers.
+//! initial accumulator is copied. There are two exceptions: an accumulator of zeros is not copied,
+//! and if a loop carries the accumulator in registers that only the dot reads, the dot may use
+//! these registers. The next dots before a wait (the type of their accumulator is `pending`) use
+//! the same registers.
 
 use std::ops::Range;
 
@@ -397,9 +398,9 @@ impl Lowering<'_> {
     }
 }
 
-/// Returns the number of steps along K whose dot of 8-bit floats is added to the accumulator in
-/// full precision, since the tensor cores accumulate with fewer bits. Returns `None` if the tensor
-/// cores accumulate all steps.
+/// Returns the number of steps along K after which a dot of 8-bit floats adds its partial result to
+/// the accumulator in fp32, because the tensor cores accumulate with fewer bits. Returns `None` if
+/// the tensor cores accumulate all steps.
 fn exact_steps([d, a, _]: [ScalarType; 3], shape: MmaShape, max_imprecise_acc: u32) -> Option<u32> {
     let is_imprecise = d == ScalarType::F32 && matches!(a, ScalarType::E4m3 | ScalarType::E5m2);
     (is_imprecise && max_imprecise_acc > 0).then(|| (max_imprecise_acc / shape.k).max(1))

@@ -1,5 +1,5 @@
-//! Recomputation: if a sum of a register and a constant is computed before a loop and read after
-//! it, but not in it, computes the sum again after the loop, before its first reader there.
+//! Recomputation: computes a sum of a register and a constant again after a loop, before its first
+//! reader there. The sum must be computed before the loop, and must not be read in it.
 //!
 //! It applies to 64-bit sums, if there are enough of them (`Tuning::recomputed_sums`), in listings
 //! whose live registers nearly fill those of a thread, or exceed them. For example, the row

@@ -232,8 +232,8 @@ impl Writes {
     }
 }
 
-/// For each register with several writes, the line since which it has its value, at the current
-/// line of a walk.
+/// The state of registers with several writes at the current line of a walk: for each, the line
+/// since which it has its value.
 pub(super) struct Changes<'a> {
     writes: &'a Writes,
     regions: &'a Regions,
