@@ -157,8 +157,9 @@ impl Context<'_> {
     }
 
     /// Publishes an atomic write at its address in shared memory; for other memory, does nothing.
-    /// With `releases`, an acquiring reader is ordered after everything that this warp has done;
-    /// without, after everything that preceded its last fence.
+    /// With `releases`, an acquiring reader is ordered after everything that this warp has done.
+    /// Without it, the reader is ordered only after everything that preceded this warp's last
+    /// fence.
     pub fn publish(&mut self, place: ResolvedAddress, releases: bool) {
         let ResolvedAddress::Shared { rank, offset } = place else { return };
         if releases {
@@ -170,7 +171,8 @@ impl Context<'_> {
     }
 
     /// Observes an atomic read. With `acquires`, later accesses of this warp are ordered after what
-    /// other agents have published at the address; without, only accesses after its next fence are.
+    /// other agents have published at the address. Without it, only accesses after this warp's next
+    /// fence are.
     pub fn observe(&mut self, place: ResolvedAddress, acquires: bool) {
         if let ResolvedAddress::Global(address) = place {
             *self.polled = address;

@@ -1,7 +1,7 @@
 //! Counters of each instruction of the PTX. The counts of a source line or of an instruction class
 //! are sums of these.
 
-/// Counts of one instruction of the program, over all warps that executed it.
+/// Counts of one instruction of the PTX, over all warps that executed it.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct StepCounters {
     /// How often a warp executed the instruction with at least one lane. If the decoder has split

@@ -197,8 +197,8 @@ impl LoadedModule {
         })
     }
 
-    /// Returns the extent of the clusters: that of the launch or, if that is a single block, the
-    /// extent that the kernel requires, if any.
+    /// Returns the extent of the clusters. If the launch has clusters of one block, and the kernel
+    /// requires an extent, returns that extent; otherwise returns the extent in the launch.
     fn cluster(&self, launch: &Launch<'_>, id: FunctionId) -> [u32; 3] {
         match &self.function(id).directives.required_cluster {
             Some(required) if launch.cluster == [1; 3] => padded(required),

@@ -313,9 +313,10 @@ impl Number {
         }
     }
 
-    /// Rounds once and returns the bits in a format. Overflow becomes infinity, or NaN if the
-    /// format has no infinity. It becomes the largest finite number if the rounding is towards zero
-    /// for this sign, with `saturate`, or if the format has neither infinity nor NaN.
+    /// Rounds once and returns the bits in a format. Overflow becomes the largest finite number in
+    /// three cases: the rounding is towards zero for this sign, `saturate` is true, or the format
+    /// has neither infinity nor NaN. Otherwise it becomes infinity, or NaN if the format has no
+    /// infinity.
     #[inline]
     pub fn round(self, format: Format, rounding: Rounding, saturate: bool) -> u64 {
         let sign = |negative: bool| u64::from(negative) << format.sign_bit();
