@@ -316,8 +316,8 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// Checks that the source is in registers or, once conversions are lowered, in a row-major
-    /// buffer, and that the indices have the layout of the result.
+    /// Checks that the source is in registers, or in a row-major buffer once conversions are
+    /// lowered. Also checks that the indices have the layout of the result.
     fn movement(&self) -> Check {
         let moved = self.operand(0);
         let values: SmallVec<[Value; 4]> =

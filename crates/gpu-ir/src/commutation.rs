@@ -5,9 +5,8 @@
 //! operands of commutative functions are sorted, and `a > b` becomes `b < a`. The region commutes
 //! if swapping left and right yields the same terms. It also commutes if it selects one side by a
 //! comparison of the two: then swapping the sides swaps the selected side, except where the
-//! elements are equal. The comparisons need not consider NaN: a function that compares only numbers
-//! is not associative with NaN in any case, and a function that tests for NaN treats both sides
-//! alike.
+//! elements are equal. The comparisons need not consider NaN. A function that compares only numbers
+//! is not associative with NaN in any case; a function that tests for NaN treats both sides alike.
 
 use rustc_hash::FxHashMap;
 use tilewright_ir::{self as ir, Block, ElementwiseFn as F, Operation, Value};

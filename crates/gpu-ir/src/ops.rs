@@ -140,8 +140,8 @@ define_ops! {
     /// boxes follow each other in memory, and one copy moves each box. The tensor map has the
     /// extents and the swizzle of such a box.
     ///
-    /// For a matrix, the coordinate of an axis may be an int32 tile of row indices: each row of the
-    /// buffer is then the row of the tensor with that index, or zeros outside of the tensor. The
+    /// For a matrix, the coordinate of an axis may be an int32 tile of row indices. Each row of the
+    /// buffer is then the tensor's row with that index, or zeros if the tensor has no such row. The
     /// lanes of the first warp each start copies of four rows. The box of the tensor map is a part
     /// of one row, and a row of a box in the buffer has 32 bytes or more.
     TensorLoad tensor_load (buffer, descriptor, barriers, slot) [] *coordinates {} regions 0 Write Memory Reads FillsShared StartsTensorLoad;
@@ -157,9 +157,9 @@ define_ops! {
     /// `tensor_store`. Each element is combined atomically, unordered with other accesses. Not
     /// every element type has every `kind`.
     TensorReduce tensor_reduce (buffer, descriptor) [] *coordinates {kind: AtomicKind} regions 0 Write Memory Never ReadsShared StartsTensorStore;
-    /// Returns the pointers unchanged, and states that they point to the box at these coordinates
-    /// (as for `tensor_load`) of the tensor that a tensor map of the module describes. Outside of
-    /// the tensor, a load through the pointers yields zeros or elements that are unused.
+    /// Returns the pointers unchanged. States that they point to a box of the tensor that a tensor
+    /// map of the module describes, at these coordinates (as for `tensor_load`). Outside of the
+    /// tensor, a load through the pointers yields zeros or elements that are unused.
     TensorBox tensor_box (pointer, descriptor) [] *coordinates {} regions 0 Pure Identity Never None None;
     /// Makes the tensor map `M<map>` of the module from these scalars, in global memory of the
     /// block, and returns the address of the map. A buffer of 128 bytes is its staging area. The

@@ -1,5 +1,5 @@
 //! The thresholds and weights of the passes for GPUs. Each target has a table, which may be that of
-//! other targets; no other file of the GPU back end has thresholds.
+//! other targets; no other file of the GPU back end has measured thresholds.
 //!
 //! The last paragraph of an entry is its evidence: the kernel, the GPU and the date of a
 //! measurement, or `Derived:` with the fact that it follows from, or `Not measured` (check
@@ -73,9 +73,9 @@ pub struct Tuning {
     ///
     /// Not measured: it bounds the code of a loop and the time of its compilation.
     pub unrolled_ops: u32,
-    /// Registers of a thread that a loop unrolled by the depth of its rings takes beyond those of
-    /// one copy, because the assembler interleaves copies: 20 to 55 for two dependent dots (H200,
-    /// 2026-11-23).
+    /// Registers of a thread that a loop unrolled by the depth of its rings takes in addition to
+    /// those of one copy: the assembler interleaves the copies. Two dependent dots take 20 to 55
+    /// (H200, 2026-11-23).
     pub unrolled_registers: u32,
     /// A kernel with a loop that is unrolled by the depth of its rings states how many blocks a
     /// multiprocessor should hold (`.minnctapersm`).
@@ -132,11 +132,11 @@ pub struct Tuning {
     /// copies get a partition of warps. A longer iteration hides the start of copies without such a
     /// partition.
     ///
-    /// H200, 2026-11-23: 16x8192x8192 with weights of 4 bits, 64 elements for each thread, took
-    /// 24.5 us without such warps and 22.4 with them, with weights of 8 bits 26.9 and 24.5; with
-    /// 128 elements for each thread 22.8 and 23.1. Dots whose operands are only loaded gain nothing
-    /// (4096^3 in a persistent kernel: 182.0 and 182.6), and loops of dependent dots are slower by
-    /// an eighth and more.
+    /// Times without and with the partition, in us (H200, 2026-11-23): 16x8192x8192 with 64
+    /// elements for each thread, 24.5 and 22.4 with weights of 4 bits, 26.9 and 24.5 with weights
+    /// of 8 bits; with 128 elements for each thread, 22.8 and 23.1. Dots whose operands are only
+    /// loaded gain nothing (4096^3 in a persistent kernel: 182.0 and 182.6). Loops of dependent
+    /// dots are slower by an eighth and more.
     pub specialized_elements: u32,
     /// The most registers of a thread that may hold an operand that is computed before the loop
     /// that uses it.
@@ -163,9 +163,9 @@ pub struct Tuning {
     pub rescaled_registers: u32,
     /// The fewest bytes of a tile for which two blocks run synchronized to share it.
     ///
-    /// H200, 2026-11-23, 8200x8200: blocks of 128x256x64 took 0.85 of the time with B, 32 KiB,
-    /// shared; blocks of 256x128x64, with 16 of 48 KiB shared, took as long as without sharing;
-    /// blocks of 128x128x64 took 1.07 times as long.
+    /// 8200x8200, relative to the same blocks without sharing: 0.85 with blocks of 128x256x64,
+    /// which share B (32 KiB); 1.00 with blocks of 256x128x64, which share 16 of 48 KiB; 1.07 with
+    /// blocks of 128x128x64 (H200, 2026-11-23).
     pub paired_bytes: u32,
     /// The fewest bytes of a tile that the blocks of one program share. These blocks are
     /// synchronized in any case.
@@ -252,8 +252,8 @@ pub struct Tuning {
     ///
     /// Not measured.
     pub sinking_gain: u32,
-    /// Lines of a listing above which equal instructions share a register only if they are near,
-    /// provided that sharing in all cases would keep more than `max_live_registers` alive.
+    /// In a listing of more lines than this, equal instructions share a register only if they are
+    /// near, if sharing in all cases would keep more than `max_live_registers` alive.
     ///
     /// Not measured.
     pub long_listing_lines: usize,

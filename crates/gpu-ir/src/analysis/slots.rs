@@ -252,8 +252,8 @@ impl<'f> SlotAnalysis<'f> {
         }
     }
 
-    /// Returns the slot that an operand names, or `None` for an operand in registers, a dot in
-    /// flight, a ring, `mbarrier`s, or a buffer of several slots.
+    /// Returns the slot that an operand names. Returns `None` for other operands: values in
+    /// registers, dots in flight, rings, `mbarrier`s, and buffers of several slots.
     pub fn slot(&self, value: Value) -> Option<Slot> {
         match self.function.ty(value) {
             Type::Empty(_) | Type::Full(_) => {

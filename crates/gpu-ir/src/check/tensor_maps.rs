@@ -78,8 +78,8 @@ impl Checker<'_> {
         self.coordinates(2, &pointers.shape).map(|_| ())
     }
 
-    /// Checks that the module has the map, and that the operands after the buffer are the scalars
-    /// that the map names: the pointer and integers.
+    /// Checks that the module has the map. The operands after the buffer must be the scalars that
+    /// the map names: the pointer and integers.
     pub(super) fn make_tensor_map(&self, map: u32) -> Check {
         let map = self
             .header

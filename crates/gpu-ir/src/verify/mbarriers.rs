@@ -56,8 +56,9 @@ struct State {
 }
 
 impl State {
-    /// Returns the phase of a slot. Returns `None` if the phase is unknown, or if the index of a
-    /// slot of the same barrier is unknown, because the value that named it is out of scope.
+    /// Returns the phase of a slot. Returns `None` if the phase is unknown. Also returns `None` if
+    /// some slot of the same barrier has an unknown index, because the value that named the slot is
+    /// out of scope.
     fn phase(&mut self, slot: Slot) -> Option<&mut Phase> {
         let lost = Slot { index: SlotIndex::Lost, ..slot };
         if self.phases.contains_key(&lost) {
@@ -83,8 +84,8 @@ fn join(one: &mut Option<Phase>, other: Option<Phase>, point: JoinPoint) {
     };
 }
 
-/// The number of arrivals that a phase of a barrier needs, a flag that some op arrives, and the
-/// partitions that arrive or wait.
+/// The use of a barrier: the number of arrivals that a phase needs, whether some op arrives, and
+/// the partitions that arrive or wait.
 #[derive(Default)]
 struct BarrierUsage {
     arrivals: u32,

@@ -1,9 +1,9 @@
 //! Rules of the verifier that involve several instructions.
 //!
-//! They prove that every path releases its slots, that memory is allocated when it is accessed,
-//! that copies have arrived before their data is read, that nothing overwrites a slot that is still
-//! read, and that no warp waits forever. The last column of the table lists the exceptions. Each
-//! rule has a file. Most follow a state along the paths of a function
+//! They prove five properties: every path releases its slots; memory is allocated when it is
+//! accessed; copies have arrived before their data is read; nothing overwrites a slot that is still
+//! read; no warp waits forever. The last column of the table lists the exceptions. Each rule has a
+//! file. Most follow a state along the paths of a function
 //! ([`dataflow`](crate::analysis::dataflow)), slot by slot ([`slots`](crate::analysis::slots)).
 //!
 //! | rule | what it proves | what it does not prove |

@@ -4,8 +4,8 @@
 //! steps before, and the ops of the step run in the order of the schedule. A value is therefore
 //! used in its own stage by a later op of the step, or in a later stage; a carried value may also
 //! be used one stage earlier, by a later op of the step. A dot may follow another dot in the same
-//! accumulator without a wait: the order of a `wgmma_wait` and a dot that uses its result as
-//! accumulator is not checked if both are in the same step.
+//! accumulator without a wait. So if a `wgmma_wait` and the dot that accumulates on its result are
+//! in the same step, their order is not checked.
 
 use rustc_hash::FxHashMap;
 use tilewright_ir as ir;
