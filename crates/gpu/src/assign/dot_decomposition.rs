@@ -1,9 +1,9 @@
 //! Decomposes fp32 dots into several tensor core dots: `input_precision` of `"tf32x3"`, `"bf16x3"`
 //! and `"bf16x6"`.
 //!
-//! Each operand is replaced by a sum of parts that a tensor core multiplies exactly. For tf32, the
-//! parts are the tf32 nearest to the operand and the tf32 nearest to the remainder; for bf16, they
-//! are two or three bf16 that are found in the same way. Dots of small parts have a separate
+//! Each operand is replaced by a sum of parts that a tensor core multiplies exactly. For tf32,
+//! there are two parts: the tf32 nearest to the operand, and the tf32 nearest to the remainder. For
+//! bf16, two or three parts are found in the same way. Dots of small parts have a separate
 //! accumulator, so that rounding to the precision of a large accumulator does not lose them.
 //!
 //! ```text

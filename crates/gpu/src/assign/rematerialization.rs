@@ -5,8 +5,8 @@
 //! never needs a conversion. Loops do not prevent this: a tile of pointers that a loop advances is
 //! carried once for each layout.
 //!
-//! In kernels with dots, a vector of integers that is loaded outside of loops is rematerialized
-//! too, such as the indices of gathered rows. Each thread loads the indices that it needs, and the
+//! In kernels with dots, vectors of integers that are loaded outside of loops, such as the indices
+//! of gathered rows, are rematerialized, too. Each thread loads the indices that it needs, and the
 //! tile of pointers that is computed from them needs no fixed layout either.
 
 use cranelift_entity::{EntitySet, SecondaryMap};
@@ -16,9 +16,9 @@ use tilewright_gpu_ir::tuning::Tuning;
 
 /// The values that are rematerialized.
 pub struct Rematerializable {
-    /// An estimate of the number of ops that compute a rematerialized value: an op whose result has
-    /// several uses counts once for each use, and a tile that a loop carries counts as one op. 0
-    /// for scalars, which every thread has. `None` if the value is not rematerialized.
+    /// An estimate of the number of ops that compute a rematerialized value; `None` if the value is
+    /// not rematerialized. An op whose result has several uses counts once for each use, and a tile
+    /// that a loop carries counts as one op. A scalar counts 0, because every thread has it.
     ops: SecondaryMap<Value, Option<u32>>,
 }
 

@@ -118,8 +118,8 @@ impl KSplit {
     }
 }
 
-/// Returns the loop that carries an accumulator, if the accumulator starts at zero, only the dot
-/// uses it, and the loop yields the result of the dot, which has no other use.
+/// Returns the loop that carries an accumulator, if three conditions hold: the accumulator starts
+/// at zero, only the dot uses it, and the only use of the dot's result is the yield of the loop.
 fn accumulating_loop(function: &Function, block: Block, dot: Inst, accumulator: Value) -> Option<Inst> {
     let Definition::Parameter(home, _) = function.values[accumulator].definition else { return None };
     let owner = Parents::new(function).owner(block).filter(|_| home == block)?;
@@ -136,8 +136,8 @@ fn is_zero(function: &Function, value: Value) -> bool {
     constant_of(function, value).is_some_and(|value| Some(value) == Literal::float(Dtype::F32, 0.0))
 }
 
-/// Returns whether an operand is computed elementwise from loads of this block, and the largest
-/// load is contiguous along the last axis and has integers or fewer bytes than the operand.
+/// Returns whether an operand is computed elementwise from loads of this block. The largest load
+/// must be contiguous along the last axis, and must have integers or fewer bytes than the operand.
 ///
 /// Other operands go through shared memory. They move no more bytes there than they load, so this
 /// costs fewer registers and instructions than an accumulator in each warp.

@@ -80,8 +80,8 @@ pub fn least_shared_bytes(module: &Module) -> u64 {
 /// Returns the bytes of shared memory that a kernel needs if buffers whose live ranges do not
 /// overlap may share ranges.
 ///
-/// The result includes the mbarriers that the lowering of rings adds later, so that a kernel that
-/// fits before that pass fits after it.
+/// The result includes the mbarriers that the lowering of rings adds later. So a kernel that fits
+/// before that pass also fits after it.
 pub fn least_bytes(layouts: &Layouts, function: &Function) -> u64 {
     let buffers = Buffers::new(layouts, &SlotAnalysis::new(function, false));
     buffers.place(&buffers.in_use).bytes + mbarrier_bytes(function)

@@ -25,8 +25,8 @@
 //! rings do not share one pair of full and empty `mbarrier`s.
 //!
 //! The blocks of a divided program are a cluster of two or more at every launch. A value that does
-//! not depend on the rank of a block is the same in all blocks of a cluster, so the kernel compares
-//! nothing: each block copies its part of such a tile to all.
+//! not depend on the rank of a block is the same in all blocks of a cluster. So the kernel compares
+//! nothing: of a tile with such coordinates, each block copies its part to all blocks.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};

@@ -381,8 +381,8 @@ impl Pass<'_> {
         self.cursor.insert(inst);
     }
 
-    /// Lowers a reduction with too many partial results, such as one that must keep the order of
-    /// elements, in a layout in which each warp has whole lines.
+    /// Lowers a reduction with too many partial results, in a layout in which each warp has whole
+    /// lines. An example is a reduction that must keep the order of elements.
     fn reduce_in_lines(&mut self, inst: Inst, axis: u32, layout: &Layout, block: Block) {
         let lines = line_layout(&layout.output().shape(), axis as usize, self.header.num_warps);
         let to = self.header.layouts.add(lines.clone());

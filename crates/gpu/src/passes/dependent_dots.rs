@@ -19,8 +19,8 @@ pub fn has_dependent_dots(function: &Function, block: Block) -> bool {
     })
 }
 
-/// Returns whether an operand of a dot of a block is computed from another dot of the block: in the
-/// same iteration, or in an earlier one if the block is the body of a loop.
+/// Returns whether an operand of a dot is computed from another dot of the same block. If the block
+/// is the body of a loop, the other dot may be in an earlier iteration.
 pub fn depends_on_other_dot(function: &Function, block: Block, dot: Inst, operand: Value) -> bool {
     let mut work = vec![operand];
     let mut seen: FxHashSet<Value> = FxHashSet::default();

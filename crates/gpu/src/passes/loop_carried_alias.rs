@@ -7,8 +7,8 @@
 //! everywhere. No two offsets are equal if counts and coordinates act like the digits of a number:
 //! each factor exceeds the greatest sum of all terms with smaller factors.
 //!
-//! Two tiles of pointers that differ by a constant, such as both halves of rows, have no address in
-//! common if no two elements of a tile have offsets that differ by that constant.
+//! Two tiles of pointers may differ by a constant, as the two halves of rows do. They have no
+//! address in common if no two offsets in one tile differ by that constant.
 
 use rustc_hash::FxHashMap;
 use smallvec::{SmallVec, smallvec};

@@ -184,9 +184,9 @@ impl<'a> Scheduler<'a> {
 
 /// Returns the slots that a block releases together, at its end.
 ///
-/// Rings whose slots are taken and released together share barriers ([`super::rings`]). The slots
-/// are those of rings that are allocated outside of the block, if the block takes them with no dot
-/// between the takes, and if it waits for a dot after the first release.
+/// Rings whose slots are taken and released together share barriers ([`super::rings`]). These slots
+/// belong to rings that are allocated outside of the block. The block must take them with no dot
+/// between the takes, and must wait for a dot after the first release.
 fn released_last(function: &Function, insts: &[Inst]) -> Vec<Value> {
     let is_own = |ring: Value| function.defining_inst(ring).is_some_and(|alloc| insts.contains(&alloc));
     let takes = |inst: &Inst| {
@@ -347,8 +347,8 @@ fn issue_after_readers(header: &Header, function: &mut Function, insts: &[Inst])
     }
 }
 
-/// Returns the result of the last op before a dot that reads the tile that A is converted from, if
-/// the dot has to issue after it.
+/// Let T be the tile that A of a dot is converted from. Returns the result of the last op before
+/// the dot that reads T, if the dot has to issue after this op.
 fn reader_before(header: &Header, function: &Function, before: &[Inst], dot: Inst) -> Option<Value> {
     let data = &function.insts[dot];
     let (Op::Gpu(GpuOp::Wgmma { .. }), &[a, _, accumulator]) = (&data.op, &data.operands[..]) else {

@@ -34,8 +34,8 @@
 //! [`super::tensor_store_fallback`].
 //!
 //! **If shared memory is too small** for a buffer that lives through the whole loop, the buffer
-//! lives only around the store, as the buffer of a conversion does, and the thread waits for the
-//! copy at once.
+//! lives only around the store, like the buffer of a conversion. The thread then waits for the copy
+//! at once.
 
 use smallvec::{SmallVec, smallvec};
 use tilewright_ir as ir;

@@ -140,7 +140,8 @@ fn slots_of(function: &Function, ring: Value) -> u32 {
 }
 
 /// Returns whether the kernel acquires and takes a constant number of slots of each ring before an
-/// instruction: no loop is around it, and no loop or branch before it acquires or takes slots.
+/// instruction. This holds if no loop is around the instruction, and no loop or branch before it
+/// acquires or takes slots.
 fn begin_at_known_slots(function: &Function, parents: &Parents, inst: Inst, rings: &[Value]) -> bool {
     let mut around = inst;
     while let Some(block) = parents.block(around) {

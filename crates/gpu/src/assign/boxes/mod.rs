@@ -12,11 +12,11 @@
 //! that wraps around, `(m * 128 + rows) % M`, counts as bounded by `M` if the elements past the
 //! bound are never stored ([`demand`]).
 //!
-//! For a store or an atomic operation, two more conditions hold: the box may exceed the end of the
-//! tensor but not its start, even if a mask excludes such elements, and strides must be known at
-//! compile time to be aligned. If the launch cannot make the maps of some accesses, it runs a
-//! variant that is compiled [`without`](Launcher::without) them; the other accesses keep their
-//! boxes.
+//! A store or an atomic operation must fulfill two more conditions. The box may exceed the end of
+//! the tensor, but not its start, even if a mask excludes the elements before the start. Strides
+//! must be known at compile time to be aligned. If the launch cannot make the maps of some
+//! accesses, it runs a variant that is compiled [`without`](Launcher::without) them; the other
+//! accesses keep their boxes.
 //!
 //! - [`device_maps`]: the kernel makes the map of accesses in a loop, if the base is a pointer that
 //!   the kernel loads, or if the kernel computes strides or extents.

@@ -9,8 +9,8 @@
 //! The two columns on the right are the consumer and the producer. Both partitions reach the same
 //! barriers in the same order. Consecutive stores with only pure ops between them share a pair of
 //! barriers. Stores need no barriers if no pointer of the producer may point to the memory that
-//! they write: as in all passes, pointers that derive from different arguments are assumed to point
-//! to different memory, while loaded pointers may point to any memory.
+//! they write. As in all passes, pointers that derive from different arguments are assumed to point
+//! to different memory; loaded pointers may point to any memory.
 
 use rustc_hash::FxHashSet;
 use smallvec::smallvec;

@@ -24,10 +24,10 @@
 //! **The loads.** The pass turns the loads that dots of a loop depend on into copies, if the launch
 //! requests two stages or more. If a loop requests stages itself (`tl.range(num_stages=…)`) and has
 //! no dot, the pass turns all its loads into copies. A slot replaces the buffer of a load whose
-//! only use is a store to that buffer. Other loads become reads of a slot to registers: loads whose
-//! result is converted before the dot, loads whose `other` is not zero (a selection follows), and
-//! loads whose result has several uses. A load that `cp.async` cannot copy, because less than 4
-//! bytes are contiguous, remains a load.
+//! only use is a store to that buffer. Other loads become reads of a slot to registers: their
+//! result is converted before the dot or has several uses, or their `other` is not zero, so that a
+//! selection follows. A load that `cp.async` cannot copy, because less than 4 bytes are contiguous,
+//! remains a load.
 //!
 //! **Loop fusion** ([`fuse_loops`]). In its last iterations, a loop has no later iteration to copy
 //! for. It copies for the next loop of its block, if that loop copies boxes of the same tensors to
@@ -42,14 +42,14 @@
 //! **Shared memory.** If it is too small, all loops get one stage less until their rings fit, down
 //! to two stages. If the rings of two stages do not fit either, no loop is pipelined. Triton
 //! refuses a launch with too many stages; here it runs with fewer stages. A ring that tensor copies
-//! fill in a nested loop has its memory for the whole kernel ([`hoist`]). In two cases, nested
-//! loops copy by `cp.async` instead: if this memory costs more than one stage, or if such a loop
-//! has late dots, which start one stage after the dots that they depend on.
+//! fill in a nested loop has its memory for the whole kernel ([`hoist`]). Nested loops copy by
+//! `cp.async` instead in two cases: this memory costs more than one stage, or such a loop has late
+//! dots, which start one stage after the dots that they depend on.
 //!
 //! **Vectors** that threads read, such as one number for each row of a tile, are copied by tensor
-//! copies if they are boxes: a copy by threads needs a barrier of the block in each iteration,
-//! which synchronizes the warpgroups. Threads read a vector in the layout that its user needs
-//! ([`vector_reads`]).
+//! copies if they are boxes. A copy by threads would need a barrier of the block in each iteration,
+//! and this barrier would synchronize the warpgroups. Threads read a vector in the layout that its
+//! user needs ([`vector_reads`]).
 
 mod dots;
 mod expand;

@@ -1,7 +1,7 @@
 //! Chooses the lifetimes of rings of one slot that replaced buffers in loops.
 //!
-//! Such a ring either lives as long as the buffer that it replaced, so that later buffers of an
-//! iteration can reuse the memory, or around the outermost loop:
+//! Such a ring has one of two lifetimes. It lives as long as the buffer that it replaced, so that
+//! later buffers of an iteration can reuse the memory. Or it lives around the outermost loop:
 //!
 //! ```text
 //! for %k … {                                        %r = alloc : ring<1, …>

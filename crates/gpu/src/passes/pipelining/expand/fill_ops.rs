@@ -1,6 +1,6 @@
-//! Finds the ops of a scheduled loop that fill slots, and the ops that only these need: those that
-//! compute or load pointers and masks. The expander predicates both kinds if they run before the
-//! last stage, and predicates no other ops.
+//! Finds the ops of a scheduled loop that fill slots. Also finds the ops that only these need,
+//! which compute or load pointers and masks. The expander predicates both kinds if they run before
+//! the last stage, and predicates no other ops.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tilewright_ir::{Effect, Inst, Operation, Value};

@@ -343,8 +343,9 @@ impl LoopRewriter<'_> {
             && !is_box(data.operands[1])
     }
 
-    /// Returns the last tile that the early stage computes from its dots: one of fp32 that the loop
-    /// carries, or else one of 32-bit elements that A of a late dot is made from.
+    /// Returns the last tile that the early stage computes from its dots: a tile of fp32 that the
+    /// loop carries or, if there is none, a tile of 32-bit elements from which A of a late dot is
+    /// made.
     fn last_computed(&self, pipeline: &Pipeline) -> Option<Value> {
         let function = &*self.function;
         let early: Vec<Inst> = pipeline.others().filter(|inst| pipeline.ahead(*inst) > 0).collect();

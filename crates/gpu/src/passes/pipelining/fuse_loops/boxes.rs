@@ -12,8 +12,8 @@ use crate::passes::pipelining::loop_plan::{Boxes, Growth, LoopPlan, RingLoad};
 use crate::passes::pipelining::memory_order::{MemoryOrder, memory_order};
 use tilewright_gpu_ir::{Function, Gpu};
 
-/// Returns the pure scalar ops of a block that compute the values in `work`, in order, and the
-/// values from outside of the block that these ops use. Returns `None` if the values depend on
+/// Returns the pure scalar ops of a block that compute the values in `work`, in order. Also returns
+/// the values from outside of the block that these ops use. Returns `None` if the values depend on
 /// other ops of the block, or on values that the loop with the body `body` carries.
 pub(super) fn scalars_of(
     function: &Function,

@@ -14,15 +14,15 @@
 //! the scalars that depend on this counter once more, for the next tile. After the last tile, boxes
 //! are outside of their tensors, and slots are zeros.
 //!
-//! **A tile takes as many slots as the inner loop has iterations for it, but at least as many as
-//! are filled ahead.** So all filled slots that a tile leaves are for the next tile. A loop with
-//! dots in flight multiplies the slots beyond its iterations, which are zeros. After any other
+//! **A tile takes a slot for each iteration of the inner loop, but at least as many slots as are
+//! filled ahead.** So the filled slots that a tile does not take are all for the next tile. A loop
+//! with dots in flight multiplies the slots beyond its iterations, which are zeros. After any other
 //! loop, another loop takes them ([`LoopRewriter::take_rest`]).
 //!
-//! **Obstacles**, in addition to those of pipelining: ops of the outer loop that order accesses or
-//! may write memory that the copies read, a counter that is not an int32, a step of the inner loop
-//! that is not a small positive constant, boxes that depend on more than the counters, tensor maps
-//! that the outer loop makes, gathered rows, late dots, and copies by `cp.async`.
+//! **Obstacles**, in addition to those of pipelining: in the outer loop, ops that order accesses or
+//! may write memory that the copies read; a counter that is not an int32; in the inner loop, a step
+//! that is not a small positive constant; boxes that depend on more than the counters; tensor maps
+//! that the outer loop makes; gathered rows; late dots; copies by `cp.async`.
 
 use rustc_hash::FxHashMap;
 use smallvec::smallvec;

@@ -122,9 +122,9 @@ impl Siblings<'_> {
         &insts[index(self.plan.inst) + 1..index(self.next.inst)]
     }
 
-    /// Returns whether copies of the next loop may start in this loop: no loop is between them, and
-    /// no op of this loop, or between the loops, orders accesses to memory or may write memory that
-    /// the next loop loads.
+    /// Returns whether copies of the next loop may start in this loop. No loop may be between the
+    /// two. No op of this loop or between the loops may order accesses to memory, or write memory
+    /// that the next loop loads.
     fn may_copy_early(&self) -> bool {
         let function = self.function;
         let mut may = true;
