@@ -259,8 +259,8 @@ impl Cluster<'_> {
         &self.warps[rank * self.warps_per_block..(rank + 1) * self.warps_per_block]
     }
 
-    /// Handles the exit of lanes: checks that their bulk copies no longer read shared memory,
-    /// completes barriers and, if the last warp of the block exits, checks that no agent may still
+    /// Handles the exit of lanes: checks that their bulk copies no longer read shared memory, and
+    /// completes barriers. If the last warp of the block exits, also checks that no agent may still
     /// access the shared memory of the block.
     fn exit(&mut self, index: usize, lanes: u32) -> Outcome {
         let (rank, warp) = (self.warps[index].rank, self.warps[index].index);

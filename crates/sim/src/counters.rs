@@ -16,8 +16,9 @@ pub struct StepCounters {
     pub sectors: u64,
     /// Sectors that the same bytes would fill if they were contiguous.
     pub ideal_sectors: u64,
-    /// Shared-memory wavefronts. Lanes that are served together take as many as the greatest number
-    /// of different words that they access in one bank.
+    /// Shared-memory wavefronts. Lanes that are served together take one wavefront for each of the
+    /// words that they access in one bank: the bank with the most different words determines the
+    /// number.
     pub wavefronts: u64,
     /// Wavefronts that the same accesses would take without bank conflicts.
     pub ideal_wavefronts: u64,

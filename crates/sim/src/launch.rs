@@ -282,8 +282,8 @@ impl LoadedModule {
 }
 
 /// If a cluster has read uninitialized shared memory, replaces its outcome with a fault for the
-/// first such read, because a later fault may be a consequence of that read. Races and
-/// cancellations are not replaced.
+/// first of these reads. A later fault may be a consequence of that read. Races and cancellations
+/// are not replaced.
 fn unwritten(blocks: &[BlockMemory], outcome: Result<(), Stopped>, warps: usize) -> Result<(), Stopped> {
     if let Err(Stopped { stop, .. }) = &outcome
         && matches!(stop.cause, Cause::Race { .. } | Cause::Cancelled(_))

@@ -1,9 +1,9 @@
 //! A roofline model: bounds the time of a launch on a GPU by the simulator's counters.
 //!
 //! For each part of a multiprocessor, the model computes the time that the part needs for its share
-//! of the work. The longest time bounds the kernel. The model has no latencies, assumes caches that
-//! move each tensor from or to memory at most once, and spreads work evenly over the
-//! multiprocessors that have blocks. Its times are therefore lower bounds: they show what limits a
+//! of the work. The longest time bounds the kernel. The model has no latencies. It assumes that the
+//! caches move each tensor from or to memory at most once, and that the multiprocessors that have
+//! blocks share the work evenly. Its times are therefore lower bounds: they show what limits a
 //! kernel, and do not predict the microseconds of a measurement.
 
 use crate::counters::StepCounters;

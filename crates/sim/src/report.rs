@@ -135,8 +135,8 @@ impl fmt::Display for Report {
 }
 
 impl Report {
-    /// Writes the source lines that access memory, most wasteful first: a row for each opcode with
-    /// excess sectors or bank conflicts, and a row for the other instructions of the line.
+    /// Writes the source lines that access memory, most wasteful first. A line has a row for each
+    /// opcode with excess sectors or bank conflicts, and a row for its other instructions.
     fn memory_table(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut lines = BTreeMap::<SourceLine, BTreeMap<&str, Row>>::new();
         for instruction in &self.instructions {

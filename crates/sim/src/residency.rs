@@ -1,11 +1,11 @@
 //! Limits how many clusters are resident, as a GPU does, and detects that none of them can make
 //! progress.
 //!
-//! Blocks begin in the order of their indices as soon as a multiprocessor has room for them, and
-//! occupy that room until they end, even while they wait for a block that has no room yet. A
-//! cluster is stuck if its registers, positions and shared memory repeat while no byte of global
-//! memory has changed: it will do the same again. If all resident clusters are stuck and no other
-//! cluster can begin, the launch hangs.
+//! Blocks begin in the order of their indices, as soon as a multiprocessor has room for them. A
+//! block occupies its room until it ends, even while it waits for another block that has no room
+//! yet. A cluster is stuck if its registers, positions and shared memory repeat while no byte of
+//! global memory has changed: it will do the same again. If all resident clusters are stuck and no
+//! other cluster can begin, the launch hangs.
 
 use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};

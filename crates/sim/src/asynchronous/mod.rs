@@ -29,8 +29,8 @@ pub(crate) use pointer::Pointer;
 use proxy_visibility::UnfencedWrites;
 
 /// The number of channels that the barriers of a block share. If two barriers share a channel, the
-/// race detector is less precise: an agent that waits for the later copy at one barrier also counts
-/// as having waited for the earlier copy at the other.
+/// race detector is less precise: an agent that waits for a copy at one barrier then counts as
+/// having waited for earlier copies at the other barrier, too.
 const BARRIER_CHANNELS: usize = 16;
 
 /// Returns the number of asynchronous channels of a block. Each channel is an agent of the race
@@ -130,8 +130,8 @@ impl AsyncState {
         &mut self.convoys[warpgroup]
     }
 
-    /// Makes the barriers that a warp has initialized visible to the asynchronous proxy, when the
-    /// warp executes a fence or arrives at a barrier of the block or of the cluster.
+    /// Makes the barriers that a warp has initialized visible to the asynchronous proxy. Callers do
+    /// this when the warp executes a fence, or arrives at a barrier of the block or of the cluster.
     pub fn publish(&mut self, maker: (usize, usize)) {
         for barrier in self.barriers.values_mut().filter(|barrier| barrier.maker == maker) {
             barrier.is_public = true;

@@ -97,8 +97,8 @@ impl Decoder<'_> {
             return unsupported();
         };
         let is_fragment = instruction.a.0.len() > 1;
-        // A fragment is never transposed, so an instruction with a fragment has no immediate for A,
-        // and the immediate that the parser stores as that of A is for B.
+        // A fragment is never transposed, so an instruction with a fragment has one immediate only,
+        // for B. The parser stores it as the immediate of A.
         let (transpose_a, transpose_b) = if is_fragment {
             (None, instruction.transpose_a)
         } else {

@@ -41,8 +41,8 @@ fn does(is_store: bool) -> &'static str {
     if is_store { "writes" } else { "reads" }
 }
 
-/// Writes the rest of the message of [`FaultKind::Starved`]: the programs (blocks) that cannot
-/// begin, if any, and the programs that poll.
+/// Writes the rest of the message of [`FaultKind::Starved`]: the programs (blocks) that poll and,
+/// if there are any, the programs that cannot begin.
 fn starved(
     f: &mut fmt::Formatter<'_>,
     waiting: &[Polling],

@@ -88,9 +88,9 @@ impl Shadow {
         self.unwritten
     }
 
-    /// Interns a record. The lanes of an instruction share the record; the lanes of an atomic
-    /// instruction alternate between the record of its read and that of its write, so the last two
-    /// are compared.
+    /// Interns a record. The lanes of an instruction share a record. The lanes of an atomic
+    /// instruction alternate between two records, one for its read and one for its write, so the
+    /// new record is compared with the last two.
     fn intern(&mut self, record: Record) -> u32 {
         let last = self.records.len() - 1;
         for number in (last.saturating_sub(1)..=last).rev() {
@@ -182,8 +182,8 @@ impl Shadow {
         Ok(())
     }
 
-    /// Checks that an access by an agent is ordered after the record `earlier`, and that a fence
-    /// makes the earlier write visible if the access is of the asynchronous proxy.
+    /// Checks that an access by an agent is ordered after the record `earlier`. If the access is of
+    /// the asynchronous proxy, also checks that a fence makes the earlier write visible.
     fn check(&self, agent: &Agent, now: Record, earlier: u32, byte: usize) -> Outcome {
         let first = self.record(earlier);
         let (who, offset) = (first.agent as usize, byte as u32);
@@ -197,8 +197,8 @@ impl Shadow {
         Ok(())
     }
 
-    /// Adds a read to a set. Drops the reads of the set that are ordered before the new one: a
-    /// write that is ordered after the new read is also ordered after them.
+    /// Adds a read to a set. Drops the reads of the set that are ordered before the new read: a
+    /// write that is ordered after the new read is also ordered after these.
     fn with_read(&mut self, agent: &Agent, set: u32, number: u32) -> u32 {
         if (self.last_addition.0, self.last_addition.1) == (number, set) {
             return self.last_addition.2;

@@ -1,9 +1,9 @@
 //! PTX arithmetic on f16, bf16, f32 and f64: rounding, flushing of subnormals, saturation, NaN.
 //!
-//! Operations in binary32 that round to nearest even use the host's arithmetic, which is that of
-//! IEEE 754; operations in other types or with another rounding, and those whose result `.ftz` may
-//! flush, use [`Number`]. A NaN result of 16 or 32 bits is the canonical NaN, independent of the
-//! operands' payloads.
+//! Operations in binary32 that round to nearest even use the host's arithmetic, which follows IEEE
+//! 754. Three kinds of operations use [`Number`] instead: those in other types, those with another
+//! rounding, and those whose result `.ftz` may flush. A NaN result of 16 or 32 bits is the
+//! canonical NaN, independent of the operands' payloads.
 
 use super::exact::{Format, Number, Rounding};
 

@@ -1,9 +1,10 @@
 //! The swizzles of shared memory that tensor copies write and `wgmma` reads.
 //!
-//! A swizzle permutes the 16-byte chunks of a line of 32, 64 or 128 bytes by an exclusive or with
-//! bits 7 and up of the address, so that the same chunk of successive lines is in different banks.
-//! The swizzle acts on the address, not on the offset in a tile: a tile that begins inside the
-//! repeating pattern (256, 512 or 1024 bytes) begins with that part of the pattern.
+//! A swizzle permutes the 16-byte chunks of a line of 32, 64 or 128 bytes: it combines the index of
+//! a chunk with bits 7 and up of the address by an exclusive or. So the same chunk of successive
+//! lines is in different banks. The swizzle acts on the address, not on the offset in a tile. The
+//! pattern repeats after 256, 512 or 1024 bytes; a tile that begins inside the pattern begins with
+//! that part of it.
 
 /// The permutation of the chunks of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

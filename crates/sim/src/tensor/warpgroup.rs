@@ -103,8 +103,8 @@ impl PendingWgmmas {
         Ok(())
     }
 
-    /// Returns the index of the last `wgmma` in flight that writes a register, or that writes the
-    /// accumulator from which the register was copied.
+    /// Returns the index of the last `wgmma` in flight that writes a register. For a copy of an
+    /// accumulator, this is the last `wgmma` that writes the accumulator.
     fn pending(&self, register: Slot) -> Option<u64> {
         let accumulator = self.in_flight.get(&register).filter(|usage| usage.accumulating > 0);
         let last = accumulator.map(|usage| usage.last).or_else(|| self.copies.get(&register).copied());
