@@ -62,8 +62,8 @@ impl Lowering<'_> {
         }
         let results: Vec<Scalar> = plan.results.iter().map(|&round| taken[round as usize]).collect();
         if memory_bits(element) == 8 && results.len().is_multiple_of(4) {
-            // Packs and unpacks the results, so that the builder knows the word that holds each
-            // four bytes: a user that packs the same bytes reads this word.
+            // Packs and unpacks the results. The builder then knows a word for every four bytes,
+            // and a user that packs the same bytes reads this word.
             return results
                 .chunks(4)
                 .flat_map(|bytes| {

@@ -80,9 +80,9 @@ impl Builder {
     /// Returns a number with the same quotient, and the difference between the remainders of x and
     /// of this number.
     ///
-    /// If a power of two divides both a register and the divisor, adding less than that power to
-    /// the register does not change the quotient, except near zero if the register may be negative.
-    /// The elements of a tile share such quotients.
+    /// If a power of two divides both a register and the divisor, adding a smaller number to the
+    /// register does not change the quotient. The exception is a register that may be negative:
+    /// near zero, the quotient may change. The elements of a tile share such quotients.
     pub(super) fn representative(
         &self,
         width: Width,

@@ -147,8 +147,8 @@ impl Images {
     }
 
     /// Returns whether a descriptor can describe the parts of the tile that further instructions
-    /// read: the offset of each part is a sum of powers of two that the swizzle leaves unchanged
-    /// and that do not overlap the bits of the offsets within a part.
+    /// read. The offset of each part must be a sum of powers of two. The swizzle must leave these
+    /// powers unchanged, and they must not overlap the bits of the offsets within a part.
     fn fits_outside(&self, form: &MatrixForm) -> bool {
         let unswizzled = |image: u32| swizzled(form.swizzle, image);
         let inner = self.inner_mn().iter().chain(self.inner_k()).map(|&image| unswizzled(image));

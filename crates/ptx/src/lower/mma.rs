@@ -1,5 +1,5 @@
-//! Dots by `mma.sync`: packs the fragments of operands into words, of 64 bits for fp64 and of 32
-//! bits for other types, and emits one instruction for each step along K of each part of the tile.
+//! Dots by `mma.sync`: packs the fragments of operands into words (64 bits for fp64, 32 bits for
+//! other types). Each part of the tile takes one instruction for each step along K.
 
 use smallvec::SmallVec;
 use tilewright_gpu_ir::MmaShape;

@@ -430,9 +430,9 @@ impl Builder {
         Some(self.unpack(format.words(), sums))
     }
 
-    /// Adds a constant to a number that was converted from a byte, in one step from the byte: the
-    /// first addition is exact, so rounding the combined sum equals rounding the second one.
-    /// Returns `None` for other operands and for multiplications.
+    /// Adds a constant to a number that was converted from a byte, in one addition from the byte.
+    /// The conversion's own addition is exact, so rounding the combined sum equals rounding the
+    /// second sum. Returns `None` for other operands and for multiplications.
     pub(super) fn sum_of_byte(&mut self, float: Float, function: Binary, x: &[Scalar]) -> Option<Scalar> {
         let format = match float {
             Float::F16 => Half::F16,

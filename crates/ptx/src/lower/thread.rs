@@ -18,8 +18,8 @@ impl Lowering<'_> {
         })
     }
 
-    /// Returns the thread id among the threads that run this code, those of the block or of a
-    /// partition: the lane in the low five bits, the warp above.
+    /// Returns the thread id among the threads of the block or, in a partition, among the threads
+    /// of the partition: the lane in the low five bits, the warp above.
     pub(super) fn thread(&mut self) -> Scalar {
         let first = u64::from(self.warps.first * LANES);
         self.special(SpecialRegister::TidX).plus(Width::B32, first.wrapping_neg())

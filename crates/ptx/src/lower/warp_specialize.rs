@@ -24,9 +24,9 @@ struct Partition {
     registers: u32,
 }
 
-/// Returns the number of registers that each thread has before and after the partitions: the
-/// average, weighted by warps, of the numbers that partitions set, rounded up to a multiple of
-/// [`STEP`]. Returns `None` if no partition sets a number.
+/// Returns the number of registers that each thread has before and after the partitions. It is the
+/// average of the numbers that partitions set, weighted by their warps and rounded up to a multiple
+/// of [`STEP`]. Returns `None` if no partition sets a number.
 fn common_registers(partitions: &[Partition]) -> Option<u32> {
     let changing = partitions.iter().filter(|partition| partition.registers != 0);
     let (sum, warps) = changing.fold((0, 0), |(sum, warps), partition| {

@@ -9,9 +9,9 @@ use crate::isa::{AddressBase, Immediate, Instruction, RegisterId, ScalarType, So
 
 /// A register plus a constant.
 ///
-/// This is not the linear form of `tilewright_ir`: a register may be written again, so a sum holds
-/// only until the next write of its base, and the constant is added by an address, not by
-/// arithmetic modulo a type.
+/// This is not the linear form of `tilewright_ir`, for two reasons. A register may be written
+/// again, so a sum holds only until the next write of its base. And an address adds the constant,
+/// not arithmetic modulo a type.
 #[derive(Clone, Copy)]
 struct RegisterOffset {
     base: RegisterId,

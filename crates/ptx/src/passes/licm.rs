@@ -6,9 +6,9 @@
 //! registers. If this pass hoisted the descriptors, they would occupy 16 registers of each thread
 //! for each operand. The accumulators need these registers.
 //!
-//! The sign extension of an offset that is only added to variant values stays, too: the adder takes
-//! the sign of the lower word for the upper one, so an extension in the loop takes no instruction,
-//! while one before the loop occupies a register.
+//! The sign extension of an offset stays, too, if the offset is only added to variant values. In
+//! the loop, such an extension takes no instruction: the adder takes the sign of the lower word for
+//! the upper one. Before the loop, it would occupy a register.
 
 use cranelift_entity::EntityRef;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -32,8 +32,8 @@ struct Motion<'a> {
     homes: Vec<Home>,
     /// The registers that asynchronous dots read.
     of_dots: FxHashSet<RegisterId>,
-    /// The registers of sign extensions that stay in the loop with the additions that read them:
-    /// each sign, and each extended number, of 64 bits.
+    /// The registers of sign extensions that stay in the loop with the additions that read them.
+    /// These are the signs, and the extended numbers of 64 bits.
     extended: FxHashSet<RegisterId>,
 }
 
@@ -74,8 +74,8 @@ fn of_words(instruction: &Instruction) -> Option<(RegisterId, [RegisterId; 2])> 
 }
 
 /// Maps each 64-bit number that an instruction joins from a word and its sign to this sign. Omits a
-/// sign if an instruction other than such a join reads it, or if an instruction other than an
-/// addition reads a number that was joined with it.
+/// sign in two cases: an instruction other than such a join reads the sign, or an instruction other
+/// than an addition reads a number that was joined with it.
 fn extended_for_sums(listing: &Listing, writes: &Writes) -> FxHashMap<RegisterId, RegisterId> {
     let instructions = || listing.lines.iter().filter_map(Line::instruction);
     let mut signs: FxHashMap<RegisterId, RegisterId> =

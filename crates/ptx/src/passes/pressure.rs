@@ -13,7 +13,7 @@ pub(super) fn words(listing: &Listing) -> u32 {
     words_of_lines(listing.lines.iter(), &listing.words)
 }
 
-/// Returns the same as [`words`] for lines that are not in a listing, such as those of a new order.
+/// Does the same as [`words`] for lines that are not in a listing, such as lines in a new order.
 /// `words` is the size of each register in 32-bit words.
 pub(super) fn words_of_lines<'a>(lines: impl Iterator<Item = &'a Line> + Clone, words: &[u8]) -> u32 {
     let Some(Regions(regions)) = Regions::of_lines(lines.clone()) else { return 0 };

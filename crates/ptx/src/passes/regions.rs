@@ -48,7 +48,7 @@ impl Regions {
         Self::of_lines(listing.lines.iter())
     }
 
-    /// Returns the regions of lines that are not in a listing, such as those of a new order.
+    /// Returns the regions of lines that are not in a listing, such as lines in a new order.
     pub fn of_lines<'a>(lines: impl Iterator<Item = &'a Line>) -> Option<Self> {
         let mut labels: Vec<(LabelId, u32)> = Vec::new();
         let mut jumps: Vec<(u32, LabelId)> = Vec::new();

@@ -1,6 +1,6 @@
 //! Value numbering: removes a pure instruction if an equal one ran before it, in the same region or
-//! in one around it, and uses the results of the earlier one. Loads of global memory are merged,
-//! too, if nothing between them may change or order memory.
+//! in a region around it. The results of the earlier instruction replace those of the later one.
+//! Loads of global memory are merged, too, if nothing between them may change or order memory.
 
 use std::hash::{Hash, Hasher};
 
