@@ -119,8 +119,8 @@ impl<'a> Lowerer<'a, '_, '_> {
         End { block, scope, exit: std::mem::take(&mut self.exit) }
     }
 
-    /// Lowers the statements after an `if` that may have returned, so that they run only if it has
-    /// not.
+    /// Lowers the statements after an `if` with a `return`, so that they run only if the `if` has
+    /// not returned.
     pub(crate) fn guarded(&mut self, rest: &'a [Stmt], span: Span) -> Lower<()> {
         let exit = std::mem::take(&mut self.exit);
         let (Operand::Tensor(done), Some(result)) = (exit.done, exit.result) else { return Err(Reported) };
@@ -374,9 +374,9 @@ impl<'a> Lowerer<'a, '_, '_> {
         Ok(results)
     }
 
-    /// Merges the values of two paths. Compile-time numbers become scalars, except that two
-    /// identical results of a function remain a compile-time value. Reports values whose types then
-    /// differ.
+    /// Merges the values of two paths. Compile-time numbers become scalars; only two identical
+    /// results of a function remain a compile-time value. Reports values whose types still differ
+    /// after this.
     fn merge(&mut self, paths: [PathEnd; 2], what: &str, code: Code) -> Lower<Merged> {
         let [left, right] = paths;
         if let (Code::ReturnMismatch, Operand::Constant(one), Operand::Constant(other)) =

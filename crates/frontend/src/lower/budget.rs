@@ -11,9 +11,8 @@ use crate::value::Operand;
 /// The maximum number of statements and expressions that are evaluated while a kernel is compiled.
 const MAX_STEPS: u64 = 1 << 22;
 
-/// The number of steps between two polls of the host for an interrupt: often enough that an
-/// interrupt ends the compilation at once, and seldom enough that the polls take no measurable
-/// time.
+/// The number of steps between two polls of the host for an interrupt. An interrupt then ends the
+/// compilation at once, and the polls take no measurable time.
 const STEPS_BETWEEN_POLLS: u64 = 1 << 12;
 
 /// The maximum number of instructions of a kernel with all calls inlined.

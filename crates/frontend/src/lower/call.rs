@@ -412,8 +412,8 @@ impl<'a> Lowerer<'a, '_, '_> {
                 }
                 (None, None) => template::tuple(Vec::new()),
             };
-            // As in Triton, the annotation does not require a compile-time value in a function that
-            // a kernel calls: an op that needs one reports the error itself.
+            // As in Triton, a function that a kernel calls may get a run-time value for a parameter
+            // with this annotation: an op that needs a compile-time value reports the error itself.
             let known =
                 is_constexpr(parameter.annotation.as_deref()).then(|| self.as_constant(&value)).flatten();
             values.push(known.map_or(value, Operand::Constant));

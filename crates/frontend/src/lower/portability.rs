@@ -1,5 +1,6 @@
-//! Warns of calls that the official Triton refuses: tiles whose extents are not powers of two, and
-//! shapes that contain a name to which a number is assigned without `tl.constexpr` (`n = 16`).
+//! Warns of calls that the official Triton refuses, in two cases: a tile has an extent that is not
+//! a power of two, or a shape contains a name that was assigned a number without `tl.constexpr` (`n
+//! = 16`).
 
 use ruff_python_ast::ExprCall;
 use tilewright_base::{Code, Diagnostic, Span};
@@ -9,8 +10,8 @@ use super::lowerer::Lowerer;
 use super::template::IrOperand;
 use crate::value::Operand;
 
-/// The functions of the language that make tiles of a stated shape, each with the index and the
-/// name of its parameter that is not a part of a shape, if it has one.
+/// The functions of the language that make tiles of a stated shape. If a function has a parameter
+/// that is no part of the shape, the row has the index and the name of this parameter.
 const OF_SHAPES: &[(&str, Option<(usize, &str)>)] = &[
     ("arange", None),
     ("broadcast_to", Some((0, "input"))),
@@ -82,8 +83,8 @@ impl<'a> Lowerer<'a, '_, '_> {
         OF_SHAPES.iter().find(|(known, _)| *known == name).copied()
     }
 
-    /// Returns whether an operand is a number that is known only because a name was assigned once,
-    /// or a tuple with such a number.
+    /// Returns whether an operand is, or contains, a number that is known only because a name was
+    /// assigned once.
     fn has_named_extent(&self, operand: &IrOperand) -> bool {
         match operand {
             Operand::Tensor(_) => self.as_constant(operand).is_some(),

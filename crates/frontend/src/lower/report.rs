@@ -30,8 +30,9 @@ impl From<Span> for OperationSpan {
 
 impl Session<'_> {
     /// Reports a diagnostic about the function that is being lowered, with the calls that lead to
-    /// it. Drops a diagnostic with the code and position of an earlier one (without a position:
-    /// with its code and message), and diagnostics after the first [`MAX_FINDINGS`].
+    /// it. Drops diagnostics after the first [`MAX_FINDINGS`], and a diagnostic with the code and
+    /// the position of an earlier one. A diagnostic without a position is dropped if its code and
+    /// message are those of an earlier one.
     pub(crate) fn report(&mut self, diagnostic: Diagnostic) -> Reported {
         let diagnostic = self.with_calls(diagnostic);
         let place = |diagnostic: &Diagnostic| diagnostic.primary.as_ref().map(|label| label.span);
@@ -208,8 +209,8 @@ impl<'a> Lowerer<'a, '_, '_> {
         passed.get(index).copied().flatten()
     }
 
-    /// Rewords a message about an argument that a library function passes on, so that the message
-    /// names the function that the user calls.
+    /// Rewords a message about an argument that the user passes to a library function, and this
+    /// function to another one. The message then names the function that the user calls.
     fn name_the_call(&self, message: String, argument: &Expr, callee: Span) -> String {
         if self.passed_span(argument).is_none() {
             return message;

@@ -1,6 +1,6 @@
-//! Lowers statements other than branches and loops. An error in a statement is reported, and the
-//! names that it assigns are poisoned: the statements that follow are then checked without errors
-//! that only result from the first error.
+//! Lowers statements other than branches and loops. If a statement has an error, the error is
+//! reported and the names that the statement assigns are poisoned. The statements that follow are
+//! then checked without errors that only result from the first one.
 
 use ruff_python_ast::{Expr, Stmt, StmtAnnAssign, StmtAssert, StmtAugAssign};
 use ruff_text_size::Ranged;
