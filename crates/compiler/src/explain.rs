@@ -1,5 +1,5 @@
-//! Explains a compilation: links each line of a stage to its source line, and returns the layouts
-//! of the GPU stage and the remarks of the passes as data that a page can draw.
+//! Explains a compilation: links each line of a stage to its source line. Also returns the layouts
+//! of the GPU stage and the remarks of the passes, as data that a page can draw.
 
 use std::fmt::Write;
 
@@ -206,8 +206,8 @@ impl CompiledKernel {
 /// `ir`.
 ///
 /// # Errors
-/// Returns the error of the parser, of the verifier or of the compilation for the GPU as text, or
-/// an error if `num_warps` is not a power of two up to [`tilewright_gpu_ir::MAX_WARPS`].
+/// Returns a text: the error of the parser, of the verifier or of the compilation for the GPU. Also
+/// fails if `num_warps` is not a power of two up to [`tilewright_gpu_ir::MAX_WARPS`].
 pub fn layouts_of_ir(
     text: &str,
     target: tilewright_gpu_ir::GpuTarget,

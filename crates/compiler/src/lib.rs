@@ -1,6 +1,6 @@
 //! Compiles kernels. [`compile`] lowers the source of a kernel to typed tile IR and optimizes the
-//! IR. From the optimized IR, it makes either a program for the CPU's executor, or a program for
-//! the threads of a GPU and the PTX of that program.
+//! IR. From the optimized IR, it makes a program for the CPU's executor; or, for a GPU, a program
+//! in the GPU dialect and its PTX.
 //!
 //! ```text
 //! Job ──lower──> Module ──optimize──> Module ──cpu──> Program

@@ -1,7 +1,7 @@
 //! Chooses the number of registers of a thread. Tries fewer registers than the assembler chose in
-//! two cases: one more block then fits on a multiprocessor, or the kernel spills and its PTX states
-//! how many blocks must fit (`.minnctapersm`). If a kernel without such a statement spills although
-//! registers are unused, lets the assembler choose more registers.
+//! two cases: with fewer, one more block fits on a multiprocessor; or the kernel spills, and its
+//! PTX states how many blocks must fit (`.minnctapersm`). If a kernel without such a statement
+//! spills although registers are unused, lets the assembler choose more registers.
 //!
 //! Only the assembler knows how many registers a kernel takes and spills, so the choice needs
 //! several attempts. A runtime passes its assembler to [`Multiprocessor::assemble`], which chooses
@@ -98,9 +98,9 @@ impl Multiprocessor {
     ///
     /// Otherwise, PTX that spills is assembled again with another directive, if one may help
     /// ([`against_spills`]). Other PTX that states no limit is assembled again with the limits that
-    /// let one more block run at a time, until an attempt is accepted or another one is not
-    /// worthwhile. An attempt that fails, because an instruction takes more registers than the
-    /// limit, is skipped. If no attempt is accepted, the first result is returned.
+    /// let one more block run at a time. The attempts end when one is accepted, or when no further
+    /// attempt is worthwhile. An attempt that fails, because an instruction takes more registers
+    /// than the limit, is skipped. If no attempt is accepted, the first result is returned.
     pub fn assemble<K, E>(
         &self,
         ptx: &str,

@@ -8,9 +8,9 @@
 //!   3f0c….ptx             BLAKE3 hash and its kind
 //! tilewright.tar          both in one file                          pack, unpack
 //! ```
-//! The format contains no absolute path, host name or time of day, so that the same kernels give
-//! the same bytes on every machine, except for the timings of choices. This crate does not depend
-//! on the compiler: the runtime makes the entries and restores kernels from them.
+//! The format contains no absolute path, host name or time of day. So the same kernels give the
+//! same bytes on every machine; only the timings of choices differ. This crate does not depend on
+//! the compiler: the runtime makes the entries and restores kernels from them.
 
 mod artifacts;
 mod choice;
