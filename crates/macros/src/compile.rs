@@ -44,7 +44,8 @@ pub(crate) fn compile(included: &Included, folder: Option<&Path>) -> syn::Result
 struct Recording {
     folder: PathBuf,
     /// The device for which each kernel is compiled first: the simulator of the first target, or
-    /// the CPU. The recorder then compiles the kernel for each target. None of this needs a GPU.
+    /// the CPU if that is the first target. The recorder then compiles the kernel for each target.
+    /// None of this needs a GPU.
     device: Device,
 }
 

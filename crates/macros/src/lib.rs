@@ -33,10 +33,10 @@ use declaration::Included;
 /// ```
 ///
 /// The files are relative to the file with the macro. A file may import others of its folder or
-/// package. The signature is that of `tilewright compile --signature`: a type for each argument
-/// (`*kfp32` is a tensor that the kernel does not write, `*fp32:16` one whose address is a multiple
-/// of 16), and a value for each `tl.constexpr` parameter. Options follow it. A declaration with
-/// `as` gives the function another name, for further signatures of a kernel.
+/// package. The signature is that of `tilewright compile --signature`: a type for each argument,
+/// and a value for each `tl.constexpr` parameter. The type `*kfp32` is a tensor that the kernel
+/// does not write, `*fp32:16` a tensor whose address is a multiple of 16. Options follow it. A
+/// declaration with `as` gives the function another name, for further signatures of a kernel.
 ///
 /// A function takes the run-time arguments, and returns a [`KernelLaunch`]. The module also has the
 /// function `bundle()`, which returns the [`Bundle`] of all kernels. A wrong kernel or signature is
