@@ -134,9 +134,9 @@ fn insert(index: usize, dependencies: &Dependencies, is_placed: &mut [bool], ord
     order.push(index);
 }
 
-/// Returns whether an instruction and the users of its result belong to the same chain. Several
-/// chains may use an integer, a constant vector or mask, and a vector or mask that is computed only
-/// from an integer.
+/// Returns whether an instruction and the users of its result belong to the same chain. The values
+/// that several chains may use are integers, constant vectors and masks, and vectors and masks that
+/// are computed only from an integer.
 fn is_of_one_chain(function: &Function, inst: &Inst) -> bool {
     let is_shared = matches!(
         inst.op,

@@ -27,8 +27,8 @@ const LOOP_ALIGNMENT: usize = 32;
 const PAGE: usize = 4096;
 
 /// The frame of the function, from `rsp` up: the bytes that a called function may use, which are
-/// shared with the scratch area; spill slots; saved vector registers. Above `rbp - 8 * saved` are
-/// the saved general registers.
+/// also the scratch area; spill slots; saved vector registers. Above `rbp - 8 * saved` are the
+/// saved general registers.
 #[derive(Debug)]
 struct Frame {
     /// The saved general registers.

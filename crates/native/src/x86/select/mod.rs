@@ -1,8 +1,9 @@
 //! Selects instructions of x86-64 for the operations of a function.
 //!
 //! With AVX-512, a mask takes a mask register. With AVX2, it takes a vector register of 32-bit
-//! lanes, which are all ones or all zeros. If a load or a comparison of integers has one use, in
-//! its own block, it is pending until this use, which may include it in its own instruction.
+//! lanes, which are all ones or all zeros. If a load or a comparison of integers has only one use,
+//! and this use is in the same block, it is pending until this use. The instruction of the use may
+//! then do its work, too.
 
 mod access;
 mod convert;
