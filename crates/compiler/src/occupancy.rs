@@ -93,8 +93,8 @@ impl Multiprocessor {
     /// Assembles a kernel with the number of registers that suits this multiprocessor.
     ///
     /// `assemble` assembles a PTX text; its second argument is true if this is not the first
-    /// attempt. With `max_registers`, this function makes one attempt, with the limit that the PTX
-    /// states, or else with `max_registers`.
+    /// attempt. With `max_registers`, this function makes one attempt: with the limit that the PTX
+    /// states or, if it states none, with `max_registers`.
     ///
     /// Otherwise, PTX that spills is assembled again with another directive, if one may help
     /// ([`against_spills`]). Other PTX that states no limit is assembled again with the limits that

@@ -220,9 +220,9 @@ define_ops! {
 
     /// Orders accesses of threads to shared memory (ordinary ones, and `cp.async` after a wait)
     /// before later accesses of the asynchronous proxy (tensor copies, `wgmma`). The order holds in
-    /// this thread, and in others after a barrier. It includes accesses of other threads for which
-    /// this thread has waited at an `mbarrier` or a barrier: the pass that inserts barriers
-    /// places a barrier before the fence for the named slots.
+    /// this thread, and in others after a barrier. The earlier accesses include those of other
+    /// threads for which this thread has waited, at an `mbarrier` or a barrier. If the op names
+    /// slots, the pass that inserts barriers places a barrier for them before the fence.
     FenceProxy fence_proxy () [] *slots {} regions 0 Write Barrier Never ReadsOperands None;
     /// Waits at the named barrier with the id `barrier`, from 1 to 15, until `threads` threads of
     /// whole warps have arrived.

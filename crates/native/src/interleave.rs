@@ -196,8 +196,8 @@ mod tests {
     /// The registers of a vector.
     const VECTOR_REGISTERS: usize = 4;
 
-    /// Returns a function with four chains of products. Each loads a vector, and stores the last
-    /// product at once, or else after the products of the others.
+    /// Returns a function with four chains of products. Each loads a vector. It stores its last
+    /// product at once or, without `stores_at_once`, after the products of the other chains.
     fn four_chains(stores_at_once: bool) -> Function {
         let mut builder = Builder::new(8);
         let base = builder.argument();

@@ -1,5 +1,5 @@
-//! Lowers butterfly exchanges and bitonic merges that cross warps, for [`super::conversions`], and
-//! histograms, which are counted in shared memory.
+//! Lowers butterfly exchanges and bitonic merges that cross warps, and histograms, which are
+//! counted in shared memory. [`super::conversions`] calls these functions.
 //!
 //! A conversion swaps the exchanged bits of the coordinate, which the warps hold, with bits that
 //! registers or lanes hold. So the exchange stays inside of a warp.
@@ -66,8 +66,8 @@ fn runs(op: &ir::Op, layout: &Layout) -> Vec<(bool, Vec<u32>)> {
     runs
 }
 
-/// Returns the layout in which those of `bits` that warps hold are swapped with bits of registers
-/// or lanes.
+/// Returns a layout in which warps hold none of `bits`, if possible: each of these bits that warps
+/// hold in `layout` is swapped with a bit that registers or lanes hold.
 ///
 /// Bits of registers are swapped before bits of lanes, bits of the same axis before others, and low
 /// bits before high ones.

@@ -329,8 +329,9 @@ impl Pass<'_> {
         }
         let shape = source.output().shape();
         let rank = shape.len();
-        // Rows are along the axis that is contiguous in global memory, else along the last axis
-        // along which the source has the widest vectors.
+        // Rows are along the axis that is contiguous in global memory. If there is none, they are
+        // along the axis with the widest vectors of the source; of several such axes, along the
+        // last.
         let axis = contiguous.or_else(|| (0..rank).max_by_key(|axis| source.vector_along(*axis).width()))?;
         let order: Vec<usize> =
             [axis].into_iter().chain((0..rank).rev().filter(|other| *other != axis)).collect();

@@ -19,8 +19,8 @@ use tilewright_gpu_ir::{Function, GpuOp, Header, Module, Op, TensorMapPlan};
 
 /// Returns a map with the `wanted` plan for the tensor of another map.
 ///
-/// Uses an existing map with this plan, or else the other map itself, if it has no box yet and the
-/// plan has the same order of axes. Otherwise, adds a map.
+/// Uses an existing map with this plan, if there is one. Otherwise uses the other map itself, if it
+/// has no box yet and the plan has the same order of axes. Otherwise, adds a map.
 pub(super) fn map_for(
     header: &mut Header,
     function: &mut Function,

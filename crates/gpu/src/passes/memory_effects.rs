@@ -22,8 +22,8 @@ pub enum MemoryLocation {
     Shared(Slot),
     /// The global memory that this load or store accesses.
     Global(Inst),
-    /// The acquire that one thread executes for all threads: later accesses to global memory must
-    /// be ordered after it.
+    /// The acquire that one thread executes for all threads of the block. Later accesses of all
+    /// threads to global memory must be ordered after it.
     Acquired,
 }
 

@@ -277,9 +277,9 @@ impl Scalars<'_> {
         so_far.unwrap_or_else(|| self.constant(Dtype::I64, 0))
     }
 
-    /// Writes the part of a condition that is common to all boxes. The condition is that a copy by
-    /// the map stores the same elements as the threads would. Returns `None` if this part is always
-    /// true.
+    /// Writes the part of the condition for the tensor copy that is the same for all boxes: the
+    /// tensor is not empty, its rows end with a chunk and, if `runs_beside`, it does not overlap
+    /// the tensors that the loop loads. Returns `None` if this part is always true.
     fn fits(&mut self, header: &Header, around: &Around, runs_beside: bool) -> Option<Value> {
         let plan =
             plan_of(header, self.cursor.function, around.made).expect("the instruction makes a map").clone();

@@ -131,8 +131,8 @@ impl Lowering<'_> {
     }
 
     /// Emits the copies that each block starts. If the condition holds, a block copies its share of
-    /// the boxes, or its slice of the only box, to all blocks of the cluster. Else it copies all
-    /// boxes to itself.
+    /// the boxes, or its slice of the only box, to all blocks of the cluster. Otherwise, it copies
+    /// all boxes to itself.
     pub(super) fn multicast_load(
         &mut self,
         condition: Scalar,

@@ -25,7 +25,8 @@ struct RecomputedSum {
     of: RegisterId,
     /// The line before which the sum is recomputed.
     place: u32,
-    /// True if a line before the loop reads the sum. Else its first computation is removed.
+    /// True if a line before the loop reads the sum. Otherwise, the pass removes the first
+    /// computation.
     stays: bool,
 }
 

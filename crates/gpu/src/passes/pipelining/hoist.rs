@@ -60,8 +60,8 @@ pub fn hoist_rings(function: &mut Function, plans: &[LoopPlan], all: bool) {
     }
 }
 
-/// Returns the rings that a block allocates and tensor copies fill, or with `all`, that any ops
-/// fill.
+/// Returns the rings that a block allocates and that tensor copies fill. With `all`, the rings may
+/// also be filled in other ways.
 fn rings(function: &Function, block: Block, all: bool) -> Vec<Value> {
     let mut of_slot: FxHashMap<Value, Value> = FxHashMap::default();
     let mut filled = Vec::new();

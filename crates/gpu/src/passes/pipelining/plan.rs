@@ -427,8 +427,8 @@ impl LoopBody<'_> {
         Some((memory, boxed))
     }
 
-    /// Returns the buffer that a loaded tile is stored to, if the tile has no other use, and the
-    /// layout in registers of the stored tile.
+    /// If the only use of a loaded tile is a store to a buffer, returns the buffer, and the layout
+    /// in registers of the stored tile.
     fn buffer_of(&self, loaded: Value) -> Option<(Destination, Buffer, LayoutId)> {
         let function = self.function;
         let (mut value, mut shapes) = (loaded, SmallVec::new());
