@@ -22,6 +22,7 @@ FILES = {
             "attention_tutorial_kernels",
             "several_dots_kernels",
             "moe_kernels",
+            "serving_kernels",
         )
     },
     **{
@@ -51,6 +52,8 @@ class Problem:
     """The kernel adds to its output, which each launch finds at zero when it is checked."""
     first: Problem | None = None
     """A problem that is launched before, and timed with this one."""
+    then: Callable[[Config], Problem] | None = None
+    """Makes the problem that is launched after a configuration of this one, and timed with it."""
 
 
 @dataclass

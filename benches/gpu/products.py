@@ -25,7 +25,7 @@ from typing import Any
 
 import torch
 
-from gpu import attention_cases, moe_cases, product_cases, several_dots_cases
+from gpu import attention_cases, moe_cases, product_cases, serving_cases, several_dots_cases
 from gpu.measure import EventClock
 from gpu.product_cases import DEVICE, FILES, Config, Problem, Row
 from gpu.sides import TILEWRIGHT, TORCH, TRITON, load
@@ -37,6 +37,7 @@ def rows(small: bool = False) -> Iterator[Row]:
     yield from attention_cases.rows(small)
     yield from several_dots_cases.rows(small)
     yield from moe_cases.rows(small)
+    yield from serving_cases.rows(small)
 
 
 class ReadingClock(EventClock):
@@ -84,6 +85,9 @@ class Side:
         """One launch."""
         kernel, arguments, named = self.call(problem, config)
         launch = kernel[problem.grid(config)]
+        if problem.then is not None:
+            then = self.launcher(problem.then(config), {})
+            return lambda: (launch(*arguments, **named), then())
         if problem.first is None:
             return lambda: launch(*arguments, **named)
         first = self.launcher(problem.first, {})
@@ -95,6 +99,8 @@ class Side:
         kernel.warmup(*arguments, grid=problem.grid(config), **named)
         if problem.first is not None:
             self.compile(problem.first, {})
+        if problem.then is not None:
+            self.compile(problem.then(config), {})
 
 
 def wrong(problem: Problem, run: Callable[[], object], expected: torch.Tensor) -> str:
@@ -111,7 +117,8 @@ def wrong(problem: Problem, run: Callable[[], object], expected: torch.Tensor) -
 def shown(config: Config) -> str:
     """A configuration as it is written above."""
     sizes = "x".join(str(size) for name, size in config.items() if name.startswith("BLOCK_"))
-    return f"{sizes} w{config['num_warps']} s{config['num_stages']}"
+    splits = "".join(f" split {count}" for name, count in config.items() if name.startswith("SPLIT"))
+    return f"{sizes}{splits} w{config['num_warps']} s{config['num_stages']}"
 
 
 def measure(row: Row, sides: dict[str, Side], rounds: int) -> dict[str, Any]:

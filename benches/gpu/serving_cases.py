@@ -1,0 +1,145 @@
+"""Kernels of serving engines for `gpu/products.py`: their data and configurations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+
+from gpu.product_cases import DEVICE, Config, Problem, Row, random
+
+FILE = "serving_kernels"
+HALF, BRAIN = torch.float16, torch.bfloat16
+
+
+def blocks(axes: str, *shapes: str) -> list[Config]:
+    """Configurations written as `32x16x128 w4 s3 k8`: the blocks by their axes, warps, stages, splits of K."""
+    found = []
+    for shape in shapes:
+        size, *options = shape.split()
+        numbers = {word[0]: int(word[1:]) for word in options}
+        config = {f"BLOCK_{axis}": int(n) for axis, n in zip(axes, size.split("x"), strict=True)}
+        if "k" in numbers:
+            config["SPLIT_K"] = numbers["k"]
+        found.append({**config, "num_warps": numbers["w"], "num_stages": numbers["s"]})
+    return found
+
+
+def integers(values: list[int]) -> torch.Tensor:
+    """Integers of 32 bits on the device."""
+    return torch.tensor(values, dtype=torch.int32, device=DEVICE)
+
+
+# --- Low-rank adapters ---
+
+
+def adapters(tokens: int, count: int) -> tuple[torch.Tensor, tuple[torch.Tensor, ...]]:
+    """The adapter of each token, and the order of tokens by adapter with starts, sizes and adapters."""
+    of_token = torch.randint(0, count, (tokens,), device=DEVICE).sort().values
+    # The tokens of a request are neighbors, so runs of them have an adapter.
+    runs = of_token.view(-1, min(tokens, 16))
+    of_token = runs[torch.randperm(len(runs), device=DEVICE)].flatten()
+    order = of_token.argsort(stable=True).int()
+    sizes = of_token.bincount(minlength=count)
+    starts = (sizes.cumsum(0) - sizes).int()
+    return of_token, (order, starts, sizes.int(), integers(list(range(count))))
+
+
+def shrink(tokens: int, hidden: int, rank: int, count: int) -> Problem:
+    """x @ A.T by adapter, the sums split along K."""
+    of_token, segments = adapters(tokens, count)
+    x = random(tokens, hidden, dtype=BRAIN)
+    a = random(count, rank, hidden, dtype=BRAIN)
+    y = torch.zeros(tokens, rank, device=DEVICE)
+    strides = (x.stride(0), *a.stride()[:2], y.stride(0))
+
+    def expected() -> torch.Tensor:
+        found = torch.empty_like(y)
+        for adapter in range(count):
+            mine = of_token == adapter
+            found[mine] = 0.5 * x[mine].float() @ a[adapter].float().T
+        return found
+
+    return Problem(
+        "lora_shrink",
+        lambda c, _: (
+            *(x, a, y, *segments, rank, hidden, 0.5, *strides),
+            hidden % (c["BLOCK_K"] * c["SPLIT_K"]) == 0,
+        ),
+        lambda c: (c["SPLIT_K"] * -(-tokens // c["BLOCK_M"]) * -(-rank // c["BLOCK_N"]), count),
+        y,
+        None,
+        expected,
+        2e-2,
+        file=FILE,
+        adds=True,
+    )
+
+
+def expand(tokens: int, hidden: int, rank: int, count: int) -> Problem:
+    """out += y @ B.T by adapter."""
+    of_token, segments = adapters(tokens, count)
+    y = torch.randn(tokens, rank, device=DEVICE)
+    b = random(count, hidden, rank, dtype=BRAIN)
+    out = torch.zeros(tokens, hidden, device=DEVICE, dtype=BRAIN)
+    strides = (y.stride(0), *b.stride()[:2], out.stride(0))
+
+    def expected() -> torch.Tensor:
+        found = torch.empty(out.shape, device=DEVICE)
+        for adapter in range(count):
+            mine = of_token == adapter
+            found[mine] = y[mine] @ b[adapter].float().T
+        return found
+
+    return Problem(
+        "lora_expand",
+        lambda c, _: (y, b, out, *segments, hidden, rank, *strides, rank % c["BLOCK_K"] == 0),
+        lambda c: (-(-tokens // c["BLOCK_M"]) * -(-hidden // c["BLOCK_N"]), count),
+        out,
+        None,
+        expected,
+        3e-2,
+        file=FILE,
+        adds=True,
+    )
+
+
+def low_rank(small: bool) -> Iterator[Row]:
+    """Adapters of a layer of 4096 columns. The work is the bytes of operands and results."""
+    tokens, hidden, count = (64, 176, 3) if small else (4096, 4096, 8)
+    for rank in (16,) if small else (16, 64):
+        shapes = [
+            *(f"32x{rank}x128 w4 s3 k8", f"32x{rank}x256 w4 s2 k8", f"64x{rank}x128 w4 s3 k4"),
+            *(f"64x{rank}x64 w4 s4 k4", f"32x{rank}x64 w4 s3 k8", f"16x{rank}x64 w4 s3 k2"),
+        ]
+        # x and A are read, y is added to in fp32.
+        work = 2.0 * (tokens * hidden + count * rank * hidden) + 8.0 * tokens * rank
+        yield Row(
+            f"serving: adapters shrink, {tokens} tokens, {hidden} to {rank}",
+            "GB/s",
+            work,
+            1.0,
+            None,
+            blocks("MNK", *shapes),
+            lambda rank=rank: shrink(tokens, hidden, rank, count),
+        )
+        shapes = [
+            *(f"64x128x{rank} w4 s2", f"64x256x{rank} w8 s2", f"128x128x{rank} w8 s2"),
+            *(f"64x128x{rank} w8 s2", f"32x128x{rank} w4 s2", f"16x64x{rank} w4 s2"),
+        ]
+        # y (fp32) and B are read, the output is read and written.
+        work = 4.0 * tokens * rank + 2.0 * count * rank * hidden + 4.0 * tokens * hidden
+        yield Row(
+            f"serving: adapters expand, {tokens} tokens, {rank} to {hidden}",
+            "GB/s",
+            work,
+            1.0,
+            None,
+            blocks("MNK", *shapes),
+            lambda rank=rank: expand(tokens, hidden, rank, count),
+        )
+
+
+def rows(small: bool) -> Iterator[Row]:
+    """All kinds."""
+    yield from low_rank(small)
