@@ -100,3 +100,66 @@ def lora_expand(
     mask = real[:, None] & (columns[None, :] < N)
     result = acc.to(out_ptr.dtype.element_ty)
     tl.store(out_ptrs, result + tl.load(out_ptrs, mask=mask, other=0.0), mask=mask)
+
+
+# --- Weights of 4 bits ---
+
+
+@triton.jit
+def awq_split_k(
+    x_ptr, w_ptr, zeros_ptr, scales_ptr, parts_ptr, M, N, K, GROUP_K,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, SPLIT_K: tl.constexpr,
+):  # fmt: skip
+    """parts[split] = x @ ((w - zeros) * scales): eight weights of a row of K are in an int32.
+
+    The nibbles of a word, from the lowest one, are its columns 0, 2, 4, 6, 1, 3, 5, 7.
+    """
+    pid = tl.program_id(0)
+    split = tl.program_id(1)
+    tiles_n = tl.cdiv(N, BLOCK_N)
+    rows = pid // tiles_n * BLOCK_M + tl.arange(0, BLOCK_M)
+    columns = pid % tiles_n * BLOCK_N + tl.arange(0, BLOCK_N)
+    words = pid % tiles_n * (BLOCK_N // 8) + tl.arange(0, BLOCK_N // 8)
+    nibbles = (tl.arange(0, 2)[None, :] * 4 + tl.arange(0, 4)[:, None]).reshape(8)
+    shifts = tl.broadcast_to((nibbles * 4)[None, :], (BLOCK_N // 8, 8)).reshape(BLOCK_N)
+    depth = split * BLOCK_K + tl.arange(0, BLOCK_K)
+    row_mask = rows[:, None] < M
+    column_mask = columns[None, :] < N
+    word_mask = words[None, :] < N // 8
+    acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+    for k in range(tl.cdiv(K, BLOCK_K * SPLIT_K)):
+        depth_mask = depth < K
+        x_ptrs = x_ptr + rows[:, None] * K + depth[None, :]
+        x = tl.load(x_ptrs, mask=row_mask & depth_mask[None, :], other=0.0)
+        w_ptrs = w_ptr + depth[:, None] * (N // 8) + words[None, :]
+        w = tl.load(w_ptrs, mask=depth_mask[:, None] & word_mask, other=0)
+        w = tl.interleave(w, w)
+        w = tl.interleave(w, w)
+        w = tl.interleave(w, w)
+        group = (k * SPLIT_K + split) * BLOCK_K // GROUP_K + tl.arange(0, 1)
+        group_mask = group[:, None] < K // GROUP_K
+        zeros_ptrs = zeros_ptr + group[:, None] * (N // 8) + words[None, :]
+        zeros = tl.load(zeros_ptrs, mask=group_mask & word_mask, other=0)
+        zeros = tl.interleave(zeros, zeros)
+        zeros = tl.interleave(zeros, zeros)
+        zeros = tl.interleave(zeros, zeros)
+        zeros = tl.broadcast_to(zeros, (BLOCK_K, BLOCK_N))
+        scales_ptrs = scales_ptr + group[:, None] * N + columns[None, :]
+        scales = tl.load(scales_ptrs, mask=group_mask & column_mask, other=0.0)
+        scales = tl.broadcast_to(scales, (BLOCK_K, BLOCK_N))
+        w = ((w >> shifts[None, :]) & 15) - ((zeros >> shifts[None, :]) & 15)
+        acc = tl.dot(x, (w * scales).to(x.dtype), acc)
+        depth += BLOCK_K * SPLIT_K
+    parts_ptrs = parts_ptr + split * M * N + rows[:, None] * N + columns[None, :]
+    tl.store(parts_ptrs, acc, mask=row_mask & column_mask)
+
+
+@triton.jit
+def add_parts(parts_ptr, y_ptr, count, SPLIT_K: tl.constexpr, BLOCK: tl.constexpr):
+    """y = the sum of the parts that split-K leaves."""
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = offsets < count
+    acc = tl.zeros((BLOCK,), dtype=tl.float32)
+    for split in tl.static_range(SPLIT_K):
+        acc += tl.load(parts_ptr + split * count + offsets, mask=mask, other=0.0)
+    tl.store(y_ptr + offsets, acc.to(y_ptr.dtype.element_ty), mask=mask)

@@ -140,6 +140,80 @@ def low_rank(small: bool) -> Iterator[Row]:
         )
 
 
+# --- Weights of 4 bits ---
+
+AWQ_ORDER = (0, 2, 4, 6, 1, 3, 5, 7)
+"""The columns of a word's nibbles, from the lowest."""
+
+
+def awq_words(numbers: torch.Tensor) -> torch.Tensor:
+    """Eight columns of numbers from 0 to 15 in an int32."""
+    nibbles = numbers.unflatten(1, (-1, 8))[..., AWQ_ORDER].long()
+    words = (nibbles << (torch.arange(8, device=DEVICE) * 4)).sum(-1)
+    return torch.where(words >= 1 << 31, words - (1 << 32), words).int()
+
+
+def awq(m: int, n: int, k: int, group: int) -> Problem:
+    """A layer on few rows, weights with zeros and scales for groups along K."""
+    x = random(m, k, dtype=HALF)
+    w = torch.randint(0, 16, (k, n), device=DEVICE, dtype=torch.uint8)
+    zeros = torch.randint(0, 16, (k // group, n), device=DEVICE, dtype=torch.uint8)
+    scales = (torch.rand(k // group, n, device=DEVICE) / 64).half()
+    operands = (x, awq_words(w), awq_words(zeros), scales)
+    parts = torch.empty(8, m, n, device=DEVICE)
+    y = torch.empty(m, n, device=DEVICE, dtype=HALF)
+
+    def expected() -> torch.Tensor:
+        wide = [part.repeat_interleave(group, 0).float() for part in (zeros, scales)]
+        return x.float() @ ((w.float() - wide[0]) * wide[1])
+
+    def add_up(config: Config) -> Problem:
+        return Problem(
+            "add_parts",
+            lambda c, _: (parts, y, m * n),
+            lambda _: (-(-m * n // 1024),),
+            y,
+            None,
+            expected,
+            0.0,
+            {"SPLIT_K": config["SPLIT_K"], "BLOCK": 1024},
+            file=FILE,
+        )
+
+    return Problem(
+        "awq_split_k",
+        lambda c, _: (*operands, parts, m, n, k, group),
+        lambda c: (-(-m // c["BLOCK_M"]) * -(-n // c["BLOCK_N"]), c["SPLIT_K"]),
+        y,
+        None,
+        expected,
+        3e-2,
+        file=FILE,
+        then=add_up,
+    )
+
+
+def weights(small: bool) -> Iterator[Row]:
+    """Layers on few rows. The work is the bytes of the weights, with their zeros and scales."""
+    n, k, group = (64, 128, 64) if small else (4096, 4096, 128)
+    for m in (5,) if small else (16, 64):
+        rows = max(m, 16)
+        shapes = (
+            *(f"{rows}x64x128 w4 s3 k8", f"{rows}x64x64 w4 s4 k8", f"{rows}x128x64 w4 s3 k8"),
+            *(f"{rows}x128x128 w8 s3 k4", f"{rows}x32x128 w4 s3 k4", f"{rows}x32x64 w4 s3 k2"),
+        )
+        yield Row(
+            f"serving: AWQ {m}x{n}x{k}, split K",
+            "GB/s",
+            n * k / 2 + k // group * n * 2.5,
+            1.0,
+            None,
+            blocks("MNK", *shapes),
+            lambda m=m: awq(m, n, k, group),
+        )
+
+
 def rows(small: bool) -> Iterator[Row]:
     """All kinds."""
     yield from low_rank(small)
+    yield from weights(small)
