@@ -163,3 +163,144 @@ def add_parts(parts_ptr, y_ptr, count, SPLIT_K: tl.constexpr, BLOCK: tl.constexp
     for split in tl.static_range(SPLIT_K):
         acc += tl.load(parts_ptr + split * count + offsets, mask=mask, other=0.0)
     tl.store(y_ptr + offsets, acc.to(y_ptr.dtype.element_ty), mask=mask)
+
+
+# --- Paged attention ---
+
+
+@triton.jit
+def softmax_step(scores, v, acc, total, largest):
+    """A step of online softmax; scores are in units of log 2."""
+    new = tl.maximum(largest, tl.max(scores, 1))
+    decay = tl.math.exp2(largest - new)
+    p = tl.math.exp2(scores - new[:, None])
+    acc = tl.dot(p.to(v.dtype), v, acc * decay[:, None])
+    return acc, total * decay + tl.sum(p, 1), new
+
+
+@triton.jit
+def prefix_attention(
+    q_ptr, k_ptr, v_ptr, k_cache_ptr, v_cache_ptr, out_ptr, tables_ptr, starts_ptr, lengths_ptr, scale,
+    stride_qt, stride_qh, stride_kt, stride_kh, stride_cb, stride_cs, stride_ch, stride_table,
+    GROUP: tl.constexpr, HEAD: tl.constexpr, PAGE: tl.constexpr,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
+):  # fmt: skip
+    """Attention of new tokens over the pages of their prefix, then over themselves.
+
+    q and out are [tokens, heads, HEAD]; a cache is [pages, PAGE, KV heads, HEAD].
+    """
+    request = tl.program_id(0)
+    head = tl.program_id(1)
+    tile = tl.program_id(2)
+    kv_head = head // GROUP
+    first = tl.load(starts_ptr + request)
+    count = tl.load(starts_ptr + request + 1) - first
+    if tile * BLOCK_M >= count:
+        return
+    prefix = tl.load(lengths_ptr + request) - count
+    rows = tile * BLOCK_M + tl.arange(0, BLOCK_M)
+    dims = tl.arange(0, HEAD)
+    steps = tl.arange(0, BLOCK_N)
+    q_offsets = (first + rows[:, None]) * stride_qt + head * stride_qh + dims[None, :]
+    q = tl.load(q_ptr + q_offsets, mask=rows[:, None] < count, other=0.0)
+    acc = tl.zeros((BLOCK_M, HEAD), dtype=tl.float32)
+    total = tl.zeros((BLOCK_M,), dtype=tl.float32)
+    largest = tl.full((BLOCK_M,), -float("inf"), dtype=tl.float32)
+    for start in range(0, prefix, BLOCK_N):
+        keys = start + steps
+        mask = keys < prefix
+        pages = tl.load(tables_ptr + request * stride_table + keys // PAGE, mask=mask, other=0)
+        slots = pages.to(tl.int64) * stride_cb + keys % PAGE * stride_cs + kv_head * stride_ch
+        k_ptrs = k_cache_ptr + slots[None, :] + dims[:, None]
+        k = tl.load(k_ptrs, mask=mask[None, :], other=0.0)
+        scores = tl.where(mask[None, :], tl.dot(q, k) * scale, -float("inf"))
+        v_ptrs = v_cache_ptr + slots[:, None] + dims[None, :]
+        v = tl.load(v_ptrs, mask=mask[:, None], other=0.0)
+        acc, total, largest = softmax_step(scores, v, acc, total, largest)
+    k_ptrs = k_ptr + (first + steps[None, :]) * stride_kt + kv_head * stride_kh + dims[:, None]
+    v_ptrs = v_ptr + (first + steps[:, None]) * stride_kt + kv_head * stride_kh + dims[None, :]
+    for start in range(0, min((tile + 1) * BLOCK_M, count), BLOCK_N):
+        keys = start + steps
+        k = tl.load(k_ptrs + start * stride_kt, mask=keys[None, :] < count, other=0.0)
+        scores = tl.dot(q, k) * scale
+        scores = tl.where(rows[:, None] >= keys[None, :], scores, -float("inf"))
+        v = tl.load(v_ptrs + start * stride_kt, mask=keys[:, None] < count, other=0.0)
+        acc, total, largest = softmax_step(scores, v, acc, total, largest)
+    out = (acc / total[:, None]).to(out_ptr.dtype.element_ty)
+    tl.store(out_ptr + q_offsets, out, mask=rows[:, None] < count)
+
+
+@triton.jit
+def split_range(length, split, SPLITS: tl.constexpr, PAGE: tl.constexpr):
+    """The keys of a split, in whole pages."""
+    keys = tl.cdiv(tl.cdiv(length, SPLITS), PAGE) * PAGE
+    return split * keys, min((split + 1) * keys, length)
+
+
+@triton.jit
+def paged_decode(
+    q_ptr, k_cache_ptr, v_cache_ptr, parts_ptr, lse_ptr, tables_ptr, lengths_ptr, scale,
+    stride_qr, stride_qh, stride_cb, stride_cs, stride_ch, stride_table,
+    HEADS: tl.constexpr, GROUP: tl.constexpr, HEAD: tl.constexpr, PAGE: tl.constexpr,
+    SPLITS: tl.constexpr, BLOCK_H: tl.constexpr, BLOCK_N: tl.constexpr,
+):  # fmt: skip
+    """Attention of one token: all query heads of a KV head over a split of the pages.
+
+    BLOCK_H rows of the dots are for the GROUP query heads. A cache is [pages, PAGE, KV heads, HEAD].
+    """
+    request = tl.program_id(0)
+    kv_head = tl.program_id(1)
+    split = tl.program_id(2)
+    lanes = tl.arange(0, BLOCK_H)
+    heads = kv_head * GROUP + lanes
+    real = lanes < GROUP
+    dims = tl.arange(0, HEAD)
+    q_ptrs = q_ptr + request * stride_qr + heads[:, None] * stride_qh + dims[None, :]
+    q = tl.load(q_ptrs, mask=real[:, None], other=0.0)
+    begin, end = split_range(tl.load(lengths_ptr + request), split, SPLITS, PAGE)
+    if begin < end:
+        acc = tl.zeros((BLOCK_H, HEAD), dtype=tl.float32)
+        total = tl.zeros((BLOCK_H,), dtype=tl.float32)
+        largest = tl.full((BLOCK_H,), -float("inf"), dtype=tl.float32)
+        for start in range(begin, end, BLOCK_N):
+            keys = start + tl.arange(0, BLOCK_N)
+            mask = keys < end
+            pages = tl.load(tables_ptr + request * stride_table + keys // PAGE, mask=mask, other=0)
+            slots = pages.to(tl.int64) * stride_cb + keys % PAGE * stride_cs + kv_head * stride_ch
+            k_ptrs = k_cache_ptr + slots[None, :] + dims[:, None]
+            k = tl.load(k_ptrs, mask=mask[None, :], other=0.0)
+            scores = tl.where(mask[None, :], tl.dot(q, k) * scale, -float("inf"))
+            v_ptrs = v_cache_ptr + slots[:, None] + dims[None, :]
+            v = tl.load(v_ptrs, mask=mask[:, None], other=0.0)
+            acc, total, largest = softmax_step(scores, v, acc, total, largest)
+        part = (request * HEADS + heads) * SPLITS + split
+        parts_ptrs = parts_ptr + part[:, None] * HEAD + dims[None, :]
+        tl.store(parts_ptrs, acc / total[:, None], mask=real[:, None])
+        tl.store(lse_ptr + part, largest + tl.math.log2(total), mask=real)
+
+
+@triton.jit
+def decode_reduce(
+    parts_ptr, lse_ptr, out_ptr, lengths_ptr,
+    HEADS: tl.constexpr, HEAD: tl.constexpr, PAGE: tl.constexpr, SPLITS: tl.constexpr,
+):  # fmt: skip
+    """The output of a head: the mean of its splits, weighted by the logarithms of their sums."""
+    request = tl.program_id(0)
+    row = request * HEADS + tl.program_id(1)
+    dims = tl.arange(0, HEAD)
+    length = tl.load(lengths_ptr + request)
+    acc = tl.zeros((HEAD,), dtype=tl.float32)
+    total = 0.0
+    largest = -float("inf")
+    for split in range(SPLITS):
+        begin, end = split_range(length, split, SPLITS, PAGE)
+        if begin < end:
+            part = tl.load(parts_ptr + (row * SPLITS + split) * HEAD + dims)
+            lse = tl.load(lse_ptr + row * SPLITS + split)
+            new = tl.maximum(largest, lse)
+            decay = tl.math.exp2(largest - new)
+            p = tl.math.exp2(lse - new)
+            acc = acc * decay + p * part
+            total = total * decay + p
+            largest = new
+    tl.store(out_ptr + row * HEAD + dims, (acc / total).to(out_ptr.dtype.element_ty))

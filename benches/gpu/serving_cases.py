@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 
 import torch
 
+from gpu.attention_cases import LOG2_E
 from gpu.product_cases import DEVICE, Config, Problem, Row, random
 
 FILE = "serving_kernels"
@@ -213,7 +215,165 @@ def weights(small: bool) -> Iterator[Row]:
         )
 
 
+# --- Paged attention ---
+
+PAGE = 16
+"""Tokens of a page of the cache."""
+
+
+@dataclass
+class Cache:
+    """Keys and values of requests, in pages in a random order."""
+
+    heads: int
+    head: int
+    lengths: list[int]
+    k: torch.Tensor = field(init=False)
+    v: torch.Tensor = field(init=False)
+    tables: torch.Tensor = field(init=False)
+
+    def __post_init__(self) -> None:
+        columns = -(-max(self.lengths) // PAGE)
+        pages = columns * len(self.lengths)
+        shape = pages, PAGE, self.heads, self.head
+        self.k, self.v = (torch.randn(shape, device=DEVICE, dtype=BRAIN) for _ in range(2))
+        self.tables = torch.randperm(pages, device=DEVICE).int().view(-1, columns)
+
+    def of(self, request: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """The keys and values of a request, [heads, tokens, head] of fp32."""
+        k, v = (x[self.tables[request].long()].flatten(0, 1) for x in (self.k, self.v))
+        count = self.lengths[request]
+        return k[:count].transpose(0, 1).float(), v[:count].transpose(0, 1).float()
+
+
+def attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+    """Attention of the last tokens of a request: q is [tokens, heads, head]."""
+    group = q.shape[1] // k.shape[0]
+    k, v = k.repeat_interleave(group, 0), v.repeat_interleave(group, 0)
+    scores = q.transpose(0, 1).float() @ k.transpose(1, 2) * q.shape[-1] ** -0.5
+    hidden = torch.ones(scores.shape[1:], device=DEVICE, dtype=torch.bool)
+    scores = scores.masked_fill(hidden.triu(1 + k.shape[1] - len(q)), -torch.inf)
+    return (torch.softmax(scores, 2) @ v).transpose(0, 1)
+
+
+def prefix(news: list[int], lengths: list[int], heads: int, kv_heads: int, head: int) -> Problem:
+    """New tokens of requests whose other tokens are in the cache."""
+    cache = Cache(kv_heads, head, lengths)
+    total = sum(news)
+    q = torch.randn(total, heads, head, device=DEVICE, dtype=BRAIN)
+    k, v = (torch.randn(total, kv_heads, head, device=DEVICE, dtype=BRAIN) for _ in range(2))
+    out = torch.empty_like(q)
+    starts = integers([sum(news[:i]) for i in range(len(news) + 1)])
+    tables, sizes = cache.tables, integers(lengths)
+    strides = (*q.stride()[:2], *k.stride()[:2], *cache.k.stride()[:3], tables.stride(0))
+
+    def expected() -> torch.Tensor:
+        found = []
+        for i, parts in enumerate(zip(q.split(news), k.split(news), v.split(news), strict=True)):
+            mine = (x.transpose(0, 1).float() for x in parts[1:])
+            kept = (x[:, : lengths[i] - news[i]] for x in cache.of(i))
+            found.append(attend(parts[0], *(torch.cat(x, 1) for x in zip(kept, mine, strict=True))))
+        return torch.cat(found)
+
+    return Problem(
+        "prefix_attention",
+        lambda c, _: (
+            *(q, k, v, cache.k, cache.v, out, tables, starts, sizes, head**-0.5 * LOG2_E),
+            *strides,
+        ),
+        lambda c: (len(news), heads, -(-max(news) // c["BLOCK_M"])),
+        out,
+        None,
+        expected,
+        5e-2,
+        {"GROUP": heads // kv_heads, "HEAD": head, "PAGE": PAGE},
+        file=FILE,
+    )
+
+
+def paged_decode(lengths: list[int], heads: int, kv_heads: int, head: int) -> Problem:
+    """One token of each request over its cache, in splits, and the reduction of the splits."""
+    cache = Cache(kv_heads, head, lengths)
+    q = torch.randn(len(lengths), heads, head, device=DEVICE, dtype=BRAIN)
+    out = torch.empty_like(q)
+    parts = torch.empty(len(lengths), heads, 8, head, device=DEVICE)
+    lse = torch.empty(len(lengths), heads, 8, device=DEVICE)
+    tables, sizes = cache.tables, integers(lengths)
+    strides = (*q.stride()[:2], *cache.k.stride()[:3], tables.stride(0))
+    shape = {"HEADS": heads, "HEAD": head, "PAGE": PAGE}
+
+    def expected() -> torch.Tensor:
+        return torch.cat([attend(q[i : i + 1], *cache.of(i)) for i in range(len(lengths))])
+
+    def reduce(config: Config) -> Problem:
+        return Problem(
+            "decode_reduce",
+            lambda c, _: (parts, lse, out, sizes),
+            lambda _: (len(lengths), heads),
+            out,
+            None,
+            expected,
+            0.0,
+            {**shape, "SPLITS": config["SPLITS"]},
+            file=FILE,
+        )
+
+    return Problem(
+        "paged_decode",
+        lambda c, _: (
+            *(q, cache.k, cache.v, parts, lse, tables, sizes, head**-0.5 * LOG2_E),
+            *strides,
+        ),
+        lambda c: (len(lengths), kv_heads, c["SPLITS"]),
+        out,
+        None,
+        expected,
+        5e-2,
+        {**shape, "GROUP": heads // kv_heads, "BLOCK_H": 16},
+        file=FILE,
+        then=reduce,
+    )
+
+
+def paged(small: bool) -> Iterator[Row]:
+    """Prefill over a prefix, and decode; small requests have different lengths."""
+    heads, kv_heads, head = (4, 2, 16) if small else (32, 8, 128)
+    news, lengths = ([20, 7], [57, 40]) if small else ([512] * 8, [2048] * 8)
+    # Two dots for each pair of a query and a key that it sees.
+    pairs = sum(n * (m - n) + n * (n + 1) / 2 for n, m in zip(news, lengths, strict=True))
+    yield Row(
+        f"serving: prefill over pages, {max(news)} new of {max(lengths)}",
+        "TFLOP/s",
+        4.0 * heads * head * pairs,
+        1.0,
+        None,
+        blocks(
+            "MN",
+            *("128x64 w4 s2", "128x64 w8 s2", "128x64 w8 s3", "64x64 w4 s3", "128x32 w4 s3"),
+            "64x32 w4 s2",
+        ),
+        lambda: prefix(news, lengths, heads, kv_heads, head),
+    )
+    lengths = [37, 64] if small else [2048] * 64
+    shapes = ("64 w4 s2", "64 w4 s3", "32 w4 s3", "128 w4 s2", "32 w2 s3", "16 w2 s2")
+    configs = [
+        {**config, "SPLITS": splits}
+        for config, splits in zip(blocks("N", *shapes), (4, 4, 4, 4, 8, 2), strict=True)
+    ]
+    yield Row(
+        f"serving: decode over pages, {len(lengths)} requests of {max(lengths)}",
+        "GB/s",
+        # K and V of bf16.
+        4.0 * sum(lengths) * kv_heads * head,
+        1.0,
+        None,
+        configs,
+        lambda: paged_decode(lengths, heads, kv_heads, head),
+    )
+
+
 def rows(small: bool) -> Iterator[Row]:
     """All kinds."""
     yield from low_rank(small)
     yield from weights(small)
+    yield from paged(small)
