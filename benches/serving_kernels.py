@@ -304,3 +304,168 @@ def decode_reduce(
             total = total * decay + p
             largest = new
     tl.store(out_ptr + row * HEAD + dims, (acc / total).to(out_ptr.dtype.element_ty))
+
+
+# --- State-space models ---
+
+
+@triton.jit
+def chunk_state(
+    x_ptr, b_ptr, states_ptr, dt_ptr, decay_ptr, HDIM, DSTATE, CHUNK, seqlen, batch, ratio,
+    stride_xb, stride_xt, stride_xh, stride_bb, stride_bt, stride_bg, stride_sb, stride_sc, stride_sh,
+    stride_db, stride_dh, stride_dc,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+):  # fmt: skip
+    """The state that a chunk adds: x.T @ (B * dt * decay to the end of the chunk), for one head.
+
+    dt and decay, the cumulative sum of dt * A, are [batch, heads, chunks, CHUNK]; `ratio` heads
+    share a group of B.
+    """
+    chunk, in_batch = tl.program_id(1) // batch, tl.program_id(1) % batch
+    head = tl.program_id(2)
+    tiles_n = tl.cdiv(DSTATE, BLOCK_N)
+    rows = tl.program_id(0) // tiles_n * BLOCK_M + tl.arange(0, BLOCK_M)
+    columns = tl.program_id(0) % tiles_n * BLOCK_N + tl.arange(0, BLOCK_N)
+    depth = tl.arange(0, BLOCK_K)
+    x_ptr += in_batch * stride_xb + chunk * CHUNK * stride_xt + head * stride_xh
+    b_ptr += in_batch * stride_bb + chunk * CHUNK * stride_bt + head // ratio * stride_bg
+    dt_ptr += in_batch * stride_db + head * stride_dh + chunk * stride_dc
+    decay_ptr += in_batch * stride_db + head * stride_dh + chunk * stride_dc
+    last = tl.load(decay_ptr + CHUNK - 1)
+    x_ptrs = x_ptr + rows[:, None] + depth[None, :] * stride_xt
+    b_ptrs = b_ptr + columns[None, :] + depth[:, None] * stride_bt
+    limit = min(CHUNK, seqlen - chunk * CHUNK)
+    acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+    for k in range(0, limit, BLOCK_K):
+        left = limit - k
+        x_mask = (rows[:, None] < HDIM) & (depth[None, :] < left)
+        x = tl.load(x_ptrs, mask=x_mask, other=0.0)
+        b_mask = (depth[:, None] < left) & (columns[None, :] < DSTATE)
+        b = tl.load(b_ptrs, mask=b_mask, other=0.0).to(tl.float32)
+        decay = tl.load(decay_ptr + k + depth, mask=depth < left, other=0.0)
+        dt = tl.load(dt_ptr + k + depth, mask=depth < left, other=0.0)
+        b *= (tl.exp(last - decay) * dt)[:, None]
+        acc += tl.dot(x, b.to(x.dtype))
+        x_ptrs += BLOCK_K * stride_xt
+        b_ptrs += BLOCK_K * stride_bt
+    states_ptr += in_batch * stride_sb + chunk * stride_sc + head * stride_sh
+    states_ptrs = states_ptr + rows[:, None] * DSTATE + columns[None, :]
+    mask = (rows[:, None] < HDIM) & (columns[None, :] < DSTATE)
+    tl.store(states_ptrs, acc.to(states_ptr.dtype.element_ty), mask=mask)
+
+
+@triton.jit
+def state_passing(
+    states_ptr, out_ptr, final_ptr, decay_ptr, dim, chunks, CHUNK,
+    stride_sb, stride_sc, stride_sh, stride_fb, stride_fh, stride_db, stride_dh, stride_dc,
+    BLOCK_N: tl.constexpr,
+):  # fmt: skip
+    """out[chunk] = the state before the chunk; final = the state after the last one."""
+    in_batch = tl.program_id(1)
+    head = tl.program_id(2)
+    columns = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
+    mask = columns < dim
+    states_ptr += in_batch * stride_sb + head * stride_sh
+    out_ptr += in_batch * stride_sb + head * stride_sh
+    decay_ptr += in_batch * stride_db + head * stride_dh + CHUNK - 1
+    state = tl.zeros((BLOCK_N,), dtype=tl.float32)
+    for _ in range(chunks):
+        tl.store(out_ptr + columns, state.to(out_ptr.dtype.element_ty), mask=mask)
+        new = tl.load(states_ptr + columns, mask=mask, other=0.0).to(tl.float32)
+        state = tl.exp(tl.load(decay_ptr)) * state + new
+        states_ptr += stride_sc
+        out_ptr += stride_sc
+        decay_ptr += stride_dc
+    final_ptrs = final_ptr + in_batch * stride_fb + head * stride_fh + columns
+    tl.store(final_ptrs, state, mask=mask)
+
+
+@triton.jit
+def chunk_scan(
+    cb_ptr, x_ptr, c_ptr, states_ptr, d_ptr, out_ptr, dt_ptr, decay_ptr,
+    HDIM, CHUNK, seqlen, batch, ratio,
+    stride_mb, stride_mc, stride_mg, stride_xb, stride_xt, stride_xh, stride_cb, stride_ct, stride_cg,
+    stride_sb, stride_sc, stride_sh, stride_db, stride_dh, stride_dc,
+    DSTATE: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+):  # fmt: skip
+    """The output of a chunk: C @ state of the chunks before, plus (C @ B.T, decayed) @ x, plus D * x.
+
+    cb is C @ B.T of each chunk and group, [batch, chunks, groups, CHUNK, CHUNK].
+    """
+    chunk, in_batch = tl.program_id(1) // batch, tl.program_id(1) % batch
+    head = tl.program_id(2)
+    group = head // ratio
+    tiles_n = tl.cdiv(HDIM, BLOCK_N)
+    tile_m = tl.program_id(0) // tiles_n
+    rows = tile_m * BLOCK_M + tl.arange(0, BLOCK_M)
+    columns = tl.program_id(0) % tiles_n * BLOCK_N + tl.arange(0, BLOCK_N)
+    depth = tl.arange(0, BLOCK_K)
+    state_dims = tl.arange(0, DSTATE)
+    cb_ptr += in_batch * stride_mb + chunk * stride_mc + group * stride_mg
+    x_ptr += in_batch * stride_xb + chunk * CHUNK * stride_xt + head * stride_xh
+    out_ptr += in_batch * stride_xb + chunk * CHUNK * stride_xt + head * stride_xh
+    c_ptr += in_batch * stride_cb + chunk * CHUNK * stride_ct + group * stride_cg
+    states_ptr += in_batch * stride_sb + chunk * stride_sc + head * stride_sh
+    dt_ptr += in_batch * stride_db + head * stride_dh + chunk * stride_dc
+    decay_ptr += in_batch * stride_db + head * stride_dh + chunk * stride_dc
+    limit = min(CHUNK, seqlen - chunk * CHUNK)
+    decay_m = tl.load(decay_ptr + rows, mask=rows < limit, other=0.0)
+    c_ptrs = c_ptr + rows[:, None] * stride_ct + state_dims[None, :]
+    c = tl.load(c_ptrs, mask=rows[:, None] < limit, other=0.0)
+    states_ptrs = states_ptr + columns[None, :] * DSTATE + state_dims[:, None]
+    states = tl.load(states_ptrs, mask=columns[None, :] < HDIM, other=0.0)
+    acc = tl.dot(c, states.to(c.dtype)) * tl.exp(decay_m)[:, None]
+    cb_ptrs = cb_ptr + rows[:, None] * CHUNK + depth[None, :]
+    x_ptrs = x_ptr + depth[:, None] * stride_xt + columns[None, :]
+    for k in range(0, min((tile_m + 1) * BLOCK_M, limit), BLOCK_K):
+        left = limit - k
+        cb_mask = (rows[:, None] < CHUNK) & (depth[None, :] < CHUNK - k)
+        cb = tl.load(cb_ptrs, mask=cb_mask, other=0.0).to(tl.float32)
+        decay_k = tl.load(decay_ptr + k + depth, mask=depth < left, other=0.0)
+        # Not above 0 where the causal mask keeps the element.
+        cb *= tl.exp(tl.minimum(decay_m[:, None] - decay_k[None, :], 0.0))
+        cb *= tl.load(dt_ptr + k + depth, mask=depth < left, other=0.0)[None, :]
+        cb = tl.where(rows[:, None] >= k + depth[None, :], cb, 0.0)
+        x_mask = (depth[:, None] < left) & (columns[None, :] < HDIM)
+        x = tl.load(x_ptrs, mask=x_mask, other=0.0)
+        acc += tl.dot(cb.to(x.dtype), x)
+        cb_ptrs += BLOCK_K
+        x_ptrs += BLOCK_K * stride_xt
+    mask = (rows[:, None] < limit) & (columns[None, :] < HDIM)
+    offsets = rows[:, None] * stride_xt + columns[None, :]
+    x = tl.load(x_ptr + offsets, mask=mask, other=0.0).to(tl.float32)
+    acc += x * tl.load(d_ptr + head)
+    tl.store(out_ptr + offsets, acc.to(out_ptr.dtype.element_ty), mask=mask)
+
+
+@triton.jit
+def causal_conv_update(
+    x_ptr, w_ptr, bias_ptr, state_ptr, new_state_ptr, lines_ptr, out_ptr, dim,
+    stride_xb, stride_sl, stride_st, WIDTH: tl.constexpr, BLOCK_N: tl.constexpr,
+):  # fmt: skip
+    """One step of a causal convolution with SiLU; the state of a request, its last inputs, shifts.
+
+    A state is [WIDTH - 1, dim]. Engines pass the same state twice.
+    """
+    request = tl.program_id(0)
+    columns = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
+    mask = columns < dim
+    line = tl.load(lines_ptr + request).to(tl.int64)
+    if line == -1:
+        return
+    state_ptrs = state_ptr + line * stride_sl + columns
+    new_state_ptrs = new_state_ptr + line * stride_sl + columns
+    acc = tl.load(bias_ptr + columns, mask=mask, other=0.0).to(tl.float32)
+    x = tl.load(x_ptr + request * stride_xb + columns, mask=mask, other=0.0)
+    for tap in tl.static_range(WIDTH):
+        w = tl.load(w_ptr + columns * WIDTH + tap, mask=mask, other=0.0).to(tl.float32)
+        if tap < WIDTH - 1:
+            past = tl.load(state_ptrs + tap * stride_st, mask=mask, other=0.0)
+        else:
+            past = x
+        if tap > 0:
+            tl.store(new_state_ptrs + (tap - 1) * stride_st, past, mask=mask)
+        acc += past.to(tl.float32) * w
+    acc = acc / (1 + tl.exp(-acc))
+    out_ptrs = out_ptr + request * stride_xb + columns
+    tl.store(out_ptrs, acc.to(out_ptr.dtype.element_ty), mask=mask)
