@@ -469,3 +469,183 @@ def causal_conv_update(
     acc = acc / (1 + tl.exp(-acc))
     out_ptrs = out_ptr + request * stride_xb + columns
     tl.store(out_ptrs, acc.to(out_ptr.dtype.element_ty), mask=mask)
+
+
+# --- Block scales ---
+
+
+@triton.jit
+def block_scaled_fp8(
+    a_ptr, b_ptr, c_ptr, a_scales_ptr, b_scales_ptr, M, N, K,
+    stride_am, stride_bn, stride_cm, stride_asm, stride_ask, stride_bsn,
+    SCALED_N: tl.constexpr, SCALED_K: tl.constexpr, GROUP: tl.constexpr,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+):  # fmt: skip
+    """C = A @ B.T: a scale for SCALED_K elements of a row of A, and for SCALED_N x SCALED_K of B."""
+    pid = tl.program_id(0)
+    tiles_m = tl.cdiv(M, BLOCK_M)
+    tiles_n = tl.cdiv(N, BLOCK_N)
+    in_group = GROUP * tiles_n
+    first_m = pid // in_group * GROUP
+    group_m = min(tiles_m - first_m, GROUP)
+    tile_m = first_m + pid % in_group % group_m
+    tile_n = pid % in_group // group_m
+    rows = (tile_m * BLOCK_M + tl.arange(0, BLOCK_M)) % M
+    columns = (tile_n * BLOCK_N + tl.arange(0, BLOCK_N)) % N
+    depth = tl.arange(0, BLOCK_K)
+    a_ptrs = a_ptr + rows[:, None] * stride_am + depth[None, :]
+    b_ptrs = b_ptr + columns[None, :] * stride_bn + depth[:, None]
+    a_scales_ptrs = a_scales_ptr + rows * stride_asm
+    b_scales_ptr += tile_n * BLOCK_N // SCALED_N * stride_bsn
+    acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+    for k in range(tl.cdiv(K, BLOCK_K)):
+        a = tl.load(a_ptrs, mask=depth[None, :] < K - k * BLOCK_K, other=0.0)
+        b = tl.load(b_ptrs, mask=depth[:, None] < K - k * BLOCK_K, other=0.0)
+        scale = k * BLOCK_K // SCALED_K
+        a_s = tl.load(a_scales_ptrs + scale * stride_ask)
+        b_s = tl.load(b_scales_ptr + scale)
+        acc += tl.dot(a, b) * a_s[:, None] * b_s
+        a_ptrs += BLOCK_K
+        b_ptrs += BLOCK_K
+    rows = tile_m * BLOCK_M + tl.arange(0, BLOCK_M)
+    columns = tile_n * BLOCK_N + tl.arange(0, BLOCK_N)
+    c_ptrs = c_ptr + rows[:, None] * stride_cm + columns[None, :]
+    mask = (rows[:, None] < M) & (columns[None, :] < N)
+    tl.store(c_ptrs, acc.to(c_ptr.dtype.element_ty), mask=mask)
+
+
+# --- Sampling ---
+
+
+@triton.jit
+def gumbel_local(
+    logits_ptr, temperatures_ptr, seeds_ptr, positions_ptr, ids_ptr, best_ptr, vocabulary,
+    stride_logits, stride_ids, BLOCK_N: tl.constexpr,
+):  # fmt: skip
+    """The largest logit of a block, with Gumbel noise, and its token."""
+    request = tl.program_id(0)
+    block = tl.program_id(1)
+    tokens = block * BLOCK_N + tl.arange(0, BLOCK_N)
+    mask = tokens < vocabulary
+    logits_ptrs = logits_ptr + request * stride_logits + tokens
+    logits = tl.load(logits_ptrs, mask=mask, other=-float("inf")).to(tl.float32)
+    temperature = tl.load(temperatures_ptr + request)
+    if temperature != 0.0:
+        seed = tl.load(seeds_ptr + request)
+        position = tl.load(positions_ptr + request)
+        u = tl.maximum(tl.rand(tl.randint(seed, position), tokens), 1e-7)
+        logits = logits / temperature - tl.log(-tl.log(u))
+    best, index = tl.max(logits, 0, return_indices=True)
+    tl.store(ids_ptr + request * stride_ids + block, (block * BLOCK_N + index).to(tl.int64))
+    tl.store(best_ptr + request * stride_ids + block, best)
+
+
+@triton.jit
+def gumbel_reduce(ids_ptr, best_ptr, out_ptr, blocks, stride_ids, BLOCK: tl.constexpr):
+    """The token of the block whose logit is the largest one."""
+    request = tl.program_id(0)
+    offsets = tl.arange(0, BLOCK)
+    best_ptrs = best_ptr + request * stride_ids + offsets
+    best = tl.load(best_ptrs, mask=offsets < blocks, other=-float("inf"))
+    block = tl.argmax(best, 0)
+    tl.store(out_ptr + request, tl.load(ids_ptr + request * stride_ids + block))
+
+
+@triton.jit
+def recovered_tokens(
+    draft_probs_ptr, target_probs_ptr, noise_ptr, recovered_ptr, starts_ptr, vocabulary,
+    BLOCK_N: tl.constexpr,
+):  # fmt: skip
+    """The token of a draft that is rejected: argmax of max(target - draft, 0) / exponential noise."""
+    request = tl.program_id(0)
+    position = tl.program_id(1)
+    first = tl.load(starts_ptr + request)
+    if position >= tl.load(starts_ptr + request + 1) - first:
+        return
+    draft = (first + position).to(tl.int64)
+    best = -1.0
+    token = 0
+    for start in range(0, vocabulary, BLOCK_N):
+        tokens = start + tl.arange(0, BLOCK_N)
+        mask = tokens < vocabulary
+        q = tl.load(draft_probs_ptr + draft * vocabulary + tokens, mask=mask, other=0.0)
+        p = tl.load(target_probs_ptr + draft * vocabulary + tokens, mask=mask, other=0.0)
+        noise_ptrs = noise_ptr + request.to(tl.int64) * vocabulary + tokens
+        noise = tl.load(noise_ptrs, mask=mask, other=float("inf"))
+        scores = tl.maximum(p - q, 0.0) / noise
+        score, index = tl.max(scores, 0, return_indices=True)
+        token = tl.where(score > best, start + index, token)
+        best = tl.maximum(best, score)
+    tl.store(recovered_ptr + draft, token)
+
+
+@triton.jit
+def rejection_sample(
+    drafts_ptr, draft_probs_ptr, target_probs_ptr, bonus_ptr, recovered_ptr, uniform_ptr,
+    starts_ptr, out_ptr, vocabulary, MAX_DRAFT: tl.constexpr,
+):  # fmt: skip
+    """Accepts drafts while target / draft >= uniform; then the recovered token, or the bonus token."""
+    request = tl.program_id(0)
+    first = tl.load(starts_ptr + request)
+    count = tl.load(starts_ptr + request + 1) - first
+    out_ptr += request * (MAX_DRAFT + 1)
+    rejected = False
+    for position in range(count):
+        if not rejected:
+            draft = (first + position).to(tl.int64)
+            token = tl.load(drafts_ptr + draft)
+            q = tl.load(draft_probs_ptr + draft * vocabulary + token)
+            p = tl.load(target_probs_ptr + draft * vocabulary + token)
+            if q > 0 and p / q >= tl.load(uniform_ptr + draft):
+                tl.store(out_ptr + position, token)
+            else:
+                rejected = True
+                tl.store(out_ptr + position, tl.load(recovered_ptr + draft))
+    if not rejected:
+        tl.store(out_ptr + count, tl.load(bonus_ptr + request))
+
+
+# --- Grouped matmul ---
+
+
+@triton.jit
+def grouped_matmul(
+    a_ptr, b_ptr, c_ptr, ends_ptr, GROUPS, N, K, stride_am, stride_be, stride_bn, stride_cm,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+):  # fmt: skip
+    """C = A @ B[group].T for rows sorted by group; `ends` has the row after each group.
+
+    A fixed number of programs takes the tiles of all groups in turn.
+    """
+    tile = tl.program_id(0)
+    tiles_n = tl.cdiv(N, BLOCK_N)
+    first_tile = 0
+    begin = 0
+    for group in range(GROUPS):
+        end = tl.load(ends_ptr + group)
+        tiles_m = tl.cdiv(end - begin, BLOCK_M)
+        last_tile = first_tile + tiles_m * tiles_n
+        while tile < last_tile:
+            tile_m = (tile - first_tile) % tiles_m
+            tile_n = (tile - first_tile) // tiles_m
+            rows = begin + tile_m * BLOCK_M + tl.arange(0, BLOCK_M)
+            columns = tile_n * BLOCK_N + tl.arange(0, BLOCK_N)
+            depth = tl.arange(0, BLOCK_K)
+            a_rows = tl.where(rows < end, rows, begin)
+            b_rows = tl.where(columns < N, columns, 0)
+            a_ptrs = a_ptr + a_rows[:, None] * stride_am + depth[None, :]
+            b_ptrs = b_ptr + group.to(tl.int64) * stride_be
+            b_ptrs = b_ptrs + b_rows[None, :] * stride_bn + depth[:, None]
+            acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+            for k in range(tl.cdiv(K, BLOCK_K)):
+                a = tl.load(a_ptrs, mask=depth[None, :] < K - k * BLOCK_K, other=0.0)
+                b = tl.load(b_ptrs, mask=depth[:, None] < K - k * BLOCK_K, other=0.0)
+                acc = tl.dot(a, b, acc)
+                a_ptrs += BLOCK_K
+                b_ptrs += BLOCK_K
+            c_ptrs = c_ptr + rows[:, None] * stride_cm + columns[None, :]
+            mask = (rows[:, None] < end) & (columns[None, :] < N)
+            tl.store(c_ptrs, acc.to(c_ptr.dtype.element_ty), mask=mask)
+            tile += tl.num_programs(0)
+        first_tile = last_tile
+        begin = end

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import torch
-from torch.nn.functional import silu
+from torch.nn import functional
 
 from gpu.attention_cases import LOG2_E
 from gpu.product_cases import DEVICE, Config, Problem, Row, random, tiles
@@ -518,7 +518,7 @@ def convolution(batch: int, dim: int, width: int) -> Problem:
         shifted = torch.empty_like(state)
         shifted[lines.long()] = taps[:, 1:]
         sums = (taps.float() * w.float().T).sum(1) + bias.float()
-        return torch.cat((silu(sums), shifted.flatten(0, 1).float()))
+        return torch.cat((functional.silu(sums), shifted.flatten(0, 1).float()))
 
     return Problem(
         "causal_conv_update",
@@ -595,9 +595,272 @@ def state_space(small: bool) -> Iterator[Row]:
         )
 
 
+# --- Block scales ---
+
+
+def block_scaled(m: int, n: int, k: int, size: int) -> Problem:
+    """fp8 with scales for 1 x `size` elements of A and `size` x `size` of B."""
+    a, b = (random(rows, k, dtype=torch.float8_e4m3fn) for rows in (m, n))
+    # By columns, as quantizers of activations write them for such kernels.
+    a_scales = (torch.rand(k // size, m, device=DEVICE) + 0.5).T
+    b_scales = torch.rand(n // size, k // size, device=DEVICE) + 0.5
+    c = torch.empty(m, n, device=DEVICE, dtype=BRAIN)
+    operands = (a, b, c, a_scales, b_scales, m, n, k)
+    strides = (a.stride(0), b.stride(0), c.stride(0), *a_scales.stride(), b_scales.stride(0))
+
+    def reference() -> torch.Tensor:
+        kinds = functional.ScalingType.BlockWise1x128, functional.ScalingType.BlockWise128x128
+        return functional.scaled_mm(a, b.T, a_scales, kinds[0], b_scales.T, kinds[1], output_dtype=BRAIN)
+
+    def expected() -> torch.Tensor:
+        wide = b_scales.repeat_interleave(size, 0).repeat_interleave(size, 1)
+        return (a.float() * a_scales.repeat_interleave(size, 1)) @ (b.float() * wide).T
+
+    return Problem(
+        "block_scaled_fp8",
+        lambda c, _: (*operands, *strides),
+        tiles(m, n),
+        c,
+        reference,
+        expected,
+        3e-2,
+        {"SCALED_N": size, "SCALED_K": size, "GROUP": 8},
+        file=FILE,
+    )
+
+
+def scaled(small: bool) -> Iterator[Row]:
+    """The projections of DeepSeek-V3."""
+    m, n, k, size = (48, 64, 128, 32) if small else (4096, 4096, 7168, 128)
+    yield Row(
+        f"serving: fp8 with block scales {m}x{n}x{k}",
+        "TFLOP/s",
+        2.0 * m * n * k,
+        1.0,
+        1.0,
+        # Blocks have one scale of B.
+        blocks("MNK", "32x32x32 w4 s3")
+        if small
+        else blocks(
+            "MNK",
+            *("128x128x128 w4 s3", "128x128x128 w8 s3", "128x128x128 w4 s4", "64x128x128 w4 s4"),
+            *("64x128x128 w4 s3", "128x64x128 w4 s4"),
+        ),
+        lambda: block_scaled(m, n, k, size),
+    )
+
+
+# --- Sampling ---
+
+
+def philox(low: torch.Tensor, high: torch.Tensor, counter: torch.Tensor) -> torch.Tensor:
+    """The first word of Philox 4x32, 10 rounds, as numbers of 64 bits."""
+    mask = 0xFFFFFFFF
+    a, b = 0xD2511F53, 0xCD9E8D57
+    words = [counter & mask, *(torch.zeros_like(counter) for _ in range(3))]
+    for _ in range(10):
+        # The high word is right even where the product wraps around.
+        left, right = words[0] * a, words[2] * b
+        words = [
+            (right >> 32 & mask) ^ words[1] ^ low,
+            right & mask,
+            (left >> 32 & mask) ^ words[3] ^ high,
+            left & mask,
+        ]
+        low, high = low + 0x9E3779B9 & mask, high + 0xBB67AE85 & mask
+    return words[0]
+
+
+def gumbel(batch: int, vocabulary: int) -> Problem:
+    """A token for each request; the last one of several takes the largest logit."""
+    # Wide enough that rounding of the noise rarely decides.
+    logits = torch.randn(batch, vocabulary, device=DEVICE) * 4
+    temperatures = torch.linspace(0.6, 1.4, batch, device=DEVICE)
+    if batch > 1:
+        temperatures[-1] = 0
+    seeds = torch.randint(0, 1 << 62, (batch,), device=DEVICE)
+    positions = torch.randint(0, 4096, (batch,), device=DEVICE, dtype=torch.int32)
+    columns = -(-vocabulary // 128)
+    ids = torch.empty(batch, columns, device=DEVICE, dtype=torch.int64)
+    best = torch.empty(batch, columns, device=DEVICE)
+    out = torch.empty(batch, device=DEVICE, dtype=torch.int64)
+
+    def expected() -> torch.Tensor:
+        keys = philox(seeds & 0xFFFFFFFF, seeds >> 32, positions.long())
+        tokens = torch.arange(vocabulary, device=DEVICE).expand(batch, -1)
+        words = philox(keys[:, None], torch.zeros_like(keys)[:, None], tokens)
+        signed = torch.where(words >= 1 << 31, (1 << 32) - 1 - words, words)
+        u = (signed.float() * 4.6566127342e-10).clamp(min=1e-7).double()
+        noisy = logits / temperatures[:, None] - torch.log(-torch.log(u))
+        return torch.where(temperatures[:, None] == 0, logits, noisy).argmax(1)
+
+    def reduce(config: Config) -> Problem:
+        count = -(-vocabulary // config["BLOCK_N"])
+        return Problem(
+            "gumbel_reduce",
+            lambda c, _: (ids, best, out, count, columns),
+            lambda _: (batch,),
+            out,
+            None,
+            expected,
+            0.0,
+            {"BLOCK": 1 << (count - 1).bit_length()},
+            file=FILE,
+        )
+
+    operands = (logits, temperatures, seeds, positions, ids, best, vocabulary)
+    return Problem(
+        "gumbel_local",
+        lambda c, _: (*operands, logits.stride(0), columns),
+        lambda c: (batch, -(-vocabulary // c["BLOCK_N"])),
+        out,
+        None,
+        expected,
+        0.0,
+        file=FILE,
+        then=reduce,
+    )
+
+
+def rejection(counts: list[int], vocabulary: int) -> Problem:
+    """Drafts of requests, which are accepted or replaced."""
+    drafts, batch, most = sum(counts), len(counts), max(counts)
+    logits = torch.randn(drafts, vocabulary, device=DEVICE) * 2
+    draft_probs = torch.softmax(logits, 1)
+    target_probs = torch.softmax(logits.add_(torch.randn_like(logits) * 0.5), 1)
+    tokens = torch.multinomial(draft_probs, 1).flatten().int()
+    noise = torch.empty(batch, vocabulary, device=DEVICE).exponential_()
+    bonus = torch.randint(0, vocabulary, (batch,), device=DEVICE, dtype=torch.int32)
+    uniform = torch.rand(drafts, device=DEVICE)
+    recovered = torch.empty(drafts, device=DEVICE, dtype=torch.int32)
+    firsts = [sum(counts[:i]) for i in range(batch + 1)]
+    starts = integers(firsts)
+    out = torch.empty(batch, most + 1, device=DEVICE, dtype=torch.int32)
+
+    def expected() -> torch.Tensor:
+        found = torch.zeros(out.shape, dtype=torch.int32)
+        of_draft = torch.arange(drafts, device=DEVICE)
+        ratios = target_probs[of_draft, tokens.long()] / draft_probs[of_draft, tokens.long()]
+        accepted = (ratios >= uniform).tolist()
+        for request, count in enumerate(counts):
+            mine = range(firsts[request], firsts[request] + count)
+            kept = next((i for i, draft in enumerate(mine) if not accepted[draft]), count)
+            found[request, :kept] = tokens[mine.start : mine.start + kept]
+            last = bonus[request]
+            if kept < count:
+                more = (target_probs[mine[kept]] - draft_probs[mine[kept]]).clamp(min=0)
+                last = (more / noise[request]).argmax()
+            found[request, kept] = last
+        return found.to(DEVICE)
+
+    def accept(_: Config) -> Problem:
+        return Problem(
+            "rejection_sample",
+            lambda c, _: (
+                *(tokens, draft_probs, target_probs, bonus, recovered, uniform, starts, out),
+                vocabulary,
+            ),
+            lambda _: (batch,),
+            out,
+            None,
+            expected,
+            0.0,
+            {"MAX_DRAFT": most},
+            file=FILE,
+        )
+
+    return Problem(
+        "recovered_tokens",
+        lambda c, _: (draft_probs, target_probs, noise, recovered, starts, vocabulary),
+        lambda _: (batch, most),
+        out,
+        None,
+        expected,
+        0.0,
+        file=FILE,
+        then=accept,
+    )
+
+
+def sampling(small: bool) -> Iterator[Row]:
+    """Tokens of a vocabulary of Llama. The work is the bytes of logits, probabilities and noise."""
+    vocabulary = 300 if small else 128256
+    for batch in (3,) if small else (1, 64):
+        yield Row(
+            f"serving: Gumbel sampling, {batch} of {vocabulary}",
+            "GB/s",
+            4.0 * batch * vocabulary,
+            1.0,
+            None,
+            blocks("N", "1024 w4 s2", "2048 w4 s2", "4096 w8 s2", "8192 w8 s2", "512 w4 s2", "256 w2 s2"),
+            lambda batch=batch: gumbel(batch, vocabulary),
+        )
+    counts = [3, 1, 2, 3] if small else [4] * 64
+    yield Row(
+        f"serving: rejection sampling, {len(counts)} of {vocabulary}",
+        "GB/s",
+        # Probabilities of all drafts twice, and the noise of each request.
+        4.0 * vocabulary * (2 * sum(counts) + len(counts)),
+        1.0,
+        None,
+        blocks("N", "2048 w4 s2", "4096 w8 s2", "8192 w8 s2", "4096 w4 s2", "1024 w4 s3", "256 w2 s2"),
+        lambda: rejection(counts, vocabulary),
+    )
+
+
+# --- Grouped matmul ---
+
+
+def grouped(tokens: int, count: int, n: int, k: int) -> Problem:
+    """Tokens sorted by expert; the first experts have more of them than the last ones."""
+    of_token = (torch.rand(tokens, device=DEVICE) ** 2 * count).long().clamp(max=count - 1)
+    ends = of_token.bincount(minlength=count).cumsum(0).int()
+    a = random(tokens, k, dtype=BRAIN)
+    b = (torch.randn(count, n, k, device=DEVICE, dtype=BRAIN) * k**-0.5).to(BRAIN)
+    c = torch.empty(tokens, n, device=DEVICE, dtype=BRAIN)
+    programs = torch.cuda.get_device_properties(0).multi_processor_count if DEVICE == "cuda" else 3
+    strides = (a.stride(0), *b.stride()[:2], c.stride(0))
+
+    def expected() -> torch.Tensor:
+        sizes = of_token.bincount(minlength=count).tolist()
+        return torch.cat([x.float() @ w.float().T for x, w in zip(a.split(sizes), b, strict=True)])
+
+    return Problem(
+        "grouped_matmul",
+        lambda c_, _: (a, b, c, ends, count, n, k, *strides),
+        lambda _: (programs,),
+        c,
+        lambda: functional.grouped_mm(a, b.transpose(1, 2), offs=ends),
+        expected,
+        2e-2,
+        file=FILE,
+    )
+
+
+def experts(small: bool) -> Iterator[Row]:
+    """A projection of 16 experts, whose offsets are in memory."""
+    tokens, count, n, k = (70, 5, 48, 64) if small else (4096, 16, 2048, 4096)
+    yield Row(
+        f"serving: grouped bf16, {tokens} tokens of {count} experts, {n}x{k}",
+        "TFLOP/s",
+        2.0 * tokens * n * k,
+        1.0,
+        1.0,
+        blocks(
+            "MNK",
+            *("128x128x64 w4 s3", "128x128x64 w8 s4", "128x256x64 w8 s3", "64x128x64 w4 s4"),
+            *("64x256x64 w4 s3", "32x32x32 w4 s3"),
+        ),
+        lambda: grouped(tokens, count, n, k),
+    )
+
+
 def rows(small: bool) -> Iterator[Row]:
     """All kinds."""
     yield from low_rank(small)
     yield from weights(small)
     yield from paged(small)
     yield from state_space(small)
+    yield from scaled(small)
+    yield from sampling(small)
+    yield from experts(small)
