@@ -68,7 +68,7 @@ def lora_expand(
     stride_ym, stride_bl, stride_bn, stride_om, EVEN_K: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
-    """out[token] += y[token] @ B[adapter].T for a tile of one adapter; y is fp32, as shrink adds it up."""
+    """out[token] += y[token] @ B[adapter].T for a tile of one adapter; y is fp32."""
     pid = tl.program_id(0)
     slot = tl.program_id(1)
     tiles_n = tl.cdiv(N, BLOCK_N)
@@ -180,8 +180,9 @@ def softmax_step(scores, v, acc, total, largest):
 
 @triton.jit
 def prefix_attention(
-    q_ptr, k_ptr, v_ptr, k_cache_ptr, v_cache_ptr, out_ptr, tables_ptr, starts_ptr, lengths_ptr, scale,
-    stride_qt, stride_qh, stride_kt, stride_kh, stride_cb, stride_cs, stride_ch, stride_table,
+    q_ptr, k_ptr, v_ptr, k_cache_ptr, v_cache_ptr, out_ptr, tables_ptr, starts_ptr, lengths_ptr,
+    scale, stride_qt, stride_qh, stride_kt, stride_kh,
+    stride_cb, stride_cs, stride_ch, stride_table,
     GROUP: tl.constexpr, HEAD: tl.constexpr, PAGE: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
 ):  # fmt: skip
@@ -246,7 +247,7 @@ def paged_decode(
 ):  # fmt: skip
     """Attention of one token: all query heads of a KV head over a split of the pages.
 
-    BLOCK_H rows of the dots are for the GROUP query heads. A cache is [pages, PAGE, KV heads, HEAD].
+    The dots have BLOCK_H rows for GROUP query heads. A cache is [pages, PAGE, KV heads, HEAD].
     """
     request = tl.program_id(0)
     kv_head = tl.program_id(1)
@@ -312,8 +313,8 @@ def decode_reduce(
 @triton.jit
 def chunk_state(
     x_ptr, b_ptr, states_ptr, dt_ptr, decay_ptr, HDIM, DSTATE, CHUNK, seqlen, batch, ratio,
-    stride_xb, stride_xt, stride_xh, stride_bb, stride_bt, stride_bg, stride_sb, stride_sc, stride_sh,
-    stride_db, stride_dh, stride_dc,
+    stride_xb, stride_xt, stride_xh, stride_bb, stride_bt, stride_bg,
+    stride_sb, stride_sc, stride_sh, stride_db, stride_dh, stride_dc,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
     """The state that a chunk adds: x.T @ (B * dt * decay to the end of the chunk), for one head.
@@ -384,11 +385,12 @@ def state_passing(
 def chunk_scan(
     cb_ptr, x_ptr, c_ptr, states_ptr, d_ptr, out_ptr, dt_ptr, decay_ptr,
     HDIM, CHUNK, seqlen, batch, ratio,
-    stride_mb, stride_mc, stride_mg, stride_xb, stride_xt, stride_xh, stride_cb, stride_ct, stride_cg,
-    stride_sb, stride_sc, stride_sh, stride_db, stride_dh, stride_dc,
+    stride_mb, stride_mc, stride_mg, stride_xb, stride_xt, stride_xh,
+    stride_cb, stride_ct, stride_cg, stride_sb, stride_sc, stride_sh,
+    stride_db, stride_dh, stride_dc,
     DSTATE: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
-    """The output of a chunk: C @ state of the chunks before, plus (C @ B.T, decayed) @ x, plus D * x.
+    """The output of a chunk: C @ (the state before) + (C @ B.T, decayed) @ x + D * x.
 
     cb is C @ B.T of each chunk and group, [batch, chunks, groups, CHUNK, CHUNK].
     """
@@ -481,7 +483,7 @@ def block_scaled_fp8(
     SCALED_N: tl.constexpr, SCALED_K: tl.constexpr, GROUP: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
-    """C = A @ B.T: a scale for SCALED_K elements of a row of A, and for SCALED_N x SCALED_K of B."""
+    """C = A @ B.T, a scale for each 1 x SCALED_K block of A and SCALED_N x SCALED_K of B."""
     pid = tl.program_id(0)
     tiles_m = tl.cdiv(M, BLOCK_M)
     tiles_n = tl.cdiv(N, BLOCK_N)
@@ -556,7 +558,7 @@ def recovered_tokens(
     draft_probs_ptr, target_probs_ptr, noise_ptr, recovered_ptr, starts_ptr, vocabulary,
     BLOCK_N: tl.constexpr,
 ):  # fmt: skip
-    """The token of a draft that is rejected: argmax of max(target - draft, 0) / exponential noise."""
+    """The token that replaces a draft: argmax of max(target - draft, 0) / exponential noise."""
     request = tl.program_id(0)
     position = tl.program_id(1)
     first = tl.load(starts_ptr + request)
@@ -584,7 +586,7 @@ def rejection_sample(
     drafts_ptr, draft_probs_ptr, target_probs_ptr, bonus_ptr, recovered_ptr, uniform_ptr,
     starts_ptr, out_ptr, vocabulary, MAX_DRAFT: tl.constexpr,
 ):  # fmt: skip
-    """Accepts drafts while target / draft >= uniform; then the recovered token, or the bonus token."""
+    """Accepts drafts while target / draft >= uniform; then a recovered or the bonus token."""
     request = tl.program_id(0)
     first = tl.load(starts_ptr + request)
     count = tl.load(starts_ptr + request + 1) - first

@@ -25,7 +25,14 @@ from typing import Any
 
 import torch
 
-from gpu import attention_cases, moe_cases, product_cases, serving_cases, several_dots_cases
+from gpu import (
+    attention_cases,
+    moe_cases,
+    product_cases,
+    serving_cases,
+    several_dots_cases,
+    state_space_cases,
+)
 from gpu.measure import EventClock
 from gpu.product_cases import DEVICE, FILES, Config, Problem, Row
 from gpu.sides import TILEWRIGHT, TORCH, TRITON, load
@@ -38,6 +45,7 @@ def rows(small: bool = False) -> Iterator[Row]:
     yield from several_dots_cases.rows(small)
     yield from moe_cases.rows(small)
     yield from serving_cases.rows(small)
+    yield from state_space_cases.rows(small)
 
 
 class ReadingClock(EventClock):
