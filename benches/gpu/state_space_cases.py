@@ -107,8 +107,9 @@ def chunk_scan(scan: Scan) -> Problem:
     # One group, so the axis of groups of C @ B.T is that of C and B.
     c, b = (scan.in_chunks(x) for x in (scan.c, scan.b))
     cb = c @ b.transpose(3, 4)
-    states = random(*scan.states_shape, dtype=BRAIN)
-    d = torch.randn(scan.heads, device=DEVICE)
+    # So large that neither the states nor the chunk itself decides the output.
+    states = random(*scan.states_shape, dtype=BRAIN) / 8
+    d = torch.randn(scan.heads, device=DEVICE) / 4
     out = torch.empty_like(scan.x)
     operands = (cb, scan.x, scan.c, states, d, out, scan.dt, scan.decay)
     strides = [x.stride()[:3] for x in (cb, scan.x, scan.c, states, scan.dt)]
