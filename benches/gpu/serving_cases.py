@@ -455,7 +455,7 @@ def gumbel(batch: int, vocabulary: int) -> Problem:
     """A token for each request; the last one of several takes the largest logit."""
     # Wide enough that rounding of the noise rarely decides.
     logits = torch.randn(batch, vocabulary, device=DEVICE) * 4
-    temperatures = torch.linspace(0.5, 2.0, batch, device=DEVICE)
+    temperatures = torch.linspace(0.1, 2.0, batch, device=DEVICE)
     if batch > 1:
         temperatures[-1] = 0
     seeds = torch.randint(0, 1 << 62, (batch,), device=DEVICE)
@@ -566,7 +566,7 @@ def sampling(small: bool) -> Iterator[Row]:
     """Tokens of a vocabulary of Llama. The work is the bytes of logits, probabilities and noise."""
     vocabulary = 300 if small else 128256
     shapes = ("1024 w4 s2", "2048 w4 s2", "4096 w8 s2", "8192 w8 s2")
-    for batch in (12,) if small else (1, 64):
+    for batch in (32,) if small else (1, 64):
         yield Row(
             f"serving: Gumbel sampling, {batch} of {vocabulary}",
             "GB/s",
