@@ -179,7 +179,7 @@ def rows(small: bool) -> Iterator[Row]:
             ),
         )
     count, top = (2, 2) if small else (32, 4)
-    n, k = (256, 256) if small else (5760, 2944)
+    n, k = (256, 256) if small else (5888, 3072)
     for tokens in (16,) if small else (64, 4096):
         yield Row(
             f"serving: experts mxfp4, {tokens} tokens, {top} of {count}",

@@ -111,6 +111,28 @@ def test_integer_division_truncates_and_takes_zero(left, right, device):
     assert_same(elementwise("x % y", inputs, dtype, device=device), c_remainder(a, b), (x, y), "%")
 
 
+@pytest.mark.parametrize("dtype", ["int64", "uint64"])
+def test_division_of_64_bits(dtype, device):
+    chance, info = random.Random(5), np.iinfo(dtype)
+
+    def any_size() -> int:
+        """A number of any count of bits, often beside a power of two."""
+        size = chance.getrandbits(chance.randint(0, 64))
+        size = 2 ** chance.randint(0, 63) + chance.randint(-2, 2) if chance.random() < 0.3 else size
+        return size if info.min == 0 else chance.choice((-size, size))
+
+    x, y = ([any_size() for _ in range(1 << 13)] for _ in range(2))
+    for n, divisor in enumerate(y):
+        if n % 2:
+            # One below, at or above a multiple of the divisor, where a quotient that is off by one shows.
+            x[n] = divisor * chance.randint(0, 2**64 // max(1, abs(divisor))) + chance.randint(-1, 1)
+    x, y = (np.array([number & (2**64 - 1) for number in numbers], np.uint64) for numbers in (x, y))
+    x, y = x.view(dtype), y.view(dtype)
+    inputs = {"x": (x, dtype), "y": (y, dtype)}
+    assert_same(elementwise("x // y", inputs, dtype, device=device), c_quotient(x, y), (x, y), "//")
+    assert_same(elementwise("x % y", inputs, dtype, device=device), c_remainder(x, y), (x, y), "%")
+
+
 @pytest.mark.parametrize("dtype", INTEGERS)
 def test_division_by_zero_in_every_form(dtype, device):
     x = sample(dtype, 60)

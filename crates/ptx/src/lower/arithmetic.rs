@@ -163,6 +163,9 @@ impl Builder {
     /// is unspecified.
     fn quotient_by_other(&mut self, ty: Integer, x: Scalar, y: Scalar) -> Scalar {
         let Integer { width, signed, .. } = ty;
+        if width == Width::B64 {
+            return self.divide_long(ty, x, y).quotient;
+        }
         let (a, b) = (self.register(width, x).into(), self.source(width, y));
         let ty = integer(width, signed);
         let quotient =
@@ -200,6 +203,10 @@ impl Builder {
         let constant = y.as_constant();
         if constant == Some(0) {
             return Scalar::constant(width.cut(u64::MAX));
+        }
+        if constant.is_none() && width == Width::B64 {
+            let remainder = self.divide_long(ty, x, y).remainder;
+            return self.ones_by_zero(width, y, remainder);
         }
         let quotient =
             if constant.is_some() { self.quotient(ty, x, y) } else { self.quotient_by_other(ty, x, y) };

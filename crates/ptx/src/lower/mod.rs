@@ -53,6 +53,7 @@ mod fp8;
 mod gather;
 mod inline_asm;
 mod integer;
+mod long_division;
 mod map;
 mod math32;
 mod math64;

@@ -2,7 +2,7 @@
 //! in steps of as many bits as fit into 64.
 
 use super::Lowering;
-use super::builder::{Scalar, Width};
+use super::builder::{Builder, Scalar, Width};
 use super::float::Float;
 use super::integer::{Bitwise, integer};
 use crate::isa::{self, BranchTarget, Comparison, ScalarType};
@@ -32,7 +32,11 @@ impl Lowering<'_> {
         let [dividend, divisor] = [x_size, y_size].map(|size| self.parts(float, size));
         let builder = &mut self.builder;
         let (rest, left) = (builder.fresh(LONG), builder.fresh(LONG));
-        let first = unsigned_remainder(builder, dividend.mantissa, divisor.mantissa);
+        let reciprocal = builder.long_reciprocal(divisor.mantissa);
+        let remainder = |builder: &mut Builder, x| {
+            builder.divide_by_reciprocal(x, divisor.mantissa, reciprocal).remainder
+        };
+        let first = remainder(builder, dividend.mantissa);
         builder.assign(LONG, rest, first);
         let distance = builder.sub(LONG, dividend.exponent, divisor.exponent);
         builder.assign(LONG, left, distance);
@@ -47,7 +51,7 @@ impl Lowering<'_> {
         let count = builder.low_word(step);
         let b = builder.source(Width::B32, count);
         let shifted = builder.pure(LONG, |d| isa::Shl { ty: ScalarType::B64, d, a: rest.into(), b });
-        let next = unsigned_remainder(builder, shifted, divisor.mantissa);
+        let next = remainder(builder, shifted);
         let fewer = builder.sub(LONG, left.into(), step);
         builder.assign_all(&[(LONG, rest, next), (LONG, left, fewer)]);
         builder.emit(isa::Bra { uniform: false, target: BranchTarget(head) });
@@ -98,9 +102,4 @@ impl Lowering<'_> {
         let power = if float == Float::F64 { power } else { builder.low_word(power) };
         builder.mul_rn(float, scaled, power)
     }
-}
-
-fn unsigned_remainder(builder: &mut super::builder::Builder, a: Scalar, b: Scalar) -> Scalar {
-    let (a, b) = (builder.source(LONG, a), builder.source(LONG, b));
-    builder.pure(LONG, |d| isa::Rem { ty: ScalarType::U64, d, a, b })
 }

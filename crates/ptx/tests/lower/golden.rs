@@ -177,6 +177,22 @@ fn products_of_warpgroups_run_beside_the_threads() {
     }
 }
 
+/// The driver's linker compiles PTX as relocatable code (`-c`). There, a division of 64 bits by the
+/// instruction `div` is a call, and the assembler serializes the dots of a kernel with calls.
+#[test]
+fn dots_are_asynchronous_beside_divisions_of_64_bits() {
+    let path = tilewright_testkit::project_root().join("crates/ptx/tests/lower/products.py");
+    let source = std::fs::read_to_string(path).expect("the kernels are there");
+    let signature = "*fp16:16, *fp16:16, *fp16:16, int32, int32:16, int32:16, int32:16, int32:16, 64, 64, 64";
+    let (text, _) = lower(&compile("products.py", &source, "wrapped_rows", signature), "sm_90a", 4);
+    assert_eq!(text.matches("wgmma.mma_async").count(), 4);
+    let Some(ptxas) = Ptxas::find_or_skip("dots_are_asynchronous_beside_divisions_of_64_bits") else {
+        return;
+    };
+    let assembled = ptxas.assemble_with(&text, "sm_90a", &["-c"]);
+    assert_eq!(assembled.unwrap_or_else(|error| panic!("{error}\n{text}")).losses, [""; 0]);
+}
+
 /// Returns the instructions of the longest loop with dots: from its label to the jump back.
 fn instructions_in_the_loop(text: &str) -> usize {
     let lines: Vec<&str> = text.lines().map(str::trim).collect();

@@ -75,3 +75,20 @@ def attention(
         v_ptrs += N * row_stride
     out = (acc / total[:, None]).to(out_ptr.dtype.element_ty)
     tl.store(out_ptr + base + rows[:, None] * row_stride + columns[None, :], out)
+
+
+@triton.jit
+def wrapped_rows(
+    a_ptr, b_ptr, c_ptr, M, K, stride_am, stride_bn, stride_cm,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+):  # fmt: skip
+    """A block of A times a block of B; rows of 64 bits wrap around at M, which may be any number."""
+    rows = (tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M).to(tl.int64)) % M
+    columns = tl.arange(0, BLOCK_N)
+    depth = tl.arange(0, BLOCK_K)
+    acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+    for k in range(0, K, BLOCK_K):
+        a = tl.load(a_ptr + rows[:, None] * stride_am + (k + depth)[None, :])
+        b = tl.load(b_ptr + columns[None, :] * stride_bn + (k + depth)[:, None])
+        acc = tl.dot(a, b, acc)
+    tl.store(c_ptr + rows[:, None] * stride_cm + columns[None, :], acc.to(tl.float16))
