@@ -99,19 +99,6 @@ pub struct Tuning {
     ///
     /// Not measured.
     pub hiding_ops: u32,
-    /// If a thread would start at least this many `cp.async` copies from gathered addresses in an
-    /// iteration, a partition of warps starts the copies instead, in loops of at most
-    /// `specialized_stages` stages.
-    ///
-    /// The time of a mixture of experts with 10 to 24 copies, with the partition relative to
-    /// without: 0.97 to 0.99 with 3 stages (313 and 319 us with the best blocks), 1.10 with 4 (299
-    /// and 272 us), 1.13 to 1.18 with 5 (295, and 249 to 265 us) (H200, 2026-11-24).
-    pub specialized_copies: u32,
-    /// The most stages of a loop whose `cp.async` copies a partition of warps starts
-    /// (`specialized_copies`).
-    ///
-    /// The same measurement: a gain with 3 stages, a loss with 4 (H200, 2026-11-24).
-    pub specialized_stages: u32,
     /// Registers of a thread that accumulators may take before a program gets more warps; the rest
     /// is for addresses and operands.
     ///
@@ -317,8 +304,6 @@ pub const BEFORE_HOPPER: Tuning = Tuning {
     states_blocks: false,
     issue_bound_ops_per_dot: 3,
     hiding_ops: 4,
-    specialized_copies: 8,
-    specialized_stages: 3,
     accumulator_registers: 240,
     depth_split_registers: 128,
     depth_split_rows: 64,

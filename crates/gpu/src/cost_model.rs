@@ -26,17 +26,6 @@ const SCHEDULERS: u32 = 4;
 /// The hardware allocates the registers of a thread in multiples of this number.
 const REGISTER_UNIT: u32 = 8;
 
-/// Returns whether a loop of `stages` stages should be divided into partitions of warps, if a
-/// thread starts `copies` copies in an iteration.
-///
-/// The partition that copies then also computes the addresses of the copies, which would otherwise
-/// delay the dots. Loops with only tensor copies gain nothing: persistent matmuls of 4096 and 8192
-/// squared took 182.6 and 1483 us with partitions and 182.0 and 1535 without, within the spread of
-/// 3 %, and loops of dependent dots took 1.13 to 1.26 times as long with partitions.
-pub fn should_specialize_warps(copies: u32, stages: u32, tuning: &Tuning) -> bool {
-    copies >= tuning.specialized_copies && stages <= tuning.specialized_stages
-}
-
 /// Returns the cost of `accesses` accesses of a warp that each touch `runs` contiguous runs of
 /// `run_bytes` bytes.
 pub fn access_cost(accesses: u32, runs: u32, run_bytes: u32, tuning: &Tuning) -> u32 {

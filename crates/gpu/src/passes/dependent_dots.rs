@@ -11,14 +11,6 @@ pub fn dots_of(function: &Function, block: Block) -> Vec<Inst> {
     function.blocks[block].insts.iter().copied().filter(is_dot).collect()
 }
 
-/// Returns whether an operand of a dot of a block is computed from another dot of the block.
-pub fn has_dependent_dots(function: &Function, block: Block) -> bool {
-    dots_of(function, block).into_iter().any(|dot| {
-        let operands = &function.insts[dot].operands[..2];
-        operands.iter().any(|operand| depends_on_other_dot(function, block, dot, *operand))
-    })
-}
-
 /// Returns whether an operand of a dot is computed from another dot of the same block. If the block
 /// is the body of a loop, the other dot may be in an earlier iteration.
 pub fn depends_on_other_dot(function: &Function, block: Block, dot: Inst, operand: Value) -> bool {

@@ -1,6 +1,6 @@
 //! Warp specialization: a producer partition of the warps copies the tiles with which a consumer
-//! partition computes. A loop requests it (`tl.range(warp_specialize=True)`), or the pass expects
-//! the kernel to be faster with it.
+//! partition computes. A loop requests it: the program by `tl.range(warp_specialize=True)`, or the
+//! pass that splits K of a dot across warps.
 //!
 //! ```text
 //! for %tile {                     %r = alloc : ring<3, …>
@@ -34,9 +34,6 @@
 //! as an instruction can name, the producer has whole warpgroups, which release registers to the
 //! consumer.
 //!
-//! **When it pays** ([`check_that_it_pays`]): the dependences of the kernel and the plan of its
-//! loops decide, before any loop is rewritten.
-//!
 //! **Obstacles.** Copies may depend on arguments, program ids, counters, and loads of memory that
 //! no other program writes, but not on atomic ops. The kernel must not store to memory that tensor
 //! copies load, and must not have atomic ops that acquire or release. A kernel that breaks one of
@@ -46,14 +43,12 @@ mod order;
 
 use rustc_hash::FxHashSet;
 use smallvec::smallvec;
-use tilewright_base::{collect_remarks, remark};
 use tilewright_ir as ir;
 use tilewright_ir::{
     Block, BlockData, CacheModifier, Effect, Inst, MemorySemantics, OpFamily, Operation, Value,
 };
 
 use super::allocation::least_bytes;
-use super::dependent_dots::has_dependent_dots;
 use super::global_memory::GlobalAccesses;
 use super::memory_effects::ordering;
 use super::pipelining::{self, LoadDependences, ProducerPlan, is_fill};
@@ -61,7 +56,6 @@ use super::prune;
 use super::tensor_copies::use_tensor_copies;
 use super::tensor_maps::launch_map_index;
 use super::tensor_stores::use_tensor_stores;
-use crate::cost_model::should_specialize_warps;
 use crate::remarks::{self, RemarkReason};
 use tilewright_gpu_ir::layout_rules::LANES;
 use tilewright_gpu_ir::target::{Feature, MAX_WARPS, REGISTER_FILE, THREAD_REGISTERS, WARPGROUP_WARPS};
@@ -110,38 +104,21 @@ impl Partitions {
     }
 }
 
-/// Divides the warps of a kernel into partitions, if a loop requests it or if the pass expects the
-/// kernel to be faster.
+/// Divides the warps of a kernel into partitions, if a loop requests it.
 pub fn partition_warps(module: &mut Module) {
     let function = module.kernel();
-    let (mut requested, mut first_dot, mut has_partitions) = (None, None, false);
+    let (mut requested, mut has_partitions) = (None, false);
     function.walk(function.entry, &mut |inst| match &function.insts[inst].op {
         Op::Tile(ir::Op::For { options }) if options.warp_specialize => requested = requested.or(Some(inst)),
         Op::Gpu(GpuOp::WarpSpecialize { .. }) => has_partitions = true,
-        op if op.info().family == OpFamily::Dot => first_dot = first_dot.or(Some(inst)),
         // tidy: wildcard because no other op decides whether the pass divides the warps
         _ => {}
     });
-    let (is_requested, Some(inst)) = (requested.is_some(), requested.or(first_dot)) else { return };
-    let features = &module.header.target.features;
-    let is_possible = features.has(Feature::Tma) && features.has(Feature::Wgmma) && module.header.stages > 1;
-    if has_partitions || !(is_requested || is_possible) {
-        return;
-    }
+    let Some(inst) = requested.filter(|_| !has_partitions) else { return };
     let say = |module: &Module, because: &dyn Fn() -> RemarkReason| {
-        let subject = || if is_requested { "loop".into() } else { "dot".into() };
-        remarks::about("partition_warps", module.kernel(), inst, subject, because);
+        remarks::about("partition_warps", module.kernel(), inst, || "loop".into(), because);
     };
-    let made = if is_requested {
-        specialized(module, true)
-    } else {
-        // If the kernel is not specialized, pipelining plans the loops again, with its own remarks.
-        let (made, remarks) = collect_remarks(|| specialized(module, false));
-        let is_made = made.is_ok();
-        remarks.into_iter().filter(|_| is_made).for_each(|made| remark(|| made));
-        made
-    };
-    match made {
+    match specialized(module) {
         Ok(Specialized { module: specialized, slots, producer }) => {
             say(module, &|| {
                 let consumer = module.header.num_warps;
@@ -152,10 +129,9 @@ pub fn partition_warps(module: &mut Module) {
             });
             *module = specialized;
         }
-        Err(reason) if is_requested => {
+        Err(reason) => {
             say(module, &|| RemarkReason::missed("no warps of their own for copies", reason));
         }
-        Err(reason) => say(module, &|| RemarkReason::note("no warps of their own for copies", reason)),
     }
 }
 
@@ -168,23 +144,16 @@ struct Specialized {
     producer: u32,
 }
 
-fn specialized(module: &Module, is_requested: bool) -> Result<Specialized, &'static str> {
+fn specialized(module: &Module) -> Result<Specialized, &'static str> {
     let target = module.header.target;
     if !target.features.has(Feature::Tma) || !target.features.has(Feature::Wgmma) {
         return Err("the target has no tensor memory accelerator");
     }
     check(module)?;
     let plan = pipelining::plan_producer(module)?;
-    if !is_requested && !should_specialize_warps(plan.gathered, plan.stages, module.header.target.tuning) {
-        return Err(
-            "no loop requests partitions, and threads gather few elements, or gather far enough ahead",
-        );
-    }
     let partitions = Partitions::of(&module.header, plan.by_threads, largest_accumulator(module))?;
-    let synchronizes =
-        plan.by_threads && order::may_synchronize(module, &pointers_of_producer(module, &plan))?;
-    if !is_requested {
-        check_that_it_pays(module, synchronizes)?;
+    if plan.by_threads {
+        order::check(module, &pointers_of_producer(module, &plan))?;
     }
     // The rings get as many slots as shared memory holds.
     for slots in (2..=plan.stages).rev() {
@@ -216,24 +185,6 @@ fn pointers_of_producer(module: &Module, plan: &ProducerPlan) -> Vec<Value> {
     let depended = LoadDependences::new(function).with_control(&operands, &insts);
     let copied = loads.iter().filter(|load| load.boxed.is_none()).map(|load| load.inst);
     depended.into_iter().chain(copied).map(|load| function.insts[load].operands[0]).collect()
-}
-
-/// Checks that partitions pay for a kernel that does not request them. They are slower than no
-/// partitions if they synchronize at stores, or if threads compute the operand of a dot from
-/// another dot.
-fn check_that_it_pays(module: &Module, synchronizes: bool) -> Result<(), &'static str> {
-    let function = module.kernel();
-    let mut depends = has_dependent_dots(function, function.entry);
-    function.walk(function.entry, &mut |inst| {
-        depends |= function.insts[inst].regions.iter().any(|region| has_dependent_dots(function, *region));
-    });
-    if depends {
-        Err("no loop requests partitions, and a dot depends on another dot")
-    } else if synchronizes {
-        Err("no loop requests partitions, which would synchronize at the stores of the kernel")
-    } else {
-        Ok(())
-    }
 }
 
 /// Returns the registers of a thread that the largest accumulator of an asynchronous dot takes.

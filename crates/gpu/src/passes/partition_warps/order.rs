@@ -74,28 +74,21 @@ fn mark_block(function: &mut Function, block: Block, threads: u32, found: &mut V
     function.blocks[block].insts = insts;
 }
 
-/// Returns whether a store of the kernel may write memory that the producer loads through
-/// `pointers`.
-///
-/// # Errors
-/// An atomic op may write such memory: other programs may also do so, between the loads of the two
-/// partitions.
-pub fn may_synchronize(module: &Module, pointers: &[Value]) -> Result<bool, &'static str> {
+/// Checks that no atomic op may write memory that the producer loads through `pointers`: other
+/// programs may also write it, between the loads of the two partitions.
+pub fn check(module: &Module, pointers: &[Value]) -> Result<(), &'static str> {
     let (function, global) = (module.kernel(), GlobalAccesses::new(module));
-    let (mut is_stored, mut is_atomic) = (false, false);
+    let mut is_atomic = false;
     function.walk(function.entry, &mut |inst| {
         let data = &function.insts[inst];
         let family = data.op.info().family;
-        if matches!(family, OpFamily::Store | OpFamily::Atomic) {
-            let is_loaded = pointers.iter().any(|pointer| global.may_share_base(*pointer, data.operands[0]));
-            is_stored |= is_loaded;
-            is_atomic |= is_loaded && family == OpFamily::Atomic;
-        }
+        is_atomic |= family == OpFamily::Atomic
+            && pointers.iter().any(|pointer| global.may_share_base(*pointer, data.operands[0]));
     });
     if is_atomic {
         return Err("an atomic operation may write memory that copies read or depend on");
     }
-    Ok(is_stored)
+    Ok(())
 }
 
 /// Removes the barriers at stores to memory that the producer does not load.

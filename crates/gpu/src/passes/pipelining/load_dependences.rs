@@ -17,11 +17,6 @@ impl<'f> LoadDependences<'f> {
         Self { function, parents: Parents::new(function), uses: Uses::new(function) }
     }
 
-    /// Returns the loads that values are computed from.
-    pub(in crate::passes) fn of_values(&self, values: &[Value]) -> FxHashSet<Inst> {
-        self.search(values.to_vec(), false)
-    }
-
     /// Returns the loads that `values` are computed from. Also returns the loads on which the
     /// control flow depends: those that decide in which iterations and branches `insts` and the
     /// instructions that compute `values` run.
@@ -30,10 +25,10 @@ impl<'f> LoadDependences<'f> {
         for inst in insts {
             self.push_control(*inst, &mut work);
         }
-        self.search(work, true)
+        self.search(work)
     }
 
-    fn search(&self, mut work: Vec<Value>, has_control: bool) -> FxHashSet<Inst> {
+    fn search(&self, mut work: Vec<Value>) -> FxHashSet<Inst> {
         let function = self.function;
         let (mut seen, mut loads) = (FxHashSet::default(), FxHashSet::default());
         while let Some(value) = work.pop() {
@@ -62,9 +57,7 @@ impl<'f> LoadDependences<'f> {
                 let stores = stores.filter(|user| matches!(user.op, Op::Gpu(GpuOp::LocalStore {})));
                 work.extend(stores.map(|store| store.operands[1]));
             }
-            if has_control {
-                self.push_control(inst, &mut work);
-            }
+            self.push_control(inst, &mut work);
         }
         loads
     }

@@ -62,11 +62,6 @@ pub struct RingLoad {
 }
 
 impl RingLoad {
-    /// Returns the number of copies that each of `threads` threads starts.
-    pub fn copies(&self, threads: u32) -> u32 {
-        self.shape.iter().product::<u32>().div_ceil(self.width * threads)
-    }
-
     pub fn because(&self) -> RemarkReason {
         let reason = match self.destination {
             Destination::Buffer { .. } => "the dot reads the slots",

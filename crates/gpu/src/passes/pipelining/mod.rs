@@ -80,7 +80,6 @@ pub(super) use load_dependences::LoadDependences;
 use loop_plan::LoopPlan;
 use loop_rewriter::{LoopRewriter, PreviousLoop};
 pub(super) use memory_order::{MemoryOrder, memory_order};
-use tilewright_gpu_ir::layout_rules::LANES;
 use tilewright_gpu_ir::target::Feature;
 use tilewright_gpu_ir::{Function, GpuOp, Header, Module, Op};
 
@@ -163,9 +162,6 @@ pub(super) struct ProducerPlan {
     /// True if all threads of the producer copy: a load is not a tensor copy, or depends on loads
     /// of the loop.
     pub by_threads: bool,
-    /// The maximum number of copies that a thread starts in an iteration of a loop that gathers
-    /// elements. Such a loop computes the addresses of some copies from loads.
-    pub gathered: u32,
 }
 
 /// Plans the loops whose copies a producer partition starts.
@@ -175,9 +171,7 @@ pub(super) fn plan_producer(module: &Module) -> Result<ProducerPlan, &'static st
     if plans.is_empty() {
         return Err("no loop is pipelined");
     }
-    let threads = module.header.num_warps * LANES;
-    let dependences = LoadDependences::new(function);
-    let (mut by_threads, mut gathered) = (false, 0);
+    let mut by_threads = false;
     for plan in &mut plans {
         plan.late = None;
         plan.in_flight = None;
@@ -187,18 +181,10 @@ pub(super) fn plan_producer(module: &Module) -> Result<ProducerPlan, &'static st
         }
         by_threads |= plan.groups.iter().any(|group| group.levels.len() > 1);
         plan.groups.iter_mut().for_each(|group| group.lead = 0);
-        let of_threads = plan.loads.iter().filter(|load| load.boxed.is_none());
-        let (mut copies, mut is_gathered) = (0, false);
-        for load in of_threads {
-            by_threads = true;
-            copies += load.copies(threads);
-            let pointer = function.insts[load.inst].operands[0];
-            is_gathered |= !dependences.of_values(&[pointer]).is_empty();
-        }
-        gathered = gathered.max(if is_gathered { copies } else { 0 });
+        by_threads |= plan.loads.iter().any(|load| load.boxed.is_none());
     }
     let stages = plans.iter().map(|plan| plan.stages).max().unwrap_or(0);
-    Ok(ProducerPlan { plans, stages, by_threads, gathered })
+    Ok(ProducerPlan { plans, stages, by_threads })
 }
 
 /// Lowers the loads of loops to rings of at most `slots` slots. Each slot is filled in the
