@@ -136,17 +136,9 @@ impl Terms {
             Some(f(self.holds(*operands.first()?, outcome)?, self.holds(*operands.get(1)?, outcome)?))
         };
         let compared = || {
-            let [a, b] = operands[..] else { return None };
-            let (Node::Element(tile, left), Node::Element(other, right)) = (&self.nodes[a], &self.nodes[b])
-            else {
-                return None;
-            };
-            match (tile == other, left, right) {
-                (true, false, true) => Some(outcome(*tile)),
-                (true, true, false) => Some(outcome(*tile).reverse()),
-                (true, ..) => Some(std::cmp::Ordering::Equal),
-                (false, ..) => None,
-            }
+            let (left, right) =
+                (self.rank(*operands.first()?, outcome)?, self.rank(*operands.get(1)?, outcome)?);
+            (left.0 == right.0).then(|| left.1.cmp(&right.1))
         };
         match function {
             F::Eq => Some(compared()?.is_eq()),
@@ -161,6 +153,21 @@ impl Terms {
             F::Not => Some(!self.holds(*operands.first()?, outcome)?),
             // tidy: wildcard because no other function makes a condition of comparisons
             _ => None,
+        }
+    }
+
+    /// Returns the tile of an element, or of the smaller or larger of the two elements of a tile,
+    /// and its place in the order of these two: that of the left element is 0.
+    fn rank(&self, term: Term, outcome: &dyn Fn(usize) -> std::cmp::Ordering) -> Option<(usize, i8)> {
+        match &self.nodes[term] {
+            Node::Element(tile, false) => Some((*tile, 0)),
+            Node::Element(tile, true) => Some((*tile, outcome(*tile).reverse() as i8)),
+            Node::Apply(function @ (F::Max | F::Min), operands) => {
+                let (a, b) = (self.rank(*operands.first()?, outcome)?, self.rank(*operands.get(1)?, outcome)?);
+                let extremum = if *function == F::Max { a.1.max(b.1) } else { a.1.min(b.1) };
+                (a.0 == b.0).then_some((a.0, extremum))
+            }
+            Node::Apply(..) | Node::Other(..) => None,
         }
     }
 }

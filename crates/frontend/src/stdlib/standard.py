@@ -195,12 +195,12 @@ def _extremum(input, axis: tl.constexpr, return_indices: tl.constexpr, tie_break
 
 
 @triton.jit
-def _choose(better, a, i, b, j, first: tl.constexpr):
+def _choose(best, a, i, b, j, first: tl.constexpr):
     # Returns the better element: of two equal ones or two NaN, the first or the last; of NaN and a number, the number.
+    # `best` is the better number, NaN only if both are.
     before = i < j if first else i > j
-    left = better | ((a == b) & before)
-    if a.dtype.is_floating():
-        left = left | ((b != b) & ((a == a) | before))
+    is_left, is_not_right = a == best, b != best
+    left = (is_left & is_not_right) | (before & (is_left | is_not_right))
     return tl.where(left, a, b), tl.where(left, i, j)
 
 
@@ -211,17 +211,17 @@ def _elementwise_max(a, b):
 
 @triton.jit
 def _argmax_combine(value1, index1, value2, index2, tie_break_left: tl.constexpr):
-    return _choose(value1 > value2, value1, index1, value2, index2, tie_break_left)
+    return _choose(tl.maximum(value1, value2), value1, index1, value2, index2, tie_break_left)
 
 
 @triton.jit
 def _argmax_combine_tie_break_left(value1, index1, value2, index2):
-    return _choose(value1 > value2, value1, index1, value2, index2, True)
+    return _choose(tl.maximum(value1, value2), value1, index1, value2, index2, True)
 
 
 @triton.jit
 def _argmax_combine_tie_break_fast(value1, index1, value2, index2):
-    return _choose(value1 > value2, value1, index1, value2, index2, False)
+    return _choose(tl.maximum(value1, value2), value1, index1, value2, index2, False)
 
 
 @tl.core._tensor_member_fn
@@ -251,17 +251,17 @@ def _elementwise_min(a, b):
 
 @triton.jit
 def _argmin_combine(value1, index1, value2, index2, tie_break_left: tl.constexpr):
-    return _choose(value1 < value2, value1, index1, value2, index2, tie_break_left)
+    return _choose(tl.minimum(value1, value2), value1, index1, value2, index2, tie_break_left)
 
 
 @triton.jit
 def _argmin_combine_tie_break_left(value1, index1, value2, index2):
-    return _choose(value1 < value2, value1, index1, value2, index2, True)
+    return _choose(tl.minimum(value1, value2), value1, index1, value2, index2, True)
 
 
 @triton.jit
 def _argmin_combine_tie_break_fast(value1, index1, value2, index2):
-    return _choose(value1 < value2, value1, index1, value2, index2, False)
+    return _choose(tl.minimum(value1, value2), value1, index1, value2, index2, False)
 
 
 @tl.core._tensor_member_fn

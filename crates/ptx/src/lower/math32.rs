@@ -112,19 +112,20 @@ impl Builder {
         let exponent = self.bitwise(Bitwise::And, Width::B32, above, Scalar::constant(0xff80_0000));
         let mantissa = self.sub(Width::B32, x, exponent);
         let m = self.add_rn(F32, mantissa, f32_constant(-1.0));
-        let exponent = self.shr(Width::B32, true, exponent, 23);
         let (float, int) = ((Width::B32, ScalarType::F32), (Width::B32, ScalarType::S32));
-        let exponent = self.float_convert(float, int, Some(Rounding::Rn), exponent);
-        (self.add_rn(F32, exponent, bias), m)
+        // The exponent times 2^23, exact.
+        let shifted = self.float_convert(float, int, Some(Rounding::Rn), exponent);
+        (self.fma(F32, shifted, f32_constant(2.0_f32.powi(-23)), bias), m)
     }
 
     /// Replaces the result of a logarithm if x is not a positive finite number.
     pub(super) fn log_special(&mut self, float: Float, x: Scalar, result: Scalar) -> Scalar {
         let width = float.width();
-        let is_finite = self.float_compare(float, Comparison::Lt, x, float.constant(f64::INFINITY));
-        let result = self.select(width, is_finite, result, x);
-        let is_negative = self.float_compare(float, Comparison::Lt, x, float.constant(0.0));
-        let result = self.select(width, is_negative, float.constant(f64::NAN), result);
+        let infinity = float.constant(f64::INFINITY);
+        // True for infinity, NaN and numbers with a sign.
+        let is_special = self.compare(width, false, Comparison::Ge, x, infinity);
+        let special = self.fma(float, x, infinity, infinity);
+        let result = self.select(width, is_special, special, result);
         let is_zero = self.float_compare(float, Comparison::Eq, x, float.constant(0.0));
         self.select(width, is_zero, float.constant(f64::NEG_INFINITY), result)
     }
