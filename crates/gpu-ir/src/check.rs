@@ -224,7 +224,7 @@ impl<'a> Checker<'a> {
 
     fn index(&self, value: Value) -> Check {
         let is_index = *self.ty(value) == Type::scalar(ir::Type::scalar(ir::Dtype::I32));
-        ensure(is_index, || format!("an index is an int32, found {}", self.ty(value)))
+        ensure(is_index, || format!("an index must be an int32, found {}", self.ty(value)))
     }
 
     fn same_layouts(&self, values: &[Value]) -> Check {
@@ -358,7 +358,7 @@ impl<'a> Checker<'a> {
         let is_bool = |value: Option<&Value>| {
             ensure(
                 value.is_some_and(|value| *self.ty(*value) == Type::scalar(ir::Type::scalar(ir::Dtype::I1))),
-                || format!("the condition of {} is a scalar int1", op.name()),
+                || format!("the condition of {} must be a scalar int1", op.name()),
             )
         };
         let parameters = |region: usize| &self.function.blocks[inst.regions[region]].parameters[..];
@@ -380,11 +380,11 @@ impl<'a> Checker<'a> {
                     format!("a bound of a loop must be a scalar integer, found {bound}")
                 })?;
                 let [index, carried @ ..] = parameters(0) else {
-                    return Err("the body of a loop takes its index".into());
+                    return Err("the body of a loop must take its index".into());
                 };
                 let bounds = [inst.operands[1], inst.operands[2], *index];
                 let same_bounds = bounds.iter().all(|value| self.ty(*value) == self.operand(0));
-                ensure(same_bounds, || "bounds and index of a loop have one type".into())?;
+                ensure(same_bounds, || "the bounds and the index of a loop must have one type".into())?;
                 same(&inst.operands[3..])?;
                 same(carried)?;
                 same(yielded(0))
@@ -429,7 +429,7 @@ impl<'a> Checker<'a> {
         }
         let dependence = self.registers(index)?;
         ensure(element_bits(dependence) == 32, || {
-            format!("{} waits for a tile of 32-bit elements, found {dependence}", self.inst.op.name())
+            format!("{} must wait for a tile of 32-bit elements, found {dependence}", self.inst.op.name())
         })
     }
 
@@ -460,7 +460,7 @@ impl<'a> Checker<'a> {
         let fits = (1..16).contains(&barrier) && threads.is_multiple_of(32) && threads <= most;
         ensure(fits, || {
             let found = format!("{barrier} and {threads}");
-            format!("named_barrier takes an id from 1 to 15 and whole warps of {most} threads, found {found}")
+            format!("named_barrier takes an id from 1 to 15 and whole warps, at most {most} threads, found {found}")
         })
     }
 
@@ -580,7 +580,7 @@ impl<'a> Checker<'a> {
 
     /// Checks that `ldmatrix` can load each operand for which `by_matrix` is set.
     fn fragment_loads(&self, shape: MmaShape, warps: &[i64], by_matrix: [bool; 2]) -> Check {
-        let warps = warps_of_dot(warps).ok_or("a dot has counts of warps")?;
+        let warps = warps_of_dot(warps).ok_or("a dot must have counts of warps")?;
         by_matrix.into_iter().enumerate().try_for_each(|(index, by_matrix)| {
             let operand = self.operand(index);
             let is_there = || can_use_ldmatrix(self.header, operand, index, shape, warps);
@@ -656,7 +656,7 @@ impl<'a> Checker<'a> {
     /// fragment or is in shared memory.
     fn mma(&self, shape: MmaShape, warps: &[i64], is_async: bool) -> Check {
         let Some(warps) = warps_of_dot(warps) else {
-            return Err("the warps are counts along M and N, or along a batch, M and N".into());
+            return Err("the warps must be counts along M and N, or along a batch, M and N".into());
         };
         let [batches, m, n] = warps;
         let acc = self.operand(2);
@@ -681,7 +681,7 @@ impl<'a> Checker<'a> {
             match self.operand(index) {
                 Type::Registers { .. } if may_be_anywhere => {}
                 Type::Registers { .. } if is_async && index == 1 => {
-                    return Err("wgmma reads B from shared memory".into());
+                    return Err("wgmma must read B from shared memory".into());
                 }
                 ty @ Type::Registers { .. } => self.fragment(mma, fragment, ty, warps)?,
                 Type::Buffer(buffer) | Type::Full(buffer) if buffer.slots == 1 => {}
@@ -757,7 +757,7 @@ impl<'a> Checker<'a> {
             ensure(count > 0, || format!("partition {partition} has {count} warps"))?;
             let is_number = registers == 0 || ((24..=256).contains(&registers) && registers % 8 == 0);
             ensure(is_number, || {
-                format!("a thread takes 24 to 256 registers in steps of 8, not {registers}")
+                format!("a thread must take 24 to 256 registers in steps of 8, not {registers}")
             })?;
             self.partition(partition, count)?;
         }
@@ -768,7 +768,7 @@ impl<'a> Checker<'a> {
         let average = if count == 0 { 0 } else { (sum as u64).div_ceil(8 * count as u64) * 8 };
         let budget = average * u64::from(self.header.num_warps) * 32;
         ensure(budget <= 65_536, || {
-            format!("the partitions take {budget} registers at the start, a multiprocessor has 65536")
+            format!("the partitions take {budget} registers at the start, but a multiprocessor has 65536")
         })
     }
 

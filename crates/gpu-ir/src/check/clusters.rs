@@ -19,6 +19,6 @@ impl Checker<'_> {
         })?;
         let condition = self.registers(3)?;
         let is_condition = condition.is_scalar() && condition.element.value() == Some(ir::Dtype::I1);
-        ensure(is_condition, || format!("the condition of multicast_loads is int1, found {condition}"))
+        ensure(is_condition, || format!("the condition of multicast_loads must be int1, found {condition}"))
     }
 }

@@ -25,9 +25,9 @@ impl Checker<'_> {
                 (parts.collect(), &exchange.partials)
             }
             (Scope::Warp, None) => {
-                return Err("each line is in one warp: there are no partial \
-             results"
-                    .into());
+                return Err(
+                    "each warp holds whole lines along the axis, so there are no partial results".into()
+                );
             }
         };
         self.tiles(&tiles)?;
@@ -36,7 +36,7 @@ impl Checker<'_> {
             .results
             .iter()
             .all(|value| self.layout(self.ty(*value)).is_none_or(|found| found == layout));
-        ensure(fits, || format!("the result of the reduction has the layout {layout}"))?;
+        ensure(fits, || format!("the result of the reduction must have the layout {layout}"))?;
         let is_there = || redux_function(self.header, self.function, self.inst).is_some();
         ensure(!redux || is_there(), || "redux.sync cannot compute this reduction".into())
     }
@@ -49,10 +49,8 @@ impl Checker<'_> {
         let mut layouts = vec![layout.clone(); count];
         if scope == Scope::Warp {
             let parts = Parts::along(layout, axis as usize);
-            let Parts { partials, .. } = parts.ok_or(
-                "each line is in one warp: there are no partial \
-             results",
-            )?;
+            let Parts { partials, .. } =
+                parts.ok_or("each warp holds whole lines along the axis, so there are no partial results")?;
             let shape: ir::Shape = partials.output().shape().into_iter().collect();
             expected.extend_from_within(..);
             for part in &mut expected[count..] {
@@ -63,7 +61,7 @@ impl Checker<'_> {
         self.tiles(&expected)?;
         let mut found = self.inst.results.iter().map(|value| self.layout(self.ty(*value))).zip(&layouts);
         ensure(found.all(|(found, layout)| found == Some(layout)), || {
-            format!("the results of the scan have the layouts {layouts:?}")
+            format!("the results of the scan must have the layouts {layouts:?}")
         })
     }
 
@@ -86,15 +84,13 @@ impl Checker<'_> {
         let (tiles, parts) = self.inst.operands.split_at(self.inst.operands.len() / 2);
         self.same_layouts(tiles)?;
         self.same_layouts(parts)?;
-        let whole = || "scan_carry takes scans of each warp, and as many scans of their partial results";
+        let whole = || "scan_carry takes the scans of each warp, and for each of them the scan of its partial results";
         let (Some(tile), Some(part)) = (tiles.first(), parts.first()) else { return Err(whole().into()) };
         let (tile, part) = (self.layout(self.ty(*tile)), self.layout(self.ty(*part)));
         let axis = axis as usize;
         let layout = tile.filter(|tile| axis < tile.output().rank()).ok_or_else(whole)?;
-        let needed = Parts::along(layout, axis).ok_or(
-            "each line is in one warp: there are no partial \
-         results",
-        )?;
+        let needed = Parts::along(layout, axis)
+            .ok_or("each warp holds whole lines along the axis, so there are no partial results")?;
         let types = |values: &[Value]| -> Vec<ir::Type> {
             values.iter().filter_map(|value| self.ty(*value).as_registers().cloned()).collect()
         };
@@ -102,11 +98,13 @@ impl Checker<'_> {
         let fits = tiles.len() == parts.len()
             && part == Some(&partial_results_layout(&needed))
             && tiles.iter().zip(&parts).all(|(tile, part)| tile.element == part.element);
-        ensure(fits, || format!("the partial results have the layout {}", partial_results_layout(&needed)))?;
+        ensure(fits, || {
+            format!("the partial results must have the layout {}", partial_results_layout(&needed))
+        })?;
         self.tiles(&tiles)?;
         let mut layouts = self.inst.results.iter().map(|value| self.layout(self.ty(*value)));
         ensure(layouts.all(|found| found == Some(layout)), || {
-            format!("the result of the scan has the layout {layout}")
+            format!("the result of the scan must have the layout {layout}")
         })
     }
 }

@@ -38,7 +38,7 @@ impl Checker<'_> {
         };
         let axis = coordinates.iter().position(|value| value == rows).unwrap_or_default();
         ensure(coordinates.len() == 2 && shape.len() == 2, || {
-            format!("{} gathers rows, but its tensor is no matrix", self.name())
+            format!("{} gathers rows, but its tensor is not a matrix", self.name())
         })?;
         let ty = self.ty(*rows);
         let tile = ty.as_registers().ok_or_else(|| format!("{ty} is no tile of row indices"))?;
@@ -88,7 +88,10 @@ impl Checker<'_> {
             .ok_or_else(|| format!("the module has no tensor map M{map}"))?;
         let buffer = self.memory(0)?;
         ensure(buffer.slot_bytes() == TENSOR_MAP_BYTES, || {
-            format!("a tensor map has {TENSOR_MAP_BYTES} bytes, found {}", self.operand(0))
+            format!(
+                "the buffer of a tensor map must have {TENSOR_MAP_BYTES} bytes, found {}",
+                self.operand(0)
+            )
         })?;
         let parts = &self.inst.operands[1..];
         ensure(map.arguments().all(|number| (number as usize) < parts.len()), || {
@@ -103,7 +106,7 @@ impl Checker<'_> {
                 matches!(part.dtype(), Some(ir::Dtype::I32 | ir::Dtype::I64))
             };
             ensure(fits && part.is_scalar(), || {
-                format!("a tensor map has one pointer and int32 or int64 scalars, found {part}")
+                format!("the scalars of a tensor map must be one pointer, and int32 or int64, found {part}")
             })?;
         }
         self.results(&[Type::scalar(ir::Type::pointer(ir::Dtype::I8))])
@@ -112,6 +115,6 @@ impl Checker<'_> {
     fn descriptor(&self, index: usize) -> Check {
         let tile = self.registers(index)?;
         let is_pointer = tile.is_scalar() && tile.element.pointee().is_some();
-        ensure(is_pointer, || format!("a descriptor is a pointer, found {tile}"))
+        ensure(is_pointer, || format!("a descriptor must be a pointer, found {tile}"))
     }
 }

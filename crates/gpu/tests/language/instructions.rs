@@ -143,11 +143,11 @@ fn layouts_of_operands_that_do_not_fit_each_other() {
         ),
         (
             "%e = splat %x {shape = [64, 1]} : fp32[64, 1]@L7\n%r = reduce %e {axis = 1, scope = block, redux = false} ADD : fp32[64]@L1",
-            "the result of the reduction has the layout",
+            "the result of the reduction must have the layout",
         ),
         (
             "%e = splat %x {shape = [64, 1]} : fp32[64, 1]@L7\n%r = reduce %e {axis = 1, scope = warp, redux = false} ADD : fp32[64]@L0",
-            "each line is in one warp: there are no partial results",
+            "each warp holds whole lines along the axis, so there are no partial results",
         ),
         ("%r = reduce %t {axis = 0, scope = warp, redux = false} ADD : fp32", "reduce has results"),
         ("%r = reduce %t {axis = 0, scope = warp, redux = true} ADD : fp32[2]@L12", "redux.sync cannot compute this reduction"),
@@ -171,13 +171,13 @@ fn loops_and_branches_that_carry_another_layout() {
         ),
         (
             "%r = for_loop %n, %n, %n, %t LOOP (%i: int64, %y: fp32[64]@L0) {\nyield_values %y\n} : fp32[64]@L0",
-            "bounds and index of a loop have one type",
+            "the bounds and the index of a loop must have one type",
         ),
         (
             "for_loop %x, %x, %x LOOP (%i: fp32) {\nyield_values\n}",
             "a bound of a loop must be a scalar integer, found fp32",
         ),
-        ("for_loop %n, %n, %n LOOP () {\nyield_values\n}", "the body of a loop takes its index"),
+        ("for_loop %n, %n, %n LOOP () {\nyield_values\n}", "the body of a loop must take its index"),
         ("for_loop %n, %n LOOP (%i: int32) {\nyield_values\n}", "for_loop takes 3 operands and 1 regions"),
         (
             "%r = while_loop %t (%y: fp32[64]@L0) {\nyield_values %b\n} (%y: fp32[64]@L0) {\nyield_values %u\n} : fp32[64]@L0",
@@ -185,7 +185,7 @@ fn loops_and_branches_that_carry_another_layout() {
         ),
         (
             "while_loop () {\nyield_values %n\n} () {\nyield_values\n}",
-            "the condition of while_loop is a scalar int1",
+            "the condition of while_loop must be a scalar int1",
         ),
         (
             "%r = if_else %b () {\nyield_values %t\n} () {\nyield_values %u\n} : fp32[64]@L0",
@@ -193,7 +193,7 @@ fn loops_and_branches_that_carry_another_layout() {
         ),
         (
             "if_else %n () {\nyield_values\n} () {\nyield_values\n}",
-            "the condition of if_else is a scalar int1",
+            "the condition of if_else must be a scalar int1",
         ),
         ("if_else %b () {\nyield_values\n}", "if_else takes 1 operands and 2 regions"),
     ]);
@@ -227,7 +227,7 @@ fn memory_that_does_not_fit() {
         ("alloc {offset = ?}", "alloc makes memory, found"),
         ("dealloc %t", "dealloc takes memory, found fp32[64]@L0"),
         ("%r = slot %t, %n : buffer<1, fp32[64]@L2>", "slot takes a buffer, found"),
-        ("%r = slot %m.3, %w : buffer<1, fp32[64]@L2>", "an index is an int32, found int64"),
+        ("%r = slot %m.3, %w : buffer<1, fp32[64]@L2>", "an index must be an int32, found int64"),
         ("%r = slot %m.3, %n : buffer<3, fp32[64]@L2>", "the results of slot are"),
         ("%r = add %m, %m : fp32[64]@L0", "add takes values in registers"),
         (
@@ -253,7 +253,7 @@ fn dots_whose_fragments_do_not_fit() {
     let cases = [
         (other("mma_sync", "[2, 1]", "[1, 2]"), "is not the A of"),
         (other("mma_sync", "[2, 1]", "[2, 2]"), "a dot of 1 x 2 x 2 warps has an accumulator for 2 warps"),
-        (other("mma_sync", "[2, 1]", "[2]"), "the warps are counts along M and N, or along a batch, M and N"),
+        (other("mma_sync", "[2, 1]", "[2]"), "the warps must be counts along M and N, or along a batch, M and N"),
         (other("mma_sync", "m16n8k16", "m8n8k16"), "is not the A of"),
         (
             other("mma_sync", "VECTORS", "matrix_a = true, matrix_b = false"),
@@ -305,7 +305,7 @@ fn threads_that_do_not_add_up() {
         (roles("[1, 2]", "[0, 0]"), "the partitions take 3 warps of 2"),
         (roles("[1]", "[0, 0]"), "2 partitions, but 1 counts of warps and 2 of registers"),
         (roles("[1, 1]", "[0]"), "2 partitions, but 2 counts of warps and 1 of registers"),
-        (roles("[1, 1]", "[2048, 24]"), "a thread takes 24 to 256 registers in steps of 8, not 2048"),
+        (roles("[1, 1]", "[2048, 24]"), "a thread must take 24 to 256 registers in steps of 8, not 2048"),
     ];
     for (body, expected) in &cases {
         check_rejected(&[(body, expected)]);
@@ -328,11 +328,11 @@ fn threads_that_do_not_add_up() {
 fn barriers_rings_and_copies_of_tensors_that_are_none() {
     check_rejected(&[
         ("mbarrier_init %m {arrivals = 1}", "mbarrier_init takes barriers, found"),
-        ("mbarrier_arrive %bars, %w", "an index is an int32, found int64"),
-        ("mbarrier_wait %bars, %n, %b", "an index is an int32, found int1"),
-        ("tensor_load %m, %n, %bars, %n, %n", "a descriptor is a pointer, found int32"),
+        ("mbarrier_arrive %bars, %w", "an index must be an int32, found int64"),
+        ("mbarrier_wait %bars, %n, %b", "an index must be an int32, found int1"),
+        ("tensor_load %m, %n, %bars, %n, %n", "a descriptor must be a pointer, found int32"),
         ("tensor_load %m, %d, %m, %n, %n", "tensor_load takes barriers, found"),
-        ("tensor_load %m, %d, %bars, %n, %w", "an index is an int32, found int64"),
+        ("tensor_load %m, %d, %bars, %n, %w", "an index must be an int32, found int64"),
         ("tensor_store %m.3, %d, %n", "tensor_store takes a buffer of one slot"),
         ("%r = acquire %m : empty<fp32[64]@L2>", "acquire takes a ring, found buffer"),
         ("%r = take %m : full<fp32[64]@L2>", "take takes a ring, found buffer"),
@@ -465,7 +465,7 @@ kernel func0 @k(%x: fp32, %h: fp16) {{
     parse_dialect::<Gpu>(&anywhere).unwrap_or_else(|error| panic!("{error}"));
     let synchronized = anywhere.replacen("shared memory\n", "shared memory, synchronized\n", 1);
     let error = parse_dialect::<Gpu>(&synchronized).expect_err("B is in registers");
-    assert!(error.message.contains("wgmma reads B from shared memory"), "{error}");
+    assert!(error.message.contains("wgmma must read B from shared memory"), "{error}");
     let refused = [
         (right.replace("[4, 1]", "[2, 2]"), "wgmma has no Mma"),
         (right.replace("m64n8k16", "m64n8k32"), "wgmma has no Mma"),
@@ -473,7 +473,7 @@ kernel func0 @k(%x: fp32, %h: fp16) {{
         (right.replace("wgmma_wait %d", "wgmma_wait %c"), "wgmma_wait takes a dot in flight"),
         (
             right.replace("wgmma_wait %d", "wgmma_wait %d, %a"),
-            "wgmma_wait waits for a tile of 32-bit elements",
+            "wgmma_wait must wait for a tile of 32-bit elements",
         ),
         (
             right.replace(
