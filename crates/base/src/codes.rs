@@ -23,13 +23,14 @@ pub enum Kind {
     LaunchValue,
     /// The launch names an unknown option or kernel: `LaunchError`, a `KeyError`.
     LaunchKey,
-    /// Something that the launch needs is missing, such as a grid or a device: `LaunchError`, a
-    /// `RuntimeError`.
+    /// Something that the launch or a command needs is missing or unusable, such as a grid, a
+    /// device, a lock or the folder of a Python environment: `LaunchError`, a `RuntimeError`.
     LaunchState,
     /// The kernel needs more of a resource than the device has: `OutOfResources`.
     OutOfResources,
-    /// A running kernel accessed memory outside of its arguments, or elements outside of a tile:
-    /// `OutOfBoundsError`, an `IndexError`.
+    /// A running kernel accessed memory outside of its arguments, or elements outside of a tile, or
+    /// the bounds analysis found sizes for which a kernel does so: `OutOfBoundsError`, an
+    /// `IndexError`.
     OutOfBounds,
     /// A running kernel had another error: `ExecutionError`, a `RuntimeError`.
     Execution,
@@ -83,7 +84,7 @@ codes! {
     // 00xx: the kernel's source.
     "TW0001" UndefinedName Compilation "undefined name";
     "TW0002" SyntaxError Compilation "not valid Python";
-    "TW0003" UnsupportedConstruct Unsupported "Python that kernels do not have";
+    "TW0003" UnsupportedConstruct Unsupported "Python construct that kernels do not support";
     "TW0004" IncompatibleShapes Compilation "incompatible shapes";
     "TW0005" TypeMismatch Compilation "operand of the wrong type";
     "TW0006" InvalidArange Compilation "invalid range in arange";
