@@ -1,9 +1,10 @@
 //! Equivalence classes of values with the same layout: pointwise ops, branches and loops keep the
 //! layout of their operands, so their operands and results are in one class.
 //!
-//! Shape ops, reductions and operands of dots are edges between classes. An edge whose two layouts
-//! differ needs a `convert_layout`; [`super::selection`] counts its cost. Values that each use
-//! recomputes ([`super::rematerialization`]) are in no class.
+//! Shape ops and reductions are edges between classes; an operand of a dot is an edge from its class
+//! to a fixed layout. If the layouts at the two ends of an edge differ, the edge needs a
+//! `convert_layout`; [`super::selection`] counts its cost. Values that each use recomputes
+//! ([`super::rematerialization`]) are in no class.
 
 use cranelift_entity::{EntityRef, SecondaryMap};
 use tilewright_ir::{Block, Carried, Function, Inst, Op, OpFamily, Shape, Value};
@@ -21,7 +22,7 @@ use tilewright_gpu_ir::target::GpuTarget;
 pub struct Class {
     /// The shape.
     pub shape: Shape,
-    /// Loads and stores.
+    /// Loads, stores, atomics and checks.
     pub accesses: Vec<Accesses>,
     /// The accumulators of dots: layout and element width in bits, with the relative execution
     /// count.
@@ -368,8 +369,8 @@ impl ClassCollector<'_> {
         let ends =
             (AccessShape::of(self.function, inst, self.infos, self.target), self.classes.of_inst(inst));
         let (Some(shape), Some(class)) = ends else { return };
-        // The selection counts the cost of converting the value of a store. Converting other
-        // operands must cost nothing.
+        // The selection counts the cost of converting the value of a store. Accesses are free only
+        // if all other operands are rematerializable, so that converting them costs nothing.
         let is_stored = |index: usize| data.results.is_empty() && index == 1;
         let are_free = data
             .operands
