@@ -22,9 +22,10 @@ pub struct Artifacts {
 /// The reason why an artifact cannot be read.
 #[derive(Debug)]
 pub enum ArtifactError {
-    /// The file system's error.
+    /// The error of the file system. It is `NotFound` if a packed lock lacks the artifact.
     Unreadable(PathBuf, io::Error),
-    /// The content does not have the hash in the name: the file is damaged.
+    /// The file is damaged: its content does not have the hash in its name, or is not UTF-8 where
+    /// the lock needs a text.
     Damaged(PathBuf),
     /// The lock names an artifact by something that is not a hash.
     NoHash(String),
@@ -43,7 +44,7 @@ impl fmt::Display for ArtifactError {
 }
 
 impl Artifacts {
-    /// Returns the artifacts in a folder, which [`store`](Self::store) creates.
+    /// Returns the artifacts in a folder. [`store`](Self::store) creates the folder.
     pub fn new(folder: impl Into<PathBuf>) -> Self {
         Self { folder: folder.into(), packed: None }
     }
@@ -110,7 +111,7 @@ impl Artifacts {
     /// Reads an artifact that is text.
     ///
     /// # Errors
-    /// As [`read`](Self::read).
+    /// As [`read`](Self::read), and [`ArtifactError::Damaged`] if the content is not UTF-8.
     pub fn read_text(&self, hash: &str, kind: &str) -> Result<String, ArtifactError> {
         let content = self.read(hash, kind)?;
         String::from_utf8(content).map_err(|_| ArtifactError::Damaged(self.path(hash, kind)))
