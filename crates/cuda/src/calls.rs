@@ -1,7 +1,8 @@
-//! Defines a safe method for each function of the driver in the table of `sys`. The calls are sound
-//! for three reasons: each handle comes from the driver and belongs to a value that outlives the
-//! call; each length is that of its slice; the driver checks all other arguments and returns a
-//! code.
+//! Defines methods that call the functions of the driver in the table of `sys`. The methods are
+//! safe, except those that begin a copy between the host and a GPU: their callers keep the slice
+//! until the copy has completed. The calls are sound for three reasons: each handle comes from the
+//! driver and belongs to a value that outlives the call; each length is that of its slice; the
+//! driver checks all other arguments and returns a code.
 #![expect(unsafe_code, reason = "calls of a C library")]
 
 use std::ffi::{CStr, CString, c_char, c_void};
@@ -701,7 +702,8 @@ pub(crate) enum TensorMapBlock {
 }
 
 /// The arguments of `cuTensorMapEncodeTiled` and `cuTensorMapEncodeIm2col`. The driver reads only
-/// the first `rank` elements of each list, and `rank - 1` elements of `strides`.
+/// the first `rank` elements of `shape`, `steps` and the extents of a tiled block, the first
+/// `rank - 1` elements of `strides`, and the first `rank - 2` elements of the corners of a window.
 pub(crate) struct TensorMapCall {
     pub(crate) element: u32,
     pub(crate) rank: u32,
