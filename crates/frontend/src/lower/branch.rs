@@ -332,8 +332,8 @@ impl<'a> Lowerer<'a, '_, '_> {
                 let zero = Literal::float(dtype, 0.0).unwrap_or_else(|| Literal::int(dtype, 0));
                 self.builder.constant(zero)?
             }
-            // A parameter is better than a null pointer: a read-only parameter keeps the result
-            // read-only.
+            // A parameter is better than a null pointer: if the parameter points to read-only
+            // memory, the merged pointer is known to be read-only, too.
             Element::Pointer(_) => {
                 let function = &self.builder.function;
                 let parameters = &function.blocks[function.entry].parameters;
@@ -497,8 +497,8 @@ impl<'a> Lowerer<'a, '_, '_> {
         }
     }
 
-    /// Converts the result of a `return` to a run-time value, as Triton does if statements after
-    /// the `return` are discarded at compile time.
+    /// Converts the result of a `return` to a run-time value. Triton does the same if it discards
+    /// statements after the `return` at compile time.
     fn before_others(&mut self, mut returned: Returned) -> Lower<Returned> {
         self.at(returned.span);
         returned.value = self.decay_all(&returned.value)?;
