@@ -7,7 +7,8 @@ use tilewright::{Color, Diagnostic, Error, SourceMap};
 /// The exit code for an error in the command line.
 pub const USAGE: u8 = 2;
 
-/// The exit code for an error in the user's program, or of a file.
+/// The exit code for every other failure: an error in the user's program, a file that cannot be
+/// read or written, or a finding of the command.
 const FAULT: u8 = 1;
 
 /// The reason why a command ends without a result.
@@ -18,9 +19,9 @@ pub enum Failure {
     Usage(String),
     /// A file cannot be read, or the result cannot be written.
     Io(String),
-    /// The command has already reported its finding: `tilewright check` an access that is out of
-    /// bounds (with `--strict`, also an access that is not decided), `tilewright lock` a
-    /// difference.
+    /// The command has already reported its finding: `tilewright check` has reported an access that
+    /// is out of bounds (with `--strict`, also an access that is not decided), or `tilewright lock`
+    /// has reported a difference.
     Told,
 }
 
