@@ -89,9 +89,9 @@ pub fn parse_stored(stage: Stage, text: &str, sources: &Arc<SourceMap>) -> Resul
     })
 }
 
-/// Restores a compiled kernel without compiling it. `lowered` is the IR that the kernel has in this
-/// process. The code for the CPU is made from the optimized IR; the code for a GPU is read from
-/// `stored`.
+/// Restores a compiled kernel without compiling it. `lowered` is the IR to which this process has
+/// lowered the kernel's source. The code for the CPU is made from the optimized IR in `stored`; the
+/// code for a GPU is read from `stored`.
 ///
 /// # Errors
 /// If a text is not that of a module, or if there is no code for the target of the job.
@@ -121,7 +121,7 @@ pub fn restore(
     })
 }
 
-/// Restores the code of a variant of a kernel for a GPU.
+/// Restores the GPU code of a variant of a kernel.
 ///
 /// # Errors
 /// If the text is not that of a program, or if the kernel is for the CPU.
@@ -145,9 +145,9 @@ fn gpu_code(
     Ok(GpuCode { cubin, ..GpuCode::new(ptx, target, program) })
 }
 
-/// Replaces the source files of a stored module, whose text has only their names, by the source
-/// files of this process. The ids of the files agree, because lowering gives the files of equal
-/// kernels equal ids.
+/// Replaces the source files of a stored module by the source files of this process, if both have
+/// the same number of files: the stored text has only the names of the files. The ids of the files
+/// agree, because lowering gives the files of equal kernels equal ids.
 fn locate_in(stored: &mut Arc<SourceMap>, sources: &Arc<SourceMap>) {
     if stored.files().count() == sources.files().count() {
         *stored = Arc::clone(sources);
