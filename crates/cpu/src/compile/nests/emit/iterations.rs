@@ -1,4 +1,4 @@
-//! Emits the loop over the iterations of a loop of the kernel: see
+//! Emits the outermost loop of a nest that executes the iterations of a loop of the kernel: see
 //! [`iterations`](super::super::iterations).
 
 use tilewright_native::ir::Value;
@@ -10,7 +10,8 @@ use crate::program::nest::Word;
 
 impl Emitter<'_> {
     /// Emits a loop over consecutive iterations of a loop of the kernel. Registers carry the
-    /// scalars. Each iteration exchanges the two addresses of each tile that the loop carries.
+    /// scalars. Each tile that the loop carries has two buffers: an iteration reads one and writes
+    /// the other, and then exchanges their addresses.
     pub(super) fn iterations(&mut self, iterations: &Iterations) {
         let &Iterations { counter, step, ref scalars, ref tiles } = iterations;
         let mut first = Vec::new();
@@ -56,7 +57,7 @@ impl Emitter<'_> {
         self.returns(index);
     }
 
-    /// Writes the carried scalars to their words of the argument.
+    /// Writes the carried scalars to their words of the argument of the nest's function.
     fn write_scalars(&self, scalars: &[[Slot; 2]], words: &[usize], values: &[Value]) {
         for ((&[_, yielded], &word), &value) in scalars.iter().zip(words).zip(values) {
             self.write_result(word, yielded, self.scalar(yielded, value));
