@@ -20,7 +20,7 @@ pub(crate) struct Compiled {
     pub(crate) files: Vec<PathBuf>,
 }
 
-/// Compiles the kernels for each target. `folder` has the file with the macro.
+/// Compiles the kernels for each target. `folder` contains the file that invokes the macro.
 pub(crate) fn compile(included: &Included, folder: Option<&Path>) -> syn::Result<Compiled> {
     let recording = Recording::begin(included)?;
     let (mut kernels, mut files) = (Vec::new(), Vec::new());
