@@ -8,8 +8,8 @@ use crate::{
     ir::{Lane, MaskBinary, Value},
 };
 
-/// The key in [`Selector::mask_parts`], in place of a lane width, for the integer with the bits of
-/// a mask. No lane has this width.
+/// Replaces the lane width in the key of [`Selector::mask_parts`] under which the register with the
+/// bits of a mask as an integer is kept. No lane has this width.
 const BITS: usize = 0;
 
 impl Selector<'_> {
@@ -23,7 +23,8 @@ impl Selector<'_> {
         self.vector_bits(0)
     }
 
-    /// Returns the mask of a part of a vector, with lanes of the same width.
+    /// Returns part `part` of a mask, in lanes of the width of `lane`: the mask of the same part of
+    /// a vector with such lanes.
     pub(super) fn mask_part(&mut self, mask: Value, lane: Lane, part: usize) -> Result<VReg, CompileError> {
         if lane.bytes() == 4 || self.known(mask).is_some() {
             return self.read(mask, 0);
