@@ -46,8 +46,9 @@ impl InterpretedTrace {
 
     /// Adds an op, and returns its index.
     ///
-    /// A place is the file, line, column, end line and end column of a source range. A value is its
-    /// role, element type, bytes of an element and extents; pointer and mask come first.
+    /// Each of `places` is a source range: file, line, column, end line and end column. Each of
+    /// `values` describes a value of the op: role, element type, bytes of an element and extents.
+    /// The pointer and the mask are the first values.
     fn add_op(
         &self,
         name: String,
