@@ -62,9 +62,9 @@ impl Array {
         number.unwrap_or(bits as f64)
     }
 
-    /// Sets an element, by its row-major index. The value is rounded to a float dtype; for an
-    /// integer dtype, it is truncated to an integer, which wraps around. For the 8-bit float
-    /// formats, the value is the element's bits.
+    /// Sets an element, by its row-major index. The value is rounded to a float dtype. For an
+    /// integer dtype, it is truncated to an integer, which wraps around; for `int1`, every value
+    /// except 0 becomes 1. For the 8-bit float formats, the value is the element's bits.
     pub fn set(&mut self, index: usize, value: f64) {
         let size = self.dtype.bytes();
         let word = bits(self.dtype, value).to_le_bytes();
