@@ -46,8 +46,9 @@ impl<T: Element> Buffer<T> {
     /// Allocates `len` elements, which are 0.
     ///
     /// # Errors
-    /// If this machine does not have the device, if the GPU has too little memory, or if the
-    /// elements have more bytes than a `usize` counts.
+    /// If this machine does not have the device, if the GPU has too little memory, if the elements
+    /// have more bytes than a `usize` counts, or if the driver reports an error, such as the fault
+    /// of an earlier kernel.
     pub fn zeros(device: Device, len: usize) -> Result<Self, Error> {
         let mut buffer = Self::allocate(device, len)?;
         if let Memory::Gpu(memory) = &mut buffer.memory {
