@@ -460,7 +460,7 @@ impl<'a> Checker<'a> {
         let fits = (1..16).contains(&barrier) && threads.is_multiple_of(32) && threads <= most;
         ensure(fits, || {
             let found = format!("{barrier} and {threads}");
-            format!("named_barrier takes an id from 1 to 15 and whole warps, at most {most} threads, found {found}")
+            format!("named_barrier takes ids 1 to 15 and whole warps, at most {most} threads, found {found}")
         })
     }
 
