@@ -76,8 +76,8 @@ impl Store {
         Failure::Io(format!("cannot read {}: {error}", self.directory.display()))
     }
 
-    /// Returns the cached files, the most recently used first. Checks the checksums of cubins if
-    /// `is_whole` says so; those of timings are always checked.
+    /// Returns the cached files, the most recently used first. Checks the checksums of cubins only
+    /// if `is_whole` is true, but those of timings always.
     fn items(&self, is_whole: bool) -> Result<Vec<Item>, Failure> {
         let cubins = if is_whole { self.cubins.verify() } else { self.cubins.entries() };
         let cubins = cubins.map_err(|error| self.cannot_read(&error))?;

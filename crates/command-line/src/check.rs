@@ -92,8 +92,9 @@ fn place(finding: &BoundsFinding) -> String {
 fn statement(arguments: &Arguments) -> Result<Statement, String> {
     let mut statement = Statement::default();
     for text in &arguments.extents {
-        let (name, extent) =
-            text.split_once('=').ok_or_else(|| format!("an extent is TENSOR=EXPRESSION, not '{text}'"))?;
+        let (name, extent) = text
+            .split_once('=')
+            .ok_or_else(|| format!("an extent must be TENSOR=EXPRESSION, not '{text}'"))?;
         statement.extents.push((name.trim().to_owned(), Expression::parse(extent)?));
     }
     if let Some(grid) = &arguments.grid {

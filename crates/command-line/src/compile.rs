@@ -165,7 +165,7 @@ pub fn compile(kernel: &Kernel, specialization: &Specialization, target: Target)
     for option in &specialization.options {
         let (name, value) = option
             .split_once('=')
-            .ok_or_else(|| Failure::Usage(format!("an option is NAME=VALUE, not '{option}'")))?;
+            .ok_or_else(|| Failure::Usage(format!("an option must be NAME=VALUE, not '{option}'")))?;
         options.set_named(name.trim(), &option_value(value.trim())).map_err(with_options)?;
     }
     let device = target.capability().map_or(Device::Cpu, |capability| Device::Sim(capability as u16));

@@ -190,7 +190,7 @@ def test_a_matrix_product(check):
     ("options", "words"),
     [
         (["--extent", "y_ptr=n"], "the kernel has no tensor 'y_ptr'; it has x_ptr, out_ptr"),
-        (["--extent", "n"], "an extent is TENSOR=EXPRESSION, not 'n'"),
+        (["--extent", "n"], "an extent must be TENSOR=EXPRESSION, not 'n'"),
         (["--extent", "x_ptr=m"], "the kernel has no integer 'm'; it has n"),
         (["--extent", "x_ptr=n +"], "cannot parse 'n +': found the end"),
         (["--assume", "n"], "'n' compares nothing"),
