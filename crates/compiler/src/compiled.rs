@@ -98,8 +98,8 @@ impl GpuCode {
 
     /// Returns whether the kernel has an int32 parameter after the tensor maps. If blocks run in
     /// pairs (clusters of 2), the launch passes the number of programs along the first axis;
-    /// otherwise it passes 0. If the parameter is not 0, a block whose id is not below it only pads
-    /// the last cluster, and does nothing.
+    /// otherwise it passes 0. If the parameter is not 0, a block whose id is not below the
+    /// parameter only pads the last cluster, and does nothing.
     pub fn has_pairs(&self) -> bool {
         self.program.header.paired
     }
