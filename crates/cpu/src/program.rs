@@ -291,8 +291,8 @@ impl Step {
         }
     }
 
-    /// Returns the operand that points to the same memory as the result of a step on pointers; `None`
-    /// if the step does more than to move pointers.
+    /// Returns the operand that points to the same memory as the result of a step on pointers;
+    /// `None` if the step does more than move pointers.
     pub(crate) fn moved_pointer(&self) -> Option<Slot> {
         let moves = matches!(
             self.op(),

@@ -70,8 +70,8 @@ fn kept(program: &Program) -> FxHashSet<Slot> {
     outputs.filter(|&slot| program.ty(slot).bytes() <= MAX_KEPT_BYTES).collect()
 }
 
-/// Records the slots that each group frees. If the members were executed one by one, they would
-/// free some slots; the group frees those for which `is_freed` is true.
+/// Records the slots that each group frees: of the slots that its members would free one by one,
+/// those for which `is_freed` is true.
 fn note_frees(block: &mut Block, is_freed: impl Fn(Slot) -> bool) {
     for index in 0..block.steps.len() {
         let (before, after) = block.steps.split_at_mut(index + 1);

@@ -23,7 +23,8 @@ use crate::types::TileType;
 /// Maximum depth of nested calls. A deeper nesting counts as a recursion.
 const MAX_CALL_DEPTH: usize = 64;
 
-/// Maximum number of steps. Only nested calls exceed it, because each level multiplies the copies.
+/// Maximum number of steps. Only nested calls exceed it, because each level of calls multiplies the
+/// inlined copies.
 const MAX_STEPS: usize = 4_000_000;
 
 /// Maximum nesting of regions, so that the executor does not run out of stack.
@@ -504,8 +505,8 @@ impl Lowering<'_> {
 
     /// Returns how a dot reads an operand. The dot itself can swap axes and widen elements. If the
     /// operand is the result of an op that only swaps axes or widens elements, the dot reads the
-    /// operand of this op. An op that widens elements before the loop of the dot runs only once: in
-    /// this case, the dot reads its result.
+    /// operand of this op. But if the op widens elements outside of the loop that contains the dot,
+    /// the op runs only once, and the dot reads its result.
     fn dot_operand(&self, mut value: Value) -> DotOperand {
         let (mut is_transposed, mut is_widened) = (false, false);
         while let Some(inst) = self.function.defining_inst(value) {

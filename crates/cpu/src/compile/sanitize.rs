@@ -166,8 +166,8 @@ impl Analysis<'_> {
 
     /// Returns whether a step is a load that leaves masked-off lanes without a value: it has a mask
     /// but no `other`, and the mask is not computed at the source position of the load. (A mask at
-    /// that position comes from the bounds of a descriptor or a block pointer, whose padding value
-    /// the masked-off lanes have.)
+    /// that position comes from the bounds of a descriptor or a block pointer; the masked-off lanes
+    /// then have its padding value.)
     fn leaves_lanes(&self, step: &Step) -> bool {
         let (Some(Op::Load { .. }), [_, mask]) = (step.op(), &step.operands[..]) else { return false };
         let mut slot = mask.slot;

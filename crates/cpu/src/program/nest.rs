@@ -63,8 +63,8 @@ pub(crate) enum Word {
     RegionLength(Slot),
     /// The number of bytes of this memory; 0 if it is read-only.
     WritableLength(Slot),
-    /// 1 if stores of this number of bytes by each program to the memory of a pointer should bypass
-    /// the caches, otherwise 0.
+    /// 1 if stores to the memory of a pointer should bypass the caches, otherwise 0. The number is
+    /// the bytes that each program stores.
     Streams(Slot, usize),
     /// The index of the program along an axis of the grid.
     ProgramId(usize),

@@ -300,8 +300,8 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// Sets a slot. This function is inlined, so that the value is constructed in the slot: to move
-    /// the value would take longer than to compute it.
+    /// Sets a slot. This function is inlined, so that the value is constructed in the slot: moving
+    /// the value would take longer than computing it.
     #[inline(always)]
     pub(crate) fn set(&mut self, slot: Slot, value: Value) {
         if self.program.symbolic {

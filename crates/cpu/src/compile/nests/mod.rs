@@ -50,10 +50,10 @@ struct Formed {
     /// The indices of the steps in the range that are executed before the nest.
     before: Vec<usize>,
     nest: Nest,
-    /// The inputs that no member reads, but an import: a step before the nest that the nest repeats
+    /// The inputs that only imports read. An import is a step before the nest that the nest repeats
     /// (see [`Plan::imports`]).
     operands: SmallVec<[Use; 4]>,
-    /// The results of members that the nest does not write.
+    /// The results that the nest computes, but does not write.
     internal: Vec<Slot>,
 }
 
@@ -200,9 +200,9 @@ impl<'p> Former<'p> {
     }
 
     /// Completes a nest, and emits its code. If steps outside of the nest read index tiles or
-    /// pointers that the nest computes, the executor runs the steps that define them before the
-    /// nest, and the remaining steps become the members. Fails if the executor cannot run the
-    /// former steps before the nest, or if the latter cannot form a nest.
+    /// pointers that the nest computes, the steps that define these tiles and pointers become steps
+    /// of the executor before the nest, and the remaining steps become the members. Fails if the
+    /// executor cannot run the former before the nest, or if the latter cannot form a nest.
     fn complete(
         &self,
         id: BlockId,

@@ -47,8 +47,8 @@ pub(super) enum Form {
     Dense,
 }
 
-/// The form of a value, and the first phase that can read the value. If a reduction runs in phase
-/// p, this phase is p + 1.
+/// The form of a value, and the first phase that can read the value. For the result of a reduction
+/// in phase p, this is phase p + 1.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Known {
     pub form: Form,

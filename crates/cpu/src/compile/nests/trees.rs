@@ -18,8 +18,8 @@ use super::vectors::{self, Elements, Vectors, elements};
 use crate::program::nest::{NestCode, origin_of};
 use crate::program::{Action, Block, Program, Slot, Step, Strategy, TreeCode};
 
-/// Compiles the reductions of a program that run as trees to machine code, if vector code can
-/// compute them.
+/// Compiles each reduction that the executor runs as a tree to machine code, if vector code can
+/// compute the reduction.
 pub(crate) fn form(program: &mut Program, target: Target) {
     let mut blocks = std::mem::take(&mut program.blocks);
     let mut codes = Vec::new();
@@ -105,8 +105,8 @@ impl<'p> Tree<'p> {
         Some(tree)
     }
 
-    /// Returns the steps of the region, without nests and fused loops. Each of these precedes the
-    /// steps that it executes, which the result contains.
+    /// Returns the steps of the region. Omits nests and fused loops, because the steps that they
+    /// execute follow them in the region.
     fn steps(&self) -> impl Iterator<Item = &'p Step> + use<'p> {
         let is_group = |step: &&Step| matches!(step.action, Action::Nest(_) | Action::Fused(_));
         self.region.steps.iter().filter(move |step| !is_group(step))

@@ -98,8 +98,8 @@ pub(crate) struct Stage<'a> {
     code: Opcode,
     /// The function of [`Opcode::Itself`].
     function: Binary,
-    /// The operand, if it is a number. In a stage that reads a tile, the elements after the end of
-    /// the run; in a cut, the number that replaces elements.
+    /// The operand, if it is a number. A stage that reads a tile uses the number for the elements
+    /// after the end of the run; a cut replaces elements by the number.
     number: f32,
     /// The reciprocal of `number`, for [`Opcode::Quotient`].
     reciprocal: f32,

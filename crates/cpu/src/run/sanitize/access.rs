@@ -139,8 +139,8 @@ pub(super) fn plain(checker: &mut Checker<'_>, machine: &Machine<'_>, step: &Ste
 /// Checks an atomic operation, after it was executed.
 pub(super) fn atomic(checker: &mut Checker<'_>, machine: &Machine<'_>, step: &Step, point: CheckPoint) {
     let [pointer, rest @ ..] = &step.operands[..] else { return };
-    // Semantics, scope, mask, whether it reads and writes, and whether earlier releases remain in
-    // effect.
+    // Semantics, scope, mask, whether the operation reads and writes, and whether earlier releases
+    // remain in effect.
     let (sem, scope, mask, (reads, writes), keeps) = match step.op() {
         Some(&Op::AtomicRmw { sem, scope, .. }) => (sem, scope, rest.get(1), (true, true), true),
         Some(&Op::AtomicCas { sem, scope }) => (sem, scope, rest.get(2), (true, true), true),
@@ -196,8 +196,8 @@ fn acquire(checker: &mut Checker<'_>, accessed: &AccessedElements<'_>) {
     let state = checker.shared.state.lock().unwrap_or_else(PoisonError::into_inner);
     for (_, address) in accessed.lanes() {
         for published in state.releases.get(address) {
-            // If the program already knows the published step, it knows all steps that happen
-            // before it.
+            // A program that knows the published step also knows all steps that happen before that
+            // step.
             if published.agent != checker.agent && !checker.clock.knows(published.agent, published.step) {
                 checker.clock.join(&published.clock);
             }

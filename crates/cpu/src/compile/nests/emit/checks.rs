@@ -107,8 +107,8 @@ impl Emitter<'_> {
         self.check(holds);
     }
 
-    /// Returns the accesses to check before the first effect. Omits the scatter, and each load of a
-    /// single element that is the same in all rows: the load has its own check and precedes all
+    /// Returns the accesses to check before the first effect. Omits the scatter, and each load that
+    /// reads the same single element in all rows: such a load has its own check and precedes all
     /// stores.
     pub(super) fn accesses(&self) -> Vec<Access> {
         let plan = self.plan;

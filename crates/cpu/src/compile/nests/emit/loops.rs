@@ -13,7 +13,7 @@ use crate::program::{Action, Slot, Step};
 use crate::tuning::{ACCUMULATORS, INTERLEAVED_VECTORS, MASKED_VECTORS, MAX_UNROLLED_STEPS, SCAN_BLOCK};
 use crate::types::TileType;
 
-/// The elements of a vector that the sinks of a group (its stores and reductions) take.
+/// The elements that the sinks of a group (its stores and reductions) take from one vector.
 struct Sunk {
     body: Body,
     /// The elements that each sink takes.
@@ -42,7 +42,7 @@ pub(super) struct Loop<'g> {
 }
 
 impl Loop<'_> {
-    /// Returns the index at which the loop ends. If an iteration has whole vectors, it is a
+    /// Returns the index at which the loop ends. If an iteration has whole vectors, the index is a
     /// multiple of `chunk`, so that the iterations add equally often to each accumulator: see
     /// [`Emitter::part`].
     fn end(&self, lanes: usize) -> i64 {
@@ -169,7 +169,7 @@ impl Emitter<'_> {
 
     /// Returns the condition under which the stores of the group should bypass the caches: a launch
     /// writes more to their memory than the caches hold, and the vectors are aligned. Returns
-    /// `None` if the loop does more than store contiguous elements.
+    /// `None` unless the loop only stores contiguous elements.
     fn streams(&mut self, it: &Loop<'_>) -> Option<Value> {
         if !it.group.written.is_empty() {
             return None;
@@ -199,9 +199,9 @@ impl Emitter<'_> {
     /// Emits a part of a loop, from the index `start` to the index `end`. Returns the index after
     /// the last iteration.
     ///
-    /// If an iteration has fewer vectors than a reduction has accumulators, it combines them with
-    /// the first accumulators and then rotates the accumulators. The next iteration thus uses the
-    /// next ones.
+    /// If an iteration has fewer vectors than a reduction has accumulators, the iteration combines
+    /// its vectors with the first accumulators and then rotates the accumulators. The next
+    /// iteration thus uses the next accumulators.
     fn part(
         &mut self,
         it: &Loop<'_>,

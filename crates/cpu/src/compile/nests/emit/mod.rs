@@ -109,7 +109,7 @@ struct Body {
 struct Emitter<'a> {
     program: &'a Program,
     plan: &'a Plan<'a>,
-    /// The results of members that steps after the nest read.
+    /// The results that are read by steps after the nest.
     outputs: &'a [Slot],
     /// The index of the program along x, in a loop over programs.
     program_index: Option<Value>,
@@ -153,8 +153,7 @@ impl Drop for Origin<'_> {
 }
 
 /// Emits the code of a nest. One call of the code executes `repeated`: the members once, programs,
-/// or the iterations of a loop. `outputs` are the results of members that steps after the nest
-/// read.
+/// or the iterations of a loop. `outputs` are the results that are read by steps after the nest.
 pub(super) fn emit(
     program: &Program,
     plan: &Plan<'_>,
@@ -424,7 +423,7 @@ impl<'a> Emitter<'a> {
         self.values.insert(slot, value);
     }
 
-    /// Writes the uniform values of the current row that steps after the nest read.
+    /// Writes the uniform values of the current row that are read by steps after the nest.
     fn row_results(&mut self) {
         for &slot in self.outputs {
             let known = self.plan.known[&slot];
@@ -534,7 +533,7 @@ impl<'a> Emitter<'a> {
         self.build(|builder| builder.int_select(condition, x, y))
     }
 
-    /// Writes the uniform results that steps after the nest read.
+    /// Writes the uniform results that are read by steps after the nest.
     fn results(&mut self) {
         for &slot in self.outputs {
             let known = self.plan.known[&slot];

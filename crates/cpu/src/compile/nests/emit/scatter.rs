@@ -111,7 +111,8 @@ impl Emitter<'_> {
         self.accesses = accesses;
     }
 
-    /// Stores the elements of a vector where the mask is true. A branch skips a vector without any.
+    /// Stores the elements of a vector where the mask is true. A branch skips a vector whose mask
+    /// is false for all elements.
     pub(super) fn scatter(&mut self, step: &Step, value: Value, offsets: Value, mask: Option<Value>) {
         let [pointer, slot] = self.plan.scattered(step).expect("it is a scatter");
         let (dtype, size) = (self.ty(slot).dtype(), self.ty(step.operands[1].slot).size);
