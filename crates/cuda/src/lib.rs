@@ -29,7 +29,7 @@
 //! # }
 //! ```
 //!
-//! - `sys` declares the C interface of the driver; `calls` has a safe method for each function.
+//! - `sys` declares the C interface of the driver; `calls` has methods that call its functions.
 //!   `unsafe` is in these two modules, in `cupti` and `cache`, and in functions whose conditions
 //!   only the caller can check.
 //! - `driver`, `device`, `context`: the driver, its devices, and the contexts in which threads use
