@@ -91,7 +91,7 @@ pub struct Options {
     /// True if the kernel checks `assert`, `tl.device_assert`, the overflow of integers and
     /// division by zero (`debug=True`, `TRITON_DEBUG=1`).
     pub debug: bool,
-    /// True if `debug` adds no checks of integer overflow and of division by zero
+    /// True if `debug` adds no checks of integer overflow or of division by zero
     /// (`sanitize_overflow=False`).
     pub ignore_overflow: bool,
     /// True if globals that are not `tl.constexpr` may be read

@@ -21,8 +21,8 @@ use crate::tuple::Tuple;
 use crate::value::{Constant, Operand};
 
 impl<'a> Lowerer<'a, '_, '_> {
-    /// Makes an instance of a class: calls the `__init__` of the class if it has its own, otherwise
-    /// sets the fields to the arguments.
+    /// Makes an instance of a class: calls the `__init__` of the class if the class has one,
+    /// otherwise sets the fields to the arguments.
     pub(crate) fn construct(
         &mut self,
         class: ObjectRef,

@@ -3,9 +3,9 @@
 //!
 //! Control flow is structured, so statements after an `if` with a `return` must become conditional.
 //! If at most one path through the `if` continues, the rest of the function moves into that path
-//! (`tail`). If several continue, a copy in each would double the code at every such `if`. Instead,
-//! each path yields a flag that states whether it has returned, and its result ([`Exit`]). The rest
-//! is then emitted once, guarded by the flag.
+//! (`tail`). If several paths continue, a copy in each would double the code at every such `if`.
+//! Instead, each path yields a flag that states whether it has returned, and its result ([`Exit`]).
+//! The rest is then emitted once, guarded by the flag.
 
 use ruff_python_ast::{ElifElseClause, Expr, ExprIf, Stmt, StmtReturn};
 use smallvec::smallvec;

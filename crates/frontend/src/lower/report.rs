@@ -209,8 +209,8 @@ impl<'a> Lowerer<'a, '_, '_> {
         passed.get(index).copied().flatten()
     }
 
-    /// Rewords a message about an argument that the user passes to a library function, and this
-    /// function to another one. The message then names the function that the user calls.
+    /// Rewords a message about an argument that the user passes to a library function, which passes
+    /// it on to another function. The message then names the function that the user calls.
     fn name_the_call(&self, message: String, argument: &Expr, callee: Span) -> String {
         if self.passed_span(argument).is_none() {
             return message;

@@ -464,7 +464,7 @@ fn clamp<C: Caller + ?Sized>(c: &mut C, value: ValueOf<C>, most: u32) -> Semanti
 }
 
 /// Returns the pointers and the mask of the block that an access through a block pointer reads or
-/// writes. `boundary_check` is the index of that argument.
+/// writes. `boundary_check` is the index of the argument with this name.
 pub(super) fn block_of_pointer<C: Caller + ?Sized>(
     c: &mut C,
     a: &Arguments<'_, C>,

@@ -188,7 +188,7 @@ fn other<C: Caller + ?Sized>(
     };
     let ty = c.builder().type_of(&value);
     if ty.dtype().is_none() {
-        return Err(SemanticError::new(Code::MaskMismatch, "`other` is a number, not a pointer")
+        return Err(SemanticError::new(Code::MaskMismatch, "`other` must be a number, not a pointer")
             .argument(2, format!("this is {ty}"))
             .note(format!("found {}, expected {dtype}", ty.element)));
     }
