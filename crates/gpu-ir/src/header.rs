@@ -188,10 +188,10 @@ impl Header {
             }
         }
         if !(1..=16).contains(&cluster) {
-            return Err(format!("a cluster has 1 to 16 blocks, found {cluster}"));
+            return Err(format!("a cluster must have 1 to 16 blocks, found {cluster}"));
         }
         if !(1..=MAX_WARPS).contains(&num_warps) {
-            return Err(format!("a block has 1 to {MAX_WARPS} warps, found {num_warps}"));
+            return Err(format!("a block must have 1 to {MAX_WARPS} warps, found {num_warps}"));
         }
         let (mut layouts, mut tensor_maps, mut made_maps) = (Layouts::default(), Vec::new(), Vec::new());
         for line in lines {
