@@ -66,12 +66,12 @@ fn one(ty: Type) -> Result {
 
 fn check_size(shape: &Shape) -> Result<()> {
     if shape.len() > MAX_RANK {
-        return fail(format!("a tile has at most {MAX_RANK} axes, found {shape}"));
+        return fail(format!("a tile must have at most {MAX_RANK} axes, found {shape}"));
     }
     let elements = shape.iter().try_fold(1_usize, |product, &extent| product.checked_mul(extent as usize));
     match elements {
         Some(count) if count <= MAX_TILE_ELEMENTS => Ok(()),
-        _ => fail(format!("a tile has at most {MAX_TILE_ELEMENTS} elements, found {shape}")),
+        _ => fail(format!("a tile must have at most {MAX_TILE_ELEMENTS} elements, found {shape}")),
     }
 }
 
@@ -106,7 +106,7 @@ fn grid_axis(axis: u8) -> Result {
     if axis < 3 {
         one(Type::scalar(Dtype::I32))
     } else {
-        fail(format!("a grid has axes 0 to 2, found {axis}"))
+        fail(format!("an axis of a grid must be 0, 1 or 2, found {axis}"))
     }
 }
 
