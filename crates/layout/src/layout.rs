@@ -53,9 +53,10 @@ impl Layout {
         })
     }
 
-    /// Returns the direct sum `self × outer`: a tile of tiles. The low bits of each input index
-    /// `self`, the high bits index `outer`. Along each axis, elements that are adjacent in `outer`
-    /// are `n` apart in the result, where `n` is the size of `self` along the axis.
+    /// Returns the direct sum `self × outer`: a tile of tiles. The low bits of each input are an
+    /// index of `self`, the high bits an index of `outer`. Along each axis, elements that are
+    /// adjacent in `outer` are `n` apart in the result, where `n` is the size of `self` along the
+    /// axis.
     ///
     /// # Panics
     /// If the ranks differ.

@@ -204,10 +204,12 @@ impl Planner<'_> {
         preferred.extend_from_slice(wide.registers);
         // Two conditions hold before an element is added to `extra`, and must hold after it:
         // - The span of `narrow` and `extra` intersects the span of the threads of `wide` only in
-        //   zero. An element that is not in the span of all of these, `of_wide`, keeps this.
+        //   zero. The condition stays true for an element that is not in the span of all of these,
+        //   `of_wide`.
         // - The span of `narrow` intersects `of_both`, the span of `extra` and of the threads of
         //   both sides, only in zero: `with_narrow`, the span of both, has `narrow.len()`
-        //   dimensions more than `of_both`. An element in both or in neither of the two keeps this.
+        //   dimensions more than `of_both`. The condition stays true for an element that is in both
+        //   of them, or in neither.
         let mut of_wide = Span::of(&concat(&[narrow, &wide.threads]));
         let mut of_both = Span::of(&concat(&[&wide.threads, &other.threads]));
         let mut with_narrow = of_both.clone();
