@@ -89,8 +89,8 @@ impl LockFile {
         let value: serde_json::Value = serde_json::from_str(text).map_err(malformed)?;
         match value.get("format").and_then(serde_json::Value::as_u64) {
             Some(format) if format == u64::from(FORMAT) => {
-                // Parsed from the text and not from the value, for the line and the column of an
-                // error.
+                // Parse the text again, not the value: only then does an error have a line and a
+                // column.
                 serde_json::from_str(text).map_err(malformed)
             }
             Some(format) => Err(LockError::OtherFormat(path.to_owned(), format)),
