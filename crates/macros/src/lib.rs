@@ -32,11 +32,12 @@ use declaration::Included;
 /// kernels::scale(&x, &mut out, 2.5, 1000).run(4)?;
 /// ```
 ///
-/// The files are relative to the file with the macro. A file may import others of its folder or
-/// package. The signature is that of `tilewright compile --signature`: a type for each argument,
-/// and a value for each `tl.constexpr` parameter. The type `*kfp32` is a tensor that the kernel
-/// does not write, `*fp32:16` a tensor whose address is a multiple of 16. Options follow it. A
-/// declaration with `as` gives the function another name, for further signatures of a kernel.
+/// The paths are relative to the folder of the file that invokes the macro. A file may import
+/// others of its folder or package. The signature is that of `tilewright compile --signature`: a
+/// type for each argument, and a value for each `tl.constexpr` parameter. The type `*kfp32` is a
+/// tensor that the kernel does not write, `*fp32:16` a tensor whose address is a multiple of 16.
+/// Options follow the signature. A declaration with `as` gives the function another name, for
+/// further signatures of a kernel.
 ///
 /// A function takes the run-time arguments, and returns a [`KernelLaunch`]. The module also has the
 /// function `bundle()`, which returns the [`Bundle`] of all kernels. A wrong kernel or signature is
