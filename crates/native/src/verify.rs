@@ -393,7 +393,7 @@ fn check_binary(function: Binary, lane: Lane) -> Result<(), String> {
         | Binary::AndNot => Ok(()),
         Binary::Div => require_float(lane).map(|_| ()),
         Binary::Scale if lane == Lane::F32 => Ok(()),
-        Binary::Scale => Err(format!("scale is of f32, not of {lane}")),
+        Binary::Scale => Err(format!("scale must be of f32, not of {lane}")),
         Binary::LesserUnsigned
         | Binary::GreaterUnsigned
         | Binary::Shl
