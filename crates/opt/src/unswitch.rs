@@ -29,8 +29,8 @@ pub struct Unswitching {
 /// with several conditions, and a loop around an unswitched one, take several repetitions.
 const MAX_ROUNDS: usize = 3;
 
-/// Moves the branches whose conditions a loop does not change out of the loops of a module's
-/// kernel, and optimizes the module again. Returns `None` if there is no such branch.
+/// For each loop of a module's kernel, moves the branches with invariant conditions out of the
+/// loop. Then optimizes the module again. Returns `None` if there is no such branch.
 pub fn unswitch_loops(module: &Module, loops: &Unswitching) -> Option<Module> {
     let mut unswitched: Option<Module> = None;
     for _ in 0..MAX_ROUNDS {
@@ -54,7 +54,7 @@ pub fn unswitch_loops(module: &Module, loops: &Unswitching) -> Option<Module> {
     unswitched
 }
 
-/// Returns the condition of a branch of a loop's body that the loop does not change.
+/// Returns the invariant condition of a branch in a loop's body: one that the loop does not change.
 fn invariant_condition(function: &Function, inst: Inst, loops: &Unswitching) -> Option<Value> {
     let body = function.insts[inst].regions[0];
     let mut inside: FxHashSet<Value> = function.blocks[body].parameters.iter().copied().collect();

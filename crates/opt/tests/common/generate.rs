@@ -151,7 +151,7 @@ pub fn program(seed: u64, style: Style) -> Module {
     Module::new(functions, kernel, std::sync::Arc::default())
 }
 
-/// Returns a function of two int32 that returns an int32, which programs call.
+/// Returns a function that programs call. It takes two int32 and returns one.
 fn helper(random: &mut Random, style: Style) -> Function {
     let mut function = Function::new("helper");
     let entry = function.entry;
