@@ -136,7 +136,7 @@ impl LinearLayout {
         self.map.output()
     }
 
-    /// Creates a map between two spaces of one dimension each that maps bit `i` to `image(i)`.
+    /// Creates a map between two spaces that have one dimension each. Maps bit `i` to `image(i)`.
     fn one(
         (input, size): (&str, u64),
         (output, output_size): (&str, u64),

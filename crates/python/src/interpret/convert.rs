@@ -117,8 +117,8 @@ pub(crate) fn interpret_passed<'py>(
 
 /// Returns the result of a function as its caller sees it.
 ///
-/// The rules are those of [`interpret_passed`]; also the parts of a block pointer or descriptor
-/// become run-time values.
+/// The rules are those of [`interpret_passed`]. The parts of a block pointer or descriptor become
+/// run-time values, too.
 #[pyfunction]
 pub(crate) fn interpret_returned<'py>(value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     apply(value, Transition { decays: value.is_exact_instance_of::<Structure>(), makes_dynamic: true })

@@ -279,8 +279,8 @@ pub(crate) fn symbol(name: &str) -> &'static str {
     })
 }
 
-/// Evaluates `and` or `or`. A left operand that is not a tensor must not decide the result: the
-/// result is then the right operand.
+/// Evaluates `and` or `or`. If the left operand is not a tensor, the caller has checked that it
+/// does not decide the result; the result is then the right operand.
 #[pyfunction]
 pub(crate) fn interpret_boolean<'py>(
     py: Python<'py>,

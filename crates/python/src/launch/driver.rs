@@ -297,8 +297,8 @@ pub(crate) struct CudaLauncher {
 
 /// The kernel of the previous launch, which the next launch mostly repeats.
 struct Last {
-    /// The objects that are its driver handle and its packed metadata: a launch that passes the
-    /// same objects does not read them again.
+    /// The Python objects of the kernel's driver handle and of its packed metadata: a launch that
+    /// passes the same objects does not read them again.
     function: Py<PyAny>,
     packed: Py<PyAny>,
     launch: Arc<LaunchConfiguration>,

@@ -31,9 +31,9 @@ type DefinedParameter = (String, bool, String, bool, bool, u8);
 impl Function {
     /// Sets the definition of the function; Python's `JITFunction.__init__` calls this method.
     ///
-    /// A parameter is its name, whether it is a constexpr, its annotation, whether it is in
-    /// `do_not_specialize`, whether it is in `do_not_specialize_on_alignment`, and its kind as in
-    /// `inspect`.
+    /// Each of `params` is a tuple: the name of the parameter, whether it is a constexpr, its
+    /// annotation, whether it is in `do_not_specialize`, whether it is in
+    /// `do_not_specialize_on_alignment`, and its kind as in `inspect`.
     #[pyo3(signature = (*, name, file, text, first_line, removed_columns, noinline, debug, params))]
     #[expect(clippy::too_many_arguments, reason = "they are passed by keyword")]
     fn _define(
