@@ -60,8 +60,8 @@ pub struct TensorMaps {
     /// The parameter that passes the number of programs: its offset in the buffer of parameters.
     /// `None` unless the blocks of the kernel may run in pairs.
     programs: Option<usize>,
-    /// The minimum odd number of programs along the first axis with which blocks run in pairs. With
-    /// an even number of programs, blocks may always run in pairs.
+    /// The minimum number of programs along the first axis for which blocks run in pairs, if this
+    /// number is odd. If it is even, blocks may always run in pairs.
     least_odd: u32,
     /// The context whose driver encodes the maps; `None` in the simulator.
     context: Option<cuda::Context>,
@@ -108,7 +108,7 @@ impl TensorMaps {
     }
 
     /// Appends the maps to the parameters of a launch, and the number of programs if the kernel
-    /// takes it. Returns the blocks; they run in pairs only if `can` is true. If no map can
+    /// takes it. Returns the blocks, which run in pairs only if `can` is true. If no map can
     /// describe some tensors, returns the accesses to these tensors instead, and appends nothing.
     /// `regions` is the memory that a kernel may access in the simulator; on a GPU, the driver is
     /// queried.
