@@ -79,7 +79,8 @@ struct OverlapPage {
     races: Vec<usize>,
 }
 
-/// The accesses to an element: their number, and op, program and lane of the first [`MAX_LISTED`].
+/// The number of accesses to an element, and the op, the program and the lane of each of the first
+/// [`MAX_LISTED`].
 #[derive(Serialize)]
 struct ElementPage {
     count: u64,
@@ -112,8 +113,8 @@ impl Trace {
         }))
     }
 
-    /// Returns the accesses to an element of a tensor: their number, and op, program and lane of
-    /// the first ones.
+    /// Returns the number of accesses to an element of a tensor, and the op, the program and the
+    /// lane of each of the first ones.
     pub fn element_accesses(&self, launch: usize, tensor: usize, element: u64) -> Option<String> {
         let info = self.launches.get(launch)?.launch.tensors.get(tensor)?;
         let mut found = Vec::new();

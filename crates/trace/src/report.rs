@@ -339,9 +339,9 @@ impl Trace {
         }))
     }
 
-    /// Returns the tensor of the parameter from which the pointers of an event derive. If they are
-    /// recorded as addresses, returns the tensor that contains the element of the first active
-    /// lane.
+    /// Returns the tensor of the parameter from which the pointers of an event derive. If the
+    /// pointers are recorded as addresses, returns the tensor that contains the element of the
+    /// first active lane.
     fn own_tensor(traced: &LaunchTrace, event: &Event<'_>) -> Option<usize> {
         let launch = &traced.launch;
         if let Some(Form::Pointers(Some(parameter), _)) = event.values.first() {
