@@ -3,7 +3,7 @@
 //! binary of `cli` and the Python package (`python -m tilewright`) call [`main`]. Results are
 //! printed to stdout, diagnostics to stderr. The exit code is 0 for success and 2 for an error in
 //! the command line. It is 1 for an error in the user's program, an error of a file, and a finding
-//! of `check` or `lock`.
+//! of `check`, `lock` or `cache verify`.
 
 mod cache;
 mod check;

@@ -20,8 +20,8 @@ pub enum Failure {
     /// A file cannot be read, or the result cannot be written.
     Io(String),
     /// The command has already reported its finding: `tilewright check` has reported an access that
-    /// is out of bounds (with `--strict`, also an access that is not decided), or `tilewright lock`
-    /// has reported a difference.
+    /// is out of bounds (with `--strict`, also an access that is not decided), `tilewright lock`
+    /// has reported a difference, or `tilewright cache verify` has reported a damaged file.
     Told,
 }
 
