@@ -18,7 +18,7 @@
 //!   memory.
 //! - A fault of a running kernel is a `Fault` (`run/fault.rs`), which becomes a diagnostic.
 //!
-//! Invariants: no `unsafe` outside of [`memory`] and `kernels/instructions`; after its first
+//! Invariants: no `unsafe` outside of [`memory`], `kernels/instructions` and tests; after its first
 //! programs of a launch, a thread allocates no memory per program; a store that faults has written
 //! nothing; the result of a launch does not depend on the number of threads, unless the program
 //! races.

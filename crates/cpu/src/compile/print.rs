@@ -74,7 +74,7 @@ fn name(action: &Action) -> &'static str {
 fn print_attributes(f: &mut fmt::Formatter<'_>, action: &Action) -> fmt::Result {
     let mut attributes = Vec::new();
     match action {
-        // The name of the op is that of its function, so it needs no attribute.
+        // The name of the op is that of its function, so the op needs no attribute.
         Action::Op(Op::Elementwise { .. }) => {}
         Action::Op(op) => op.print_attributes(|name, text| attributes.push(format!("{name} = {text}"))),
         Action::Dot { transposed: [a, b], .. } => {

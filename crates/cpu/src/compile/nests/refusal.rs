@@ -64,7 +64,7 @@ pub(crate) enum Refusal {
     Strided,
     /// The addresses or the mask depend on a reduction, so that no check can precede the effects.
     LateAddresses,
-    /// The pointer is not an argument of the kernel with an offset.
+    /// The pointer is not the sum of an argument of the kernel and an offset.
     UnknownPointer,
     /// One element is loaded after a store or a reduction.
     LateElement,
@@ -123,13 +123,13 @@ impl fmt::Display for Refusal {
             Self::IndexDivision => "the executor often finds a progression in quotients of indices",
             Self::IndexOperand => "it takes an index tile or a mask as elements",
             Self::Gather => "its addresses are elements of a tile: a gather or a scatter",
-            Self::SecondScatter => "the nest before it scatters elements, and may do so once",
+            Self::SecondScatter => "the nest before it scatters elements already, and a nest may do so only once",
             Self::CarriedAddresses => "its addresses are a tile that a loop or a branch carries",
             Self::Strided => "its elements have 8 or 16 bits and are not contiguous along the vectors",
             Self::LateAddresses => {
                 "its addresses or its mask depend on a reduction or on loads, and a nest checks all accesses first"
             }
-            Self::UnknownPointer => "its pointer is not an argument of the kernel with an offset",
+            Self::UnknownPointer => "its pointer is not the sum of an argument of the kernel and an offset",
             Self::LateElement => "it loads one element after a store or a reduction",
             Self::OneAddress => "it stores a tile to one address",
             Self::SharedIndices => "a step outside of the nest reads its indices or pointers",

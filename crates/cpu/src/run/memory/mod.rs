@@ -16,6 +16,7 @@
 //! - `matrix` reads, packs and multiplies matrices.
 //! - `scattered` gathers and scatters elements.
 //! - `atomics` accesses elements that other programs change at the same time.
+//! - `machine_code` calls machine code, which itself checks its accesses to user memory.
 #![expect(
     unsafe_code,
     reason = "user memory is known only by address; every access is checked against a region"
