@@ -73,7 +73,7 @@ impl DeviceBuffer {
         self.copy(offset + to.len(), || self.context.driver().copy_to_host(to, address))
     }
 
-    /// Allocates a copy of `bytes` bytes of the device from `address`.
+    /// Allocates a copy of the `bytes` bytes at `address` in the device's memory.
     pub fn copy_of(context: Context, address: u64, bytes: usize) -> Result<Self, Error> {
         let buffer = Self::new(context, bytes)?;
         buffer.copy(bytes, || {
@@ -83,7 +83,7 @@ impl DeviceBuffer {
         Ok(buffer)
     }
 
-    /// Copies the buffer to the device's memory from `address`, on a stream and without waiting.
+    /// Copies the buffer to `address` in the device's memory, on a stream and without waiting.
     pub fn copy_to(&self, address: u64, stream: StreamRef<'_>) -> Result<(), Error> {
         let driver = self.context.driver();
         self.copy(self.bytes, || driver.copy_on_device(address, self.address, self.bytes, stream.handle()))
