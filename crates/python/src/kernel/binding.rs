@@ -23,7 +23,7 @@ pub(crate) struct KnownBinding {
 /// The options of the latest launch, for later launches that set the same objects.
 #[derive(Debug)]
 struct KnownOptions {
-    /// The immutable objects to which the call set options.
+    /// The immutable objects that the call passed as options.
     values: SmallVec<[Py<PyAny>; 4]>,
     /// The options before the call set some of them.
     before: Options,
