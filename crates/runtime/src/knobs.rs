@@ -1,6 +1,6 @@
-//! Reads the knobs: the settings that environment variables make. Of the other library crates, only
-//! `tilewright-cuda` reads environment variables: those of the driver, the cache of cubins and
-//! CUPTI.
+//! Reads the knobs: the settings that environment variables make. Other crates read further
+//! variables: `cuda` reads those of the driver, of the cache of cubins and of CUPTI, and
+//! `command-line` those that name NVIDIA's tools. `command-line` and `python` read `NO_COLOR`.
 //!
 //! | variable | meaning |
 //! |---|---|
