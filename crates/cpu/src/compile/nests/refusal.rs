@@ -123,7 +123,9 @@ impl fmt::Display for Refusal {
             Self::IndexDivision => "the executor often finds a progression in quotients of indices",
             Self::IndexOperand => "it takes an index tile or a mask as elements",
             Self::Gather => "its addresses are elements of a tile: a gather or a scatter",
-            Self::SecondScatter => "the nest before it scatters elements already, and a nest may do so only once",
+            Self::SecondScatter => {
+                "the nest before it scatters elements already, and a nest may do so only once"
+            }
             Self::CarriedAddresses => "its addresses are a tile that a loop or a branch carries",
             Self::Strided => "its elements have 8 or 16 bits and are not contiguous along the vectors",
             Self::LateAddresses => {
