@@ -36,8 +36,8 @@ pub struct LockFile {
 pub enum LockError {
     /// The file system's error.
     Unreadable(PathBuf, io::Error),
-    /// The text is not a lock. If it is not JSON, or lacks a field, the message has the line and
-    /// the column.
+    /// The text is not a lock. If it is not JSON, or lacks a field other than `format`, the message
+    /// has the line and the column.
     Malformed(PathBuf, String),
     /// The lock has another version of the format.
     OtherFormat(PathBuf, u64),
