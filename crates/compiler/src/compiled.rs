@@ -104,8 +104,8 @@ impl GpuCode {
         self.program.header.paired
     }
 
-    /// Returns the number of blocks of a program, which form a cluster along the first axis: 1
-    /// unless the launch requested more and the compiler could divide the program.
+    /// Returns the number of blocks of a program: 1 unless the launch requested more and the
+    /// compiler could divide the program. The blocks form a cluster along the first axis.
     pub fn cluster(&self) -> u32 {
         self.program.header.cluster
     }

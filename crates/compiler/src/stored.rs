@@ -57,7 +57,7 @@ impl StoredGpuCode {
 }
 
 /// Returns a hash of the IR before optimization, without locations. Kernels with equal hashes
-/// compute the same, also if their source files differ.
+/// compute the same, even if their source files differ.
 pub fn ir_digest(lowered: &Module) -> String {
     let text = with_stack(|| tilewright_ir::print(lowered, false));
     blake3::hash(text.as_bytes()).to_hex().to_string()
