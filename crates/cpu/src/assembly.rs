@@ -20,7 +20,7 @@ pub struct AssemblyCode<'a> {
     pub results: &'a [Dtype],
     /// The types of the arguments.
     pub arguments: &'a [Element],
-    /// The number of elements of each operand that one execution of the text takes.
+    /// The number of elements that one execution of the text takes from each operand.
     pub pack: u32,
 }
 

@@ -55,12 +55,12 @@ pub struct Program {
     pub(crate) in_place: Vec<bool>,
     /// The indices of the parameters whose memory the kernel may change; `None` if they are unknown.
     pub(crate) written: Option<Vec<usize>>,
-    /// The block of the grid-invariant steps, which each thread of a launch runs once.
+    /// The block of the grid-invariant steps. Each thread of a launch runs the block once.
     pub(crate) preamble: BlockId,
     /// The block of the steps that run once for each program of the grid.
     pub(crate) body: BlockId,
-    /// The source positions of steps, which [`Step::site`] selects. An entry has the innermost
-    /// span, then the call sites, innermost first.
+    /// The source positions of steps; [`Step::site`] is an index into this list. An entry has the
+    /// innermost span, then the call sites, innermost first.
     pub(crate) sites: Vec<SmallVec<[Span; 2]>>,
     pub(crate) sources: Arc<SourceMap>,
     /// The estimated time of one program of the grid, in nanoseconds.
@@ -177,7 +177,7 @@ pub(crate) struct Sort {
 #[derive(Clone, Debug)]
 pub(crate) struct InlineAssembly {
     pub code: Arc<dyn Assembly>,
-    /// The number of elements of each operand that one execution of the assembly takes.
+    /// The number of elements that one execution of the assembly takes from each operand.
     pub pack: u32,
     /// True if the assembly may be dropped when its results are unused.
     pub is_pure: bool,

@@ -82,7 +82,7 @@ impl Program {
 }
 
 impl MachineListing {
-    /// Adds a function of machine code, which executes `steps`.
+    /// Adds a function of machine code that executes `steps`.
     fn add(&mut self, program: &Program, name: &str, steps: &[Step], code: &NestCode) {
         let own = |text: String| MachineLine { text, span: None };
         let lines = line_ranges(&program.lines_of(steps));

@@ -303,7 +303,7 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// Returns the span of an instruction and its call sites, innermost first.
+    /// Returns the span of an instruction, then those of its call sites, innermost first.
     fn call_chain(&self, inst: Inst) -> SmallVec<[Span; 2]> {
         self.function.call_chain(inst).into_iter().chain(self.callers.iter().copied()).collect()
     }

@@ -18,7 +18,7 @@ pub(crate) struct ProductLoop {
     pub masks: Vec<MaskStep>,
 }
 
-/// An operand of the dot, which each iteration loads.
+/// An operand that each iteration loads for the dot.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MovedTile {
     /// The step of the load.

@@ -36,8 +36,8 @@ impl<'a> RunReader<'a> {
         Self { first: bytes.as_ptr(), len: bytes.len(), lifetime: PhantomData }
     }
 
-    /// Returns a reader of `len` bytes of user memory at an address, which hold elements of `size`
-    /// bytes. Fails if a byte is outside of the region.
+    /// Returns a reader of the `len` bytes of user memory at an address. The bytes hold elements of
+    /// `size` bytes. Fails if a byte is outside of the region.
     #[inline(always)]
     pub(crate) fn new(
         region: &Region<'a>,
@@ -107,8 +107,8 @@ impl<'a> RunWriter<'a> {
         Self { first: bytes.as_mut_ptr(), len: bytes.len(), non_temporal: 0, lifetime: PhantomData }
     }
 
-    /// Returns a writer of `len` bytes of user memory at an address, which hold elements of `size`
-    /// bytes. Fails if a byte is outside of the region, or if the region is read-only. See
+    /// Returns a writer of the `len` bytes of user memory at an address. The bytes hold elements of
+    /// `size` bytes. Fails if a byte is outside of the region, or if the region is read-only. See
     /// [`store_run`](super::store_run) for `non_temporal`.
     #[inline(always)]
     pub(crate) fn new(

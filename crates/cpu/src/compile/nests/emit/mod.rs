@@ -128,9 +128,9 @@ struct Emitter<'a> {
     bail: Block,
     /// The indices of the current row, along each row dimension.
     rows: Vec<Value>,
-    /// Vectors of uniform integers, which loops share.
+    /// Vectors of uniform integers. The loops share these vectors.
     splats: FxHashMap<Slot, Value>,
-    /// The addresses of tiles of the executor, which loops share.
+    /// The addresses of tiles of the executor. The loops share these addresses.
     addresses: FxHashMap<Slot, Value>,
     /// The scans of the current loop.
     scans: Vec<Scan>,
@@ -495,7 +495,7 @@ impl<'a> Emitter<'a> {
         }
     }
 
-    /// Returns the representation of a slot. It is dense if `values` has no entry for the slot.
+    /// Returns the representation of a slot. The slot is dense if it has no entry in `values`.
     fn repr(&self, slot: Slot) -> Repr {
         self.values.get(&slot).copied().unwrap_or(Repr::Dense)
     }
