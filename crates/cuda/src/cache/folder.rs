@@ -148,7 +148,8 @@ impl EntryPaths {
         let temporary = self.entry.with_extension(format!("{}-{number}.{UNFINISHED}", std::process::id()));
         let write = || {
             let file = disk::create(&temporary, bytes)?;
-            // The time of a new file is that of the file system, which may be another host's.
+            // The time of a new file comes from the clock of the file system, which may be on
+            // another host.
             let now =
                 file.metadata().and_then(|about| about.modified()).unwrap_or_else(|_| SystemTime::now());
             drop(file);

@@ -387,7 +387,7 @@ driver! {
     }
 }
 
-/// Writes a tensor map in the format of the stub, which contains only some of the call's arguments.
+/// Writes a tensor map in the stub's format, which contains only some of the call's arguments.
 fn encode(map: *mut c_void, head: &[u64], tail: &[u64]) -> Code {
     let mut words = [0_u64; 16];
     words[..head.len()].copy_from_slice(head);
