@@ -125,8 +125,8 @@ fn sentence(text: &str) -> String {
 }
 
 /// Computes an upper bound of the depth of a bracket's syntax tree from the tokens in the bracket.
-/// It follows the precedence of Python's operators: a chain of `or`, of `and` or of comparisons
-/// adds one level, however many operands it has; each other operator adds one.
+/// The computation follows the precedence of Python's operators: a chain of `or`, of `and` or of
+/// comparisons adds one level, however many operands it has; each other operator adds one.
 #[derive(Clone, Copy, Default)]
 struct Nesting {
     /// The depth of the bracket itself.

@@ -198,7 +198,7 @@ pub(crate) fn tuple<V>(items: Vec<Operand<V>>) -> Operand<V> {
     whole(items.into())
 }
 
-/// Converts a tuple to an operand. It is a compile-time value if all items are.
+/// Converts a tuple to an operand. The operand is a compile-time value if all items are.
 pub fn whole<V>(items: Tuple<Operand<V>>) -> Operand<V> {
     if items.iter().all(|item| item.constant().is_some()) {
         let constants = items.iter().filter_map(|item| item.constant().cloned()).collect();

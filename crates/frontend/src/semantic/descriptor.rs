@@ -239,8 +239,8 @@ fn same_rank<C: Caller + ?Sized>(
         .note("expected one item for each axis (shape, strides and the block have the same length)"))
 }
 
-/// Checks that `order`, the axes from the fastest-varying to the slowest, is a permutation. It has
-/// no other effect, because the strides determine the layout in memory.
+/// Checks that `order`, the axes from the fastest-varying to the slowest, is a permutation. The
+/// argument has no other effect, because the strides determine the layout in memory.
 fn check_order<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>, rank: usize) -> Semantic<()> {
     let order = a.ints(c, 5)?;
     let mut sorted = order.clone();

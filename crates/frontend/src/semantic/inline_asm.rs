@@ -9,7 +9,7 @@ use super::convert::{broadcast_to, check_size, common_shape, shape_mismatch, ten
 use super::{Caller, Op, Semantic, SemanticError, ValueOf};
 use crate::value::{Constant, Operand};
 
-/// The maximum number of elements of each argument that one run of the text processes.
+/// The maximum number of elements that one run of the text takes from each argument.
 const MAX_PACK: i128 = 64;
 
 /// `inline_asm_elementwise(asm, constraints, args, dtype, is_pure, pack)`.

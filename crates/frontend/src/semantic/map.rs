@@ -10,7 +10,7 @@ use super::{Caller, Op, Semantic, SemanticError, ValueOf};
 use crate::tuple::Tuple;
 use crate::value::{Constant, Operand};
 
-/// The maximum number of elements of each tensor that one call of the function processes.
+/// The maximum number of elements that one call of the function takes from each tensor.
 const MAX_PACK: i128 = 64;
 
 /// `map_elementwise(scalar_fn, *args, pack)`.

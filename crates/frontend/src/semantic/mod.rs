@@ -184,7 +184,7 @@ pub trait Caller {
         None
     }
 
-    /// Records that `pointer` is the result of a cast to a pointer type, which may be const.
+    /// Records that `pointer` is the result of a cast to a pointer type. The type may be const.
     fn cast_pointer(&mut self, _pointer: &ValueOf<Self>, _is_const: bool) {}
 
     /// Returns a compile-time value as text, for messages.
