@@ -214,7 +214,7 @@ impl<V: Variable> Polynomial<V> {
         (Self { terms: one }, Self { terms: other })
     }
 
-    /// Returns the factor of a variable, which is a polynomial, and the terms without the variable;
+    /// Returns the polynomial that is the factor of a variable, and the terms without the variable;
     /// `None` if a monomial contains the variable twice.
     pub fn factor_of(&self, variable: V) -> Option<(Self, Self)> {
         let (with, without) = self.split(|monomial| monomial.contains(&variable));
