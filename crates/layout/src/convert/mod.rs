@@ -29,7 +29,7 @@ pub enum Plan {
 /// The reason why there is no plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ConvertError {
-    /// Elements would have to move between the blocks of a cluster, which no plan supports.
+    /// Elements would have to move between the blocks of a cluster; no plan supports this.
     AcrossBlocks,
 }
 

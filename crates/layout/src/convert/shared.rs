@@ -194,9 +194,8 @@ impl Planner<'_> {
     }
 
     /// Returns the candidate in which `wide` moves more than the common vector at once, or `None`
-    /// if it cannot. The elements that it adds to the vector are preferably those that, on the
-    /// other side, belong to lanes that are served together: such lanes then access neighboring
-    /// elements.
+    /// if it cannot. Prefers to add elements that, on the other side, belong to lanes served
+    /// together: such lanes then access neighboring elements.
     fn widened(&self, wide: &Side, other: &Side, narrow: &[u32]) -> Option<Candidate> {
         let together = other.served_together(self.log_bytes + narrow.len());
         let mut preferred = f2::intersection(wide.registers, together);
