@@ -105,7 +105,7 @@ pub struct Launch {
     pub threads: u32,
     /// The bytes of dynamic shared memory of a block.
     pub shared_bytes: u32,
-    /// The number of blocks of a program, which form a cluster.
+    /// The number of blocks of a program. They form a cluster.
     pub cluster: u32,
     /// The arguments that a launch passes, in order.
     pub parameters: Vec<Parameter>,
