@@ -134,7 +134,7 @@ fn value(constant: &Constant) -> Option<TokenStream> {
     })
 }
 
-/// Returns the identifier of a parameter, also if its name is a keyword of Rust.
+/// Returns the identifier of a parameter, even if its name is a keyword of Rust.
 fn identifier(name: &str) -> Ident {
     syn::parse_str(name).unwrap_or_else(|_| Ident::new_raw(name, Span::call_site()))
 }
