@@ -53,8 +53,8 @@ fn narrow_dtype(function: &Function, inst: Inst, infos: &SecondaryMap<Value, Axi
     (dividend.is_within(all) && divisor.is_within(all) && !overflows).then_some(narrow)
 }
 
-/// Replaces a division by the cast of a narrow division, which is appended to `out` after the casts
-/// of its operands.
+/// Replaces a division by the cast of a narrow division. Appends the casts of the operands, and
+/// then the narrow division, to `out`.
 fn narrow(function: &mut Function, inst: Inst, dtype: Dtype, out: &mut Vec<Inst>) {
     let data = function.insts[inst].clone();
     let wide = function.ty(data.operands[0]).clone();
