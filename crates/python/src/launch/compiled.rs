@@ -27,8 +27,8 @@ pub(crate) fn launch(
     let CompiledKernel { handle, function, .. } = compiled.get();
     let state = state(function.bind(py).cast()?)?;
     let call = BoundCall::new(py, handle, state, call)?;
-    // A grid function is code of the program, which may move the memory of tensors, so it runs
-    // before the arguments are converted.
+    // A grid function is code of the program. Such code may move the memory of tensors, so the grid
+    // function runs before the arguments are converted.
     let grid = match extents(grid)? {
         Some(grid) => grid,
         None => ask(grid, call.meta()?)?,

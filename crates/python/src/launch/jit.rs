@@ -151,8 +151,8 @@ impl<'py> Prepared<'_, 'py> {
     fn start(&self, grid: Option<&Bound<'py, PyAny>>) -> PyResult<Option<Py<CompiledKernel>>> {
         let (py, state, kernel) = (self.kernel.py(), self.state, self.kernel);
         let options = self.options()?;
-        // A grid function is code of the program, which may move the memory of tensors, so it runs
-        // before the arguments are converted.
+        // A grid function is code of the program. Such code may move the memory of tensors, so the
+        // grid function runs before the arguments are converted.
         let grid = match grid {
             _ if self.is_warmup => None,
             Some(grid) => Some(self.grid(grid)?),
@@ -178,7 +178,7 @@ impl<'py> Prepared<'_, 'py> {
                 return Ok(Some(found));
             }
             if hooks::load(found.bind(py))? {
-                // The hook was code of the program, which may have moved the arguments.
+                // The hook was code of the program: it may have moved the arguments.
                 drop(kept);
                 let Some(again) = self.prepare(&options, &mut values)? else { return Ok(None) };
                 (handle, kept) = again;
@@ -195,7 +195,7 @@ impl<'py> Prepared<'_, 'py> {
         let found = state.python_handle(kernel, handle)?;
         drop(kept);
         hooks::around(found.bind(py), grid, stream, &self.arguments()?, || {
-            // The hook was code of the program, which may have moved the arguments.
+            // The hook was code of the program: it may have moved the arguments.
             let Some((handle, kept)) = self.prepare(&options, &mut values)? else { return Ok(None) };
             self.run(&handle, stream, grid, &values)?;
             drop(kept);

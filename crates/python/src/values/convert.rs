@@ -473,7 +473,7 @@ impl<'a, 'py> Converter<'a, 'py> {
             let module = py.import(intern!(py, "tilewright._buffers"))?;
             let array = module.call_method1(intern!(py, "as_array"), (object,))?;
             if !array.is_none() {
-                // The array has an export of the buffer, which keeps the memory at its address.
+                // An export of the buffer keeps the memory of the array at its address.
                 self.kept.push(array.clone().unbind());
                 let tensor = array::read(&array);
                 return tensor.map_or_else(

@@ -106,8 +106,8 @@ pub(crate) fn read_address(
     Ok(Some((Tensor::of_torch(device, dtype, address, (0, 0)), None)))
 }
 
-/// Visits the tensors of torch in main memory, which Python's garbage collector lists. It does not
-/// list arrays of numpy.
+/// Visits those tensors of torch in main memory that Python's garbage collector lists. The
+/// collector does not list arrays of numpy.
 fn visit(py: Python<'_>, mut each: impl FnMut(&Tensor, Bound<'_, PyAny>)) -> PyResult<()> {
     let Some(torch) = Torch::get(py) else { return Ok(()) };
     let _unwatched = torch.unwatched(py)?;

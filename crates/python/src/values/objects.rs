@@ -52,7 +52,7 @@ impl Registry {
     }
 }
 
-/// Returns the number of an object, which is kept alive from now on.
+/// Returns the number of an object, and keeps the object alive from now on.
 pub(crate) fn object_ref(object: &Bound<'_, PyAny>) -> PyResult<ObjectRef> {
     let py = object.py();
     let registry = registry(py);
