@@ -46,9 +46,9 @@ pub struct Binary {
 }
 
 /// Assembles PTX for a GPU, or reads its cubin from the cache. `block` is the number of threads of
-/// a block and its bytes of shared memory. Without `max_registers`, the kernel may get another
-/// number of registers than the assembler would choose, so that more blocks are resident or less is
-/// spilled. Returns the cubin, and a warning if the cache cannot be used.
+/// a block, and the number of its bytes of shared memory. Without `max_registers`, the kernel may
+/// get another number of registers than the assembler would choose, so that more blocks are
+/// resident or less is spilled. Returns the cubin, and a warning if the cache cannot be used.
 pub fn assemble(
     device: Device,
     kernel: &str,

@@ -123,7 +123,7 @@ pub(crate) fn stop() {
 }
 
 /// Returns the time of each launch, `None` if it was not timed, and notes about the times, one line
-/// each. `timings` has the start of each launch on the host and its timing.
+/// each. For each launch, `timings` has its start on the host and its timing.
 pub(crate) fn take(timings: &[(u64, &Timing)]) -> (Vec<Option<Time>>, Vec<String>) {
     let mut notes = Vec::new();
     if timings.is_empty() {

@@ -152,7 +152,7 @@ impl Handle {
         self.device
     }
 
-    /// Returns the number of threads of a launch on the CPU, which `num_cpu_threads` limits.
+    /// Returns the number of threads of a launch on the CPU; `num_cpu_threads` limits the number.
     pub(crate) fn cpu_threads(&self) -> usize {
         let limit = self.options.number(OptionId::NumCpuThreads).filter(|&limit| limit > 0);
         limit.map_or_else(num_threads, |limit| num_threads().min(limit as usize))

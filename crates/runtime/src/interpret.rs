@@ -78,7 +78,7 @@ pub struct Launch {
     grid: Cell<[u32; 3]>,
     id: Cell<[u32; 3]>,
     language: tilewright_frontend::Options,
-    /// The compiled operations that refer to functions or objects of the program, which may change
+    /// The compiled operations that refer to functions or objects of the program. These may change
     /// before the next launch.
     cache: RefCell<Cache>,
     /// The errors of the loads that ended in the padding of a tensor.
@@ -378,7 +378,7 @@ fn prints(given: &[Operand<Tile>]) -> bool {
         .is_some_and(|given| matches!(given, Operand::Language(path) if path.ends_with("static_print")))
 }
 
-/// Returns whether an operand refers to a function or an object of the program, which may change
+/// Returns whether an operand refers to a function or an object of the program. These may change
 /// later.
 fn refers_to_program<V>(operand: &Operand<V>) -> bool {
     fn has_object(constant: &Constant) -> bool {

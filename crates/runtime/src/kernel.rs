@@ -458,7 +458,7 @@ impl Kernel {
 enum TakeOff<'a> {
     /// Use this handle: another thread compiled it meanwhile.
     Landed(Arc<Handle>),
-    /// Compile. Other threads wait until the landing is dropped, also after an error or a panic.
+    /// Compile. Other threads wait until the landing is dropped, even after an error or a panic.
     Ours(Landing<'a>),
     /// Compile, without a [`Landing`]: this thread is already compiling the same variant, and its
     /// host has launched the kernel again. If the thread waited, it would wait for itself.

@@ -23,7 +23,7 @@ pub enum Loaded {
     Sim {
         /// The module.
         module: sim::LoadedModule,
-        /// The number of blocks of a program, which run as a cluster.
+        /// The number of blocks of a program. They run as a cluster.
         cluster: u32,
         /// The tensor maps that the kernel takes.
         tensor_maps: Option<Box<TensorMaps>>,
@@ -118,7 +118,7 @@ impl Loaded {
         Ok(Self::Cuda { launch: function.configure(launch_options)?, pairs, cubin, tensor_maps })
     }
 
-    /// Returns the number of blocks of a program, which run as a cluster.
+    /// Returns the number of blocks of a program. They run as a cluster.
     fn cluster(&self) -> u32 {
         match self {
             Self::Sim { cluster, .. } => *cluster,

@@ -118,7 +118,7 @@ fn count_scope(change: impl FnOnce(usize) -> usize) {
 /// Runs a function whose launches have these checks and no others; returns its result, their
 /// findings, and the number of findings that were dropped.
 pub fn with_checks<R>(checks: Checks, run: impl FnOnce() -> R) -> (R, Vec<SanitizerReport>, u64) {
-    /// Restores the outer scope when it is dropped, also after a panic.
+    /// Restores the outer scope when this value is dropped, even after a panic.
     struct End(Option<Scope>);
     impl Drop for End {
         fn drop(&mut self) {
