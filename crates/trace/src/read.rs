@@ -159,7 +159,8 @@ impl Budget {
 }
 
 impl Trace {
-    /// Returns the lane budget of a query over all events, which grows with the size of the file.
+    /// Returns the lane budget of a query over all events. The budget grows with the size of the
+    /// file.
     pub(crate) fn budget(&self) -> Budget {
         Budget(LANES + LANES_PER_BYTE * self.bytes.len() as u64)
     }
