@@ -136,9 +136,9 @@ impl Drop for Folder {
     }
 }
 
-/// Returns the maximum number of blocks of a kernel that are resident on a multiprocessor at a
-/// time, and the resource that limits this number. A block has `threads` threads and `shared` bytes
-/// of shared memory, a thread has `registers` registers.
+/// Returns the maximum number of resident blocks of a kernel on a multiprocessor, and the resource
+/// that limits this number. A block has `threads` threads and `shared` bytes of shared memory, a
+/// thread has `registers` registers.
 pub fn occupancy(capability: u32, threads: u32, registers: u32, shared: u32) -> (u32, &'static str) {
     // The maximum threads, blocks and KiB of shared memory of a multiprocessor, from the CUDA
     // programming guide.
