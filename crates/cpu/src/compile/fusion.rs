@@ -268,8 +268,8 @@ impl<'a> Window<'a> {
         next.is_some_and(|reader| self.apply(draft, reader))
     }
 
-    /// Returns the reduction of a step that reduces the last op's result to its sum or maximum;
-    /// `None` if the step does something else.
+    /// Returns the reduction if a step reduces the last op's result to its sum or maximum; `None`
+    /// if the step does something else.
     fn reduction(&self, draft: &GroupDraft, reader: usize) -> Option<Reduction> {
         let step = &self.steps[reader];
         let Action::Reduce { strategy, .. } = step.action else { return None };
@@ -288,9 +288,9 @@ impl<'a> Window<'a> {
         }
     }
 
-    /// Returns whether a step is a store of the last op's result that may end the group. The
-    /// pointers and the mask of the store must not depend on members. Nor may a load before the
-    /// store depend on a member, unless the load is a member itself: it would move after the store.
+    /// Returns whether a step stores the last op's result and may end the group. The pointers and
+    /// the mask of the store must not depend on members. Nor may a load before the store depend on
+    /// a member, unless the load is a member itself: it would move after the store.
     fn can_store(&self, draft: &GroupDraft, reader: usize) -> bool {
         let step = &self.steps[reader];
         let [pointer, value, mask @ ..] = &step.operands[..] else { return false };

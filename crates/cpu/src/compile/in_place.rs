@@ -18,7 +18,7 @@ pub(crate) fn mark(program: &mut Program) {
     program.in_place = in_place;
 }
 
-/// Returns the results of the loads of a block that may leave their elements in memory.
+/// Returns the results of those loads of a block that may leave their elements in memory.
 fn loads_in_place(block: &Block, uses: &[u32]) -> Vec<Slot> {
     // The results of loads since the last effect on memory.
     let mut candidates: Vec<Slot> = Vec::new();

@@ -40,8 +40,8 @@ impl Combine {
     }
 }
 
-/// Returns the number of elements along an axis of `n` elements that a level of a tree scan
-/// updates. The level divides the axis into pairs of blocks of `1 << level` elements, and updates
+/// Returns the number of elements that a level of a tree scan updates along an axis of `n`
+/// elements. The level divides the axis into pairs of blocks of `1 << level` elements, and updates
 /// the later block of each pair.
 pub(crate) fn later_elements(n: usize, level: usize) -> usize {
     (0..n).filter(|index| index >> level & 1 == 1).count()

@@ -257,7 +257,7 @@ fn linear(shape: &[u32], index: &[u32]) -> usize {
     shape.iter().zip(index).fold(0, |place, (&extent, &index)| place * extent as usize + index as usize)
 }
 
-/// Returns the index of the vector along an axis that contains an element.
+/// Returns the index of the vector that contains an element, among the vectors along an axis.
 fn line_of(shape: &[u32], axis: usize, lane: usize) -> Option<usize> {
     let inner: usize = shape.get(axis + 1..)?.iter().map(|&extent| extent as usize).product();
     let extent = *shape.get(axis)? as usize;

@@ -254,8 +254,8 @@ impl Emitter<'_> {
         self.distant_rows(accesses, &last)
     }
 
-    /// Returns the loads of the nest that read a different row of memory for each row of the nest.
-    /// The distance to the row that the nest prefetches is 0 if the rows are not at equal
+    /// Returns those loads of the nest that read a different row of memory for each row of the
+    /// nest. The distance to the row that the nest prefetches is 0 if the rows are not at equal
     /// distances. `rows` has the values that [`Self::check_rows`] carries.
     fn distant_rows(&self, accesses: &[Access], rows: &[Value]) -> Vec<DistantRow> {
         let mut found = Vec::new();

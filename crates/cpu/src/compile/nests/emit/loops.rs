@@ -478,7 +478,7 @@ impl Emitter<'_> {
         (self.add(base, first), offsets)
     }
 
-    /// Writes a vector of a tile that a later phase, or a step after the nest, reads.
+    /// Writes a vector of a tile, for a later phase or for a step after the nest.
     fn write(&mut self, slot: Slot, value: Value, body: &Body) {
         let ty = self.ty(slot);
         if let Some(&base) = self.kept.get(&slot) {

@@ -436,8 +436,8 @@ impl<'a> Emitter<'a> {
         }
     }
 
-    /// Returns the phase in which the result of a member that is not dense is computed; `None` for
-    /// dense members, reductions and stores.
+    /// Returns the phase that computes the result of a member, unless the result is dense; `None`
+    /// for dense members, reductions and stores.
     fn phase_of(&self, index: usize) -> Option<usize> {
         let step = self.plan.members[index];
         let &[slot] = &step.results[..] else { return None };
