@@ -186,8 +186,8 @@ impl Cache {
         Some(EntryPaths::new(folder, key))
     }
 
-    /// Returns the first folder of an entry that is not trusted. A folder that does not exist is
-    /// created by this process.
+    /// Returns the first untrusted folder of an entry. A folder that does not exist is created by
+    /// this process.
     fn reject_folders<'a>(&'a self, paths: &'a EntryPaths) -> Option<(&'a Path, Distrust)> {
         let folders = [self.folder.as_deref()?, &paths.folder];
         folders.into_iter().find_map(|folder| {

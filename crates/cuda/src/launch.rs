@@ -159,8 +159,7 @@ impl LaunchConfiguration {
         launched.map_err(|error| error.about_kernel(self.function.name()))
     }
 
-    /// Returns the maximum number of clusters of this configuration that are resident on the device
-    /// at a time.
+    /// Returns the maximum number of resident clusters of this configuration on the device.
     pub fn max_active_clusters(&self) -> Result<u32, Error> {
         let context = self.function.context();
         let _entered = context.enter()?;

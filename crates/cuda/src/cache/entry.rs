@@ -39,7 +39,7 @@ impl Provenance {
     }
 }
 
-/// Returns the beginning of a text that has at most [`MAX_TEXT_BYTES`] bytes.
+/// Returns the beginning of a text: at most [`MAX_TEXT_BYTES`] bytes.
 fn cut(text: &str) -> &str {
     let end = (0..=text.len().min(MAX_TEXT_BYTES)).rev().find(|end| text.is_char_boundary(*end));
     &text[..end.unwrap_or(0)]

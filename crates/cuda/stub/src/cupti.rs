@@ -66,7 +66,7 @@ fn record(kind: u32, words: &[(usize, u32)], longs: &[(usize, u64)]) -> Vec<u8> 
     bytes
 }
 
-/// Adds the records of a launch that have an enabled kind.
+/// Adds those records of a launch that have an enabled kind.
 pub fn launched() {
     activities(|activities| {
         let is_on = |kind| activities.enabled.contains(&kind);
