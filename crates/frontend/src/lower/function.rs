@@ -379,7 +379,7 @@ impl Session<'_> {
 }
 
 impl Lowerer<'_, '_, '_> {
-    /// Reports parts of a function's signature that kernels do not support.
+    /// Reports the unsupported parts of a function's signature.
     fn check_definition(&mut self) -> Lower<()> {
         let definition = self.definition;
         let name = self.span_of(&definition.name);
