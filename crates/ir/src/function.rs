@@ -318,7 +318,7 @@ impl<D: Dialect> Function<D> {
         Some(self.carried_at(inst, places, number))
     }
 
-    /// Returns the regions of a loop that yield its condition.
+    /// Returns those regions of a loop that yield the loop's condition.
     pub fn conditions(&self, inst: Inst) -> &[Block] {
         let end = self.carried_indices(inst).map_or(0, |places| places.region);
         &self.insts[inst].regions[..end]
