@@ -312,8 +312,8 @@ impl Layout {
         layout
     }
 
-    /// Returns the value of the additional register bits of [`Layout::unslice`] that select the
-    /// slice which begins at these coordinates.
+    /// Returns the value of the additional register bits of [`Layout::unslice`] for the slice that
+    /// begins at these coordinates.
     pub fn slice_number(&self, shape: &[u32], steps: &[u32], starts: &[u32]) -> u32 {
         let whole = Tile::new(shape);
         let start = whole.index(starts);
