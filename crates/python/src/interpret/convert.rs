@@ -266,7 +266,7 @@ pub(crate) fn wrapped_number(value: &Bound<'_, PyAny>) -> PyResult<Option<Consta
     })
 }
 
-/// Returns a number as a scalar of its natural type that is known at compile time.
+/// Returns a number as a scalar of its natural type, whose value is known at compile time.
 pub(crate) fn natural(constant: &Constant) -> Option<Tile> {
     let dtype = semantic::natural_dtype(constant)?;
     let literal = match constant {
