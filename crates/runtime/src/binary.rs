@@ -107,8 +107,8 @@ pub fn function(number: u64) -> Result<Function, Error> {
     })
 }
 
-/// Returns the maximum number of clusters of the kernel with the handle `number` that are resident
-/// on the GPU at a time. A cluster has `cluster` blocks of 128 threads each.
+/// Returns the maximum number of resident clusters on the GPU, for the kernel with the handle
+/// `number`. A cluster has `cluster` blocks of 128 threads each.
 pub fn max_active_clusters(number: u64, shared_bytes: u32, cluster: u32) -> Result<u32, Error> {
     let options = LaunchOptions { shared_bytes, cluster: [cluster, 1, 1], ..LaunchOptions::new(128) };
     Ok(function(number)?.configure(options)?.max_active_clusters()?)
