@@ -103,7 +103,7 @@ pub(crate) struct Use {
     pub slot: Slot,
     /// The type of the operand. A use may read the slot of a scalar as a uniform tile.
     pub ty: TypeId,
-    /// True if the slot is dead after the step, so that the step may move the value out of it.
+    /// True if the slot is dead after the step, so the step may move the value out of it.
     pub last: bool,
 }
 

@@ -35,7 +35,7 @@ pub(crate) struct Extents {
     pub shape: Shape,
     /// The number of elements.
     pub elements: usize,
-    /// True if the rank is at most [`SYMBOLIC_RANK`], so that the tile may be symbolic.
+    /// True if the rank is at most [`SYMBOLIC_RANK`], so the tile may be symbolic.
     pub may_be_symbolic: bool,
     /// The number of axes, capped at [`SYMBOLIC_RANK`].
     pub rank: usize,

@@ -45,7 +45,7 @@ pub(crate) fn fuse(program: &mut Program) {
     for block in &mut program.blocks {
         note_frees(block, |slot| {
             let ty = &types.0[types.1[slot as usize] as usize];
-            // Tiles of pointers are rarely dense, so that there is rarely a buffer to free.
+            // Tiles of pointers are rarely dense, so there is rarely a buffer to free.
             let is_light = ty.is_scalar() || ty.is_pointer() && ty.bytes() <= MAX_KEPT_BYTES;
             !is_light && !kept.contains(&slot)
         });

@@ -102,7 +102,7 @@ fn lower_with(
 #[derive(Clone, Copy)]
 struct Location {
     slot: Slot,
-    /// True if all elements are known to be equal, so that the slot may be shared with the scalar.
+    /// True if all elements are known to be equal, so the slot may be shared with the scalar.
     uniform: bool,
 }
 

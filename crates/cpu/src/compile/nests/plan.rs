@@ -98,7 +98,7 @@ impl Space {
 pub(super) struct Definitions<'p> {
     program: &'p Program,
     steps: FxHashMap<Slot, &'p Step>,
-    /// The slots that a nest computes but does not write, so that no other nest can read them.
+    /// The slots that a nest computes but does not write, so no other nest can read them.
     pub unset: FxHashSet<Slot>,
     /// The slots from which an `expand_dims` makes rows or columns of a larger tile.
     expanded: FxHashSet<Slot>,

@@ -62,7 +62,7 @@ pub(crate) enum Refusal {
     CarriedAddresses,
     /// The addresses of elements of 8 or 16 bits are not contiguous.
     Strided,
-    /// The addresses or the mask depend on a reduction, so that no check can precede the effects.
+    /// The addresses or the mask depend on a reduction, so no check can precede the effects.
     LateAddresses,
     /// The pointer is not the sum of an argument of the kernel and an offset.
     UnknownPointer,

@@ -440,7 +440,7 @@ impl Vectors<'_> {
         }
         if is_narrow(to) {
             // A number that binary32 does not represent is rounded twice. The first rounding is to
-            // odd, so that both roundings have the effect of a single one.
+            // odd, so both roundings together have the effect of a single one.
             let is_exact = from.bytes() <= 2 || from == Dtype::F32;
             let wide =
                 if is_exact { self.cast(from, Dtype::F32, x) } else { lanes::to_single_odd(self.0, from, x) };
@@ -502,8 +502,8 @@ impl Vectors<'_> {
         };
         let half = (1_u64 << (bits - 1)) as f64;
         let (low, high) = if to.is_signed() { (-half, half - 1.0) } else { (0.0, 2.0 * half - 1.0) };
-        // A comparison with NaN is false, so that the bound replaces NaN. Afterwards, 0 replaces
-        // the result of NaN.
+        // A comparison with NaN is false, so the bound replaces NaN. Afterwards, 0 replaces the
+        // result of NaN.
         let clamped = self.binary(Binary::Greater, wide, constant(low));
         let clamped = self.binary(Binary::Lesser, clamped, constant(high));
         let integer = if bits == 32 && !to.is_signed() {

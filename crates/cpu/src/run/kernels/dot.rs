@@ -42,7 +42,7 @@ pub struct Matrix<'a> {
     /// True if the kernel casts the elements to the accumulator's type. The dot performs this cast,
     /// and multiplies numbers of that type.
     pub is_widened: bool,
-    /// True if the memory of the elements does not change during the launch, so that dots may share
+    /// True if the memory of the elements does not change during the launch, so dots may share
     /// packed copies of them.
     pub is_shared: bool,
 }

@@ -245,8 +245,8 @@ pub(crate) fn saturate<R: Real64>(value: R, low: f64, high: f64) -> R::Bits {
 /// Returns the quotient, towards zero, of integers of at most 16 bits; any integer if the divisor
 /// is 0. The operands are floats with the values of the integers.
 ///
-/// The integers have fewer bits than the precision of the float, so that their quotient is never
-/// rounded up to the next integer: truncating it is exact.
+/// The integers have fewer bits than the precision of the float, so their quotient is never rounded
+/// up to the next integer: truncating it is exact.
 #[inline(always)]
 pub(crate) fn quotient_of_singles<R: Real32>(dividend: R, divisor: R) -> R::Bits {
     let bits = ((dividend / divisor).trunc() + dividend.constant(math32::SHIFTER)).to_bits();

@@ -361,8 +361,8 @@ pub(super) fn others(padded: &[u8], mask: Option<&[u8]>) -> Vec<u8> {
 fn background(ty: &TileType, predicate: Predicate, other: Value) -> Tile {
     match (predicate, &other.form) {
         (Predicate::Always, _) => Tile::new(ty.bytes()),
-        // The box covers each axis except the first completely, so that only the rows before and
-        // after the box need `other`.
+        // The box covers each axis except the first completely, so only the rows before and after
+        // the box need `other`.
         (Predicate::Box(mask), &Form::Uniform(bits)) if covers_inner(ty, &mask) => {
             let mut tile = Tile::new(ty.bytes());
             let row = ty.bytes() / (ty.shape()[0] as usize).max(1);

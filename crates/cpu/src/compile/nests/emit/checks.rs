@@ -162,7 +162,7 @@ impl Emitter<'_> {
         if range.is_none() {
             return Bytes { base, first, end };
         }
-        // An access without elements ends before all others, so that it overlaps none.
+        // An access without elements ends before all others, so it overlaps none.
         let zero = self.int(0);
         let is_any = self.compare(IntCompare::LtSigned, zero, bytes);
         Bytes { base, first, end: self.choose(is_any, end, zero) }

@@ -43,7 +43,7 @@ pub(super) struct Loop<'g> {
 
 impl Loop<'_> {
     /// Returns the index at which the loop ends. If an iteration has whole vectors, the index is a
-    /// multiple of `chunk`, so that the iterations add equally often to each accumulator: see
+    /// multiple of `chunk`, so the iterations add equally often to each accumulator: see
     /// [`Emitter::part`].
     fn end(&self, lanes: usize) -> i64 {
         let is_padded = self.chunk >= lanes;

@@ -99,7 +99,7 @@ impl Emitter<'_> {
     /// Returns an element that a reduction ignores.
     pub(super) fn identity_of(&self, reduction: &Reduction) -> Value {
         let combine = match reduction.combine {
-            // A comparison ignores NaN, so that its identity is an infinity.
+            // A comparison ignores NaN, so the identity of the comparison is an infinity.
             Combine::Min if reduction.by_comparison => Combine::MinNan,
             Combine::Max if reduction.by_comparison => Combine::MaxNan,
             combine => combine,

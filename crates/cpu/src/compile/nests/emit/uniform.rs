@@ -147,8 +147,8 @@ impl<'a> Emitter<'a> {
         let Family::Division(division) = function.family() else {
             return Repr::Integer(self.vectors.apply_to_integers(function, number, &[first, other]));
         };
-        // A division rounds negative quotients up, so that the indices of a segment might have
-        // different quotients.
+        // A division rounds negative quotients up, so the indices of a segment might have different
+        // quotients.
         let zero = self.int(0);
         let is_positive = self.compare(IntCompare::LeSigned, zero, first);
         self.check(is_positive);
