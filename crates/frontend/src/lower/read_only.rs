@@ -63,8 +63,8 @@ impl Lowerer<'_, '_, '_> {
         }
     }
 
-    /// Records that a pointer is the result of a cast to a pointer type. The type may be const.
-    /// Only the cast then decides if the memory is read-only, not the origin of the pointer.
+    /// Records that a pointer is the result of a cast to a pointer type. The type may be const. The
+    /// cast then decides whether the memory is read-only, not the origin of the pointer.
     pub(super) fn mark_cast(&mut self, pointer: Value, is_const: bool) {
         self.read_only.insert(pointer, is_const.then(|| "".into()));
     }
