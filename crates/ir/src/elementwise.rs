@@ -2,8 +2,8 @@
 //!
 //! Each row defines a variant of [`ElementwiseFn`], a variant of the enum of its family, and the
 //! plain data of [`ElementwiseFn::info`]. A backend matches on [`ElementwiseFn::family`] and then
-//! on the function in the family, without a wildcard arm, so that a backend does not compile until
-//! it implements each new row.
+//! on the function in the family, without a wildcard arm, so a backend does not compile until it
+//! implements each new row.
 
 use crate::types::{Dtype, DtypeKind, Element, Type};
 
