@@ -176,7 +176,7 @@ pub fn shuffle_plan(from: &Layout, to: &Layout) -> Option<ShufflePlan> {
 }
 
 /// Returns a basis of the span of the target's registers, in which the coordinates of a vector are
-/// the index of its shuffle. Vectors that the registers of the source also span come first, so that
+/// the index of its shuffle. Vectors that the registers of the source also span come first, so
 /// consecutive shuffles have the same source lane.
 fn coset_basis(source: &[u32], target: &[u32]) -> Columns {
     let own = Span::of(source);
