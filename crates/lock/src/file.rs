@@ -102,7 +102,7 @@ impl LockFile {
     ///
     /// # Errors
     /// Those of the file system. The file then has its old content, unless its folder takes no new
-    /// files, so that the lock is written in place.
+    /// files: then the lock is written in place.
     pub fn write(&self, path: &Path) -> io::Result<()> {
         write_file(path, self.to_text().as_bytes())
     }
