@@ -1,7 +1,7 @@
 //! Common subexpression elimination: replaces a pure instruction with the first equal one in scope.
 //!
 //! An element region, such as the combine region of a reduction, is a separate scope: it captures
-//! no values, so that backends can recognize and copy it.
+//! no values, so backends can recognize and copy it.
 
 use std::hash::{Hash, Hasher};
 
