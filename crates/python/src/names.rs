@@ -24,8 +24,8 @@ pub(crate) fn language_names() -> Vec<(&'static str, String, String, bool)> {
         .collect()
 }
 
-/// Returns the functions by which the library's reductions combine elements, which are names of the
-/// module `standard`: for each, its name and its parameters as text.
+/// Returns the combine functions of the library's reductions, which are names of the module
+/// `standard`: for each, its name and its parameters as text.
 #[pyfunction]
 pub(crate) fn combining_functions() -> Vec<(&'static str, &'static str)> {
     combining_signatures()

@@ -259,7 +259,7 @@ impl<'py> Prepared<'_, 'py> {
 
     /// Returns the compiled variant for the arguments, and writes their values to `values`.
     ///
-    /// No code of the program runs between the conversion of the values and the return, so that the
+    /// No code of the program runs between the conversion of the values and the return, so the
     /// memory of tensors stays at the addresses in the values. Returns `None` if a hook forbids the
     /// compilation, or if the values are not those that an autotuner expected.
     #[inline]
