@@ -42,8 +42,8 @@ const REFUSED: &str = "its address or a stride is no multiple of 16 bytes, or to
 #[derive(Debug)]
 struct Maps {
     maps: Result<SmallVec<[Map; 3]>, Unfit>,
-    /// True if copies read a tensor with a stride that is not a multiple of a sector, so that its
-    /// rows may begin within a sector. Blocks then run in pairs, if they can.
+    /// True if copies read a tensor with a stride that is not a multiple of a sector, so the rows
+    /// of the tensor may begin within a sector. Blocks then run in pairs, if they can.
     has_split_sectors: bool,
 }
 
