@@ -28,7 +28,7 @@ impl InitializedMemory {
         Self { allocations: BTreeMap::new() }
     }
 
-    /// Returns whether no allocation is registered, so that all memory counts as initialized.
+    /// Returns whether no allocation is registered, so all memory counts as initialized.
     pub fn is_empty(&self) -> bool {
         self.allocations.is_empty()
     }
