@@ -134,6 +134,8 @@ codes! {
     "TW0118" NotActivated LaunchState "Python environment that cannot be changed";
     "TW0119" NotLocked LaunchState "launch that is not in the lock";
     "TW0120" InvalidLock LaunchState "lock that cannot be used";
+    "TW0121" UnknownTunedParameter LaunchValue "unknown parameter in an autotuner";
+    "TW0122" ConflictingValues LaunchValue "conflicting meta-parameters";
     // 02xx: the running kernel.
     "TW0201" OutOfBounds OutOfBounds "memory access out of bounds";
     "TW0202" DivisionByZero Execution "integer division by zero";

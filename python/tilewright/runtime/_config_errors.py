@@ -8,8 +8,8 @@ import re
 from typing import Any, TypeVar
 
 from tilewright import _native
-from tilewright.errors import Diagnostic, LaunchKeyError
-from tilewright.runtime.jit import shown_name
+from tilewright.errors import LaunchKeyError
+from tilewright.runtime._source_marks import Mark, characters, instruction_range, marked
 
 
 def has_unknown_names(configs: list[Any], arg_names: list[str]) -> bool:
@@ -35,78 +35,34 @@ def named_config(error: _E, config: Any) -> _E | LaunchKeyError:
     if found is None or found[1] not in config.kwargs:
         return error
     name, kernel = found.groups()
-    message = f"'{name}' of a triton.Config is neither a parameter of {kernel} nor a launch option"
-    position = _position(config, name)
-    lines = [f"error[TW0102]: {message}"]
-    if position is None:
-        lines += [" |", f" = note: the configuration is {config}"]
-        margin = ""
-    else:
-        file, line, column, end = position
-        margin = " " * len(str(line))
-        lines += _excerpt(shown_name(file), line, column, end, linecache.getline(file, line).rstrip())
+    position = config_position(config, name)
     notes = [*about.notes]
+    if position is None:
+        notes.insert(0, f"the configuration is {config}")
     if about.file is not None:
         notes.append(f"{kernel} is defined at {about.file}:{about.line}")
-    hints = [] if about.hint is None else [f"help: {about.hint}"]
-    lines += [f"{margin} = {text}" for text in [*(f"note: {note}" for note in notes), *hints]]
-    text = "\n".join(lines)
-    made = LaunchKeyError(text)
-    made.code = error.code
-    made.diagnostics = (
-        Diagnostic(
-            text,
-            code=error.code,
-            message=lines[0],
-            **dict(zip(("file", "line", "column", "end_column"), position or (None,) * 4, strict=True)),
-            label="in this configuration" if position else "",
-            labels=(),
-            notes=tuple(notes),
-            hint=about.hint,
-        ),
-    )
+    message = f"'{name}' of a triton.Config is neither a parameter of {kernel} nor a launch option"
+    made = marked(error.code, "LaunchKey", message, position, "in this configuration", notes, about.hint)
+    assert isinstance(made, LaunchKeyError)
     return made
 
 
-def _excerpt(file: str, line: int, column: int, end: int, text: str) -> list[str]:
-    margin = " " * len(str(line))
-    carets = f"{' ' * (column - 1)}{'^' * (end - column)} in this configuration"
-    return [
-        f"{margin}--> {file}:{line}:{column}",
-        f"{margin} |",
-        f"{line} | {text}",
-        f"{margin} | {carets}",
-        f"{margin} |",
-    ]
-
-
-def _position(config: Any, name: str) -> tuple[str, int, int, int] | None:
-    """The file, line and columns, from 1, of an entry of a configuration; of its call if the entry is not found."""
+def config_position(config: Any, name: str) -> Mark | None:
+    """Marks an entry of a configuration, or its call if the entry is not found."""
     if (made_at := getattr(config, "_made_at", None)) is None:
         return None
-    code, instruction, line = made_at
-    first, last, column, end = line, line, None, None
-    if hasattr(code, "co_positions"):
-        import itertools
-
-        position = next(itertools.islice(code.co_positions(), instruction // 2, None), (None,) * 4)
-        if None not in position:
-            first, last, column, end = position
+    code = made_at[0]
+    first, last, column, end = instruction_range(*made_at)
     file = code.co_filename
     entry = re.compile(rf"(['\"]){re.escape(name)}\1|\b{re.escape(name)}\b(?=\s*=[^=])")
     for number in range(first, last + 1):
         text = linecache.getline(file, number)
-        start = _characters(text, column) if number == first and column is not None else 0
+        start = characters(text, column) if number == first and column is not None else 0
         if (found := entry.search(text, start)) is not None:
-            return file, number, found.start() + 1, found.end() + 1
+            return Mark(file, number, found.start() + 1, found.end() + 1)
     text = linecache.getline(file, first)
     if not text.strip():
         return None
-    start = len(text) - len(text.lstrip()) if column is None else _characters(text, column)
-    stop = _characters(text, end) if last == first and end is not None else len(text.rstrip())
-    return file, first, start + 1, stop + 1
-
-
-def _characters(text: str, offset: int) -> int:
-    """The number of characters of the first bytes of a line: Python states columns in bytes of UTF-8."""
-    return len(text.encode()[:offset].decode(errors="ignore"))
+    start = len(text) - len(text.lstrip()) if column is None else characters(text, column)
+    stop = characters(text, end) if last == first and end is not None else len(text.rstrip())
+    return Mark(file, first, start + 1, stop + 1)

@@ -335,7 +335,7 @@ class Autotuner(_Wrapper[P, R]):
         options = config.all_kwargs()
         merged = {**kwargs, **options}
         if len(merged) != len(kwargs) + len(options):
-            raise self._conflict(kwargs.keys() & options.keys())
+            raise self._conflict(kwargs.keys() & options.keys(), kwargs)
         if config.pre_hook is not None:
             config.pre_hook({**nargs, **merged})
         return merged
@@ -436,9 +436,9 @@ class Autotuner(_Wrapper[P, R]):
 
         from tilewright.runtime import _locked_tuning, _tuning, _tuning_cache, _tuning_report
 
-        given = {*nargs, *kwargs}
-        if conflicts := given & {name for config in self.configs for name in config.all_kwargs()}:
-            raise self._conflict(conflicts)
+        given = {**nargs, **kwargs}
+        if conflicts := given.keys() & {name for config in self.configs for name in config.all_kwargs()}:
+            raise self._conflict(conflicts, given)
         if _is_capturing():
             raise LaunchStateError(
                 f"'{self.__name__}' is to be tuned for key {key}, and a CUDA graph is being captured: launch it once "
@@ -506,7 +506,7 @@ class Autotuner(_Wrapper[P, R]):
 
         nargs = dict(zip(self.arg_names, args, strict=False))
         if conflicts := meta.keys() & config.kwargs.keys():
-            raise self._conflict(conflicts)
+            raise self._conflict(conflicts, meta)
         return _tuning.measure(_tuning.Trial(self, nargs, args, meta), config)
 
     def prune_configs(self, kwargs: dict[str, Any]) -> list[Config]:
@@ -541,12 +541,10 @@ class Autotuner(_Wrapper[P, R]):
 
         return _tuning_report.table(self)
 
-    def _conflict(self, names: Any) -> LaunchValueError:
-        listed = ", ".join(sorted(names))
-        return LaunchValueError(
-            f"Conflicting meta-parameters: {listed}. Make sure that you don't re-define auto-tuned symbols: the launch "
-            f"of '{self.__name__}' passes what its configurations set"
-        )
+    def _conflict(self, names: set[str], given: dict[str, Any]) -> TritonError:
+        from tilewright.runtime._tuner_errors import conflict
+
+        return conflict(self, names, given)
 
 
 class Heuristics(_Wrapper[P, R]):
@@ -592,16 +590,11 @@ def _names(names: list[str] | str | None) -> list[str]:
 def _check_names(tuner: Autotuner[..., Any], given: dict[str, list[str]]) -> None:
     """Rejects names that no parameter has: such a key would never change, and such a tensor never be reset."""
     for argument, names in given.items():
-        unknown = [name for name in names if name not in tuner.arg_names]
-        if not unknown:
-            continue
-        import difflib
+        for name in names:
+            if name not in tuner.arg_names:
+                from tilewright.runtime._tuner_errors import unknown_parameter
 
-        near = difflib.get_close_matches(str(unknown[0]), tuner.arg_names, 1)
-        hint = f"did you mean {near[0]!r}?" if near else f"its parameters are {', '.join(tuner.arg_names)}"
-        raise LaunchValueError(
-            f"{argument} of the autotuner of '{tuner.__name__}' names {unknown[0]!r}, which is no parameter; {hint}"
-        )
+                raise unknown_parameter(tuner, argument, name)
 
 
 def _checked_configs(configs: Any) -> list[Config]:

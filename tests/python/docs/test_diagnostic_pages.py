@@ -109,6 +109,24 @@ def test_sessions(module, statement, shown, monkeypatch, request):
     assert f"{kind.__module__}.{kind.__qualname__}: {str(caught.value).splitlines()[0]}" == shown
 
 
+OF_TUNERS = ("TW0121", "TW0122")
+"""The codes whose pages have a program and its error."""
+
+
+@pytest.mark.parametrize("code", OF_TUNERS)
+def test_programs(code, tmp_path, run):
+    pytest.importorskip("torch")
+    page = (ROOT / "docs" / "diagnostics" / f"{code}.md").read_text()
+    (program,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    (shown,) = re.findall(r"```text\n(.*?)```", page, re.DOTALL)
+    (tmp_path / "example.py").write_text(program)
+    done = run("-m", "tilewright", "run", "example.py", cwd=tmp_path)
+    assert done.code == 1
+    assert done.err.replace(f"{tmp_path}{os.sep}", "").endswith(
+        f"tilewright.errors.LaunchValueError: {shown}"
+    )
+
+
 def test_the_index_is_up_to_date():
     """``TILEWRIGHT_BLESS=1`` writes it."""
     folder = ROOT / "docs" / "diagnostics"

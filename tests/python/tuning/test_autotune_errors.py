@@ -60,22 +60,23 @@ MISTAKES = {
     "a misspelt tensor": (
         lambda: tuned([ONE], reset_to_zero="x"),
         errors.LaunchValueError,
-        "reset_to_zero .*names 'x', which is no parameter; its parameters are x_ptr, n, BLOCK",
+        "TW0121.*reset_to_zero .*names 'x', which is no parameter.*parameters are 'x_ptr', 'n', 'BLOCK'.*"
+        "reset_to_zero lists the tensors",
     ),
     "a misspelt tensor to be restored": (
         lambda: tuned([ONE], restore_value=["x_ptr", "x_prt"]),
         errors.LaunchValueError,
-        "restore_value .*names 'x_prt', which is no parameter; did you mean 'x_ptr'",
+        "TW0121.*restore_value .*names 'x_prt', which is no parameter.*did you mean 'x_ptr'",
     ),
     "a misspelt key": (
         lambda: tuned([ONE], ["nn"]),
         errors.LaunchValueError,
-        "key .*names 'nn', which is no parameter; did you mean 'n'",
+        "TW0121.*key .*names 'nn', which is no parameter.*did you mean 'n'",
     ),
     "an unknown key": (
         lambda: tuned([ONE], ["n", "width"]),
         errors.LaunchValueError,
-        "its parameters are x_ptr, n, BLOCK",
+        "names 'width'.*key lists the parameters",
     ),
     "a list for heuristics": (
         lambda: triton.heuristics([("BLOCK", len)])(double),
@@ -174,6 +175,95 @@ def test_a_wrong_name_of_one_configuration_is_part_of_the_warning(module):
     with pytest.warns(errors.LaunchWarning, match="skips 1 of 2") as caught:
         made.fill[(1,)](X, 8)
     assert str(caught[0].message).endswith("k.py:2; did you mean 'BLOCK'?")
+
+
+DECORATED = """
+@triton.autotune([triton.Config({"nn": 8}), triton.Config({"BLOCK": 64})], {arguments})
+@triton.jit
+def fill(x_ptr, n, BLOCK: tl.constexpr):
+    tl.store(x_ptr + tl.arange(0, BLOCK), 2.0, mask=tl.arange(0, BLOCK) < n)
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "marked", "label"),
+    [
+        ('key=["n", "nn"]', '"nn"', "in this key"),
+        ('["nn"]', '"nn"', "in this key"),
+        ('key="nn"', '"nn"', "in this key"),
+        ('key=["n" + "n"]', '["n" + "n"]', "in this key"),
+        ("key=[], restore_value=['nn']", "'nn'", "in this restore_value"),
+        ('**{"key": ["nn"]}', None, "of this autotuner"),
+    ],
+)
+@WITH_COLUMNS
+def test_a_wrong_name_of_an_autotuner_is_marked_there(arguments, marked, label, module):
+    text = DECORATED.replace("{arguments}", arguments).lstrip()
+    with pytest.raises(errors.LaunchValueError, match="names 'nn'") as caught:
+        module(text)
+    (about,) = caught.value.diagnostics
+    source = text.splitlines()[0]
+    start = 1 if marked is None else source.index(arguments) + arguments.index(marked)
+    end = len(source) if marked is None else start + len(marked)
+    assert (about.code, about.line, about.label) == ("TW0121", 1, label)
+    assert (about.column - 1, about.end_column - 1) == (start, end)
+    assert "kernel 'fill' is defined at " in about.notes[1]
+    assert about.notes[1].endswith("k.py:3")
+
+
+LAUNCHES = """
+@triton.autotune([triton.Config({"BLOCK": size}) for size in {sizes}], ["n"])
+@triton.jit
+def fill(x_ptr, n, BLOCK: tl.constexpr):
+    tl.store(x_ptr + tl.arange(0, BLOCK), 2.0, mask=tl.arange(0, BLOCK) < n)
+
+def launch(x, options=dict(num_warps=8)):
+    {launch}
+"""
+
+
+@pytest.mark.parametrize("sizes", ["(16, 32)", "(16,)"])
+@pytest.mark.parametrize(
+    ("launch", "marked", "names"),
+    [
+        ("fill[(1,)](x, 8, BLOCK=64)", "BLOCK=64", "BLOCK"),
+        ("fill[(1,)](x, n=8, num_warps=4)", "num_warps=4", "num_warps"),
+        ("fill.run(x, 8, num_stages=1, BLOCK=64, grid=(1,))", "BLOCK=64", "BLOCK, num_stages"),
+        ("fill[(1,)](x, 8, **options)", "**options", "num_warps"),
+    ],
+)
+@WITH_COLUMNS
+def test_a_value_that_a_launch_and_its_configurations_set_is_marked(sizes, launch, marked, names, module):
+    text = LAUNCHES.replace("{sizes}", sizes).replace("{launch}", launch).lstrip()
+    made = module(text)
+    with pytest.raises(ValueError, match=f"Conflicting meta-parameters: {names}") as caught:
+        made.launch(X)
+    (about,) = caught.value.diagnostics
+    source = text.splitlines()[6]
+    assert (caught.value.code, about.line, source[about.column - 1 : about.end_column - 1]) == (
+        "TW0122",
+        7,
+        marked,
+    )
+    assert "and the triton.Config at " in about.notes[0]
+    assert "k.py:1 sets " in about.notes[0]
+
+
+def test_a_conflict_is_found_without_source():
+    tuner = tuned(CONFIGS)
+    with pytest.raises(errors.LaunchValueError, match=r"(?s)TW0122.*passes BLOCK=64, .* sets 16") as caught:
+        exec("tuner[(1,)](X, 8, BLOCK=64)", {"tuner": tuner, "X": X})
+    assert caught.value.diagnostics[0].file is None
+
+
+def test_a_conflict_with_a_configuration_of_pruning_is_an_error():
+    """The autotuner does not list the configuration that pruning returns."""
+    made = [triton.Config({"BLOCK": 32})]
+    listed = [triton.Config({}, num_warps=count) for count in (1, 2)]
+    tuner = tuned(listed, prune_configs_by={"early_config_prune": lambda *_arguments, **_named: made})
+    tuner[(1,)](X, 8)
+    with pytest.raises(errors.LaunchValueError, match=r"(?s)TW0122.*passes BLOCK=a list, .* sets 32"):
+        tuner[(1,)](X, 8, BLOCK=list(range(100)))
 
 
 def test_a_copy_of_a_configuration_has_no_line():
