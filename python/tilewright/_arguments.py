@@ -107,6 +107,25 @@ class ProgramParser(Parser):
             self._refuse_loose_value(arguments[-len(found.program) - 1], found.program)
         return found
 
+    def misplaced_option(self, given: argparse.Namespace, arguments: Sequence[str]) -> list[str]:
+        """Returns an option of the command, with its value, that is after the program and was not given before it.
+
+        The program may have an option of the same name. A `--` before the program states that it has.
+        """
+        program: list[str] = given.program
+        before = list(arguments[: len(arguments) - len(program)])
+        if before[-1:] == ["--"]:
+            return []
+        words = program[1:]
+        end = words.index("--") if "--" in words else len(words)
+        for action in self.options._group_actions:
+            if action.nargs == 0 or any(word.partition("=")[0] in action.option_strings for word in before):
+                continue
+            for number, word in enumerate(words[:end]):
+                if word.partition("=")[0] in action.option_strings:
+                    return words[number : number + (1 if "=" in word else 2)]
+        return []
+
     def _refuse_loose_value(self, option: str, program: Sequence[str]) -> None:
         """Refuses a value that follows its option without `=`, as in `--sanitize race x.py`."""
         if option not in self._optional_values or not program:

@@ -30,6 +30,7 @@ Run a Python program, and write its lock: the compiled kernels and the choices o
 `tilewright run --locked` then launches these kernels, and compiles, tunes and assembles nothing. The artifacts of
 NAME.lock are in the folder NAME.artifacts beside it; copy both. With --target, each kernel is compiled for these
 targets, which need not be in this machine; then the choices of tuners are those of this machine.
+Options come before the program: the words after it are the program's own arguments.
 
     tilewright lock list LOCK              the kernels and choices
     tilewright lock verify LOCK            check all artifacts, compile each kernel anew, compare the code
@@ -60,6 +61,8 @@ def main(arguments: list[str]) -> int:
     if (name := _near_command(given)) is not None:
         print(f"error: no file '{given.program[0]}'; did you mean `tilewright lock {name}`?", file=sys.stderr)
         return 2
+    if misplaced := parser.misplaced_option(given, arguments):
+        _warn_of_misplaced_option(given, misplaced)
     known = _native.target_names()
     for target in given.target:
         if target not in known:
@@ -80,6 +83,21 @@ def main(arguments: list[str]) -> int:
         except TritonError as error:
             print(error, file=sys.stderr)
             return 1
+
+
+def _warn_of_misplaced_option(given: Namespace, misplaced: list[str]) -> None:
+    """Warns of an option of the command that is among the arguments of the program."""
+    import shlex
+
+    option = shlex.join(misplaced)
+    program = "" if given.kind == "-c" else shlex.join(given.program[:1])
+    words = " ".join(filter(None, ["tilewright lock", option, given.kind, program, "…"]))
+    more = "" if given.kind else "; write -- before the program if the program takes the option"
+    print(
+        f"warning: the program gets '{option}', which is also an option of `tilewright lock`\n"
+        f"help: options of `tilewright lock` come before the program: `{words}`{more}",
+        file=sys.stderr,
+    )
 
 
 def run_program(given: Namespace, environment: dict[str, str]) -> int:

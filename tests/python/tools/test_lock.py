@@ -411,6 +411,60 @@ def test_a_misspelled_command_is_no_program(project: Project) -> None:
     assert project.command("lock", "lst", cwd=project.folder).out == "ran\n"
 
 
+@pytest.mark.parametrize(
+    ("words", "option", "suggestion"),
+    [
+        (
+            ["program.py", "-o", "my.lock"],
+            "-o my.lock",
+            "tilewright lock -o my.lock program.py …`; write -- ",
+        ),
+        (
+            ["program.py", "9", "--output=my.lock"],
+            "--output=my.lock",
+            "lock --output=my.lock program.py …`; ",
+        ),
+        (
+            ["-o", "a.lock", "program.py", "--target", "cpu"],
+            "--target cpu",
+            "lock --target cpu program.py …`",
+        ),
+        (["-m", "program", "-o", "my.lock"], "-o my.lock", "lock -o my.lock -m program …`\n"),
+        (["-c", "pass", "--device", "cpu"], "--device cpu", "lock --device cpu -c …`\n"),
+    ],
+)
+def test_an_option_after_the_program_is_warned_of(
+    project: Project, words: list[str], option: str, suggestion: str
+) -> None:
+    project.program.write_text("import sys\nprint(sys.argv[1:])\n")
+    done = project.command("lock", *words, cwd=project.folder)
+    first, second, _ = done.err.split("\n", 2)
+    assert first == f"warning: the program gets '{option}', which is also an option of `tilewright lock`"
+    assert second.startswith("help: options of `tilewright lock` come before the program: `")
+    assert suggestion in f"{second}\n"
+    if "-c" not in words:
+        last = words[words.index(option.split()[0]) :]
+        assert str(last)[1:] in done.out
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["-o", "my.lock", "program.py", "-o", "out.txt"],
+        ["--output=my.lock", "program.py", "-o", "out.txt"],
+        ["--", "program.py", "-o", "out.txt"],
+        ["program.py", "--", "-o", "out.txt"],
+        ["program.py", "--help", "-i"],
+    ],
+)
+def test_an_option_of_the_program_is_not_warned_of(project: Project, words: list[str]) -> None:
+    project.program.write_text("import sys\nprint(sys.argv[1:])\n")
+    done = project.command("lock", *words, cwd=project.folder)
+    assert "warning:" not in done.err
+    start = words.index("program.py") + 1
+    assert done.out == f"{words[start:]}\n"
+
+
 def test_faults_in_locked_kernels_name_their_line(project: Project) -> None:
     text = PROGRAM.replace("mask=i < n) + BLOCK, mask=i < n)", "mask=i < n) + BLOCK)")
     project.program.write_text(text.replace("def main(block, n=1000)", "def main(block, n=1024)"))
