@@ -41,6 +41,8 @@ class Parser(argparse.ArgumentParser):
             add_help=False,
         )
         self.options = self.add_argument_group("Options")
+        self.refusals: dict[str, str] = {}
+        """The advice for options of other commands that this command does not take."""
 
     def add_option(self, *names: str, **settings: Any) -> None:
         """An option; it is listed in the order in which it is added."""
@@ -65,7 +67,8 @@ class Parser(argparse.ArgumentParser):
 
     def _refuse(self, unknown: Sequence[str]) -> None:
         if unknown:
-            self.error(f"unknown option '{unknown[0]}'")
+            advice = self.refusals.get(unknown[0].partition("=")[0])
+            self.error(f"unknown option '{unknown[0]}'{f': {advice}' if advice else ''}")
 
 
 class ProgramParser(Parser):

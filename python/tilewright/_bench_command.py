@@ -117,6 +117,7 @@ class _Refused(Exception):
 def parser() -> Parser:
     """The parser of ``tilewright bench``."""
     made = Parser("tilewright bench", ("<a.py>::<name> <b.py>::<name>",), _DESCRIPTION)
+    made.refusals["--locked"] = "the variable TILEWRIGHT_LOCK=<file> makes both versions launch from a lock"
     made.add_argument("names", nargs="*", help=SUPPRESS)
     made.add_option("--args", metavar="<arguments>", help="what kernels are launched with")
     made.add_option(

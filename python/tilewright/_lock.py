@@ -42,6 +42,7 @@ Options come before the program: the words after it are the program's own argume
 def main(arguments: list[str]) -> int:
     """Runs the program and writes its lock; returns the exit code."""
     parser = ProgramParser("tilewright lock", _DESCRIPTION)
+    parser.refusals["--locked"] = "the program compiles and tunes, to write a new lock"
     parser.add_option(
         "--target",
         action="append",

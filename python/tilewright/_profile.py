@@ -31,7 +31,9 @@ is there (TILEWRIGHT_CUPTI names it), else by events."""
 
 def parser() -> ProgramParser:
     """The parser of ``tilewright profile``."""
-    made = ProgramParser("tilewright profile", _DESCRIPTION)
+    from tilewright._run import LOCK_ENDINGS, add_locked
+
+    made = ProgramParser("tilewright profile", _DESCRIPTION, {"--locked": LOCK_ENDINGS})
     made.add_option(
         "--device",
         metavar="<device>",
@@ -59,6 +61,7 @@ def parser() -> ProgramParser:
         help="how many lines of a kernel the table has (8)",
     )
     made.add_option("--report", metavar="<file>", help="write the table to a file instead of stderr")
+    add_locked(made)
     return made
 
 
@@ -78,7 +81,8 @@ def main(arguments: list[str]) -> int:
     atexit.register(_finish, wanted)
     _run.end_in_order()
     device = [] if wanted.device is None else ["--device", wanted.device]
-    return _run.main([*device, wanted.kind or "--", *wanted.program])
+    lock = [] if wanted.locked is None else [f"--locked={wanted.locked}"]
+    return _run.main([*device, *lock, wanted.kind or "--", *wanted.program])
 
 
 def _check(wanted: Namespace) -> str | None:

@@ -25,10 +25,13 @@ The script may be a folder or an archive with a __main__.py; - is standard input
 
 _CHECKS = ("bounds", "race", "init", "alignment", "overflow", "nan", "all")
 
+LOCK_ENDINGS = (".lock", ".tar", ".json")
+"""The endings of the files that ``--locked`` names."""
+
 _OPTIONAL_VALUES = {
     "--report": (".txt", ".log", ".json"),
     "--sanitize": _CHECKS,
-    "--locked": (".lock", ".tar", ".json"),
+    "--locked": LOCK_ENDINGS,
 }
 """The options whose value may be left out, with the names that their values list, or the endings of their files."""
 
@@ -70,17 +73,22 @@ def run_parser() -> ProgramParser:
         help="check what kernels do, on the CPU or in the simulator: bounds, race, init, alignment, overflow, nan, or "
         "a list of some of them; exits with 1 if anything is found",
     )
-    made.add_option(
-        "--locked",
-        metavar="[=<file>]",
-        help="launch the kernels of a lock (tilewright.lock) only, and compile, tune and assemble nothing",
-    )
+    add_locked(made)
     made.add_option(
         "--report",
         metavar="[=<file>]",
         help="at the end, write what the simulator has counted to stderr, or to a file",
     )
     return made
+
+
+def add_locked(parser: ProgramParser) -> None:
+    """Adds the option ``--locked``."""
+    parser.add_option(
+        "--locked",
+        metavar="[=<file>]",
+        help="launch the kernels of a lock (tilewright.lock) only, and compile, tune and assemble nothing",
+    )
 
 
 def report_parser() -> ProgramParser:

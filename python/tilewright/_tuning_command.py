@@ -84,6 +84,7 @@ def _export(arguments: list[str]) -> int:
         "Timings on disk count, so a second export measures nothing and writes equal bytes. The program\n"
         "runs without the files of TILEWRIGHT_TUNING.",
     )
+    parser.refusals["--locked"] = "a program that launches from a lock tunes nothing"
     _add_output(parser)
     parser.add_option(
         "--source",

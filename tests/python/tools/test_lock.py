@@ -411,6 +411,46 @@ def test_a_misspelled_command_is_no_program(project: Project) -> None:
     assert project.command("lock", "lst", cwd=project.folder).out == "ran\n"
 
 
+@pytest.mark.parametrize("command", [("profile",), ("sim", "report", "--device", "cpu")])
+def test_other_commands_launch_from_a_lock(
+    project: Project, command: tuple[str, ...], without_compiler: dict[str, str]
+) -> None:
+    project.write_lock()
+    done = project.command(*command, f"--locked={project.lock}", project.program, 64, env=without_compiler)
+    assert (done.code, done.out.split()[0]) == (0, "tuned"), done.err
+    missing = project.command(*command, f"--locked={project.lock}", project.program, 128)
+    assert missing.code == 1
+    assert "error[TW0119]: this launch of kernel 'scale' is not in the lock" in missing.err
+    project.lock.rename(project.folder / "tilewright.lock")
+    project.artifacts.rename(project.folder / "tilewright.artifacts")
+    default = project.command(
+        *command, "--locked", project.program, 64, cwd=project.folder, env=without_compiler
+    )
+    assert default.code == 0, default.err
+    loose = project.command(*command, "--locked", "my.lock", project.program)
+    assert loose.code == 2
+    assert "follows '=' without a space: --locked=my.lock" in loose.err
+
+
+@pytest.mark.parametrize(
+    ("words", "advice"),
+    [
+        (
+            ("bench", "--locked=a.lock", "a.py::f", "b.py::f"),
+            "the variable TILEWRIGHT_LOCK=<file> makes both",
+        ),
+        (("lock", "--locked=a.lock", "a.py"), "the program compiles and tunes"),
+        (("tuning", "export", "-o", "a.json", "--locked=a.lock", "a.py"), "tunes nothing"),
+    ],
+)
+def test_a_command_without_locks_gives_advice(project: Project, words: tuple[str, ...], advice: str) -> None:
+    done = project.command(*words)
+    assert done.code == 2
+    first = done.err.splitlines()[0]
+    assert first.startswith("error: unknown option '--locked=a.lock': ")
+    assert advice in first
+
+
 @pytest.mark.parametrize(
     ("words", "option", "suggestion"),
     [
