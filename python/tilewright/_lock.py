@@ -33,7 +33,7 @@ targets, which need not be in this machine; then the choices of tuners are those
 Options come before the program: the words after it are the program's own arguments.
 
     tilewright lock list LOCK              the kernels and choices
-    tilewright lock verify LOCK            check all artifacts, compile each kernel anew, compare the code
+    tilewright lock verify LOCK            check artifacts and choices, compile each kernel anew, compare the code
     tilewright lock diff LOCK LOCK         the differences; the exit code is 1 if there are any
     tilewright lock merge LOCK... -o LOCK  one lock of several
     tilewright lock pack LOCK -o FILE      the lock and its artifacts as one file"""

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Parser;
 use tilewright::Error;
-use tilewright::runtime::lock::{Change, Entry, LockFile, changes, open, pack, verify};
+use tilewright::runtime::lock::{Change, Choice, Entry, LockFile, changes, open, pack, verify};
 
 use crate::output::{self, Failure};
 use crate::run;
@@ -21,7 +21,7 @@ enum Command {
         /// The lock
         lock: PathBuf,
     },
-    /// Check every artifact of a lock, compile each kernel anew and compare the code
+    /// Check every artifact and choice of a lock, compile each kernel anew and compare the code
     Verify {
         /// The lock
         lock: PathBuf,
@@ -90,11 +90,15 @@ fn list(path: &Path) -> Result<(), Failure> {
         let _ = writeln!(text, "{}: {}", entry.launches, kinds.join(", "));
     }
     for choice in &lock.choices {
-        let config: Vec<_> = choice.config.iter().map(|(name, value)| format!("{name}={value}")).collect();
-        let key = choice.key.join(", ");
-        let _ = writeln!(text, "{}({key}) for {}: {}", choice.kernel, choice.target, config.join(", "));
+        let _ = writeln!(text, "{}", choice_text(choice));
     }
     output::print(&text)
+}
+
+fn choice_text(choice: &Choice) -> String {
+    let config: Vec<_> = choice.config.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    let key = choice.key.join(", ");
+    format!("{}({key}) for {}: {}", choice.kernel, choice.target, config.join(", "))
 }
 
 fn verify_lock(path: &Path) -> Result<(), Failure> {
@@ -105,9 +109,18 @@ fn verify_lock(path: &Path) -> Result<(), Failure> {
         let _ = writeln!(text, "{}: the locked `{}` differs", mismatch.launches, mismatch.part);
     }
     let plural = if kernels == 1 { "kernel" } else { "kernels" };
-    let _ = writeln!(text, "{}: {kernels} {plural}, {wrong} with other code", path.display());
+    for choice in &verified.unmatched {
+        let _ = writeln!(text, "{}: no kernel of the lock has this configuration", choice_text(choice));
+    }
+    let _ = write!(text, "{}: {kernels} {plural}, {wrong} with other code", path.display());
+    let choices = verified.unmatched.len();
+    if choices > 0 {
+        let plural = if choices == 1 { "choice" } else { "choices" };
+        let _ = write!(text, ", {choices} tuned {plural} without a kernel");
+    }
+    text.push('\n');
     output::print(&text)?;
-    if wrong > 0 { Err(Failure::Told) } else { Ok(()) }
+    if wrong > 0 || choices > 0 { Err(Failure::Told) } else { Ok(()) }
 }
 
 fn diff(before: &Path, after: &Path) -> Result<(), Failure> {
@@ -143,7 +156,11 @@ fn merge(paths: &[PathBuf], output: &Path) -> Result<(), Failure> {
             None => merged = Some(lock),
             Some(merged) => merged.merge(&lock).map_err(|conflict| {
                 let (launches, path) = (conflict.launches, path.display());
-                Failure::Io(format!("{path} has other code or another choice for {launches}"))
+                Failure::Io(format!(
+                    "{path} has other code or another choice for {launches}\n  = help: write both locks with \
+                     one version of tilewright, and with the same choices: of a tuning file \
+                     (TILEWRIGHT_TUNING), or of the timings that are cached on disk"
+                ))
             })?,
         }
     }

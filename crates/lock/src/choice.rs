@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::Request;
+
 /// The configuration that a tuner chose for the launches that share a key.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -31,7 +33,90 @@ impl Choice {
         self.sort_key() == other.sort_key()
     }
 
+    /// Returns whether the launches of an entry may have the chosen configuration. Returns false only
+    /// if the kernel, the target or a literal (a number, a bool, `None` or a string) differs. Names
+    /// that the entry does not have, such as options that do not affect its code, do not count.
+    pub fn may_select(&self, launches: &Request) -> bool {
+        let fits = |(name, chosen): (&String, &String)| {
+            let found = launches.arguments.get(name).or_else(|| launches.options.get(name));
+            found.is_none_or(|found| may_be_equal(chosen, found))
+        };
+        (&self.kernel, &self.target) == (&launches.kernel, &launches.target) && self.config.iter().all(fits)
+    }
+
     pub(crate) fn sort_key(&self) -> (&str, &str, &str, &[String]) {
         (&self.kernel, &self.target, &self.source, &self.key)
+    }
+}
+
+/// Returns whether two texts may denote the same value. The text of an argument that is not a literal
+/// denotes a type, or an object.
+fn may_be_equal(one: &str, other: &str) -> bool {
+    let number = |text: &str| text.parse::<f64>().ok();
+    let is_literal = |text: &str| {
+        let is_name =
+            text.eq_ignore_ascii_case("true") || text.eq_ignore_ascii_case("false") || text == "None";
+        is_name || text.starts_with(['\'', '"']) || number(text).is_some()
+    };
+    let is_same_number = || number(one).is_some_and(|value| number(other) == Some(value));
+    one.eq_ignore_ascii_case(other) || is_same_number() || !is_literal(one) || !is_literal(other)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn texts(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+        pairs.iter().map(|&(name, value)| (name.to_owned(), value.to_owned())).collect()
+    }
+
+    #[test]
+    fn a_choice_selects_launches_whose_literals_are_equal() {
+        let choice = |config: &[(&str, &str)]| Choice {
+            kernel: "scale".into(),
+            source: String::new(),
+            target: "sm_90a".into(),
+            key: Vec::new(),
+            config: texts(config),
+            timings: BTreeMap::new(),
+        };
+        let launches = Request {
+            kernel: "scale".into(),
+            target: "sm_90a".into(),
+            arguments: texts(&[
+                ("x_ptr", "*fp32:16"),
+                ("n", "i32"),
+                ("BLOCK", "64"),
+                ("EPS", "0.00001"),
+                ("MODE", "'fast'"),
+                ("DTYPE", "fp16"),
+                ("ON", "True"),
+            ]),
+            options: texts(&[("num_warps", "4"), ("maxnreg", "None"), ("enable_fp_fusion", "true")]),
+            ir: String::new(),
+        };
+        for config in [
+            &[][..],
+            &[("BLOCK", "64"), ("num_warps", "4"), ("ir_override", "None")],
+            &[("EPS", "1e-05"), ("MODE", "'fast'"), ("ON", "True"), ("enable_fp_fusion", "True")],
+            &[("n", "100"), ("DTYPE", "triton.language.float16")],
+        ] {
+            assert!(choice(config).may_select(&launches), "{config:?}");
+        }
+        for config in [
+            [("BLOCK", "32")],
+            [("EPS", "0.1")],
+            [("MODE", "'slow'")],
+            [("ON", "False")],
+            [("num_warps", "8")],
+            [("maxnreg", "64")],
+            [("enable_fp_fusion", "False")],
+        ] {
+            assert!(!choice(&config).may_select(&launches), "{config:?}");
+        }
+        let other_kernel = Choice { kernel: "add".into(), ..choice(&[]) };
+        let other_target = Choice { target: "cpu".into(), ..choice(&[]) };
+        assert!(!other_kernel.may_select(&launches));
+        assert!(!other_target.may_select(&launches));
     }
 }

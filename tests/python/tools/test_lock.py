@@ -311,6 +311,23 @@ def test_verify_finds_code_that_another_compiler_made(project: Project) -> None:
     assert ptx.exists()
 
 
+def test_verify_finds_a_choice_without_a_kernel(project: Project) -> None:
+    project.write_lock()
+    verified = project.command("lock", "verify", project.lock)
+    assert (verified.code, verified.out.split(": ")[1]) == (0, "3 kernels, 0 with other code\n")
+    lock = project.content()
+    (choice,) = lock["choices"]
+    for name, value in (("config", {**choice["config"], "BLOCK": "4096"}), ("target", "sm_90a")):
+        lock["choices"] = [{**choice, name: value}]
+        project.lock.write_text(json.dumps(lock))
+        verified = project.command("lock", "verify", project.lock)
+        assert verified.code == 1
+        first, last = verified.out.splitlines()
+        assert first.startswith("tuned(1000, ")
+        assert first.endswith(": no kernel of the lock has this configuration")
+        assert last.endswith(": 3 kernels, 0 with other code, 1 tuned choice without a kernel")
+
+
 def test_locks_are_compared_and_merged(project: Project) -> None:
     project.write_lock()
     first = project.folder / "first.lock"
@@ -339,6 +356,7 @@ def test_locks_are_compared_and_merged(project: Project) -> None:
     refused = project.command("lock", "merge", first, project.lock, "-o", merged)
     assert refused.code == 1
     assert "has other code or another choice for tuned" in refused.err
+    assert "help: write both locks with one version of tilewright, and with the same choices" in refused.err
 
 
 def test_a_packed_lock_is_one_file(project: Project, without_compiler: dict[str, str]) -> None:

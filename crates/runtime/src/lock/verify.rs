@@ -1,4 +1,4 @@
-//! Verifies a lock: compiles each kernel anew and compares the texts.
+//! Verifies a lock: compiles each kernel anew, compares the texts, and checks the tuned choices.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use tilewright_compiler::{
     parse_stored,
 };
 use tilewright_frontend::{FunctionRef, Lowered, Request};
-use tilewright_lock::Entry;
+use tilewright_lock::{Choice, Entry};
 
 use super::active::{sources, stored, unusable};
 use super::request::{WITHOUT, codegen};
@@ -22,6 +22,8 @@ pub struct Verified {
     pub kernels: usize,
     /// The kernels whose code differs.
     pub mismatches: Vec<Mismatch>,
+    /// The choices of tuners whose configuration no kernel of the lock has.
+    pub unmatched: Vec<Choice>,
 }
 
 /// A kernel whose locked code differs from the code that its IR compiles to.
@@ -34,7 +36,8 @@ pub struct Mismatch {
 }
 
 /// Reads every artifact of the lock at `path`, compiles each kernel anew from its IR, and compares
-/// all texts. Cubins are not compared, because they depend on the assembler.
+/// all texts. Cubins are not compared, because they depend on the assembler. Then finds the choices
+/// of tuners that select no kernel of the lock: a locked launch would fail.
 ///
 /// # Errors
 /// If the lock or an artifact cannot be read.
@@ -48,7 +51,9 @@ pub fn verify(path: &Path) -> Result<Verified, Error> {
             mismatches.push(Mismatch { launches: entry.launches.to_string(), part });
         }
     }
-    Ok(Verified { kernels: lock.entries.len(), mismatches })
+    let is_unmatched = |choice: &Choice| !lock.entries.iter().any(|entry| choice.may_select(&entry.launches));
+    let unmatched = lock.choices.iter().filter(|choice| is_unmatched(choice)).cloned().collect();
+    Ok(Verified { kernels: lock.entries.len(), mismatches, unmatched })
 }
 
 /// Returns the first part of an entry that differs from the result of compiling its IR.
