@@ -109,7 +109,7 @@ impl Options {
     }
 
     /// Fails if the value of an option is not possible on the target. The CPU accepts every value
-    /// that GPUs accept, so that programs for GPUs run on it.
+    /// that the table accepts, so that programs for GPUs run on it.
     pub(crate) fn check(&self, target: Target) -> Result<(), Error> {
         use OptionKind::{Int, PowerOfTwo};
         let Target::Gpu(gpu) = target else { return Ok(()) };
@@ -269,15 +269,20 @@ impl Default for Options {
 
 fn invalid(info: &OptionInfo, value: &Constant) -> Diagnostic {
     let default = Constant::from(info.default);
+    let hint = match (info.kind, value) {
+        (OptionKind::PowerOfTwo(most), Constant::Int(found)) if *found > 0 => nearest_powers(*found, most),
+        _ => format!("{}: {}; the default is {default}", info.name, info.about),
+    };
     Diagnostic::new(Code::InvalidOption, format!("the launch option {} is {value}", info.name))
         .note(format!("found {value} of type {}, expected {}", value.type_name(), info.kind))
-        .hint(format!("{}: {}; the default is {default}", info.name, info.about))
+        .hint(hint)
 }
 
 /// Returns the advice for a number that is not a power of two from 1 to `most`.
 fn nearest_powers(found: i128, most: u32) -> String {
-    let below = (1..=most).filter(|power| power.is_power_of_two() && i128::from(*power) < found).max();
-    let above = (1..=most).find(|power| power.is_power_of_two() && i128::from(*power) > found);
+    let powers = || (0..u32::BITS).map(|bit| 1_u32 << bit).filter(|power| *power <= most);
+    let below = powers().filter(|power| i128::from(*power) < found).max();
+    let above = powers().find(|power| i128::from(*power) > found);
     let near: Vec<String> = below.into_iter().chain(above).map(|power| power.to_string()).collect();
     format!("use {}", near.join(" or "))
 }
@@ -384,13 +389,16 @@ mod tests {
             assert_eq!(set(name, &value).unwrap().get(OptionId::parse(name).unwrap()), expected, "{name}");
         };
         is_set("num_warps", Constant::Int(8), Constant::Int(8));
-        is_set("num_warps", Constant::Int(129), Constant::Int(129));
+        is_set("num_warps", Constant::Int(128), Constant::Int(128));
         is_set("maxnreg", Constant::None, Constant::None);
         is_set("launch_pdl", Constant::Int(1), Constant::Bool(true));
         is_set("sanitize_overflow", Constant::None, Constant::Bool(true));
         is_set("extern_libs", Constant::Tuple(vec![].into()), Constant::Tuple(vec![].into()));
         for (name, value) in [
             ("num_warps", Constant::Int(0)),
+            ("num_warps", Constant::Int(3)),
+            ("num_warps", Constant::Int(129)),
+            ("num_warps", Constant::Int(i128::MAX)),
             ("num_ctas", Constant::Int(-2)),
             ("num_warps", Constant::Int(i128::MIN)),
             ("num_warps", Constant::Bool(true)),
@@ -408,7 +416,7 @@ mod tests {
     #[test]
     fn counts_that_no_gpu_has_are_refused_for_gpus_alone() {
         let counts = [
-            ("num_warps", &[1, 2, 32][..], &[3, 64, 128, i32::MAX][..]),
+            ("num_warps", &[1, 2, 32][..], &[64, 128, 1 << 30][..]),
             ("num_ctas", &[1, 16], &[3, 32, 1000]),
             ("num_stages", &[0, 1, 7, 64], &[65, 1000]),
         ];

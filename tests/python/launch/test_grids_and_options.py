@@ -180,9 +180,7 @@ def test_run_and_hooks():
 
 
 @pytest.mark.parametrize("interpret", [False, True])
-@pytest.mark.parametrize(
-    "counts", [{"num_warps": 128}, {"num_warps": 3}, {"num_ctas": 3}, {"num_stages": 1000}], ids=str
-)
+@pytest.mark.parametrize("counts", [{"num_warps": 128}, {"num_ctas": 3}, {"num_stages": 1000}], ids=str)
 def test_any_count_where_there_are_no_warps(counts, interpret):
     """Neither the CPU nor interpret mode has warps, blocks of a cluster or stages."""
     kernel = triton.jit(fill.fn, interpret=interpret)
@@ -192,6 +190,22 @@ def test_any_count_where_there_are_no_warps(counts, interpret):
     for name in counts:
         with pytest.raises(triton.errors.LaunchError, match=rf"TW0108.*{name} is -1"):
             kernel[(1,)](y, 4, **{name: -1})
+
+
+@pytest.mark.parametrize("interpret", [False, True])
+def test_warps_that_are_no_power_of_two_are_refused_everywhere(interpret):
+    """Also after a launch that has compiled the kernel: on the CPU, its code does not depend on the warps."""
+    kernel = triton.jit(fill.fn, interpret=interpret)
+    y = np.zeros(4, np.int32)
+    kernel[(1,)](y, 4, num_warps=4)
+    for count, near in ((3, "use 2 or 4"), (129, "use 128 or 256")):
+        with pytest.raises(
+            triton.errors.LaunchValueError, match=rf"(?s)TW0108.*num_warps is {count}\n.*{near}"
+        ):
+            kernel[(1,)](y, 4, num_warps=count)
+    configs = [triton.Config({}, num_warps=count) for count in (3, 5)]
+    with pytest.raises(triton.errors.LaunchValueError, match=r"TW0108.*num_warps is 3"):
+        triton.autotune(configs, [])(triton.jit(fill.fn))[(1,)](y, 4)
 
 
 @pytest.mark.parametrize(

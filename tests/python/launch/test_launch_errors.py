@@ -124,7 +124,7 @@ def test_option_with_an_invalid_value(fill):
         """
         error[TW0108]: the launch option num_warps is 0
          |
-         = note: found 0 of type int, expected an int of at least 1
+         = note: found 0 of type int, expected a power of two
          = help: num_warps: warps of a program; the default is 4
         """,
     )

@@ -206,8 +206,7 @@ print(triton.compile(source, target=GPUTarget("cuda", {other}, 32), options=dict
         f"TW0108 the launch option warp_size is 64, for {name} | expected 32: {threads}",
         f"TW0108 the launch option num_warps is 64, for {name} | expected a power of two from 1 to 32: {threads} "
         "| use 32",
-        f"TW0108 the launch option num_warps is 3, for {name} | expected a power of two from 1 to 32: {threads} "
-        "| use 2 or 4",
+        "TW0108 the launch option num_warps is 3 | found 3 of type int, expected a power of two | use 2 or 4",
         f"TW0108 the launch option num_ctas is 3, for {name} | expected a power of two from 1 to 16: a cluster has at "
         "most 16 blocks | use 2 or 4",
         f"TW0108 the launch option num_stages is 65, for {name} | expected an int from 0 to 64: each stage takes "

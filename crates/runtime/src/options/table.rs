@@ -13,7 +13,7 @@ use tilewright_ir::InputPrecision;
 /// The values that an option takes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OptionKind {
-    /// A power of two, from 1 to this maximum.
+    /// A power of two, from 1 to this maximum; `u32::MAX` is no maximum.
     PowerOfTwo(u32),
     /// An integer from the first to the second number, both inclusive.
     Int(i128, i128),
@@ -178,7 +178,7 @@ options! {
     NumCtas "num_ctas" Int(1, NO_LIMIT), Is::Int(1), Codegen,
         "blocks of the cluster that a program is divided between; if it cannot be divided, one block with the warps of all, up to 8";
     NumStages "num_stages" Int(0, NO_LIMIT), Is::Int(3), Codegen, "stages of software pipelines";
-    NumWarps "num_warps" Int(1, NO_LIMIT), Is::Int(4), Codegen, "warps of a program";
+    NumWarps "num_warps" PowerOfTwo(u32::MAX), Is::Int(4), Codegen, "warps of a program";
     OptimizeEpilogue "optimize_epilogue" Bool, Is::Bool(false),
         Warned(OLDER), "Triton 2.1: layout of stores";
     PtxOptions "ptx_options" Any, Is::None,
@@ -251,6 +251,7 @@ impl OptionKind {
 impl fmt::Display for OptionKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            PowerOfTwo(u32::MAX) => f.write_str("a power of two"),
             PowerOfTwo(most) => write!(f, "a power of two from 1 to {most}"),
             Int(least, NO_LIMIT) => write!(f, "an int of at least {least}"),
             Int(least, most) => write!(f, "an int from {least} to {most}"),
