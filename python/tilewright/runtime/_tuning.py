@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tilewright import _benchmark, _native
-from tilewright.errors import CompilationError, OutOfResources, PTXASError
+from tilewright.errors import CompilationError, OutOfResources, PTXASError, TritonError
 from tilewright.runtime._config import Config
 from tilewright.runtime._tuning_report import Progress
 
@@ -123,7 +123,11 @@ class Trial:
             with ThreadPoolExecutor(min(len(together), os.cpu_count() or 1)) as pool:
                 tasks = [(config, pool.submit(self._compiler(config))) for config in together]
                 for config, task in tasks:
-                    keep(config, task.result)
+                    if isinstance(error := task.exception(), TritonError):
+                        # The frames are those of the pool.
+                        failures[config] = error.with_traceback(None)
+                    else:
+                        keep(config, task.result)
         for config in configs:
             if config not in compiled and config not in failures:
                 if config.pre_hook is not None:

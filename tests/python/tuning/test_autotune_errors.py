@@ -300,14 +300,22 @@ def test_at_most_one_frame_of_tilewright_is_shown(mistake):
     assert len([name for name in frames if "/tilewright/" in name]) <= 1, frames
 
 
-def test_no_frame_of_tilewright_is_shown_by_the_run_command(script, run):
+@pytest.mark.parametrize(
+    ("device", "sizes", "code"),
+    [
+        ("cpu", (16, 32), "TW0201"),
+        # Threads compile for a GPU.
+        ("sim:sm_90", (1 << 21, 1 << 22), "TW0022"),
+    ],
+)
+def test_no_frame_of_tilewright_is_shown_by_the_run_command(device, sizes, code, script, run):
     program = script(
-        """
+        f"""
         import numpy as np
         import triton
         import triton.language as tl
 
-        @triton.autotune([triton.Config({"BLOCK": 16}), triton.Config({"BLOCK": 32})], key=["n"])
+        @triton.autotune([triton.Config({{"BLOCK": size}}) for size in {sizes}], key=["n"])
         @triton.jit
         def beyond(x_ptr, n, BLOCK: tl.constexpr):
             tl.store(x_ptr + 5000 + tl.arange(0, BLOCK), 1.0)
@@ -315,6 +323,6 @@ def test_no_frame_of_tilewright_is_shown_by_the_run_command(script, run):
         beyond[(1,)](np.zeros(8, np.float32), 8)
         """
     )
-    done = run("-m", "tilewright", "run", program)
+    done = run("-m", "tilewright", "run", "--device", device, program)
     assert done.err.count('  File "') == 1
-    assert "error[TW0201]" in done.err
+    assert f"error[{code}]" in done.err
