@@ -14,24 +14,6 @@ use declaration::Included;
 
 /// Compiles kernels at build time, and defines a module with a function for each of them.
 ///
-/// ```ignore
-/// tilewright::include_kernels! {
-///     /// The kernels of this program.
-///     pub mod kernels;
-///     targets = ["cpu", "sm_90"];
-///
-///     from "kernels/scale.py" {
-///         /// Multiplies `n` elements by a factor.
-///         scale("*kfp32, *fp32, fp32, i32, BLOCK=256", num_warps = 4);
-///         scale as scale_bf16("*kbf16, *bf16, fp32, i32, BLOCK=256");
-///     }
-/// }
-///
-/// let x = vec![1.0_f32; 1000];
-/// let mut out = vec![0.0_f32; 1000];
-/// kernels::scale(&x, &mut out, 2.5, 1000).run(4)?;
-/// ```
-///
 /// The paths are relative to the folder of the file that invokes the macro. A file may import
 /// others of its folder or package. The signature is that of `tilewright compile --signature`: a
 /// type for each argument, and a value for each `tl.constexpr` parameter. The type `*kfp32` is a

@@ -14,7 +14,22 @@ pub struct GpuMemory {
     pub(crate) bytes: usize,
 }
 
-/// The arguments of a launch, which [`args!`](crate::args) makes.
+/// The arguments of a launch, which [`args!`](crate::args) makes. A program that computes the
+/// number or the names of the arguments adds them one by one.
+///
+/// ```
+/// use tilewright::{Arguments, Module};
+///
+/// # fn main() -> Result<(), tilewright::Error> {
+/// let double = Module::from_file("examples/kernels.py")?.kernel("double")?;
+/// let mut x = [1.5_f32; 100];
+/// let n = x.len();
+/// let arguments = Arguments::default().argument(&mut x).argument(n).keyword("BLOCK", 128);
+/// double.launch(1, arguments)?;
+/// assert_eq!(x, [3.0; 100]);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct Arguments<'m> {
     /// The positional arguments.
@@ -27,6 +42,13 @@ pub struct Arguments<'m> {
 
 impl<'m> Arguments<'m> {
     /// Adds an argument by position.
+    ///
+    /// ```
+    /// use tilewright::Arguments;
+    ///
+    /// let arguments = [2, 3, 5].into_iter().fold(Arguments::default(), Arguments::argument);
+    /// assert_eq!(arguments.positional.len(), 3);
+    /// ```
     #[must_use]
     pub fn argument(mut self, value: impl IntoArgument<'m>) -> Self {
         self.gpu_memory.extend(value.written_gpu_memory());
@@ -35,6 +57,11 @@ impl<'m> Arguments<'m> {
     }
 
     /// Adds an argument or option by name.
+    ///
+    /// ```
+    /// let arguments = tilewright::args![5].keyword("num_warps", 8);
+    /// assert_eq!(arguments.keywords[0].0, "num_warps");
+    /// ```
     #[must_use]
     pub fn keyword(mut self, name: &'static str, value: impl IntoArgument<'m>) -> Self {
         self.gpu_memory.extend(value.written_gpu_memory());
@@ -43,7 +70,19 @@ impl<'m> Arguments<'m> {
     }
 }
 
-/// The arguments of a launch: `args![&x, &mut out, n, BLOCK = 1024, num_warps = 8]`.
+/// Makes the [`Arguments`](crate::Arguments) of a launch: the positional ones first, then the named
+/// ones, which may be parameters of the kernel and [options](crate::Options) of the launch.
+///
+/// ```
+/// use tilewright::{Dtype, args};
+///
+/// let (x, mut out) = (vec![1.0_f32; 1000], vec![0.0_f32; 1000]);
+/// let arguments = args![&x, &mut out, 2.5, x.len(), BLOCK = 256, num_warps = 8];
+/// assert_eq!((arguments.positional.len(), arguments.keywords.len()), (4, 2));
+///
+/// // `None`, strings and dtypes for `tl.constexpr` parameters; a tuple, and a list of tensors.
+/// let more = args![None::<&[f32]>, (&x, 1, true), vec![&x, &x], mode = "sum", dtype = Dtype::F16];
+/// ```
 #[macro_export]
 macro_rules! args {
     (@add $built:expr $(,)?) => { $built };
@@ -57,6 +96,17 @@ macro_rules! args {
 }
 
 /// A type that the elements of a tensor can have.
+///
+/// ```
+/// use tilewright::{Dtype, Element, bf16};
+///
+/// fn describe<T: Element>(elements: &[T]) -> String {
+///     format!("{} elements of {}", elements.len(), T::DTYPE)
+/// }
+///
+/// assert_eq!(bf16::DTYPE, Dtype::BF16);
+/// assert_eq!(describe(&[1.0_f32, 2.0]), "2 elements of fp32");
+/// ```
 pub trait Element: bytemuck::Pod {
     /// The dtype of the elements in a kernel.
     const DTYPE: Dtype;
@@ -75,6 +125,39 @@ elements! {
 }
 
 /// A type whose values can be arguments of a kernel.
+///
+/// | type | argument |
+/// |---|---|
+/// | [`ReadTensor`] | a tensor that the kernel reads |
+/// | [`WriteTensor`] | a tensor that the kernel may write |
+/// | integers, floats, `bool` | a number, or a value of a `tl.constexpr` parameter |
+/// | `&str`, [`Dtype`] | a value of a `tl.constexpr` parameter |
+/// | `Option` | `None`, or the argument inside |
+/// | tuples of at most six items, `Vec` | a tuple |
+///
+/// A type of a program converts itself to one of these:
+///
+/// ```
+/// use tilewright::{IntoArgument, Module, args, runtime::Value};
+///
+/// struct Signal {
+///     samples: Vec<f32>,
+/// }
+///
+/// impl<'m> IntoArgument<'m> for &'m mut Signal {
+///     fn into_argument(self) -> Value<'m> {
+///         (&mut self.samples).into_argument()
+///     }
+/// }
+///
+/// # fn main() -> Result<(), tilewright::Error> {
+/// let mut signal = Signal { samples: vec![1.5; 64] };
+/// let double = Module::from_file("examples/kernels.py")?.kernel("double")?;
+/// double.launch(1, args![&mut signal, 64, BLOCK = 64])?;
+/// assert_eq!(signal.samples[63], 3.0);
+/// # Ok(())
+/// # }
+/// ```
 pub trait IntoArgument<'m> {
     /// Converts the value to an argument of a launch.
     fn into_argument(self) -> Value<'m>;
@@ -126,11 +209,37 @@ impl<'m, T: Element, const N: usize> IntoArgument<'m> for &'m mut [T; N] {
     }
 }
 
-/// A tensor of elements `T` that a kernel reads: a slice, a vector, an array or a [`Buffer`](crate::Buffer).
+/// A tensor of elements `T` that a kernel reads: a slice, a vector, an array or a
+/// [`Buffer`](crate::Buffer). The functions of `include_kernels!` have such parameters.
+///
+/// ```
+/// use tilewright::{Buffer, Device, ReadTensor};
+///
+/// fn takes_input<'m>(_: impl ReadTensor<'m, f32>) {}
+///
+/// # fn main() -> Result<(), tilewright::Error> {
+/// takes_input(&[1.0, 2.0]);
+/// takes_input(&vec![1.0; 100]);
+/// takes_input(&Buffer::zeros(Device::Cpu, 100)?);
+/// # Ok(())
+/// # }
+/// ```
 pub trait ReadTensor<'m, T>: IntoArgument<'m> {}
 
 /// A tensor of elements `T` that a kernel may write: a `&mut` slice, vector, array or
-/// [`Buffer`](crate::Buffer).
+/// [`Buffer`](crate::Buffer). The functions of `include_kernels!` have such parameters.
+///
+/// ```
+/// use tilewright::{Buffer, Device, WriteTensor};
+///
+/// fn takes_output<'m>(_: impl WriteTensor<'m, f32>) {}
+///
+/// # fn main() -> Result<(), tilewright::Error> {
+/// takes_output(&mut vec![0.0; 100]);
+/// takes_output(Buffer::zeros(Device::Cpu, 100)?.slice_mut(10..20)?);
+/// # Ok(())
+/// # }
+/// ```
 pub trait WriteTensor<'m, T>: IntoArgument<'m> {}
 
 impl<'m, T: Element> ReadTensor<'m, T> for &'m [T] {}
@@ -210,8 +319,34 @@ fn constant<'m>(constant: Constant) -> Value<'m> {
 
 /// A type whose values can be the grid of a launch: a number of programs, an array of one to three
 /// numbers, or a tuple of two or three numbers.
+///
+/// ```
+/// use tilewright::{Code, Error, Grid, IntoGrid};
+///
+/// /// The tiles of a matrix.
+/// struct Tiles {
+///     rows: usize,
+///     columns: usize,
+/// }
+///
+/// impl IntoGrid for Tiles {
+///     fn into_grid(self) -> Result<Grid, Error> {
+///         (self.rows.div_ceil(64), self.columns.div_ceil(128)).into_grid()
+///     }
+/// }
+///
+/// # fn main() -> Result<(), Error> {
+/// assert_eq!(Tiles { rows: 100, columns: 100 }.into_grid()?.extents(), [2, 1, 1]);
+/// assert_eq!([4, 3, 2].into_grid()?.extents(), [4, 3, 2]);
+/// assert_eq!((-1).into_grid().unwrap_err().code(), Some(Code::InvalidGrid));
+/// # Ok(())
+/// # }
+/// ```
 pub trait IntoGrid {
     /// Returns the checked grid.
+    ///
+    /// # Errors
+    /// If there are no or more than three extents, or if one is not between 0 and 2^31 - 1.
     fn into_grid(self) -> Result<Grid, Error>;
 }
 

@@ -45,6 +45,17 @@ struct CacheLine([u8; 64]);
 impl<T: Element> Buffer<T> {
     /// Allocates `len` elements, which are 0.
     ///
+    /// ```
+    /// use tilewright::{Buffer, Device};
+    ///
+    /// # fn main() -> Result<(), tilewright::Error> {
+    /// let counts = Buffer::<i32>::zeros(Device::Sim(90), 1000)?;
+    /// assert_eq!((counts.len(), counts.device()), (1000, Device::Sim(90)));
+    /// assert_eq!(counts.to_vec()?, [0; 1000]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// If this machine does not have the device, if the GPU has too little memory, if the elements
     /// have more bytes than a `usize` counts, or if the driver reports an error, such as the fault
@@ -58,6 +69,16 @@ impl<T: Element> Buffer<T> {
     }
 
     /// Allocates a copy of `elements`.
+    ///
+    /// ```
+    /// use tilewright::{Buffer, Device, f16};
+    ///
+    /// # fn main() -> Result<(), tilewright::Error> {
+    /// let weights = Buffer::from_slice(Device::Cpu, &[f16::ONE; 256])?;
+    /// assert!(!weights.is_empty());
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As [`zeros`](Self::zeros).
@@ -92,20 +113,57 @@ impl<T: Element> Buffer<T> {
         self.len == 0
     }
 
-    /// Returns the elements if they are in main memory; `None` for a GPU.
+    /// Returns the elements if they are in main memory; `None` for a GPU. The first is at a
+    /// multiple of 64 bytes.
+    ///
+    /// ```
+    /// use tilewright::{Buffer, Device};
+    ///
+    /// # fn main() -> Result<(), tilewright::Error> {
+    /// let x = Buffer::from_slice(Device::Cpu, &[3, 1, 2])?;
+    /// assert_eq!(x.as_slice().and_then(|x| x.iter().max()), Some(&3));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn as_slice(&self) -> Option<&[T]> {
         let Memory::Host(lines) = &self.memory else { return None };
         Some(bytemuck::cast_slice(&bytemuck::cast_slice::<_, u8>(lines)[..self.len * size_of::<T>()]))
     }
 
     /// As [`as_slice`](Self::as_slice), for writing.
+    ///
+    /// ```
+    /// use tilewright::{Buffer, Device};
+    ///
+    /// # fn main() -> Result<(), tilewright::Error> {
+    /// let mut x = Buffer::from_slice(Device::Cpu, &[3, 1, 2])?;
+    /// if let Some(x) = x.as_mut_slice() {
+    ///     x.sort();
+    /// }
+    /// assert_eq!(x.to_vec()?, [1, 2, 3]);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn as_mut_slice(&mut self) -> Option<&mut [T]> {
         let Memory::Host(lines) = &mut self.memory else { return None };
         let bytes = self.len * size_of::<T>();
         Some(bytemuck::cast_slice_mut(&mut bytemuck::cast_slice_mut::<_, u8>(lines)[..bytes]))
     }
 
-    /// Borrows a range of the elements.
+    /// Borrows a range of the elements, as an argument of a launch or for a copy.
+    ///
+    /// ```
+    /// use tilewright::{Buffer, Device, Module, args};
+    ///
+    /// # fn main() -> Result<(), tilewright::Error> {
+    /// let scale = Module::from_file("examples/kernels.py")?.kernel("scale")?;
+    /// let x = Buffer::from_slice(Device::Cpu, &[1.0_f32, 2.0, 3.0, 4.0])?;
+    /// let mut out = [0.0_f32; 2];
+    /// scale.launch(1, args![x.slice(2..)?, &mut out, 10.0, 2, BLOCK = 16])?;
+    /// assert_eq!(out, [30.0, 40.0]);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// If the range is not in the buffer.
@@ -114,7 +172,22 @@ impl<T: Element> Buffer<T> {
         Ok(BufferSlice { buffer: self, range })
     }
 
-    /// Borrows a range of the elements for writing.
+    /// Borrows a range of the elements for writing. A kernel that writes outside of the range fails
+    /// on the CPU and in the simulator; a GPU does not check this.
+    ///
+    /// ```
+    /// use tilewright::{Buffer, Code, Device, Module, args};
+    ///
+    /// # fn main() -> Result<(), tilewright::Error> {
+    /// let double = Module::from_file("examples/kernels.py")?.kernel("double")?;
+    /// let mut x = Buffer::from_slice(Device::Cpu, &[1, 2, 3, 4])?;
+    /// double.launch(1, args![x.slice_mut(..2)?, 2, BLOCK = 4])?;
+    /// let error = double.launch(1, args![x.slice_mut(..2)?, 3, BLOCK = 4]).unwrap_err();
+    /// assert_eq!(error.code(), Some(Code::OutOfBounds));
+    /// assert_eq!(x.to_vec()?, [2, 4, 3, 4]);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// If the range is not in the buffer.
@@ -143,6 +216,17 @@ impl<T: Element> Buffer<T> {
 
     /// Copies elements to the buffer, after all work on the device.
     ///
+    /// ```
+    /// use tilewright::{Buffer, Code, Device};
+    ///
+    /// # fn main() -> Result<(), tilewright::Error> {
+    /// let mut x = Buffer::<f32>::zeros(Device::Cpu, 3)?;
+    /// x.copy_from_slice(&[1.0, 2.0, 3.0])?;
+    /// assert_eq!(x.copy_from_slice(&[1.0]).unwrap_err().code(), Some(Code::InvalidArgument));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// If the lengths differ, or if an earlier launch on the device has failed.
     pub fn copy_from_slice(&mut self, elements: &[T]) -> Result<(), Error> {
@@ -152,6 +236,18 @@ impl<T: Element> Buffer<T> {
 
     /// Copies the elements to `elements`, after all work on the device.
     ///
+    /// ```
+    /// use tilewright::{Buffer, Device};
+    ///
+    /// # fn main() -> Result<(), tilewright::Error> {
+    /// let x = Buffer::from_slice(Device::Cpu, &[1.0_f32, 2.0])?;
+    /// let mut copy = [0.0; 2];
+    /// x.copy_to_slice(&mut copy)?;
+    /// assert_eq!(copy, [1.0, 2.0]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// As [`copy_from_slice`](Self::copy_from_slice).
     pub fn copy_to_slice(&self, elements: &mut [T]) -> Result<(), Error> {
@@ -159,6 +255,20 @@ impl<T: Element> Buffer<T> {
     }
 
     /// Returns a copy of the elements, after all work on the device.
+    ///
+    /// ```
+    /// use tilewright::{Buffer, Device, Module, args};
+    ///
+    /// # fn main() -> Result<(), tilewright::Error> {
+    /// let double = Module::from_file("examples/kernels.py")?.kernel("double")?;
+    /// // The last device is a GPU, if this machine has one.
+    /// let device = Device::available().last().copied().unwrap_or_default();
+    /// let mut x = Buffer::from_slice(device, &[1.0_f32; 100])?;
+    /// double.launch(1, args![&mut x, 100, BLOCK = 128])?;
+    /// assert_eq!(x.to_vec()?, [2.0; 100]);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// If an earlier launch on the device has failed.
@@ -237,14 +347,39 @@ impl<T: Element> Buffer<T> {
     }
 }
 
-/// A range of a [`Buffer`].
+/// A range of a [`Buffer`]: an argument of a launch that the kernel reads.
+///
+/// ```
+/// use tilewright::{Buffer, BufferSlice, Device};
+///
+/// # fn main() -> Result<(), tilewright::Error> {
+/// let keys = Buffer::from_slice(Device::Cpu, &[10, 11, 12, 13, 14, 15])?;
+/// let rows: Vec<BufferSlice<'_, i32>> =
+///     (0..3).map(|row| keys.slice(2 * row..2 * row + 2)).collect::<Result<_, _>>()?;
+/// let mut second = [0; 2];
+/// rows[1].copy_to_slice(&mut second)?;
+/// assert_eq!(second, [12, 13]);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct BufferSlice<'m, T> {
     pub(crate) buffer: &'m Buffer<T>,
     pub(crate) range: Range<usize>,
 }
 
-/// A range of a [`Buffer`] that may be written.
+/// A range of a [`Buffer`]: an argument of a launch that the kernel may write.
+///
+/// ```
+/// use tilewright::{Buffer, Device};
+///
+/// # fn main() -> Result<(), tilewright::Error> {
+/// let mut cache = Buffer::<f32>::zeros(Device::Cpu, 6)?;
+/// cache.slice_mut(2..4)?.copy_from_slice(&[0.5, 0.25])?;
+/// assert_eq!(cache.to_vec()?, [0.0, 0.0, 0.5, 0.25, 0.0, 0.0]);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct BufferSliceMut<'m, T> {
     pub(crate) buffer: &'m mut Buffer<T>,

@@ -9,17 +9,38 @@ use tilewright_runtime::{self as runtime, Device, Error, Grid, Value};
 
 use crate::{Arguments, IntoArgument, IntoGrid, Stream, module};
 
-/// The kernels of a lock that `tilewright lock` has written. Launches need neither their source nor
-/// Python. Only machine code for the CPU is compiled.
+/// The kernels of a lock that `tilewright lock` or [`record_lock`](crate::record_lock) has written.
+/// Launches need neither their source nor Python. Only machine code for the CPU is compiled.
 ///
-/// ```no_run
-/// use tilewright::{Bundle, args};
+/// ```
+/// use tilewright::{Bundle, Code, Device, Stream, args};
 ///
 /// # fn main() -> Result<(), tilewright::Error> {
-/// let bundle = Bundle::open("serve.lock")?;
-/// let x = vec![1.0_f32; 1000];
-/// let mut out = vec![0.0_f32; 1000];
-/// bundle.launch("scale", 4, args![x_ptr = &x, out_ptr = &mut out, n = x.len(), BLOCK = 256])?;
+/// # use tilewright::{Module, Target, record_lock};
+/// # let folder = std::env::temp_dir().join(format!("tilewright-bundle-{}", std::process::id()));
+/// # std::fs::create_dir_all(&folder).expect("the folder can be made");
+/// # let path = folder.join("serve.lock");
+/// # let targets: Vec<_> = ["cpu", "sm_90"].into_iter().filter_map(Target::parse).collect();
+/// # record_lock(&path, &targets, || {
+/// #     let scale = Module::from_file("examples/kernels.py")?.kernel("scale")?;
+/// #     let (x, mut out) = (vec![0.0_f32; 64], vec![0.0_f32; 64]);
+/// #     scale.launch(1, args![&x, &mut out, 1.5, 63, BLOCK = 256])
+/// # })?;
+/// let bundle = Bundle::open(&path)?;
+/// let (x, mut out) = (vec![1.0_f32; 1000], vec![0.0_f32; 1000]);
+/// // The lock has one value of `BLOCK`, so the arguments need not name it.
+/// bundle.launch("scale", 4, args![x_ptr = &x, out_ptr = &mut out, factor = 2.5, n = x.len()])?;
+/// assert_eq!(out, [2.5; 1000]);
+///
+/// let stream = Stream::new(Device::Sim(90))?;
+/// let arguments = args![x_ptr = &x, out_ptr = &mut out, factor = 0.5, n = x.len()];
+/// bundle.on(Device::Sim(90)).launch_on(&stream, "scale", 4, arguments)?;
+/// stream.synchronize()?;
+/// assert_eq!(out, [0.5; 1000]);
+///
+/// let misspelled = bundle.launch("scael", 4, args![]).unwrap_err();
+/// assert_eq!(misspelled.code(), Some(Code::NotLocked));
+/// # std::fs::remove_dir_all(&folder).expect("the folder can be removed");
 /// # Ok(())
 /// # }
 /// ```
@@ -35,6 +56,13 @@ impl Bundle {
     /// `NAME.lock`, are read when a kernel is first launched. Launches run on the selected device,
     /// else on that of their tensors.
     ///
+    /// ```
+    /// use tilewright::{Bundle, Code};
+    ///
+    /// let error = Bundle::open("no/such/file.lock").unwrap_err();
+    /// assert_eq!(error.code(), Some(Code::InvalidLock));
+    /// ```
+    ///
     /// # Errors
     /// If the lock cannot be read.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, Error> {
@@ -43,6 +71,31 @@ impl Bundle {
     }
 
     /// Reads a packed lock from memory; errors name it `name`.
+    ///
+    /// ```
+    /// use tilewright::{Bundle, Code};
+    ///
+    /// # fn main() -> Result<(), tilewright::Error> {
+    /// # use tilewright::{Module, args, record_lock, runtime::lock};
+    /// # let folder = format!("tilewright-packed-{}", std::process::id());
+    /// # let folder = std::env::temp_dir().join(folder);
+    /// # std::fs::create_dir_all(&folder).expect("the folder can be made");
+    /// # let path = folder.join("serve.lock");
+    /// # record_lock(&path, &[], || {
+    /// #     let double = Module::from_file("examples/kernels.py")?.kernel("double")?;
+    /// #     double.launch(1, args![&mut vec![1.0_f32; 64], 63, BLOCK = 64])
+    /// # })?;
+    /// # let (file, artifacts) = lock::open(&path).expect("the lock is complete");
+    /// # let bytes = lock::pack(&file, &artifacts).expect("the lock is complete");
+    /// # std::fs::remove_dir_all(&folder).expect("the folder can be removed");
+    /// // `bytes` are those of a file that `tilewright lock pack` writes, such as
+    /// // `include_bytes!("serve.tar")`.
+    /// let bundle = Bundle::from_bytes("serve.tar", &bytes)?;
+    /// let error = Bundle::from_bytes("serve.tar", &bytes[..20]).unwrap_err();
+    /// assert_eq!(error.code(), Some(Code::InvalidLock));
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// If the bytes are not a packed lock.
@@ -137,6 +190,28 @@ impl EmbeddedBundle {
 /// A launch of a kernel in the binary with its arguments: [`run`](Self::run) or
 /// [`run_on`](Self::run_on) starts it. The functions that
 /// `include_kernels!` defines return it.
+///
+/// ```standalone_crate
+/// use tilewright::{Device, Stream};
+///
+/// tilewright::include_kernels! {
+///     mod kernels;
+///     targets = ["cpu", "sm_90"];
+///     from "../examples/kernels.py" { double("*i32, i32, BLOCK=64"); }
+/// }
+///
+/// # fn main() -> Result<(), tilewright::Error> {
+/// let mut x = vec![1; 1000];
+/// let grid = x.len().div_ceil(64);
+/// kernels::double(&mut x, 1000).run(grid)?;
+/// kernels::double(&mut x, 1000).on(Device::Sim(90)).run(grid)?;
+/// let stream = Stream::new(Device::Cpu)?;
+/// kernels::double(&mut x, 1000).run_on(&stream, grid)?;
+/// stream.synchronize()?;
+/// assert_eq!(x, [8; 1000]);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 #[must_use = "`run` starts the launch"]
 pub struct KernelLaunch<'m> {

@@ -13,20 +13,30 @@ use tilewright_runtime::{Error, Knobs, Target};
 /// recorded. A process with `TILEWRIGHT_LOCK=path` launches these kernels, and compiles and tunes
 /// nothing.
 ///
-/// # Errors
-/// If the lock cannot be written, or the error of the function.
-///
-/// ```no_run
-/// use tilewright::{Module, args, record_lock};
+/// ```
+/// use tilewright::{Bundle, Device, Module, Target, args, record_lock};
 ///
 /// # fn main() -> Result<(), tilewright::Error> {
-/// record_lock("serve.lock", &[], || {
-///     let scale = Module::from_file("kernels.py")?.kernel("scale")?;
-///     scale.launch(1, args![&mut [1.0_f32; 64], 64, BLOCK = 64])
+/// # let folder = std::env::temp_dir().join(format!("tilewright-record-{}", std::process::id()));
+/// # std::fs::create_dir_all(&folder).expect("the folder can be made");
+/// # let path = folder.join("serve.lock");
+/// let targets: Vec<Target> = ["cpu", "sm_90"].into_iter().filter_map(Target::parse).collect();
+/// record_lock(&path, &targets, || {
+///     let double = Module::from_file("examples/kernels.py")?.kernel("double")?;
+///     double.launch(1, args![&mut vec![1.0_f32; 60], 60, BLOCK = 64])
 /// })?;
+///
+/// // Another process, which has the lock and no source:
+/// let (bundle, mut x) = (Bundle::open(&path)?.on(Device::Sim(90)), vec![1.0_f32; 60]);
+/// bundle.launch("double", 1, args![x_ptr = &mut x, n = 60])?;
+/// assert_eq!(x, [2.0; 60]);
+/// # std::fs::remove_dir_all(&folder).expect("the folder can be removed");
 /// # Ok(())
 /// # }
 /// ```
+///
+/// # Errors
+/// If the lock cannot be written, or the error of the function.
 pub fn record_lock<R>(
     path: impl AsRef<Path>,
     targets: &[Target],

@@ -17,6 +17,19 @@ use crate::{Arguments, IntoGrid, Stream};
 /// The text of a Python module that defines kernels. The module's imports of `triton` or
 /// `tilewright`, its constants and its `@jit` functions are evaluated without running Python. If
 /// the text was read from a file, imported modules in the same folder or package are read too.
+///
+/// ```
+/// use tilewright::Module;
+///
+/// # fn main() -> Result<(), tilewright::Error> {
+/// let module = Module::from_file("examples/kernels.py")?;
+/// for name in module.kernel_names() {
+///     let kernel = module.kernel(name)?;
+///     println!("{name} has {} parameters", kernel.signature().parameters.len());
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Module {
     source: Arc<SourceModule>,
@@ -24,34 +37,125 @@ pub struct Module {
 
 impl Module {
     /// Reads a file.
+    ///
+    /// ```
+    /// use tilewright::{Code, Module};
+    ///
+    /// # fn main() -> Result<(), tilewright::Error> {
+    /// let scale = Module::from_file("examples/kernels.py")?.kernel("scale")?;
+    /// assert_eq!(scale.name(), "scale");
+    /// let missing = Module::from_file("no/such/file.py").unwrap_err();
+    /// assert_eq!(missing.code(), Some(Code::KernelNotFound));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// If the file cannot be read, or if its syntax is wrong.
     pub fn from_file(path: impl AsRef<Path>) -> Result<Self, Error> {
         Ok(Self { source: Arc::new(SourceModule::from_file(path.as_ref())?) })
     }
 
     /// Makes a module from a text. Messages show `name` as its file. Imports of other files are not
     /// resolved.
+    ///
+    /// ```
+    /// use tilewright::{Code, Module};
+    ///
+    /// # fn main() -> Result<(), tilewright::Error> {
+    /// // A text in the program: `include_str!("kernels.py")` for a file of the crate.
+    /// let module = Module::from_source("kernels.py", "
+    /// import triton
+    ///
+    /// @triton.jit
+    /// def nothing(x_ptr):
+    ///     pass
+    /// ")?;
+    /// assert_eq!(module.kernel_names(), ["nothing"]);
+    ///
+    /// let error = Module::from_source("wrong.py", "def f(:").unwrap_err();
+    /// assert_eq!(error.code(), Some(Code::SyntaxError));
+    /// assert!(error.to_string().contains("wrong.py:1"));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// If the syntax of the text is wrong.
     pub fn from_source(name: impl Into<String>, text: impl Into<String>) -> Result<Self, Error> {
         Ok(Self { source: Arc::new(SourceModule::new(SourceFile::new(name, text), None)?) })
     }
 
     /// Returns the names of the `@jit` functions, in order.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), tilewright::Error> {
+    /// let module = tilewright::Module::from_file("examples/kernels.py")?;
+    /// assert_eq!(module.kernel_names()[..2], ["scale", "double"]);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn kernel_names(&self) -> Vec<&str> {
         self.source.kernel_names()
     }
 
     /// Returns the syntax tree of a kernel as text, one line for each node, without compiling the
     /// kernel.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), tilewright::Error> {
+    /// let module = tilewright::Module::from_file("examples/kernels.py")?;
+    /// assert!(module.syntax_tree("scale")?.contains("BLOCK"));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// If the module has no `@jit` function with this name.
     pub fn syntax_tree(&self, name: &str) -> Result<String, Error> {
         self.source.syntax_tree(name)
     }
 
-    /// Returns the `@jit` function with this name.
+    /// Returns the `@jit` function with this name. Its launches run on the selected device
+    /// ([`Device::select`], `TILEWRIGHT_DEVICE`), else on the device of their tensors.
+    ///
+    /// ```
+    /// use tilewright::{Code, Module};
+    ///
+    /// # fn main() -> Result<(), tilewright::Error> {
+    /// let module = Module::from_file("examples/kernels.py")?;
+    /// let scale = module.kernel("scale")?;
+    /// assert_eq!(module.kernel("scael").unwrap_err().code(), Some(Code::KernelNotFound));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// If the module has no `@jit` function with this name.
     pub fn kernel(&self, name: &str) -> Result<Kernel, Error> {
         Ok(Kernel { kernel: self.source.kernel(name)?, module: self.clone() })
     }
 }
 
-/// A kernel of a module. Its compiled variants are cached.
+/// A kernel of a module. Its compiled variants are cached: one for each combination of argument
+/// types, argument properties (such as divisibility by 16), compile-time values, options and
+/// device. Clones share the cache, and threads may launch a kernel at the same time.
+///
+/// ```
+/// use tilewright::{Device, Module, args};
+///
+/// # fn main() -> Result<(), tilewright::Error> {
+/// let scale = Module::from_file("examples/kernels.py")?.kernel("scale")?;
+/// assert_eq!(scale.name(), "scale");
+/// let x = [1.0_f32, 2.0, 3.0];
+/// for device in [Device::Cpu, Device::Sim(90)] {
+///     let mut out = [0.0_f32; 3];
+///     scale.on(device).launch(1, args![&x, &mut out, 10.0, 3, BLOCK = 16])?;
+///     assert_eq!(out, [10.0, 20.0, 30.0]);
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Kernel {
     kernel: Arc<runtime::Kernel>,
@@ -60,6 +164,18 @@ pub struct Kernel {
 
 impl Kernel {
     /// Returns the name and the parameters.
+    ///
+    /// ```
+    /// use tilewright::{Module, runtime::Annotation};
+    ///
+    /// # fn main() -> Result<(), tilewright::Error> {
+    /// let scale = Module::from_file("examples/kernels.py")?.kernel("scale")?;
+    /// let parameters = &scale.signature().parameters;
+    /// assert_eq!(&*parameters[0].name, "x_ptr");
+    /// assert!(matches!(parameters[4].annotation, Annotation::Constexpr));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn signature(&self) -> &Signature {
         self.kernel.signature()
     }
@@ -70,6 +186,18 @@ impl Kernel {
     }
 
     /// Returns the same kernel for launches on `device`, whatever device is selected.
+    ///
+    /// ```
+    /// use tilewright::{Device, Module, Options, Stage};
+    ///
+    /// # fn main() -> Result<(), tilewright::Error> {
+    /// let scale = Module::from_file("examples/kernels.py")?.kernel("scale")?;
+    /// let hopper = scale.on(Device::Sim(90));
+    /// let handle = hopper.compile("*fp32,*fp32,fp32,i32,BLOCK=64", &Options::default())?;
+    /// assert!(handle.compiled.asm(Stage::Ptx).is_some_and(|ptx| ptx.contains("sm_90a")));
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn on(&self, device: Device) -> Self {
         Self { kernel: Arc::new(self.kernel.on(device)), module: self.module.clone() }
@@ -81,11 +209,56 @@ impl Kernel {
     /// The keyword `warmup = true` compiles the kernel and does not run it; `sanitize = true`, or
     /// the names of checks such as `sanitize = "race,init"`, makes each finding of the sanitizer an
     /// error.
+    ///
+    /// ```
+    /// use tilewright::{Code, Module, args};
+    ///
+    /// # fn main() -> Result<(), tilewright::Error> {
+    /// let module = Module::from_file("examples/kernels.py")?;
+    /// let (scale, double) = (module.kernel("scale")?, module.kernel("double")?);
+    /// let (x, mut out) = (vec![1.0_f32; 1000], vec![0.0_f32; 1000]);
+    /// let grid = x.len().div_ceil(256);
+    /// scale.launch(grid, args![&x, &mut out, 2.5, 1000, BLOCK = 256, num_warps = 8])?;
+    /// assert_eq!(out, [2.5; 1000]);
+    ///
+    /// let error = scale.launch(grid, args![&x, &mut out, 2.5, 1001, BLOCK = 256]).unwrap_err();
+    /// assert_eq!(error.code(), Some(Code::OutOfBounds));
+    ///
+    /// // Two programs load and store each element.
+    /// let racing = args![&mut out, 1000, BLOCK = 256, sanitize = "race"];
+    /// let error = double.launch([grid, 2], racing).unwrap_err();
+    /// assert_eq!(error.code(), Some(Code::Race));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// If the arguments do not fit the parameters, if the kernel does not compile, or if it fails:
+    /// on the CPU and in the simulator at an access out of bounds or a failed assertion. The error
+    /// of a kernel that fails on a GPU is that of a later call, such as [`Stream::synchronize`].
     pub fn launch(&self, grid: impl IntoGrid, arguments: Arguments<'_>) -> Result<(), Error> {
         self.start(None, grid.into_grid()?, arguments)
     }
 
     /// As [`launch`](Self::launch), on a stream of the device that the launch runs on.
+    ///
+    /// ```
+    /// use tilewright::{Device, Module, Stream, args};
+    ///
+    /// # fn main() -> Result<(), tilewright::Error> {
+    /// let double = Module::from_file("examples/kernels.py")?.kernel("double")?;
+    /// let (stream, mut x) = (Stream::new(Device::Cpu)?, [1_i32; 100]);
+    /// for _ in 0..3 {
+    ///     double.launch_on(&stream, 1, args![&mut x, 100, BLOCK = 128])?;
+    /// }
+    /// stream.synchronize()?;
+    /// assert_eq!(x, [8; 100]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`launch`](Self::launch), and if the stream is on another device than the tensors.
     pub fn launch_on(
         &self,
         stream: &Stream,
@@ -110,20 +283,73 @@ impl Kernel {
         if checks.is_empty() { run() } else { sanitized(checks, handle.device(), run) }
     }
 
-    /// Compiles the kernel for these arguments, without running it.
+    /// Compiles the kernel for these arguments, without running it. The next launch with such
+    /// arguments only runs.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use tilewright::{Module, args};
+    ///
+    /// # fn main() -> Result<(), tilewright::Error> {
+    /// let double = Module::from_file("examples/kernels.py")?.kernel("double")?;
+    /// let mut x = [1.0_f32; 100];
+    /// let first = double.warmup(args![&mut x, 100, BLOCK = 128])?;
+    /// assert!(Arc::ptr_eq(&first, &double.warmup(args![&mut x, 99, BLOCK = 128])?));
+    /// // A multiple of 16 is a property that the code depends on.
+    /// assert!(!Arc::ptr_eq(&first, &double.warmup(args![&mut x, 96, BLOCK = 128])?));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// If the arguments do not fit the parameters, or if the kernel does not compile.
     pub fn warmup(&self, arguments: Arguments<'_>) -> Result<Arc<Handle>, Error> {
         let Call { values, options, .. } = self.bind(arguments)?;
         self.handle(&values, &options)
     }
 
     /// Compiles the kernel for arguments that a text describes: `*fp32,*fp32:16,i32,BLOCK=1024`.
-    /// The syntax is that of `tilewright compile --signature`.
+    /// The syntax is that of `tilewright compile --signature`: `:16` is a divisibility.
+    ///
+    /// ```
+    /// use tilewright::{Device, Module, Options, Stage};
+    ///
+    /// # fn main() -> Result<(), tilewright::Error> {
+    /// let double = Module::from_file("examples/kernels.py")?.kernel("double")?;
+    /// let signature = "*fp16:16,i32,BLOCK=1024";
+    /// let cpu = double.on(Device::Cpu).compile(signature, &Options::default())?;
+    /// assert!(cpu.compiled.asm(Stage::Opt).is_some_and(|ir| ir.contains("fp16[1024]")));
+    /// // Code for a GPU needs no GPU.
+    /// let gpu = double.on(Device::Sim(100)).compile(signature, &Options::default())?;
+    /// println!("{}", gpu.compiled.asm(Stage::Ptx).unwrap_or_default());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// If the text does not fit the parameters, or if the kernel does not compile.
     pub fn compile(&self, signature: &str, options: &Options) -> Result<Handle, Error> {
         self.compile_for_launches(signature, options, false)
     }
 
     /// As [`compile`](Self::compile). With `tensor_maps`, code for a GPU may take tensor maps after
     /// its arguments. Only [`Handle`] can launch such code, because it makes the maps.
+    ///
+    /// ```
+    /// use tilewright::{Device, Module, Options};
+    ///
+    /// # fn main() -> Result<(), tilewright::Error> {
+    /// let double = Module::from_file("examples/kernels.py")?.kernel("double")?;
+    /// let hopper = double.on(Device::Sim(90));
+    /// let options = Options::default();
+    /// let handle = hopper.compile_for_launches("*fp32:16,i32,BLOCK=64", &options, true)?;
+    /// assert!(!handle.takes_tensor_maps(), "the kernel loads no boxes");
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`compile`](Self::compile).
     pub fn compile_for_launches(
         &self,
         signature: &str,
@@ -136,6 +362,23 @@ impl Kernel {
 
     /// Returns the compiled variant for `values`, which has one value for each parameter. Compiles
     /// the variant if necessary.
+    ///
+    /// ```
+    /// use tilewright::{Grid, Module, Options, args, runtime::Interrupt};
+    ///
+    /// # fn main() -> Result<(), tilewright::Error> {
+    /// let double = Module::from_file("examples/kernels.py")?.kernel("double")?;
+    /// let mut x = [1.0_f32; 8];
+    /// let values = args![&mut x, 8, 16].positional;
+    /// let handle = double.handle(&values, &Options::default())?;
+    /// handle.launch(Grid::from([1, 1, 1]), &values, Interrupt::Never)?;
+    /// assert_eq!(x, [2.0; 8]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// If the kernel does not compile for these values.
     pub fn handle(&self, values: &[Value<'_>], options: &Options) -> Result<Arc<Handle>, Error> {
         if let Some(handle) = self.kernel.lookup(values, options)? {
             return Ok(handle);

@@ -32,6 +32,21 @@ pub struct Stream {
 impl Stream {
     /// Makes a stream, which does not wait for the default stream of the device.
     ///
+    /// ```
+    /// use tilewright::{Buffer, Device, Module, Stream, args};
+    ///
+    /// # fn main() -> Result<(), tilewright::Error> {
+    /// let device = Device::available().last().copied().unwrap_or_default();
+    /// let double = Module::from_file("examples/kernels.py")?.kernel("double")?;
+    /// let stream = Stream::new(device)?;
+    /// let mut x = Buffer::from_slice(device, &[1.0_f32; 64])?;
+    /// double.on(device).launch_on(&stream, 1, args![&mut x, 64, BLOCK = 64])?;
+    /// stream.synchronize()?;
+    /// assert_eq!(x.to_vec()?, [2.0; 64]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// If this machine does not have the device.
     pub fn new(device: Device) -> Result<Self, Error> {
@@ -44,6 +59,12 @@ impl Stream {
     }
 
     /// Returns the default stream of a device, on which launches run that name no stream.
+    ///
+    /// ```
+    /// use tilewright::{Device, Stream};
+    ///
+    /// assert_eq!(Stream::default_of(Device::Cpu).device(), Device::Cpu);
+    /// ```
     pub fn default_of(device: Device) -> Self {
         Self { device, own: None }
     }
@@ -55,6 +76,14 @@ impl Stream {
 
     /// Waits for all launches on the stream.
     ///
+    /// ```
+    /// # fn main() -> Result<(), tilewright::Error> {
+    /// let stream = tilewright::Stream::new(tilewright::Device::Sim(90))?;
+    /// stream.synchronize()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// The error of a kernel that failed on the device.
     pub fn synchronize(&self) -> Result<(), Error> {
@@ -65,6 +94,16 @@ impl Stream {
     }
 
     /// Records the point after the launches that are on the stream now.
+    ///
+    /// ```
+    /// use tilewright::{Device, Stream};
+    ///
+    /// # fn main() -> Result<(), tilewright::Error> {
+    /// let event = Stream::default_of(Device::Cpu).record()?;
+    /// event.synchronize()?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// Those of the driver.
@@ -81,6 +120,18 @@ impl Stream {
     }
 
     /// Makes later launches on this stream wait for an event of another stream.
+    ///
+    /// ```
+    /// use tilewright::{Device, Stream};
+    ///
+    /// # fn main() -> Result<(), tilewright::Error> {
+    /// let (copies, dots) = (Stream::new(Device::Cpu)?, Stream::new(Device::Cpu)?);
+    /// // … launches on `copies` that write the operands …
+    /// dots.wait(&copies.record()?)?;
+    /// // … launches on `dots` that read them …
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// Those of the driver.
@@ -107,7 +158,21 @@ impl Stream {
     }
 }
 
-/// A point in the work of a [`Stream`].
+/// A point in the work of a [`Stream`], which [`Stream::record`] returns.
+///
+/// ```
+/// use tilewright::{Device, Module, Stream, args};
+///
+/// # fn main() -> Result<(), tilewright::Error> {
+/// let double = Module::from_file("examples/kernels.py")?.kernel("double")?;
+/// let stream = Stream::new(Device::Cpu)?;
+/// let start = stream.record()?;
+/// double.launch_on(&stream, 4, args![&mut [1.0_f32; 1000], 1000, BLOCK = 256])?;
+/// let time = start.duration_until(&stream.record()?)?;
+/// println!("{:.1} us", time.as_secs_f64() * 1e6);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct Event {
     point: Point,
@@ -122,6 +187,14 @@ enum Point {
 impl Event {
     /// Waits until the device has reached the point.
     ///
+    /// ```
+    /// # fn main() -> Result<(), tilewright::Error> {
+    /// let stream = tilewright::Stream::new(tilewright::Device::Cpu)?;
+    /// stream.record()?.synchronize()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// The error of a kernel that failed on the device.
     pub fn synchronize(&self) -> Result<(), Error> {
@@ -131,7 +204,17 @@ impl Event {
         }
     }
 
-    /// Waits for both events, and returns the time between them.
+    /// Waits for both events, and returns the time between them; 0 if `later` was earlier. A GPU
+    /// measures it to half a microsecond.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), tilewright::Error> {
+    /// let stream = tilewright::Stream::new(tilewright::Device::Cpu)?;
+    /// let (first, second) = (stream.record()?, stream.record()?);
+    /// assert!(second.duration_until(&first)? <= first.duration_until(&second)?);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// If they are of different kinds of devices, or with the error of a kernel that failed.

@@ -22,6 +22,15 @@ use crate::{Arguments, IntoArgument, IntoGrid, Kernel, Stream};
 /// let config = tilewright::config! { BLOCK = 256, num_warps = 8 };
 /// assert_eq!(config["BLOCK"], 256);
 /// ```
+/// Configurations are values, so a program computes them:
+///
+/// ```
+/// use tilewright::Config;
+///
+/// let blocks = (7..12).map(|power| 1_usize << power);
+/// let configs: Vec<Config> = blocks.map(|n| Config::default().with("BLOCK", n)).collect();
+/// assert_eq!(configs[4]["BLOCK"], 2048);
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct Config {
     values: Vec<(&'static str, Value<'static>)>,
@@ -31,6 +40,13 @@ pub struct Config {
 
 impl Config {
     /// Adds a value.
+    ///
+    /// ```
+    /// use tilewright::config;
+    ///
+    /// let few_warps = config! { BLOCK = 128 }.with("num_warps", 2);
+    /// assert_eq!(few_warps["num_warps"], 2);
+    /// ```
     #[must_use]
     pub fn with(mut self, name: &'static str, value: impl IntoArgument<'static>) -> Self {
         let value = value.into_argument();
@@ -66,7 +82,14 @@ impl Index<&str> for Config {
     }
 }
 
-/// Makes a [`Config`]: `config! { BLOCK = 256, num_warps = 8 }`.
+/// Makes a [`Config`] of values of `tl.constexpr` parameters and of options.
+///
+/// ```
+/// use tilewright::{Dtype, config};
+///
+/// let large = config! { BLOCK = 1024, num_warps = 8, num_stages = 3, ACCUMULATOR = Dtype::F32 };
+/// assert_eq!(4096_usize.div_ceil(large["BLOCK"]), 4);
+/// ```
 #[macro_export]
 macro_rules! config {
     ($($name:ident = $value:expr),* $(,)?) => {
@@ -87,16 +110,7 @@ macro_rules! config {
 /// use tilewright::{Module, args, config};
 ///
 /// # fn main() -> Result<(), tilewright::Error> {
-/// # let source = "
-/// # import triton
-/// # import triton.language as tl
-/// #
-/// # @triton.jit
-/// # def double(x_ptr, n, BLOCK: tl.constexpr):
-/// #     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-/// #     tl.store(x_ptr + at, 2 * tl.load(x_ptr + at, mask=at < n), mask=at < n)
-/// # ";
-/// let double = Module::from_source("double.py", source)?.kernel("double")?;
+/// let double = Module::from_file("examples/kernels.py")?.kernel("double")?;
 /// let double = double.tuned([config! { BLOCK = 128 }, config! { BLOCK = 1024 }], &["n"]);
 /// let mut x = vec![1.0_f32; 5000];
 /// let n = x.len();
@@ -133,6 +147,19 @@ impl Kernel {
     /// Returns a tuner, which measures the kernel with each configuration and launches the fastest.
     /// It chooses once for each device, each value of the parameters in `key`, and the dtypes of the
     /// tensors.
+    ///
+    /// ```
+    /// use tilewright::{Module, args, config};
+    ///
+    /// # fn main() -> Result<(), tilewright::Error> {
+    /// let double = Module::from_file("examples/kernels.py")?.kernel("double")?;
+    /// // The tuner measures again for each other `n`.
+    /// let tuner = double.tuned([config! { BLOCK = 64 }, config! { BLOCK = 512 }], &["n"]);
+    /// let mut x = vec![1.0_f32; 1000];
+    /// tuner.launch(|config| 1000_usize.div_ceil(config["BLOCK"]), args![&mut x, 1000])?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn tuned(&self, configs: impl Into<Vec<Config>>, key: &[&'static str]) -> Tuner {
         Tuner { kernel: self.clone(), configs: configs.into(), key: key.to_vec(), choices: Mutex::default() }
     }
@@ -141,6 +168,20 @@ impl Kernel {
 impl Tuner {
     /// Launches the fastest configuration; measures all configurations first if the key is new.
     /// `grid` computes the grid of a configuration.
+    ///
+    /// ```
+    /// use tilewright::{Code, Module, args, config};
+    ///
+    /// # fn main() -> Result<(), tilewright::Error> {
+    /// let double = Module::from_file("examples/kernels.py")?.kernel("double")?;
+    /// let tuner = double.tuned([config! { BLOCK = 0 }, config! { BLOCK = 256 }], &[]);
+    /// let mut x = [1.0_f32; 256];
+    /// // A configuration that does not compile is skipped.
+    /// tuner.launch(|_| 1, args![&mut x, 256])?;
+    /// assert_eq!(x, [2.0; 256]);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// If no configuration compiles and runs, or if the launch fails.
@@ -154,6 +195,19 @@ impl Tuner {
     }
 
     /// As [`launch`](Self::launch), on a stream of the device that the launch runs on.
+    ///
+    /// ```
+    /// use tilewright::{Device, Module, Stream, args, config};
+    ///
+    /// # fn main() -> Result<(), tilewright::Error> {
+    /// let double = Module::from_file("examples/kernels.py")?.kernel("double")?;
+    /// let tuner = double.tuned([config! { BLOCK = 64, num_warps = 2 }], &[]);
+    /// let stream = Stream::new(Device::Cpu)?;
+    /// tuner.launch_on(&stream, |_| 1, args![&mut [1_i64; 64], 64])?;
+    /// stream.synchronize()?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As [`launch`](Self::launch).
@@ -169,6 +223,21 @@ impl Tuner {
 
     /// Returns the configurations that were chosen so far, each with its key: the device, the values
     /// of the key and the dtypes of the tensors.
+    ///
+    /// ```
+    /// use tilewright::{Module, args, config};
+    ///
+    /// # fn main() -> Result<(), tilewright::Error> {
+    /// let double = Module::from_file("examples/kernels.py")?.kernel("double")?;
+    /// let tuner = double.tuned([config! { BLOCK = 64 }, config! { BLOCK = 128 }], &["n"]);
+    /// tuner.launch(|_| 1, args![&mut [1.0_f32; 50], 50])?;
+    /// for (key, config) in tuner.choices() {
+    ///     println!("{}: BLOCK = {}", key.join(", "), config["BLOCK"]);
+    /// }
+    /// assert_eq!(tuner.choices()[0].0[0], "cpu");
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn choices(&self) -> Vec<(Vec<String>, Config)> {
         let choices = self.choices.lock().unwrap_or_else(PoisonError::into_inner);
         let mut found: Vec<_> =
