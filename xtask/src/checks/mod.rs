@@ -4,6 +4,7 @@ mod codes;
 mod constants;
 mod cycles;
 mod documents;
+mod examples;
 pub mod layering;
 pub mod licences;
 mod python;
@@ -38,6 +39,7 @@ pub const ALL: &[Check] = &[
     documents::decisions,
     documents::sizes,
     documents::widths,
+    examples::of_public_items,
 ];
 
 /// Runs a check on a small tree and returns `path:line: rule` of each finding.
