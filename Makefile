@@ -207,10 +207,16 @@ FUZZ_SECONDS ?= 60
 fuzz: ## Each fuzz target for a minute, or for FUZZ_SECONDS
 	BOLERO_RANDOM_TEST_TIME_MS=$(FUZZ_SECONDS)000 cargo test --package tilewright-fuzz -- --test-threads=1
 
+.PHONY: test-features
+test-features: ## The crate tilewright with one device at a time
+	for device in cpu cuda sim; do \
+	  cargo test --package tilewright --no-default-features --features $$device --test features || exit; done
+
 .PHONY: nightly
 nightly: ## What runs each night: each fuzz target for ten minutes, and malformed inputs of all forms that no night has had
 	$(MAKE) fuzz FUZZ_SECONDS=600
 	TILEWRIGHT_SEEDS=$(NIGHT)00000..$(NIGHT)20000 cargo test --package tilewright-fuzz --test malformed -- --test-threads=1
+	$(MAKE) test-features
 
 # The number of the day, so that each night tries other seeds.
 NIGHT = $(shell expr $$(date +%s) / 86400)

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use tilewright_base::Diagnostic;
 use tilewright_frontend::{Argument, FunctionSource, Padding, Tuple};
 use tilewright_gpu_ir::{GpuOp, Op, TensorMapPlan};
 use tilewright_ir::{Dtype, Element, Module};
@@ -129,10 +128,11 @@ impl GpuCode {
 
 /// Lowers a module of the GPU dialect to PTX. `max_registers` limits the registers of a thread
 /// unless the module has its own limit.
+#[cfg(feature = "gpu")]
 pub(crate) fn ptx(
     program: &tilewright_gpu_ir::Module,
     max_registers: Option<u32>,
-) -> Result<String, Box<Diagnostic>> {
+) -> Result<String, Box<tilewright_base::Diagnostic>> {
     let mut module = tilewright_ptx::lower(program)?;
     for function in module.functions.values_mut() {
         // A warp-specialized kernel has its own limit, because its partitions transfer registers to
@@ -311,12 +311,14 @@ impl CompiledKernel {
             (Stage::Ir, _) => Some(tilewright_ir::print(&self.lowered, false)),
             (Stage::Opt, _) => Some(tilewright_ir::print(&self.module, false)),
             (Stage::Cpu, MachineCode::Cpu(program)) => Some(program.to_string()),
-            (Stage::Asm, MachineCode::Cpu(program)) => Some(program.machine_listing().to_string()),
+            (Stage::Asm, MachineCode::Cpu(program)) if cfg!(feature = "cpu") => {
+                Some(program.machine_listing().to_string())
+            }
             (Stage::Gpu, MachineCode::Gpu(code)) => Some(tilewright_ir::print(&code.program, false)),
             (Stage::Ptx, MachineCode::Gpu(code)) => Some(code.ptx.clone()),
-            (Stage::Cpu | Stage::Asm, MachineCode::Gpu(_))
+            (Stage::Cpu, MachineCode::Gpu(_))
             | (Stage::Gpu | Stage::Ptx, MachineCode::Cpu(_))
-            | (Stage::Cubin, _) => None,
+            | (Stage::Asm | Stage::Cubin, _) => None,
         })
     }
 

@@ -4,7 +4,11 @@
 use std::fmt::Write;
 
 use serde_json::{Value as Json, json};
+#[cfg(not(feature = "gpu"))]
+use tilewright_base::Diagnostic;
 use tilewright_base::{Remark, SourceMap, Span};
+#[cfg(feature = "gpu")]
+use tilewright_gpu::compile as gpu_program;
 use tilewright_gpu_ir::{self as gpu_ir, GpuOp, Op, element_bits};
 use tilewright_layout::{BankUse, Input, Layout, bank_use, ldmatrix_bank_use, matrix_bank_use};
 
@@ -225,13 +229,23 @@ pub fn layouts_of_ir(
             ));
         }
         tilewright_opt::optimize(&mut module, &tilewright_opt::Options::default(), &mut |_, _| {});
-        let program = tilewright_gpu::compile(&module, target, num_warps, num_stages)
+        let program = gpu_program(&module, target, num_warps, num_stages)
             .map_err(|diagnostic| diagnostic.message.clone())?;
         let mut page = describe_layouts(&program);
         page["target"] = json!(target.name);
         page["lines"] = tilewright_ir::print(&program, false).lines().collect();
         Ok(page.to_string())
     })
+}
+
+#[cfg(not(feature = "gpu"))]
+fn gpu_program(
+    _: &tilewright_ir::Module,
+    _: tilewright_gpu_ir::GpuTarget,
+    _: u32,
+    _: u32,
+) -> Result<gpu_ir::Module, Box<Diagnostic>> {
+    Err(crate::without_feature("gpu"))
 }
 
 /// Returns the line of a file at which a span begins; 0 for a span of another file.

@@ -14,6 +14,7 @@
 mod ast;
 mod compiled;
 mod explain;
+#[cfg(feature = "gpu")]
 mod gpu_text;
 mod inline_asm;
 mod occupancy;
@@ -35,6 +36,7 @@ pub use compiled::{
     CompiledKernel, GpuCode, MachineCode, Metadata, ParameterType, Resources, remove_folders,
 };
 pub use explain::{SourceText, StageText, layouts_of_ir};
+#[cfg(feature = "gpu")]
 pub use gpu_text::compile_gpu_text;
 pub use occupancy::{Multiprocessor, Occupancy, against_spills};
 pub use operation::{CompiledOperation, compile_operation, locate};
@@ -49,7 +51,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
-use tilewright_base::{Diagnostic, SourceMap};
+use tilewright_base::{Code, Diagnostic, SourceMap};
 use tilewright_frontend::{Failure, FunctionSource, Host, Lowered, Request};
 use tilewright_ir as ir;
 use tilewright_ir::Module;
@@ -184,12 +186,13 @@ fn finish(
     verify(&optimized, Stage::Opt)?;
 
     let code = match job.target {
-        Target::Cpu => {
+        Target::Cpu if cfg!(feature = "cpu") => {
             let program = cpu_program(&optimized).map_err(|diagnostic| failure(*diagnostic, &optimized))?;
             dump(Stage::Cpu, &|| program.to_string());
             dump(Stage::Asm, &|| program.machine_listing().to_string());
             MachineCode::Cpu(Box::new(program))
         }
+        Target::Cpu => return Err(failure(*without_feature("cpu"), &optimized)),
         Target::Gpu(target) => {
             inline_asm::check(&optimized).map_err(|diagnostic| failure(*diagnostic, &optimized))?;
             MachineCode::Gpu(Box::new(gpu_code(&optimized, target, (job.codegen, &[]), dump)?))
@@ -202,6 +205,7 @@ fn finish(
 }
 
 /// Makes the code for a GPU. The accesses in `without` do not use tensor maps.
+#[cfg(feature = "gpu")]
 fn gpu_code(
     optimized: &Module,
     target: tilewright_gpu_ir::GpuTarget,
@@ -226,12 +230,37 @@ fn gpu_code(
     Ok(GpuCode::new(ptx, target, program))
 }
 
+/// Refuses to make code for a GPU.
+#[cfg(not(feature = "gpu"))]
+fn gpu_code(
+    optimized: &Module,
+    _: tilewright_gpu_ir::GpuTarget,
+    _: (CodegenOptions, &[TensorAccess]),
+    _: &mut DumpHook<'_>,
+) -> Result<GpuCode, CompileError> {
+    Err(failure(*without_feature("gpu"), optimized))
+}
+
+/// Returns the error of a stage that the build has left out.
+fn without_feature(feature: &str) -> Box<Diagnostic> {
+    let message = format!("this program was built without the feature `{feature}` of tilewright-compiler");
+    Box::new(Diagnostic::new(Code::NoDevice, message))
+}
+
+/// Returns the assembler of inline assembly on the CPU, if the build has the simulator.
+fn assembler() -> Option<&'static dyn tilewright_cpu::Assembler> {
+    if cfg!(feature = "sim") { Some(&inline_asm::SimulatedAssembler) } else { None }
+}
+
 /// Makes the program of the CPU's executor. The simulator runs the kernel's inline assembly. If the
 /// executor makes machine code, short loops are unrolled, so that the executor compiles them
 /// together with the steps around them.
 pub fn cpu_program(module: &Module) -> Result<tilewright_cpu::Program, Box<Diagnostic>> {
+    if !cfg!(feature = "cpu") {
+        return Err(without_feature("cpu"));
+    }
     let module = if tilewright_cpu::has_machine_code() { for_nests(module) } else { Cow::Borrowed(module) };
-    tilewright_cpu::Program::with_assembler(&module, Some(&inline_asm::SimulatedAssembler))
+    tilewright_cpu::Program::with_assembler(&module, assembler())
 }
 
 /// Unswitches and unrolls short loops, so that the loop nests that the executor compiles contain
@@ -256,7 +285,7 @@ fn for_nests(module: &Module) -> Cow<'_, Module> {
 
 /// Makes the program of the CPU's executor for traced launches.
 pub fn cpu_program_for_traces(module: &Module) -> Result<tilewright_cpu::Program, Box<Diagnostic>> {
-    tilewright_cpu::Program::for_traces(module, Some(&inline_asm::SimulatedAssembler))
+    tilewright_cpu::Program::for_traces(module, assembler())
 }
 
 /// Makes the program of the CPU's executor for launches with a sanitizer. `module` is the module
@@ -264,7 +293,10 @@ pub fn cpu_program_for_traces(module: &Module) -> Result<tilewright_cpu::Program
 pub fn cpu_program_for_sanitizer(
     module: &Module,
 ) -> Result<tilewright_cpu::SanitizedProgram, Box<Diagnostic>> {
-    tilewright_cpu::SanitizedProgram::new(module, Some(&inline_asm::SimulatedAssembler))
+    if !cfg!(feature = "cpu") {
+        return Err(without_feature("cpu"));
+    }
+    tilewright_cpu::SanitizedProgram::new(module, assembler())
 }
 
 /// Makes the program of the CPU's executor without rematerialization, without fusion, and without
@@ -274,7 +306,7 @@ pub fn cpu_program_for_sanitizer(
 pub fn cpu_program_without_symbolic_forms(
     module: &Module,
 ) -> Result<tilewright_cpu::Program, Box<Diagnostic>> {
-    tilewright_cpu::Program::without_symbolic_forms(module, Some(&inline_asm::SimulatedAssembler))
+    tilewright_cpu::Program::without_symbolic_forms(module, assembler())
 }
 
 /// Runs a stage on a stack that suffices for the deepest nesting that the frontend accepts: passes,

@@ -74,7 +74,7 @@ impl Device {
             ("sim", Some(architecture)) => Target::parse(architecture).and_then(Device::simulating),
             _ => None,
         };
-        parsed.ok_or_else(|| {
+        let device = parsed.ok_or_else(|| {
             let simulated = Self::simulated_names();
             let known = ["cpu", "cuda"].into_iter().chain(simulated.iter().map(String::as_str));
             let listed: Vec<_> = simulated.iter().map(|name| format!("'{name}'")).collect();
@@ -85,7 +85,32 @@ impl Device {
             };
             let message = format!("there is no device called '{name}'");
             Error::from(Diagnostic::new(Code::NoDevice, message).hint(hint))
-        })
+        })?;
+        device.check_included()
+    }
+
+    /// Returns the device if this build has the code for it.
+    fn check_included(self) -> Result<Self, Error> {
+        let is_included = match self {
+            Device::Cpu => cfg!(feature = "cpu"),
+            Device::Cuda(_) => cfg!(feature = "cuda"),
+            Device::Sim(_) => cfg!(feature = "sim"),
+        };
+        if is_included { Ok(self) } else { Err(self.left_out()) }
+    }
+
+    /// Returns the error of a device that a feature of the crate `tilewright` leaves out.
+    #[cold]
+    pub(crate) fn left_out(self) -> Error {
+        let feature = match self {
+            Device::Cpu => "cpu",
+            Device::Cuda(_) => "cuda",
+            Device::Sim(_) => "sim",
+        };
+        Diagnostic::new(Code::NoDevice, format!("device '{self}' is not available"))
+            .note(format!("this program was built without the feature `{feature}` of tilewright"))
+            .hint(format!("add `\"{feature}\"` to the features of tilewright in Cargo.toml"))
+            .into()
     }
 
     /// Returns the name of each simulated GPU, oldest first, such as `sim:sm_80`.
@@ -103,7 +128,7 @@ impl Device {
     /// Returns the target that code for the device is compiled for. Fails if this machine does not
     /// have the device, or if the compiler does not support it.
     pub fn target(self) -> Result<Target, Error> {
-        match self {
+        match self.check_included()? {
             Device::Cpu => Ok(Target::Cpu),
             Device::Sim(capability) => Target::for_capability(capability.into())
                 .ok_or_else(|| self.unavailable(&format!("there is no simulator of sm_{capability}"))),
@@ -120,7 +145,9 @@ impl Device {
     /// Returns the driver's device. Fails if this device is not a GPU, or if the driver does not
     /// find it.
     pub fn gpu(self) -> Result<cuda::Device, Error> {
-        let Device::Cuda(number) = self else { return Err(self.unavailable("it is not a GPU")) };
+        let Device::Cuda(number) = self.check_included()? else {
+            return Err(self.unavailable("it is not a GPU"));
+        };
         let found = cuda::Driver::get().and_then(|driver| driver.device(number.into()));
         found.map_err(|error| self.unavailable(&error.to_string()))
     }
@@ -148,11 +175,10 @@ impl Device {
 
     /// Returns the processor and the usable GPUs of this machine.
     pub fn available() -> Vec<Device> {
-        let driver = cuda::Driver::get().ok();
+        let driver = if cfg!(feature = "cuda") { cuda::Driver::get().ok() } else { None };
         let gpus =
             driver.into_iter().flat_map(cuda::Driver::devices).map(|gpu| Device::Cuda(gpu.ordinal() as u16));
-        let usable = gpus.filter(|device| device.target().is_ok());
-        std::iter::once(Device::Cpu).chain(usable).collect()
+        std::iter::once(Device::Cpu).chain(gpus).filter(|device| device.target().is_ok()).collect()
     }
 
     /// Selects the device of each [`Kernel`](crate::Kernel) that is created from now on. Python

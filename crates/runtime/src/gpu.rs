@@ -43,11 +43,11 @@ pub(crate) fn launch(
     PARAMETERS.with_borrow_mut(|parameters| {
         parameters.clear();
         match loaded {
-            Loaded::Cuda { .. } => {
+            Loaded::Cuda { .. } if cfg!(feature = "cuda") => {
                 handle.pass(arguments, &mut |element, value| pack(element, value, parameters))?;
                 start(handle, loaded, stream, grid.extents(), parameters, observer)
             }
-            Loaded::Sim { .. } => {
+            Loaded::Sim { .. } if cfg!(feature = "sim") => {
                 handle.check_meaning(grid, (arguments, foreign), interrupt)?;
                 let mut regions = Regions::new();
                 handle.pass(arguments, &mut |element, value| {
@@ -59,6 +59,7 @@ pub(crate) fn launch(
                 regions.extend_from_slice(foreign);
                 simulate(handle, loaded, grid.extents(), parameters, &regions, (interrupt, observer))
             }
+            Loaded::Cuda { .. } | Loaded::Sim { .. } => Err(handle.device().left_out()),
         }
     })
 }

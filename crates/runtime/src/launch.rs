@@ -48,6 +48,9 @@ impl Handle {
         observer: Option<&Observer>,
     ) -> Result<(), Error> {
         if let MachineCode::Cpu(program) = &*self.compiled.code {
+            if !cfg!(feature = "cpu") {
+                return Err(self.device().left_out());
+            }
             let checks = sanitize::active();
             if !checks.is_empty() {
                 return self.launch_sanitized(grid, arguments, foreign, interrupt, checks);

@@ -51,8 +51,8 @@ impl Loaded {
             return Err(Error::OutOfResources(OutOfResources { required, limit, name: "shared memory" }));
         }
         match device {
-            Device::Cuda(_) => Self::on_gpu(code, device, options),
-            Device::Cpu | Device::Sim(_) => {
+            Device::Cuda(_) if cfg!(feature = "cuda") => Self::on_gpu(code, device, options),
+            Device::Cpu | Device::Sim(_) if cfg!(feature = "sim") => {
                 let target = sim::SimTarget::new(code.target.name).expect("the simulator knows every target");
                 let loaded = sim::Simulator::new(target).load(&code.ptx);
                 let refuse = |error: sim::LoadError| refused(name, &error.to_string());
@@ -65,6 +65,7 @@ impl Loaded {
                 let tensor_maps = tensor_maps.map(Box::new);
                 Ok(Self::Sim { module, cluster: code.cluster(), tensor_maps })
             }
+            Device::Cpu | Device::Sim(_) | Device::Cuda(_) => Err(device.left_out()),
         }
     }
 
