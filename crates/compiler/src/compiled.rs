@@ -95,10 +95,11 @@ impl GpuCode {
         &self.program.header.tensor_maps
     }
 
-    /// Returns whether the kernel has an int32 parameter after the tensor maps. If blocks run in
-    /// pairs (clusters of 2), the launch passes the number of programs along the first axis;
-    /// otherwise it passes 0. If the parameter is not 0, a block whose id is not below the
-    /// parameter only pads the last cluster, and does nothing.
+    /// Returns whether the kernel has an int32 parameter after the tensor maps. Each launch of such
+    /// a kernel decides whether its blocks run in pairs (clusters of 2). If they do, the launch
+    /// passes the number of programs along the first axis in this parameter, else 0. If the
+    /// parameter is not 0, a block whose id is not below it only completes the last pair, and does
+    /// nothing.
     pub fn has_pairs(&self) -> bool {
         self.program.header.paired
     }
