@@ -281,8 +281,8 @@ fn check_races(
             let Some(conflict) = state.shadow.touch(record, lane as u32, access, &rules) else {
                 continue;
             };
-            // The first lane represents all lanes that race with earlier accesses of the same step,
-            // either by this program or by other programs.
+            // Groups the racing lanes by the instruction (`site`) of the earlier access, and by
+            // whether this program made that access. The first lane represents its group.
             let key = |conflict: &Conflict| (conflict.first.site, conflict.first.agent == checker.agent);
             match conflicts.iter_mut().find(|(other, _)| key(other) == key(&conflict)) {
                 Some((_, addresses)) => addresses.push(address),
