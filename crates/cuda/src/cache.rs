@@ -15,7 +15,9 @@
 //!   entry may be built twice, but is never wrong.
 //! - Each of the 16 folders may take a 16th of the limit. A writer removes the least recently used
 //!   entries of its folder, so that its work depends only on the size of one folder.
-//! - Entries and folders of other users are not used (`trust`), unless the settings say so.
+//! - Entries and folders of other users, except the superuser, are not used, unless the settings
+//!   trust all users (`TILEWRIGHT_CACHE_SHARED=1`). Entries that other users may write are not used
+//!   either. `trust` has the exact rule.
 //! - After an error of the disk, [`Cache::get_or_build`] still returns contents;
 //!   [`Cache::take_warning`] returns the error. Transient errors of network file systems (`disk`)
 //!   cause no warning.
@@ -124,7 +126,8 @@ impl Cache {
     }
 
     /// Returns the entry of a key, and builds it if there is none. Of concurrent callers with the
-    /// same key, one calls `build`, unless the lock cannot be acquired. The provenance is stored
+    /// same key, one calls `build`. All of them call it if the cache is off or rejects a folder, if
+    /// the lock cannot be acquired, or if the entry cannot be written. The provenance is stored
     /// with the entry for [`Cache::entries`]; it is not part of the key.
     ///
     /// # Errors
@@ -186,8 +189,8 @@ impl Cache {
         Some(EntryPaths::new(folder, key))
     }
 
-    /// Returns the first untrusted folder of an entry. A folder that does not exist is created by
-    /// this process.
+    /// Returns the first untrusted folder of an entry. A folder that does not exist yet is not
+    /// rejected, because this process will create it.
     fn reject_folders<'a>(&'a self, paths: &'a EntryPaths) -> Option<(&'a Path, Distrust)> {
         let folders = [self.folder.as_deref()?, &paths.folder];
         folders.into_iter().find_map(|folder| {
