@@ -1,8 +1,13 @@
 //! The timings of tuners in the cache folder: `<digest in base 32>/<kernel>.autotune.json`, which
 //! `python/tilewright/runtime/_tuning_cache.py` writes. The official Triton writes files with such
-//! names, too. Files of another user, and files that others may write, are untrusted: they are
-//! listed, but not parsed. A trusted file counts as damaged if it is not JSON. If it is JSON in
-//! another format, it belongs to another program and is ignored.
+//! names, too.
+//!
+//! The rules of the cubin cache decide which files are trusted ([`Cache::reject_file`]): unless
+//! `TILEWRIGHT_CACHE_SHARED=1` trusts all users, a file of another user except the superuser is
+//! untrusted, and so is a file that other users may write. An untrusted file is listed, but not
+//! parsed. A trusted file is damaged if it is not JSON, if its checksum is wrong, or if one of its
+//! rows is not a list of times. A file of JSON without an object `configs_timings` belongs to
+//! another program, such as the official Triton, and is ignored.
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -151,8 +156,8 @@ fn unfinished(files: &[StoredFile]) -> impl Iterator<Item = &StoredFile> {
     files.iter().filter(|file| is_unfinished(file))
 }
 
-/// Reads a file of timings. Returns `None` if the file no longer exists, or is JSON in the format
-/// of another program.
+/// Reads a file of timings. Returns `None` if the file no longer exists, or is trusted JSON without
+/// an object `configs_timings`, which another program wrote.
 fn read(folder: &Path, file: StoredFile, cache: &Cache) -> Option<Timings> {
     let kernel = name_of(&file).strip_suffix(SUFFIX)?.to_owned();
     let distrust = fs::metadata(&file.path).ok().and_then(|about| cache.reject_file(&about));
@@ -166,7 +171,8 @@ fn read(folder: &Path, file: StoredFile, cache: &Cache) -> Option<Timings> {
     Some(Timings { digest, kernel, file, content })
 }
 
-/// Parses the bytes of a file of timings. Returns `None` for JSON in the format of another program.
+/// Parses the bytes of a file of timings. Returns `None` for JSON without an object
+/// `configs_timings`, which another program wrote.
 fn parse(bytes: &[u8]) -> Option<Content> {
     let checksum = bytes.windows(CHECKSUM.len()).rposition(|window| window == CHECKSUM).map(|at| {
         let digits = bytes[at + CHECKSUM.len()..].split(|byte| *byte == b'"').next().unwrap_or_default();
