@@ -2,8 +2,8 @@
 //! `stdlib/*.py`.
 //!
 //! A function of such a file is a name of the language unless its name begins with `_`. To add a
-//! function to the language, write it in such a file. Parameters with new names also need rows in
-//! `typing`.
+//! function to the language, write it in such a file. A parameter with a new name also needs a row
+//! in [`PARAMETERS`](super::PARAMETERS) of `semantic/typing.rs`.
 
 use std::sync::LazyLock;
 
