@@ -377,8 +377,8 @@ def decisions(how, *options):
     ("how", "options", "expected"),
     [
         ("", [], "its last iterations copy for the next tile"),
-        ("loaded", [], "the first copies of the inner loop depend on more than scalars and the counter"),
-        ("carried", [], "the first copies of the inner loop depend on more than scalars and the counter"),
+        ("loaded", [], "the first copies of the inner loop depend on more than scalars and the counter of the outer loop"),
+        ("carried", [], "the first copies of the inner loop depend on more than scalars and the counter of the outer loop"),
         ("same", [], "a store or atomic in it may write what its next iteration loads"),
         ("barrier", [], "it orders accesses to memory"),
         ("twice", [], "several loops in it are pipelined"),

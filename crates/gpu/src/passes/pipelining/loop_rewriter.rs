@@ -19,11 +19,11 @@ use tilewright_gpu_ir::{Buffer, Deferred, Function, GpuOp, Header, Op, Type};
 /// them in its first step.
 pub(super) struct Tail(pub Vec<(u32, Inst)>);
 
-/// The counter of the successor of a fused loop. It is computed before the loop, or in the outer
-/// loop.
+/// The bounds of the successor of a fused loop. The code computes them before the fused loop, or in
+/// the outer loop.
 #[derive(Clone)]
 pub(super) struct NextLoop {
-    /// The scalars of the outer loop that are recomputed for its next iteration.
+    /// The scalars of the outer loop, and their recomputed values for its next iteration.
     pub copies: FxHashMap<Value, Value>,
     /// The lower bound of the counter.
     pub lower: Value,
@@ -85,7 +85,7 @@ pub(super) struct LoopRewriter<'a> {
     pub(super) body: Block,
     /// The number of slots of each ring.
     pub(super) slots: u32,
-    /// The number of iterations by which copies are ahead of the counter.
+    /// The number of iterations by which the copies are ahead of the ops that take their slots.
     pub(super) distance: u32,
     /// The type of the counter.
     counter: Type,

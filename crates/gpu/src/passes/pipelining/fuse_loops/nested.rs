@@ -1,6 +1,7 @@
-//! Fuses an inner loop across the iterations of a loop that requests it
-//! (`tl.range(…, flatten=True)`): a persistent kernel copies the first blocks of the next tile
-//! while the last dots of this tile and the ops after them run.
+//! Fuses the runs of an inner loop in consecutive iterations of an outer loop, if the outer loop
+//! requests fusion (`tl.range(…, flatten=True)`). A persistent kernel then copies the first boxes
+//! of the next tile while the last dots of this tile and the ops after them run. A *tile* is an
+//! iteration of the outer loop here.
 //!
 //! ```text
 //!                                              %r = alloc ; fill %r from 0, 1, 2 of %lo
@@ -10,19 +11,27 @@
 //!   … ; dealloc %r                               } …
 //! }                                            } ; take, release all ; dealloc %r
 //! ```
-//! The counter of the outer loop determines the next tile, so the body of the outer loop computes
-//! the scalars that depend on this counter once more, for the next tile. After the last tile, boxes
-//! are outside of their tensors, and slots are zeros.
+//! To *fill* a slot is to start a copy to it; to *take* a slot is to wait for this copy before ops
+//! read the slot. The body of the outer loop computes the scalars that depend on its counter a
+//! second time, with the counter of the next tile. After the last tile, the code moves each box
+//! outside of its tensor, so the copies fill the slots with zeros.
 //!
-//! **A tile takes a slot for each iteration of the inner loop, but at least as many slots as are
-//! filled ahead.** So the filled slots that a tile does not take are all for the next tile. A loop
-//! with dots in flight multiplies the slots beyond its iterations, which are zeros. After any other
-//! loop, another loop takes them ([`LoopRewriter::take_rest`]).
+//! **Invariant**: copies are [`LoopRewriter::distance`] iterations ahead, and a tile takes at least
+//! this number of slots of each ring, even if its inner loop has fewer iterations. So at the end of
+//! a tile, all filled slots are for the next tile. If the ops of the inner loop may also run on
+//! slots of zeros ([`LoopRewriter::drains`]), they run for the slots beyond its iterations.
+//! Otherwise a further loop after the inner loop takes these slots ([`LoopRewriter::take_rest`]).
 //!
-//! **Obstacles**, in addition to those of pipelining: in the outer loop, ops that order accesses or
-//! may write memory that the copies read; a counter that is not an int32; in the inner loop, a step
-//! that is not a small positive constant; boxes that depend on more than the counters; tensor maps
-//! that the outer loop makes; gathered rows; late dots; copies by `cp.async`.
+//! **Obstacles**, in addition to those of [pipelining](crate::passes::pipelining):
+//! - in the outer loop: an op that orders accesses to memory, or that may write memory that the
+//!   copies read; an op that makes the tensor map of a copy;
+//! - in the inner loop: a step that is not a positive constant, or is too large; late dots
+//!   ([`LateDots`]); a copy by `cp.async`, or of gathered rows; a box whose coordinates depend on
+//!   more than scalars and the counter;
+//! - in either loop: a counter that is not an int32; first copies that depend on more than scalars
+//!   and the counter of the outer loop.
+//!
+//! [`LateDots`]: crate::passes::pipelining::loop_plan::LateDots
 
 use rustc_hash::FxHashMap;
 use smallvec::smallvec;
@@ -39,7 +48,8 @@ use crate::passes::pipelining::plan::find_loops;
 use crate::remarks::{self, RemarkReason};
 use tilewright_gpu_ir::{Function, GpuOp, Module, Type};
 
-/// The maximum distance by which copies move a 32-bit counter.
+/// The maximum distance by which the counter of a copy may be ahead of the counter of the inner
+/// loop. Both are int32.
 const MAX_DISTANCE: i128 = 1 << 30;
 
 /// Fuses each pipelined loop if the loop around it requests fusion.
@@ -92,7 +102,7 @@ impl Nest<'_> {
         });
         may?;
         for load in &plan.loads {
-            let boxed = load.boxed.as_ref().ok_or("a load that goes through a ring is no tensor copy")?;
+            let boxed = load.boxed.as_ref().ok_or("a load that goes through a ring is not a tensor copy")?;
             if self.is_inside(function.insts[boxed.mark].operands[1], body) {
                 return Err("a tensor map is made in it");
             }
@@ -105,7 +115,7 @@ impl Nest<'_> {
             .ok_or("the address of a copy depends on more than the counter of the inner loop")?;
         let values = bounds.into_iter().chain(outside).collect();
         let (scalars, _) = scalars_of(function, &function.blocks[body].insts, Some(body), values)
-            .ok_or("the first copies of the inner loop depend on more than scalars and the counter")?;
+            .ok_or("the first copies of the inner loop depend on more than scalars and the counter of the outer loop")?;
         let step = constant_int(function, function.insts[self.outer].operands[2]);
         let successor = Successor::Nested(Outer { inst: self.outer, block: self.block, step });
         let growths = growths(function, [(plan.inst, &own); 2], Some(self.outer));
@@ -120,9 +130,9 @@ impl Nest<'_> {
         };
         let max_step = MAX_DISTANCE / i128::from(self.plan.stages);
         if ![self.outer, self.plan.inst].into_iter().all(is_int32) {
-            Err("a counter is no int32")
+            Err("the counter of a loop is not an int32")
         } else if self.plan.step.is_none_or(|step| step < 1 || step > max_step) {
-            Err("the step of the inner loop is no positive constant")
+            Err("the step of the inner loop is not a positive constant, or is too large")
         } else {
             Ok(())
         }
@@ -137,7 +147,7 @@ impl Nest<'_> {
 }
 
 impl LoopRewriter<'_> {
-    /// Fills slots before the outer loop, for its first iteration.
+    /// Emits, before the outer loop, the ops that fill slots for its first iteration.
     pub(in super::super) fn begin_nest(&mut self) {
         let plan = self.plan;
         let (Some(fusion), Some(outer)) = (&plan.fusion, plan.outer()) else { return };
@@ -152,7 +162,7 @@ impl LoopRewriter<'_> {
         self.insert_around(outer.block, outer.inst, before, Vec::new());
     }
 
-    /// Takes the slots that the last iteration of the outer loop has filled.
+    /// Emits, after the outer loop, the ops that take the slots that its last iteration filled.
     pub(in super::super) fn end_nest(&mut self) {
         let plan = self.plan;
         let Some(outer) = plan.outer() else { return };
@@ -164,7 +174,7 @@ impl LoopRewriter<'_> {
         self.insert_around(outer.block, outer.inst, Vec::new(), after);
     }
 
-    /// Returns the counter of the inner loop in the next iteration of the loop around it.
+    /// Returns the bounds of the inner loop in the next iteration of the outer loop.
     pub(super) fn next_of_nest(&mut self, fusion: &Fusion, outer: &Outer) -> NextLoop {
         let data = &self.function.insts[outer.inst];
         let (upper, step) = (data.operands[1], data.operands[2]);
@@ -192,8 +202,8 @@ impl LoopRewriter<'_> {
         NextLoop { copies, lower, length: Some(length) }
     }
 
-    /// Computes whether a counter of the outer loop is before another one in the direction of this
-    /// loop.
+    /// Emits a comparison of two counters: whether the outer loop, which counts up or down, reaches
+    /// the first one before the second one.
     fn is_before(&mut self, outer: &Outer, counters: [Value; 2]) -> Value {
         match outer.step {
             Some(step) if step > 0 => self.compare(ElementwiseFn::Lt, counters),
@@ -209,8 +219,8 @@ impl LoopRewriter<'_> {
         }
     }
 
-    /// Fills the next slot of each ring for the iteration of the successor at this distance from
-    /// its first one.
+    /// Fills the next slot of each ring for that iteration of the successor (the loop that takes
+    /// these slots) whose counter is `offset` above its lower bound.
     pub(in super::super) fn fill_next(&mut self, fusion: &Fusion, next: &NextLoop, offset: Value) {
         let counter = self.scalar(ElementwiseFn::Add, &[next.lower, offset]);
         let in_range = next.length.map(|length| self.compare(ElementwiseFn::Lt, [offset, length]));
@@ -225,14 +235,14 @@ impl LoopRewriter<'_> {
         }
     }
 
-    /// Fills the last of the slots that the loop fills ahead for its successor.
+    /// Fills the last of the `distance` slots that the loop fills for its successor.
     pub(in super::super) fn fill_last_of_next(&mut self, fusion: &Fusion, next: &NextLoop) {
         let offset = self.offset(self.distance - 1);
         self.fill_next(fusion, next, offset);
     }
 
-    /// Takes the rest of the slots of this tile and fills them for the next tile, after a loop with
-    /// fewer iterations than are filled ahead.
+    /// Emits a loop after an inner loop with fewer than `distance` iterations. The emitted loop
+    /// takes the filled slots beyond these iterations, and fills them for the next tile.
     pub(in super::super) fn take_rest(&mut self, fusion: &Fusion) {
         let Some(continued) = self.continued.take().filter(|_| self.plan.outer().is_some()) else { return };
         let from = self.length(fusion.bounds, 0, Some(self.distance));
