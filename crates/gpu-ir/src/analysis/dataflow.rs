@@ -32,7 +32,8 @@ pub trait Transfer {
     /// The facts at a point of the program.
     type State: Clone + PartialEq;
 
-    /// Applies an instruction without regions to the state.
+    /// Applies an instruction to the state: any except loops, branches and `warp_specialize`. Ops
+    /// such as `reduce` have a region, too, but it only combines elements.
     fn step(&mut self, inst: Inst, state: &mut Self::State) -> Check;
 
     /// Joins the states of two paths that meet.
