@@ -88,9 +88,15 @@ fn same_types(found: &[Type], expected: &[Type], what: &str) -> Result<()> {
 
 pub(crate) fn check_arity(info: &OpInfo, input: &RuleInput<'_>) -> Result<()> {
     let count = input.operands.len();
-    let most = if info.variadic.is_some() { usize::MAX } else { info.operands.len() + info.optional.len() };
-    if count < info.operands.len() || count > most {
-        return fail(format!("{} takes {} operands, found {count}", info.name, info.operands.len()));
+    let least = info.operands.len();
+    let most = if info.variadic.is_some() { usize::MAX } else { least + info.optional.len() };
+    if count < least || count > most {
+        let takes = match info.variadic {
+            Some(_) => format!("at least {least}"),
+            None if most > least => format!("{least} to {most}"),
+            None => least.to_string(),
+        };
+        return fail(format!("{} takes {takes} operands, found {count}", info.name));
     }
     if input.regions.len() != info.regions {
         return fail(format!("{} has {} regions, found {}", info.name, info.regions, input.regions.len()));
@@ -480,8 +486,9 @@ pub(crate) fn bitonic(
     let is_wide = tile.dtype().is_some_and(|dtype| dtype.is_int() && dtype.bits() >= 32);
     if !is_wide || low > high || *high >= extent.ilog2() || block <= high || *block > extent.ilog2() {
         return fail(format!(
-            "bitonic takes integers of 32 or 64 bits, low <= high < block, and bits of the coordinate, found {tile}, \
-             {high}, {low} and {block}"
+            "bitonic takes integers of 32 or 64 bits, and bit numbers of the coordinate with \
+             low <= high < block <= {}, found {tile}, and low = {low}, high = {high}, block = {block}",
+            extent.ilog2()
         ));
     }
     one(tile.clone())
