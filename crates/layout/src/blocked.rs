@@ -57,10 +57,10 @@ pub fn blocked(
     Layout::new(input, tile, registers.into_iter().chain(lanes).chain(warps).collect())
 }
 
-/// Returns the blocked layout for memory accesses in which the axes in `order` are contiguous from
-/// the first to the last. Each thread holds runs of `width` elements along the first axis. The
-/// lanes are side by side along this axis, then along the next ones; the warps continue after the
-/// lanes. If there are more threads than runs, the excess threads hold copies.
+/// Returns the blocked layout for accesses to a tensor in memory whose axes, from the smallest
+/// stride to the largest, are `order`. Each thread holds runs of `width` elements along the first
+/// of these axes. The lanes are side by side along this axis, then along the next ones; the warps
+/// continue after the lanes. If there are more threads than runs, the excess threads hold copies.
 ///
 /// # Panics
 /// If a number is not a power of two, or `order` is not a permutation of the axes.
