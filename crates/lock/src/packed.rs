@@ -72,8 +72,8 @@ pub fn unpack(path: &Path, bytes: &[u8]) -> Result<(LockFile, Artifacts), LockEr
     Ok((lock.ok_or_else(missing)?, Artifacts::in_memory(contents)))
 }
 
-/// Reads a lock, or a packed lock. The artifacts of a packed lock are then in memory;
-/// [`Artifacts::read`] reads the artifacts of another lock from its folder.
+/// Reads a lock, or a packed lock. The artifacts of a packed lock are then in memory. For a lock
+/// that is not packed, [`Artifacts::read`] reads the artifacts from its folder.
 ///
 /// # Errors
 /// If the file cannot be read, or is neither a lock nor a packed lock.
