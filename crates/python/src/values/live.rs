@@ -1,7 +1,8 @@
-//! The memory that a kernel may reach through addresses that it loads, as a grouped matmul does:
-//! the memory of every torch tensor in the program, and the memory for the records of scopes in
-//! kernels. A GPU reaches all of its memory; the CPU executor and the simulator check each access,
-//! so they need to know the memory.
+//! The memory that a kernel may access through addresses that it loads, as a grouped matmul does:
+//! the memory of torch's tensors on the CPU, and the memory for the records of scopes in kernels.
+//! These are the tensors whose class is exactly `Tensor` or `Parameter` and that Python's garbage
+//! collector lists. A kernel on a GPU may access all of its memory. The CPU executor and the
+//! simulator check each access, so they need this list of memory.
 #![expect(unsafe_code, reason = "the memory for records is known by its address")]
 
 use std::sync::OnceLock;
@@ -106,8 +107,8 @@ pub(crate) fn read_address(
     Ok(Some((Tensor::of_torch(device, dtype, address, (0, 0)), None)))
 }
 
-/// Visits those tensors of torch in main memory that Python's garbage collector lists. The
-/// collector does not list arrays of numpy.
+/// Visits the tensors on the CPU that Python's garbage collector lists, and whose class is exactly
+/// `Tensor` or `Parameter`. The collector does not list numpy's arrays.
 fn visit(py: Python<'_>, mut each: impl FnMut(&Tensor, Bound<'_, PyAny>)) -> PyResult<()> {
     let Some(torch) = Torch::get(py) else { return Ok(()) };
     let _unwatched = torch.unwatched(py)?;
