@@ -45,7 +45,8 @@ impl<'l> Call<'l> {
             Some(Loaded::Cuda { launch, .. }) => launch,
             Some(Loaded::Sim { .. }) | None => {
                 let name = &handle.compiled.name;
-                return Err(invalid(format!("kernel '{name}' is not compiled for a GPU")).into());
+                let message = format!("kernel '{name}' must be compiled for a real GPU");
+                return Err(invalid(message).into());
             }
         };
         Ok(Self { handle: Some(handle), ..Self::new(launch) })
