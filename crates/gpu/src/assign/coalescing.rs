@@ -1,5 +1,5 @@
-//! Accesses to global memory: the contiguous axis, the width of an access, and its cost in a
-//! layout.
+//! Computes, for accesses to global memory, the contiguous axis, the width of one access, and the
+//! cost of an access in a layout.
 
 use cranelift_entity::SecondaryMap;
 use smallvec::SmallVec;

@@ -1,10 +1,11 @@
 //! Decomposes fp32 dots into several tensor core dots: `input_precision` of `"tf32x3"`, `"bf16x3"`
 //! and `"bf16x6"`.
 //!
-//! Each operand is replaced by a sum of parts that a tensor core multiplies exactly. For tf32,
-//! there are two parts: the tf32 nearest to the operand, and the tf32 nearest to the remainder. For
-//! bf16, two or three parts are found in the same way. Dots of small parts have a separate
-//! accumulator, so that rounding to the precision of a large accumulator does not lose them.
+//! The pass replaces each operand with a sum of parts that a tensor core multiplies exactly. For
+//! tf32, there are two parts: the tf32 nearest to the operand, and the tf32 nearest to the
+//! remainder. For bf16, the pass computes two or three parts in the same way. Dots of small parts
+//! have a separate accumulator, so that rounding to the precision of a large accumulator does not
+//! lose them.
 //!
 //! ```text
 //! %d = dot %a, %b, %c {tf32x3}    ──>    %s = dot %a0, %b1, dot(%a1, %b0, 0)
@@ -16,8 +17,8 @@
 //! accumulator of small parts with 0: the dot of the large parts determines the result. A finite
 //! element that would round up to infinity is truncated instead.
 //!
-//! If the target has no instruction for the parts, the dot is computed by FMAs in fp32, which needs
-//! no parts.
+//! If the target has no instruction for the parts, FMAs compute the dot in fp32, and the operands
+//! stay whole.
 
 use smallvec::smallvec;
 use tilewright_ir::{

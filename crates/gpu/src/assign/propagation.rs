@@ -1,5 +1,6 @@
 //! Layout propagation from uses to definitions: collects the layouts that the uses of each value
-//! demand, from ops with a selected layout back to the values that are rematerialized for them.
+//! demand. The walk starts at the ops with a selected layout, and goes back to the values that are
+//! rematerialized for these ops.
 
 use cranelift_entity::SecondaryMap;
 use smallvec::{SmallVec, smallvec};

@@ -1,5 +1,5 @@
-//! Splits K across warps in dots that have few rows and whose B is computed from a load. An example
-//! of B are dequantized weights of 8 or 4 bits.
+//! Splits K across warps, in dots with few rows whose operand B the kernel computes from a load:
+//! for example, if B has dequantized weights of 8 or 4 bits.
 //!
 //! Each warp computes only its own rows of B, in registers and not through shared memory. Warps
 //! with different parts of K load different parts of A. The instructions of an iteration accumulate
@@ -12,8 +12,8 @@
 //! } : %c                                       } : %e ; %c = columns (reduce %e)
 //! ```
 //! In the sketch, `parts` splits K into a new axis, and `columns` permutes the columns of the
-//! accumulator. In the dot, two consecutive columns of a lane are `groups` apart: 8 times the
-//! number of warps along N. The pass permutes the columns of B in the loop, and permutes the
+//! accumulator. In the dot, the distance of two consecutive columns of a lane is 8 times the number
+//! of warps along N (`groups`). The pass permutes the columns of B in the loop, and permutes the
 //! columns of the accumulator back after the loop. With this permutation, the columns of a lane are
 //! consecutive in a row of B, so that the lane loads them as words.
 //!

@@ -7,9 +7,9 @@
 //! anomalies", 1969). Programs cannot observe the order. A kernel in which a program may wait for
 //! another program keeps the order of the ids.
 //!
-//! The length of a program is estimated by the trip counts of its loops with dots: the analysis
-//! finds whether they grow or fall with the program id along axis 0. It follows sums, products with
-//! constants, quotients, minima and maxima.
+//! The pass estimates the length of a program by the trip counts of its loops with dots: the
+//! analysis finds whether these counts grow or fall with the program id along axis 0. It follows
+//! sums, products with constants, quotients, minima and maxima.
 
 use tilewright_ir::{
     Block, Definition, ElementwiseFn, Function, Inst, Module, Op, OpFamily, Value, Wait, constant_int,

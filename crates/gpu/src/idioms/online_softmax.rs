@@ -1,10 +1,10 @@
 //! Online softmax (Milakov and Gimelshein, arXiv 1805.02867): a warp skips the rescaling of an
 //! accumulator if all its factors are 1.
 //!
-//! A loop over the blocks of a row multiplies its accumulators by the correction factor
-//! 2^(m - max(m, n)), where m is the largest score so far and n the largest of the block. The
-//! factor is 1 unless the block has a larger score, which few blocks of a long row have. Skipping
-//! is exact.
+//! A loop over the blocks of a row multiplies its accumulators by the correction factor 2^(m -
+//! max(m, x)), where m is the largest score so far and x the largest score of the block. The factor
+//! is 1 unless x is larger than m, as in only a few blocks of a long row. Multiplication by 1 is
+//! exact, so a warp may skip it.
 //!
 //! ```text
 //! %n = max %m, %x ; %d = sub %m, %n ; %f = exp2 %d        %n = … ; %d = … ; %f = …

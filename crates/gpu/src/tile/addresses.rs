@@ -1,8 +1,8 @@
-//! Splits tiles of pointers into a scalar pointer plus tiles of offsets. Each tile of offsets has
-//! the integer type that it has in the program.
+//! Splits tiles of pointers into a scalar pointer plus tiles of offsets. Each tile of offsets keeps
+//! its integer type.
 //!
 //! A tile of pointers takes 64 bits for each element, and moving it takes 64-bit additions. Most
-//! tiles are the sum of a base, which is a pointer that is the same for every element, and offsets
+//! tiles are the sum of two terms: a base, which is the same pointer for every element, and offsets
 //! of 32 bits. The pass separates the two: an offset that is the same for all elements moves the
 //! base, also in loops, where the other offsets are often invariant. Each access adds base and
 //! offsets, by a multiplication and an addition that are one instruction.

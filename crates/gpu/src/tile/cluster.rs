@@ -7,12 +7,12 @@
 //! %a = load [256, 64] ; %b = load [64, 256]    %a = load [128, 64] ; %b = load [64, 256]
 //! %c = dot %a, %b : [256, 256]                 %c = dot %a, %b : [128, 256]
 //! ```
-//! The analysis goes backward from the stores: a block stores a part along an axis, and so needs a
-//! part or all of each value that the stored one is computed from. The form of a value states the
-//! elements that a block has: all of them, or its part along an axis. A value that is needed in two
-//! forms, such as a range that is an index of rows and of columns, is computed in both; but a block
-//! computes only one part of each dot. Scalars are the same in all blocks. The first block stores a
-//! value that has no axis to divide.
+//! The analysis goes backward from the stores: a block stores a part of a value along an axis. So
+//! it needs a part or all of each value from which the stored value is computed. The form of a
+//! value states the elements that a block has: all of them, or its part along an axis. A value that
+//! is needed in two forms, such as a range that is an index of rows and of columns, is computed in
+//! both; but a block computes only one part of each dot. Scalars are the same in all blocks. The
+//! first block stores a value that has no axis to divide.
 //!
 //! A program is divided only if no block depends on what another block does. So the pass refuses
 //! programs that may wait, that print, or whose order of accesses other programs may observe. It

@@ -8,8 +8,8 @@
 //!                                              for %i = %middle to %high by 1 carry %x = %u { %y = … %i, %x }
 //! ```
 //! The loop over the remaining iterations is not pipelined. A loop is not unrolled if its step is
-//! not a positive constant, if it would be too long, or if its counter is not an int32: the
-//! difference of 64-bit bounds may overflow.
+//! not a positive constant, if the unrolled loop would be too long, or if its counter is not an
+//! int32: the difference of 64-bit bounds may overflow.
 
 use tilewright_ir::{
     Block, Cursor, Dtype, Element, ElementwiseFn, Function, Inst, Op, Rounding, Type, Unrolling, Value,

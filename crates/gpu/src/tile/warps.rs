@@ -4,9 +4,9 @@
 //! elements. The pass doubles the warps in two cases, by an estimate of the registers from the
 //! liveness of tiles in tile IR ([`peak_words`]):
 //!
-//! - If the accumulators of a kernel and the tiles that its threads compute from them together take
-//!   more registers than a thread has, the loop would spill in each iteration: two accumulators of
-//!   128x128 that a loop carries take 256 registers in four warps.
+//! - If a loop has accumulators, and tiles that threads compute from the accumulators, and all of
+//!   these take more registers than a thread has, the loop would spill in each iteration. For
+//!   example, two accumulators of 128x128 that a loop carries take 256 registers in four warps.
 //! - If threads compute an operand of a dot from another dot, and registers do not hold two
 //!   iterations, the tensor cores idle while the threads compute. A second warpgroup can use them
 //!   meanwhile. On a target with `wgmma`, the pass doubles the warps if each dot has 64 rows for

@@ -1,5 +1,5 @@
-//! Proves that the elements of a tile past a bound are unused: no value that is computed from them
-//! is stored.
+//! Proves that the elements of a tile past a bound are unused: the kernel stores no value that it
+//! computes from them.
 
 use rustc_hash::FxHashSet;
 use tilewright_ir::analysis::scalar_evolution::{Form, ScalarEvolution, result_axis};

@@ -1,14 +1,15 @@
-//! Plans tensor maps that the kernel makes itself: of a tensor whose base or shape is not known at
-//! launch.
+//! Plans the tensor maps that the kernel makes itself: those of tensors whose base or shape the
+//! launch does not know.
 //!
 //! ```text
 //! %base = load …                                 %m = make_tensor_map %base, %M, %K, %stride
 //! for … { … load %base + rows * %stride … }  =>  for … { … tensor_box …, %m, … }
 //! ```
-//! Making a map takes about a microsecond, so the kernel makes it only before a loop around the
-//! access, where base, strides and extents are known; each iteration uses the map. The alignment of
-//! base and strides must be known at compile time. For a tensor descriptor whose base or strides
-//! the kernel loads, a hint states it (`HintKind::Described`).
+//! Making a map takes about a microsecond, so the kernel makes a map only if the base, the strides
+//! and the extents are known before a loop around the access. The kernel makes the map there, and
+//! each iteration uses it. The alignment of base and strides must be known at compile time. For a
+//! tensor descriptor whose base or strides the kernel loads, a hint states this alignment
+//! (`HintKind::Described`).
 
 use std::fmt;
 

@@ -106,8 +106,8 @@ impl Search<'_> {
         })
     }
 
-    /// Returns the axis whose indices are the elements of a tile, with the term of these indices;
-    /// `None` if there is no such axis.
+    /// Returns the axis whose indices are the elements of a tile, with the term of the offset that
+    /// has these indices; `None` if there is no such axis.
     ///
     /// Fails with the reason why tensor copies cannot gather such rows.
     pub(super) fn rows(
@@ -146,7 +146,7 @@ fn is_element(term: &Term) -> bool {
 
 /// Returns the term of an offset that is the index along an axis: the index of the tile, or the
 /// elements of a tile of indices. Returns the index of the tile if the offset has no such term, and
-/// `None` if it has several different ones.
+/// `None` if the offset has several different terms of this kind.
 pub(super) fn index_along(axis: usize, offset: &Form) -> Option<Term> {
     let mut index = None;
     for term in offset.terms().flat_map(|(product, _)| product) {

@@ -3,8 +3,8 @@
 //! A divisor is assumed to be positive, since it usually is the number of tiles along an axis.
 //! Arguments of the kernel are assumed to be nonnegative; the launch checks the arguments that the
 //! proof uses. A loop-carried value is nonnegative if its initial value is, and if no iteration
-//! makes it negative. In this example, the next value of `step` is one of two forms, and both are
-//! nonnegative:
+//! makes it negative. In this example, the next value of `step` is one of the two polynomials below
+//! `while`, and both are nonnegative:
 //!
 //! ```text
 //! while step < end: first = step % steps ; last = min(steps, first + end - step) ; … ; step += last - first

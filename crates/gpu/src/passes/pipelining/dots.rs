@@ -1,13 +1,13 @@
 //! Finds the dots of a loop that run across its iterations.
 //!
 //! **Dots in flight.** Dots with the same accumulator end in the order in which they start, so the
-//! dots of an iteration need not end before those of the next one start. Only the release of a slot
-//! that they read waits for them.
+//! dots of the next iteration may start before the dots of this iteration end. Only the release of
+//! a slot waits for the dots that read the slot.
 //!
-//! **Late dots.** A dot whose operand threads compute from the result of another dot starts one
-//! stage later: the tensor cores run it while the threads compute the next iteration. (Shah et al.,
-//! arXiv 2407.08608, overlap the work of one warpgroup in this way.) The late stage has these dots
-//! and all ops that depend on them; the early stage has the rest of the iteration.
+//! **Late dots.** If threads compute an operand of a dot from the result of another dot, the dot
+//! starts one stage later: the tensor cores run it while the threads compute the next iteration.
+//! (Shah et al., arXiv 2407.08608, overlap the work of one warpgroup in this way.) The late stage
+//! has these dots and all ops that depend on them; the early stage has the rest of the iteration.
 
 use cranelift_entity::EntitySet;
 use rustc_hash::FxHashSet;

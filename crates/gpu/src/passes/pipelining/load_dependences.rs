@@ -17,7 +17,7 @@ impl<'f> LoadDependences<'f> {
         Self { function, parents: Parents::new(function), uses: Uses::new(function) }
     }
 
-    /// Returns the loads that `values` are computed from. Also returns the loads on which the
+    /// Returns the loads from which `values` are computed. Also returns the loads on which the
     /// control flow depends: those that decide in which iterations and branches `insts` and the
     /// instructions that compute `values` run.
     pub(in crate::passes) fn with_control(&self, values: &[Value], insts: &[Inst]) -> FxHashSet<Inst> {

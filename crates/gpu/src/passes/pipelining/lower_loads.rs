@@ -11,8 +11,8 @@
 //! }                                         release %b
 //!                                         } ; dealloc %r
 //! ```
-//! The pointers and masks of the copies are computed once more, with separate carried values, so
-//! that the copies can run in an earlier stage than the rest of the iteration.
+//! The loop computes the pointers and masks of the copies a second time, with separate carried
+//! values, so that the copies can run in an earlier stage than the rest of the iteration.
 
 use std::collections::BTreeMap;
 

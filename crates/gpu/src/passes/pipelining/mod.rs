@@ -41,10 +41,10 @@
 //!
 //! **Shared memory.** If it is too small, all loops get one stage less until their rings fit, down
 //! to two stages. If the rings of two stages do not fit either, no loop is pipelined. Triton
-//! refuses a launch with too many stages; here it runs with fewer stages. A ring that tensor copies
-//! fill in a nested loop has its memory for the whole kernel ([`hoist`]). Nested loops copy by
-//! `cp.async` instead in two cases: this memory costs more than one stage, or such a loop has late
-//! dots, which start one stage after the dots that they depend on.
+//! refuses a launch with too many stages; tilewright runs the launch with fewer stages. A ring that
+//! tensor copies fill in a nested loop has its memory for the whole kernel ([`hoist`]). Nested
+//! loops copy by `cp.async` instead in two cases: this memory costs more than one stage, or such a
+//! loop has late dots, which start one stage after the dots that they depend on.
 //!
 //! **Vectors** that threads read, such as one number for each row of a tile, are copied by tensor
 //! copies if they are boxes. A copy by threads would need a barrier of the block in each iteration,

@@ -1,6 +1,7 @@
 //! Counts the commit groups in flight at each `take` and the dots in flight at each `wgmma_wait`.
 //!
-//! Also finds each `acquire` at which tensor copies need a block barrier.
+//! Also finds each `acquire` that needs a block barrier before the tensor copies that fill its
+//! slot.
 
 use std::collections::{BTreeMap, BTreeSet};
 

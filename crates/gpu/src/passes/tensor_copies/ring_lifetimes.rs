@@ -16,11 +16,11 @@
 //! copies between blocks, a barrier would stall the prefetches or the shared copies. Then the ring
 //! lives around the loops as long as memory is left.
 //!
-//! For a ring with the lifetime of its buffer, the fill is first placed at the load of the program.
+//! If a ring has the lifetime of its buffer, its fill is at first where the program has the load.
 //! The pass moves this fill down to the last `dealloc` of another buffer that precedes the first
-//! use of the ring, if the ring can then share memory with that buffer. It does so if the ops that
-//! the fill passes compute too little to hide the copy, or if the kernel needs more memory than the
-//! target has.
+//! use of the ring, if the ring can then share memory with that buffer. It does so if the ops
+//! between the old and the new position of the fill compute too little to hide the copy, or if the
+//! kernel needs more memory than the target has.
 
 use tilewright_ir as ir;
 use tilewright_ir::{OpFamily, Operation, Parents, Value};

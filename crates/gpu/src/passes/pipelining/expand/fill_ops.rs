@@ -1,6 +1,6 @@
-//! Finds the ops of a scheduled loop that fill slots. Also finds the ops that only these need,
-//! which compute or load pointers and masks. The expander predicates both kinds if they run before
-//! the last stage, and predicates no other ops.
+//! Finds the ops of a scheduled loop that fill slots. Also finds the ops that only the filling ops
+//! need: they compute or load pointers and masks. The expander predicates ops of both kinds if they
+//! run before the last stage, and predicates no other ops.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tilewright_ir::{Effect, Inst, Operation, Value};

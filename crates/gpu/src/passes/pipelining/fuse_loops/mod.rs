@@ -1,5 +1,6 @@
-//! Loop fusion: in place of its iterations that are out of range, a loop fills slots for the loop
-//! that takes them next. The rings are therefore not empty between two loops.
+//! Loop fusion: a loop copies ahead, so its last iterations would copy for iterations that are out
+//! of range. In a fused loop, they fill slots for the *successor* instead, which is the loop that
+//! takes these slots. So the rings are not empty between the two loops.
 //!
 //! ```text
 //! for %i = %a to %b {                                 for %i = %a to %b {
