@@ -2,8 +2,8 @@
 //! one executes the operation.
 //!
 //! A single instruction carries its own memory order. If a thread executes several instructions,
-//! they are relaxed and between two fences, which together cost as much as the order of one
-//! instruction. An operation without users is a `red`, unless it is an exchange. A `red` has no
+//! they are relaxed, and between two fences. The two fences together cost as much as the order of
+//! one instruction. An operation without users is a `red`, unless it is an exchange. A `red` has no
 //! acquire order, and needs none: a thread that ignores the result has nothing to order after the
 //! operation.
 //!

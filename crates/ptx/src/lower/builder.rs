@@ -5,8 +5,8 @@
 //! instruction until the result is used.
 //!
 //! A register is assigned once, with these exceptions: a register that carries a value around a
-//! loop or out of a branch; the result of a guarded load, which first gets the value for a false
-//! guard; the accumulator of `wgmma`.
+//! loop or out of a branch; the result of a guarded load: an earlier move writes the value that the
+//! result has if the guard is false; the accumulator of `wgmma`.
 
 use cranelift_entity::EntityRef;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -26,9 +26,9 @@ use crate::passes::{Line, LineKind, Listing, words_of};
 /// results. Consecutive registers of a tile often need the same instruction.
 const REPEATED: usize = 4;
 
-/// A thread's view of one element: a register plus a constant, wrapping at its width. A predicate
-/// with the constant 1 is negated. A floating-point number has a register or a constant, never
-/// both.
+/// A thread's view of one element: a register plus a constant, in arithmetic that wraps at the
+/// width of the register. A predicate with the constant 1 is negated. A floating-point number has a
+/// register or a constant, never both.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Scalar {
     /// The register; none for a constant.

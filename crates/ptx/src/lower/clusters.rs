@@ -1,5 +1,6 @@
-//! Clusters of two or more blocks (PTX ISA, "Cluster of Cooperative Thread Arrays"), which copy to
-//! each other's shared memory by `.multicast::cluster` and arrive at each other's barriers.
+//! Lowers copies and barriers in clusters of two or more blocks (PTX ISA, "Cluster of Cooperative
+//! Thread Arrays"). The blocks of a cluster copy to each other's shared memory by
+//! `.multicast::cluster`, and arrive at each other's barriers.
 
 use rustc_hash::FxHashMap;
 use tilewright_gpu_ir::{self as gpu, GpuOp, Op};

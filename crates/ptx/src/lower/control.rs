@@ -1,8 +1,8 @@
 //! Loops and branches: labels, and registers that carry values around a loop and out of a branch.
 //!
-//! If the body of a loop adds the same amount to all elements of an integer or pointer tile, one
-//! register carries all registers of the tile that differ by constants. Narrow elements that were
-//! unpacked from words before a loop are carried as words.
+//! If the body of a loop adds the same amount to all elements of an integer or pointer tile, the
+//! loop carries one register for all registers of the tile that differ by constants. If narrow
+//! elements were unpacked from words before a loop, the loop carries the words.
 
 use tilewright_base::Diagnostic;
 use tilewright_gpu_ir::{GpuOp, Op, Type};

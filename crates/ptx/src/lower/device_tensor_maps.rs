@@ -11,9 +11,9 @@
 //! **Map memory.** A map in use is in global memory. The module has an array with an entry for each
 //! block that can be on the device at a time; an entry holds all maps of a block. Each
 //! multiprocessor has a word, whose bits mark used entries. A block claims a free entry when it
-//! begins, if possible in the word of its multiprocessor, and releases the entry when it ends. The
-//! launcher allocates and passes nothing, even in graphs and with several streams. There are at
-//! least as many entries as concurrent blocks, so no block waits for another.
+//! begins, if possible in the word of its multiprocessor, and releases the entry when it ends. So
+//! the launcher allocates no memory for maps and passes no address, even in graphs and with several
+//! streams. There are at least as many entries as concurrent blocks, so no block waits for another.
 //!
 //! **Empty tensors** cannot be described by a map. Their map describes one element instead, which
 //! is 0, in memory of the module that no thread writes.

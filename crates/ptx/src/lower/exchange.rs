@@ -1,5 +1,5 @@
-//! Exchanges of elements along an axis within a warp: between registers of a thread, which is free,
-//! and between lanes by shuffles. Histograms in shared memory are here, too.
+//! Exchanges of elements along an axis within a warp: between registers of a thread, which needs no
+//! instruction, and between lanes by shuffles. Histograms in shared memory are here, too.
 //!
 //! In a bitonic merge, a bit of the coordinate gives the sort direction of a block of elements. If
 //! this bit depends only on the register, the direction is known at compile time. If it depends on

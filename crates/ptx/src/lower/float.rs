@@ -174,9 +174,9 @@ impl Builder {
         self.pure(float.width(), |d| isa::Div { precision, rounding, ftz: false, ty: float.ty(), d, a, b })
     }
 
-    /// Returns the quotient by an fp32 divisor that several quotients share, within 2 ulp: one
-    /// reciprocal for all, and two multiplications each. As in `div.full`, both operands are scaled
-    /// by a power of two so that the reciprocal is normal.
+    /// Returns the quotient by an fp32 divisor that several quotients share, within 2 ulp. The
+    /// quotients share one reciprocal, and each takes two multiplications. As in `div.full`, both
+    /// operands are scaled by a power of two so that the reciprocal is normal.
     pub fn divide_by_shared(&mut self, a: Scalar, b: Scalar) -> Scalar {
         let constant = |value: f32| Scalar::constant(value.to_bits().into());
         let [most, least] = [253_u64, 1].map(|exponent| Scalar::constant(exponent << 23));

@@ -90,9 +90,9 @@ fn swizzled(swizzle: SwizzleMode, address: u32) -> u32 {
     address ^ (address >> 7 & chunks) << 4
 }
 
-/// Returns the first of the offsets `images`, if each is twice the previous one, fits a descriptor
-/// and is unchanged by the swizzle; else `None`. If `images` is empty, returns an arbitrary valid
-/// offset.
+/// Returns the first offset in `images` if three conditions hold, else `None`: each offset is twice
+/// the previous one, a descriptor can store it, and the swizzle leaves it unchanged. If `images` is
+/// empty, returns an arbitrary valid offset.
 fn doubling(swizzle: SwizzleMode, images: &[u32]) -> Option<u32> {
     let Some(&first) = images.first() else { return Some(CHUNK) };
     // A descriptor stores an offset in 14 bits, in units of 16 bytes.

@@ -408,7 +408,7 @@ impl<'p> Lowering<'p> {
 }
 
 /// Returns the source pointers of the copies in each block with an asynchronous dot, and the
-/// pointers in this block from which they are computed. For these pointers,
+/// pointers of the same block from which the source pointers are computed. For these pointers,
 /// [`Lowering::lower_ptr_add`] avoids 64-bit multiplications: between the instructions of a dot, a
 /// multiplication takes several times as long as an addition (H200: 8 % of a grouped matmul).
 fn between_dots(kernel: &gpu::Function) -> EntitySet<Value> {

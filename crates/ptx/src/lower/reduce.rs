@@ -2,7 +2,8 @@
 //! combine the lanes.
 //!
 //! A commutative function combines all registers of a thread first, then its lanes. Any other
-//! function needs the elements in the order of the axis, so it is reduced by the levels of a scan.
+//! function needs the elements in the order of the axis, so the levels of a scan ([`super::scan`])
+//! reduce them.
 
 use smallvec::SmallVec;
 use tilewright_base::Diagnostic;

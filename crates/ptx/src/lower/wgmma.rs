@@ -218,8 +218,9 @@ impl Lowering<'_> {
     }
 
     /// Returns the registers in which a loop carries an accumulator, if the dot may accumulate in
-    /// them: it is the only reader, in the body of the loop. Returns none for the only dot of a
-    /// body: the assembler avoids the copies of a single dot by itself, but not those of several.
+    /// them. The dot must be the only reader of the accumulator, and must be in the body of the
+    /// loop. Returns `None` for the only dot of a body: the assembler avoids the copies of a single
+    /// dot by itself, but not those of several.
     fn carried_for(&self, dot: Inst, acc: Value, scalars: &[Scalar]) -> Option<Vec<RegisterId>> {
         let Definition::Parameter(body, _) = self.kernel.values[acc].definition else { return None };
         let insts = &self.kernel.blocks[body].insts;

@@ -1,10 +1,10 @@
-//! Elect regions: puts one jump around consecutive instructions of the elected thread, such as the
-//! start of tensor copies.
+//! Elect regions: puts one jump around consecutive instructions of the elected thread, such as
+//! those that start tensor copies.
 //!
-//! If each instruction has its own guard, the assembler computes the uniform operands of the
-//! instructions in the registers of all threads, and moves the operands one by one. The same holds
-//! for prefetches of tensor maps; here, the jump also keeps the prefetches before the code that
-//! follows.
+//! If each instruction has its own guard instead, the assembler computes the uniform operands of
+//! the instructions in the registers of all threads, and moves the operands one by one. The same
+//! holds for prefetches of tensor maps; here, the jump also keeps the prefetches before the code
+//! that follows.
 //!
 //! The guarded instructions of a run write no registers; pure instructions between them move before
 //! the jump.

@@ -73,9 +73,9 @@ fn of_words(instruction: &Instruction) -> Option<(RegisterId, [RegisterId; 2])> 
     (words.ty == ScalarType::B64).then_some((*number, [*low, *high]))
 }
 
-/// Maps each 64-bit number that an instruction joins from a word and its sign to this sign. Omits a
-/// sign in two cases: an instruction other than such a join reads the sign, or an instruction other
-/// than an addition reads a number that was joined with it.
+/// Finds the instructions that join a word and its sign to a 64-bit number, and maps each such
+/// number to its sign. Omits a sign in two cases: another kind of instruction reads the sign, or an
+/// instruction other than an addition reads a number that was joined with the sign.
 fn extended_for_sums(listing: &Listing, writes: &Writes) -> FxHashMap<RegisterId, RegisterId> {
     let instructions = || listing.lines.iter().filter_map(Line::instruction);
     let mut signs: FxHashMap<RegisterId, RegisterId> =

@@ -1,11 +1,12 @@
 //! Recomputation: computes a sum of a register and a constant again after a loop, before its first
 //! reader there. The sum must be computed before the loop, and must not be read in it.
 //!
-//! It applies to 64-bit sums, if there are enough of them (`Tuning::recomputed_sums`), in listings
-//! whose live registers nearly fill those of a thread, or exceed them. For example, the row
-//! addresses of an epilogue use the same indices as those of the loop before it. The register
-//! operand must be read after the loop in any case, or be the operand of several of these sums.
-//! Registers are not renamed, so some are written twice, with the same value.
+//! The pass recomputes only 64-bit sums, and only if there are enough of them
+//! (`Tuning::recomputed_sums`) and the live registers of the listing nearly fill those of a thread,
+//! or exceed them. For example, the row addresses of an epilogue use the same indices as those of
+//! the loop before it. The register operand must be read after the loop in any case, or be the
+//! operand of several of these sums. Registers are not renamed, so some are written twice, with the
+//! same value.
 
 use std::ops::Range;
 

@@ -75,9 +75,9 @@ pub(super) fn run(listing: &mut Listing) {
     listing.lines.retain(|_| stays.next().unwrap_or_default());
 }
 
-/// Merges each instruction with an equal earlier one at most `distance` remaining lines before it:
-/// lines that read its results now read those of the earlier one. Returns, for each line, true if
-/// it remains, and the replaced registers.
+/// Merges each instruction with an equal earlier one, if at most `distance` of the lines between
+/// the two remain. Lines that read the results of the removed instruction now read those of the
+/// earlier one. Returns, for each line, true if the line remains, and the replaced registers.
 fn number(
     listing: &mut Listing,
     regions: &Regions,
@@ -202,9 +202,9 @@ impl Numbering<'_> {
         true
     }
 
-    /// Returns the index of a known instruction, at most `distance` remaining lines before, that is
-    /// equal except for its results. Since then, neither its operands nor, for a load, the memory
-    /// may have changed.
+    /// Returns the index of a known instruction that is equal except for its results. At most
+    /// `distance` of the lines after the known instruction remain. After it, no line may have
+    /// changed its operands or, if it is a load, the memory.
     fn find(
         &self,
         hash: u64,

@@ -6,9 +6,9 @@
 //! cvt.s64.s32 %y, %b;
 //! mul.lo.s64  %d, %x, %y;   =>   mul.wide.s32 %d, %a, %b;
 //! ```
-//! The assembler does not see the extensions, and multiplies all halves. Both 32-bit numbers are
-//! written once, before their extension, which precedes the product: they still have the same
-//! value.
+//! The assembler does not see the extensions, and multiplies all halves. The pass requires that
+//! each 32-bit number is written once, that its extension follows this write, and that the product
+//! follows the extension. So the numbers still have the same values at the product.
 
 use rustc_hash::FxHashMap;
 
