@@ -1,8 +1,8 @@
 //! Folds ops on constants, with the exact results of the CPU executor.
 //!
 //! Transcendental functions and functions of the 8-bit float formats are not folded: their results
-//! are not specified exactly. Division and square root of floats are correctly rounded, which every
-//! target's error bound allows.
+//! are not specified exactly. Division and square root of floats are folded with correct rounding;
+//! the error bounds of all targets allow its result.
 
 use tilewright_ir::{
     ArithmeticFn, BitwiseFn, ComparisonFn, DivisionFn, Dtype, Element, ElementwiseFamily as Family,

@@ -2,11 +2,11 @@
 //!
 //! [`check`] takes a kernel and a statement of sizes. The statement has the number of elements of
 //! each tensor as an expression of the scalar parameters, and conditions on these parameters and on
-//! the grid. For each access it returns one of three outcomes: the access is in bounds for all
-//! sizes, or it is out of bounds for the returned sizes, or it is undecided for the returned
-//! reason. `forms.rs` converts addresses and masks to polynomials and formulas. `solver.rs` then
-//! searches for integers for which the program reaches the access, the mask is true, and the
-//! element is outside of the tensor.
+//! the grid. For each access, the function returns one of three outcomes: the access is in bounds
+//! for all sizes, or it is out of bounds for the returned sizes, or it is undecided for the
+//! returned reason. `forms.rs` converts addresses and masks to polynomials and formulas.
+//! `solver.rs` then searches for integers for which the program reaches the access, the mask is
+//! true, and the element is outside of the tensor.
 //!
 //! The check relies on the assumption of the language that no signed integer wraps
 //! ([`Assumptions::no_signed_overflow`](crate::analysis::Assumptions)), and on the kernel's own

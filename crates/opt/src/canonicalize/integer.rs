@@ -122,9 +122,8 @@ impl Canonicalizer<'_> {
         Some(self.make_cast(product, Element::Value(Dtype::I64), Rounding::default(), ty))
     }
 
-    /// Returns bounds of the elements of a tile. Knows those of an `arange`, of an `arange` whose
-    /// elements other ops have moved, and of the exclusive or of two tiles whose elements are 0 or
-    /// 1.
+    /// Returns bounds of the elements of a tile if the tile is an `arange`, an `arange` whose
+    /// elements other ops have moved, or the exclusive or of two tiles whose elements are 0 or 1.
     pub(super) fn span(&self, tile: Value) -> Option<(i128, i128)> {
         let data = &self.function.insts[self.function.defining_inst(tile)?];
         match (&data.op, &data.operands[..]) {
