@@ -1,9 +1,9 @@
 //! Calls that the decoder does not inline: recursive calls, and calls through pointers.
 //!
-//! The decoder places the steps of such a function once, after those of the kernel. The variables
-//! of the function are in a frame on the stack of the lane, in local memory after the variables of
-//! the kernel. The call saves the function's registers and the return restores them, because the
-//! function may already be active in the lane.
+//! The decoder places the steps of a function that is called in this way once, after the steps of
+//! the kernel. The variables of the function are in a frame on the stack of the lane, in local
+//! memory after the variables of the kernel. The call saves the function's registers and the return
+//! restores them, because the function may already be active in the lane.
 
 use std::ops::Range;
 

@@ -172,7 +172,7 @@ impl Context<'_> {
 
     /// Observes an atomic read. With `acquires`, later accesses of this warp are ordered after what
     /// other agents have published at the address. Without it, only accesses after this warp's next
-    /// fence are.
+    /// fence are ordered in this way.
     pub fn observe(&mut self, place: ResolvedAddress, acquires: bool) {
         if let ResolvedAddress::Global(address) = place {
             *self.polled = address;

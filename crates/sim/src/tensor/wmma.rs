@@ -1,9 +1,10 @@
 //! `wmma`: matrix multiplications of a warp with opaque fragments.
 //!
-//! The ISA leaves open which element a register of a lane holds. Here, elements in row-major order
-//! are dealt to the lanes: first the first element of every lane, then the second. So fragments of
-//! one shape have the same order, however many elements a register packs. If the registers of a
-//! fragment have room for more elements than the matrix has (f16), the elements repeat.
+//! The ISA leaves open which element a register of a lane holds. The simulator distributes the
+//! elements to the lanes in row-major order: first the first element of every lane, then the
+//! second. So fragments of one shape have the same order, however many elements a register packs.
+//! If the registers of a fragment have room for more elements than the matrix has (f16), the
+//! elements repeat.
 
 use super::execute::{read_registers, whole_warp};
 use super::fragment::Matrix;
