@@ -1,8 +1,8 @@
 //! Defines methods that call the functions of the driver in the table of `sys`. The methods are
-//! safe, except those that begin a copy between the host and a GPU: their callers keep the slice
-//! until the copy has completed. The calls are sound for three reasons: each handle comes from the
-//! driver and belongs to a value that outlives the call; each length is that of its slice; the
-//! driver checks all other arguments and returns a code.
+//! safe, except those that begin a copy between the host and a GPU: their callers must keep the
+//! slice until the copy has completed. The calls are sound for three reasons: each handle comes
+//! from the driver and belongs to a value that outlives the call; each length is that of its slice;
+//! the driver checks all other arguments and returns a code.
 #![expect(unsafe_code, reason = "calls of a C library")]
 
 use std::ffi::{CStr, CString, c_char, c_void};

@@ -1,8 +1,8 @@
 //! Performs the operations of the cache on files, with the rules of network file systems.
 //!
-//! - `ESTALE`: the server has replaced or removed the file of a handle. The operation is repeated
-//!   once, which looks the name up again.
-//! - `EBUSY`: the file is in use by the system. It keeps its content.
+//! - `ESTALE`: the server has replaced or removed the file of a handle. The cache repeats the
+//!   operation once, by name, so that the system looks the name up again.
+//! - `EBUSY`: the system uses the file, so the cache leaves it as it is.
 //! - The times of files come from the clock of the file system, which all hosts share.
 #![cfg_attr(unix, expect(unsafe_code, reason = "a function of the C library"))]
 

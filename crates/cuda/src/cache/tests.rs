@@ -1,4 +1,4 @@
-//! The errors of network file systems, which [`disk::fail`] lets happen.
+//! Tests the errors of network file systems, which [`disk::fail`] injects.
 #![allow(clippy::unwrap_used, reason = "an error is a failed test")]
 
 use std::cell::Cell;
