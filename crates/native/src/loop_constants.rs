@@ -1,8 +1,9 @@
 //! Chooses the vector constants that stay in registers during an innermost loop.
 //!
-//! Each use of another constant reads it from memory, or computes it again. A constant in a
-//! register saves a load for each use (6% of the time of `exp` with AVX-512, 10% with AVX2), but a
-//! spilled vector costs more than that. So constants take only the registers that the loop leaves.
+//! Each use of any other constant reads the constant from memory, or computes it again. A constant
+//! in a register saves a load for each use (6% of the time of `exp` with AVX-512, 10% with AVX2),
+//! but a spilled vector costs more than that. So constants take only the registers that the loop
+//! leaves.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 

@@ -4,8 +4,8 @@
 //! register: they take its lowest bits, and its higher bits are unspecified. A mask is a vector of
 //! 32-bit lanes, which are all ones or all zeros.
 //!
-//! If a comparison of integers has one use, in its own block, it is pending until this use, which
-//! may read the flags.
+//! If a comparison of integers has one use, in its own block, the comparison is *pending* until
+//! this use ([`crate::select`]). The instruction of the use may then read the flags.
 
 mod access;
 mod convert;

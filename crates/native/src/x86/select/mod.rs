@@ -2,8 +2,8 @@
 //!
 //! With AVX-512, a mask takes a mask register. With AVX2, it takes a vector register of 32-bit
 //! lanes, which are all ones or all zeros. If a load or a comparison of integers has only one use,
-//! and this use is in the same block, it is pending until this use. The instruction of the use may
-//! then do its work, too.
+//! and this use is in the same block, the load or comparison is *pending* until this use
+//! ([`crate::select`]). The instruction of the use may then do the work of both.
 
 mod access;
 mod convert;
