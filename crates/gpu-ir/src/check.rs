@@ -159,17 +159,17 @@ impl<'a> Checker<'a> {
     fn value_type(&self, value: Value) -> Check {
         let ty = self.ty(value);
         let Some(id) = ty.layout() else { return Ok(()) };
-        ensure(self.header.layouts.contains(id), || format!("{id} is no layout of the module"))?;
+        ensure(self.header.layouts.contains(id), || format!("{id} is not a layout of the module"))?;
         let (layout, tile) =
             (self.header.layouts.get(id), ty.tile().expect("a type with a layout has a tile"));
-        ensure(layout.output().shape()[..] == tile.shape[..], || format!("{id} is no layout for {tile}"))?;
+        ensure(layout.output().shape()[..] == tile.shape[..], || format!("{id} is not a layout for {tile}"))?;
         ensure(layout.is_surjective(), || format!("{ty}: the layout lacks some elements"))?;
         let is_memory = matches!(ty, Type::Buffer(_) | Type::Ring(_) | Type::Empty(_) | Type::Full(_));
         let found = [Input::Lane, Input::Warp].map(|input| layout.bits_of(input));
         let offsets = layout.bits_of(Input::Offset) as usize;
         if is_memory {
             let fits = layout.is_injective() && offsets == layout.columns().len();
-            ensure(fits, || format!("{ty}: {id} is no layout of memory"))
+            ensure(fits, || format!("{ty}: {id} is not a layout of memory"))
         } else {
             let is_for_threads = found[0] == 5 && self.may_be_for(1 << found[1]);
             let fits = is_for_threads && offsets == 0 && layout.bits_of(Input::Block) == 0;
@@ -634,7 +634,7 @@ impl<'a> Checker<'a> {
         })?;
         if let Some(mask) = self.inst.operands.get(2) {
             let mask = self.ty(*mask).as_registers();
-            ensure(mask == Some(&pointer.with_dtype(ir::Dtype::I1)), || format!("{mask:?} is no mask"))?;
+            ensure(mask == Some(&pointer.with_dtype(ir::Dtype::I1)), || format!("{mask:?} is not a mask"))?;
         }
         self.access(&self.inst.operands[1..], axis, width)?;
         let bytes = width * buffer.element.bytes() as u32;
@@ -666,7 +666,7 @@ impl<'a> Checker<'a> {
         };
         let [batches, m, n] = warps;
         let acc = self.operand(2);
-        let layout = self.layout(acc).ok_or_else(|| format!("{acc} is no operand of a dot"))?;
+        let layout = self.layout(acc).ok_or_else(|| format!("{acc} is not an operand of a dot"))?;
         let count = 1 << layout.bits_of(Input::Warp);
         let found = m.checked_mul(n).and_then(|found| found.checked_mul(batches));
         ensure(found == Some(count), || {
@@ -674,7 +674,7 @@ impl<'a> Checker<'a> {
         })?;
         let tiles = self.dot_tiles()?;
         let is_batch = tiles[0].rank() > 2 && tiles[0].shape[0] >= batches;
-        ensure(batches == 1 || is_batch, || format!("{} is no batch of {batches} dots", tiles[0]))?;
+        ensure(batches == 1 || is_batch, || format!("{} is not a batch of {batches} dots", tiles[0]))?;
         let bits = element_bits(&tiles[0]);
         let mma = Mma::new(shape.m, shape.n, shape.k, bits);
         ensure(is_instruction(mma, &tiles, warps, is_async), || {
@@ -723,7 +723,7 @@ impl<'a> Checker<'a> {
     }
 
     fn fragment(&self, mma: Mma, fragment: Fragment, ty: &Type, warps: [u32; 3]) -> Check {
-        let layout = self.layout(ty).ok_or_else(|| format!("{ty} is no operand of a dot"))?;
+        let layout = self.layout(ty).ok_or_else(|| format!("{ty} is not an operand of a dot"))?;
         let wanted = mma.layout(fragment, &layout.output().shape(), warps);
         ensure(wanted == *layout, || format!("{ty} is not the {fragment:?} of {mma:?}"))
     }

@@ -724,7 +724,7 @@ fn uses_outside_the_table_are_rejected() {
         &format!(
             "{ring}%e = acquire %r : EMPTY\ntensor_fill %e, %t, %from\ntensor_fill %e, %t, %by\npublish %e"
         ),
-        "each publish needs one tensor_fill of its slot in the same block",
+        "exactly one tensor_fill must fill the slot of each publish, in the same block",
     );
     let both = partitions("tensor_fill %e, %t, %from, %i", LOAD);
     rejected(

@@ -160,7 +160,7 @@ def test_what_is_missed_says_why():
         ("sm_90", [], ["the launcher makes no tensor maps (`--tensor-maps` requests them)"]),
         ("sm_80", ["--option", "num_stages=1"], ["not pipelined", "num_stages is 1"]),
         ("sm_75", [], ["the target has no cp.async", "the target has no wgmma"]),
-        ("sm_90", ["--option", "num_warps=2"], ["num_warps is no multiple of 4"]),
+        ("sm_90", ["--option", "num_warps=2"], ["num_warps must be a multiple of 4"]),
     ],
 )
 def test_decisions_follow_target_and_options(target, options, expected):

@@ -41,13 +41,13 @@ impl Checker<'_> {
             format!("{} gathers rows, but its tensor is not a matrix", self.name())
         })?;
         let ty = self.ty(*rows);
-        let tile = ty.as_registers().ok_or_else(|| format!("{ty} is no tile of row indices"))?;
+        let tile = ty.as_registers().ok_or_else(|| format!("{ty} is not a tile of row indices"))?;
         let wanted = gathered_row_indices(shape[axis], self.header.num_warps);
         let fits = tile.dtype() == Some(ir::Dtype::I32)
             && tile.shape[..] == [shape[axis]]
             && shape[axis] >= MIN_GATHERED_ROWS
             && self.layout(ty) == Some(&wanted);
-        ensure(fits, || format!("{ty} is no tile of {} row indices", shape[axis]))?;
+        ensure(fits, || format!("{ty} is not a tile of {} row indices", shape[axis]))?;
         ensure(self.header.target.features.has(Feature::TmaRows), || {
             format!("{} has no tensor copies of gathered rows", self.header.target.name)
         })?;

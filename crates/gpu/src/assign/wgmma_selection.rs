@@ -30,7 +30,7 @@ pub fn instruction(
         return Err("the target has no wgmma");
     }
     if !num_warps.is_multiple_of(WARPGROUP_WARPS) {
-        return Err("wgmma needs warpgroups of 4 warps, and num_warps is no multiple of 4");
+        return Err("wgmma runs on warpgroups of 4 warps, so num_warps must be a multiple of 4");
     }
     let bits = operand_bits(dtypes, precision).ok_or("wgmma does not multiply these types")?;
     let depth = DEPTH_BITS / bits;

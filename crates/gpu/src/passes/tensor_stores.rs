@@ -263,7 +263,7 @@ impl StoreAnalysis<'_> {
         };
         let axis = plan.contiguous_axis()?.checked_sub(plan.strides.len() - rank)?;
         let Some((memory, layout)) = staging(&tile.shape, axis, bits) else {
-            return Some(Err("no layout of shared memory that tensor copies support"));
+            return Some(Err("tensor copies support no layout of the tile in shared memory"));
         };
         let shape = tile.shape.clone();
         let boxed = Boxed { mark, axes: (0..rank).collect(), shape, boxes: layout, is_written: true };

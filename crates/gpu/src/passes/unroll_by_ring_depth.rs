@@ -164,7 +164,7 @@ fn begin_at_known_slots(function: &Function, parents: &Parents, inst: Inst, ring
 
 fn plan(header: &Header, function: &Function, inst: Inst, rings: &[RingStep]) -> Result<Plan, &'static str> {
     let data = &function.insts[inst];
-    let Op::Tile(ir::Op::For { options }) = &data.op else { return Err("it is no loop") };
+    let Op::Tile(ir::Op::For { options }) = &data.op else { return Err("it is not a `for` loop") };
     let mut insts = 0;
     let mut dots: Vec<Inst> = Vec::new();
     let mut arithmetic = 0;
@@ -204,7 +204,7 @@ fn plan(header: &Header, function: &Function, inst: Inst, rings: &[RingStep]) ->
     let step = constant_int(function, data.operands[2]).and_then(|step| i64::try_from(step).ok());
     let (Some(dtype), Some(step)) = (dtype.filter(|dtype| dtype.bits() >= 32), step.filter(|step| *step > 0))
     else {
-        return Err("its step is no positive constant");
+        return Err("its step is not a positive constant");
     };
     if i32::try_from(step).ok().and_then(|step| step.checked_mul(factor as i32)).is_none() {
         return Err("its step is too large");

@@ -101,17 +101,17 @@ fn the_texts_without_mistakes_are_accepted() {
 #[test]
 fn layouts_that_do_not_fit_a_type() {
     check_rejected(&[
-        ("%r = splat %x {shape = [64]} : fp32[64]@L99", "L99 is no layout of the module"),
-        ("%r = splat %x {shape = [32]} : fp32[32]@L0", "L0 is no layout for fp32[32]"),
-        ("%r = splat %x {shape = [64]} : fp32[64]@L7", "L7 is no layout for fp32[64]"),
+        ("%r = splat %x {shape = [64]} : fp32[64]@L99", "L99 is not a layout of the module"),
+        ("%r = splat %x {shape = [32]} : fp32[32]@L0", "L0 is not a layout for fp32[32]"),
+        ("%r = splat %x {shape = [64]} : fp32[64]@L7", "L7 is not a layout for fp32[64]"),
         ("%r = splat %x {shape = [64]} : fp32[64]@L3", "the layout lacks some elements"),
         ("%r = splat %x {shape = [64]} : fp32[64]@L4", "the layout lacks some elements"),
         ("%r = splat %x {shape = [64]} : fp32[64]@L2", "L2 is not for 2 warps"),
         ("%r = splat %x {shape = [64]} : fp32[64]@L5", "a thread holds an element twice"),
         ("%r = splat %x {shape = [64]} : fp32[64]@L15", "L15 is not for 2 warps"),
-        ("%r = alloc {offset = ?} : buffer<1, fp32[64]@L0>", "L0 is no layout of memory"),
-        ("%r = alloc {offset = ?} : buffer<1, fp32[64]@L16>", "L16 is no layout of memory"),
-        ("%r = alloc {offset = ?} : ring<2, fp32[64]@L8>", "L8 is no layout for fp32[64]"),
+        ("%r = alloc {offset = ?} : buffer<1, fp32[64]@L0>", "L0 is not a layout of memory"),
+        ("%r = alloc {offset = ?} : buffer<1, fp32[64]@L16>", "L16 is not a layout of memory"),
+        ("%r = alloc {offset = ?} : ring<2, fp32[64]@L8>", "L8 is not a layout for fp32[64]"),
     ]);
 }
 
@@ -234,7 +234,7 @@ fn memory_that_does_not_fit() {
             "copy_async %m, %q.1 {cache = \"\", axis = 0, width = 1}",
             "a buffer for fp32[64] is not filled from",
         ),
-        ("copy_async %m, %q, %t {cache = \"\", axis = 0, width = 1}", "is no mask"),
+        ("copy_async %m, %q, %t {cache = \"\", axis = 0, width = 1}", "is not a mask"),
         ("copy_async %m, %q {cache = \"\", axis = 0, width = 2}", "copy_async cannot move 2 elements"),
         (
             "%g = alloc {offset = ?} : buffer<1, int8[64]@L2>\n%e = splat %d {shape = [64]} : *int8[64]@L0\n\
@@ -265,7 +265,7 @@ fn dots_whose_fragments_do_not_fit() {
         ),
         (format!("%r = mma_sync %f, %a, %c {{{mma}}} : fp32[32, 8]@L11"), "dot does not take"),
         (format!("%r = mma_sync %a, %mb, %c {{{mma}}} : fp32[32, 8]@L11"), "a dot cannot read buffer<2"),
-        (format!("%r = mma_sync %a, %f, %c {{{mma}}} : fp32[32, 8]@L9"), "L9 is no layout for fp32[32, 8]"),
+        (format!("%r = mma_sync %a, %f, %c {{{mma}}} : fp32[32, 8]@L9"), "L9 is not a layout for fp32[32, 8]"),
         ("%r = fma_dot %a, %f, %c {DOT} : fp32[32, 8]@L11".to_owned(), "is not what the threads of"),
         (
             "%r = wgmma %a, %f, %c {instruction = m16n8k16, warps = [2, 1], max_imprecise_acc = 0, transposed_a = false, transposed_b = false} \
@@ -399,7 +399,7 @@ fn text_that_is_not_a_module() {
     let cases = [
         (layouts.to_owned(), "fp32[32]@L0", None),
         (first("shared memory", "shared memory, no contraction"), "fp32[32]@L0", None),
-        (layouts.to_owned(), "fp32[32]@L9", Some("L9 is no layout of the module")),
+        (layouts.to_owned(), "fp32[32]@L9", Some("L9 is not a layout of the module")),
         (layouts.to_owned(), "fp32[32]@L", Some("`fp32[32]@L` is not a type")),
         (layouts.to_owned(), "fp32[32]@X0", Some("`fp32[32]@X0` is not a type")),
         (layouts.to_owned(), "fp32[32]", Some("`fp32[32]` is not a type")),

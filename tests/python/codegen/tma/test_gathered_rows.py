@@ -225,8 +225,8 @@ def test_what_is_no_such_copy_stays_with_threads(device):
     ("rows", "columns", "column", "said"),
     [
         (32, 64, "i32:16", "by tensor copies of rows"),
-        (4, 64, "i32:16", "fewer than 8 rows"),
-        (16, 8, "i32:16", "less than 32 bytes of a row"),
+        (4, 64, "i32:16", "the tile has fewer than 8 rows"),
+        (16, 8, "i32:16", "a copy would move less than 32 bytes of a row"),
         (16, 64, "i32", "strides are not known to be aligned"),
     ],
 )

@@ -265,7 +265,9 @@ impl Search<'_> {
         let element = ty.element.pointee().ok_or("the operand is not a tile of pointers")?;
         let bytes = element.bytes() as u64;
         if ty.is_scalar() || ty.rank() > MAX_AXES || ty.shape.iter().any(|extent| !extent.is_power_of_two()) {
-            return Err("the access has no axis, more than five axes, or an extent that is no power of two");
+            return Err(
+                "the access has no axis, more than five axes, or an extent that is not a power of two",
+            );
         }
         let (mask, other) = if is_written {
             (data.operands.get(2), None)
@@ -340,7 +342,7 @@ impl Search<'_> {
         let not_known = "its extents or strides are not known at launch";
         let mut plan = TensorMapPlan {
             element,
-            base: self.argument(address.base).ok_or("the base is no argument of the kernel")?,
+            base: self.argument(address.base).ok_or("the base is not an argument of the kernel")?,
             offset: self.at_launch(&start).ok_or(not_known)?,
             extents: SmallVec::new(),
             strides: SmallVec::new(),
@@ -356,7 +358,7 @@ impl Search<'_> {
         let mut coordinates: SmallVec<[Form; 5]> = axes.into_iter().map(|axis| axis.coordinate).collect();
         if let Some((axis, numbers)) = rows {
             if coordinates.len() != 2 || axis == contiguous {
-                return Err("gathered rows need a matrix whose rows are contiguous");
+                return Err("gathered rows must be contiguous rows of a matrix");
             }
             coordinates[axis] = Form::var(numbers);
         }

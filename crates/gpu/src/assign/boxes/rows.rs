@@ -129,12 +129,12 @@ impl Search<'_> {
                 return Err("a row index may be negative without a mask");
             }
             if along.extent < MIN_GATHERED_ROWS {
-                return Err("fewer than 8 rows");
+                return Err("the tile has fewer than 8 rows");
             }
         }
         let columns = found.and_then(|(axis, _)| axes.get(1 - axis.min(1)));
         if columns.is_some_and(|columns| u64::from(columns.extent) * bytes < MIN_GATHERED_ROW_BYTES) {
-            return Err("less than 32 bytes of a row");
+            return Err("a copy would move less than 32 bytes of a row");
         }
         Ok(found)
     }

@@ -238,7 +238,7 @@ fn check_single_fills(analysis: &SlotAnalysis<'_>, uses: &RingUses) -> Result<()
     if publishes.len() == uses.writers.len() && publishes.iter().all(fills_once) {
         Ok(())
     } else {
-        Err("each publish needs one tensor_fill of its slot in the same block")
+        Err("exactly one tensor_fill must fill the slot of each publish, in the same block")
     }
 }
 
@@ -265,7 +265,7 @@ fn find_partitions(
     for partition in consuming {
         match partition {
             Some((other, consumer)) if other == inst && consumer != producer => consumers.push(consumer),
-            _ => return Err("all warps read its slots, or the partition that fills them"),
+            _ => return Err("all warps read its slots, or the partition that fills its slots reads them"),
         }
     }
     if analysis.block_of_inst(inst) != analysis.block_of(root) {

@@ -72,7 +72,7 @@ pub(super) fn load_rows(header: &mut Header, function: &mut Function) -> Vec<(In
     made
 }
 
-const NO_LAYOUT: &str = "no layout of shared memory that tensor copies support";
+const NO_LAYOUT: &str = "tensor copies support no layout of the tile in shared memory";
 
 /// Sends a load through a buffer that tensor copies can fill; returns the store to the buffer.
 fn stage(header: &mut Header, function: &mut Function, load: Inst) -> Result<Inst, &'static str> {

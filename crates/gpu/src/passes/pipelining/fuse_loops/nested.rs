@@ -104,7 +104,7 @@ impl Nest<'_> {
         for load in &plan.loads {
             let boxed = load.boxed.as_ref().ok_or("a load that goes through a ring is not a tensor copy")?;
             if self.is_inside(function.insts[boxed.mark].operands[1], body) {
-                return Err("a tensor map is made in it");
+                return Err("it makes a tensor map");
             }
             if boxed.gathered_row_indices(function).is_some() {
                 return Err("a copy gathers rows");
