@@ -317,7 +317,7 @@ impl fmt::Display for Error {
                 write!(f, "there is no NVIDIA driver on this machine: {}", reasons.join("; "))
             }
             Error::NotADriver { library, missing } => {
-                write!(f, "`{library}` is no usable CUDA driver: it has no function `{missing}`")
+                write!(f, "`{library}` is not a usable CUDA driver: it has no function `{missing}`")
             }
             Error::NoDevice { driver } => write!(
                 f,

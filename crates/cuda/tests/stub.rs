@@ -77,7 +77,7 @@ fn no_library_and_a_library_that_is_no_driver() {
              file: No such file or directory)"
         );
         let other = Driver::open(Some(Path::new("libc.so.6"))).unwrap_err();
-        assert_eq!(other.to_string(), "`libc.so.6` is no usable CUDA driver: it has no function `cuInit`");
+        assert_eq!(other.to_string(), "`libc.so.6` is not a usable CUDA driver: it has no function `cuInit`");
     }
 }
 

@@ -153,21 +153,21 @@ impl Frame<'_> {
     fn int(&self, value: Value) -> u64 {
         match self.get(value) {
             Content::Int(bits) => bits,
-            Content::Undefined | Content::Vector(_) | Content::Mask(_) => panic!("{value} is no integer"),
+            Content::Undefined | Content::Vector(_) | Content::Mask(_) => panic!("{value} is not an integer"),
         }
     }
 
     fn vector(&self, value: Value) -> [u64; MAX_LANES] {
         match self.get(value) {
             Content::Vector(lanes) => lanes,
-            Content::Undefined | Content::Int(_) | Content::Mask(_) => panic!("{value} is no vector"),
+            Content::Undefined | Content::Int(_) | Content::Mask(_) => panic!("{value} is not a vector"),
         }
     }
 
     fn mask(&self, value: Value) -> u32 {
         match self.get(value) {
             Content::Mask(bits) => bits,
-            Content::Undefined | Content::Int(_) | Content::Vector(_) => panic!("{value} is no mask"),
+            Content::Undefined | Content::Int(_) | Content::Vector(_) => panic!("{value} is not a mask"),
         }
     }
 
@@ -278,7 +278,7 @@ impl Frame<'_> {
                 let (bytes, value) = (lane(first).bytes(), vector(first));
                 let mask = if masked { mask(first + 1) } else { self.all_lanes() };
                 if streaming && !start.is_multiple_of((bytes * self.function.lanes) as u64) {
-                    return Err("the address of the streaming store is no multiple of its bytes");
+                    return Err("the address of the streaming store is not a multiple of its bytes");
                 }
                 for (index, &bits) in value.iter().enumerate().filter(|&(index, _)| is_on(mask, index)) {
                     self.memory.store(start.wrapping_add((index * bytes) as u64), bytes, bits);
@@ -461,7 +461,7 @@ where
         Binary::Mul => x * y,
         Binary::Div => x / y,
         // tidy: wildcard because the verifier rejects the functions of integers
-        _ => panic!("{function:?} is no function of floats"),
+        _ => panic!("{function:?} is not a function of floats"),
     }
 }
 
@@ -480,7 +480,7 @@ fn integer_binary(function: Binary, lane: Lane, x: u64, y: u64) -> u64 {
         }
         Binary::MulHighUnsigned => ((u128::from(x) * u128::from(y)) >> width) as u64,
         // tidy: wildcard because the verifier rejects the functions of floats
-        _ => panic!("{function:?} is no arithmetic function of integers"),
+        _ => panic!("{function:?} is not an arithmetic function of integers"),
     }
 }
 

@@ -433,6 +433,6 @@ fn streaming_stores_need_alignment() {
     let error = run(&builder.finish(), &mut Memory([0; 256])).expect_err("the address is not aligned");
     assert_eq!(
         error.to_string(),
-        "`store_streaming i32 [v0 + 8], v1`: the address of the streaming store is no multiple of its bytes"
+        "`store_streaming i32 [v0 + 8], v1`: the address of the streaming store is not a multiple of its bytes"
     );
 }

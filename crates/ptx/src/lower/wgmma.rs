@@ -179,7 +179,7 @@ impl Lowering<'_> {
             return Err(self.unsupported(inst, &format!("`wgmma` of {tile} by {shape:?}")));
         }
         if !self.warps.first.is_multiple_of(GROUP_WARPS) {
-            return Err(self.unsupported(inst, "`wgmma` by warps that are no warpgroup"));
+            return Err(self.unsupported(inst, "`wgmma` by warps that are not a warpgroup"));
         }
         Ok(types)
     }
