@@ -113,8 +113,8 @@ pub(super) fn contiguous_axis(header: &Header, function: &Function, value: Value
     plan.contiguous_axis()?.checked_sub(plan.strides.len() - axes.len())
 }
 
-/// Returns the tensor map for a box: a parameter, or a map that the kernel makes. Adds a map if
-/// none fits.
+/// Returns the tensor map for a box: a parameter, or a map that the kernel makes. Adds a map if no
+/// map fits.
 pub(super) fn map_for(header: &mut Header, function: &mut Function, boxed: &Boxed) -> Option<Value> {
     let map = function.insts[boxed.mark].operands[1];
     let (wanted, id) = boxed.plan(header, function)?;

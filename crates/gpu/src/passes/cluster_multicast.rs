@@ -1,7 +1,7 @@
 //! Multicasts tensor copies to the blocks of a cluster.
 //!
-//! Neighboring programs often need the same tile of an operand, and the blocks among which one
-//! program is divided (`tile/cluster.rs`) always do.
+//! Neighboring programs often need the same tile of an operand. If one program is divided between
+//! blocks (`tile/cluster.rs`), these blocks always need the same tile.
 //!
 //! ```text
 //! tensor_load %slot, %map, %full, …            ──>    cluster_arrive ; cluster_wait
@@ -26,7 +26,7 @@
 //!
 //! The blocks of a divided program are a cluster of two or more at every launch. A value that does
 //! not depend on the rank of a block is the same in all blocks of a cluster. So the kernel compares
-//! nothing: of a tile with such coordinates, each block copies its part to all blocks.
+//! nothing: if a tile has such coordinates, each block copies its part of the tile to all blocks.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};

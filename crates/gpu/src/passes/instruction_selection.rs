@@ -1,6 +1,6 @@
 //! Selects warp-wide instructions: `redux.sync` for reductions, and `ldmatrix` for two kinds of
-//! tiles in shared memory: operands of dots, and tiles whose threads would load fewer bytes at a
-//! time without it.
+//! tiles in shared memory: operands of dots, and tiles that a thread would load by narrower
+//! accesses without `ldmatrix`.
 //!
 //! Runs after the pass that lowers conversions, which decides which tiles are in shared memory and
 //! which reductions stay inside of a warp.

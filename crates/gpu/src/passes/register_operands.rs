@@ -7,10 +7,10 @@
 //! dealloc %b
 //! ```
 //! The buffer then only converts the tile between layouts, and tiles of the loop can reuse its
-//! memory. This costs registers. If one operand is enough to make the kernel fit, the pass moves
-//! the operand with the fewest registers that does so; otherwise it moves several, the largest
-//! first. If the kernel still does not fit, the pass changes nothing, and the allocation of shared
-//! memory returns an error.
+//! memory. This costs registers. If one operand is enough for the kernel to fit, the pass moves
+//! one: of the operands that are enough, the one with the fewest registers. Otherwise it moves
+//! several, the largest first. If the kernel still does not fit, the pass changes nothing, and the
+//! allocation of shared memory returns an error.
 
 use smallvec::smallvec;
 use tilewright_ir::{Block, Inst, Value};

@@ -46,8 +46,8 @@ pub(super) struct Around {
     pub inst: Inst,
     /// The instruction that makes the map.
     made: Inst,
-    /// If `inst` is a loop that accesses global memory only by maps of the kernel: the instructions
-    /// that make the maps of its loads.
+    /// The instructions that make the maps of the loads of `inst`, if `inst` is a loop that
+    /// accesses global memory only by maps of the kernel.
     loaded: Option<Vec<Inst>>,
 }
 

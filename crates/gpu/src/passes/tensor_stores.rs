@@ -11,8 +11,8 @@
 //! ```
 //! One thread starts the copy. It waits for the copy only before its buffer is written again, an
 //! iteration later, or at the end of the kernel. So a persistent kernel loads and multiplies the
-//! next tile during the copy. Threads store the tile to the buffer from the layout that it has
-//! in registers, mostly that of accumulators, without a conversion to a coalesced layout.
+//! next tile during the copy. Threads store the tile to the buffer in its register layout, mostly
+//! that of an accumulator: the tile needs no conversion to a coalesced layout.
 //!
 //! **Candidates** are stores that would go through shared memory anyway, or that write fewer than
 //! 16 bytes at a time. Stores of gathered rows are always candidates, if the target has copies of

@@ -14,9 +14,9 @@
 //! phases ([`super::rings`]). No select computes the next slot, and loop-carried values move once
 //! for all copies of the body.
 //!
-//! Unrolling pays in loops whose threads compute an operand of one dot from the result of another
-//! dot, if the threads need more time to issue their instructions than the tensor cores need for
-//! the dots. The assembler interleaves the copies of the body, which takes registers. If
+//! Unrolling pays if the threads of a loop compute an operand of one dot from the result of another
+//! dot, and if the threads need more time to issue their instructions than the tensor cores need
+//! for the dots. The assembler interleaves the copies of the body, which takes registers. If
 //! [`Tuning::states_blocks`](tilewright_gpu_ir::Tuning::states_blocks) is set, the kernel states
 //! how many blocks a multiprocessor should hold, by the estimated registers of one copy of the loop
 //! body.

@@ -4,10 +4,10 @@
 //! An operand is stored before the first dot that reads it, once for all dots that read it or its
 //! transpose: a descriptor states the order of rows and columns.
 //!
-//! An A in the fragment layout of the instruction stays in registers. If the vectors of the threads
-//! run along another axis than the rows in memory, the operand is converted first: each thread gets
-//! a block, and transposes it in its registers. It then stores 16 bytes at a time instead of single
-//! elements.
+//! Operand A stays in registers if it has the fragment layout of the instruction. If the vectors of
+//! the threads run along another axis than the rows in memory, the operand is converted first: each
+//! thread gets a block, and transposes it in its registers. It then stores 16 bytes at a time
+//! instead of single elements.
 
 use cranelift_entity::SecondaryMap;
 use smallvec::{SmallVec, smallvec};

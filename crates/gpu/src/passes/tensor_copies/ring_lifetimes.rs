@@ -108,8 +108,8 @@ fn fill_of(function: &Function, block: Block, ring: Value) -> Option<(usize, usi
     Some((first, insts[first..].iter().position(is_end)? + 1))
 }
 
-/// Returns whether threads compute a tile of floats by an instruction: elementwise, by a reduction
-/// or by a synchronous dot.
+/// Returns whether an instruction computes a tile of floats in the threads: an elementwise op, a
+/// reduction or a synchronous dot.
 fn computes(function: &Function, inst: Inst) -> bool {
     let data = &function.insts[inst];
     let is_float = |value: &Value| {

@@ -119,8 +119,8 @@ impl FillOps<'_> {
         results.iter().flat_map(|result| self.users.get(result).into_iter().flatten().copied())
     }
 
-    /// Adds to `others` the ops that ops in `others` need, that no op needs, or whose results are
-    /// used after the loop.
+    /// Adds three kinds of ops to `others`: those that an op in `others` needs, those that no op
+    /// needs, and those whose results are used after the loop.
     fn spread(&mut self) {
         let mut count = usize::MAX;
         while count != self.others.len() {
