@@ -143,8 +143,8 @@ fn computed(
     Literal::float(x.dtype, result)
 }
 
-/// Calls [`computed`] with the same closure for both types: a closure cannot be generic. Only the
-/// closure of the operands' type runs.
+/// Calls [`computed`] with two copies of a closure, one for each type, because a closure cannot be
+/// generic. Only the copy for the operands' type runs.
 macro_rules! computed {
     ($x:ident, $y:ident, $function:expr) => {
         computed($x, $y, $function, $function)
