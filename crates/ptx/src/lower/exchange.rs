@@ -15,8 +15,9 @@ use super::integer::Bitwise;
 use super::{Lowered, Lowering};
 use crate::isa::{self, AtomicOperation, Comparison, ScalarType, StateSpace};
 
-/// Masks of bits of an element's register, lane and warp index, for the parity of these bits. The
-/// parity of the register's bits is known at compile time; that of lane and warp is computed.
+/// Masks that select bits of an element's register, lane and warp index. The parity of the
+/// register's bits is known at compile time; the code computes that of the lane's and the warp's
+/// bits.
 #[derive(Clone, Copy)]
 struct Parity {
     registers: u32,

@@ -7,8 +7,8 @@ use crate::isa::{Instruction, LoadSemantics, Source, SpecialRegister, StateSpace
 pub(super) enum Effect {
     /// It only writes its results, which depend only on its operands (of all lanes, for a shuffle).
     Pure,
-    /// It only writes its results, but they depend on its position, or moving the instruction does
-    /// not pay: loads, matrix instructions, votes of the active lanes.
+    /// The instruction only writes its results, but the results depend on its position, or moving
+    /// it does not pay: loads, matrix instructions, votes of the active lanes.
     Value,
     /// It has another effect.
     Other,
