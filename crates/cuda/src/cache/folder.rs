@@ -193,7 +193,7 @@ impl StoredFile {
     }
 
     /// Returns whether this unfinished file belongs to a writer that was killed. A time far in the
-    /// future is as old as one far in the past: the clock has jumped.
+    /// future counts as one far in the past, because the clock has jumped.
     pub fn is_abandoned(&self, now: SystemTime) -> bool {
         let distance = now.duration_since(self.used).unwrap_or_else(|error| error.duration());
         distance > ABANDONED
@@ -231,11 +231,11 @@ impl Removed {
     }
 }
 
-/// Removes the least recently used files until the rest takes at most `limit` bytes. A file that
-/// cannot be removed stays, and another one is removed in its place.
+/// Removes the least recently used files until the rest takes at most `limit` bytes. If a file
+/// cannot be removed, it stays, and the function removes another one in its place.
 ///
-/// A time in the future is an error of a clock: the file gets the current time, so that it ages from
-/// now on. If this fails, the file counts as the oldest.
+/// A time in the future is an error of a clock: the file gets the current time, so that it ages
+/// from now on. If this fails, the file counts as the oldest.
 pub fn remove_least_recent(files: Vec<StoredFile>, limit: u64, now: SystemTime) -> Removed {
     let mut total: u64 = files.iter().map(|file| file.bytes).sum();
     let mut by_age: Vec<_> = files
