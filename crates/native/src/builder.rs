@@ -191,8 +191,8 @@ impl Builder {
         self.end(Terminator::Return(value));
     }
 
-    /// Begins `for index in (start..end).step_by(step)` over signed integers. `carried` are the
-    /// initial values that the loop carries. The instructions of an iteration follow;
+    /// Begins `for index in (start..end).step_by(step)` over signed integers. `carried` has the
+    /// initial values of the carried values. The instructions of an iteration follow;
     /// [`Self::end_loop`] ends the iteration.
     pub fn begin_loop(&mut self, [start, end]: [Value; 2], carried: &[Value]) -> Loop {
         let (header, after) = (self.block(), self.block());

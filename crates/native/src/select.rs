@@ -60,8 +60,8 @@ pub trait Machine: Sized + Debug {
     fn mask_constant(selector: &mut Selector<'_, Self>, value: bool) -> VReg;
     /// Loads or computes a part of a constant vector in a new register.
     fn vector_constant(selector: &mut Selector<'_, Self>, op: Op, part: usize) -> VReg;
-    /// Returns the condition that an integer is not 0, and sets the flags for it. Between this and
-    /// the use of the flags, only moves may be emitted.
+    /// Sets the flags, and returns the condition that an integer is not 0. Only moves may be
+    /// emitted before the use of the condition.
     fn condition(selector: &mut Selector<'_, Self>, value: Value) -> Result<Self::Condition, CompileError>;
     /// Returns whether an operation may be pending, because the instruction of its only use may
     /// include it.

@@ -8,8 +8,8 @@ use crate::{
     ir::{Lane, MaskBinary, Value},
 };
 
-/// Replaces the lane width in the key of [`Selector::mask_parts`] under which the register with the
-/// bits of a mask as an integer is kept. No lane has this width.
+/// Replaces the lane width in a key of [`Selector::mask_parts`]. With this key, the map keeps the
+/// register that has the bits of a mask as an integer. No lane has this width.
 const BITS: usize = 0;
 
 impl Selector<'_> {
