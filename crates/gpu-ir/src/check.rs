@@ -191,16 +191,8 @@ impl<'a> Checker<'a> {
     }
 
     fn arity(&self, op: &GpuOp) -> Check {
-        let (info, count) = (op.info(), self.inst.operands.len());
-        let least = info.operands.len();
-        let most = least + info.optional.len();
-        let fits = count >= least && (info.variadic.is_some() || count <= most);
-        let takes = || match info.variadic {
-            Some(_) => format!("at least {least}"),
-            None if most > least => format!("{least} to {most}"),
-            None => least.to_string(),
-        };
-        ensure(fits, || format!("{} takes {} operands, found {count}", info.name, takes()))?;
+        let info = op.info();
+        info.check_operand_count(self.inst.operands.len())?;
         let regions = self.inst.regions.len();
         let fits = info.regions == super::ANY_REGIONS || info.regions == regions;
         ensure(fits, || format!("{} has {} regions, found {regions}", info.name, info.regions))?;

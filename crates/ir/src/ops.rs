@@ -206,6 +206,25 @@ pub struct OpInfo {
     pub phase: AsyncPhase,
 }
 
+impl OpInfo {
+    /// Checks that the op may have `count` operands.
+    ///
+    /// # Errors
+    /// A sentence with the permitted numbers of operands and `count`.
+    pub fn check_operand_count(&self, count: usize) -> Result<(), String> {
+        let least = self.operands.len();
+        let most = least + self.optional.len();
+        let takes = match self.variadic {
+            Some(_) if count >= least => return Ok(()),
+            None if (least..=most).contains(&count) => return Ok(()),
+            Some(_) => format!("at least {least}"),
+            None if most > least => format!("{least} to {most}"),
+            None => least.to_string(),
+        };
+        Err(format!("{} takes {takes} operands, found {count}", self.name))
+    }
+}
+
 /// Looks up attribute text by name while an op is parsed.
 pub type AttributeText<'a> = dyn Fn(&str) -> Option<&'a str> + 'a;
 

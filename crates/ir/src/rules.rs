@@ -87,17 +87,7 @@ fn same_types(found: &[Type], expected: &[Type], what: &str) -> Result<()> {
 }
 
 pub(crate) fn check_arity(info: &OpInfo, input: &RuleInput<'_>) -> Result<()> {
-    let count = input.operands.len();
-    let least = info.operands.len();
-    let most = if info.variadic.is_some() { usize::MAX } else { least + info.optional.len() };
-    if count < least || count > most {
-        let takes = match info.variadic {
-            Some(_) => format!("at least {least}"),
-            None if most > least => format!("{least} to {most}"),
-            None => least.to_string(),
-        };
-        return fail(format!("{} takes {takes} operands, found {count}", info.name));
-    }
+    info.check_operand_count(input.operands.len()).or_else(fail)?;
     if input.regions.len() != info.regions {
         return fail(format!("{} has {} regions, found {}", info.name, info.regions, input.regions.len()));
     }
