@@ -1,4 +1,5 @@
 //! Boxes of tensors that tensor copies move between global and shared memory.
+//! [`crate::assign::boxes`] finds them, and marks their accesses with the op `tensor_box`.
 
 use cranelift_entity::packed_option::PackedOption;
 use smallvec::{SmallVec, smallvec};

@@ -8,9 +8,9 @@
 //! %b = alloc ; local_store %b, %x                     %b = take %r
 //! … ; dealloc %b                                      … ; release %b
 //! ```
-//! A ring of one slot replaces the buffer. The ring lives as long as the buffer did, or around the
-//! loops that contain it if this costs little memory ([`ring_lifetimes`]). Tensor copies also
-//! replace copies of threads to the slots of a ring:
+//! A [ring](super::rings) of one slot replaces the buffer. The ring lives as long as the buffer
+//! did, or around the loops that contain it if this costs little memory ([`ring_lifetimes`]).
+//! Tensor copies also replace copies of threads to the slots of a ring:
 //!
 //! ```text
 //! copy_async %e, %p, %m and splat %c           ──>    tensor_fill %e, %map, %i if %c else -2^31, %j

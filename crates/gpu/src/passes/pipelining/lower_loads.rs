@@ -1,5 +1,5 @@
-//! Lowers the loads of a loop to copies to slots of rings, each in the iteration that takes the
-//! slot.
+//! Lowers the loads of a loop to copies to slots of [rings](crate::passes::rings). Each copy is in
+//! the iteration that takes its slot.
 //!
 //! ```text
 //! for %i … {                              %r = alloc : ring<3, …>

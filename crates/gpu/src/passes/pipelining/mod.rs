@@ -1,5 +1,6 @@
-//! Software pipelining: a loop copies the loads of later iterations into rings in shared memory,
-//! and starts dots of one iteration while threads compute another one.
+//! Software pipelining: a loop copies the loads of later iterations into
+//! [rings](crate::passes::rings) in shared memory, and starts dots of one iteration while threads
+//! compute another one.
 //!
 //! ```text
 //! for %i … {                              %r = alloc : ring<3, …> ; copy for the first iterations

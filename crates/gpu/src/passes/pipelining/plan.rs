@@ -1,5 +1,5 @@
-//! Plans the loops to pipeline: the loads of each, the buffers that slots replace, and the ops that
-//! run ahead.
+//! Plans the loops to pipeline. A [plan](LoopPlan) has the loads of a loop, the buffers that slots
+//! replace, and the ops that run ahead of the iteration to which they belong.
 
 use std::collections::BTreeSet;
 

@@ -2,10 +2,10 @@
 //!
 //! A step is one iteration of the pipelined loop: it runs each stage for another iteration of the
 //! original loop. **Stages** are counted backwards from the last one. The ops that take slots run
-//! in the last stage. In a loop with late dots (`LateDots`) or dots in flight (`DotsInFlight`),
-//! they run in the early stage, one before the last one. A slot of a ring with `n` slots is filled
-//! `n - 1` stages before the loop takes it; loads that a copy depends on run one stage before the
-//! copy.
+//! in the last stage. In a loop with late dots ([`LateDots`](super::loop_plan::LateDots)) or dots
+//! in flight ([`DotsInFlight`](super::loop_plan::DotsInFlight)), they run in the early stage, one
+//! before the last one. A slot of a ring with `n` slots is filled `n - 1` stages before the loop
+//! takes it; loads that a copy depends on run one stage before the copy.
 //!
 //! **The order in a step**: first the dots of the early stage start, then the late dots of the
 //! previous iteration. While these run, copies start; then the threads compute. The last ops

@@ -1,4 +1,5 @@
-//! Reads a vector from a slot in the layout that its user needs, in place of a conversion.
+//! Reads a vector from a slot of a ring in the layout that the user of the vector needs, in place
+//! of a conversion.
 //!
 //! ```text
 //! %x = local_load %slot : fp32[32]@L0           %x = local_load %slot : fp32[32]@L2

@@ -1,4 +1,4 @@
-//! Collects facts about the rings of a function before they are lowered.
+//! Collects facts about the rings of a function before the pass lowers them.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,5 @@
-//! Finds loops and branches that carry one slot index for both sides of a ring.
+//! Finds loops and branches that carry one slot index for both sides of a ring, the producer and
+//! the consumer.
 //!
 //! If a ring is empty before and after such a loop or branch, the next slot to acquire is the next
 //! slot to take. A loop that is fused with its inner loop may hold slots before each iteration:

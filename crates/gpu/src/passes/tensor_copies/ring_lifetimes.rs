@@ -1,4 +1,5 @@
-//! Chooses the lifetimes of rings of one slot that replaced buffers in loops.
+//! Chooses the lifetimes of the [rings](crate::passes::rings) of one slot by which the pass
+//! replaced buffers in loops.
 //!
 //! Such a ring has one of two lifetimes. It lives as long as the buffer that it replaced, so that
 //! later buffers of an iteration can reuse the memory. Or it lives around the outermost loop:

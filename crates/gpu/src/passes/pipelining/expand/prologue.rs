@@ -1,4 +1,4 @@
-//! Emits the steps before the loop.
+//! Emits the steps ([`super`]) before the loop.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,5 @@
-//! Reads the schedule of a loop from its ops, and checks that the expander supports it.
+//! Reads the schedule of a loop from its ops, and checks that the expander ([`super`]) supports the
+//! schedule.
 
 use rustc_hash::FxHashMap;
 use tilewright_ir as ir;

@@ -1,4 +1,4 @@
-//! Emits the copies with which a loop fills slots for its successor.
+//! Emits the copies with which a loop fills slots for its successor ([`super`]).
 
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
