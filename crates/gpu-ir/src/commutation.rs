@@ -163,7 +163,8 @@ impl Terms {
             Node::Element(tile, false) => Some((*tile, 0)),
             Node::Element(tile, true) => Some((*tile, outcome(*tile).reverse() as i8)),
             Node::Apply(function @ (F::Max | F::Min), operands) => {
-                let (a, b) = (self.rank(*operands.first()?, outcome)?, self.rank(*operands.get(1)?, outcome)?);
+                let (a, b) =
+                    (self.rank(*operands.first()?, outcome)?, self.rank(*operands.get(1)?, outcome)?);
                 let extremum = if *function == F::Max { a.1.max(b.1) } else { a.1.min(b.1) };
                 (a.0 == b.0).then_some((a.0, extremum))
             }
