@@ -375,31 +375,39 @@ impl Tuner {
             module::launch(handle, Some(stream), grid(config)?, &values)?;
             start.duration_until(&stream.record()?)
         };
-        let (mut timings, mut failure) = (Vec::new(), None);
-        for index in 0..self.configs.len() {
-            // The first run of a configuration compiles it and fills caches.
-            match run(index).and_then(|_| run(index)) {
-                Ok(time) => timings.push(Timing { index, times: vec![time] }),
-                Err(error) => failure = failure.or(Some(error)),
-            }
-        }
-        let Some(fastest) = timings.iter().map(|timing| timing.times[0]).min() else {
-            memory.restore(stream)?;
-            return Err(failure.expect("each configuration has a time or an error"));
-        };
-        for _ in 1..RUNS {
-            for timing in &mut timings {
-                let spent: Duration = timing.times.iter().sum();
-                if timing.times[0] <= SLOW * fastest && spent < BUDGET {
-                    timing.times.push(run(timing.index)?);
-                }
-            }
-        }
+        let timings = measure_in_turn(self.configs.len(), run);
         memory.restore(stream)?;
         stream.synchronize()?;
-        timings.sort_by_key(Timing::median);
-        Ok(timings)
+        timings
     }
+}
+
+/// Measures configurations by their indices, and returns their times, the fastest first.
+fn measure_in_turn(
+    configs: usize,
+    run: impl Fn(usize) -> Result<Duration, Error>,
+) -> Result<Vec<Timing>, Error> {
+    let (mut timings, mut failure) = (Vec::new(), None);
+    for index in 0..configs {
+        // The first run of a configuration compiles it and fills caches.
+        match run(index).and_then(|_| run(index)) {
+            Ok(time) => timings.push(Timing { index, times: vec![time] }),
+            Err(error) => failure = failure.or(Some(error)),
+        }
+    }
+    let Some(fastest) = timings.iter().map(|timing| timing.times[0]).min() else {
+        return Err(failure.expect("each configuration has a time or an error"));
+    };
+    for _ in 1..RUNS {
+        for timing in &mut timings {
+            let spent: Duration = timing.times.iter().sum();
+            if timing.times[0] <= SLOW * fastest && spent < BUDGET {
+                timing.times.push(run(timing.index)?);
+            }
+        }
+    }
+    timings.sort_by_key(Timing::median);
+    Ok(timings)
 }
 
 impl Timing {
