@@ -41,7 +41,7 @@ pub(crate) enum Form {
     /// Elements in memory.
     Dense(Tile),
     /// Elements in user memory at these addresses, which have all been checked. Only a dot reads
-    /// them, and memory does not change before it does ([`Program::in_place`]).
+    /// them, and memory does not change until the dot has read them ([`Program::in_place`]).
     ///
     /// [`Program::in_place`]: crate::program::Program::in_place
     InPlace(Affine),
