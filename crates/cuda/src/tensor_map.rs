@@ -155,16 +155,16 @@ pub struct TensorMapSource<'a> {
     pub fill: TensorMapFill,
 }
 
-/// The elements that a copy of an im2col tensor map moves: a part of the channels of each pixel.
-/// The pixels are those of a window that slides over the axes between the channels (the first axis)
-/// and the images (the last).
+/// The elements that one tensor copy with an im2col map moves: a part of the channels of each
+/// pixel. The pixels lie in a bounding box over the axes between the channels (the first axis) and
+/// the images (the last).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TensorMapWindow<'a> {
-    /// For each axis that the window slides over, the offset of the window's first pixel from the
-    /// axis' start.
+    /// For each axis of the bounding box, the offset of the box's lower corner from the first
+    /// element of the axis.
     pub lower: &'a [i32],
-    /// For each axis that the window slides over, the offset of the window's last pixel from the
-    /// axis' end.
+    /// For each axis of the bounding box, the offset of the box's upper corner from the last
+    /// element of the axis.
     pub upper: &'a [i32],
     /// The number of channels of a pixel that a copy moves: 1 to 256.
     pub channels: u32,
@@ -273,7 +273,7 @@ impl fmt::Display for TensorMapRule {
                 write!(f, "the tensor has {found} axes, and {least} to 5 are allowed")
             }
             Self::Length { list, found, expected } => {
-                write!(f, "the {list} have {found} elements, and the tensor's axes require {expected}")
+                write!(f, "the number of {list} is {found}, and the tensor's axes require {expected}")
             }
             Self::Address { found, multiple } => {
                 write!(f, "the address {found:#x} is not a multiple of {multiple}")
@@ -292,7 +292,7 @@ impl fmt::Display for TensorMapRule {
                 write!(f, "a row of the block has {found} bytes, and it has to be a multiple of 16")
             }
             Self::SwizzledRow { found, span } => {
-                write!(f, "a row of the block has {found} bytes, and its swizzle allows at most {span}")
+                write!(f, "a row of a copy has {found} bytes, and its swizzle allows at most {span}")
             }
             Self::InterleavedSwizzle => f.write_str("interleaving by 32 bytes needs the swizzle of 32 bytes"),
             Self::Step { axis, found } => {
@@ -330,7 +330,9 @@ impl TensorMapSource<'_> {
         let axes = self.shape.len() - 2;
         // A signed offset has 16 bits for one axis, 8 bits for two, 5 bits for three.
         let limit = 1 << ([16, 8, 5][axes - 1] - 1);
-        for (list, corner) in [("lower corner", window.lower), ("upper corner", window.upper)] {
+        let corners =
+            [("offsets of the lower corner", window.lower), ("offsets of the upper corner", window.upper)];
+        for (list, corner) in corners {
             if corner.len() != axes {
                 return Err(TensorMapRule::Length { list, found: corner.len(), expected: axes });
             }
@@ -363,7 +365,7 @@ impl TensorMapSource<'_> {
         let steps = if self.steps.is_empty() { rank } else { self.steps.len() };
         for (list, found, expected) in [
             ("strides", self.strides.len(), rank - 1),
-            ("block's extents", self.block.len(), extents),
+            ("extents of the block", self.block.len(), extents),
             ("steps", steps, rank),
         ] {
             if found != expected {
@@ -564,7 +566,8 @@ mod tests {
         check_window(|w| w.lower = &[-128, 127], Ok(()));
         check_window(|w| w.lower = &[-129, 0], Err(Rule::Corner { axis: 1, found: -129, limit: 128 }));
         check_window(|w| w.upper = &[0, 128], Err(Rule::Corner { axis: 2, found: 128, limit: 128 }));
-        check_window(|w| w.upper = &[0], Err(Rule::Length { list: "upper corner", found: 1, expected: 2 }));
+        let list = "offsets of the upper corner";
+        check_window(|w| w.upper = &[0], Err(Rule::Length { list, found: 1, expected: 2 }));
         check_window(|w| w.channels = 0, Err(Rule::Channels { found: 0 }));
         check_window(|w| w.channels = 257, Err(Rule::Channels { found: 257 }));
         check_window(|w| w.channels = 65, Err(Rule::SwizzledRow { found: 130, span: 128 }));
