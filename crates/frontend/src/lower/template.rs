@@ -237,7 +237,7 @@ pub(crate) fn describe(template: &Template) -> String {
         Operand::Constant(Constant::None) => "None".into(),
         Operand::Constant(Constant::Tuple(items)) if items.class().is_some() => instance(items.fields()),
         Operand::Tuple(items) if items.class().is_some() => instance(items.fields()),
-        Operand::Constant(Constant::Tuple(items)) => format!("a tuple of {}", items.len()),
+        Operand::Constant(Constant::Tuple(items)) => format!("a tuple of length {}", items.len()),
         Operand::Constant(constant) => format!("the {} {constant}", constant.type_name()),
         Operand::Tuple(items) => {
             let items: Vec<String> = items.iter().map(describe).collect();
@@ -320,8 +320,9 @@ pub fn from_host<V: Clone>(value: HostValue) -> Operand<V> {
         HostValue::ConstexprFunction(object) => Operand::ConstexprFunction(object),
         HostValue::Callable(object) => Operand::Callable(object),
         HostValue::Object(object) => Operand::Object(object),
-        // No host returns a run-time value of another call. If one did, every use of this operand
-        // would be an error.
+        // `host_call.rs` replaces the run-time values of its own call. A compile-time function may
+        // also keep such a value, for example in a global variable. After the call, the value
+        // becomes this operand, and a kernel cannot compute with the operand.
         HostValue::RunTime(_) => Operand::Language("(a value at run time)".into()),
     }
 }
