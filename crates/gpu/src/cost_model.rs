@@ -11,9 +11,10 @@
 //! ([`fits_registers`]) decides which operands of dots stay in registers, which dots overlap the
 //! next iteration, and how many warps a program gets.
 //!
-//! No estimate compares the time of tensor cores with that of memory: the kernel and its launch
-//! options choose the sizes of blocks and the numbers of warps and stages. `docs/explain.md` lists
-//! the choices with their criteria.
+//! No estimate compares the time of tensor cores with that of memory. The kernel and its launch
+//! options choose the tile sizes and request the numbers of warps and stages. Passes may add warps,
+//! and remove stages that do not fit into shared memory. `docs/explain.md` lists the choices with
+//! their criteria.
 
 use tilewright_gpu_ir::layout_rules::LANES;
 use tilewright_gpu_ir::target::{GpuTarget, REGISTER_FILE, SECTOR_BYTES, THREAD_REGISTERS};
@@ -70,8 +71,8 @@ pub fn should_unroll(copies: u32, insts: u32, tuning: &Tuning) -> bool {
     copies <= tuning.unrolled_iterations && copies * insts <= tuning.unrolled_ops
 }
 
-/// Returns whether issuing the `arithmetic` ops on tiles of a loop takes longer than its `dots`
-/// dots.
+/// Returns whether a loop takes longer to issue its `arithmetic` ops on tiles than to run its
+/// `dots` dots.
 pub fn is_issue_bound(arithmetic: u32, dots: u32, tuning: &Tuning) -> bool {
     arithmetic >= tuning.issue_bound_ops_per_dot * dots
 }
