@@ -79,8 +79,8 @@ macro_rules! define_ops {
             }
         }
 
-        /// One method for each op, with named operands. A backend that compiles therefore handles
-        /// every op.
+        /// One method for each op, with named operands. rustc therefore rejects a back end that
+        /// lacks an op.
         pub trait $visitor {
             /// The result of each method.
             type Output;
