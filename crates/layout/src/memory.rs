@@ -51,10 +51,10 @@ impl SwizzleMode {
     }
 }
 
-/// Returns the layout of a buffer for `shape` in which the axes in `order` are contiguous from the
-/// first to the last, swizzled by `mode`. If a row along `order[0]` is longer than the mode's row,
-/// the tile is split into boxes with rows of the mode's length, box after box, as tensor copies
-/// write them.
+/// Returns the layout, swizzled by `mode`, of a buffer for `shape`. `order` lists the axes from the
+/// fastest-varying to the slowest. If a row along `order[0]` is longer than the mode's row, the
+/// tile is split into boxes with rows of the mode's length, box after box, as tensor copies write
+/// them.
 ///
 /// # Panics
 /// If a row is shorter than the mode's, or `order` is not a permutation of the axes.
