@@ -1,8 +1,8 @@
 //! Selects instructions for a function. This file has the part that is the same for all processors.
 //!
 //! An integer takes a general register. A vector takes one vector register, or two if its lanes
-//! have 64 bits; these registers are the *parts* of the vector. Lanes of 8 and 16 bits are in the
-//! low bits of the register. The architecture determines the registers of masks.
+//! have 64 bits; these registers are the *parts* of the vector. A vector of 8- or 16-bit lanes is
+//! packed into the low bytes of its register. The architecture determines the registers of masks.
 //!
 //! A constant has no register, so each use reads it from memory or computes it again; only loops
 //! with free registers keep constants in registers. An instruction whose only use is in its block
@@ -99,7 +99,7 @@ pub struct Selected<M: Machine> {
     pub program: Program,
     /// The instructions.
     pub insts: Vec<MachineInst<M>>,
-    /// The origin of each instruction.
+    /// The source position of each instruction, as a number of the caller (`Inst::origin`).
     pub origins: Vec<u32>,
     /// The constants in memory.
     pub constants: Constants,
@@ -200,8 +200,8 @@ pub struct Selector<'a, M: Machine> {
     pub position: Position,
     /// The origin of the current instruction.
     origin: u32,
-    /// The registers with masks of this block that were converted for lanes of another width, by
-    /// mask, bytes of a lane, and part.
+    /// The registers of masks that were converted in this block to lanes of another width. The key
+    /// is the mask, the bytes of a lane, and the part.
     pub mask_parts: FxHashMap<(Value, usize, usize), VReg>,
     /// The constants that have registers in loops.
     loop_constants: LoopConstants,
