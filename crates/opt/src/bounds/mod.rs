@@ -43,7 +43,7 @@ pub struct Finding {
 /// The outcome of the check of an access.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Outcome {
-    /// The access is in bounds for every grid and every size.
+    /// The access is in bounds for all grids and sizes that satisfy the statement.
     Proved,
     /// The access is out of bounds for these numbers.
     Refuted(Counterexample),
@@ -277,7 +277,8 @@ impl Walk<'_> {
     fn add_known(&self, all: &mut Vec<Formula>, vars: &mut Vec<Var>) {
         let mut left: Vec<&Formula> = self.known.iter().collect();
         loop {
-            // A formula with a quotient also concerns the dividend.
+            // A quotient is a variable whose definition has the dividend, so compare with all
+            // variables that the formula's variables depend on.
             let is_near =
                 |claim: &&Formula| self.forms.closure(claim.vars()).iter().any(|var| vars.contains(var));
             let (near, far): (Vec<_>, Vec<_>) = left.into_iter().partition(is_near);
