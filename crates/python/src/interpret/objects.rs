@@ -143,7 +143,7 @@ impl Tensor {
         if constant == Constant::None {
             let ty = &self.tile()?.ty;
             let what = if ty.is_scalar() { "a pointer or an 8-bit float" } else { "a tile" };
-            return Err(PyTypeError::new_err(format!("{what} of type {ty} is no single number of Python's")));
+            return Err(PyTypeError::new_err(format!("{what} of type {ty} cannot become a Python number")));
         }
         to_python(py, &constant)
     }
