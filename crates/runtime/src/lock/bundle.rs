@@ -50,12 +50,12 @@ impl Bundle {
     }
 
     /// Returns the restored kernel for a launch on a device, and its run-time arguments in order.
-    /// `arguments` names each run-time argument. It may leave out a compile-time argument if the
-    /// lock has only one value for it. Of several kernels that fit, returns the one that assumes
-    /// the largest divisors.
+    /// `arguments` names each run-time argument. It may leave out compile-time arguments; a kernel
+    /// then fits with any value of these. Of several kernels that fit, returns the one that assumes
+    /// the largest divisors of the arguments, by the product of the divisors.
     ///
     /// # Errors
-    /// If no kernel fits, if kernels with different compile-time values fit, or if an artifact
+    /// If no kernel fits, if several kernels that fit have the largest product, or if an artifact
     /// cannot be read.
     pub fn find<'m>(
         &self,
@@ -94,7 +94,10 @@ impl Bundle {
         let equal: Vec<_> = fitting.iter().filter(|(score, _)| *score == best).collect();
         if equal.len() > 1 {
             let texts = equal.iter().map(|(_, index)| self.file.entries[*index].launches.to_string());
-            let message = format!("several kernels '{kernel}' of the lock fit: name a compile-time value");
+            let message = format!(
+                "several kernels '{kernel}' of the lock fit the arguments equally well: if \
+                 they differ in a compile-time argument, pass it, too"
+            );
             return Err(missing(message, texts.collect()));
         }
         let handle = self.handle(index, device)?;
