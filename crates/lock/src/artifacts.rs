@@ -36,7 +36,9 @@ impl fmt::Display for ArtifactError {
         match self {
             Self::Unreadable(path, error) => write!(f, "{} cannot be read: {error}", path.display()),
             Self::Damaged(path) => {
-                write!(f, "{} is damaged: its content does not have the hash in its name", path.display())
+                let path = path.display();
+                let problem = "its content does not have the hash in its name, or is not UTF-8";
+                write!(f, "{path} is damaged: {problem}")
             }
             Self::NoHash(name) => write!(f, "'{name}' is not the hash of an artifact"),
         }
