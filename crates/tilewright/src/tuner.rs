@@ -315,7 +315,7 @@ impl Tuner {
     ) -> Result<usize, Error> {
         let target = device.target()?.to_string();
         let (kernel, source) = (self.kernel.name(), self.kernel.source_digest());
-        // The lock is for every device of the target.
+        // A lock's choice holds for every device of a target, so its key omits the device.
         let locked_key = &key[1..];
         if let Some(choice) = lock::locked_choice(kernel, &source, &target, locked_key)? {
             let found = self.configs.iter().position(|config| config.texts() == choice.config);
