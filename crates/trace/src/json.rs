@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-/// Serializes a page's data as JSON.
+/// Serializes the data of a page of the visualizer as JSON.
 pub(crate) fn to_text(page: &impl Serialize) -> String {
     serde_json::to_string(page).expect("writing to a string cannot fail, and all keys are strings")
 }
