@@ -21,7 +21,8 @@ pub enum Failure {
     Io(String),
     /// The command has already reported its finding: `tilewright check` has reported an access that
     /// is out of bounds (with `--strict`, also an access that is not decided), `tilewright lock`
-    /// has reported a difference, or `tilewright cache verify` has reported a damaged file.
+    /// has reported a difference or a tuned choice without a kernel, or `tilewright cache verify`
+    /// has reported a damaged file.
     Told,
 }
 
