@@ -265,9 +265,7 @@ impl Search<'_> {
         let element = ty.element.pointee().ok_or("the operand is not a tile of pointers")?;
         let bytes = element.bytes() as u64;
         if ty.is_scalar() || ty.rank() > MAX_AXES || ty.shape.iter().any(|extent| !extent.is_power_of_two()) {
-            return Err(
-                "the access has no axis, more than five axes, or an extent that is not a power of two",
-            );
+            return Err("the access has no axis, over five axes, or an extent that is not a power of two");
         }
         let (mask, other) = if is_written {
             (data.operands.get(2), None)
