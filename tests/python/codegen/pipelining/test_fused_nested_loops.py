@@ -373,12 +373,18 @@ def decisions(how, *options):
     return made.stdout
 
 
+OF_SCALARS = (
+    "the first copies of the inner loop depend on more than scalars and the counter of the outer loop"
+)
+"""The reason for a loop whose first copies need other values."""
+
+
 @pytest.mark.parametrize(
     ("how", "options", "expected"),
     [
         ("", [], "its last iterations copy for the next tile"),
-        ("loaded", [], "the first copies of the inner loop depend on more than scalars and the counter of the outer loop"),
-        ("carried", [], "the first copies of the inner loop depend on more than scalars and the counter of the outer loop"),
+        ("loaded", [], OF_SCALARS),
+        ("carried", [], OF_SCALARS),
         ("same", [], "a store or atomic in it may write what its next iteration loads"),
         ("barrier", [], "it orders accesses to memory"),
         ("twice", [], "several loops in it are pipelined"),
