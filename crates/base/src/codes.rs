@@ -109,6 +109,8 @@ codes! {
     "TW0025" MalformedIr Compilation "malformed IR text";
     "TW0026" UnknownExternal Unsupported "external function that is not built in";
     "TW0027" UnusedResult Compilation "result that must be used";
+    "TW0028" LayoutMismatch Compilation "layouts that do not fit together";
+    "TW0029" SharedMemoryMisuse Compilation "wrong use of shared memory or barriers";
     // Legal, but seldom intended.
     "TW0050" AndOfTiles Warning "'and' or 'or' of tiles";
     "TW0051" ChainedComparison Warning "'&' or '|' within a chained comparison";

@@ -55,6 +55,7 @@ use tilewright_base::{Code, Diagnostic, SourceMap};
 use tilewright_frontend::{Failure, FunctionSource, Host, Lowered, Request};
 use tilewright_ir as ir;
 use tilewright_ir::Module;
+use tilewright_opt::Level;
 
 /// The input of a compilation: a kernel, its arguments, the target and the options.
 #[derive(Clone, PartialEq, Debug)]
@@ -181,10 +182,16 @@ fn finish(
     verify(&lowered, Stage::Ir)?;
 
     let mut optimized = lowered.clone();
-    tilewright_opt::optimize(&mut optimized, &tilewright_opt::Options::default(), &mut |_, _| {});
+    let level = if lowered.states_layouts() { Level::Inline } else { Level::Full };
+    tilewright_opt::optimize(&mut optimized, &tilewright_opt::Options { level }, &mut |_, _| {});
     dump(Stage::Opt, &|| tilewright_ir::print(&optimized, false));
     verify(&optimized, Stage::Opt)?;
 
+    if job.target == Target::Cpu && optimized.states_layouts() {
+        let message = "a Gluon kernel is compiled for a GPU, or for the simulator of one";
+        let hint = "launch it with a device such as sim:sm_90; on the command line, pass `--target sm_90`";
+        return Err(failure(Diagnostic::new(Code::Replaced, message).hint(hint), &optimized));
+    }
     let code = match job.target {
         Target::Cpu if cfg!(feature = "cpu") => {
             let program = cpu_program(&optimized).map_err(|diagnostic| failure(*diagnostic, &optimized))?;

@@ -219,6 +219,11 @@ pub trait Host {
         None
     }
 
+    /// Returns the layout object of Gluon that an expression makes. A host without Python has none.
+    fn layout(&mut self, _text: &str) -> Option<HostValue> {
+        None
+    }
+
     /// Returns the reason, which may be empty, why a caller must use the result of a function that
     /// is marked `must_use_result`; `None` if a statement may discard the result.
     fn must_use_result(&mut self, _function: FunctionRef) -> Option<String> {

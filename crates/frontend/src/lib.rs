@@ -17,6 +17,7 @@ mod parse;
 mod reference;
 mod repr;
 pub mod semantic;
+mod shared_memory;
 mod source_host;
 mod suggest;
 mod tuple;
@@ -38,6 +39,7 @@ pub use lower::template::{
 };
 pub use lower::{Lowered, lower, lower_kernel};
 pub use reference::{FunctionRef, MemberFunction, ObjectRef};
+pub use shared_memory::{SharedForm, SharedMemory};
 pub use semantic::{Caller, Semantic, SemanticError};
 pub use source_host::SourceHost;
 pub use suggest::suggest;

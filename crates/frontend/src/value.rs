@@ -7,6 +7,7 @@ use tilewright_ir::{Dtype, Type};
 
 use crate::descriptor::Descriptor;
 use crate::reference::{FunctionRef, MemberFunction, ObjectRef};
+use crate::shared_memory::SharedMemory;
 use crate::repr::{float_repr, string_repr, type_name};
 use crate::tuple::Tuple;
 use crate::types::LanguageType;
@@ -137,6 +138,8 @@ pub enum Operand<V> {
     Tuple(Tuple<Operand<V>>),
     /// A block pointer or tensor descriptor.
     Descriptor(Box<Descriptor<Operand<V>>>),
+    /// Shared memory that the program allocates (Gluon).
+    Shared(Box<SharedMemory<Operand<V>>>),
     /// A name of `triton.language`, by its dotted path.
     Language(Arc<str>),
     /// A method of a run-time value, such as `x.to`: the value, and the path of the function in

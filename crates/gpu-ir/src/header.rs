@@ -11,6 +11,7 @@
 //! | `, 3 stages` | loops are not pipelined yet; a loop that does not set its stages gets 3 |
 //! | `, no contraction` | no multiplication is fused with an addition: each is rounded |
 //! | `, synchronized` | a pass has inserted all barriers: there is one at each point where threads must wait for each other |
+//! | `, explicit` | the program states its layouts, copies and barriers: passes that choose them do not run |
 //! | `, cluster pairs` | the launch may put two neighboring programs into one cluster |
 //! | `, clusters of 2` | the two blocks of a cluster compute one program together |
 //! | `, longest CTA first by descending id` | programs with a larger index along the first axis start first, because they take longest |
@@ -62,6 +63,8 @@ pub struct Header {
     /// True if there is a barrier wherever threads must wait for each other. The pass that inserts
     /// barriers sets this flag; from then on, the verifier reports missing barriers.
     pub synchronized: bool,
+    /// True if the program states its layouts, copies and barriers, so that passes choose none.
+    pub explicit: bool,
     /// Allows a launch in pairs: clusters of two blocks. The kernel then has one more parameter,
     /// after the tensor maps: the number of programs along the first axis if the launch has pairs,
     /// else 0. Blocks of the launch beyond the last program do nothing.
@@ -100,6 +103,7 @@ impl Header {
             stages: 0,
             contraction: true,
             synchronized: false,
+            explicit: false,
             paired: false,
             min_blocks: 0,
             cluster: 1,
@@ -119,10 +123,11 @@ impl Header {
     /// Returns the text of the header, as whole lines.
     pub fn print(&self) -> String {
         let Self { target, num_warps, shared_bytes, stages, contraction, .. } = self;
-        let Self { synchronized, paired, min_blocks, cluster, order, layouts, .. } = self;
+        let Self { synchronized, explicit, paired, min_blocks, cluster, order, layouts, .. } = self;
         let stages = if *stages == 0 { String::new() } else { format!(", {stages} stages") };
         let contraction = if *contraction { "" } else { ", no contraction" };
         let synchronized = if *synchronized { ", synchronized" } else { "" };
+        let explicit = if *explicit { ", explicit" } else { "" };
         let paired = if *paired { ", cluster pairs" } else { "" };
         let cluster = if *cluster == 1 { String::new() } else { format!(", clusters of {cluster}") };
         let order = match order {
@@ -133,7 +138,7 @@ impl Header {
         let blocks =
             if *min_blocks == 0 { String::new() } else { format!(", {min_blocks} blocks a multiprocessor") };
         let mut text = format!(
-            "gpu {}, {num_warps} warps, {shared_bytes} bytes of shared memory{stages}{contraction}{synchronized}{paired}{cluster}{order}{blocks}\n",
+            "gpu {}, {num_warps} warps, {shared_bytes} bytes of shared memory{stages}{contraction}{synchronized}{explicit}{paired}{cluster}{order}{blocks}\n",
             target.name
         );
         for (id, layout) in layouts.iter() {
@@ -161,12 +166,13 @@ impl Header {
         let num_warps = number(" warps")?;
         let shared_bytes = number(" bytes of shared memory")?;
         let (mut stages, mut min_blocks, mut cluster) = (0, 0, 1);
-        let (mut contraction, mut synchronized, mut paired) = (true, false, false);
+        let (mut contraction, mut synchronized, mut explicit, mut paired) = (true, false, false, false);
         let mut order = ProgramOrder::AsLaunched;
         for word in parts {
             match word {
                 "no contraction" if contraction => contraction = false,
                 "synchronized" if !synchronized => synchronized = true,
+                "explicit" if !explicit => explicit = true,
                 "cluster pairs" if !paired => paired = true,
                 ASCENDING_IDS if order == ProgramOrder::AsLaunched => order = ProgramOrder::AscendingIds,
                 DESCENDING_IDS if order == ProgramOrder::AsLaunched => order = ProgramOrder::DescendingIds,
@@ -215,6 +221,6 @@ impl Header {
             }
         }
         let head = Self { target, num_warps, shared_bytes, stages, contraction, ..Self::default() };
-        Ok(Self { synchronized, paired, min_blocks, cluster, order, layouts, tensor_maps, made_maps, ..head })
+        Ok(Self { synchronized, explicit, paired, min_blocks, cluster, order, layouts, tensor_maps, made_maps, ..head })
     }
 }

@@ -109,11 +109,11 @@ define_ops! {
     /// Waits, in each thread, until at most `pending` of its latest groups are in flight.
     WaitGroup wait_group () [] {pending: u32} regions 0 Write Barrier Never None AwaitsCopies;
 
-    /// Initializes each `mbarrier` for phases of `arrivals` arrivals. One thread does it; the
+    /// Initializes each `mbarrier`, or the one of a slot, for phases of `arrivals` arrivals. One thread does it; the
     /// others see the initialization after a `barrier`. If tensor copies arrive at the
     /// `mbarrier`s, a `fence_proxy` must be between the initialization and that `barrier`, because
     /// the copies use the asynchronous proxy.
-    MbarrierInit mbarrier_init (barriers) [] {arrivals: u32} regions 0 Write Barrier Never WritesShared None;
+    MbarrierInit mbarrier_init (barriers) [slot] {arrivals: u32} regions 0 Write Barrier Never WritesShared None;
     /// Arrives at a barrier, by one of the threads that run the op, and adds `bytes` to the bytes
     /// that the phase waits for.
     MbarrierExpect mbarrier_expect (barriers, slot) [] {bytes: u32} regions 0 Write Barrier Never ReadsShared None;

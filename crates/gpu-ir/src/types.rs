@@ -72,7 +72,7 @@ impl Buffer {
 
     /// Returns the type of the tiles.
     pub fn tile(&self) -> ir::Type {
-        ir::Type { element: self.element, shape: self.shape.clone() }
+        ir::Type::new(self.element, self.shape.clone())
     }
 
     fn parse(text: &str) -> Option<Self> {

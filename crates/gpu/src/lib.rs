@@ -21,14 +21,14 @@ mod preparation;
 mod remarks;
 mod tile;
 
-use tilewright_base::Diagnostic;
+use tilewright_base::{Code, Diagnostic};
 use tilewright_ir as ir;
 
 use preparation::Preparation;
 use tilewright_gpu_ir::{GpuTarget, Module};
 
 pub use launcher::Launcher;
-pub use passes::{PARTS, PASSES, Pass, least_shared_bytes};
+pub use passes::{EXPLICIT_PASSES, PARTS, PASSES, Pass, least_shared_bytes};
 pub use tile::cluster::{Refusal, divide};
 
 /// Assigns a layout to each value of a kernel and returns the program before [`PASSES`] run on it.
@@ -55,6 +55,9 @@ pub fn assign_layouts_for(
     num_warps: u32,
     launcher: Launcher<'_>,
 ) -> Result<Module, Box<Diagnostic>> {
+    if module.states_layouts() {
+        return explicit_program(module, target, num_warps);
+    }
     let mut kernel = Preparation { module: module.clone(), target, num_warps, cluster: 1, launcher };
     ir::run_passes(&Preparation::PASSES, &mut kernel, |_, _| ())?;
     let Preparation { module, num_warps, cluster, .. } = kernel;
@@ -64,6 +67,21 @@ pub fn assign_layouts_for(
         program.header.order = idioms::program_order(&module);
     }
     Ok(program)
+}
+
+/// Translates a program that states its layouts (Gluon), without the passes that choose them.
+fn explicit_program(
+    module: &ir::Module,
+    target: GpuTarget,
+    num_warps: u32,
+) -> Result<Module, Box<Diagnostic>> {
+    let mut module = module.clone();
+    if tile::legality::request_inlining(&mut module) {
+        let options = tilewright_opt::Options { level: tilewright_opt::Level::Inline };
+        tilewright_opt::optimize(&mut module, &options, &mut |_, _| {});
+    }
+    tile::legality::check(module.kernel(), num_warps)?;
+    Ok(assign::translate_stated(&module, target, num_warps))
 }
 
 /// Compiles a kernel for a target, with a launcher that neither makes tensor maps nor adds warps.
@@ -95,9 +113,11 @@ pub fn compile_for(
     launcher: Launcher<'_>,
 ) -> Result<Module, Box<Diagnostic>> {
     let mut program = assign_layouts_for(module, target, num_warps, launcher)?;
-    program.header.stages = num_stages;
+    program.header.stages = if program.header.explicit { 0 } else { num_stages };
     verify(&program, "assign");
+    check_explicit(&program)?;
     run_passes(&mut program)?;
+    check_explicit(&program)?;
     Ok(program)
 }
 
@@ -107,12 +127,31 @@ pub fn compile_for(
 /// A pass cannot lower an op, a ring or a schedule of the program, or the program needs more shared
 /// memory than the target has.
 pub fn run_passes(program: &mut Module) -> Result<(), Box<Diagnostic>> {
-    ir::run_passes(PASSES, program, |name, program| verify(program, name))
+    let passes = if program.header.explicit { EXPLICIT_PASSES } else { PASSES };
+    ir::run_passes(passes, program, |name, program| verify(program, name))
+}
+
+/// Refuses a program that states its layouts, copies and barriers if it uses shared memory or
+/// barriers wrongly. For other programs, that would be an error of a pass.
+fn check_explicit(program: &Module) -> Result<(), Box<Diagnostic>> {
+    if !program.header.explicit {
+        return Ok(());
+    }
+    let kernel = program.kernel();
+    tilewright_gpu_ir::find_violation(&program.header, kernel).map_err(|violation| {
+        let (code, message) = (Code::SharedMemoryMisuse, violation.message);
+        let diagnostic = match violation.inst {
+            Some(inst) => tile::legality::at(kernel, inst, code, message),
+            None => Diagnostic::new(code, message),
+        };
+        Box::new(diagnostic.note("the compiler adds no waits, fences or phases to a Gluon kernel"))
+    })
 }
 
 /// Verifies a program after a pass, in builds with debug assertions.
 fn verify(module: &Module, pass: &str) {
     if cfg!(debug_assertions)
+        && !module.header.explicit
         && let Err(error) = ir::verify(module)
     {
         panic!("after {pass}: {error}\n{}", ir::print(module, false));

@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use half::{bf16, f16};
 use smallvec::SmallVec;
+use tilewright_layout::StatedLayout;
 
 use crate::elementwise::ElementwiseFn;
 use crate::function::FuncId;
@@ -55,6 +56,15 @@ impl Attribute for String {
             });
         }
         Some(value)
+    }
+}
+
+impl Attribute for StatedLayout {
+    fn print(&self, out: &mut String) {
+        self.to_string().print(out);
+    }
+    fn parse(text: &str) -> Option<Self> {
+        String::parse(text)?.parse().ok()
     }
 }
 

@@ -14,7 +14,7 @@ use crate::attributes::{
 use crate::elementwise::ElementwiseFn;
 use crate::function::{Block, Function, InstData, Location, LocationData, Value};
 use crate::ops::{Op, Regions};
-use crate::rules::{RegionTypes, RuleError, RuleInput};
+use crate::rules::{RegionTypes, RuleError, RuleErrorKind, RuleInput};
 use crate::types::{Element, Shape, Type};
 
 /// The results of an op.
@@ -44,7 +44,7 @@ pub trait Builder {
     /// Creates the only result of an op without regions.
     fn emit_one(&mut self, op: Op, operands: SmallVec<[Self::Value; 4]>) -> Result<Self::Value, RuleError> {
         let mut results = self.emit(op, operands, SmallVec::new())?;
-        results.pop().ok_or_else(|| RuleError { message: "the op has no result".into() })
+        results.pop().ok_or_else(|| RuleError { message: "the op has no result".into(), kind: RuleErrorKind::Types })
     }
 
     /// See [`Op::Constant`].
@@ -336,6 +336,28 @@ impl IrBuilder {
     }
 }
 
+impl IrBuilder {
+    /// Gives the tiles without a stated layout that an elementwise op takes, such as a splat of a
+    /// scalar, the layout of the others.
+    fn with_stated_layout(
+        &mut self,
+        op: &Op,
+        mut operands: SmallVec<[Value; 4]>,
+    ) -> Result<SmallVec<[Value; 4]>, RuleError> {
+        let layout = operands.iter().find_map(|value| self.function.ty(*value).layout.clone());
+        let Some(layout) = layout.filter(|_| crate::stated::is_elementwise(op.family())) else {
+            return Ok(operands);
+        };
+        for operand in &mut operands {
+            let ty = self.function.ty(*operand);
+            if !ty.is_scalar() && ty.layout.is_none() {
+                *operand = self.emit_one(Op::SetLayout { layout: (*layout).clone() }, smallvec![*operand])?;
+            }
+        }
+        Ok(operands)
+    }
+}
+
 impl Builder for IrBuilder {
     type Value = Value;
     type Region = Block;
@@ -350,6 +372,7 @@ impl Builder for IrBuilder {
         operands: SmallVec<[Value; 4]>,
         regions: Regions,
     ) -> Result<Results<Value>, RuleError> {
+        let operands = self.with_stated_layout(&op, operands)?;
         let types = infer_types(&self.function, &op, &operands, &regions)?;
         let inst = self.function.create_inst(op, operands, regions, types, self.location);
         self.function.blocks[self.block].insts.push(inst);

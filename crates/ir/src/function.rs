@@ -8,7 +8,7 @@ use tilewright_base::entity::{PrimaryMap, entity_impl, packed_option::PackedOpti
 use tilewright_base::{SourceMap, Span};
 
 use crate::dialect::{Dialect, Operation, Tile};
-use crate::ops::{Effect, OpFamily, Regions};
+use crate::ops::{Effect, Op, OpFamily, Regions};
 
 /// A value: the result of an instruction or a parameter of a block.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -454,6 +454,17 @@ pub struct Module<D: Dialect = Tile> {
     pub entry: FuncId,
     /// The source that spans point into.
     pub sources: Arc<SourceMap>,
+}
+
+impl Module {
+    /// Returns whether the program states layouts or operations of a GPU (Gluon). The compiler then
+    /// chooses no layout of its own.
+    pub fn states_layouts(&self) -> bool {
+        self.functions.values().any(|function| {
+            function.values.values().any(|value| value.ty.layout.is_some())
+                || function.insts.values().any(|inst| matches!(inst.op, Op::Device { .. }))
+        })
+    }
 }
 
 impl<D: Dialect> Module<D> {

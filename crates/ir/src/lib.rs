@@ -12,6 +12,7 @@ mod attributes;
 mod builder;
 mod constants;
 mod cursor;
+mod device;
 mod dialect;
 mod elementwise;
 mod function;
@@ -22,6 +23,7 @@ mod parse;
 mod pass;
 mod print;
 mod rules;
+mod stated;
 mod table;
 mod types;
 mod unroll;
@@ -36,6 +38,7 @@ pub use attributes::{
 pub use builder::{Builder, IrBuilder, Results};
 pub use constants::{constant_bool, constant_float, constant_int, constant_of};
 pub use cursor::{Cursor, Position};
+pub use device::{DeviceFn, SharedTiles};
 pub use dialect::{Dialect, Operation, Tile};
 pub use elementwise::{
     Accuracy, ArithmeticFn, BitwiseFn, ComparisonFn, DivisionFn, Domain, ElementwiseFamily, ElementwiseFn,
@@ -54,7 +57,8 @@ pub use parents::Parents;
 pub use parse::{ParseError, parse, parse_dialect};
 pub use pass::{Pass, run_passes};
 pub use print::print;
-pub use rules::{MAX_RANK, MAX_TILE_ELEMENTS, RegionTypes, RuleError, RuleInput};
+pub use rules::{MAX_RANK, MAX_TILE_ELEMENTS, RegionTypes, RuleError, RuleErrorKind, RuleInput};
+pub use tilewright_layout::{StatedBuffer, StatedLayout};
 pub use types::{Dtype, DtypeKind, Element, Shape, Type};
 pub use unroll::{Unrolling, unroll_fully, unroll_loop};
 pub use uses::{Use, UseCounts, Uses};

@@ -5,15 +5,18 @@
 //! backend; a backend does not compile without it. The row makes no method of
 //! [`Builder`](crate::Builder): write one by hand if the op needs one.
 
+use tilewright_layout::StatedLayout;
+
 use crate::attributes::{
     AtomicKind, CacheModifier, EvictionPolicy, Failure, GridDependency, HintKind, InputPrecision, IntList,
     Literal, MachineQuantity, MemoryScope, MemorySemantics, Rounding,
 };
+use crate::device::DeviceFn;
 use crate::elementwise::ElementwiseFn;
 use crate::function::{Block, FuncId, Function, Inst};
 use crate::rules::{self, RuleInput};
 use crate::types::{Dtype, Element, Shape, Type};
-use crate::{Attribute, RuleError, define_ops};
+use crate::{Attribute, RuleError, define_ops, stated};
 
 /// The effect of an op, apart from its results.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -331,6 +334,10 @@ macro_rules! tile_ops {
     Gather gather (tile, index) [] {axis: u32} regions 0 Pure Movement Never None None;
     /// The value itself, about which the program makes a promise.
     Hint hint (value) [] {kind: HintKind, values: IntList} regions 0 Pure Identity Never None None;
+    /// The tile in a layout that the program states.
+    SetLayout set_layout (tile) [] {layout: StatedLayout} regions 0 Pure Identity Never None None;
+    /// A function of a GPU that the program states: see `DeviceFn`.
+    Device device () [] *operands {function: DeviceFn} regions 0 Write Memory Never None None;
     /// The program promises that the condition holds.
     Assume assume (condition) [] {} regions 0 Write Promise Never None None;
     /// Waits until all threads of the program have reached the op.
@@ -374,7 +381,12 @@ macro_rules! define_result_types {
             /// Returns the types of the results of the op.
             pub fn result_types(&self, input: &RuleInput<'_>) -> Result<Vec<Type>, RuleError> {
                 rules::check_arity(self.info(), input)?;
-                match self { $(Op::$variant { $($attribute),* } => rules::$method(input, $($attribute),*),)* }
+                stated::check(self, input.operands)?;
+                let mut results = match self {
+                    $(Op::$variant { $($attribute),* } => rules::$method(input, $($attribute),*)?,)*
+                };
+                stated::complete(self, input.operands, &mut results)?;
+                Ok(results)
             }
         }
     };

@@ -60,13 +60,17 @@ pub fn parse_dialect<D: Dialect>(text: &str) -> std::result::Result<Module<D>, P
 }
 
 impl Type {
-    /// Parses `fp32`, `*fp16` or `int32[16, 32]`.
+    /// Parses `fp32`, `*fp16`, `int32[16, 32]` or `fp32[64]<BlockedLayout([1], [32], [4], [0])>`.
     pub fn parse(text: &str) -> Option<Self> {
+        if let Some((tile, layout)) = text.strip_suffix('>').and_then(|text| text.split_once('<')) {
+            let tile = Self::parse(tile).filter(|tile| !tile.is_scalar() && tile.layout.is_none())?;
+            return Some(tile.with_layout(Some(Arc::new(layout.parse().ok()?))));
+        }
         let (element, shape) = match text.find('[') {
             Some(open) => (&text[..open], Shape::parse(&text[open..])?),
             None => (text, Shape::scalar()),
         };
-        Some(Self { element: Element::parse(element)?, shape })
+        Some(Self::new(Element::parse(element)?, shape))
     }
 }
 

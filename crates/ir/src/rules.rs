@@ -2,13 +2,16 @@
 #![expect(clippy::trivially_copy_pass_by_ref, reason = "attributes come to every rule by reference")]
 
 use std::fmt;
+use std::sync::Arc;
 
 use smallvec::SmallVec;
+use tilewright_layout::StatedLayout;
 
 use crate::attributes::{
     AtomicKind, CacheModifier, EvictionPolicy, Failure, GridDependency, HintKind, InputPrecision, IntList,
     Literal, MachineQuantity, MemoryScope, MemorySemantics, Rounding,
 };
+use crate::device::DeviceFn;
 use crate::elementwise::ElementwiseFn;
 use crate::function::FuncId;
 use crate::inline_asm::AsmTemplate;
@@ -43,6 +46,17 @@ pub struct RegionTypes {
 pub struct RuleError {
     /// One sentence.
     pub message: String,
+    /// The kind of the error.
+    pub kind: RuleErrorKind,
+}
+
+/// The kind of a [`RuleError`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RuleErrorKind {
+    /// The types or attributes are wrong.
+    Types,
+    /// The layouts that the program states do not fit together.
+    Layouts,
 }
 
 impl fmt::Display for RuleError {
@@ -56,7 +70,7 @@ impl std::error::Error for RuleError {}
 type Result<T = Vec<Type>> = std::result::Result<T, RuleError>;
 
 fn fail<T>(message: impl Into<String>) -> Result<T> {
-    Err(RuleError { message: message.into() })
+    Err(RuleError { message: message.into(), kind: RuleErrorKind::Types })
 }
 
 fn one(ty: Type) -> Result {
@@ -512,6 +526,19 @@ pub(crate) fn gather(input: &RuleInput<'_>, axis: &u32) -> Result {
         return fail(format!("gather along axis {axis} does not take {tile} and {index}"));
     }
     one(tile.with_shape(index.shape.clone()))
+}
+
+pub(crate) fn set_layout(input: &RuleInput<'_>, layout: &StatedLayout) -> Result {
+    let tile = &input.operands[0];
+    if tile.is_scalar() {
+        return fail(format!("set_layout takes a tile, found {tile}"));
+    }
+    layout.linear(&tile.shape).map_err(crate::stated::error)?;
+    one(tile.with_layout(Some(Arc::new(layout.clone()))))
+}
+
+pub(crate) fn device(input: &RuleInput<'_>, function: &DeviceFn) -> Result {
+    crate::device::result_types(input, function)
 }
 
 pub(crate) fn hint(input: &RuleInput<'_>, _kind: &HintKind, _values: &IntList) -> Result {

@@ -1,8 +1,10 @@
 //! Types of values: element types, shapes, and tiles of elements.
 
 use std::fmt;
+use std::sync::Arc;
 
 use smallvec::SmallVec;
+use tilewright_layout::StatedLayout;
 
 macro_rules! dtypes {
     ($($variant:ident $name:literal $bits:literal $kind:ident $doc:literal;)*) => {
@@ -232,22 +234,35 @@ pub struct Type {
     pub element: Element,
     /// The extents; empty for a scalar.
     pub shape: Shape,
+    /// The layout of a tile, if the program states it (Gluon).
+    pub layout: Option<Arc<StatedLayout>>,
 }
 
 impl Type {
+    /// Returns the type of scalars or tiles without a stated layout.
+    pub fn new(element: Element, shape: Shape) -> Self {
+        Self { element, shape, layout: None }
+    }
+
     /// Returns the type of a scalar number.
     pub fn scalar(dtype: Dtype) -> Self {
-        Self { element: Element::Value(dtype), shape: Shape::scalar() }
+        Self::new(Element::Value(dtype), Shape::scalar())
     }
 
     /// Returns the type of a scalar pointer.
     pub fn pointer(pointee: Dtype) -> Self {
-        Self { element: Element::Pointer(pointee), shape: Shape::scalar() }
+        Self::new(Element::Pointer(pointee), Shape::scalar())
     }
 
     /// Returns the type of a tile of numbers.
     pub fn tile(dtype: Dtype, shape: impl Into<Shape>) -> Self {
-        Self { element: Element::Value(dtype), shape: shape.into() }
+        Self::new(Element::Value(dtype), shape.into())
+    }
+
+    /// Returns the type with this layout.
+    #[must_use]
+    pub fn with_layout(&self, layout: Option<Arc<StatedLayout>>) -> Self {
+        Self { layout, ..self.clone() }
     }
 
     /// Returns whether the type is a scalar (number or pointer).
@@ -265,10 +280,10 @@ impl Type {
         self.element.value()
     }
 
-    /// Returns the type with this shape and another element.
+    /// Returns the type with this shape and layout, and another element.
     #[must_use]
     pub fn with_element(&self, element: Element) -> Self {
-        Self { element, shape: self.shape.clone() }
+        Self { element, ..self.clone() }
     }
 
     /// Returns the type with this shape and numbers of the type `dtype`.
@@ -277,10 +292,10 @@ impl Type {
         self.with_element(Element::Value(dtype))
     }
 
-    /// Returns the type with this element and another shape.
+    /// Returns the type with this element and another shape, without a layout.
     #[must_use]
     pub fn with_shape(&self, shape: Shape) -> Self {
-        Self { element: self.element, shape }
+        Self::new(self.element, shape)
     }
 
     /// Returns whether the type is a scalar or tile of booleans.
@@ -292,7 +307,10 @@ impl Type {
 impl fmt::Display for Type {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.element)?;
-        if self.is_scalar() { Ok(()) } else { write!(f, "{}", self.shape) }
+        if !self.is_scalar() {
+            write!(f, "{}", self.shape)?;
+        }
+        self.layout.as_ref().map_or(Ok(()), |layout| write!(f, "<{layout}>"))
     }
 }
 

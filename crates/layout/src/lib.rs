@@ -75,6 +75,7 @@ mod parts;
 mod query;
 mod reduce;
 mod space;
+mod stated;
 mod tensor_core;
 
 pub use banks::{BankUse, bank_use, ldmatrix_bank_use, matrix_bank_use};
@@ -91,4 +92,5 @@ pub use parts::{Parts, spread_over_lanes};
 pub use query::{AccessRegisters, Vector};
 pub use reduce::{Exchange, Reduction, Scan, ScanStep, Step};
 pub use space::{Hardware, Input, Space, Tile};
+pub use stated::{Bases, Misfit, Sizes, StatedBuffer, StatedLayout};
 pub use tensor_core::{Fragment, Mma};

@@ -31,6 +31,8 @@ pub struct Kernel {
     signature: Arc<Signature>,
     function: FunctionRef,
     device: Option<Device>,
+    /// The device of launches whose tensors are in main memory.
+    processor: Device,
     compiled: RwLock<CompiledVariants>,
     /// The running compilations, by the key of the variant.
     in_flight: Mutex<FxHashMap<Key, Flight>>,
@@ -62,10 +64,20 @@ impl Kernel {
             signature: Arc::new(signature),
             function,
             device,
+            processor: Device::Cpu,
             compiled: RwLock::default(),
             in_flight: Mutex::default(),
             landed: Condvar::new(),
         }
+    }
+
+    /// Returns the kernel with another device in place of the processor: a kernel for GPUs alone
+    /// runs on the simulator.
+    #[must_use]
+    pub fn in_place_of_processor(mut self, device: Device) -> Self {
+        self.processor = device;
+        self.device = self.device.map(|own| if own == Device::Cpu { device } else { own });
+        self
     }
 
     /// Returns the name and the parameters.
@@ -76,13 +88,14 @@ impl Kernel {
     /// Returns the same kernel on a device, with nothing compiled yet.
     #[must_use]
     pub fn on(&self, device: Device) -> Self {
-        Self::new(Signature::clone(&self.signature), self.function, Some(device))
+        let kernel = Self::new(Signature::clone(&self.signature), self.function, Some(device));
+        kernel.in_place_of_processor(self.processor)
     }
 
     /// Returns the device that a launch with these arguments runs on.
     #[inline]
     pub fn device_of<'a, 'm: 'a>(&self, arguments: impl IntoIterator<Item = &'a Value<'m>>) -> Device {
-        self.device.unwrap_or_else(|| arguments.into_iter().find_map(Value::gpu).unwrap_or(Device::Cpu))
+        self.device.unwrap_or_else(|| arguments.into_iter().find_map(Value::gpu).unwrap_or(self.processor))
     }
 
     /// Binds the arguments of a call to the parameters; see [`Signature::bind`].

@@ -337,7 +337,7 @@ impl<'a> Lowerer<'a, '_, '_> {
             Element::Pointer(_) => {
                 let function = &self.builder.function;
                 let parameters = &function.blocks[function.entry].parameters;
-                let pointer = Type { element: ty.element, shape: Shape::scalar() };
+                let pointer = Type::new(ty.element, Shape::scalar());
                 let same = parameters.iter().find(|&&parameter| *function.ty(parameter) == pointer);
                 if let Some(&parameter) = same {
                     parameter

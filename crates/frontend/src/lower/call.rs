@@ -16,6 +16,7 @@ use super::report::OperationSpan;
 use super::template::{self, IrOperand, from_host};
 use crate::Options;
 use crate::host::{HostValue, NamedTuple};
+use crate::reference::ObjectRef;
 use crate::semantic::{
     self, BuiltinSpec, Caller, LanguageItem, Op, ParameterKind, Semantic, SemanticError, Special,
 };
@@ -577,6 +578,24 @@ impl Caller for Lowerer<'_, '_, '_> {
 
     fn is_in_library(&self) -> bool {
         self.session.frames.last().is_some_and(|frame| frame.is_library)
+    }
+
+    fn layout_text(&mut self, object: ObjectRef) -> Option<String> {
+        match self.session.host.attribute(object, "_text")? {
+            HostValue::PlainGlobal(Constant::Str(text)) | HostValue::Constant(Constant::Str(text)) => {
+                Some(text.to_string())
+            }
+            _ => None,
+        }
+    }
+
+    fn layout_object(&mut self, text: &str) -> Option<Constant> {
+        match from_host::<Value>(self.session.host.layout(text)?) {
+            Operand::Object(object) | Operand::Constant(Constant::Object(object)) => {
+                Some(Constant::Object(object))
+            }
+            _ => None,
+        }
     }
 
     fn num_warps(&mut self) -> u32 {

@@ -53,7 +53,7 @@ impl Lowerer<'_, '_, '_> {
                     NameState::Value(Operand::Constant(constant)) => {
                         Some(KnownValue::Constant(constant.clone()))
                     }
-                    NameState::Value(Operand::Tensor(_) | Operand::Descriptor(_)) => {
+                    NameState::Value(Operand::Tensor(_) | Operand::Descriptor(_) | Operand::Shared(_)) => {
                         Some(KnownValue::RunTime)
                     }
                     _ => None,

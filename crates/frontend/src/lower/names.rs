@@ -167,9 +167,10 @@ impl<'a> Lowerer<'a, '_, '_> {
                 // keeps the attributes of run-time numbers.
                 None => self.semantic_attribute(&value, attribute),
             },
-            Operand::Tensor(_) | Operand::Descriptor(_) | Operand::Constant(Constant::Type(_)) => {
-                self.semantic_attribute(&value, attribute)
-            }
+            Operand::Tensor(_)
+            | Operand::Descriptor(_)
+            | Operand::Shared(_)
+            | Operand::Constant(Constant::Type(_)) => self.semantic_attribute(&value, attribute),
             other => Err(self.unknown_attribute(other, attribute)),
         }
     }

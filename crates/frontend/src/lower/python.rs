@@ -292,6 +292,7 @@ impl<'a> Lowerer<'a, '_, '_> {
                         matches!(name, "tensor_descriptor" | "tensor_descriptor_base" | "base_value")
                     }
                 },
+                Operand::Shared(_) => matches!(name, "shared_memory_descriptor" | "base_value"),
                 _ => false,
             };
         }

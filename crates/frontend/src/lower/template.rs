@@ -28,6 +28,7 @@ pub fn map<V, W>(operand: &Operand<V>, each: &mut impl FnMut(&V) -> W) -> Operan
         Operand::Descriptor(descriptor) => {
             Operand::Descriptor(Box::new(descriptor.map(|part| map(part, each))))
         }
+        Operand::Shared(shared) => Operand::Shared(Box::new(shared.map(|part| map(part, each)))),
         Operand::Language(path) => Operand::Language(path.clone()),
         Operand::Method(receiver, name) => Operand::Method(Box::new(map(receiver, each)), name.clone()),
         Operand::Function(function) => Operand::Function(*function),
@@ -72,6 +73,10 @@ pub fn name_parts<V>(operand: &Operand<V>, name: &str, names: &mut Vec<String>) 
                 name_parts(part, &format!("{name}.{field}"), names);
             }
         }
+        Operand::Shared(shared) => {
+            name_parts(&shared.memory, name, names);
+            name_parts(&shared.slot, &format!("{name}.slot"), names);
+        }
         Operand::Method(receiver, _) | Operand::Bound(receiver, _) | Operand::Super(receiver, _) => {
             name_parts(receiver, name, names);
         }
@@ -115,6 +120,11 @@ pub fn same<V, W>(left: &Operand<V>, right: &Operand<W>, tensors: &impl Fn(&V, &
             left.form == right.form
                 && left.parts().iter().zip(right.parts()).all(|(left, right)| same(left, right, tensors))
         }
+        (Operand::Shared(left), Operand::Shared(right)) => {
+            left.form == right.form
+                && same(&left.memory, &right.memory, tensors)
+                && same(&left.slot, &right.slot, tensors)
+        }
         (Operand::Language(left), Operand::Language(right)) => left == right,
         (Operand::Method(left, left_name), Operand::Method(right, right_name)) => {
             left_name == right_name && same(left, right, tensors)
@@ -155,6 +165,11 @@ pub fn hash_with<V>(operand: &Operand<V>, hasher: &mut FxHasher, tensors: &impl 
         Operand::Descriptor(descriptor) => {
             descriptor.form.hash(hasher);
             descriptor.parts().iter().for_each(|part| hash_with(part, hasher, tensors));
+        }
+        Operand::Shared(shared) => {
+            shared.form.hash(hasher);
+            hash_with(&shared.memory, hasher, tensors);
+            hash_with(&shared.slot, hasher, tensors);
         }
         Operand::Language(path) => path.hash(hasher),
         Operand::Method(receiver, name) => {
@@ -253,6 +268,7 @@ pub(crate) fn describe(template: &Template) -> String {
             }
             _ => descriptor.describe().into(),
         },
+        Operand::Shared(shared) => shared.describe(),
         Operand::Language(path) => language_name(path),
         Operand::Method(..) | Operand::Bound(..) => "a method".into(),
         Operand::Super(..) => "'super()'".into(),

@@ -153,7 +153,7 @@ impl<C: Caller + ?Sized> Arguments<'_, C> {
     pub fn dtype(&self, c: &mut C, index: usize) -> Semantic<Dtype> {
         let element = self.element(c, index)?;
         element.value().ok_or_else(|| {
-            let found = Constant::Type(Type { element, shape: Shape::scalar() });
+            let found = Constant::Type(Type::new(element, Shape::scalar()));
             self.wrong(c, index, "a number type", &found)
         })
     }

@@ -6,6 +6,7 @@ use tilewright_ir::{Builder, Dtype, Element, Type};
 use super::constants::dtype_name;
 use super::convert::{kind_of, tensor};
 use super::descriptor::{descriptor_attribute, descriptor_names};
+use super::gluon;
 use super::names::{TYPE_METHODS, methods};
 use super::shape::transpose_last;
 use super::{Caller, Op, Semantic, SemanticError, ValueOf};
@@ -84,7 +85,25 @@ pub fn attribute<C: Caller + ?Sized>(c: &mut C, value: &Op<C>, name: &str) -> Se
                 None => Err(unknown(descriptor.describe(), name, names.iter().copied())),
             }
         }
+        Operand::Shared(shared) => match gluon::memory_attribute(c, shared, name)? {
+            Some(found) => Ok(found),
+            None => match gluon::METHODS.contains(&name) {
+                true => {
+                    let path = format!("gluon.shared_memory_descriptor.{name}");
+                    Ok(Operand::Method(Box::new(value.clone()), path.into()))
+                }
+                false => {
+                    let names = gluon::ATTRIBUTES.iter().chain(gluon::METHODS).copied();
+                    Err(unknown(&shared.describe(), name, names))
+                }
+            },
+        },
         Operand::Constant(Constant::Type(ty)) => {
+            if let ("layout", Some(layout)) = (name, &ty.layout)
+                && let Some(object) = c.layout_object(&layout.to_string())
+            {
+                return Ok(Operand::Constant(object));
+            }
             if let Some(found) = type_attribute(ty, name) {
                 return found.map(Operand::Constant);
             }
@@ -216,7 +235,7 @@ fn type_attribute(ty: &Type, name: &str) -> Option<Semantic<Constant>> {
     match name {
         "scalar" => Some(Ok(Constant::Type(ty.with_shape(tilewright_ir::Shape::scalar())))),
         "element_ty" => Some(match (ty.is_scalar(), ty.element) {
-            (false, element) => Ok(Constant::Type(Type { element, shape: tilewright_ir::Shape::scalar() })),
+            (false, element) => Ok(Constant::Type(Type::new(element, tilewright_ir::Shape::scalar()))),
             (true, Element::Pointer(pointee)) => Ok(Constant::dtype(pointee)),
             (true, Element::Value(dtype)) => Err(unknown(&format!("the type {dtype}"), name, [])
                 .note("pointers and tiles have an element type")

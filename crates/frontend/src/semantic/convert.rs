@@ -54,6 +54,7 @@ pub(crate) fn kind_of<V>(x: &Operand<V>) -> String {
         Operand::Constant(Constant::Object(_)) | Operand::Object(_) => "a Python object".into(),
         Operand::Constant(constant) => format!("the constant {constant}"),
         Operand::Descriptor(descriptor) => descriptor.describe().into(),
+        Operand::Shared(shared) => shared.describe(),
         Operand::Language(name) => format!("`{}`", language_name(name)),
         Operand::Method(_, name) => format!("the method `{name}`"),
         Operand::Bound(..) => "a method".into(),

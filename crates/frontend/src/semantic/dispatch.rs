@@ -7,7 +7,7 @@ use super::names::BuiltinSpec;
 use super::table::{Builtin, builtins};
 use super::{BinaryOperator, BooleanOperator, Caller, Op, Semantic};
 use super::{
-    atomics, descriptor, external, inline_asm, machine, map, math, memory, movement, program, reduce, scan,
+    atomics, barriers, descriptor, external, gluon, inline_asm, machine, map, math, memory, movement, program, reduce, scan,
     shape,
 };
 

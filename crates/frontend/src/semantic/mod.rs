@@ -11,12 +11,14 @@ mod access;
 mod arguments;
 mod atomics;
 mod attribute;
+mod barriers;
 mod constants;
 mod convert;
 mod descriptor;
 mod dispatch;
 mod entries;
 mod external;
+mod gluon;
 mod inline_asm;
 mod library;
 mod machine;
@@ -41,8 +43,9 @@ mod typing;
 use std::sync::Arc;
 
 use tilewright_base::Code;
-use tilewright_ir::{Builder, RuleError, Type};
+use tilewright_ir::{Builder, RuleError, RuleErrorKind, Type};
 
+use crate::reference::ObjectRef;
 use crate::value::{Constant, Operand};
 
 pub use attribute::attribute;
@@ -120,7 +123,11 @@ impl SemanticError {
 /// Converts an error that the type rules of the IR find, and that no semantic rule found before.
 impl From<RuleError> for SemanticError {
     fn from(error: RuleError) -> Self {
-        Self::new(Code::TypeMismatch, error.message)
+        match error.kind {
+            RuleErrorKind::Types => Self::new(Code::TypeMismatch, error.message),
+            RuleErrorKind::Layouts => Self::new(Code::LayoutMismatch, error.message)
+                .hint("convert a tile with `gl.convert_layout(x, layout)`"),
+        }
     }
 }
 
@@ -186,6 +193,16 @@ pub trait Caller {
 
     /// Records that `pointer` is the result of a cast to a pointer type. The type may be const.
     fn cast_pointer(&mut self, _pointer: &ValueOf<Self>, _is_const: bool) {}
+
+    /// Returns the expression that makes a layout object of Gluon; `None` for other objects.
+    fn layout_text(&mut self, _object: ObjectRef) -> Option<String> {
+        None
+    }
+
+    /// Returns the layout object of Gluon that an expression makes.
+    fn layout_object(&mut self, _text: &str) -> Option<Constant> {
+        None
+    }
 
     /// Returns a compile-time value as text, for messages.
     fn show(&mut self, constant: &Constant) -> String {

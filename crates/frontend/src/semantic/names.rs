@@ -190,6 +190,10 @@ pub(super) static NAMES: LazyLock<BTreeMap<String, LanguageItem>> = LazyLock::ne
                 Namespace::DescriptorMethod => format!("tensor_descriptor.{}", spec.name),
                 Namespace::Cuda => format!("extra.cuda.{}", spec.name),
                 Namespace::TargetInfo => format!("target_info.{}", spec.name),
+                Namespace::Gluon => format!("gluon.{}", spec.name),
+                Namespace::GluonAsyncCopy => format!("gluon.async_copy.{}", spec.name),
+                Namespace::GluonMbarrier => format!("gluon.mbarrier.{}", spec.name),
+                Namespace::SharedMethod => format!("gluon.shared_memory_descriptor.{}", spec.name),
                 Namespace::Method => continue,
             };
             names.entry(path).or_insert(LanguageItem::Builtin(spec));
@@ -214,7 +218,11 @@ static METHODS: LazyLock<Vec<(&'static str, String)>> = LazyLock::new(|| {
             | Namespace::TypeMethod
             | Namespace::DescriptorMethod
             | Namespace::Cuda
-            | Namespace::TargetInfo => None,
+            | Namespace::TargetInfo
+            | Namespace::Gluon
+            | Namespace::GluonAsyncCopy
+            | Namespace::GluonMbarrier
+            | Namespace::SharedMethod => None,
         })
     });
     let of_library = LIBRARY.iter().filter(|scanned| scanned.is_method);

@@ -379,7 +379,7 @@ pub(super) fn pointer_type<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) 
 pub(super) fn block_type<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
     let element = a.element(c, 0)?;
     let shape = a.shape(c, 1)?;
-    Ok(Operand::Constant(Constant::Type(Type { element, shape })))
+    Ok(Operand::Constant(Constant::Type(Type::new(element, shape))))
 }
 
 /// `get_int_dtype(bitwidth, signed)`.
@@ -484,5 +484,5 @@ pub(super) fn with_element<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) 
         Constant::Type(ty) => ty.shape,
         _ => Shape::scalar(),
     };
-    Ok(Operand::Constant(Constant::Type(Type { element, shape })))
+    Ok(Operand::Constant(Constant::Type(Type::new(element, shape))))
 }

@@ -27,6 +27,14 @@ pub(super) enum Namespace {
     Cuda,
     /// `tl.target_info.name`.
     TargetInfo,
+    /// `gl.name`, a function of Gluon that `tl` lacks.
+    Gluon,
+    /// `async_copy.name` of Gluon.
+    GluonAsyncCopy,
+    /// `mbarrier.name` of Gluon.
+    GluonMbarrier,
+    /// `smem.name` on shared memory of Gluon.
+    SharedMethod,
 }
 
 /// Passes all rows to a macro.
@@ -371,6 +379,74 @@ macro_rules! builtins {
         /// Returns False: the kernel is not compiled for an AMD GPU of this kind.
         IsHipGfx1250 "is_hip_gfx1250()" [TargetInfo] => machine::never;
 
+        // Gluon: layouts, shared memory and asynchronous copies that the program states.
+
+        /// The int32 tile start, start + 1, …, end - 1 in a layout.
+        GluonArange "arange(start, end, layout=None)" [Gluon] => gluon::arange;
+        /// A tile in a layout with this value as every element.
+        GluonFull "full(shape, value, dtype, layout=None)" [Gluon] => gluon::full;
+        /// A tile in a layout with 0 as every element.
+        GluonZeros "zeros(shape, dtype, layout=None)" [Gluon] => gluon::zeros;
+        /// A tile with this value as every element; shape, element type and layout are those of
+        /// the input where they are not given.
+        GluonFullLike "full_like(input, value, shape=None, dtype=None, layout=None)" [Gluon] => gluon::full_like;
+        /// A tile with 0 as every element, like `full_like`.
+        GluonZerosLike "zeros_like(input, shape=None, dtype=None, layout=None)" [Gluon] => gluon::zeros_like;
+        /// Returns the tile in another layout.
+        GluonConvertLayout "convert_layout(value, layout, assert_trivial=False)" [Gluon] => gluon::convert_layout;
+        /// Returns the tile, whose layout the compiler would choose, in a layout.
+        GluonSetAutoLayout "set_auto_layout(value, layout)" [Gluon] => gluon::convert_layout;
+        /// Reads memory as `tl.load` does.
+        GluonLoad "load(pointer, mask=None, other=None, cache_modifier='', eviction_policy='', volatile=False)"
+            [Gluon] => gluon::load;
+        /// Writes memory as `tl.store` does.
+        GluonStore "store(pointer, value, mask=None, cache_modifier='', eviction_policy='')" [Gluon] => gluon::store;
+        /// Waits until all threads of the program have reached this point.
+        GluonBarrier "barrier(cluster=False)" [Gluon] => gluon::barrier;
+        /// Returns the warps of a program.
+        GluonNumWarps "num_warps()" [Gluon] => machine::warps, 1;
+        /// Returns the blocks that run a program together.
+        GluonNumCtas "num_ctas()" [Gluon] => gluon::num_ctas;
+        /// Allocates shared memory for a tile of this shape, or for several tiles if the shape has
+        /// one more axis than the layout. With a value, stores it.
+        GluonAllocate "allocate_shared_memory(element_ty, shape, layout, value=None)" [Gluon] => gluon::allocate;
+        /// Loads the tile in a layout of registers.
+        SharedLoad "load(self, layout)" [SharedMethod] => gluon::load_shared;
+        /// Stores a tile of the same shape.
+        SharedStore "store(self, value)" [SharedMethod] => gluon::store_shared;
+        /// Returns one of the tiles.
+        SharedIndex "index(self, index)" [SharedMethod] => gluon::index;
+        /// Keeps the memory allocated up to this point.
+        SharedKeepAlive "_keep_alive(self)" [SharedMethod] => gluon::keep_alive;
+        /// Starts copies from global memory to shared memory by `cp.async`, where the mask is true.
+        AsyncLoad "async_load(smem, pointer, mask=None, cache_modifier='', eviction_policy='', volatile=False)"
+            [GluonAsyncCopy] => gluon::copy_async;
+        /// The older name of `async_load`.
+        AsyncCopyGlobalToShared "async_copy_global_to_shared(smem, pointer, mask=None, cache_modifier='', \
+            eviction_policy='', volatile=False)" [GluonAsyncCopy] => gluon::copy_async;
+        /// Makes a group of the copies that the thread has started since its last group.
+        CommitGroup "commit_group()" [GluonAsyncCopy] => gluon::commit_group;
+        /// Waits until at most this number of the latest groups are in flight.
+        WaitGroup "wait_group(num_outstanding=0)" [GluonAsyncCopy] => gluon::wait_group;
+
+        /// Arrives at an `mbarrier` when the copies of each thread are done.
+        MbarrierArriveCopies "mbarrier_arrive(mbarrier, increment_count=True)" [GluonAsyncCopy]
+            => barriers::arrive_copies;
+        /// Allocates an `mbarrier`, or `batch` of them.
+        AllocateMbarrier "allocate_mbarrier(batch=None, two_ctas=False)" [GluonMbarrier] => barriers::allocate;
+        /// Initializes an `mbarrier` for phases of `count` arrivals.
+        MbarrierInit "init(mbarrier, count)" [GluonMbarrier] => barriers::init;
+        /// Ends the use of an `mbarrier`.
+        MbarrierInvalidate "invalidate(mbarrier)" [GluonMbarrier] => barriers::invalidate;
+        /// Arrives at an `mbarrier`, and adds bytes to those for which the phase waits.
+        MbarrierExpect "expect(mbarrier, bytes_per_cta=None, pred=True, from_cta=None)" [GluonMbarrier]
+            => barriers::expect;
+        /// Waits for the end of the phase with this parity; `deps` keeps shared memory allocated
+        /// until then.
+        MbarrierWait "wait(mbarrier, phase, pred=True, deps=())" [GluonMbarrier] => barriers::wait;
+        /// Arrives `count` times at an `mbarrier`.
+        MbarrierArrive "arrive(mbarrier, count=1, pred=True, from_cta=None)" [GluonMbarrier] => barriers::arrive;
+
         // Loops and compile-time values.
 
         /// The range of a `for` loop, with options for its compilation.
@@ -486,6 +562,8 @@ const fn builtin_of(op: &IrOp) -> Option<Builtin> {
         IrOp::Print { .. } => Some(Builtin::DevicePrint),
         IrOp::Machine { .. } => Some(Builtin::GlobalTimer),
         IrOp::Dependency { .. } => Some(Builtin::GdcWait),
+        IrOp::SetLayout { .. } => Some(Builtin::GluonConvertLayout),
+        IrOp::Device { .. } => Some(Builtin::GluonAllocate),
         IrOp::Elementwise { .. }
         | IrOp::Constant { .. }
         | IrOp::PtrAdd {}

@@ -77,7 +77,10 @@ impl<R: Transfer> Walk<'_, '_, R> {
                 }
                 (Op::Gpu(GpuOp::WarpSpecialize { .. }), ..) => self.partitions(*inst, state)?,
                 // tidy: wildcard because the other ops are straight code
-                _ => self.transfer.step(*inst, state)?,
+                _ => {
+                    let step = self.transfer.step(*inst, state);
+                    step.inspect_err(|_| self.analysis.violation.set(Some(*inst)))?;
+                }
             }
         }
         Ok(())

@@ -7,7 +7,7 @@
 //! constant if their steps are equal and their initial values differ by a constant. Two indices
 //! without a known distance count as different slots.
 
-use std::cell::{OnceCell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::BTreeMap;
 
 use cranelift_entity::EntitySet;
@@ -108,6 +108,8 @@ pub struct SlotAnalysis<'f> {
     pub(super) base_offsets: RefCell<FxHashMap<(Value, i64), BaseOffset>>,
     /// The cached results of `local_base_offset`, by value and number of slots.
     pub(super) local_base_offsets: RefCell<FxHashMap<(Value, i64), BaseOffset>>,
+    /// The instruction at which a walk has found a violation.
+    pub(crate) violation: Cell<Option<Inst>>,
 }
 
 impl<'f> SlotAnalysis<'f> {
@@ -120,6 +122,7 @@ impl<'f> SlotAnalysis<'f> {
             counted: OnceCell::new(),
             base_offsets: RefCell::default(),
             local_base_offsets: RefCell::default(),
+            violation: Cell::default(),
         }
     }
 

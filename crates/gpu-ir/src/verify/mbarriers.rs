@@ -161,7 +161,7 @@ impl Transfer for Mbarriers<'_> {
             return Ok(());
         }
         if let GpuOp::MbarrierInit { .. } = op {
-            if state.initialized.contains_key(&data.operands[0]) {
+            if state.initialized.contains_key(&data.operands[0]) && data.operands.len() == 1 {
                 let text = self.analysis.text(data.operands[0]);
                 return Err(format!("mbarrier_init initializes {text} twice, which PTX does not define"));
             }

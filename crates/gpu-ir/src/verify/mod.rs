@@ -30,14 +30,37 @@ mod schedule;
 mod text;
 mod tokens;
 
-use tilewright_ir::{AsyncPhase, OpFamily, OpInfo};
+use tilewright_ir::{AsyncPhase, Inst, OpFamily, OpInfo};
 
 use crate::analysis::dataflow::Check;
 use crate::analysis::slots::SlotAnalysis;
 use crate::{Function, GpuOp, Header, Op, alignment};
 
+/// A violation of a rule of this module.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Violation {
+    /// One sentence.
+    pub message: String,
+    /// The instruction at which it was found, if the rule follows paths.
+    pub inst: Option<Inst>,
+}
+
 /// Checks a function whose instructions are well-formed.
 pub fn function(header: &Header, function: &Function) -> Check {
+    find_violation(header, function).map_err(|violation| violation.message)
+}
+
+/// Checks a function as [`function`] does, and says where it violates a rule.
+///
+/// # Errors
+/// The first violation.
+pub fn find_violation(header: &Header, function: &Function) -> Result<(), Violation> {
+    let analysis = SlotAnalysis::new(function, header.synchronized);
+    let found = check(header, function, &analysis);
+    found.map_err(|message| Violation { message, inst: analysis.violation.get() })
+}
+
+fn check(header: &Header, function: &Function, analysis: &SlotAnalysis<'_>) -> Check {
     if !function.schedule.is_empty() {
         schedule::check(function)?;
     }
@@ -46,19 +69,18 @@ pub fn function(header: &Header, function: &Function) -> Check {
     if !kinds.memory && !kinds.others {
         return Ok(());
     }
-    let analysis = SlotAnalysis::new(function, header.synchronized);
-    tokens::check(&analysis)?;
-    lifetimes::check(&analysis)?;
-    alignment::check(&header.layouts, &analysis)?;
+    tokens::check(analysis)?;
+    lifetimes::check(analysis)?;
+    alignment::check(&header.layouts, analysis)?;
     if kinds.others {
-        partitions::check(header, &analysis)?;
+        partitions::check(header, analysis)?;
     }
-    copies::check(&analysis)?;
-    async_dots::check(&analysis)?;
-    reads::check(&analysis)?;
+    copies::check(analysis)?;
+    async_dots::check(analysis)?;
+    reads::check(analysis)?;
     if kinds.others {
-        mbarriers::check(header, &analysis)?;
-        rings::check(&analysis)?;
+        mbarriers::check(header, analysis)?;
+        rings::check(analysis)?;
     }
     Ok(())
 }

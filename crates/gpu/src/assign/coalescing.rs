@@ -3,7 +3,7 @@
 
 use cranelift_entity::SecondaryMap;
 use smallvec::SmallVec;
-use tilewright_ir::{AtomicKind, Dtype, Function, Inst, Op, Value};
+use tilewright_ir::{AtomicKind, DeviceFn, Dtype, Function, Inst, Op, Value};
 use tilewright_layout::{Input, Layout, Vector, blocked, f2};
 use tilewright_opt::analysis::AxisInfo;
 
@@ -45,21 +45,27 @@ impl AccessShape {
     /// Analyzes an access to a tile in global memory; returns `None` for other instructions.
     pub fn of(function: &Function, inst: Inst, infos: &Infos, target: GpuTarget) -> Option<Self> {
         let data = &function.insts[inst];
-        let ty = function.ty(*data.operands.first()?);
+        let (pointer_index, mask_index) = match &data.op {
+            Op::Load { .. } => (0, 1),
+            Op::Store { .. } | Op::AtomicRmw { .. } => (0, 2),
+            Op::Device { function: DeviceFn::CopyAsync { .. } } => (2, 3),
+            // These ops access one element at a time, so the mask does not matter.
+            Op::AtomicCas { .. } | Op::AtomicLoad { .. } | Op::AtomicStore { .. } => (0, usize::MAX),
+            // tidy: wildcard because no other op accesses global memory
+            _ => return None,
+        };
+        let ty = function.ty(data.operands[pointer_index]);
         if ty.is_scalar() {
             return None;
         }
         let dtype = || ty.element.pointee().expect("the verifier checks that accesses take pointers");
-        let (mask_index, max_bytes) = match &data.op {
-            Op::Load { .. } => (1, ACCESS_BYTES),
-            Op::Store { .. } => (2, ACCESS_BYTES),
-            Op::AtomicRmw { kind, .. } => (2, atomic_bytes(*kind, dtype(), target)),
-            // These ops access one element at a time, so the mask does not matter.
-            Op::AtomicCas { .. } | Op::AtomicLoad { .. } | Op::AtomicStore { .. } => (usize::MAX, 0),
-            // tidy: wildcard because no other op accesses global memory
-            _ => return None,
+        let max_bytes = match &data.op {
+            Op::AtomicRmw { kind, .. } => atomic_bytes(*kind, dtype(), target),
+            Op::AtomicCas { .. } | Op::AtomicLoad { .. } | Op::AtomicStore { .. } => 0,
+            // tidy: wildcard because the others are plain accesses
+            _ => ACCESS_BYTES,
         };
-        let (pointer, mask) = (data.operands[0], data.operands.get(mask_index).copied());
+        let (pointer, mask) = (data.operands[pointer_index], data.operands.get(mask_index).copied());
         let bytes = dtype().bytes() as u32;
         let info = &infos[pointer];
         let width = |axis: usize| {

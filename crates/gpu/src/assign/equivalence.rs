@@ -123,6 +123,11 @@ impl Classes {
         classes
     }
 
+    /// Makes a class of the values for each layout that the program states.
+    pub fn stated(of_value: SecondaryMap<Value, Option<u32>>) -> Self {
+        Self { list: Vec::new(), edges: Vec::new(), of_value, of_inst: SecondaryMap::new() }
+    }
+
     /// Returns the class of a value that is not rematerialized.
     pub fn of_value(&self, value: Value) -> Option<usize> {
         self.of_value[value].map(|class| class as usize)

@@ -14,6 +14,7 @@
 //! | `coalescing` | computes the width of accesses to global memory, and their cost in a layout |
 //! | `selection` | selects layouts of classes and accesses by their cost (`cost`) |
 //! | `propagation` | collects the layouts that the users of each value demand |
+//! | `stated` | takes the layouts that a program states, instead of selecting them |
 //! | `rewrite` | builds the module in the GPU dialect |
 
 pub mod boxes;
@@ -28,6 +29,7 @@ mod rewrite;
 mod selection;
 mod sink_joins;
 pub mod split_k_across_warps;
+mod stated;
 pub mod swap_dot_operands;
 mod wgmma_selection;
 
@@ -43,6 +45,8 @@ use propagation::{AssignContext, Demands};
 use rematerialization::Rematerializable;
 use tilewright_gpu_ir::Module;
 use tilewright_gpu_ir::target::GpuTarget;
+
+pub use stated::translate as translate_stated;
 
 /// Assigns a layout to every value of a kernel without calls. If the launcher makes tensor maps,
 /// marks the loads and stores that tensor copies may execute.

@@ -110,13 +110,13 @@ impl Demands {
             OpFamily::Load | OpFamily::Store | OpFamily::Atomic | OpFamily::Check | OpFamily::Reduction => {
                 self.executed_in(context, inst)
             }
+            OpFamily::Memory => self.any_layout(context, layouts, data.operands[index]),
             OpFamily::Source
             | OpFamily::Loop
             | OpFamily::Branch
             | OpFamily::Scalar
             | OpFamily::Promise
             | OpFamily::Barrier
-            | OpFamily::Memory
             | OpFamily::Partitions
             | OpFamily::Call
             | OpFamily::Terminator => None,

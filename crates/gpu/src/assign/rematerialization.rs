@@ -38,6 +38,23 @@ impl Rematerializable {
         Self { ops: search.ops }
     }
 
+    /// Finds the values of a function that states layouts: scalars, and tiles without a stated
+    /// layout that ops without effects compute, such as constants.
+    pub fn stated(function: &Function) -> Self {
+        let mut ops = SecondaryMap::new();
+        for (value, data) in &function.values {
+            let is_computed = function.defining_inst(value).is_some_and(|inst| {
+                let op = &function.insts[inst].op;
+                let family = op.family();
+                matches!(family, OpFamily::Source | OpFamily::Pointwise | OpFamily::Shape) && op.is_pure()
+            });
+            if data.ty.is_scalar() || (data.ty.layout.is_none() && is_computed) {
+                ops[value] = Some(0);
+            }
+        }
+        Self { ops }
+    }
+
     /// Returns whether a value is rematerialized.
     pub fn contains(&self, value: Value) -> bool {
         self.ops[value].is_some()

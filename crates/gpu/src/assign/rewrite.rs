@@ -7,6 +7,7 @@
 //! that contains this use. Thus all loads are issued before the first wait for one of them, and no
 //! loop converts a value that is defined before the loop.
 
+mod device;
 mod tensor_boxes;
 
 use cranelift_entity::{PrimaryMap, SecondaryMap};
@@ -49,6 +50,7 @@ pub fn rewrite(
         staged: FxHashMap::default(),
         tensor_maps: Vec::new(),
         made_maps: Vec::new(),
+        memory: device::SharedAllocations::new(old),
     };
     let entry = rewrite.new.entry;
     for parameter in &old.blocks[old.entry].parameters {
@@ -81,12 +83,14 @@ struct Rewrite<'a, 'f> {
     tensor_maps: Vec<Value>,
     /// The addresses of the tensor maps that the kernel makes; `None` until the first use of a map.
     made_maps: Vec<Option<Value>>,
+    /// The shared memory that the program allocates itself.
+    memory: device::SharedAllocations,
 }
 
 impl Rewrite<'_, '_> {
     /// Returns the type of an old value in a layout.
     fn ty(&mut self, old: Value, layout: Option<LayoutId>) -> Type {
-        let tile = self.context.function.ty(old).clone();
+        let tile = self.context.function.ty(old).with_layout(None);
         let layout = layout.filter(|_| !tile.is_scalar()).map(|layout| {
             let Self { header, costs, .. } = self;
             *self.ids.entry(layout).or_insert_with(|| header.layouts.add(costs.get(layout).clone()))
@@ -171,11 +175,13 @@ impl Rewrite<'_, '_> {
             match function.insts[*inst].op.family() {
                 OpFamily::Promise => {}
                 OpFamily::Identity => self.identity(*inst),
+                OpFamily::Memory => self.device(*inst, new),
                 OpFamily::Loop => self.copy_loop(*inst, new),
                 OpFamily::Branch => self.branch(*inst, new),
                 // tidy: wildcard because other ops have no control flow
                 _ => self.straight(*inst, new),
             }
+            self.free_after(*inst, new);
         }
     }
 

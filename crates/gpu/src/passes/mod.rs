@@ -57,6 +57,14 @@ pub const PASSES: &[Pass] = &[
     Pass::new("barriers", barriers::insert_barriers),
 ];
 
+/// The passes, in order, over a program that states its layouts, copies and barriers (Gluon).
+pub const EXPLICIT_PASSES: &[Pass] = &[
+    Pass::fallible("conversions", conversions::lower_conversions),
+    Pass::new("instruction_selection", instruction_selection::select_instructions),
+    Pass::fallible("allocation", allocation::allocate_shared_memory),
+    Pass::new("barriers", barriers::insert_barriers),
+];
+
 /// The parts of `pipelining`: tests run them one by one.
 pub const PARTS: &[Pass] = &[
     Pass::fallible("schedule_loops", pipelining::schedule_loops),

@@ -164,7 +164,7 @@ impl Canonicalizer<'_> {
         };
         let mask = stride / below(&shape, axis);
         let element = self.function.ty(tile).element;
-        let ty = Type { element, shape };
+        let ty = Type::new(element, shape);
         let source = if bits.is_some() { self.make(Op::Bitcast { element }, &[source], &ty) } else { source };
         (source, axis as u32, mask)
     }

@@ -239,8 +239,14 @@ impl GpuVisitor for Lowering<'_> {
         self.lower_wait_group(inst, *pending)
     }
 
-    fn mbarrier_init(&mut self, inst: Inst, barriers: Value, arrivals: &u32) -> Lowered {
-        self.lower_mbarrier_init(inst, barriers, *arrivals)
+    fn mbarrier_init(
+        &mut self,
+        inst: Inst,
+        barriers: Value,
+        slot: Option<Value>,
+        arrivals: &u32,
+    ) -> Lowered {
+        self.lower_mbarrier_init(inst, (barriers, slot), *arrivals)
     }
 
     fn mbarrier_expect(&mut self, inst: Inst, barriers: Value, slot: Value, bytes: &u32) -> Lowered {

@@ -34,10 +34,19 @@ impl Lowering<'_> {
         (0..slots).map(|number| self.builder.address(Width::B32, place(number))).collect()
     }
 
-    pub(super) fn lower_mbarrier_init(&mut self, inst: Inst, barriers: Value, arrivals: u32) -> Lowered {
+    pub(super) fn lower_mbarrier_init(
+        &mut self,
+        inst: Inst,
+        (barriers, slot): (Value, Option<Value>),
+        arrivals: u32,
+    ) -> Lowered {
         self.require(inst, Feature::Tma)?;
         let elected = self.elected();
-        for address in self.mbarriers(barriers) {
+        let addresses = match slot {
+            Some(slot) => vec![self.mbarrier(barriers, slot)],
+            None => self.mbarriers(barriers),
+        };
+        for address in addresses {
             let count = i64::from(arrivals * self.arrivals(barriers)).into();
             self.builder.emit_if(Some(elected), isa::MbarrierInit { space: SPACE, ty: TYPE, address, count });
         }

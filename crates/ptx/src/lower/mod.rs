@@ -86,9 +86,9 @@ use tilewright_gpu_ir::{self as gpu, GpuOp, Op, Type};
 use tilewright_gpu_ir::{Feature, GpuTarget};
 use tilewright_ir as ir;
 use tilewright_ir::{
-    AtomicKind, Block, CacheModifier, Dtype, DtypeList, Element, ElementwiseFn, EvictionPolicy, FuncId,
-    GridDependency, HintKind, InputPrecision, Inst, IntList, Literal, LoopOptions, MachineQuantity,
-    MemoryScope, MemorySemantics, OpVisitor, Rounding, Shape, TypeList, UseCounts, Value,
+    AtomicKind, Block, CacheModifier, DeviceFn, Dtype, DtypeList, Element, ElementwiseFn, EvictionPolicy,
+    FuncId, GridDependency, HintKind, InputPrecision, Inst, IntList, Literal, LoopOptions, MachineQuantity,
+    MemoryScope, MemorySemantics, OpVisitor, Rounding, Shape, StatedLayout, TypeList, UseCounts, Value,
 };
 use tilewright_layout::Layout;
 
@@ -775,6 +775,14 @@ impl OpVisitor for Lowering<'_> {
     }
 
     fn hint(&mut self, inst: Inst, _: Value, _: &HintKind, _: &IntList) -> Lowered {
+        Err(self.only_in_tile_ir(inst))
+    }
+
+    fn set_layout(&mut self, inst: Inst, _: Value, _: &StatedLayout) -> Lowered {
+        Err(self.only_in_tile_ir(inst))
+    }
+
+    fn device(&mut self, inst: Inst, _: &[Value], _: &DeviceFn) -> Lowered {
         Err(self.only_in_tile_ir(inst))
     }
 

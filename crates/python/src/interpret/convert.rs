@@ -71,6 +71,7 @@ pub(crate) fn to_python<'py>(py: Python<'py>, operand: &Operand<Tile>) -> PyResu
             tuple_to_python(py, items, values)?
         }
         Operand::Descriptor(_)
+        | Operand::Shared(_)
         | Operand::Range(_)
         | Operand::Method(..)
         | Operand::Bound(..)

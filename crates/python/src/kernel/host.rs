@@ -21,7 +21,7 @@ use crate::signals::SignalCheck;
 use crate::values::aggregate::is_aggregate;
 use crate::values::classify::{as_constant, classify, constant, is_constexpr_function, named_tuple};
 use crate::values::function::{Function, function};
-use crate::values::objects::object;
+use crate::values::objects::{object, object_ref};
 use crate::values::to_python::{host_value_to_python, to_python};
 
 /// The host of a compilation in Python. The compiler runs without the GIL; each method of the host
@@ -323,6 +323,16 @@ impl Host for PyHost {
 
     fn operate(&mut self, operator: &str, operands: &[HostValue]) -> Option<Result<HostValue, String>> {
         Some(Python::attach(|py| operate(py, operator, operands).map_err(|error| self.raised(py, error))))
+    }
+
+    fn layout(&mut self, text: &str) -> Option<HostValue> {
+        Python::attach(|py| {
+            let found = py.import(intern!(py, "tilewright.experimental.gluon._layouts")).and_then(|module| {
+                let layout = module.call_method1(intern!(py, "_from_text"), (text,))?;
+                Ok(Some(HostValue::Object(object_ref(&layout)?)))
+            });
+            self.found(py, "layout", || format!("making the layout {text}"), found)
+        })
     }
 
     fn must_use_result(&mut self, number: FunctionRef) -> Option<String> {

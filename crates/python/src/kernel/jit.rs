@@ -105,6 +105,9 @@ pub(crate) fn traced_state<'a>(kernel: &'a Bound<'_, JitKernel>) -> PyResult<&'a
     Ok(kernel.get().traced.get_or_init(|| made))
 }
 
+/// The device that runs Gluon kernels in place of the processor.
+const SIMULATED: Device = Device::Sim(90);
+
 #[cold]
 fn make_state(kernel: &Bound<'_, JitKernel>, device: Option<Device>) -> PyResult<State> {
     let py = kernel.py();
@@ -138,9 +141,12 @@ fn make_state(kernel: &Bound<'_, JitKernel>, device: Option<Device>) -> PyResult
         defaults.push(is_there.then(|| default.unbind()));
     }
     let names = signature.parameters.iter().map(|p| PyString::intern(py, &p.name).unbind()).collect();
+    let variadic = signature.variadic();
+    let is_gluon = kernel.call_method0(intern!(py, "is_gluon"))?.is_truthy()?;
+    let made = Kernel::new(signature, number, device);
     Ok(State {
-        variadic: signature.variadic(),
-        kernel: Kernel::new(signature, number, device),
+        variadic,
+        kernel: if is_gluon { made.in_place_of_processor(SIMULATED) } else { made },
         is_interpreted: kernel.call_method0(intern!(py, "_is_to_be_interpreted"))?.is_truthy()?,
         defaults,
         names,

@@ -16,6 +16,20 @@ def _absent(path: str) -> Missing:
     return Missing(f"triton.experimental.gluon.language.{path}", HINT)
 
 
+def _text_of(part: Any) -> str:
+    """A field of a layout as the compiler reads it."""
+    if isinstance(part, _Value):
+        return part._text
+    if isinstance(part, (list, tuple)):
+        return f"[{', '.join(_text_of(item) for item in part)}]"
+    return repr(_unwrap_if_constexpr(part))
+
+
+def _from_text(text: str) -> Any:
+    """The layout that an expression of the compiler makes."""
+    return eval(text, {name: value for name, value in globals().items() if name.endswith("Layout")})
+
+
 class _Value:
     """A value that equals its fields; fields that are compile-time values are unwrapped."""
 
@@ -26,6 +40,20 @@ class _Value:
     def __hash__(self) -> int:
         # The fields are lists.
         return hash(repr(self))
+
+    @property
+    def _text(self) -> str:
+        """The expression that makes the layout, which the compiler reads."""
+        parts = {each.name: getattr(self, each.name) for each in fields(self)}  # type: ignore[arg-type]
+        for name in ("cga_layout", "fp4_padded"):
+            if parts.pop(name, None):
+                raise _native.not_available(
+                    f"{name} of {type(self).__name__} is not available in this version of tilewright", HINT
+                )
+        for name in ("alignment", "block_bases") if isinstance(self, SharedLinearLayout) else ():
+            del parts[name]
+        kind = SwizzledSharedLayout if isinstance(self, SwizzledSharedLayout) else type(self)
+        return f"{kind.__name__}({', '.join(map(_text_of, parts.values()))})"
 
 
 class DistributedLayout(_Value):

@@ -10,6 +10,17 @@ from typing import Any
 from tilewright import _native
 from tilewright._native import Missing
 from tilewright.experimental.gluon._runtime import HINT
+from tilewright.language._builtin import NAMES, LanguageFunction
+
+
+_PATHS = {
+    "_core": "gluon",
+    "_standard": "gluon",
+    "nvidia.ampere.async_copy": "gluon.async_copy",
+    "nvidia.ampere.mbarrier": "gluon.mbarrier",
+    "nvidia.hopper.mbarrier": "gluon.mbarrier",
+}
+"""The modules whose functions the compiler knows, each with its path there."""
 
 
 class _AbsentType(type):
@@ -39,7 +50,12 @@ def add_modules(
             public = [part for part in home.split(".") if part and not part.startswith("_")]
             path = ".".join([package.replace("tilewright", "triton", 1), *public, name])
             is_type = f"{home}:{name}" in types
-            made[home, name] = _AbsentType(name, (), {"__doc__": path}) if is_type else Missing(path, HINT)
+            own = f"{_PATHS[home]}.{name}" if home in _PATHS else ""
+            if own in NAMES:
+                parameters, doc, _ = NAMES[own]
+                made[home, name] = LanguageFunction(own, parameters, doc)
+            else:
+                made[home, name] = _AbsentType(name, (), {"__doc__": path}) if is_type else Missing(path, HINT)
         return made[home, name]
 
     for module_name, rows in table.items():

@@ -100,6 +100,8 @@ pub(crate) fn execute<'a>(machine: &mut Machine<'a>, step: &'a Step) -> Outcome 
         | Op::InlineAsm { .. }
         | Op::VolatileAsm { .. }
         | Op::Scan { .. }
+        | Op::SetLayout { .. }
+        | Op::Device { .. }
         | Op::Assume {}
         | Op::Call { .. }
         | Op::Yield {}

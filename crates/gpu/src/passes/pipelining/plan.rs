@@ -324,12 +324,12 @@ impl LoopBody<'_> {
         }
         let destination = Destination::Registers;
         if let Some((memory, boxed)) = self.box_of_fragment(inst).filter(|_| has_zeros) {
-            let ir::Type { element, shape } = tile;
+            let ir::Type { element, shape, .. } = tile;
             let boxed = Some(boxed);
             return Some(RingLoad { inst, destination, element, shape, memory, axis, width, boxed });
         }
         if let Some((memory, boxed)) = self.box_of_vector(inst).filter(|_| has_zeros) {
-            let (ir::Type { element, shape }, boxed) = (tile, Some(boxed));
+            let (ir::Type { element, shape, .. }, boxed) = (tile, Some(boxed));
             return Some(RingLoad { inst, destination, element, shape, memory, axis, width, boxed });
         }
         let others = (0..tile.rank()).rev().filter(|other| *other != axis as usize);
@@ -340,7 +340,7 @@ impl LoopBody<'_> {
             .filter_map(|memory| Some((vector.widest_copy(layout, &memory)?, memory)))
             .map(|(access, memory)| (memory, access))
             .max_by_key(|(_, (_, width))| *width)?;
-        let ir::Type { element, shape } = tile;
+        let ir::Type { element, shape, .. } = tile;
         Some(RingLoad { inst, destination, element, shape, memory, axis, width, boxed: None })
     }
 

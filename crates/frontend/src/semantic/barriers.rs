@@ -1,0 +1,166 @@
+//! The rules of `mbarrier`s, which a Gluon program uses itself.
+
+use smallvec::{SmallVec, smallvec};
+use tilewright_base::Code;
+use tilewright_ir::{DeviceFn, Dtype, SharedTiles, StatedBuffer};
+
+use super::arguments::Arguments;
+use super::convert::{cast, tensor};
+use super::gluon::{allocated, count, device, place, shared};
+use super::{Caller, Op, Semantic, SemanticError, ValueOf};
+use crate::shared_memory::SharedMemory;
+use crate::value::{Constant, Operand};
+
+const NONE: Constant = Constant::None;
+
+/// `allocate_mbarrier(batch, two_ctas)`.
+pub(super) fn allocate<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
+    let extents = match a.is_none(0) {
+        true => vec![1],
+        false => vec![count(c, a, 0)?, 1],
+    };
+    if a.flag(c, 1)? {
+        return Err(a.unexpected(1, "False in this version of tilewright", "True"));
+    }
+    let found = allocated(c, Dtype::I64, &extents, StatedBuffer::of_mbarriers())?;
+    Ok(Operand::Shared(Box::new(found)))
+}
+
+/// Returns an argument that is one `mbarrier`: shared memory for one int64.
+pub(super) fn mbarrier<C: Caller + ?Sized>(
+    c: &mut C,
+    a: &Arguments<'_, C>,
+    index: usize,
+) -> Semantic<SharedMemory<Op<C>>> {
+    let found = shared(c, a, index)?;
+    let SharedTiles { dtype, shape, .. } = &found.form.tiles;
+    if *dtype == Dtype::I64 && shape[..] == [1] && !found.form.is_array {
+        return Ok(found);
+    }
+    Err(a
+        .unexpected(index, "an mbarrier", &found.describe())
+        .hint("allocate it by `mbarrier.allocate_mbarrier()`; of several, select one by `bars.index(i)`"))
+}
+
+/// Returns the tiles and the operands of an `mbarrier`.
+fn barrier<C: Caller + ?Sized>(
+    c: &mut C,
+    a: &Arguments<'_, C>,
+) -> Semantic<(SharedTiles, SmallVec<[ValueOf<C>; 4]>)> {
+    let found = mbarrier(c, a, 0)?;
+    let operands = place(c, &found)?;
+    Ok((found.form.tiles.clone(), operands))
+}
+
+/// Returns an argument as a scalar int1.
+pub(super) fn predicate<C: Caller + ?Sized>(
+    c: &mut C,
+    a: &Arguments<'_, C>,
+    index: usize,
+) -> Semantic<ValueOf<C>> {
+    scalar(c, a, index, Dtype::I1)
+}
+
+fn scalar<C: Caller + ?Sized>(
+    c: &mut C,
+    a: &Arguments<'_, C>,
+    index: usize,
+    dtype: Dtype,
+) -> Semantic<ValueOf<C>> {
+    let (value, ty) = a.typed(c, index)?;
+    if ty.is_scalar() && ty.dtype().is_some_and(Dtype::is_int) {
+        return cast(c, value, dtype);
+    }
+    Err(a.unexpected(index, "a scalar integer", &ty.to_string()))
+}
+
+/// Refuses an argument that only clusters have.
+fn no_cluster<C: Caller + ?Sized>(a: &Arguments<'_, C>, index: usize) -> Semantic<()> {
+    match a.is_none(index) {
+        true => Ok(()),
+        false => Err(a.unexpected(index, "None in this version of tilewright", "a block of a cluster")),
+    }
+}
+
+/// `init(mbarrier, count)`.
+pub(super) fn init<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
+    let (tiles, operands) = barrier(c, a)?;
+    let arrivals = arrivals(c, a, 1)?;
+    device(c, DeviceFn::MbarrierInit { tiles, arrivals }, operands)?;
+    Ok(Operand::Constant(NONE))
+}
+
+/// Returns a number of arrivals, of which a phase has at least one.
+fn arrivals<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>, index: usize) -> Semantic<u32> {
+    /// The most arrivals of a phase (PTX ISA, "Size and alignment of mbarrier object").
+    const MAX_ARRIVALS: u32 = (1 << 20) - 1;
+    let found = count(c, a, index)?;
+    match (1..=MAX_ARRIVALS).contains(&found) {
+        true => Ok(found),
+        false => Err(a.unexpected(index, &format!("a number from 1 to {MAX_ARRIVALS}"), &found.to_string())),
+    }
+}
+
+/// `invalidate(mbarrier)`.
+pub(super) fn invalidate<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
+    let (tiles, operands) = barrier(c, a)?;
+    device(c, DeviceFn::MbarrierInvalidate { tiles }, operands)?;
+    Ok(Operand::Constant(NONE))
+}
+
+/// `expect(mbarrier, bytes_per_cta, pred, from_cta)`.
+pub(super) fn expect<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
+    let (tiles, mut operands) = barrier(c, a)?;
+    if a.is_none(1) {
+        return Err(a.unexpected(1, "a number of bytes", "None"));
+    }
+    let bytes = count(c, a, 1)?;
+    operands.push(predicate(c, a, 2)?);
+    no_cluster(a, 3)?;
+    device(c, DeviceFn::MbarrierExpect { tiles, bytes }, operands)?;
+    Ok(Operand::Constant(NONE))
+}
+
+/// `wait(mbarrier, phase, pred, deps)`.
+pub(super) fn wait<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
+    let (tiles, mut operands) = barrier(c, a)?;
+    operands.push(scalar(c, a, 1, Dtype::I32)?);
+    operands.push(predicate(c, a, 2)?);
+    device(c, DeviceFn::MbarrierWait { tiles }, operands)?;
+    let deps = match a.at(3)? {
+        Operand::Tuple(items) => items.iter().cloned().collect(),
+        _ => Vec::new(),
+    };
+    for dep in deps {
+        if let Operand::Shared(shared) = dep {
+            let memory = tensor(c, &shared.memory, 3)?;
+            device(c, DeviceFn::KeepAlive {}, smallvec![memory])?;
+        }
+    }
+    Ok(Operand::Constant(NONE))
+}
+
+/// `arrive(mbarrier, count, pred, from_cta)`.
+pub(super) fn arrive<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
+    let (tiles, mut operands) = barrier(c, a)?;
+    let arrivals = arrivals(c, a, 1)?;
+    operands.push(predicate(c, a, 2)?);
+    no_cluster(a, 3)?;
+    device(c, DeviceFn::MbarrierArrive { tiles, arrivals }, operands)?;
+    Ok(Operand::Constant(NONE))
+}
+
+/// `mbarrier_arrive(mbarrier, increment_count)` of asynchronous copies.
+pub(super) fn arrive_copies<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
+    let (tiles, operands) = barrier(c, a)?;
+    if a.flag(c, 1)? {
+        return Err(SemanticError::new(
+            Code::InvalidValue,
+            "the arrival of copies does not raise the number of arrivals of its phase",
+        )
+        .argument(1, "this is True")
+        .hint("pass `increment_count=False`, and initialize the mbarrier for one arrival of each thread"));
+    }
+    device(c, DeviceFn::ArriveCopies { tiles }, operands)?;
+    Ok(Operand::Constant(NONE))
+}

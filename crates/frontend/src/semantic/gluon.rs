@@ -1,0 +1,450 @@
+//! The rules of Gluon: tiles with layouts that the program states, shared memory, and asynchronous
+//! copies.
+
+use std::sync::Arc;
+
+use smallvec::{SmallVec, smallvec};
+use tilewright_base::Code;
+use tilewright_ir::{Builder, DeviceFn, Dtype, Op as IrOp, Shape, SharedTiles, StatedBuffer, StatedLayout, Type};
+
+use super::arguments::Arguments;
+use super::convert::{cast, describe, tensor};
+use super::{Caller, Op, Semantic, SemanticError, ValueOf, memory, program, shape};
+use crate::shared_memory::{SharedForm, SharedMemory};
+use crate::value::{Constant, Operand};
+
+/// The attributes of shared memory.
+pub(super) const ATTRIBUTES: &[&str] = &["dtype", "shape", "rank", "numel", "layout"];
+
+/// The methods of shared memory.
+pub(super) const METHODS: &[&str] = &["load", "store", "index", "_keep_alive"];
+
+/// Returns the text of an argument that is a layout object; `None` for Python's `None`.
+fn layout_text<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>, index: usize) -> Semantic<Option<String>> {
+    if a.is_none(index) {
+        return Ok(None);
+    }
+    let operand = a.at(index)?.clone();
+    let text = match &operand {
+        Operand::Object(object) | Operand::Constant(Constant::Object(object)) => c.layout_text(*object),
+        _ => None,
+    };
+    match text {
+        Some(text) => Ok(Some(text)),
+        None => {
+            let found = describe(c, &operand);
+            Err(a.unexpected(index, "a layout", &found).hint("make one, such as `gl.BlockedLayout([1], [32], [4], [0])`"))
+        }
+    }
+}
+
+/// Returns an argument that is a layout of registers; `None` for `gl.AutoLayout()` and Python's
+/// `None`, with which the compiler chooses.
+fn layout<C: Caller + ?Sized>(
+    c: &mut C,
+    a: &Arguments<'_, C>,
+    index: usize,
+) -> Semantic<Option<Arc<StatedLayout>>> {
+    let Some(text) = layout_text(c, a, index)? else { return Ok(None) };
+    if text == "AutoLayout()" || text == "CoalescedLayout()" {
+        return Ok(None);
+    }
+    let found = text.parse().map_err(|error| misfit(index, error))?;
+    Ok(Some(Arc::new(found)))
+}
+
+fn misfit(index: usize, message: String) -> SemanticError {
+    SemanticError::new(Code::LayoutMismatch, message).argument(index, "this layout does not fit")
+}
+
+/// Returns a tile in a layout; without a layout, the tile as it is.
+fn in_layout<C: Caller + ?Sized>(
+    c: &mut C,
+    value: ValueOf<C>,
+    (layout, index): (Option<Arc<StatedLayout>>, usize),
+) -> Semantic<Op<C>> {
+    let ty = c.builder().type_of(&value);
+    let Some(layout) = layout.filter(|layout| ty.layout.as_ref() != Some(layout)) else {
+        return Ok(Operand::Tensor(value));
+    };
+    let warps = match c.num_warps() {
+        0 => 4,
+        given => given,
+    };
+    if layout.warps() != warps {
+        return Err(misfit(index, format!("{layout} is for {} warps, but the kernel has {warps}", layout.warps()))
+            .hint("launch the kernel with the number of warps of its layouts: `kernel[grid](…, num_warps=…)`"));
+    }
+    layout.linear(&ty.shape).map_err(|error| misfit(index, error))?;
+    let op = IrOp::SetLayout { layout: (*layout).clone() };
+    Ok(Operand::Tensor(c.builder().emit_one(op, smallvec![value])?))
+}
+
+/// Returns the arguments of another builtin, for a call of its rule.
+fn with_layout<C: Caller + ?Sized>(
+    c: &mut C,
+    a: &Arguments<'_, C>,
+    rule: fn(&mut C, &Arguments<'_, C>) -> Semantic<Op<C>>,
+    index: usize,
+) -> Semantic<Op<C>> {
+    let layout = layout(c, a, index)?;
+    let made = rule(c, a)?;
+    let made = tensor(c, &made, 0)?;
+    in_layout(c, made, (layout, index))
+}
+
+/// `arange(start, end, layout)`.
+pub(super) fn arange<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
+    with_layout(c, a, shape::arange, 2)
+}
+
+/// `full(shape, value, dtype, layout)`.
+pub(super) fn full<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
+    with_layout(c, a, shape::full, 3)
+}
+
+/// Calls `full` with these arguments.
+fn call_full<C: Caller + ?Sized>(
+    c: &mut C,
+    a: &Arguments<'_, C>,
+    [shape, value, dtype]: [Op<C>; 3],
+    index: usize,
+) -> Semantic<Op<C>> {
+    let layout = layout(c, a, index)?;
+    let made = shape::full(c, &Arguments { spec: a.spec, values: &[shape, value, dtype] })?;
+    let made = tensor(c, &made, 0)?;
+    in_layout(c, made, (layout, index))
+}
+
+fn zero<V>() -> Operand<V> {
+    Operand::Constant(Constant::Int(0))
+}
+
+/// `zeros(shape, dtype, layout)`.
+pub(super) fn zeros<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
+    call_full(c, a, [a.at(0)?.clone(), zero(), a.at(1)?.clone()], 2)
+}
+
+/// `full_like(input, value, shape, dtype, layout)`.
+pub(super) fn full_like<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
+    let value = a.at(1)?.clone();
+    like(c, a, value, 2)
+}
+
+/// `zeros_like(input, shape, dtype, layout)`.
+pub(super) fn zeros_like<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
+    like(c, a, zero(), 1)
+}
+
+/// Makes a tile like the first argument. The shape, the element type and the layout follow from
+/// `first` on.
+fn like<C: Caller + ?Sized>(
+    c: &mut C,
+    a: &Arguments<'_, C>,
+    value: Op<C>,
+    first: usize,
+) -> Semantic<Op<C>> {
+    let (_, ty) = a.typed(c, 0)?;
+    let extents = ty.shape.iter().map(|extent| Constant::Int(i128::from(*extent))).collect();
+    let or = |index: usize, own: Constant| match a.is_none(index) {
+        true => Ok(Operand::Constant(own)),
+        false => a.at(index).cloned(),
+    };
+    let shape = or(first, Constant::Tuple(extents))?;
+    let dtype = or(first + 1, Constant::Type(ty.with_shape(Shape::scalar())))?;
+    let made = call_full(c, a, [shape, value, dtype], first + 2)?;
+    match a.is_none(first + 2) {
+        true => {
+            let made = tensor(c, &made, 0)?;
+            let layout = ty.layout.filter(|_| c.builder().type_of(&made).shape == ty.shape);
+            in_layout(c, made, (layout, 0))
+        }
+        false => Ok(made),
+    }
+}
+
+/// `convert_layout(value, layout, assert_trivial)`, `set_auto_layout(value, layout)`.
+pub(super) fn convert_layout<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
+    let (value, ty) = a.typed(c, 0)?;
+    let layout = layout(c, a, 1)?;
+    let is_trivial = a.values.len() > 2 && a.flag(c, 2)?;
+    if let (true, Some(from), Some(to)) = (is_trivial, &ty.layout, &layout) {
+        let linear = |layout: &StatedLayout| layout.linear(&ty.shape).map_err(|error| misfit(1, error));
+        if linear(from)? != linear(to)? {
+            return Err(SemanticError::new(Code::LayoutMismatch, "the conversion moves elements between threads")
+                .argument(0, format!("this has the layout {from}"))
+                .argument(1, format!("this is {to}"))
+                .hint("leave out `assert_trivial=True`, or use layouts with the same elements in each register"));
+        }
+    }
+    in_layout(c, value, (layout, 1))
+}
+
+/// `load(pointer, mask, other, cache_modifier, eviction_policy, volatile)`.
+pub(super) fn load<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
+    let [pointer, mask, other, cache, eviction, volatile] = a.values else { return a.at(5).cloned() };
+    let (none, cache) = (Operand::Constant(Constant::Tuple(Vec::new().into())), modifier(cache));
+    let empty = Operand::Constant(Constant::Str("".into()));
+    let values = [
+        pointer.clone(),
+        mask.clone(),
+        other.clone(),
+        none,
+        empty,
+        cache,
+        modifier(eviction),
+        volatile.clone(),
+    ];
+    memory::load(c, &Arguments { spec: a.spec, values: &values })
+}
+
+/// `store(pointer, value, mask, cache_modifier, eviction_policy)`.
+pub(super) fn store<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
+    let [pointer, value, mask, cache, eviction] = a.values else { return a.at(4).cloned() };
+    let none = Operand::Constant(Constant::Tuple(Vec::new().into()));
+    let values =
+        [pointer.clone(), value.clone(), mask.clone(), none, modifier(cache), modifier(eviction)];
+    memory::store(c, &Arguments { spec: a.spec, values: &values })
+}
+
+/// Returns a cache modifier or an eviction policy, for which Gluon also takes `None`.
+fn modifier<V: Clone>(operand: &Operand<V>) -> Operand<V> {
+    match operand {
+        Operand::Constant(Constant::None) => Operand::Constant(Constant::Str("".into())),
+        other => other.clone(),
+    }
+}
+
+/// `barrier(cluster)`.
+pub(super) fn barrier<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
+    if a.flag(c, 0)? {
+        return Err(not_there("`gl.barrier(cluster=True)`"));
+    }
+    program::barrier(c, a)
+}
+
+fn not_there(name: &str) -> SemanticError {
+    SemanticError::new(Code::Replaced, format!("{name} is not available in this version of tilewright"))
+}
+
+/// `num_ctas()`.
+#[expect(clippy::unnecessary_wraps, reason = "every rule has one signature")]
+pub(super) fn num_ctas<C: Caller + ?Sized>(_: &mut C, _: &Arguments<'_, C>) -> Semantic<Op<C>> {
+    Ok(Operand::Constant(Constant::Int(1)))
+}
+
+/// Emits a function of the GPU.
+pub(super) fn device<C: Caller + ?Sized>(
+    c: &mut C,
+    function: DeviceFn,
+    operands: SmallVec<[ValueOf<C>; 4]>,
+) -> Semantic<Option<ValueOf<C>>> {
+    Ok(c.builder().emit(IrOp::Device { function }, operands, SmallVec::new())?.into_iter().next())
+}
+
+/// `allocate_shared_memory(element_ty, shape, layout, value)`.
+pub(super) fn allocate<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
+    let dtype = a.dtype(c, 0)?;
+    let extents = a.shape(c, 1)?;
+    let text = layout_text(c, a, 2)?.ok_or_else(|| a.unexpected(2, "a layout", "None"))?;
+    let layout: StatedBuffer = text.parse().map_err(|error| misfit(2, error))?;
+    let shared = allocated(c, dtype, &extents, layout).map_err(|error| match error.arguments.is_empty() {
+        true => error.argument(2, "this layout does not fit"),
+        false => error,
+    })?;
+    if !a.is_none(3) {
+        store_tile(c, &shared, a, 3)?;
+    }
+    Ok(Operand::Shared(Box::new(shared)))
+}
+
+/// Allocates shared memory.
+pub(super) fn allocated<C: Caller + ?Sized>(
+    c: &mut C,
+    dtype: Dtype,
+    extents: &[u32],
+    layout: StatedBuffer,
+) -> Semantic<SharedMemory<Op<C>>> {
+    let rank = layout.rank();
+    let is_array = extents.len() == rank + 1;
+    let (slots, shape) = if is_array { (extents[0], &extents[1..]) } else { (1, extents) };
+    layout.linear(shape, dtype.bits()).map_err(|error| SemanticError::new(Code::LayoutMismatch, error))?;
+    let shape: Shape = shape.iter().copied().collect();
+    let tiles = SharedTiles { slots, dtype, shape, layout: Arc::new(layout) };
+    let memory = device(c, DeviceFn::Allocate { tiles: tiles.clone() }, smallvec![])?;
+    let memory = memory.ok_or_else(|| SemanticError::new(Code::TypeMismatch, "the allocation has no result"))?;
+    let form = Arc::new(SharedForm { tiles, is_array });
+    Ok(SharedMemory { form, memory: Operand::Tensor(memory), slot: zero() })
+}
+
+/// Returns an argument that is shared memory.
+pub(super) fn shared<C: Caller + ?Sized>(
+    c: &mut C,
+    a: &Arguments<'_, C>,
+    index: usize,
+) -> Semantic<SharedMemory<Op<C>>> {
+    match a.at(index)? {
+        Operand::Shared(shared) => Ok((**shared).clone()),
+        other => {
+            let found = describe(c, &other.clone());
+            Err(a.unexpected(index, "shared memory", &found).hint("allocate it by `gl.allocate_shared_memory`"))
+        }
+    }
+}
+
+/// Returns an argument that is shared memory for one tile.
+fn tile_memory<C: Caller + ?Sized>(
+    c: &mut C,
+    a: &Arguments<'_, C>,
+    index: usize,
+) -> Semantic<SharedMemory<Op<C>>> {
+    let found = shared(c, a, index)?;
+    if !found.form.is_array {
+        return Ok(found);
+    }
+    Err(a
+        .unexpected(index, "shared memory for one tile", &found.describe())
+        .hint("select a tile by `smem.index(i)`"))
+}
+
+/// Returns the operands that select the tile: the allocation and the slot.
+pub(super) fn place<C: Caller + ?Sized>(
+    c: &mut C,
+    shared: &SharedMemory<Op<C>>,
+) -> Semantic<SmallVec<[ValueOf<C>; 4]>> {
+    let memory = tensor(c, &shared.memory, 0)?;
+    let slot = tensor(c, &shared.slot, 0)?;
+    Ok(smallvec![memory, cast(c, slot, Dtype::I32)?])
+}
+
+/// `smem.load(layout)`.
+pub(super) fn load_shared<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
+    let shared = tile_memory(c, a, 0)?;
+    let tiles = shared.form.tiles.clone();
+    let Some(layout) = layout(c, a, 1)? else {
+        return Err(a.unexpected(1, "a layout that the program states", "AutoLayout()"));
+    };
+    layout.linear(&tiles.shape).map_err(|error| misfit(1, error))?;
+    let operands = place(c, &shared)?;
+    let loaded = device(c, DeviceFn::Load { tiles, layout }, operands)?;
+    loaded.map(Operand::Tensor).ok_or_else(|| SemanticError::new(Code::TypeMismatch, "the load has no result"))
+}
+
+/// `smem.store(value)`.
+pub(super) fn store_shared<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
+    let shared = tile_memory(c, a, 0)?;
+    store_tile(c, &shared, a, 1)?;
+    Ok(Operand::Constant(Constant::None))
+}
+
+fn store_tile<C: Caller + ?Sized>(
+    c: &mut C,
+    shared: &SharedMemory<Op<C>>,
+    a: &Arguments<'_, C>,
+    index: usize,
+) -> Semantic<()> {
+    let (value, ty) = a.typed(c, index)?;
+    let tiles = shared.form.tiles.clone();
+    if ty.shape != tiles.shape || ty.dtype() != Some(tiles.dtype) {
+        let memory = Type::tile(tiles.dtype, tiles.shape.clone());
+        return Err(SemanticError::new(Code::TypeMismatch, format!("shared memory for {memory} does not take {ty}"))
+            .argument(index, format!("this is {ty}"))
+            .hint("convert the tile with `.to(smem.dtype)`, and give both the same shape"));
+    }
+    let mut operands = place(c, shared)?;
+    operands.push(value);
+    device(c, DeviceFn::Store { tiles }, operands)?;
+    Ok(())
+}
+
+/// `smem.index(index)`.
+pub(super) fn index<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
+    let found = shared(c, a, 0)?;
+    if !found.form.is_array {
+        return Err(a.unexpected(0, "shared memory for several tiles", &found.describe()));
+    }
+    let slots = found.form.tiles.slots;
+    if let Some(Constant::Int(index)) = c.known(&a.at(1)?.clone())
+        && !(0..i128::from(slots)).contains(&index)
+    {
+        return Err(a.unexpected(1, &format!("an index from 0 to {}", slots - 1), &index.to_string()));
+    }
+    let (slot, ty) = a.typed(c, 1)?;
+    if !ty.is_scalar() || !ty.dtype().is_some_and(Dtype::is_int) {
+        return Err(a.unexpected(1, "an integer", &ty.to_string()));
+    }
+    let slot = Operand::Tensor(cast(c, slot, Dtype::I32)?);
+    let form = SharedForm { tiles: found.form.tiles.clone(), is_array: false };
+    Ok(Operand::Shared(Box::new(SharedMemory { form: Arc::new(form), memory: found.memory, slot })))
+}
+
+/// `smem._keep_alive()`.
+pub(super) fn keep_alive<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
+    let found = shared(c, a, 0)?;
+    let memory = tensor(c, &found.memory, 0)?;
+    device(c, DeviceFn::KeepAlive {}, smallvec![memory])?;
+    Ok(Operand::Constant(Constant::None))
+}
+
+/// `async_load(smem, pointer, mask, cache_modifier, eviction_policy, volatile)`.
+pub(super) fn copy_async<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
+    let shared = tile_memory(c, a, 0)?;
+    let (pointer, ty) = a.typed(c, 1)?;
+    let tiles = shared.form.tiles.clone();
+    if ty.element.pointee() != Some(tiles.dtype) || ty.shape != tiles.shape {
+        let memory = Type::tile(tiles.dtype, tiles.shape.clone());
+        return Err(SemanticError::new(Code::TypeMismatch, format!("{ty} does not point to a tile {memory}"))
+            .argument(1, format!("this is {ty}"))
+            .hint("give pointers of the shape of the shared memory, to its element type"));
+    }
+    let mut operands = place(c, &shared)?;
+    operands.push(pointer);
+    if !a.is_none(2) {
+        let (mask, _) = a.typed(c, 2)?;
+        let mask = super::convert::broadcast_to(c, mask, &tiles.shape)?;
+        operands.push(mask);
+    }
+    device(c, DeviceFn::CopyAsync { tiles }, operands)?;
+    Ok(Operand::Constant(Constant::None))
+}
+
+/// `commit_group()`.
+pub(super) fn commit_group<C: Caller + ?Sized>(c: &mut C, _: &Arguments<'_, C>) -> Semantic<Op<C>> {
+    device(c, DeviceFn::CommitGroup {}, smallvec![])?;
+    Ok(Operand::Constant(Constant::None))
+}
+
+/// `wait_group(num_outstanding)`.
+pub(super) fn wait_group<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
+    let pending = count(c, a, 0)?;
+    device(c, DeviceFn::WaitGroup { pending }, smallvec![])?;
+    Ok(Operand::Constant(Constant::None))
+}
+
+/// Returns an argument that is a compile-time number of at least 0.
+pub(super) fn count<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>, index: usize) -> Semantic<u32> {
+    let value = a.int(c, index)?;
+    u32::try_from(value).map_err(|_| a.unexpected(index, "a number of at least 0", &value.to_string()))
+}
+
+/// Evaluates `smem.name`; `None` for a method or an unknown name.
+pub(super) fn memory_attribute<C: Caller + ?Sized>(
+    c: &mut C,
+    shared: &SharedMemory<Op<C>>,
+    name: &str,
+) -> Semantic<Option<Op<C>>> {
+    let shape = shared.form.shape();
+    let int = |value: u32| Constant::Int(i128::from(value));
+    let found = match name {
+        "dtype" => Constant::dtype(shared.form.tiles.dtype),
+        "shape" => Constant::Tuple(shape.iter().map(|extent| int(*extent)).collect()),
+        "rank" => int(shape.len() as u32),
+        "numel" => int(shape.iter().product()),
+        "layout" => match c.layout_object(&shared.form.tiles.layout.to_string()) {
+            Some(object) => object,
+            None => return Err(not_there("the attribute `layout` of shared memory")),
+        },
+        _ => return Ok(None),
+    };
+    Ok(Some(Operand::Constant(found)))
+}

@@ -1,0 +1,56 @@
+//! Shared memory that a program allocates (Gluon): a value of the frontend alone. Lowering turns an
+//! access to it into the op `device`.
+
+use std::sync::Arc;
+
+use tilewright_ir::{SharedTiles, Type};
+
+/// The compile-time properties of shared memory.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct SharedForm {
+    /// The tiles.
+    pub tiles: SharedTiles,
+    /// True for an array of tiles, of which an index selects one; false for one tile.
+    pub is_array: bool,
+}
+
+impl SharedForm {
+    /// Returns the extents, with the number of tiles of an array first.
+    pub fn shape(&self) -> Vec<u32> {
+        let slots = self.is_array.then_some(self.tiles.slots);
+        slots.into_iter().chain(self.tiles.shape.iter().copied()).collect()
+    }
+}
+
+/// Shared memory: one tile, or an array of tiles. `T` is the type of its run-time parts.
+#[derive(Clone, Debug)]
+pub struct SharedMemory<T> {
+    /// The compile-time properties.
+    pub form: Arc<SharedForm>,
+    /// The allocation.
+    pub memory: T,
+    /// The index of the tile in the allocation; 0 for an array.
+    pub slot: T,
+}
+
+impl<T> SharedMemory<T> {
+    /// Returns a noun for messages.
+    pub fn describe(&self) -> String {
+        let SharedForm { tiles, is_array } = &*self.form;
+        let tile = Type::tile(tiles.dtype, tiles.shape.clone());
+        match is_array {
+            true => format!("shared memory for {} tiles {tile} with {}", tiles.slots, tiles.layout),
+            false => format!("shared memory for a tile {tile} with {}", tiles.layout),
+        }
+    }
+
+    /// Maps each part, and keeps the form.
+    pub fn map<U>(&self, mut each: impl FnMut(&T) -> U) -> SharedMemory<U> {
+        SharedMemory { form: self.form.clone(), memory: each(&self.memory), slot: each(&self.slot) }
+    }
+
+    /// Maps each part up to the first error, and keeps the form.
+    pub fn try_map<U, E>(&self, mut each: impl FnMut(&T) -> Result<U, E>) -> Result<SharedMemory<U>, E> {
+        Ok(SharedMemory { form: self.form.clone(), memory: each(&self.memory)?, slot: each(&self.slot)? })
+    }
+}

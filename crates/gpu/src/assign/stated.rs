@@ -1,0 +1,85 @@
+//! Translates a program that states its layouts (Gluon): each value gets the layout of its type,
+//! and the compiler selects none. Tiles without a stated layout, such as constants, are computed in
+//! the layouts that their uses demand, or else in the default layout.
+
+use cranelift_entity::SecondaryMap;
+use tilewright_ir as ir;
+use tilewright_ir::{Inst, OpFamily, Value};
+use tilewright_opt::analysis::{Assumptions, analyze, analyze_assuming};
+
+use crate::assign::boxes::TensorBoxes;
+use crate::assign::cost::LayoutCosts;
+use crate::assign::equivalence::Classes;
+use crate::assign::mma_selection::DotPlans;
+use crate::assign::propagation::{AssignContext, Demands};
+use crate::assign::rematerialization::Rematerializable;
+use crate::assign::rewrite;
+use crate::assign::selection::LayoutChoice;
+use tilewright_gpu_ir::Module;
+use tilewright_gpu_ir::layout_rules::default_layout;
+use tilewright_gpu_ir::target::GpuTarget;
+
+/// Builds the module of a kernel in the GPU dialect, with the layouts that the kernel states.
+pub fn translate(module: &ir::Module, target: GpuTarget, num_warps: u32) -> Module {
+    let function = module.kernel();
+    let addresses = analyze_assuming(function, Assumptions::ADDRESSES);
+    let certain = analyze(function);
+    let mut costs = LayoutCosts::new(target.tuning);
+    let rematerializable = Rematerializable::stated(function);
+    let (classes, choice) = stated_layouts(function, &rematerializable, num_warps, &mut costs);
+    let boxes = TensorBoxes::default();
+    let dots = DotPlans::new(function, target, num_warps, &mut costs);
+    let context = AssignContext {
+        function,
+        boxes: &boxes,
+        rematerializable: &rematerializable,
+        classes: &classes,
+        dots: &dots,
+        addresses: &addresses,
+        certain: &certain,
+        target,
+        num_warps,
+    };
+    let demands = Demands::new(&context, choice, &mut costs);
+    let mut program = rewrite::rewrite(module, &context, &demands, &mut costs);
+    program.header.explicit = true;
+    program
+}
+
+/// Makes a class for each stated layout.
+fn stated_layouts(
+    function: &ir::Function,
+    rematerializable: &Rematerializable,
+    num_warps: u32,
+    costs: &mut LayoutCosts,
+) -> (Classes, LayoutChoice) {
+    let mut of_class = Vec::new();
+    let mut of_value: SecondaryMap<Value, Option<u32>> = SecondaryMap::new();
+    for (value, data) in &function.values {
+        if data.ty.is_scalar() || rematerializable.contains(value) {
+            continue;
+        }
+        let shape = &data.ty.shape;
+        let linear = data.ty.layout.as_ref().and_then(|layout| layout.linear(shape).ok());
+        let layout = costs.add(linear.unwrap_or_else(|| default_layout(shape, num_warps)));
+        let class = of_class.iter().position(|other| *other == layout).unwrap_or_else(|| {
+            of_class.push(layout);
+            of_class.len() - 1
+        });
+        of_value[value] = Some(class as u32);
+    }
+    let mut of_access: SecondaryMap<Inst, _> = SecondaryMap::new();
+    for (inst, data) in &function.insts {
+        let is_access = match data.op.family() {
+            OpFamily::Load | OpFamily::Store | OpFamily::Atomic | OpFamily::Check | OpFamily::Reduction => true,
+            // tidy: wildcard because other ops are executed in the layout of their results
+            _ => false,
+        };
+        let tiles = data.operands.iter().chain(&data.results);
+        let class = tiles.filter_map(|value| of_value[*value]).next();
+        if let (true, Some(class)) = (is_access, class) {
+            of_access[inst] = Some(of_class[class as usize]);
+        }
+    }
+    (Classes::stated(of_value), LayoutChoice { of_class, of_access })
+}

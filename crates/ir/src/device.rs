@@ -1,0 +1,218 @@
+//! Operations of a GPU that a program states itself (Gluon): shared memory, asynchronous copies,
+//! `mbarrier`s, instructions of the tensor cores.
+
+use std::fmt;
+use std::sync::Arc;
+
+use tilewright_layout::{StatedBuffer, StatedLayout};
+
+use crate::attributes::Attribute;
+use crate::rules::{RuleError, RuleErrorKind, RuleInput};
+use crate::types::{Dtype, Shape, Type};
+
+/// Tiles in shared memory.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct SharedTiles {
+    /// The number of tiles.
+    pub slots: u32,
+    /// The type of an element.
+    pub dtype: Dtype,
+    /// The extents of a tile.
+    pub shape: Shape,
+    /// The layout of a tile.
+    pub layout: Arc<StatedBuffer>,
+}
+
+macro_rules! device_functions {
+    ($($(#[doc = $doc:literal])* $variant:ident $name:literal {$($field:ident: $ty:ty),*};)*) => {
+        /// A function of the op `device`. The first operand of an access, `memory`, is the result
+        /// of `allocate`, and `slot` (int32) selects one of its tiles. Where a `predicate` (int1)
+        /// is false, the function has no effect.
+        #[derive(Clone, PartialEq, Eq, Hash, Debug)]
+        pub enum DeviceFn {
+            $($(#[doc = $doc])* $variant {
+                $(#[doc = concat!("The attribute `", stringify!($field), "`.")] $field: $ty,)*
+            },)*
+        }
+
+        impl DeviceFn {
+            /// Returns the name of the function.
+            pub fn name(&self) -> &'static str {
+                match self { $(Self::$variant { .. } => $name,)* }
+            }
+        }
+
+        impl fmt::Display for DeviceFn {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                match self {
+                    $(Self::$variant { $($field),* } => {
+                        f.write_str($name)?;
+                        $(write!(f, "; {}", Field::print($field))?;)*
+                    })*
+                }
+                Ok(())
+            }
+        }
+
+        impl Attribute for DeviceFn {
+            fn print(&self, out: &mut String) {
+                self.to_string().print(out);
+            }
+            fn parse(text: &str) -> Option<Self> {
+                let text = String::parse(text)?;
+                let mut fields = text.split("; ");
+                let function = match fields.next()? {
+                    $($name => Self::$variant { $($field: <$ty>::read(fields.next()?)?),* },)*
+                    _ => return None,
+                };
+                fields.next().is_none().then_some(function)
+            }
+        }
+    };
+}
+
+device_functions! {
+    /// `() -> memory`: allocates shared memory until its last use. The result is int32.
+    Allocate "allocate" {tiles: SharedTiles};
+    /// `(memory)`: extends the lifetime of an allocation to this point.
+    KeepAlive "keep_alive" {};
+    /// `(memory, slot)`: loads a tile, which gets the layout.
+    Load "load" {tiles: SharedTiles, layout: Arc<StatedLayout>};
+    /// `(memory, slot, tile)`: stores a tile.
+    Store "store" {tiles: SharedTiles};
+    /// `(memory, slot, pointers)` or `(memory, slot, pointers, mask)`: starts copies from global
+    /// memory by `cp.async`, and writes zeros where the mask is false.
+    CopyAsync "copy_async" {tiles: SharedTiles};
+    /// `()`: makes a group of the copies since the last group.
+    CommitGroup "commit_group" {};
+    /// `()`: waits until at most `pending` groups are in flight.
+    WaitGroup "wait_group" {pending: u32};
+    /// `(memory, slot)`: initializes an `mbarrier` for phases of `arrivals` arrivals.
+    MbarrierInit "mbarrier_init" {tiles: SharedTiles, arrivals: u32};
+    /// `(memory, slot)`: ends the use of an `mbarrier`.
+    MbarrierInvalidate "mbarrier_invalidate" {tiles: SharedTiles};
+    /// `(memory, slot, predicate)`: arrives at an `mbarrier`, and adds `bytes` to the bytes for which
+    /// the phase waits.
+    MbarrierExpect "mbarrier_expect" {tiles: SharedTiles, bytes: u32};
+    /// `(memory, slot, predicate)`: arrives `arrivals` times at an `mbarrier`.
+    MbarrierArrive "mbarrier_arrive" {tiles: SharedTiles, arrivals: u32};
+    /// `(memory, slot)`: arrives at an `mbarrier`, once for each thread, when the copies of that
+    /// thread (`copy_async`) are done.
+    ArriveCopies "arrive_copies" {tiles: SharedTiles};
+    /// `(memory, slot, phase, predicate)`: waits for the end of the phase with this parity.
+    MbarrierWait "mbarrier_wait" {tiles: SharedTiles};
+    /// `(memory, slot, barriers, barrier, predicate, descriptor, coordinates…)`: starts a copy of a
+    /// box of a tensor, whose bytes arrive at an `mbarrier`.
+    TensorLoad "tensor_load" {tiles: SharedTiles, barriers: SharedTiles};
+    /// `(memory, slot, descriptor, coordinates…)`: starts a copy to a box of a tensor.
+    TensorStore "tensor_store" {tiles: SharedTiles};
+    /// `()`: waits until at most `pending` groups of copies to tensors still read shared memory.
+    TensorStoreWait "tensor_store_wait" {pending: u32};
+    /// `()`: orders earlier accesses of threads to shared memory before later ones of the
+    /// asynchronous proxy.
+    FenceProxy "fence_proxy" {};
+    /// `(a, b, acc)`: acc + a @ b by `mma.sync`.
+    Mma "mma" {precision: u32};
+}
+
+/// A field of a function, as text.
+trait Field: Sized {
+    fn print(&self) -> String;
+    fn read(text: &str) -> Option<Self>;
+}
+
+impl Field for u32 {
+    fn print(&self) -> String {
+        self.to_string()
+    }
+    fn read(text: &str) -> Option<Self> {
+        text.parse().ok()
+    }
+}
+
+impl Field for Arc<StatedLayout> {
+    fn print(&self) -> String {
+        self.to_string()
+    }
+    fn read(text: &str) -> Option<Self> {
+        text.parse().ok().map(Self::new)
+    }
+}
+
+impl Field for SharedTiles {
+    fn print(&self) -> String {
+        let Self { slots, dtype, shape, layout } = self;
+        format!("{slots} {dtype}{shape}<{layout}>")
+    }
+    fn read(text: &str) -> Option<Self> {
+        let (slots, rest) = text.split_once(' ')?;
+        let (tile, layout) = rest.strip_suffix('>')?.split_once('<')?;
+        let tile = Type::parse(tile)?;
+        Some(Self {
+            slots: slots.parse().ok()?,
+            dtype: tile.dtype()?,
+            shape: tile.shape,
+            layout: Arc::new(layout.parse().ok()?),
+        })
+    }
+}
+
+/// Returns the result types of the op `device`.
+pub(crate) fn result_types(input: &RuleInput<'_>, function: &DeviceFn) -> Result<Vec<Type>, RuleError> {
+    let kinds: &[&str] = match function {
+        DeviceFn::KeepAlive {} => &["memory"],
+        DeviceFn::Load { .. }
+        | DeviceFn::MbarrierInit { .. }
+        | DeviceFn::MbarrierInvalidate { .. }
+        | DeviceFn::ArriveCopies { .. } => {
+            &["memory", "slot"]
+        }
+        DeviceFn::Store { .. } => &["memory", "slot", "tile"],
+        DeviceFn::CopyAsync { .. } => &["memory", "slot", "tile", "tile"],
+        DeviceFn::MbarrierExpect { .. } | DeviceFn::MbarrierArrive { .. } => &["memory", "slot", "predicate"],
+        DeviceFn::MbarrierWait { .. } => &["memory", "slot", "phase", "predicate"],
+        DeviceFn::TensorLoad { .. } => &["memory", "slot", "memory", "slot", "predicate", "descriptor"],
+        DeviceFn::TensorStore { .. } => &["memory", "slot", "descriptor"],
+        DeviceFn::Mma { .. } => &["tile", "tile", "tile"],
+        DeviceFn::Allocate { .. }
+        | DeviceFn::CommitGroup {}
+        | DeviceFn::WaitGroup { .. }
+        | DeviceFn::TensorStoreWait { .. }
+        | DeviceFn::FenceProxy {} => &[],
+    };
+    for (ty, kind) in input.operands.iter().zip(kinds) {
+        let fits = match *kind {
+            "memory" | "slot" | "phase" => *ty == Type::scalar(Dtype::I32),
+            "predicate" => *ty == Type::scalar(Dtype::I1),
+            "descriptor" => ty.is_scalar() && ty.element.pointee().is_some(),
+            "tile" => !ty.is_scalar(),
+            _ => true,
+        };
+        if !fits {
+            let message = format!("the {kind} of {} cannot be {ty}", function.name());
+            return Err(RuleError { message, kind: RuleErrorKind::Types });
+        }
+    }
+    Ok(match function {
+        DeviceFn::Load { tiles, layout } => {
+            vec![Type::tile(tiles.dtype, tiles.shape.clone()).with_layout(Some(layout.clone()))]
+        }
+        DeviceFn::Allocate { .. } => vec![Type::scalar(Dtype::I32)],
+        DeviceFn::Mma { .. } => input.operands.get(2).cloned().into_iter().collect(),
+        DeviceFn::KeepAlive {}
+        | DeviceFn::Store { .. }
+        | DeviceFn::CopyAsync { .. }
+        | DeviceFn::CommitGroup {}
+        | DeviceFn::WaitGroup { .. }
+        | DeviceFn::MbarrierInit { .. }
+        | DeviceFn::MbarrierInvalidate { .. }
+        | DeviceFn::MbarrierExpect { .. }
+        | DeviceFn::MbarrierArrive { .. }
+        | DeviceFn::MbarrierWait { .. }
+        | DeviceFn::ArriveCopies { .. }
+        | DeviceFn::TensorLoad { .. }
+        | DeviceFn::TensorStore { .. }
+        | DeviceFn::TensorStoreWait { .. }
+        | DeviceFn::FenceProxy {} => Vec::new(),
+    })
+}

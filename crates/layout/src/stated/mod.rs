@@ -1,0 +1,422 @@
+//! Layouts as a program states them: the layout classes of Gluon, each with its linear layout.
+//!
+//! A [`StatedLayout`] belongs to a tile in registers, a [`StatedBuffer`] to shared memory. Their
+//! text forms are the expressions that make the objects in Python, so that messages show what the
+//! program wrote.
+
+mod parse;
+
+use std::fmt;
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use crate::blocked::blocked;
+use crate::f2::Columns;
+use crate::map::Layout;
+use crate::memory::{SwizzleMode, swizzled};
+use crate::space::{Hardware, Input, Tile};
+use crate::tensor_core::{Fragment, Mma};
+
+/// Sizes, one for each axis, or axes.
+pub type Sizes = SmallVec<[u32; 3]>;
+
+/// The images of the bits of a hardware index: the coordinates that each bit contributes.
+pub type Bases = Vec<Sizes>;
+
+/// A layout of a tile in registers, as a program states it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum StatedLayout {
+    /// See [`blocked`].
+    Blocked {
+        /// The elements of a thread.
+        size_per_thread: Sizes,
+        /// The lanes of a warp.
+        threads_per_warp: Sizes,
+        /// The warps of a block.
+        warps_per_cta: Sizes,
+        /// The axes from the fastest to the slowest.
+        order: Sizes,
+    },
+    /// The parent without the axis `dim`.
+    Slice {
+        /// The removed axis.
+        dim: u32,
+        /// A layout with one more axis.
+        parent: Arc<Self>,
+    },
+    /// A linear layout by its bases.
+    Linear {
+        /// The bases of the registers, of the lanes and of the warps.
+        bases: [Bases; 3],
+        /// The extents of the tile.
+        shape: Sizes,
+    },
+    /// Operand A (index 0) or B (index 1) of a dot whose accumulator has the layout `parent`.
+    DotOperand {
+        /// 0 or 1.
+        index: u32,
+        /// The layout of the accumulator.
+        parent: Arc<Self>,
+        /// The elements of a 32-bit register; 0 if the parent is a blocked layout.
+        k_width: u32,
+    },
+    /// The accumulator of `mma.sync` (version 2) or `wgmma` (version 3).
+    Mma {
+        /// 2 or 3.
+        version: u32,
+        /// The warps along M and N.
+        warps_per_cta: Sizes,
+        /// The extents of the instruction: M and N, or M, N and K.
+        instr_shape: Sizes,
+    },
+}
+
+/// A layout of a tile in shared memory, as a program states it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum StatedBuffer {
+    /// Rows along `order[0]`, whose vectors of `vec` elements are permuted: vector `v` of row `r`
+    /// is at `v ^ (r / per_phase % max_phase)`.
+    Swizzled {
+        /// The elements of a vector.
+        vec: u32,
+        /// The consecutive rows with one permutation.
+        per_phase: u32,
+        /// The number of permutations.
+        max_phase: u32,
+        /// The axes from the fastest to the slowest.
+        order: Sizes,
+    },
+    /// The swizzle of tensor copies and `wgmma`: see [`swizzled`].
+    Nvmma {
+        /// The bytes of a swizzled row: 0, 32, 64 or 128.
+        swizzle_byte_width: u32,
+        /// The bits of an element.
+        element_bitwidth: u32,
+        /// The number of axes.
+        rank: u32,
+        /// True if the first of the last two axes is contiguous.
+        transposed: bool,
+    },
+    /// A linear layout by the bases of the offset.
+    Linear {
+        /// The coordinates that each bit of the offset contributes.
+        offset_bases: Bases,
+    },
+}
+
+/// The reason why a layout does not fit a tile: one sentence.
+pub type Misfit = String;
+
+impl StatedLayout {
+    /// Returns the number of axes.
+    pub fn rank(&self) -> usize {
+        match self {
+            Self::Blocked { order, .. } => order.len(),
+            Self::Slice { parent, .. } => parent.rank().saturating_sub(1),
+            Self::Linear { shape, .. } => shape.len(),
+            Self::DotOperand { parent, .. } => parent.rank(),
+            Self::Mma { warps_per_cta, .. } => warps_per_cta.len(),
+        }
+    }
+
+    /// Returns the number of warps that hold the tile.
+    pub fn warps(&self) -> u32 {
+        match self {
+            Self::Blocked { warps_per_cta, .. } | Self::Mma { warps_per_cta, .. } => {
+                warps_per_cta.iter().product()
+            }
+            Self::Slice { parent, .. } | Self::DotOperand { parent, .. } => parent.warps(),
+            Self::Linear { bases: [_, _, warps], .. } => 1 << warps.len(),
+        }
+    }
+
+    /// Returns the linear layout of a tile of this shape, without registers that only hold copies.
+    ///
+    /// # Errors
+    /// If the layout has another rank, a size that is no power of two, or is too large for the
+    /// shape.
+    pub fn linear(&self, shape: &[u32]) -> Result<Layout, Misfit> {
+        self.check_rank(shape)?;
+        let layout = match self {
+            Self::Blocked { size_per_thread, threads_per_warp, warps_per_cta, order } => {
+                for sizes in [size_per_thread, threads_per_warp, warps_per_cta] {
+                    check_sizes(sizes, shape.len())?;
+                }
+                let order = axes(order)?;
+                blocked(shape, size_per_thread, threads_per_warp, warps_per_cta, &order)
+            }
+            Self::Slice { dim, parent } => {
+                let mut whole = Sizes::from_slice(shape);
+                whole.insert((*dim as usize).min(shape.len()), 1);
+                parent.linear(&whole)?.remove_axis(*dim as usize)
+            }
+            Self::Linear { bases, shape: own } => {
+                let [registers, lanes, warps] = bases.each_ref().map(|bases| images(bases, own));
+                let tile = Tile::new(own);
+                let columns: Columns = [registers?, lanes?, warps?].into_iter().flatten().collect();
+                let bits = |at: usize| bases[at].len() as u32;
+                let input = Hardware::new(&[
+                    (Input::Register, bits(0)),
+                    (Input::Lane, bits(1)),
+                    (Input::Warp, bits(2)),
+                ]);
+                let order: SmallVec<[usize; 6]> = (0..shape.len()).rev().collect();
+                Layout::new(input, tile, columns).cover(shape, &order)
+            }
+            Self::DotOperand { index, parent, k_width } => dot_operand(*index, parent, *k_width, shape)?,
+            Self::Mma { version, warps_per_cta, instr_shape } => {
+                let mma = instruction(*version, instr_shape, 16)?;
+                fragment(mma, Fragment::Accumulator, shape, warps_per_cta)?
+            }
+        };
+        Ok(layout.without_duplicate_registers())
+    }
+
+    /// Returns the layout of the tile with the axes in another order, if a class can state it
+    /// without the shape.
+    #[must_use]
+    pub fn transposed(&self, permutation: &[usize]) -> Option<Self> {
+        let Self::Blocked { size_per_thread, threads_per_warp, warps_per_cta, order } = self else {
+            return None;
+        };
+        let permuted = |sizes: &Sizes| -> Sizes { permutation.iter().map(|axis| sizes[*axis]).collect() };
+        let position = |axis: &u32| permutation.iter().position(|from| *from == *axis as usize);
+        Some(Self::Blocked {
+            size_per_thread: permuted(size_per_thread),
+            threads_per_warp: permuted(threads_per_warp),
+            warps_per_cta: permuted(warps_per_cta),
+            order: order.iter().map(|axis| position(axis).map(|at| at as u32)).collect::<Option<_>>()?,
+        })
+    }
+
+    /// Returns a linear layout of a tile as a stated one.
+    pub fn of_linear(layout: &Layout) -> Self {
+        let tile = layout.output();
+        let bases = [Input::Register, Input::Lane, Input::Warp].map(|input| {
+            let coordinates = layout.bases(input).iter().map(|column| tile.coordinates(*column));
+            coordinates.map(|each| each.iter().copied().collect()).collect()
+        });
+        Self::Linear { bases, shape: tile.shape().iter().copied().collect() }
+    }
+
+    fn check_rank(&self, shape: &[u32]) -> Result<(), Misfit> {
+        if self.rank() == shape.len() {
+            return Ok(());
+        }
+        Err(format!("{self} has {} axes, but the tile has {}", self.rank(), shape.len()))
+    }
+}
+
+impl StatedBuffer {
+    /// Returns the layout of `mbarrier`s.
+    pub fn of_mbarriers() -> Self {
+        Self::Swizzled { vec: 1, per_phase: 1, max_phase: 1, order: SmallVec::from_slice(&[0]) }
+    }
+
+    /// Returns the number of axes.
+    pub fn rank(&self) -> usize {
+        match self {
+            Self::Swizzled { order, .. } => order.len(),
+            Self::Nvmma { rank, .. } => *rank as usize,
+            Self::Linear { offset_bases } => offset_bases.first().map_or(0, |basis| basis.len()),
+        }
+    }
+
+    /// Returns the linear layout of a buffer of this shape: the element at each offset.
+    ///
+    /// # Errors
+    /// As [`StatedLayout::linear`].
+    pub fn linear(&self, shape: &[u32], element_bits: u32) -> Result<Layout, Misfit> {
+        check_sizes(shape, shape.len())?;
+        match self {
+            Self::Swizzled { vec, per_phase, max_phase, order } => {
+                check_sizes(&[*vec, *per_phase, *max_phase], 3)?;
+                if order.len() != shape.len() {
+                    return Err(format!("{self} has {} axes, but the buffer has {}", order.len(), shape.len()));
+                }
+                Ok(permuted_rows(shape, &axes(order)?, [*vec, *per_phase, *max_phase]))
+            }
+            Self::Nvmma { swizzle_byte_width, element_bitwidth, rank, transposed } => {
+                if *rank as usize != shape.len() {
+                    return Err(format!("{self} has {rank} axes, but the buffer has {}", shape.len()));
+                }
+                if *element_bitwidth != element_bits {
+                    return Err(format!(
+                        "{self} is for elements of {element_bitwidth} bits, but the buffer's have {element_bits}"
+                    ));
+                }
+                let mode = match swizzle_byte_width {
+                    0 => SwizzleMode::None,
+                    32 => SwizzleMode::Bytes32,
+                    64 => SwizzleMode::Bytes64,
+                    128 => SwizzleMode::Bytes128,
+                    other => return Err(format!("a swizzled row has 0, 32, 64 or 128 bytes, found {other}")),
+                };
+                let mut order: SmallVec<[usize; 6]> = (0..shape.len()).rev().collect();
+                if *transposed && order.len() >= 2 {
+                    order.swap(0, 1);
+                }
+                let row = shape[order[0]] * element_bits / 8;
+                match mode.row_bytes() {
+                    Some(bytes) if row < bytes => {
+                        Err(format!("{self} needs rows of at least {bytes} bytes, but those of the buffer have {row}"))
+                    }
+                    _ => Ok(swizzled(shape, &order, element_bits, mode)),
+                }
+            }
+            Self::Linear { offset_bases } => {
+                let tile = Tile::new(shape);
+                let columns: Columns = images(offset_bases, shape)?.into_iter().collect();
+                let bits = columns.len() as u32;
+                let layout = Layout::new(Hardware::new(&[(Input::Offset, bits)]), tile.clone(), columns);
+                if layout.is_injective() && layout.is_surjective() {
+                    return Ok(layout);
+                }
+                Err(format!("{self} does not give each element of the buffer one offset"))
+            }
+        }
+    }
+}
+
+/// Returns a buffer whose rows are permuted as [`StatedBuffer::Swizzled`] says.
+fn permuted_rows(shape: &[u32], order: &[usize], [vec, per_phase, max_phase]: [u32; 3]) -> Layout {
+    let layout = Layout::strided(shape, order);
+    let Some((fast, slow)) = order.first().zip(order.get(1)) else { return layout };
+    let row_bits = shape[*fast].ilog2();
+    let mut columns = Columns::from_slice(layout.columns());
+    for bit in 0..max_phase.ilog2() {
+        // Bit `bit` of the vector's index is XOR-ed with this bit of the row.
+        let (chunk, row) = (vec.ilog2() + bit, per_phase.ilog2() + bit);
+        if chunk < row_bits && row < shape[*slow].ilog2() {
+            let image = columns[chunk as usize];
+            columns[(row_bits + row) as usize] ^= image;
+        }
+    }
+    layout.with_bases(Input::Offset, &columns)
+}
+
+fn dot_operand(index: u32, parent: &StatedLayout, k_width: u32, shape: &[u32]) -> Result<Layout, Misfit> {
+    let fragment_of = [Fragment::A, Fragment::B].get(index as usize).copied();
+    let operand = fragment_of.ok_or_else(|| format!("operand_index is 0 or 1, found {index}"))?;
+    let k_axis = shape.len() - 1 - index as usize;
+    match parent {
+        StatedLayout::Mma { version, warps_per_cta, instr_shape } => {
+            let bits = 32_u32.checked_div(k_width).filter(|bits| bits.is_power_of_two() && *bits >= 8);
+            let bits = bits.ok_or_else(|| format!("k_width is 1, 2 or 4, found {k_width}"))?;
+            fragment(instruction(*version, instr_shape, bits)?, operand, shape, warps_per_cta)
+        }
+        StatedLayout::Blocked { .. } => {
+            // Each thread holds all elements along K that the elements of its accumulator need.
+            let mut accumulator = Sizes::from_slice(shape);
+            accumulator[k_axis] = 1;
+            let line = parent.linear(&accumulator)?;
+            Ok(line.broadcast(k_axis, shape[k_axis]))
+        }
+        other => Err(format!("the parent of an operand is the layout of an accumulator, found {other}")),
+    }
+}
+
+/// Returns the instruction whose fragments have these extents, with operands of `bits` bits.
+fn instruction(version: u32, shape: &[u32], bits: u32) -> Result<Mma, Misfit> {
+    let found = match (version, shape) {
+        (2, [16, 8] | [16, 8, _]) => Some(Mma::new(16, 8, 256 / bits, bits)),
+        (3, [16, n] | [16, n, _]) if n.is_power_of_two() && (8..=256).contains(n) => {
+            Some(Mma::new(64, *n, 256 / bits, bits))
+        }
+        _ => None,
+    };
+    found.ok_or_else(|| format!("no instruction of version {version} has the shape {shape:?}"))
+}
+
+fn fragment(mma: Mma, fragment: Fragment, shape: &[u32], warps: &[u32]) -> Result<Layout, Misfit> {
+    check_sizes(shape, shape.len())?;
+    let least = match fragment {
+        Fragment::A => [mma.m, mma.k],
+        Fragment::B => [mma.k, mma.n],
+        Fragment::Accumulator => [mma.m, mma.n],
+    };
+    let fits = shape.len() >= 2 && shape[shape.len() - 2..].iter().zip(least).all(|(size, own)| *size >= own);
+    if !fits {
+        return Err(format!("a tile {shape:?} is smaller than the {least:?} of the instruction"));
+    }
+    if !(2..=3).contains(&warps.len()) || warps[warps.len() - 2] < (mma.m / 16).max(1) {
+        return Err(format!("{warps:?} warps do not run an instruction of {} rows", mma.m));
+    }
+    Ok(mma.layout(fragment, shape, warps))
+}
+
+fn check_sizes(sizes: &[u32], rank: usize) -> Result<(), Misfit> {
+    if sizes.len() != rank {
+        return Err(format!("expected {rank} sizes, found {sizes:?}"));
+    }
+    match sizes.iter().find(|size| !size.is_power_of_two()) {
+        Some(size) => Err(format!("sizes are powers of two, found {size}")),
+        None => Ok(()),
+    }
+}
+
+/// Returns the axes of an order, which must be a permutation.
+fn axes(order: &[u32]) -> Result<SmallVec<[usize; 6]>, Misfit> {
+    let seen = order.iter().fold(0_u64, |seen, axis| seen | 1_u64.checked_shl(*axis).unwrap_or(0));
+    if seen == (1 << order.len()) - 1 {
+        return Ok(order.iter().map(|axis| *axis as usize).collect());
+    }
+    Err(format!("order lists every axis once, found {order:?}"))
+}
+
+fn images(bases: &Bases, shape: &[u32]) -> Result<Vec<u32>, Misfit> {
+    check_sizes(shape, shape.len())?;
+    let tile = Tile::new(shape);
+    let image = |basis: &Sizes| {
+        let fits = basis.len() == shape.len() && basis.iter().zip(shape).all(|(at, size)| at < size);
+        fits.then(|| tile.index(basis)).ok_or_else(|| format!("the basis {basis:?} is not in {shape:?}"))
+    };
+    bases.iter().map(image).collect()
+}
+
+struct List<'a>(&'a [u32]);
+
+impl fmt::Display for List<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.0)
+    }
+}
+
+impl fmt::Display for StatedLayout {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Blocked { size_per_thread, threads_per_warp, warps_per_cta, order } => {
+                let [size, threads, warps, order] =
+                    [size_per_thread, threads_per_warp, warps_per_cta, order].map(|sizes| List(sizes));
+                write!(f, "BlockedLayout({size}, {threads}, {warps}, {order})")
+            }
+            Self::Slice { dim, parent } => write!(f, "SliceLayout({dim}, {parent})"),
+            Self::Linear { bases: [registers, lanes, warps], shape } => {
+                write!(f, "DistributedLinearLayout({registers:?}, {lanes:?}, {warps:?}, [], {})", List(shape))
+            }
+            Self::DotOperand { index, parent, k_width } => {
+                write!(f, "DotOperandLayout({index}, {parent}, {k_width})")
+            }
+            Self::Mma { version, warps_per_cta, instr_shape } => {
+                let [warps, shape] = [warps_per_cta, instr_shape].map(|sizes| List(sizes));
+                write!(f, "NVMMADistributedLayout([{version}, 0], {warps}, {shape})")
+            }
+        }
+    }
+}
+
+impl fmt::Display for StatedBuffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Swizzled { vec, per_phase, max_phase, order } => {
+                write!(f, "SwizzledSharedLayout({vec}, {per_phase}, {max_phase}, {})", List(order))
+            }
+            Self::Nvmma { swizzle_byte_width, element_bitwidth, rank, transposed } => {
+                let transposed = if *transposed { "True" } else { "False" };
+                write!(f, "NVMMASharedLayout({swizzle_byte_width}, {element_bitwidth}, {rank}, {transposed})")
+            }
+            Self::Linear { offset_bases } => write!(f, "SharedLinearLayout({offset_bases:?})"),
+        }
+    }
+}

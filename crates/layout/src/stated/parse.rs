@@ -1,0 +1,206 @@
+//! Parses stated layouts: the expressions as which they print themselves.
+
+use std::str::FromStr;
+use std::sync::Arc;
+
+use super::{Bases, Misfit, Sizes, StatedBuffer, StatedLayout};
+
+/// An expression: a number, a list, or a call of a class.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Term {
+    Number(u32),
+    List(Vec<Self>),
+    Call(String, Vec<Self>),
+}
+
+impl FromStr for StatedLayout {
+    type Err = Misfit;
+
+    /// Parses an expression such as `BlockedLayout([1], [32], [4], [0])`.
+    fn from_str(text: &str) -> Result<Self, Misfit> {
+        layout(&term(text)?)
+    }
+}
+
+impl FromStr for StatedBuffer {
+    type Err = Misfit;
+
+    /// Parses an expression such as `SwizzledSharedLayout(1, 1, 1, [0])`.
+    fn from_str(text: &str) -> Result<Self, Misfit> {
+        buffer(&term(text)?)
+    }
+}
+
+fn layout(term: &Term) -> Result<StatedLayout, Misfit> {
+    let Term::Call(class, arguments) = term else { return Err(unknown("a layout of registers", term)) };
+    Ok(match (class.as_str(), arguments.as_slice()) {
+        ("BlockedLayout", [size, threads, warps, order]) => StatedLayout::Blocked {
+            size_per_thread: sizes(size)?,
+            threads_per_warp: sizes(threads)?,
+            warps_per_cta: sizes(warps)?,
+            order: sizes(order)?,
+        },
+        ("SliceLayout", [dim, parent]) => {
+            let (dim, parent) = (number(dim)?, layout(parent)?);
+            if dim as usize >= parent.rank() {
+                return Err(format!("SliceLayout removes axis {dim}, which {parent} does not have"));
+            }
+            StatedLayout::Slice { dim, parent: Arc::new(parent) }
+        }
+        ("DistributedLinearLayout", [registers, lanes, warps, Term::List(blocks), shape])
+            if blocks.is_empty() =>
+        {
+            let bases = [bases(registers)?, bases(lanes)?, bases(warps)?];
+            StatedLayout::Linear { bases, shape: sizes(shape)? }
+        }
+        ("DotOperandLayout", [index, parent, k_width]) => StatedLayout::DotOperand {
+            index: number(index)?,
+            parent: Arc::new(layout(parent)?),
+            k_width: number(k_width)?,
+        },
+        ("NVMMADistributedLayout", [version, warps, shape]) => StatedLayout::Mma {
+            version: *sizes(version)?.first().ok_or("a version has two numbers")?,
+            warps_per_cta: sizes(warps)?,
+            instr_shape: sizes(shape)?,
+        },
+        _ => return Err(unknown("a layout of registers", term)),
+    })
+}
+
+fn buffer(term: &Term) -> Result<StatedBuffer, Misfit> {
+    let Term::Call(class, arguments) = term else { return Err(unknown("a layout of shared memory", term)) };
+    Ok(match (class.as_str(), arguments.as_slice()) {
+        ("SwizzledSharedLayout", [vec, per_phase, max_phase, order]) => StatedBuffer::Swizzled {
+            vec: number(vec)?,
+            per_phase: number(per_phase)?,
+            max_phase: number(max_phase)?,
+            order: sizes(order)?,
+        },
+        ("NVMMASharedLayout", [bytes, bits, rank, Term::Call(transposed, _)]) => StatedBuffer::Nvmma {
+            swizzle_byte_width: number(bytes)?,
+            element_bitwidth: number(bits)?,
+            rank: number(rank)?,
+            transposed: transposed == "True",
+        },
+        ("SharedLinearLayout", [offsets]) => StatedBuffer::Linear { offset_bases: bases(offsets)? },
+        _ => return Err(unknown("a layout of shared memory", term)),
+    })
+}
+
+fn unknown(expected: &str, found: &Term) -> Misfit {
+    match found {
+        Term::Call(class, arguments) => {
+            format!("expected {expected}, found {class} with {} arguments", arguments.len())
+        }
+        Term::Number(_) | Term::List(_) => format!("expected {expected}, found a number or a list"),
+    }
+}
+
+fn number(term: &Term) -> Result<u32, Misfit> {
+    match term {
+        Term::Number(number) => Ok(*number),
+        Term::List(_) | Term::Call(..) => Err("expected a number".into()),
+    }
+}
+
+fn sizes(term: &Term) -> Result<Sizes, Misfit> {
+    match term {
+        Term::List(items) => items.iter().map(number).collect(),
+        Term::Number(_) | Term::Call(..) => Err("expected a list of numbers".into()),
+    }
+}
+
+fn bases(term: &Term) -> Result<Bases, Misfit> {
+    match term {
+        Term::List(items) => items.iter().map(sizes).collect(),
+        Term::Number(_) | Term::Call(..) => Err("expected a list of bases".into()),
+    }
+}
+
+/// The most parentheses and brackets within each other.
+const MAX_DEPTH: usize = 32;
+
+fn term(text: &str) -> Result<Term, Misfit> {
+    let (term, rest) = prefix(text, 0).ok_or_else(|| format!("`{text}` is not a layout"))?;
+    if rest.trim().is_empty() { Ok(term) } else { Err(format!("`{text}` is not a layout")) }
+}
+
+/// Returns the term at the start of a text, and the rest.
+fn prefix(text: &str, depth: usize) -> Option<(Term, &str)> {
+    let text = text.trim_start();
+    if depth > MAX_DEPTH {
+        return None;
+    }
+    if let Some(items) = text.strip_prefix('[') {
+        let (items, rest) = list(items, ']', depth)?;
+        return Some((Term::List(items), rest));
+    }
+    let end = text.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).unwrap_or(text.len());
+    let (word, rest) = text.split_at(end);
+    if word.starts_with(|c: char| c.is_ascii_digit()) {
+        return Some((Term::Number(word.parse().ok()?), rest));
+    }
+    if word.is_empty() {
+        return None;
+    }
+    match rest.strip_prefix('(') {
+        Some(arguments) => {
+            let (arguments, rest) = list(arguments, ')', depth)?;
+            Some((Term::Call(word.to_owned(), arguments), rest))
+        }
+        None => Some((Term::Call(word.to_owned(), Vec::new()), rest)),
+    }
+}
+
+/// Returns the items up to a closing bracket, and the rest after it.
+fn list(mut text: &str, close: char, depth: usize) -> Option<(Vec<Term>, &str)> {
+    let mut items = Vec::new();
+    loop {
+        text = text.trim_start();
+        if let Some(rest) = text.strip_prefix(close) {
+            return Some((items, rest));
+        }
+        if !items.is_empty() {
+            text = text.strip_prefix(',')?;
+        }
+        let (item, rest) = prefix(text, depth + 1)?;
+        items.push(item);
+        text = rest;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_is_read_back() {
+        for text in [
+            "BlockedLayout([1, 4], [2, 16], [4, 1], [1, 0])",
+            "SliceLayout(1, BlockedLayout([1, 4], [2, 16], [4, 1], [1, 0]))",
+            "DistributedLinearLayout([[1]], [[2], [4], [8], [16], [32]], [[0], [0]], [], [64])",
+            "DotOperandLayout(0, NVMMADistributedLayout([2, 0], [4, 1], [16, 8]), 2)",
+        ] {
+            let layout: StatedLayout = text.parse().unwrap();
+            assert_eq!(layout.to_string(), text);
+        }
+        for text in [
+            "SwizzledSharedLayout(8, 1, 8, [1, 0])",
+            "NVMMASharedLayout(128, 16, 2, False)",
+            "SharedLinearLayout([[1], [2]])",
+        ] {
+            let buffer: StatedBuffer = text.parse().unwrap();
+            assert_eq!(buffer.to_string(), text);
+        }
+    }
+
+    #[test]
+    fn other_text_is_an_error() {
+        for text in ["", "BlockedLayout", "BlockedLayout([1], [32], [4])", "SliceLayout(1, 2)", "[1", "f(1))"] {
+            assert!(text.parse::<StatedLayout>().is_err(), "{text}");
+        }
+        assert!("[".repeat(1000).parse::<StatedBuffer>().is_err());
+        let slice = "SliceLayout(2, BlockedLayout([1, 4], [2, 16], [4, 1], [1, 0]))";
+        assert!(slice.parse::<StatedLayout>().unwrap_err().contains("axis 2"));
+    }
+}
