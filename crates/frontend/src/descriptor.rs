@@ -36,6 +36,8 @@ pub struct DescriptorForm {
     pub block_shape: Shape,
     /// The value that a load through a tensor descriptor returns outside of the tensor.
     pub padding: Padding,
+    /// The layout of a block in shared memory, as the expression that makes it (Gluon).
+    pub layout: Option<Arc<str>>,
 }
 
 impl DescriptorForm {

@@ -12,13 +12,19 @@ pub struct SharedForm {
     pub tiles: SharedTiles,
     /// True for an array of tiles, of which an index selects one; false for one tile.
     pub is_array: bool,
+    /// True for the transpose of a matrix, which only `warpgroup_mma` reads.
+    pub is_transposed: bool,
 }
 
 impl SharedForm {
     /// Returns the extents, with the number of tiles of an array first.
     pub fn shape(&self) -> Vec<u32> {
         let slots = self.is_array.then_some(self.tiles.slots);
-        slots.into_iter().chain(self.tiles.shape.iter().copied()).collect()
+        let mut shape: Vec<u32> = slots.into_iter().chain(self.tiles.shape.iter().copied()).collect();
+        if self.is_transposed {
+            shape.reverse();
+        }
+        shape
     }
 }
 
@@ -36,7 +42,7 @@ pub struct SharedMemory<T> {
 impl<T> SharedMemory<T> {
     /// Returns a noun for messages.
     pub fn describe(&self) -> String {
-        let SharedForm { tiles, is_array } = &*self.form;
+        let SharedForm { tiles, is_array, .. } = &*self.form;
         let tile = Type::tile(tiles.dtype, tiles.shape.clone());
         match is_array {
             true => format!("shared memory for {} tiles {tile} with {}", tiles.slots, tiles.layout),

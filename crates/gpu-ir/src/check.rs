@@ -18,6 +18,7 @@ use crate::warp_instructions::{can_use_ldmatrix, warps_of_dot};
 mod clusters;
 mod reductions;
 mod tensor_maps;
+mod wgmma;
 
 type Check = Result<(), String>;
 
@@ -95,6 +96,7 @@ fn gives_nothing(op: &GpuOp) -> bool {
         | GpuOp::Slot {}
         | GpuOp::LocalLoad { .. }
         | GpuOp::Wgmma { .. }
+        | GpuOp::WgmmaInit {}
         | GpuOp::WgmmaWait { .. }
         | GpuOp::WgmmaWaitEarlier { .. }
         | GpuOp::Acquire {}
@@ -431,28 +433,6 @@ impl<'a> Checker<'a> {
         })
     }
 
-    fn wgmma(&self, op: &GpuOp, instruction: MmaShape, warps: &[i64]) -> Check {
-        self.dependence(3)?;
-        for index in 0..2 {
-            let ty = self.operand(index);
-            ensure(!op.reads_transpose(index) || ty.as_memory().is_some(), || {
-                format!("{ty} is not in shared memory, where its transpose can be read")
-            })?;
-        }
-        self.mma(instruction, warps, true)
-    }
-
-    fn wgmma_wait(&self) -> Check {
-        let dot @ Type::Pending { tile, layout } = self.operand(0) else {
-            return Err(format!("{} takes a dot in flight, found {}", self.name(), self.operand(0)));
-        };
-        if matches!(self.inst.op, Op::Gpu(GpuOp::WgmmaWaitEarlier { .. })) {
-            return self.results(std::slice::from_ref(dot));
-        }
-        self.dependence(1)?;
-        self.results(&[Type::registers(tile.clone(), Some(*layout))])
-    }
-
     fn named_barrier(&self, barrier: u32, threads: u32) -> Check {
         let most = self.header.num_warps * 32;
         let fits = (1..16).contains(&barrier) && threads.is_multiple_of(32) && threads <= most;
@@ -514,6 +494,7 @@ impl<'a> Checker<'a> {
             GpuOp::LocalHistogram {} => self.local_histogram(),
             GpuOp::LocalLoad { matrix } => self.local_load(*matrix),
             GpuOp::Wgmma { instruction, warps, .. } => self.wgmma(op, *instruction, warps),
+            GpuOp::WgmmaInit {} => self.wgmma_init(),
             GpuOp::WgmmaWait { .. } | GpuOp::WgmmaWaitEarlier { .. } => self.wgmma_wait(),
             GpuOp::CopyAsync { axis, width, .. } => self.copy_async(*axis, *width),
             GpuOp::MbarrierInit { .. }

@@ -56,7 +56,7 @@ pub fn assign_layouts_for(
     launcher: Launcher<'_>,
 ) -> Result<Module, Box<Diagnostic>> {
     if module.states_layouts() {
-        return explicit_program(module, target, num_warps);
+        return explicit_program(module, target, num_warps, launcher);
     }
     let mut kernel = Preparation { module: module.clone(), target, num_warps, cluster: 1, launcher };
     ir::run_passes(&Preparation::PASSES, &mut kernel, |_, _| ())?;
@@ -74,6 +74,7 @@ fn explicit_program(
     module: &ir::Module,
     target: GpuTarget,
     num_warps: u32,
+    launcher: Launcher<'_>,
 ) -> Result<Module, Box<Diagnostic>> {
     let mut module = module.clone();
     if tile::legality::request_inlining(&mut module) {
@@ -81,7 +82,7 @@ fn explicit_program(
         tilewright_opt::optimize(&mut module, &options, &mut |_, _| {});
     }
     tile::legality::check(module.kernel(), num_warps)?;
-    Ok(assign::translate_stated(&module, target, num_warps))
+    assign::translate_stated(&module, target, num_warps, launcher)
 }
 
 /// Compiles a kernel for a target, with a launcher that neither makes tensor maps nor adds warps.

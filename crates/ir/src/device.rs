@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use tilewright_layout::{StatedBuffer, StatedLayout};
 
-use crate::attributes::Attribute;
+use crate::attributes::{Attribute, InputPrecision};
 use crate::rules::{RuleError, RuleErrorKind, RuleInput};
 use crate::types::{Dtype, Shape, Type};
 
@@ -101,10 +101,12 @@ device_functions! {
     ArriveCopies "arrive_copies" {tiles: SharedTiles};
     /// `(memory, slot, phase, predicate)`: waits for the end of the phase with this parity.
     MbarrierWait "mbarrier_wait" {tiles: SharedTiles};
-    /// `(memory, slot, barriers, barrier, predicate, descriptor, coordinates…)`: starts a copy of a
-    /// box of a tensor, whose bytes arrive at an `mbarrier`.
+    /// `(memory, slot, barriers, barrier, predicate, base, extents…, strides…, coordinates…)`: starts
+    /// a copy of a box of a tensor, whose bytes arrive at an `mbarrier`. The tensor has one extent
+    /// and one coordinate for each axis of the tile, and one stride for each but the last.
     TensorLoad "tensor_load" {tiles: SharedTiles, barriers: SharedTiles};
-    /// `(memory, slot, descriptor, coordinates…)`: starts a copy to a box of a tensor.
+    /// `(memory, slot, base, extents…, strides…, coordinates…)`: starts a copy to a box of a tensor,
+    /// as for `tensor_load`, and makes a group of it.
     TensorStore "tensor_store" {tiles: SharedTiles};
     /// `()`: waits until at most `pending` groups of copies to tensors still read shared memory.
     TensorStoreWait "tensor_store_wait" {pending: u32};
@@ -112,7 +114,16 @@ device_functions! {
     /// asynchronous proxy.
     FenceProxy "fence_proxy" {};
     /// `(a, b, acc)`: acc + a @ b by `mma.sync`.
-    Mma "mma" {precision: u32};
+    Mma "mma" {precision: InputPrecision};
+    /// `(acc)`: the accumulator of dots that are in flight.
+    WgmmaInit "wgmma_init" {};
+    /// `(acc, memory, slot, a)` or `(acc, memory, slot, memory, slot)`: starts acc + a @ b by
+    /// `wgmma`; the first memory is that of B, the second that of A. The accumulator and the result
+    /// are in flight. With `transposed_a` (`transposed_b`), A (B) is the transpose of its memory.
+    Wgmma "wgmma" {b: SharedTiles, transposed_b: bool, transposed_a: bool, max_imprecise_acc: u32};
+    /// `(acc)`: the accumulator, after a wait until at most `pending` groups of dots are in flight.
+    /// It is still in flight unless `pending` is 0.
+    WgmmaWait "wgmma_wait" {pending: u32};
 }
 
 /// A field of a function, as text.
@@ -127,6 +138,24 @@ impl Field for u32 {
     }
     fn read(text: &str) -> Option<Self> {
         text.parse().ok()
+    }
+}
+
+impl Field for bool {
+    fn print(&self) -> String {
+        self.to_string()
+    }
+    fn read(text: &str) -> Option<Self> {
+        text.parse().ok()
+    }
+}
+
+impl Field for InputPrecision {
+    fn print(&self) -> String {
+        self.name().to_owned()
+    }
+    fn read(text: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|precision| precision.name() == text)
     }
 }
 
@@ -157,6 +186,20 @@ impl Field for SharedTiles {
     }
 }
 
+/// Returns the type of an accumulator while dots add to it.
+fn in_flight(ty: &Type) -> Type {
+    let accumulator = ty.layout.clone();
+    ty.with_layout(accumulator.map(|accumulator| Arc::new(StatedLayout::InFlight { accumulator })))
+}
+
+/// Returns the type of an accumulator in flight after the wait for its dots.
+fn landed(ty: &Type) -> Type {
+    match ty.layout.as_deref() {
+        Some(StatedLayout::InFlight { accumulator }) => ty.with_layout(Some(accumulator.clone())),
+        _ => ty.clone(),
+    }
+}
+
 /// Returns the result types of the op `device`.
 pub(crate) fn result_types(input: &RuleInput<'_>, function: &DeviceFn) -> Result<Vec<Type>, RuleError> {
     let kinds: &[&str] = match function {
@@ -171,9 +214,11 @@ pub(crate) fn result_types(input: &RuleInput<'_>, function: &DeviceFn) -> Result
         DeviceFn::CopyAsync { .. } => &["memory", "slot", "tile", "tile"],
         DeviceFn::MbarrierExpect { .. } | DeviceFn::MbarrierArrive { .. } => &["memory", "slot", "predicate"],
         DeviceFn::MbarrierWait { .. } => &["memory", "slot", "phase", "predicate"],
-        DeviceFn::TensorLoad { .. } => &["memory", "slot", "memory", "slot", "predicate", "descriptor"],
-        DeviceFn::TensorStore { .. } => &["memory", "slot", "descriptor"],
+        DeviceFn::TensorLoad { .. } => &["memory", "slot", "memory", "slot", "predicate", "base"],
+        DeviceFn::TensorStore { .. } => &["memory", "slot", "base"],
         DeviceFn::Mma { .. } => &["tile", "tile", "tile"],
+        DeviceFn::WgmmaInit {} | DeviceFn::WgmmaWait { .. } => &["tile"],
+        DeviceFn::Wgmma { .. } => &["tile", "memory", "slot"],
         DeviceFn::Allocate { .. }
         | DeviceFn::CommitGroup {}
         | DeviceFn::WaitGroup { .. }
@@ -184,7 +229,7 @@ pub(crate) fn result_types(input: &RuleInput<'_>, function: &DeviceFn) -> Result
         let fits = match *kind {
             "memory" | "slot" | "phase" => *ty == Type::scalar(Dtype::I32),
             "predicate" => *ty == Type::scalar(Dtype::I1),
-            "descriptor" => ty.is_scalar() && ty.element.pointee().is_some(),
+            "base" => ty.is_scalar() && ty.element.pointee().is_some(),
             "tile" => !ty.is_scalar(),
             _ => true,
         };
@@ -199,6 +244,10 @@ pub(crate) fn result_types(input: &RuleInput<'_>, function: &DeviceFn) -> Result
         }
         DeviceFn::Allocate { .. } => vec![Type::scalar(Dtype::I32)],
         DeviceFn::Mma { .. } => input.operands.get(2).cloned().into_iter().collect(),
+        DeviceFn::Wgmma { .. } => vec![input.operands[0].clone()],
+        DeviceFn::WgmmaInit {} => vec![in_flight(&input.operands[0])],
+        DeviceFn::WgmmaWait { pending: 0 } => vec![landed(&input.operands[0])],
+        DeviceFn::WgmmaWait { .. } => vec![input.operands[0].clone()],
         DeviceFn::KeepAlive {}
         | DeviceFn::Store { .. }
         | DeviceFn::CopyAsync { .. }

@@ -128,7 +128,7 @@ fn parse_descriptor(text: &str) -> Option<Argument> {
     let mut parts = vec![Argument::Pointer { pointee, divisibility: 1, is_const: false }];
     parts.extend(vec![number(Dtype::I32); rank]);
     parts.extend(vec![number(Dtype::I64); rank - 1]);
-    let form = DescriptorForm { kind: DescriptorKind::Tensor, block_shape, padding };
+    let form = DescriptorForm { kind: DescriptorKind::Tensor, block_shape, padding, layout: None };
     align_descriptor(&form, &mut parts);
     Some(Argument::Tuple(Tuple::of_descriptor(form.into(), parts)))
 }

@@ -110,6 +110,9 @@ impl Key {
         let padding = u64::from(form.padding == Padding::Nan);
         self.push_tag(Tag::Descriptor, form.block_shape.len() as u64 | padding << 8);
         form.block_shape.iter().for_each(|&extent| self.push(extent.into()));
+        if let Some(layout) = &form.layout {
+            self.push_text(Tag::Str, layout);
+        }
     }
 
     /// Adds the class, the length and the field names of a tuple. The caller adds the items

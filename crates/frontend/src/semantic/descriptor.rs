@@ -35,7 +35,7 @@ pub(super) fn make_block_ptr<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>
         same_rank(a, 4, rank, index, length)?;
     }
     check_order(c, a, rank)?;
-    let form = DescriptorForm { kind: DescriptorKind::BlockPointer, block_shape, padding: Padding::Zero };
+    let form = DescriptorForm { kind: DescriptorKind::BlockPointer, block_shape, padding: Padding::Zero, layout: None };
     let base = move_pointer(c, base, &offsets, &strides)?;
     Ok(assemble(form, base, [shape, strides, offsets].concat()))
 }
@@ -92,7 +92,7 @@ pub(super) fn make_tensor_descriptor<C: Caller + ?Sized>(c: &mut C, a: &Argument
     check_width(&block_shape, dtype, 3)?;
     check_padding(padding, dtype, 4)?;
     let base = describe_alignment(c, base, &mut strides, dtype)?;
-    let form = DescriptorForm { kind: DescriptorKind::Tensor, block_shape, padding };
+    let form = DescriptorForm { kind: DescriptorKind::Tensor, block_shape, padding, layout: None };
     Ok(assemble(form, base, [shape, strides].concat()))
 }
 
@@ -556,6 +556,13 @@ pub(super) fn descriptor_attribute<C: Caller + ?Sized>(
         (DescriptorKind::Tensor, "block_shape") => {
             let extents = block_shape.iter().map(|&extent| Constant::Int(i128::from(extent)));
             constant(Constant::Tuple(extents.collect()))
+        }
+        (DescriptorKind::Tensor, "layout") => match &descriptor.form.layout {
+            Some(layout) => Ok(c.layout_object(layout).map(Operand::Constant)),
+            None => Ok(None),
+        },
+        (DescriptorKind::Tensor, "nbytes_per_cta") => {
+            constant(Constant::Int((block_shape.elements() * dtype.bytes()) as i128))
         }
         (DescriptorKind::Tensor, "shape") => items(c, descriptor.shape(), Dtype::I32).map(Some),
         (DescriptorKind::Tensor, "strides") => items(c, descriptor.strides(), Dtype::I64).map(Some),

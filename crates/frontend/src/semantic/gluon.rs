@@ -17,7 +17,7 @@ use crate::value::{Constant, Operand};
 pub(super) const ATTRIBUTES: &[&str] = &["dtype", "shape", "rank", "numel", "layout"];
 
 /// The methods of shared memory.
-pub(super) const METHODS: &[&str] = &["load", "store", "index", "_keep_alive"];
+pub(super) const METHODS: &[&str] = &["load", "store", "index", "permute", "_keep_alive"];
 
 /// Returns the text of an argument that is a layout object; `None` for Python's `None`.
 fn layout_text<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>, index: usize) -> Semantic<Option<String>> {
@@ -273,7 +273,7 @@ pub(super) fn allocated<C: Caller + ?Sized>(
     let tiles = SharedTiles { slots, dtype, shape, layout: Arc::new(layout) };
     let memory = device(c, DeviceFn::Allocate { tiles: tiles.clone() }, smallvec![])?;
     let memory = memory.ok_or_else(|| SemanticError::new(Code::TypeMismatch, "the allocation has no result"))?;
-    let form = Arc::new(SharedForm { tiles, is_array });
+    let form = Arc::new(SharedForm { tiles, is_array, is_transposed: false });
     Ok(SharedMemory { form, memory: Operand::Tensor(memory), slot: zero() })
 }
 
@@ -293,7 +293,22 @@ pub(super) fn shared<C: Caller + ?Sized>(
 }
 
 /// Returns an argument that is shared memory for one tile.
-fn tile_memory<C: Caller + ?Sized>(
+pub(super) fn tile_memory<C: Caller + ?Sized>(
+    c: &mut C,
+    a: &Arguments<'_, C>,
+    index: usize,
+) -> Semantic<SharedMemory<Op<C>>> {
+    let found = matrix_memory(c, a, index)?;
+    match found.form.is_transposed {
+        false => Ok(found),
+        true => Err(a
+            .unexpected(index, "shared memory in its own order of axes", "a transpose")
+            .hint("only `warpgroup_mma` reads a transpose: load the memory, and permute the tile")),
+    }
+}
+
+/// Returns an argument that is shared memory for one tile, or the transpose of it.
+pub(super) fn matrix_memory<C: Caller + ?Sized>(
     c: &mut C,
     a: &Arguments<'_, C>,
     index: usize,
@@ -374,8 +389,21 @@ pub(super) fn index<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Sema
         return Err(a.unexpected(1, "an integer", &ty.to_string()));
     }
     let slot = Operand::Tensor(cast(c, slot, Dtype::I32)?);
-    let form = SharedForm { tiles: found.form.tiles.clone(), is_array: false };
+    let form = SharedForm { is_array: false, ..(*found.form).clone() };
     Ok(Operand::Shared(Box::new(SharedMemory { form: Arc::new(form), memory: found.memory, slot })))
+}
+
+/// `smem.permute(order)`.
+pub(super) fn permute<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
+    let found = matrix_memory(c, a, 0)?;
+    let order = a.ints(c, 1)?;
+    let is_transposed = match (found.form.tiles.shape.len(), &order[..]) {
+        (2, [0, 1]) => found.form.is_transposed,
+        (2, [1, 0]) => !found.form.is_transposed,
+        _ => return Err(a.unexpected(1, "(1, 0) for a matrix", &format!("{order:?}"))),
+    };
+    let form = SharedForm { is_transposed, ..(*found.form).clone() };
+    Ok(Operand::Shared(Box::new(SharedMemory { form: Arc::new(form), ..found })))
 }
 
 /// `smem._keep_alive()`.

@@ -16,6 +16,7 @@ mod constants;
 mod convert;
 mod descriptor;
 mod dispatch;
+mod dots;
 mod entries;
 mod external;
 mod gluon;
@@ -36,6 +37,7 @@ mod shape;
 mod signature;
 mod subscript;
 mod table;
+mod tensor_copies;
 #[cfg(test)]
 mod tests;
 mod typing;

@@ -193,6 +193,8 @@ pub(super) static NAMES: LazyLock<BTreeMap<String, LanguageItem>> = LazyLock::ne
                 Namespace::Gluon => format!("gluon.{}", spec.name),
                 Namespace::GluonAsyncCopy => format!("gluon.async_copy.{}", spec.name),
                 Namespace::GluonMbarrier => format!("gluon.mbarrier.{}", spec.name),
+                Namespace::GluonTma => format!("gluon.tma.{}", spec.name),
+                Namespace::GluonHopper => format!("gluon.hopper.{}", spec.name),
                 Namespace::SharedMethod => format!("gluon.shared_memory_descriptor.{}", spec.name),
                 Namespace::Method => continue,
             };
@@ -222,6 +224,8 @@ static METHODS: LazyLock<Vec<(&'static str, String)>> = LazyLock::new(|| {
             | Namespace::Gluon
             | Namespace::GluonAsyncCopy
             | Namespace::GluonMbarrier
+            | Namespace::GluonTma
+            | Namespace::GluonHopper
             | Namespace::SharedMethod => None,
         })
     });

@@ -33,6 +33,10 @@ pub(super) enum Namespace {
     GluonAsyncCopy,
     /// `mbarrier.name` of Gluon.
     GluonMbarrier,
+    /// `tma.name` of Gluon.
+    GluonTma,
+    /// `gluon.language.nvidia.hopper.name`.
+    GluonHopper,
     /// `smem.name` on shared memory of Gluon.
     SharedMethod,
 }
@@ -446,6 +450,37 @@ macro_rules! builtins {
         MbarrierWait "wait(mbarrier, phase, pred=True, deps=())" [GluonMbarrier] => barriers::wait;
         /// Arrives `count` times at an `mbarrier`.
         MbarrierArrive "arrive(mbarrier, count=1, pred=True, from_cta=None)" [GluonMbarrier] => barriers::arrive;
+
+        /// Starts a copy of the block of a tensor at these coordinates to shared memory; its bytes
+        /// arrive at an `mbarrier`.
+        TmaLoad "async_load(tensor_desc, coord, barrier, result, pred=True, multicast=False, cache_policy=None)"
+            [GluonTma] => tensor_copies::async_load;
+        /// The older name of `async_load`.
+        TmaCopyGlobalToShared "async_copy_global_to_shared(tensor_desc, coord, barrier, result, pred=True, \
+            multicast=False, cache_policy=None)" [GluonTma] => tensor_copies::async_load;
+        /// Starts a copy of shared memory to the block of a tensor at these coordinates.
+        TmaStore "async_store(tensor_desc, coord, src, cache_policy=None)" [GluonTma]
+            => tensor_copies::async_store;
+        /// The older name of `async_store`.
+        TmaCopySharedToGlobal "async_copy_shared_to_global(tensor_desc, coord, src, cache_policy=None)" [GluonTma]
+            => tensor_copies::async_store;
+        /// Waits until at most this number of copies to tensors still read shared memory.
+        TmaStoreWait "store_wait(pendings, read_only=True)" [GluonTma] => tensor_copies::store_wait;
+        /// Orders earlier accesses of threads to shared memory before later ones of tensor copies
+        /// and `wgmma`.
+        FenceAsyncShared "fence_async_shared(cluster=False)" [GluonHopper] => tensor_copies::fence;
+        /// Returns acc + a @ b by `mma.sync`.
+        MmaV2 "mma_v2(a, b, acc, input_precision=None)" [GluonHopper] => dots::mma;
+        /// Returns a tile as the accumulator of `warpgroup_mma`.
+        WarpgroupMmaInit "warpgroup_mma_init(value)" [GluonHopper] => dots::wgmma_init;
+        /// Returns acc + a @ b by `wgmma`; with `is_async`, only starts it.
+        WarpgroupMma "warpgroup_mma(a, b, acc, use_acc=True, precision=None, max_num_imprecise_acc=None, \
+            is_async=False)" [GluonHopper] => dots::wgmma;
+        /// Waits until at most this number of `warpgroup_mma` are in flight, and returns their
+        /// accumulators.
+        WarpgroupMmaWait "warpgroup_mma_wait(num_outstanding=0, deps=None)" [GluonHopper] => dots::wgmma_wait;
+        /// Returns the transpose of a matrix in shared memory, as an operand of `warpgroup_mma`.
+        SharedPermute "permute(self, order)" [SharedMethod] => gluon::permute;
 
         // Loops and compile-time values.
 

@@ -15,7 +15,7 @@ use rustc_hash::FxHashMap;
 use smallvec::{SmallVec, smallvec};
 use tilewright_ir as ir;
 use tilewright_ir::{
-    Block, BlockData, CacheModifier, Carried, Inst, MemoryScope, MemorySemantics, OpFamily, Value,
+    Block, BlockData, CacheModifier, Carried, Inst, MemoryScope, MemorySemantics, OpFamily, StatedLayout, Value,
 };
 
 use crate::assign::coalescing::{AccessShape, equal_registers};
@@ -90,12 +90,17 @@ struct Rewrite<'a, 'f> {
 impl Rewrite<'_, '_> {
     /// Returns the type of an old value in a layout.
     fn ty(&mut self, old: Value, layout: Option<LayoutId>) -> Type {
-        let tile = self.context.function.ty(old).with_layout(None);
+        let stated = self.context.function.ty(old);
+        let is_in_flight = matches!(stated.layout.as_deref(), Some(StatedLayout::InFlight { .. }));
+        let tile = stated.with_layout(None);
         let layout = layout.filter(|_| !tile.is_scalar()).map(|layout| {
             let Self { header, costs, .. } = self;
             *self.ids.entry(layout).or_insert_with(|| header.layouts.add(costs.get(layout).clone()))
         });
-        Type::registers(tile, layout)
+        match layout {
+            Some(layout) if is_in_flight => Type::Pending { tile, layout },
+            layout => Type::registers(tile, layout),
+        }
     }
 
     fn parameter(&mut self, block: Block, old: Value, layout: Option<LayoutId>) {

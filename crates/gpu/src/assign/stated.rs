@@ -3,6 +3,7 @@
 //! the layouts that their uses demand, or else in the default layout.
 
 use cranelift_entity::SecondaryMap;
+use tilewright_base::Diagnostic;
 use tilewright_ir as ir;
 use tilewright_ir::{Inst, OpFamily, Value};
 use tilewright_opt::analysis::{Assumptions, analyze, analyze_assuming};
@@ -15,19 +16,28 @@ use crate::assign::propagation::{AssignContext, Demands};
 use crate::assign::rematerialization::Rematerializable;
 use crate::assign::rewrite;
 use crate::assign::selection::LayoutChoice;
+use crate::launcher::Launcher;
 use tilewright_gpu_ir::Module;
 use tilewright_gpu_ir::layout_rules::default_layout;
 use tilewright_gpu_ir::target::GpuTarget;
 
 /// Builds the module of a kernel in the GPU dialect, with the layouts that the kernel states.
-pub fn translate(module: &ir::Module, target: GpuTarget, num_warps: u32) -> Module {
+///
+/// # Errors
+/// If the kernel states a tensor copy that cannot be made.
+pub fn translate(
+    module: &ir::Module,
+    target: GpuTarget,
+    num_warps: u32,
+    launcher: Launcher<'_>,
+) -> Result<Module, Box<Diagnostic>> {
     let function = module.kernel();
     let addresses = analyze_assuming(function, Assumptions::ADDRESSES);
     let certain = analyze(function);
     let mut costs = LayoutCosts::new(target.tuning);
     let rematerializable = Rematerializable::stated(function);
     let (classes, choice) = stated_layouts(function, &rematerializable, num_warps, &mut costs);
-    let boxes = TensorBoxes::default();
+    let boxes = TensorBoxes::stated(function, launcher)?;
     let dots = DotPlans::new(function, target, num_warps, &mut costs);
     let context = AssignContext {
         function,
@@ -43,7 +53,7 @@ pub fn translate(module: &ir::Module, target: GpuTarget, num_warps: u32) -> Modu
     let demands = Demands::new(&context, choice, &mut costs);
     let mut program = rewrite::rewrite(module, &context, &demands, &mut costs);
     program.header.explicit = true;
-    program
+    Ok(program)
 }
 
 /// Makes a class for each stated layout.

@@ -70,6 +70,12 @@ pub enum StatedLayout {
         /// The extents of the instruction: M and N, or M, N and K.
         instr_shape: Sizes,
     },
+    /// The accumulator of `wgmma`s in flight, which is a tile of the layout `accumulator` after a
+    /// wait.
+    InFlight {
+        /// The layout of the accumulator.
+        accumulator: Arc<Self>,
+    },
 }
 
 /// A layout of a tile in shared memory, as a program states it.
@@ -115,7 +121,7 @@ impl StatedLayout {
             Self::Blocked { order, .. } => order.len(),
             Self::Slice { parent, .. } => parent.rank().saturating_sub(1),
             Self::Linear { shape, .. } => shape.len(),
-            Self::DotOperand { parent, .. } => parent.rank(),
+            Self::DotOperand { parent, .. } | Self::InFlight { accumulator: parent } => parent.rank(),
             Self::Mma { warps_per_cta, .. } => warps_per_cta.len(),
         }
     }
@@ -126,7 +132,9 @@ impl StatedLayout {
             Self::Blocked { warps_per_cta, .. } | Self::Mma { warps_per_cta, .. } => {
                 warps_per_cta.iter().product()
             }
-            Self::Slice { parent, .. } | Self::DotOperand { parent, .. } => parent.warps(),
+            Self::Slice { parent, .. }
+            | Self::DotOperand { parent, .. }
+            | Self::InFlight { accumulator: parent } => parent.warps(),
             Self::Linear { bases: [_, _, warps], .. } => 1 << warps.len(),
         }
     }
@@ -165,6 +173,7 @@ impl StatedLayout {
                 Layout::new(input, tile, columns).cover(shape, &order)
             }
             Self::DotOperand { index, parent, k_width } => dot_operand(*index, parent, *k_width, shape)?,
+            Self::InFlight { accumulator } => accumulator.linear(shape)?,
             Self::Mma { version, warps_per_cta, instr_shape } => {
                 let mma = instruction(*version, instr_shape, 16)?;
                 fragment(mma, Fragment::Accumulator, shape, warps_per_cta)?
@@ -336,14 +345,19 @@ fn fragment(mma: Mma, fragment: Fragment, shape: &[u32], warps: &[u32]) -> Resul
         Fragment::B => [mma.k, mma.n],
         Fragment::Accumulator => [mma.m, mma.n],
     };
-    let fits = shape.len() >= 2 && shape[shape.len() - 2..].iter().zip(least).all(|(size, own)| *size >= own);
-    if !fits {
-        return Err(format!("a tile {shape:?} is smaller than the {least:?} of the instruction"));
+    if shape.len() < 2 {
+        return Err(format!("a tile {shape:?} is no operand or result of a dot"));
     }
     if !(2..=3).contains(&warps.len()) || warps[warps.len() - 2] < (mma.m / 16).max(1) {
         return Err(format!("{warps:?} warps do not run an instruction of {} rows", mma.m));
     }
-    Ok(mma.layout(fragment, shape, warps))
+    // A tile that is smaller than that of the instruction repeats in it.
+    let mut whole = Sizes::from_slice(shape);
+    for (size, own) in whole[shape.len() - 2..].iter_mut().zip(least) {
+        *size = own.max(*size);
+    }
+    let order: SmallVec<[usize; 6]> = (0..shape.len()).rev().collect();
+    Ok(mma.layout(fragment, &whole, warps).cover(shape, &order))
 }
 
 fn check_sizes(sizes: &[u32], rank: usize) -> Result<(), Misfit> {
@@ -398,6 +412,7 @@ impl fmt::Display for StatedLayout {
             Self::DotOperand { index, parent, k_width } => {
                 write!(f, "DotOperandLayout({index}, {parent}, {k_width})")
             }
+            Self::InFlight { accumulator } => write!(f, "AccumulatorInFlight({accumulator})"),
             Self::Mma { version, warps_per_cta, instr_shape } => {
                 let [warps, shape] = [warps_per_cta, instr_shape].map(|sizes| List(sizes));
                 write!(f, "NVMMADistributedLayout([{version}, 0], {warps}, {shape})")

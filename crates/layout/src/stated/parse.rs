@@ -58,6 +58,9 @@ fn layout(term: &Term) -> Result<StatedLayout, Misfit> {
             parent: Arc::new(layout(parent)?),
             k_width: number(k_width)?,
         },
+        ("AccumulatorInFlight", [accumulator]) => {
+            StatedLayout::InFlight { accumulator: Arc::new(layout(accumulator)?) }
+        }
         ("NVMMADistributedLayout", [version, warps, shape]) => StatedLayout::Mma {
             version: *sizes(version)?.first().ok_or("a version has two numbers")?,
             warps_per_cta: sizes(warps)?,

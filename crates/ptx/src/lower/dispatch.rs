@@ -231,6 +231,10 @@ impl GpuVisitor for Lowering<'_> {
         self.lower_copy_async(inst, [buffer, pointer], mask, *cache, [*axis, *width])
     }
 
+    fn wgmma_init(&mut self, inst: Inst, acc: Value) -> Lowered {
+        self.lower_wgmma_init(inst, acc)
+    }
+
     fn commit_group(&mut self, inst: Inst) -> Lowered {
         self.lower_commit_group(inst)
     }

@@ -334,6 +334,14 @@ impl Lowering<'_> {
         });
     }
 
+    pub(super) fn lower_wgmma_init(&mut self, inst: Inst, acc: Value) -> Lowered {
+        self.require(inst, Feature::Wgmma)?;
+        let layout = self.layout(acc);
+        let sums = self.accumulators(inst, acc, layout);
+        self.set_result(inst, sums.into_iter().map(Scalar::from).collect::<Vec<_>>());
+        Ok(())
+    }
+
     pub(super) fn lower_wgmma_wait_earlier(&mut self, inst: Inst, dot: Value, pending: u32) -> Lowered {
         self.require(inst, Feature::Wgmma)?;
         self.builder.emit(isa::WgmmaWaitGroup { n: i64::from(pending).into() });

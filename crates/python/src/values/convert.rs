@@ -391,7 +391,11 @@ impl<'a, 'py> Converter<'a, 'py> {
             let found = format!("a tensor descriptor with blocks of shape {block:?}");
             return Err(self.invalid(index, &found, hint));
         };
-        let form = DescriptorForm { kind: DescriptorKind::Tensor, block_shape, padding };
+        let layout = match object.getattr_opt(intern!(py, "layout"))? {
+            Some(layout) => Some(layout.getattr(intern!(py, "_text"))?.extract::<String>()?.into()),
+            None => None,
+        };
+        let form = DescriptorForm { kind: DescriptorKind::Tensor, block_shape, padding, layout };
         self.path.push((Some(["base".into()].into()), 0));
         let base = self.value(index, &object.getattr(intern!(py, "base"))?)?;
         self.path.pop();

@@ -2,37 +2,42 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
+from tilewright import _native
+from tilewright.experimental.gluon._runtime import HINT
+from tilewright.tools import tensor_descriptor
 
-@dataclass
-class TensorDescriptor:
-    """A tensor in memory that kernels access by blocks, with the layout of these in shared memory."""
 
-    base: Any
-    shape: Any
-    strides: Any
-    block_shape: Any
-    layout: Any
-    padding: str = "zero"
-    round_f32_to_tf32: bool = False
+class TensorDescriptor(tensor_descriptor.TensorDescriptor):
+    """A tensor in memory that kernels access by blocks, with the layout of a block in shared memory."""
+
+    def __init__(
+        self,
+        base: Any,
+        shape: Any,
+        strides: Any,
+        block_shape: Any,
+        layout: Any,
+        padding: str = "zero",
+        round_f32_to_tf32: bool = False,
+    ) -> None:
+        self.layout = layout
+        super().__init__(base, shape, strides, block_shape, padding, round_f32_to_tf32)
 
     mode = property(lambda _self: "tiled")
 
     @classmethod
-    def from_tensor(cls, tensor: Any, block_shape: Any, layout: Any, *options: Any, **named: Any) -> Any:
+    def from_tensor(cls, tensor: Any, block_shape: Any, layout: Any, *options: Any, **named: Any) -> Any:  # type: ignore[override]
         """Describes a tensor of torch."""
         return cls(tensor, tensor.shape, tensor.stride(), block_shape, layout, *options, **named)
 
 
-@dataclass
 class TensorDescriptorIm2Col(TensorDescriptor):
-    """The same for windows of a convolution's input."""
+    """The same for windows of a convolution's input, which this version does not have."""
 
-    element_strides: Any = None
-    pixel_box_lower_corner: Any = None
-    pixel_box_upper_corner: Any = None
+    def __init__(self, *_args: Any, **_named: Any) -> None:
+        raise _native.not_available("TensorDescriptorIm2Col is not available in this version of tilewright", HINT)
 
     mode = property(lambda _self: "im2col")
 

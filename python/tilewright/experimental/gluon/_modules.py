@@ -19,6 +19,9 @@ _PATHS = {
     "nvidia.ampere.async_copy": "gluon.async_copy",
     "nvidia.ampere.mbarrier": "gluon.mbarrier",
     "nvidia.hopper.mbarrier": "gluon.mbarrier",
+    "nvidia.hopper.tma": "gluon.tma",
+    "nvidia.ampere": "gluon.hopper",
+    "nvidia.hopper": "gluon.hopper",
 }
 """The modules whose functions the compiler knows, each with its path there."""
 

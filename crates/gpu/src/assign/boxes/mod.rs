@@ -31,8 +31,10 @@ mod device_maps;
 mod masks;
 mod rows;
 mod sign;
+mod stated;
 
 use cranelift_entity::SecondaryMap;
+use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use tilewright_ir::analysis::polynomial::Monomial;
 use tilewright_ir::analysis::scalar_evolution::{Form, ScalarEvolution, Term, Wrap};
@@ -41,6 +43,8 @@ use tilewright_ir::{
 };
 
 use super::coalescing::Infos;
+pub use stated::rank_of_tensor;
+
 use crate::launcher::Launcher;
 use crate::remarks::{self, RemarkReason};
 use demand::{Structure, is_kernel_parameter, is_needed_only_below};
@@ -83,6 +87,8 @@ pub struct TensorBoxes {
     /// The tensor maps that the kernel makes.
     pub device_maps: Vec<DeviceMap>,
     of_access: SecondaryMap<Inst, Option<TensorBox>>,
+    /// The maps, by index, of the tensor copies that the program states.
+    pub of_copy: FxHashMap<Inst, usize>,
 }
 
 impl TensorBoxes {

@@ -5,11 +5,15 @@ use cranelift_entity::SecondaryMap;
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::{SmallVec, smallvec};
 use tilewright_ir as ir;
-use tilewright_ir::{Block, BlockData, CacheModifier, DeviceFn, Dtype, Element, Function, Inst, SharedTiles, Value};
+use tilewright_ir::{
+    Block, BlockData, CacheModifier, DeviceFn, Dtype, Element, Function, InputPrecision, Inst, IntList,
+    SharedTiles, StatedLayout, Value,
+};
 
 use super::Rewrite;
+use crate::assign::boxes::rank_of_tensor;
 use crate::assign::coalescing::AccessShape;
-use tilewright_gpu_ir::{Buffer, Deferred, GpuOp, Op, Type};
+use tilewright_gpu_ir::{Buffer, Deferred, GpuOp, MmaShape, Op, Type};
 
 /// The shared memory that a program allocates.
 #[derive(Default)]
@@ -21,6 +25,9 @@ pub struct SharedAllocations {
     ends: SecondaryMap<Inst, SmallVec<[Value; 2]>>,
     /// The allocations to which threads copy by `cp.async`.
     copied: FxHashSet<Value>,
+    /// The allocations that tensor copies fill. They live to the end of the kernel, since only the
+    /// phases of `mbarrier`s say when a copy has arrived.
+    filled: FxHashSet<Value>,
 }
 
 impl SharedAllocations {
@@ -38,8 +45,10 @@ impl SharedAllocations {
             for region in &data.regions {
                 self.block(function, *region);
             }
+            let is_wait = contains(function, *inst, is_wait);
             for (value, end) in &mut last {
-                if uses(function, *inst, *value) {
+                let uses_it = |function: &Function, inst: Inst| function.insts[inst].operands.contains(value);
+                if is_wait || contains(function, *inst, uses_it) {
                     *end = *inst;
                 }
             }
@@ -53,12 +62,23 @@ impl SharedAllocations {
     }
 }
 
-/// Returns whether an instruction or one within it uses a value.
-fn uses(function: &Function, inst: Inst, value: Value) -> bool {
-    let data = &function.insts[inst];
-    let mut found = data.operands.contains(&value);
-    for region in &data.regions {
-        function.walk(*region, &mut |inner| found |= function.insts[inner].operands.contains(&value));
+/// Returns whether an instruction waits for asynchronous accesses to shared memory.
+fn is_wait(function: &Function, inst: Inst) -> bool {
+    let ir::Op::Device { function } = &function.insts[inst].op else { return false };
+    matches!(
+        function,
+        DeviceFn::WaitGroup { .. }
+            | DeviceFn::MbarrierWait { .. }
+            | DeviceFn::TensorStoreWait { .. }
+            | DeviceFn::WgmmaWait { .. }
+    )
+}
+
+/// Returns whether an instruction or one within it has a property.
+fn contains(function: &Function, inst: Inst, has: impl Fn(&Function, Inst) -> bool) -> bool {
+    let mut found = has(function, inst);
+    for region in &function.insts[inst].regions {
+        function.walk(*region, &mut |inner| found |= has(function, inner));
     }
     found
 }
@@ -68,6 +88,9 @@ impl Rewrite<'_, '_> {
     pub(super) fn free_after(&mut self, inst: Inst, block: Block) {
         for memory in self.memory.ends[inst].clone() {
             let Some(value) = self.memory.values.get(&memory).copied() else { continue };
+            if self.memory.filled.contains(&memory) {
+                continue;
+            }
             if let Type::Mbarrier { .. } = self.new.ty(value) {
                 self.append(inst, block, Op::Tile(ir::Op::Barrier {}), smallvec![], &[]);
             } else if self.memory.copied.contains(&memory) {
@@ -186,9 +209,21 @@ impl Rewrite<'_, '_> {
             | DeviceFn::MbarrierArrive { .. }
             | DeviceFn::MbarrierWait { .. }
             | DeviceFn::ArriveCopies { .. } => self.mbarrier(inst, block, &function),
-            DeviceFn::TensorLoad { .. } | DeviceFn::TensorStore { .. } | DeviceFn::Mma { .. } => {
-                unreachable!("the frontend does not emit {} yet", function.name())
+            DeviceFn::TensorLoad { .. } => self.tensor_load(inst, block, &function),
+            DeviceFn::TensorStore { .. } => {
+                let mut operands: SmallVec<[Value; 4]> = smallvec![self.tile_at(inst, block, 0)];
+                operands.extend(self.tensor(inst, &function));
+                self.append(inst, block, GpuOp::TensorStore {}.into(), operands, &[]);
             }
+            DeviceFn::Mma { precision } => self.mma(inst, block, precision),
+            DeviceFn::WgmmaInit {} => self.dot(inst, block, GpuOp::WgmmaInit {}, smallvec![]),
+            DeviceFn::WgmmaWait { pending: 0 } => {
+                self.dot(inst, block, GpuOp::WgmmaWait { pending: Deferred(Some(0)) }, smallvec![]);
+            }
+            DeviceFn::WgmmaWait { pending } => {
+                self.dot(inst, block, GpuOp::WgmmaWaitEarlier { pending }, smallvec![]);
+            }
+            DeviceFn::Wgmma { .. } => self.wgmma(inst, block, &function),
         }
     }
 
@@ -208,6 +243,93 @@ impl Rewrite<'_, '_> {
         }
         let op = GpuOp::CopyAsync { cache: CacheModifier::Default, axis, width }.into();
         self.append(inst, block, op, operands, &[]);
+    }
+
+    /// Returns the tensor map of a copy, and its coordinates.
+    fn tensor(&mut self, inst: Inst, function: &DeviceFn) -> SmallVec<[Value; 4]> {
+        let operands = self.context.function.insts[inst].operands.clone();
+        let rank = rank_of_tensor(function, operands.len());
+        let map = self.tensor_maps[self.context.boxes.of_copy[&inst]];
+        let coordinates = operands[operands.len() - rank..].iter();
+        std::iter::once(map).chain(coordinates.map(|value| self.get(*value, None))).collect()
+    }
+
+    fn tensor_load(&mut self, inst: Inst, block: Block, function: &DeviceFn) {
+        let (barriers, barrier) = self.place(inst, 2);
+        self.memory.filled.insert(self.context.function.insts[inst].operands[0]);
+        let buffer = self.tile_at(inst, block, 0);
+        let tensor = self.tensor(inst, function);
+        let mut operands: SmallVec<[Value; 4]> = smallvec![buffer, tensor[0], barriers, barrier];
+        operands.extend(tensor[1..].iter().copied());
+        self.predicated(inst, block, 4, |rewrite, block| {
+            rewrite.append(inst, block, GpuOp::TensorLoad {}.into(), operands, &[]);
+        });
+    }
+
+    /// Appends an op whose last operand, or first without `others`, is the accumulator, which is
+    /// the first operand of the old instruction.
+    fn dot(&mut self, inst: Inst, block: Block, op: GpuOp, mut operands: SmallVec<[Value; 4]>) {
+        let data = &self.context.function.insts[inst];
+        let old = data.results[0];
+        operands.push(self.tile(inst, 0));
+        let layout = self.layouts_of(old)[0];
+        let ty = self.ty(old, layout);
+        let value = self.append(inst, block, op.into(), operands, &[ty]).expect("a dot is a value");
+        self.define(old, layout, value, block);
+    }
+
+    /// Returns the warps and the extents of the instruction of an accumulator.
+    fn instruction(&self, accumulator: Value, operand: Dtype) -> (IntList, MmaShape) {
+        let layout = self.context.function.ty(accumulator).layout.clone();
+        let mut layout = layout.expect("the frontend checks the layout");
+        if let StatedLayout::InFlight { accumulator } = &*layout {
+            layout = accumulator.clone();
+        }
+        let StatedLayout::Mma { version, warps_per_cta, instr_shape } = &*layout else {
+            unreachable!("the frontend checks that {layout} is the layout of a dot")
+        };
+        let m = if *version == 3 { 64 } else { 16 };
+        let shape = MmaShape { m, n: instr_shape[1], k: 256 / operand.bits() };
+        (warps_per_cta.iter().map(|count| i64::from(*count)).collect(), shape)
+    }
+
+    fn mma(&mut self, inst: Inst, block: Block, precision: InputPrecision) {
+        let data = &self.context.function.insts[inst];
+        let [a, acc, result] = [data.operands[0], data.operands[2], data.results[0]];
+        let dtype = self.context.function.ty(a).dtype().expect("operands are numbers");
+        let (warps, instruction) = self.instruction(acc, dtype);
+        let op = GpuOp::MmaSync {
+            instruction,
+            warps,
+            precision,
+            max_imprecise_acc: 0,
+            matrix_a: false,
+            matrix_b: false,
+        };
+        let operands = (0..3).map(|index| self.tile(inst, index)).collect();
+        let layout = self.layouts_of(result)[0];
+        let ty = self.ty(result, layout);
+        let value = self.append(inst, block, op.into(), operands, &[ty]).expect("a dot is a value");
+        self.define(result, layout, value, block);
+    }
+
+    fn wgmma(&mut self, inst: Inst, block: Block, function: &DeviceFn) {
+        let DeviceFn::Wgmma { b, transposed_b, transposed_a, max_imprecise_acc } = function else {
+            unreachable!("the caller passes this function")
+        };
+        let data = &self.context.function.insts[inst];
+        let (acc, is_in_memory) = (data.operands[0], data.operands.len() == 5);
+        let (warps, instruction) = self.instruction(acc, b.dtype);
+        let right = self.tile_at(inst, block, 1);
+        let left = if is_in_memory { self.tile_at(inst, block, 3) } else { self.tile(inst, 3) };
+        let op = GpuOp::Wgmma {
+            instruction,
+            warps,
+            max_imprecise_acc: *max_imprecise_acc,
+            transposed_a: *transposed_a,
+            transposed_b: *transposed_b,
+        };
+        self.dot(inst, block, op, smallvec![left, right]);
     }
 
     fn mbarrier(&mut self, inst: Inst, block: Block, function: &DeviceFn) {

@@ -1,0 +1,126 @@
+//! The rules of tensor copies (TMA), which a Gluon program starts and awaits itself.
+
+use smallvec::{SmallVec, smallvec};
+use tilewright_base::Code;
+use tilewright_ir::{DeviceFn, Dtype, Shape, Type};
+
+use super::arguments::Arguments;
+use super::barriers::{mbarrier, predicate};
+use super::convert::{cast, describe, tensor};
+use super::descriptor::{DescriptorOf, element_type};
+use super::gluon::{count, device, place, tile_memory};
+use super::{Caller, Op, Semantic, SemanticError, ValueOf};
+use crate::descriptor::DescriptorKind;
+use crate::shared_memory::SharedMemory;
+use crate::value::{Constant, Operand};
+
+/// Returns an argument that is a tensor descriptor whose blocks fit shared memory.
+fn descriptor<C: Caller + ?Sized>(
+    c: &mut C,
+    a: &Arguments<'_, C>,
+    (index, memory_index): (usize, usize),
+    memory: &SharedMemory<Op<C>>,
+) -> Semantic<DescriptorOf<C>> {
+    let found = match a.at(index)? {
+        Operand::Descriptor(found) if found.form.kind == DescriptorKind::Tensor => (**found).clone(),
+        other => {
+            let found = describe(c, &other.clone());
+            return Err(a.unexpected(index, "a tensor descriptor", &found));
+        }
+    };
+    let tiles = &memory.form.tiles;
+    if let Some(layout) = found.form.layout.as_deref().filter(|layout| **layout != tiles.layout.to_string()) {
+        let message = "the descriptor and the shared memory state different layouts";
+        return Err(SemanticError::new(Code::LayoutMismatch, message)
+            .argument(index, format!("its blocks have {layout}"))
+            .argument(memory_index, format!("this has {}", tiles.layout))
+            .hint("allocate the memory with `desc.layout`"));
+    }
+    let dtype = element_type(c, &found)?;
+    // A memory may have leading axes of extent 1 that the blocks lack, and the reverse.
+    let significant = |shape: &Shape| -> Vec<u32> { shape.iter().copied().filter(|extent| *extent != 1).collect() };
+    if dtype != tiles.dtype || significant(&found.form.block_shape) != significant(&tiles.shape) {
+        let block = Type::tile(dtype, found.form.block_shape.clone());
+        let memory = Type::tile(tiles.dtype, tiles.shape.clone());
+        return Err(SemanticError::new(Code::TypeMismatch, format!("blocks {block} do not fit shared memory for {memory}"))
+            .argument(index, format!("its blocks are {block}"))
+            .argument(memory_index, format!("this is for {memory}"))
+            .hint("allocate the memory with `desc.dtype` and `desc.block_shape`"));
+    }
+    Ok(found)
+}
+
+/// Appends the parts of a descriptor and the coordinates of a block.
+fn append_block<C: Caller + ?Sized>(
+    c: &mut C,
+    a: &Arguments<'_, C>,
+    index: usize,
+    descriptor: &DescriptorOf<C>,
+    operands: &mut SmallVec<[ValueOf<C>; 4]>,
+) -> Semantic<()> {
+    let strides = &descriptor.strides()[..descriptor.rank() - 1];
+    operands.push(tensor(c, descriptor.base(), 0)?);
+    for part in descriptor.shape().iter().chain(strides) {
+        operands.push(tensor(c, part, 0)?);
+    }
+    let coordinates: Vec<Op<C>> = match a.at(index)? {
+        Operand::Tuple(items) => items.iter().cloned().collect(),
+        Operand::Constant(Constant::Tuple(items)) => {
+            items.iter().map(|item| Operand::Constant(item.clone())).collect()
+        }
+        other => {
+            let found = describe(c, &other.clone());
+            return Err(a.unexpected(index, "a list of coordinates", &found));
+        }
+    };
+    if coordinates.len() != descriptor.rank() {
+        let expected = format!("a list of {} coordinates", descriptor.rank());
+        return Err(a.unexpected(index, &expected, &format!("a list of {}", coordinates.len())));
+    }
+    for coordinate in coordinates {
+        let value = tensor(c, &coordinate, index)?;
+        operands.push(cast(c, value, Dtype::I32)?);
+    }
+    Ok(())
+}
+
+/// `async_load(tensor_desc, coord, barrier, result, pred, multicast, cache_policy)`.
+pub(super) fn async_load<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
+    let memory = tile_memory(c, a, 3)?;
+    let barrier = mbarrier(c, a, 2)?;
+    let descriptor = descriptor(c, a, (0, 3), &memory)?;
+    if a.flag(c, 5)? {
+        return Err(a.unexpected(5, "False in this version of tilewright", "True"));
+    }
+    let mut operands = place(c, &memory)?;
+    operands.extend(place(c, &barrier)?);
+    operands.push(predicate(c, a, 4)?);
+    append_block(c, a, 1, &descriptor, &mut operands)?;
+    let (tiles, barriers) = (memory.form.tiles.clone(), barrier.form.tiles.clone());
+    device(c, DeviceFn::TensorLoad { tiles, barriers }, operands)?;
+    Ok(Operand::Constant(Constant::None))
+}
+
+/// `async_store(tensor_desc, coord, src, cache_policy)`.
+pub(super) fn async_store<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
+    let memory = tile_memory(c, a, 2)?;
+    let descriptor = descriptor(c, a, (0, 2), &memory)?;
+    let mut operands = place(c, &memory)?;
+    append_block(c, a, 1, &descriptor, &mut operands)?;
+    let tiles = memory.form.tiles.clone();
+    device(c, DeviceFn::TensorStore { tiles }, operands)?;
+    Ok(Operand::Constant(Constant::None))
+}
+
+/// `store_wait(pendings, read_only)`.
+pub(super) fn store_wait<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
+    let pending = count(c, a, 0)?;
+    device(c, DeviceFn::TensorStoreWait { pending }, smallvec![])?;
+    Ok(Operand::Constant(Constant::None))
+}
+
+/// `fence_async_shared(cluster)`.
+pub(super) fn fence<C: Caller + ?Sized>(c: &mut C, _: &Arguments<'_, C>) -> Semantic<Op<C>> {
+    device(c, DeviceFn::FenceProxy {}, smallvec![])?;
+    Ok(Operand::Constant(Constant::None))
+}
