@@ -39,8 +39,8 @@ pub use lower::template::{
 };
 pub use lower::{Lowered, lower, lower_kernel};
 pub use reference::{FunctionRef, MemberFunction, ObjectRef};
-pub use shared_memory::{SharedForm, SharedMemory};
 pub use semantic::{Caller, Semantic, SemanticError};
+pub use shared_memory::{SharedForm, SharedMemory};
 pub use source_host::SourceHost;
 pub use suggest::suggest;
 pub use tuple::{Fields, Tuple, accessor};

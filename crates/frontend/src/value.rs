@@ -7,8 +7,8 @@ use tilewright_ir::{Dtype, Type};
 
 use crate::descriptor::Descriptor;
 use crate::reference::{FunctionRef, MemberFunction, ObjectRef};
-use crate::shared_memory::SharedMemory;
 use crate::repr::{float_repr, string_repr, type_name};
+use crate::shared_memory::SharedMemory;
 use crate::tuple::Tuple;
 use crate::types::LanguageType;
 

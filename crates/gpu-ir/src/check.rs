@@ -655,6 +655,7 @@ impl<'a> Checker<'a> {
         })?;
         // Until barriers are inserted, operands of `wgmma` may be in registers of any layout: a
         // later pass stores them to shared memory.
+        let n_first = mma.is_n_first(layout, warps);
         let may_be_anywhere = is_async && !self.header.synchronized;
         for (index, fragment) in [Fragment::A, Fragment::B].into_iter().enumerate() {
             match self.operand(index) {
@@ -662,12 +663,12 @@ impl<'a> Checker<'a> {
                 Type::Registers { .. } if is_async && index == 1 => {
                     return Err("wgmma must read B from shared memory".into());
                 }
-                ty @ Type::Registers { .. } => self.fragment(mma, fragment, ty, warps)?,
+                ty @ Type::Registers { .. } => self.fragment(mma, fragment, ty, (warps, n_first))?,
                 Type::Buffer(buffer) | Type::Full(buffer) if buffer.slots == 1 => {}
                 other => return Err(format!("a dot cannot read {other}")),
             }
         }
-        self.fragment(mma, Fragment::Accumulator, acc, warps)?;
+        self.fragment(mma, Fragment::Accumulator, acc, (warps, n_first))?;
         match acc {
             Type::Registers { tile, layout: Some(layout) } | Type::Pending { tile, layout } if is_async => {
                 self.results(&[Type::Pending { tile: tile.clone(), layout: *layout }])
@@ -695,9 +696,10 @@ impl<'a> Checker<'a> {
         Ok(operands)
     }
 
-    fn fragment(&self, mma: Mma, fragment: Fragment, ty: &Type, warps: [u32; 3]) -> Check {
+    fn fragment(&self, mma: Mma, fragment: Fragment, ty: &Type, (warps, n_first): ([u32; 3], bool)) -> Check {
         let layout = self.layout(ty).ok_or_else(|| format!("{ty} is not an operand of a dot"))?;
-        let wanted = mma.layout(fragment, &layout.output().shape(), warps);
+        let shape = layout.output().shape();
+        let wanted = mma.layout_by(fragment, &shape, warps, n_first);
         ensure(wanted == *layout, || format!("{ty} is not the {fragment:?} of {mma:?}"))
     }
 

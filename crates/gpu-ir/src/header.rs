@@ -221,6 +221,17 @@ impl Header {
             }
         }
         let head = Self { target, num_warps, shared_bytes, stages, contraction, ..Self::default() };
-        Ok(Self { synchronized, explicit, paired, min_blocks, cluster, order, layouts, tensor_maps, made_maps, ..head })
+        Ok(Self {
+            synchronized,
+            explicit,
+            paired,
+            min_blocks,
+            cluster,
+            order,
+            layouts,
+            tensor_maps,
+            made_maps,
+            ..head
+        })
     }
 }

@@ -44,7 +44,7 @@ pub trait Builder {
     /// Creates the only result of an op without regions.
     fn emit_one(&mut self, op: Op, operands: SmallVec<[Self::Value; 4]>) -> Result<Self::Value, RuleError> {
         let mut results = self.emit(op, operands, SmallVec::new())?;
-        results.pop().ok_or_else(|| RuleError { message: "the op has no result".into(), kind: RuleErrorKind::Types })
+        results.pop().ok_or_else(|| RuleError::new("the op has no result", RuleErrorKind::Types))
     }
 
     /// See [`Op::Constant`].

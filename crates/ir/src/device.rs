@@ -207,9 +207,7 @@ pub(crate) fn result_types(input: &RuleInput<'_>, function: &DeviceFn) -> Result
         DeviceFn::Load { .. }
         | DeviceFn::MbarrierInit { .. }
         | DeviceFn::MbarrierInvalidate { .. }
-        | DeviceFn::ArriveCopies { .. } => {
-            &["memory", "slot"]
-        }
+        | DeviceFn::ArriveCopies { .. } => &["memory", "slot"],
         DeviceFn::Store { .. } => &["memory", "slot", "tile"],
         DeviceFn::CopyAsync { .. } => &["memory", "slot", "tile", "tile"],
         DeviceFn::MbarrierExpect { .. } | DeviceFn::MbarrierArrive { .. } => &["memory", "slot", "predicate"],
@@ -235,7 +233,7 @@ pub(crate) fn result_types(input: &RuleInput<'_>, function: &DeviceFn) -> Result
         };
         if !fits {
             let message = format!("the {kind} of {} cannot be {ty}", function.name());
-            return Err(RuleError { message, kind: RuleErrorKind::Types });
+            return Err(RuleError::new(message, RuleErrorKind::Types));
         }
     }
     Ok(match function {

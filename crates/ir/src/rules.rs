@@ -48,6 +48,15 @@ pub struct RuleError {
     pub message: String,
     /// The kind of the error.
     pub kind: RuleErrorKind,
+    /// Facts about the operands, such as drawings of their layouts.
+    pub notes: Vec<String>,
+}
+
+impl RuleError {
+    /// Returns an error without notes.
+    pub fn new(message: impl Into<String>, kind: RuleErrorKind) -> Self {
+        Self { message: message.into(), kind, notes: Vec::new() }
+    }
 }
 
 /// The kind of a [`RuleError`].
@@ -70,7 +79,7 @@ impl std::error::Error for RuleError {}
 type Result<T = Vec<Type>> = std::result::Result<T, RuleError>;
 
 fn fail<T>(message: impl Into<String>) -> Result<T> {
-    Err(RuleError { message: message.into(), kind: RuleErrorKind::Types })
+    Err(RuleError::new(message, RuleErrorKind::Types))
 }
 
 fn one(ty: Type) -> Result {

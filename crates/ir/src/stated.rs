@@ -46,12 +46,16 @@ pub(crate) fn check(op: &Op, operands: &[Type]) -> Result<(), RuleError> {
     match tiles.find(|ty| ty.layout != first.layout) {
         Some(other) if is_elementwise(op.family()) => {
             let name = |ty: &Type| ty.layout.as_ref().map_or("no layout".into(), |layout| layout.to_string());
-            Err(error(format!(
+            let message = format!(
                 "the operands of {} must have one layout, found {} and {}",
                 op.name(),
                 name(first),
                 name(other)
-            )))
+            );
+            Err(RuleError {
+                notes: [first, other].into_iter().filter_map(drawing).collect(),
+                ..error(message)
+            })
         }
         _ => Ok(()),
     }
@@ -106,6 +110,24 @@ fn shaped(op: ShapeOp<'_>, operand: &Type, layout: &Arc<StatedLayout>) -> Result
     }
 }
 
+/// Returns a drawing of the first elements of a tile, each with the warp, lane and register that
+/// hold it.
+fn drawing(ty: &Type) -> Option<String> {
+    const ROWS: usize = 4;
+    const COLUMNS: usize = 72;
+    let layout = ty.layout.as_ref()?;
+    let table = layout.linear(&ty.shape).ok()?.table();
+    let rows = table.lines().take(ROWS).map(|row| {
+        let shown: String = row.chars().take(COLUMNS).collect();
+        if shown.len() < row.len() { format!("{shown}…") } else { shown }
+    });
+    let rows: Vec<String> = rows.collect();
+    Some(format!(
+        "the first elements of {layout}, each with its warp, lane and register:\n{}",
+        rows.join("\n")
+    ))
+}
+
 pub(crate) fn error(message: String) -> RuleError {
-    RuleError { message, kind: RuleErrorKind::Layouts }
+    RuleError::new(message, RuleErrorKind::Layouts)
 }

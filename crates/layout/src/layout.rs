@@ -245,6 +245,14 @@ impl Layout {
         is_shared.then(|| self.with_bases(Input::Register, &registers).with_bases(Input::Lane, &lanes))
     }
 
+    /// Returns the layout with the lowest `low` bits of the warp moved above the next `high` bits.
+    #[must_use]
+    pub fn with_exchanged_warps(&self, low: u32, high: u32) -> Self {
+        let mut warps: Columns = self.bases(Input::Warp).into();
+        warps[..(low + high) as usize].rotate_left(low as usize);
+        self.with_bases(Input::Warp, &warps)
+    }
+
     /// Returns the layout of `count` tiles of this layout side by side along an axis: register `r`
     /// of tile `i` is register `i * (number of registers) + r` of the result.
     #[must_use]

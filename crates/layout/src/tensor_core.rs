@@ -123,6 +123,31 @@ impl Mma {
         layout.cover(shape, &order)
     }
 
+    /// Returns the layout as [`layout`](Self::layout) does, with the lowest bits of the warp along
+    /// N if `n_first`.
+    ///
+    /// # Panics
+    /// As [`layout`](Self::layout).
+    pub fn layout_by(
+        self,
+        fragment: Fragment,
+        shape: &[u32],
+        warps: impl AsRef<[u32]>,
+        n_first: bool,
+    ) -> Layout {
+        let layout = self.layout(fragment, shape, warps.as_ref());
+        match (n_first, warps.as_ref()) {
+            (true, [.., m, n]) => layout.with_exchanged_warps(m.ilog2(), n.ilog2()),
+            _ => layout,
+        }
+    }
+
+    /// Returns whether the lowest bits of the warp are along N in a layout of the accumulator.
+    pub fn is_n_first(self, accumulator: &Layout, warps: impl AsRef<[u32]>) -> bool {
+        let shape = accumulator.output().shape();
+        self.m < 64 && self.layout(Fragment::Accumulator, &shape, warps) != *accumulator
+    }
+
     /// Returns the layout of the rows beyond the first eight: eight more in further registers, then
     /// 16 for each further warp.
     fn upper_rows(self) -> Layout {

@@ -9,7 +9,8 @@
 //! | `launch` | launches of kernels, compiled variants and wrappers |
 //! | `methods` | the Python methods of the classes that launch |
 //!
-//! `linear_layout` is the algebra of layouts for tools, `trace` records launches, `errors` converts
+//! `linear_layout` is the algebra of layouts for tools, `gluon_layouts` has the layouts of Gluon,
+//! `trace` records launches, `errors` converts
 //! diagnostics to exceptions, `output` shows the texts that kernels print, and `names` lists the
 //! functions and types of the language.
 //!
@@ -17,6 +18,7 @@
 //! the commands.
 
 mod errors;
+mod gluon_layouts;
 mod interpret;
 mod interpreted_trace;
 mod kernel;
@@ -39,6 +41,8 @@ mod _native {
 
     #[pymodule_export]
     use crate::errors::{not_available, outside_kernel};
+    #[pymodule_export]
+    use crate::gluon_layouts::{gluon_layout_bases, gluon_layout_places, gluon_layout_table};
     #[pymodule_export]
     use crate::interpret::{
         Counter, InterpretHook, LanguageCall, Structure, Tensor, interpret_assign, interpret_attribute,

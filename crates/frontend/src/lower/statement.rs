@@ -295,8 +295,14 @@ impl<'a> Lowerer<'a, '_, '_> {
 
     /// Binds a name to a value, and gives the value this name in the IR.
     pub(crate) fn bind(&mut self, name: &'a str, binding: Binding) {
-        if let scope::NameState::Value(Operand::Tensor(value)) = binding.state {
-            self.builder.name(value, name);
+        match &binding.state {
+            scope::NameState::Value(Operand::Tensor(value)) => self.builder.name(*value, name),
+            scope::NameState::Value(Operand::Shared(shared)) => {
+                if let Operand::Tensor(memory) = shared.memory {
+                    self.builder.name(memory, name);
+                }
+            }
+            _ => {}
         }
         self.scope.insert(name, binding);
     }

@@ -35,7 +35,12 @@ pub(super) fn make_block_ptr<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>
         same_rank(a, 4, rank, index, length)?;
     }
     check_order(c, a, rank)?;
-    let form = DescriptorForm { kind: DescriptorKind::BlockPointer, block_shape, padding: Padding::Zero, layout: None };
+    let form = DescriptorForm {
+        kind: DescriptorKind::BlockPointer,
+        block_shape,
+        padding: Padding::Zero,
+        layout: None,
+    };
     let base = move_pointer(c, base, &offsets, &strides)?;
     Ok(assemble(form, base, [shape, strides, offsets].concat()))
 }

@@ -13,7 +13,8 @@ use super::{Caller, Op, Semantic, SemanticError, ValueOf};
 use crate::tuple::Tuple;
 use crate::value::{Constant, Operand};
 
-const PRECISIONS: &[(&str, InputPrecision)] = &[("tf32", InputPrecision::Tf32), ("ieee", InputPrecision::Ieee)];
+const PRECISIONS: &[(&str, InputPrecision)] =
+    &[("tf32", InputPrecision::Tf32), ("ieee", InputPrecision::Ieee)];
 
 fn misfit<C: Caller + ?Sized>(
     a: &Arguments<'_, C>,
@@ -60,8 +61,30 @@ pub(super) fn mma<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semant
     check_operand(a, 0, &left_ty, &layout)?;
     check_operand(a, 1, &right_ty, &layout)?;
     check_shapes(c, a, [&left_ty, &right_ty, &acc_ty])?;
+    check_extents(a, &layout, [&left_ty, &acc_ty])?;
     let found = device(c, DeviceFn::Mma { precision }, smallvec![left, right, acc])?;
     Ok(Operand::Tensor(one::<C>(found)?))
+}
+
+/// Checks that the tiles of a dot consist of whole tiles of the instruction for all warps.
+fn check_extents<C: Caller + ?Sized>(
+    a: &Arguments<'_, C>,
+    layout: &StatedLayout,
+    [left, acc]: [&Type; 2],
+) -> Semantic<()> {
+    let StatedLayout::Mma { version, warps_per_cta, instr_shape } = layout else { return Ok(()) };
+    let bits = left.dtype().map_or(32, Dtype::bits);
+    let columns = instr_shape.get(1).copied().unwrap_or(1);
+    let least = [16 * warps_per_cta[0], columns * warps_per_cta[1], 256 / bits];
+    let rank = acc.rank();
+    let found = [acc.shape[rank - 2], acc.shape[rank - 1], left.shape[rank - 1]];
+    if found.iter().zip(least).all(|(found, least)| found.is_multiple_of(least)) {
+        return Ok(());
+    }
+    let message = format!("M, N and K of `{}` are {found:?}", a.spec.name);
+    Err(SemanticError::new(Code::InvalidValue, message)
+        .note(format!("expected multiples of {least:?}: the instruction of version {version} for all warps"))
+        .hint("make the tiles larger, or give the layout fewer warps or another instr_shape"))
 }
 
 fn version(layout: &StatedLayout) -> Option<u32> {
@@ -157,9 +180,9 @@ pub(super) fn wgmma<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Sema
             ty
         }
     };
-    let right =
-        Type::tile(b.form.tiles.dtype, b.form.shape().into_iter().collect::<tilewright_ir::Shape>());
+    let right = Type::tile(b.form.tiles.dtype, b.form.shape().into_iter().collect::<tilewright_ir::Shape>());
     check_shapes(c, a, [&left, &right, &acc_ty])?;
+    check_extents(a, &landed, [&left, &acc_ty])?;
     let function = DeviceFn::Wgmma {
         b: b.form.tiles.clone(),
         transposed_b: b.form.is_transposed,

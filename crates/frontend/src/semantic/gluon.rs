@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use smallvec::{SmallVec, smallvec};
 use tilewright_base::Code;
-use tilewright_ir::{Builder, DeviceFn, Dtype, Op as IrOp, Shape, SharedTiles, StatedBuffer, StatedLayout, Type};
+use tilewright_ir::{
+    Builder, DeviceFn, Dtype, Op as IrOp, Shape, SharedTiles, StatedBuffer, StatedLayout, Type,
+};
 
 use super::arguments::Arguments;
 use super::convert::{cast, describe, tensor};
@@ -20,7 +22,11 @@ pub(super) const ATTRIBUTES: &[&str] = &["dtype", "shape", "rank", "numel", "lay
 pub(super) const METHODS: &[&str] = &["load", "store", "index", "permute", "_keep_alive"];
 
 /// Returns the text of an argument that is a layout object; `None` for Python's `None`.
-fn layout_text<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>, index: usize) -> Semantic<Option<String>> {
+fn layout_text<C: Caller + ?Sized>(
+    c: &mut C,
+    a: &Arguments<'_, C>,
+    index: usize,
+) -> Semantic<Option<String>> {
     if a.is_none(index) {
         return Ok(None);
     }
@@ -33,7 +39,9 @@ fn layout_text<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>, index: usize
         Some(text) => Ok(Some(text)),
         None => {
             let found = describe(c, &operand);
-            Err(a.unexpected(index, "a layout", &found).hint("make one, such as `gl.BlockedLayout([1], [32], [4], [0])`"))
+            Err(a
+                .unexpected(index, "a layout", &found)
+                .hint("make one, such as `gl.BlockedLayout([1], [32], [4], [0])`"))
         }
     }
 }
@@ -72,8 +80,11 @@ fn in_layout<C: Caller + ?Sized>(
         given => given,
     };
     if layout.warps() != warps {
-        return Err(misfit(index, format!("{layout} is for {} warps, but the kernel has {warps}", layout.warps()))
-            .hint("launch the kernel with the number of warps of its layouts: `kernel[grid](…, num_warps=…)`"));
+        return Err(misfit(
+            index,
+            format!("{layout} is for {} warps, but the kernel has {warps}", layout.warps()),
+        )
+        .hint("launch the kernel with the number of warps of its layouts: `kernel[grid](…, num_warps=…)`"));
     }
     layout.linear(&ty.shape).map_err(|error| misfit(index, error))?;
     let op = IrOp::SetLayout { layout: (*layout).clone() };
@@ -138,12 +149,7 @@ pub(super) fn zeros_like<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) ->
 
 /// Makes a tile like the first argument. The shape, the element type and the layout follow from
 /// `first` on.
-fn like<C: Caller + ?Sized>(
-    c: &mut C,
-    a: &Arguments<'_, C>,
-    value: Op<C>,
-    first: usize,
-) -> Semantic<Op<C>> {
+fn like<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>, value: Op<C>, first: usize) -> Semantic<Op<C>> {
     let (_, ty) = a.typed(c, 0)?;
     let extents = ty.shape.iter().map(|extent| Constant::Int(i128::from(*extent))).collect();
     let or = |index: usize, own: Constant| match a.is_none(index) {
@@ -171,10 +177,15 @@ pub(super) fn convert_layout<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>
     if let (true, Some(from), Some(to)) = (is_trivial, &ty.layout, &layout) {
         let linear = |layout: &StatedLayout| layout.linear(&ty.shape).map_err(|error| misfit(1, error));
         if linear(from)? != linear(to)? {
-            return Err(SemanticError::new(Code::LayoutMismatch, "the conversion moves elements between threads")
-                .argument(0, format!("this has the layout {from}"))
-                .argument(1, format!("this is {to}"))
-                .hint("leave out `assert_trivial=True`, or use layouts with the same elements in each register"));
+            return Err(SemanticError::new(
+                Code::LayoutMismatch,
+                "the conversion moves elements between threads",
+            )
+            .argument(0, format!("this has the layout {from}"))
+            .argument(1, format!("this is {to}"))
+            .hint(
+                "leave out `assert_trivial=True`, or use layouts with the same elements in each register",
+            ));
         }
     }
     in_layout(c, value, (layout, 1))
@@ -202,8 +213,7 @@ pub(super) fn load<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Seman
 pub(super) fn store<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
     let [pointer, value, mask, cache, eviction] = a.values else { return a.at(4).cloned() };
     let none = Operand::Constant(Constant::Tuple(Vec::new().into()));
-    let values =
-        [pointer.clone(), value.clone(), mask.clone(), none, modifier(cache), modifier(eviction)];
+    let values = [pointer.clone(), value.clone(), mask.clone(), none, modifier(cache), modifier(eviction)];
     memory::store(c, &Arguments { spec: a.spec, values: &values })
 }
 
@@ -272,7 +282,8 @@ pub(super) fn allocated<C: Caller + ?Sized>(
     let shape: Shape = shape.iter().copied().collect();
     let tiles = SharedTiles { slots, dtype, shape, layout: Arc::new(layout) };
     let memory = device(c, DeviceFn::Allocate { tiles: tiles.clone() }, smallvec![])?;
-    let memory = memory.ok_or_else(|| SemanticError::new(Code::TypeMismatch, "the allocation has no result"))?;
+    let memory =
+        memory.ok_or_else(|| SemanticError::new(Code::TypeMismatch, "the allocation has no result"))?;
     let form = Arc::new(SharedForm { tiles, is_array, is_transposed: false });
     Ok(SharedMemory { form, memory: Operand::Tensor(memory), slot: zero() })
 }
@@ -287,7 +298,9 @@ pub(super) fn shared<C: Caller + ?Sized>(
         Operand::Shared(shared) => Ok((**shared).clone()),
         other => {
             let found = describe(c, &other.clone());
-            Err(a.unexpected(index, "shared memory", &found).hint("allocate it by `gl.allocate_shared_memory`"))
+            Err(a
+                .unexpected(index, "shared memory", &found)
+                .hint("allocate it by `gl.allocate_shared_memory`"))
         }
     }
 }
@@ -342,7 +355,9 @@ pub(super) fn load_shared<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -
     layout.linear(&tiles.shape).map_err(|error| misfit(1, error))?;
     let operands = place(c, &shared)?;
     let loaded = device(c, DeviceFn::Load { tiles, layout }, operands)?;
-    loaded.map(Operand::Tensor).ok_or_else(|| SemanticError::new(Code::TypeMismatch, "the load has no result"))
+    loaded
+        .map(Operand::Tensor)
+        .ok_or_else(|| SemanticError::new(Code::TypeMismatch, "the load has no result"))
 }
 
 /// `smem.store(value)`.
@@ -362,9 +377,12 @@ fn store_tile<C: Caller + ?Sized>(
     let tiles = shared.form.tiles.clone();
     if ty.shape != tiles.shape || ty.dtype() != Some(tiles.dtype) {
         let memory = Type::tile(tiles.dtype, tiles.shape.clone());
-        return Err(SemanticError::new(Code::TypeMismatch, format!("shared memory for {memory} does not take {ty}"))
-            .argument(index, format!("this is {ty}"))
-            .hint("convert the tile with `.to(smem.dtype)`, and give both the same shape"));
+        return Err(SemanticError::new(
+            Code::TypeMismatch,
+            format!("shared memory for {memory} does not take {ty}"),
+        )
+        .argument(index, format!("this is {ty}"))
+        .hint("convert the tile with `.to(smem.dtype)`, and give both the same shape"));
     }
     let mut operands = place(c, shared)?;
     operands.push(value);
@@ -421,9 +439,12 @@ pub(super) fn copy_async<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) ->
     let tiles = shared.form.tiles.clone();
     if ty.element.pointee() != Some(tiles.dtype) || ty.shape != tiles.shape {
         let memory = Type::tile(tiles.dtype, tiles.shape.clone());
-        return Err(SemanticError::new(Code::TypeMismatch, format!("{ty} does not point to a tile {memory}"))
-            .argument(1, format!("this is {ty}"))
-            .hint("give pointers of the shape of the shared memory, to its element type"));
+        return Err(SemanticError::new(
+            Code::TypeMismatch,
+            format!("{ty} does not point to a tile {memory}"),
+        )
+        .argument(1, format!("this is {ty}"))
+        .hint("give pointers of the shape of the shared memory, to its element type"));
     }
     let mut operands = place(c, &shared)?;
     operands.push(pointer);

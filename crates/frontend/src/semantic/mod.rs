@@ -125,11 +125,12 @@ impl SemanticError {
 /// Converts an error that the type rules of the IR find, and that no semantic rule found before.
 impl From<RuleError> for SemanticError {
     fn from(error: RuleError) -> Self {
-        match error.kind {
+        let found = match error.kind {
             RuleErrorKind::Types => Self::new(Code::TypeMismatch, error.message),
             RuleErrorKind::Layouts => Self::new(Code::LayoutMismatch, error.message)
                 .hint("convert a tile with `gl.convert_layout(x, layout)`"),
-        }
+        };
+        error.notes.into_iter().fold(found, Self::note)
     }
 }
 

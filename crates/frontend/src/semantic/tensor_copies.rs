@@ -38,14 +38,18 @@ fn descriptor<C: Caller + ?Sized>(
     }
     let dtype = element_type(c, &found)?;
     // A memory may have leading axes of extent 1 that the blocks lack, and the reverse.
-    let significant = |shape: &Shape| -> Vec<u32> { shape.iter().copied().filter(|extent| *extent != 1).collect() };
+    let significant =
+        |shape: &Shape| -> Vec<u32> { shape.iter().copied().filter(|extent| *extent != 1).collect() };
     if dtype != tiles.dtype || significant(&found.form.block_shape) != significant(&tiles.shape) {
         let block = Type::tile(dtype, found.form.block_shape.clone());
         let memory = Type::tile(tiles.dtype, tiles.shape.clone());
-        return Err(SemanticError::new(Code::TypeMismatch, format!("blocks {block} do not fit shared memory for {memory}"))
-            .argument(index, format!("its blocks are {block}"))
-            .argument(memory_index, format!("this is for {memory}"))
-            .hint("allocate the memory with `desc.dtype` and `desc.block_shape`"));
+        return Err(SemanticError::new(
+            Code::TypeMismatch,
+            format!("blocks {block} do not fit shared memory for {memory}"),
+        )
+        .argument(index, format!("its blocks are {block}"))
+        .argument(memory_index, format!("this is for {memory}"))
+        .hint("allocate the memory with `desc.dtype` and `desc.block_shape`"));
     }
     Ok(found)
 }

@@ -15,7 +15,8 @@ use rustc_hash::FxHashMap;
 use smallvec::{SmallVec, smallvec};
 use tilewright_ir as ir;
 use tilewright_ir::{
-    Block, BlockData, CacheModifier, Carried, Inst, MemoryScope, MemorySemantics, OpFamily, StatedLayout, Value,
+    Block, BlockData, CacheModifier, Carried, Inst, MemoryScope, MemorySemantics, OpFamily, StatedLayout,
+    Value,
 };
 
 use crate::assign::coalescing::{AccessShape, equal_registers};

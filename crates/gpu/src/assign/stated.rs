@@ -81,7 +81,9 @@ fn stated_layouts(
     let mut of_access: SecondaryMap<Inst, _> = SecondaryMap::new();
     for (inst, data) in &function.insts {
         let is_access = match data.op.family() {
-            OpFamily::Load | OpFamily::Store | OpFamily::Atomic | OpFamily::Check | OpFamily::Reduction => true,
+            OpFamily::Load | OpFamily::Store | OpFamily::Atomic | OpFamily::Check | OpFamily::Reduction => {
+                true
+            }
             // tidy: wildcard because other ops are executed in the layout of their results
             _ => false,
         };

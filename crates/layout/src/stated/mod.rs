@@ -242,7 +242,11 @@ impl StatedBuffer {
             Self::Swizzled { vec, per_phase, max_phase, order } => {
                 check_sizes(&[*vec, *per_phase, *max_phase], 3)?;
                 if order.len() != shape.len() {
-                    return Err(format!("{self} has {} axes, but the buffer has {}", order.len(), shape.len()));
+                    return Err(format!(
+                        "{self} has {} axes, but the buffer has {}",
+                        order.len(),
+                        shape.len()
+                    ));
                 }
                 Ok(permuted_rows(shape, &axes(order)?, [*vec, *per_phase, *max_phase]))
             }
@@ -268,9 +272,9 @@ impl StatedBuffer {
                 }
                 let row = shape[order[0]] * element_bits / 8;
                 match mode.row_bytes() {
-                    Some(bytes) if row < bytes => {
-                        Err(format!("{self} needs rows of at least {bytes} bytes, but those of the buffer have {row}"))
-                    }
+                    Some(bytes) if row < bytes => Err(format!(
+                        "{self} needs rows of at least {bytes} bytes, but those of the buffer have {row}"
+                    )),
                     _ => Ok(swizzled(shape, &order, element_bits, mode)),
                 }
             }
@@ -348,6 +352,7 @@ fn fragment(mma: Mma, fragment: Fragment, shape: &[u32], warps: &[u32]) -> Resul
     if shape.len() < 2 {
         return Err(format!("a tile {shape:?} is no operand or result of a dot"));
     }
+    check_sizes(warps, warps.len())?;
     if !(2..=3).contains(&warps.len()) || warps[warps.len() - 2] < (mma.m / 16).max(1) {
         return Err(format!("{warps:?} warps do not run an instruction of {} rows", mma.m));
     }
@@ -357,7 +362,8 @@ fn fragment(mma: Mma, fragment: Fragment, shape: &[u32], warps: &[u32]) -> Resul
         *size = own.max(*size);
     }
     let order: SmallVec<[usize; 6]> = (0..shape.len()).rev().collect();
-    Ok(mma.layout(fragment, &whole, warps).cover(shape, &order))
+    // The warps of `mma.sync` are along N first, those of `wgmma` along M.
+    Ok(mma.layout_by(fragment, &whole, warps, mma.m == 16).cover(shape, &order))
 }
 
 fn check_sizes(sizes: &[u32], rank: usize) -> Result<(), Misfit> {

@@ -199,7 +199,8 @@ mod tests {
 
     #[test]
     fn other_text_is_an_error() {
-        for text in ["", "BlockedLayout", "BlockedLayout([1], [32], [4])", "SliceLayout(1, 2)", "[1", "f(1))"] {
+        for text in ["", "BlockedLayout", "BlockedLayout([1], [32], [4])", "SliceLayout(1, 2)", "[1", "f(1))"]
+        {
             assert!(text.parse::<StatedLayout>().is_err(), "{text}");
         }
         assert!("[".repeat(1000).parse::<StatedBuffer>().is_err());

@@ -243,13 +243,7 @@ impl GpuVisitor for Lowering<'_> {
         self.lower_wait_group(inst, *pending)
     }
 
-    fn mbarrier_init(
-        &mut self,
-        inst: Inst,
-        barriers: Value,
-        slot: Option<Value>,
-        arrivals: &u32,
-    ) -> Lowered {
+    fn mbarrier_init(&mut self, inst: Inst, barriers: Value, slot: Option<Value>, arrivals: &u32) -> Lowered {
         self.lower_mbarrier_init(inst, (barriers, slot), *arrivals)
     }
 

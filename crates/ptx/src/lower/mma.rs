@@ -43,7 +43,8 @@ impl Lowering<'_> {
         };
         let times = repetitions(mma, &self.tile(a).shape, &self.tile(acc).shape, warps);
         let mut sums = self.get_in(acc, Some(self.layout(result))).to_vec();
-        let fragment = |fragment: Fragment, shape: &[u32]| mma.layout(fragment, shape, warps);
+        let n_first = mma.is_n_first(self.layout(result), warps);
+        let fragment = |fragment: Fragment, shape: &[u32]| mma.layout_by(fragment, shape, warps, n_first);
         let (left, right) = (&self.tile(a).shape, &self.tile(b).shape);
         let layouts = [fragment(Fragment::A, left), fragment(Fragment::B, right)];
         let [mut left, mut right] =

@@ -37,7 +37,9 @@ class TensorDescriptorIm2Col(TensorDescriptor):
     """The same for windows of a convolution's input, which this version does not have."""
 
     def __init__(self, *_args: Any, **_named: Any) -> None:
-        raise _native.not_available("TensorDescriptorIm2Col is not available in this version of tilewright", HINT)
+        raise _native.not_available(
+            "TensorDescriptorIm2Col is not available in this version of tilewright", HINT
+        )
 
     mode = property(lambda _self: "im2col")
 

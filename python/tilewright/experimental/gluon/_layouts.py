@@ -59,8 +59,14 @@ class _Value:
 class DistributedLayout(_Value):
     """The map from the registers of each thread to the elements of a tile."""
 
-    format_tensor_view = _absent("DistributedLayout.format_tensor_view")
-    format_hardware_view = _absent("DistributedLayout.format_hardware_view")
+    def format_tensor_view(self, shape: Any) -> str:
+        """A table of the elements of a tile of this shape, each with the warps, lanes and registers that hold it."""
+        return _native.gluon_layout_table(self._text, list(shape))
+
+    def format_hardware_view(self, shape: Any) -> str:
+        """A line for each warp, lane and register, with the element that it holds."""
+        return _native.gluon_layout_places(self._text, list(shape))
+
     mangle = _absent("DistributedLayout.mangle")
 
     @property
@@ -74,8 +80,14 @@ class DistributedLayout(_Value):
 class SharedLayout(_Value):
     """The map from the elements of a tile to shared memory."""
 
-    format_tensor_view = _absent("SharedLayout.format_tensor_view")
-    format_hardware_view = _absent("SharedLayout.format_hardware_view")
+    def format_tensor_view(self, shape: Any) -> str:
+        """A table of the elements of a buffer of this shape, each with its offset."""
+        return _native.gluon_layout_table(self._text, list(shape), getattr(self, "element_bitwidth", 32))
+
+    def format_hardware_view(self, shape: Any) -> str:
+        """A line for each offset, with the element there."""
+        return _native.gluon_layout_places(self._text, list(shape), getattr(self, "element_bitwidth", 32))
+
     mangle = _absent("SharedLayout.mangle")
 
 
@@ -200,7 +212,21 @@ class NVMMASharedLayout(SharedLayout):
     cga_layout: Any = field(default_factory=list)
 
     __hash__ = _Value.__hash__
-    get_default_for = _absent("NVMMASharedLayout.get_default_for")
+
+    @staticmethod
+    def get_default_for(
+        block_shape: Any,
+        dtype: Any,
+        transposed: bool = False,
+        fp4_padded: bool = False,
+        cga_layout: Any = None,
+    ) -> NVMMASharedLayout:
+        """The layout with the longest swizzled rows that fit blocks of this shape and element type."""
+        bits = 8 if fp4_padded else _unwrap_if_constexpr(dtype).primitive_bitwidth
+        extents = [_unwrap_if_constexpr(extent) for extent in block_shape]
+        row_bytes = extents[0 if transposed else -1] * bits // 8
+        widest = next((width for width in (128, 64, 32) if row_bytes >= width), 0)
+        return NVMMASharedLayout(widest, bits, len(extents), transposed, fp4_padded, cga_layout or [])
 
 
 @dataclass(frozen=True)
@@ -316,6 +342,15 @@ class FractionalEvictionPolicy(_Value):
     secondary: Any = "evict_unchanged"
 
     __hash__ = _Value.__hash__
+
+
+def to_linear_layout(layout: Any, shape: Any) -> Any:
+    """The linear layout, as an object, of a tile or buffer of this shape with a layout."""
+    layout, shape = _unwrap_if_constexpr(layout), [_unwrap_if_constexpr(extent) for extent in shape]
+    bases = dict(_native.gluon_layout_bases(layout._text, shape, getattr(layout, "element_bitwidth", 32)))
+    if isinstance(layout, SharedLayout):
+        return SharedLinearLayout(bases["offset"])
+    return DistributedLinearLayout(bases["register"], bases["lane"], bases["warp"], [], shape)
 
 
 bases_per_dim = _absent("_layouts.bases_per_dim")

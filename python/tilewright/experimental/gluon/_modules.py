@@ -12,7 +12,6 @@ from tilewright._native import Missing
 from tilewright.experimental.gluon._runtime import HINT
 from tilewright.language._builtin import NAMES, LanguageFunction
 
-
 _PATHS = {
     "_core": "gluon",
     "_standard": "gluon",
@@ -58,7 +57,9 @@ def add_modules(
                 parameters, doc, _ = NAMES[own]
                 made[home, name] = LanguageFunction(own, parameters, doc)
             else:
-                made[home, name] = _AbsentType(name, (), {"__doc__": path}) if is_type else Missing(path, HINT)
+                made[home, name] = (
+                    _AbsentType(name, (), {"__doc__": path}) if is_type else Missing(path, HINT)
+                )
         return made[home, name]
 
     for module_name, rows in table.items():

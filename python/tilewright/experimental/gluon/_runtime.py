@@ -22,6 +22,10 @@ class GluonJITFunction(JITFunction[P, R]):
         """Returns True."""
         return True
 
+    def _is_to_be_interpreted(self) -> bool:
+        """Gluon kernels are never interpreted by Python: the simulator runs them."""
+        return False
+
 
 class GluonASTSource(ASTSource):
     """A Gluon kernel for ``triton.compile``."""

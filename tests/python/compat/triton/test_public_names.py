@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
+import torch
 from conftest import ROOT
 
 import tilewright as triton
@@ -232,52 +233,47 @@ def test_layouts_of_gluon_are_values():
     assert (blocked.rank, rows.rank, rows.parent.threads_per_warp) == (2, 1, [8, 4])
     assert {rows: 1}[gl.SliceLayout(1, blocked)] == 1
     assert gl.NVMMASharedLayout(128, 16, rank=2).transposed is False
-    for use in (
-        lambda: gl.NVMMASharedLayout.get_default_for([64, 64], gl.float16),
-        lambda: blocked.format_tensor_view([4, 4]),
-        lambda: gl.AutoLayout().rank,
-        lambda: gl.shared_memory_descriptor(),
-    ):
+    for use in (lambda: gl.AutoLayout().rank, lambda: gl.shared_memory_descriptor()):
         with pytest.raises(NotImplementedError, match="TW0117"):
             use()
 
 
-@pytest.mark.parametrize("mode", ["compiled", "interpreted"])
-def test_kernels_of_gluon_are_refused_when_launched(monkeypatch, mode):
+def test_kernels_of_gluon_are_kernels():
     gluon = importlib.import_module("tilewright.experimental.gluon")
     gl = importlib.import_module("tilewright.experimental.gluon.language")
-    if mode == "interpreted":
-        monkeypatch.setenv("TRITON_INTERPRET", "1")
-
-    @gluon.jit
-    def fill(out_ptr, layout: gl.constexpr):
-        gl.store(out_ptr + gl.arange(0, 128, layout), 1)
 
     @gluon.jit(do_not_specialize=["n"])
-    def other(out_ptr, n):
-        fill(out_ptr, gl.AutoLayout())
-
-    @gluon.aggregate
-    class Pair:
-        memory: gl.shared_memory_descriptor
-        layout: gl.constexpr
+    def fill(out_ptr, n, layout: gl.constexpr):
+        gl.store(out_ptr + gl.arange(0, 128, layout), n)
 
     assert isinstance(fill, triton.JITFunction)
     assert fill.is_gluon()
-    assert [param.name for param in other.params] == ["out_ptr", "n"]
-    tuned = triton.autotune([triton.Config({"n": 1}), triton.Config({"n": 2})], key=[])(other)
-    layout = gl.BlockedLayout([1], [32], [4], [0])
-    for launch in (
-        lambda: fill[(1,)](None, layout),
-        lambda: fill.run(None, layout, grid=(1,), warmup=False),
-        lambda: fill.warmup(None, layout, grid=(1,)),
-        lambda: other[lambda meta: (1,)](None, 3),
-        lambda: tuned[(1,)](None),
-        lambda: triton.compile(gluon.GluonASTSource(fill, {"out_ptr": "*i32", "layout": "constexpr"}, {})),
-    ):
-        with pytest.raises(NotImplementedError, match=r"Gluon is not available") as raised:
-            launch()
-        assert raised.value.code == "TW0117"
+    assert [param.name for param in fill.params] == ["out_ptr", "n", "layout"]
+    tuned = triton.autotune([triton.Config({"n": 1}), triton.Config({"n": 2})], key=[])(fill)
+    layout, out = gl.BlockedLayout([1], [32], [4], [0]), torch.zeros(128, dtype=torch.int32)
+    fill[(1,)](out, 3, layout)
+    assert (out == 3).all()
+    tuned[(1,)](out, layout=layout)
+    assert set(out.tolist()) <= {1, 2}
+    assert fill.warmup(torch.int32, 3, layout, grid=(1,)).asm["gpu"].startswith("gpu sm_90a, 4 warps")
+
+
+@triton.jit
+def of_triton(x_ptr):
+    triton.language.store(x_ptr, 1)
+
+
+def test_missing_parts_of_gluon_are_errors_in_kernels():
+    gluon = importlib.import_module("tilewright.experimental.gluon")
+    gl = importlib.import_module("tilewright.experimental.gluon.language")
+
+    @gluon.jit
+    def specialized(out_ptr):
+        gl.warp_specialize([(of_triton, (out_ptr,)), (of_triton, (out_ptr,))], [4])
+
+    with pytest.raises((NotImplementedError, triton.CompilationError), match="warp_specialize") as raised:
+        specialized[(1,)](torch.zeros(1, dtype=torch.int32))
+    assert raised.value.code.startswith("TW0")
 
 
 def test_knobs_of_every_group():

@@ -36,7 +36,9 @@ impl TensorBoxes {
         let mut error = None;
         function.walk(function.entry, &mut |inst| {
             let Op::Device { function: device } = &function.insts[inst].op else { return };
-            let (DeviceFn::TensorLoad { tiles, .. } | DeviceFn::TensorStore { tiles }) = device else { return };
+            let (DeviceFn::TensorLoad { tiles, .. } | DeviceFn::TensorStore { tiles }) = device else {
+                return;
+            };
             let is_written = matches!(device, DeviceFn::TensorStore { .. });
             match plan(function, inst, device, (tiles, is_written)) {
                 Ok(plan) => {
@@ -85,7 +87,8 @@ fn plan(
     let at_launch = |value: Value| {
         let constant = constant_int(function, value).and_then(|number| i64::try_from(number).ok());
         let from_argument = || {
-            let term = LaunchTerm { factor: 1, arguments: SmallVec::from_slice(&[argument(function, value)?]) };
+            let term =
+                LaunchTerm { factor: 1, arguments: SmallVec::from_slice(&[argument(function, value)?]) };
             Some(LaunchInteger(vec![term]))
         };
         constant

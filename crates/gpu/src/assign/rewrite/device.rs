@@ -28,6 +28,9 @@ pub struct SharedAllocations {
     /// The allocations that tensor copies fill. They live to the end of the kernel, since only the
     /// phases of `mbarrier`s say when a copy has arrived.
     filled: FxHashSet<Value>,
+    /// The block in which all threads have waited for each other since the last read of shared
+    /// memory.
+    all_have_read: Option<Block>,
 }
 
 impl SharedAllocations {
@@ -36,6 +39,12 @@ impl SharedAllocations {
         let mut found = Self::default();
         found.block(function, function.entry);
         found
+    }
+
+    /// Returns whether a thread may have read shared memory since all threads waited for each
+    /// other, at a point of a block.
+    fn read_since_barrier(&self, block: Block) -> bool {
+        self.all_have_read != Some(block)
     }
 
     fn block(&mut self, function: &Function, block: Block) {
@@ -161,6 +170,21 @@ impl Rewrite<'_, '_> {
 
     /// Translates a function.
     pub(super) fn device(&mut self, inst: Inst, block: Block) {
+        let is_read = |function: &DeviceFn| {
+            matches!(
+                function,
+                DeviceFn::Load { .. }
+                    | DeviceFn::Wgmma { .. }
+                    | DeviceFn::WgmmaWait { .. }
+                    | DeviceFn::TensorStore { .. }
+                    | DeviceFn::TensorStoreWait { .. }
+            )
+        };
+        if let ir::Op::Device { function } = &self.context.function.insts[inst].op
+            && is_read(function)
+        {
+            self.memory.all_have_read = None;
+        }
         let data = &self.context.function.insts[inst];
         let ir::Op::Device { function } = &data.op else { unreachable!("only `device` has this family") };
         let function = function.clone();
@@ -169,7 +193,8 @@ impl Rewrite<'_, '_> {
             DeviceFn::Allocate { tiles } => {
                 let ty = self.buffer(&tiles);
                 let op = GpuOp::Alloc { offset: Deferred(None) }.into();
-                let value = self.append(inst, block, op, smallvec![], &[ty]).expect("an allocation is a value");
+                let value =
+                    self.append(inst, block, op, smallvec![], &[ty]).expect("an allocation is a value");
                 let old = result.expect("an allocation has a result");
                 self.new.values[value].name.clone_from(&self.context.function.values[old].name);
                 self.memory.values.insert(old, value);
@@ -182,7 +207,8 @@ impl Rewrite<'_, '_> {
                 let layout = self.layouts_of(old)[0];
                 let ty = self.ty(old, layout);
                 let op = GpuOp::LocalLoad { matrix: false }.into();
-                let value = self.append(inst, block, op, smallvec![buffer], &[ty]).expect("a load is a value");
+                let value =
+                    self.append(inst, block, op, smallvec![buffer], &[ty]).expect("a load is a value");
                 self.define(old, layout, value, block);
             }
             DeviceFn::Store { .. } => {
@@ -261,9 +287,19 @@ impl Rewrite<'_, '_> {
         let tensor = self.tensor(inst, function);
         let mut operands: SmallVec<[Value; 4]> = smallvec![buffer, tensor[0], barriers, barrier];
         operands.extend(tensor[1..].iter().copied());
+        self.wait_for_reads(inst, block);
         self.predicated(inst, block, 4, |rewrite, block| {
             rewrite.append(inst, block, GpuOp::TensorLoad {}.into(), operands, &[]);
         });
+    }
+
+    /// Appends a barrier of the block before a copy that one thread starts, unless no thread has
+    /// read shared memory since the last one: other threads may still read what the copy overwrites.
+    fn wait_for_reads(&mut self, inst: Inst, block: Block) {
+        if self.memory.read_since_barrier(block) {
+            self.append(inst, block, Op::Tile(ir::Op::Barrier {}), smallvec![], &[]);
+            self.memory.all_have_read = Some(block);
+        }
     }
 
     /// Appends an op whose last operand, or first without `others`, is the accumulator, which is
@@ -341,6 +377,7 @@ impl Rewrite<'_, '_> {
                 // The copies of the asynchronous proxy arrive at it, too.
                 self.append(inst, block, GpuOp::FenceProxy {}.into(), smallvec![], &[]);
                 self.append(inst, block, Op::Tile(ir::Op::Barrier {}), smallvec![], &[]);
+                self.memory.all_have_read = Some(block);
             }
             DeviceFn::MbarrierExpect { bytes, .. } => {
                 let op: Op = GpuOp::MbarrierExpect { bytes: *bytes }.into();
@@ -374,13 +411,7 @@ impl Rewrite<'_, '_> {
     }
 
     /// Emits instructions that run if the operand `index`, an int1, is true.
-    fn predicated(
-        &mut self,
-        inst: Inst,
-        block: Block,
-        index: usize,
-        emit: impl FnOnce(&mut Self, Block),
-    ) {
+    fn predicated(&mut self, inst: Inst, block: Block, index: usize, emit: impl FnOnce(&mut Self, Block)) {
         let function = self.context.function;
         let predicate = function.insts[inst].operands[index];
         if ir::constant_bool(function, predicate) == Some(true) {
@@ -394,7 +425,8 @@ impl Rewrite<'_, '_> {
         }
         let location = function.insts[inst].location;
         let op = Op::Tile(ir::Op::If {});
-        let branch = self.new.create_inst(op, smallvec![condition], regions.into_iter().collect(), [], location);
+        let branch =
+            self.new.create_inst(op, smallvec![condition], regions.into_iter().collect(), [], location);
         self.new.blocks[block].insts.push(branch);
     }
 }

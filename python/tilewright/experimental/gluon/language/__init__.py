@@ -25,6 +25,7 @@ add_modules(
         "tl": {**_shared, "libdevice": libdevice},
         "gluon": {"constexpr_function": constexpr_function, "jit": jit},
         "_layouts": vars(_values),
+        "_core": {"to_linear_layout": constexpr_function(_values.to_linear_layout)},
         "nvidia.rubin": {"TensorMemoryScalesLayout": _values.RubinTensorMemoryScalesLayout},
     },
     _names.CLASSES,

@@ -1,0 +1,44 @@
+//! The layouts of Gluon as linear layouts: their bases, and tables for people.
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use tilewright_layout::{Input, Layout, StatedBuffer, StatedLayout};
+
+/// Returns the linear layout of a tile or buffer of this shape. `text` is the expression that makes
+/// the layout object; buffers of swizzled rows depend on the width of the elements.
+fn linear(text: &str, shape: &[u32], element_bits: u32) -> PyResult<Layout> {
+    let of_buffer = |_| text.parse::<StatedBuffer>()?.linear(shape, element_bits);
+    let found = text.parse::<StatedLayout>().and_then(|layout| layout.linear(shape)).or_else(of_buffer);
+    found.map_err(PyValueError::new_err)
+}
+
+/// Returns the bases of a layout: for each hardware index (`register`, `lane`, `warp` or `offset`),
+/// the coordinates of the element that each of its bits contributes.
+#[pyfunction]
+#[pyo3(signature = (text, shape, element_bits = 32))]
+pub(crate) fn gluon_layout_bases(
+    text: &str,
+    shape: Vec<u32>,
+    element_bits: u32,
+) -> PyResult<Vec<(&'static str, Vec<Vec<u32>>)>> {
+    let layout = linear(text, &shape, element_bits)?;
+    let bases = |input: Input| {
+        let coordinates = |column: &u32| layout.output().coordinates(*column).to_vec();
+        (input.name(), layout.bases(input).iter().map(coordinates).collect())
+    };
+    Ok([Input::Register, Input::Lane, Input::Warp, Input::Offset].map(bases).to_vec())
+}
+
+/// Returns a table of the elements of a tile, each with the hardware indices that hold it.
+#[pyfunction]
+#[pyo3(signature = (text, shape, element_bits = 32))]
+pub(crate) fn gluon_layout_table(text: &str, shape: Vec<u32>, element_bits: u32) -> PyResult<String> {
+    Ok(linear(text, &shape, element_bits)?.table())
+}
+
+/// Returns a line for each hardware index, with its element.
+#[pyfunction]
+#[pyo3(signature = (text, shape, element_bits = 32))]
+pub(crate) fn gluon_layout_places(text: &str, shape: Vec<u32>, element_bits: u32) -> PyResult<String> {
+    Ok(linear(text, &shape, element_bits)?.places())
+}

@@ -1,0 +1,150 @@
+"""Tensor copies and `wgmma` that a Gluon program states, against torch."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import tilewright
+from tilewright.experimental import gluon
+from tilewright.experimental.gluon import language as gl
+from tilewright.experimental.gluon.language.nvidia.hopper import (
+    fence_async_shared,
+    mbarrier,
+    tma,
+    warpgroup_mma,
+    warpgroup_mma_init,
+    warpgroup_mma_wait,
+)
+from tilewright.experimental.gluon.nvidia.hopper import TensorDescriptor
+
+
+@pytest.fixture(autouse=True)
+def hopper():
+    """Skips a test of what sm_90 has and the device lacks."""
+    if tilewright.runtime.driver.active.get_current_target().arch == 80:
+        pytest.skip("the device has no tensor copies")
+
+
+@gluon.jit
+def copy_blocks(x_desc, out_desc, BM: gl.constexpr):
+    bar = mbarrier.allocate_mbarrier()
+    mbarrier.init(bar, count=1)
+    memory = gl.allocate_shared_memory(x_desc.dtype, x_desc.block_shape, x_desc.layout)
+    row = gl.program_id(0) * BM
+    mbarrier.expect(bar, x_desc.nbytes_per_cta)
+    tma.async_load(x_desc, [row, 0], bar, memory)
+    mbarrier.wait(bar, 0, deps=(memory,))
+    tma.async_store(out_desc, [row, 0], memory)
+    tma.store_wait(0)
+    mbarrier.invalidate(bar)
+
+
+@pytest.mark.parametrize("width", [128, 64, 32, 0])
+def test_tensor_copies(device, width):
+    """The tensor has fewer rows than its blocks: what is outside is not written."""
+    columns = max(width, 32) // 2
+    x = torch.randn(100, columns, generator=torch.Generator().manual_seed(3)).half().to(device)
+    out = torch.zeros_like(x)
+    layout = gl.NVMMASharedLayout(width, 16, 2)
+    descriptors = [TensorDescriptor.from_tensor(tensor, [64, columns], layout) for tensor in (x, out)]
+    handle = copy_blocks[(2,)](*descriptors, 64)
+    assert torch.equal(out, x)
+    assert "cp.async.bulk.tensor" in handle.asm["ptx"]
+
+
+@gluon.jit
+def issue(a_desc, b_desc, m, n, turn, K, bars, a_memory, b_memory, STAGES: gl.constexpr):
+    BK: gl.constexpr = a_desc.block_type.shape[1]
+    there = turn * BK < K
+    slot = turn % STAGES
+    mbarrier.expect(bars.index(slot), a_desc.nbytes_per_cta + b_desc.nbytes_per_cta, pred=there)
+    tma.async_load(a_desc, [m, turn * BK], bars.index(slot), a_memory.index(slot), pred=there)
+    tma.async_load(b_desc, [n, turn * BK], bars.index(slot), b_memory.index(slot), pred=there)
+
+
+@gluon.jit
+def matmul(a_desc, b_desc, c_desc, K, STAGES: gl.constexpr, IS_ASYNC: gl.constexpr):
+    """C = A @ B.T by tensor copies, a ring of slots and `wgmma`."""
+    BM: gl.constexpr = a_desc.block_type.shape[0]
+    BK: gl.constexpr = a_desc.block_type.shape[1]
+    BN: gl.constexpr = b_desc.block_type.shape[0]
+    acc_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BN, 16])
+    a_memory = gl.allocate_shared_memory(gl.float16, [STAGES, BM, BK], a_desc.layout)
+    b_memory = gl.allocate_shared_memory(gl.float16, [STAGES, BN, BK], b_desc.layout)
+    bars = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
+    for slot in gl.static_range(STAGES):
+        mbarrier.init(bars.index(slot), count=1)
+    m, n = gl.program_id(0) * BM, gl.program_id(1) * BN
+    for turn in gl.static_range(STAGES - 2):
+        issue(a_desc, b_desc, m, n, turn, K, bars, a_memory, b_memory, STAGES)
+    zeros = gl.zeros([BM, BN], gl.float32, acc_layout)
+    if IS_ASYNC:
+        acc = warpgroup_mma_init(zeros)
+    else:
+        acc = zeros
+    for turn in range(gl.cdiv(K, BK)):
+        issue(a_desc, b_desc, m, n, turn + STAGES - 2, K, bars, a_memory, b_memory, STAGES)
+        slot = turn % STAGES
+        mbarrier.wait(bars.index(slot), turn // STAGES % 2)
+        acc = warpgroup_mma(
+            a_memory.index(slot), b_memory.index(slot).permute((1, 0)), acc, is_async=IS_ASYNC
+        )
+        if IS_ASYNC:
+            acc = warpgroup_mma_wait(num_outstanding=1, deps=(acc,))
+    if IS_ASYNC:
+        acc = warpgroup_mma_wait(num_outstanding=0, deps=(acc,))
+    c_memory = gl.allocate_shared_memory(gl.float16, [BM, BN], c_desc.layout)
+    c_memory.store(acc.to(gl.float16))
+    fence_async_shared()
+    tma.async_store(c_desc, [m, n], c_memory)
+    tma.store_wait(0)
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_matmul(device, is_async):
+    M, N, K = 128, 256, 320
+    generator = torch.Generator().manual_seed(4)
+    a = torch.randn(M, K, generator=generator).half().to(device)
+    b = torch.randn(N, K, generator=generator).half().to(device)
+    c = torch.empty(M, N, device=device, dtype=torch.float16)
+    layout = gl.NVMMASharedLayout(128, 16, 2)
+    blocks = (a, [64, 64]), (b, [128, 64]), (c, [64, 128])
+    descriptors = [TensorDescriptor.from_tensor(tensor, block, layout) for tensor, block in blocks]
+    handle = matmul[(2, 2)](*descriptors, K, 4, is_async)
+    torch.testing.assert_close(c.double(), a.double() @ b.double().T, rtol=2e-3, atol=2e-2)
+    assert "wgmma.mma_async" in handle.asm["ptx"]
+
+
+@gluon.jit
+def unfenced(x_ptr, out_desc, layout: gl.constexpr):
+    rows = gl.arange(0, 64, layout=gl.SliceLayout(1, layout))
+    columns = gl.arange(0, 64, layout=gl.SliceLayout(0, layout))
+    memory = gl.allocate_shared_memory(gl.float16, [64, 64], out_desc.layout)
+    memory.store(gl.load(x_ptr + rows[:, None] * 64 + columns[None, :]))
+    tma.async_store(out_desc, [0, 0], memory)
+    tma.store_wait(0)
+
+
+def test_a_missing_fence_is_named(device):
+    x = torch.randn(64, 64, device=device, dtype=torch.float16)
+    out = TensorDescriptor.from_tensor(torch.empty_like(x), [64, 64], gl.NVMMASharedLayout(128, 16, 2))
+    with pytest.raises(tilewright.CompilationError, match=r"tensor_store .*%memory.*fence_proxy") as raised:
+        unfenced[(1,)](x, out, gl.BlockedLayout([1, 4], [2, 16], [4, 1], [1, 0]))
+    assert raised.value.code == "TW0029"
+
+
+@gluon.jit
+def uses_a_dot_in_flight(out_ptr, layout: gl.constexpr, shared: gl.constexpr):
+    a = gl.allocate_shared_memory(gl.float16, [64, 64], shared)
+    b = gl.allocate_shared_memory(gl.float16, [64, 64], shared)
+    acc = warpgroup_mma(a, b, gl.zeros([64, 64], gl.float32, layout), is_async=True)
+    gl.store(out_ptr + gl.zeros([64, 64], gl.int32, layout), acc)
+
+
+def test_an_accumulator_in_flight_is_no_tile(device):
+    out = torch.empty(1, device=device)
+    layout = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, 64, 16])
+    with pytest.raises(tilewright.CompilationError, match="AccumulatorInFlight") as raised:
+        uses_a_dot_in_flight[(1,)](out, layout, gl.NVMMASharedLayout(128, 16, 2))
+    assert raised.value.code == "TW0028"

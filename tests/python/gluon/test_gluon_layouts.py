@@ -1,0 +1,211 @@
+"""Layouts of Gluon: where each element of a tile is, against the official package, and their errors."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+
+import pytest
+import torch
+
+import tilewright
+from tilewright import _native
+from tilewright.experimental import gluon
+from tilewright.experimental.gluon import language as gl
+
+BLOCKED = "gl.BlockedLayout([1, 4], [2, 16], [4, 1], [1, 0])"
+MMA = "gl.NVMMADistributedLayout([2, 0], [2, 2], [16, 8])"
+WGMMA = "gl.NVMMADistributedLayout([3, 0], [4, 1], [16, 32, 16])"
+
+REGISTERS = [
+    (BLOCKED, [32, 64]),
+    (BLOCKED, [4, 8]),
+    ("gl.BlockedLayout([2, 1], [8, 4], [1, 4], [0, 1])", [64, 32]),
+    ("gl.BlockedLayout([1, 2, 2], [4, 4, 2], [1, 2, 2], [2, 0, 1])", [8, 16, 16]),
+    ("gl.BlockedLayout([8], [32], [4], [0])", [256]),
+    (f"gl.SliceLayout(1, {BLOCKED})", [64]),
+    (f"gl.SliceLayout(0, {BLOCKED})", [128]),
+    (MMA, [64, 64]),
+    (MMA, [16, 16]),
+    (f"gl.SliceLayout(1, {MMA})", [64]),
+    (f"gl.DotOperandLayout(0, {MMA}, 2)", [64, 32]),
+    (f"gl.DotOperandLayout(1, {MMA}, 2)", [32, 64]),
+    (f"gl.DotOperandLayout(0, {MMA}, 4)", [64, 64]),
+    (f"gl.DotOperandLayout(1, {MMA}, 1)", [32, 64]),
+    (WGMMA, [64, 64]),
+    (WGMMA, [128, 32]),
+    (f"gl.SliceLayout(0, {WGMMA})", [64]),
+    (f"gl.DotOperandLayout(0, {WGMMA}, 2)", [64, 64]),
+    (
+        "gl.DistributedLinearLayout([[1], [32]], [[2], [4], [8], [16], [0]], [[64], [0]], [], [128])",
+        [128],
+    ),
+]
+
+BUFFERS = [
+    ("gl.SwizzledSharedLayout(1, 1, 1, [1, 0])", [8, 16]),
+    ("gl.SwizzledSharedLayout(1, 1, 1, [0, 1])", [8, 16]),
+    ("gl.SwizzledSharedLayout(4, 1, 8, [1, 0])", [16, 64]),
+    ("gl.SwizzledSharedLayout(8, 2, 4, [1, 0])", [16, 32]),
+    ("gl.SwizzledSharedLayout(4, 1, 4, [0, 1])", [32, 16]),
+    ("gl.NVMMASharedLayout(128, 16, 2)", [16, 64]),
+    ("gl.NVMMASharedLayout(64, 16, 2)", [16, 32]),
+    ("gl.NVMMASharedLayout(32, 32, 2)", [16, 8]),
+    ("gl.NVMMASharedLayout(0, 16, 2)", [8, 16]),
+    ("gl.SharedLinearLayout([[0, 1], [0, 2], [1, 0], [2, 2]])", [4, 4]),
+]
+
+OFFICIAL = """
+import json, sys
+from triton.experimental.gluon import language as gl
+print(json.dumps([eval(text).format_tensor_view(shape) for text, shape in json.load(sys.stdin)]))
+"""
+
+
+@pytest.fixture(scope="module")
+def official_views():
+    """The tables of the official package, by layout and shape."""
+    cases = [*REGISTERS, *BUFFERS]
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", OFFICIAL],
+        input=json.dumps(cases),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        pytest.skip("the official triton is not installed")
+    return {
+        (text, tuple(shape)): view for (text, shape), view in zip(cases, json.loads(done.stdout), strict=True)
+    }
+
+
+def places(text, shape):
+    """The elements in row-major order, each with the hardware indices that hold it."""
+    layout = eval(text, {"gl": gl})
+    bases = dict(_native.gluon_layout_bases(layout._text, shape, getattr(layout, "element_bitwidth", 32)))
+    found = {}
+    inputs = [(name, len(bases[name])) for name in ("register", "lane", "warp", "offset")]
+    for place in range(1 << sum(bits for _, bits in inputs)):
+        at, index, rest = [0] * len(shape), {}, place
+        for name, bits in inputs:
+            index[name] = rest & ((1 << bits) - 1)
+            rest >>= bits
+            for bit, basis in enumerate(bases[name]):
+                if index[name] >> bit & 1:
+                    at = [a ^ b for a, b in zip(at, basis, strict=True)]
+        flat = 0
+        for coordinate, extent in zip(at, shape, strict=True):
+            flat = flat * extent + coordinate
+        found.setdefault(flat, set()).add(
+            (index["warp"] * 32 + index["lane"], index["register"], index["offset"])
+        )
+    return [found[flat] for flat in sorted(found)]
+
+
+def test_elements_are_where_the_official_package_has_them(official_views):
+    wrong = []
+    for text, shape in REGISTERS:
+        cells = re.findall(r"[^,\[\]]+", official_views[text, tuple(shape)].replace("\n", ","))
+        expected = [
+            {(int(thread), int(register)) for thread, register in re.findall(r"T\s*(\d+):\s*(\d+)", cell)}
+            for cell in cells
+            if "T" in cell
+        ]
+        found = [{(thread, register) for thread, register, _ in cell} for cell in places(text, shape)]
+        if "DotOperandLayout(1" in text:
+            # The registers of operand B repeat along N first here, and along K first there.
+            found, expected = (
+                [{thread for thread, _ in cell} for cell in cells] for cells in (found, expected)
+            )
+        if found != expected:
+            wrong.append(text)
+    assert wrong == []
+
+
+def test_buffers_are_those_of_the_official_package(official_views):
+    wrong = []
+    for text, shape in BUFFERS:
+        cells = re.findall(r"\(\s*(\d+):\s*(\d+)\)", official_views[text, tuple(shape)])
+        # The table lists the element at each offset.
+        expected = [int(row) * shape[1] + int(column) for row, column in cells]
+        offsets = {
+            offset: element for element, cell in enumerate(places(text, shape)) for _, _, offset in cell
+        }
+        found = [offsets[offset] for offset in sorted(offsets)]
+        if found != expected:
+            wrong.append((text, found[:20], expected[:20]))
+    assert wrong == []
+
+
+def test_views_name_threads():
+    table = gl.BlockedLayout([2], [32], [1], [0]).format_tensor_view([64])
+    assert table.splitlines()[0].split()[:6] == ["l0", "r0", "l0", "r1", "l1", "r0"]
+    assert "l31 r1  (63)" in gl.BlockedLayout([2], [32], [1], [0]).format_hardware_view([64])
+
+
+def test_default_layouts_of_tensor_copies():
+    assert gl.NVMMASharedLayout.get_default_for([64, 64], gl.float16) == gl.NVMMASharedLayout(128, 16, 2)
+    assert gl.NVMMASharedLayout.get_default_for([64, 32], gl.float16) == gl.NVMMASharedLayout(64, 16, 2)
+    assert gl.NVMMASharedLayout.get_default_for([64, 8], gl.float32) == gl.NVMMASharedLayout(32, 32, 2)
+    assert gl.NVMMASharedLayout.get_default_for([8, 8], gl.float16) == gl.NVMMASharedLayout(0, 16, 2)
+
+
+@gluon.jit
+def mixed(out_ptr, wide: gl.constexpr, narrow: gl.constexpr):
+    x = gl.arange(0, 256, layout=wide)
+    y = gl.arange(0, 256, layout=narrow)
+    gl.store(out_ptr + x, x + y)
+
+
+@gluon.jit
+def expanded(out_ptr, layout: gl.constexpr):
+    x = gl.arange(0, 64, layout=layout)
+    gl.store(out_ptr + x[:, None], x[:, None])
+
+
+@gluon.jit
+def arranged(out_ptr, layout: gl.constexpr):
+    x = gl.arange(0, 64, layout=layout)
+    gl.store(out_ptr + x, x)
+
+
+def test_layouts_that_do_not_fit_are_errors(device):
+    out = torch.zeros(256, dtype=torch.int32, device=device)
+    one, two = gl.BlockedLayout([1], [32], [4], [0]), gl.BlockedLayout([2], [32], [4], [0])
+    matrix = gl.BlockedLayout([1, 1], [1, 32], [4, 1], [1, 0])
+    for kernel, arguments, expected in [
+        (mixed, (one, two), r"must have one layout, found BlockedLayout\(\[1\].*BlockedLayout\(\[2\]"),
+        (expanded, (one,), r"needs a tile whose layout is a SliceLayout\(1"),
+        (arranged, (matrix,), "has 2 axes, but the tile has 1"),
+        (arranged, (gl.BlockedLayout([1], [32], [8], [0]),), "is for 8 warps, but the kernel has 4"),
+        (arranged, (gl.BlockedLayout([3], [32], [4], [0]),), "powers of two, found 3"),
+        (arranged, (gl.SwizzledSharedLayout(1, 1, 1, [0]),), "expected a layout of registers"),
+    ]:
+        with pytest.raises(tilewright.CompilationError, match=expected) as raised:
+            kernel[(1,)](out, *arguments)
+        assert raised.value.code == "TW0028", expected
+    with pytest.raises(tilewright.CompilationError) as raised:
+        mixed[(1,)](out, one, two)
+    # The message draws both layouts.
+    assert "w0 l0 r0   w0 l0 r1   w0 l1 r0" in str(raised.value)
+    assert "w0 l0 r0   w0 l1 r0   w0 l2 r0" in str(raised.value)
+
+
+@gluon.jit
+def introspection(x_ptr, out_ptr, layout: gl.constexpr):
+    i = gl.arange(0, 256, layout=layout)
+    x = gl.load(x_ptr + i)
+    linear: gl.constexpr = gl.to_linear_layout(layout, [256])
+    y = gl.convert_layout(x, linear, assert_trivial=True)
+    z = gl.convert_layout(y, x.type.layout) + gl.full_like(x, 1.0)
+    gl.store(out_ptr + i, z + gl.zeros([256], gl.float32, layout))
+
+
+def test_kernels_read_layouts(device):
+    x = torch.randn(256, device=device)
+    out = torch.empty_like(x)
+    introspection[(1,)](x, out, gl.BlockedLayout([2], [32], [4], [0]))
+    torch.testing.assert_close(out, x + 1)

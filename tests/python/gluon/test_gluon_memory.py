@@ -1,0 +1,264 @@
+"""Shared memory, asynchronous copies and barriers that a Gluon program states, against torch; and wrong uses of them."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import tilewright
+from tilewright.experimental import gluon
+from tilewright.experimental.gluon import language as gl
+from tilewright.experimental.gluon.language.nvidia.ampere import async_copy, mma_v2
+from tilewright.experimental.gluon.language.nvidia.hopper import mbarrier
+
+FLAT = gl.SwizzledSharedLayout(1, 1, 1, [0])
+
+
+@gluon.jit
+def softmax(x_ptr, out_ptr, M: gl.constexpr, N: gl.constexpr, layout: gl.constexpr):
+    rows = gl.arange(0, M, layout=gl.SliceLayout(1, layout))
+    columns = gl.arange(0, N, layout=gl.SliceLayout(0, layout))
+    offsets = rows[:, None] * N + columns[None, :]
+    x = gl.load(x_ptr + offsets)
+    e = gl.exp(x - gl.max(x, axis=1)[:, None])
+    gl.store(out_ptr + offsets, e / gl.sum(e, axis=1)[:, None])
+
+
+@pytest.mark.parametrize(
+    "layout",
+    [
+        gl.BlockedLayout([1, 4], [2, 16], [4, 1], [1, 0]),
+        gl.BlockedLayout([1, 1], [1, 32], [1, 4], [1, 0]),
+        gl.BlockedLayout([2, 2], [32, 1], [2, 2], [0, 1]),
+    ],
+    ids=["rows", "warps along rows", "columns"],
+)
+def test_reductions(device, layout):
+    x = torch.randn(32, 64, generator=torch.Generator().manual_seed(0)).to(device)
+    out = torch.empty_like(x)
+    softmax[(1,)](x, out, 32, 64, layout)
+    torch.testing.assert_close(out, x.softmax(1))
+
+
+@gluon.jit
+def transpose(x_ptr, out_ptr, M: gl.constexpr, N: gl.constexpr, shared: gl.constexpr):
+    rows: gl.constexpr = gl.BlockedLayout([1, 4], [2, 16], [4, 1], [1, 0])
+    columns: gl.constexpr = gl.BlockedLayout([4, 1], [16, 2], [1, 4], [0, 1])
+    i, j = gl.arange(0, M, layout=gl.SliceLayout(1, rows)), gl.arange(0, N, layout=gl.SliceLayout(0, rows))
+    tile = gl.load(x_ptr + i[:, None] * N + j[None, :])
+    memory = gl.allocate_shared_memory(x_ptr.dtype.element_ty, [M, N], shared, tile)
+    i, j = (
+        gl.arange(0, M, layout=gl.SliceLayout(1, columns)),
+        gl.arange(0, N, layout=gl.SliceLayout(0, columns)),
+    )
+    gl.store(out_ptr + i[:, None] + j[None, :] * M, memory.load(columns))
+
+
+def test_buffers_of_every_layout(device):
+    wrong = []
+    for dtype, bits in ((torch.float16, 16), (torch.float32, 32)):
+        x = torch.randn(32, 64, generator=torch.Generator().manual_seed(1)).to(device, dtype)
+        for shared in (
+            gl.SwizzledSharedLayout(1, 1, 1, [1, 0]),
+            gl.SwizzledSharedLayout(1, 1, 1, [0, 1]),
+            gl.SwizzledSharedLayout(4, 1, 8, [1, 0]),
+            gl.SwizzledSharedLayout(8, 2, 4, [0, 1]),
+            gl.NVMMASharedLayout(128, bits, 2),
+            gl.NVMMASharedLayout(64, bits, 2),
+            gl.NVMMASharedLayout(0, bits, 2),
+        ):
+            out = torch.empty(64, 32, device=device, dtype=dtype)
+            transpose[(1,)](x, out, 32, 64, shared)
+            if not torch.equal(out, x.T):
+                wrong.append((dtype, shared))
+    assert wrong == []
+
+
+@gluon.jit
+def fetch(x_ptr, memory, block, n, BLOCK: gl.constexpr, STAGES: gl.constexpr, layout: gl.constexpr):
+    offsets = block * BLOCK + gl.arange(0, BLOCK, layout=layout)
+    async_copy.async_load(memory.index(block % STAGES), x_ptr + offsets, mask=offsets < n)
+    async_copy.commit_group()
+
+
+@gluon.jit
+def sum_of_blocks(x_ptr, out_ptr, n, BLOCK: gl.constexpr, STAGES: gl.constexpr):
+    layout: gl.constexpr = gl.BlockedLayout([4], [32], [4], [0])
+    memory = gl.allocate_shared_memory(gl.float32, [STAGES, BLOCK], gl.SwizzledSharedLayout(1, 1, 1, [0]))
+    for block in gl.static_range(STAGES - 1):
+        fetch(x_ptr, memory, block, n, BLOCK, STAGES, layout)
+    acc = gl.zeros([BLOCK], gl.float32, layout)
+    for block in range(gl.cdiv(n, BLOCK)):
+        fetch(x_ptr, memory, block + STAGES - 1, n, BLOCK, STAGES, layout)
+        async_copy.wait_group(STAGES - 1)
+        acc += memory.index(block % STAGES).load(layout)
+    gl.store(out_ptr + gl.arange(0, BLOCK, layout=layout), acc)
+
+
+@pytest.mark.parametrize("stages", [2, 3])
+def test_rings_of_asynchronous_copies(device, stages):
+    for n in (512, 1000, 5000):
+        x = torch.randn(n, generator=torch.Generator().manual_seed(n)).to(device)
+        out = torch.empty(512, device=device)
+        handle = sum_of_blocks[(1,)](x, out, n, 512, stages)
+        blocks = torch.nn.functional.pad(x, (0, -n % 512)).view(-1, 512)
+        torch.testing.assert_close(out, blocks.sum(0))
+        assert "cp.async" in handle.asm["ptx"]
+
+
+@gluon.jit
+def dot(a_ptr, b_ptr, c_ptr, M: gl.constexpr, N: gl.constexpr, K: gl.constexpr, width: gl.constexpr):
+    blocked: gl.constexpr = gl.BlockedLayout([1, 4], [2, 16], [4, 1], [1, 0])
+    acc_layout: gl.constexpr = gl.NVMMADistributedLayout(
+        version=[2, 0], warps_per_cta=[2, 2], instr_shape=[16, 8]
+    )
+    a_layout: gl.constexpr = gl.DotOperandLayout(0, acc_layout, width)
+    b_layout: gl.constexpr = gl.DotOperandLayout(1, acc_layout, width)
+    m, k = (
+        gl.arange(0, M, layout=gl.SliceLayout(1, blocked)),
+        gl.arange(0, K, layout=gl.SliceLayout(0, blocked)),
+    )
+    a = gl.load(a_ptr + m[:, None] * K + k[None, :])
+    k, n = (
+        gl.arange(0, K, layout=gl.SliceLayout(1, blocked)),
+        gl.arange(0, N, layout=gl.SliceLayout(0, blocked)),
+    )
+    b = gl.load(b_ptr + k[:, None] * N + n[None, :])
+    acc = gl.zeros([M, N], gl.float32, acc_layout)
+    acc = mma_v2(gl.convert_layout(a, a_layout), gl.convert_layout(b, b_layout), acc)
+    m, n = (
+        gl.arange(0, M, layout=gl.SliceLayout(1, acc_layout)),
+        gl.arange(0, N, layout=gl.SliceLayout(0, acc_layout)),
+    )
+    gl.store(c_ptr + m[:, None] * N + n[None, :], acc)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32], ids=str)
+def test_dots_by_mma(device, dtype):
+    M, N, K = 64, 32, 64
+    generator = torch.Generator().manual_seed(2)
+    # Sums of small integers are exact in every type.
+    a = torch.randint(-4, 5, (M, K), generator=generator).to(device, dtype)
+    b = torch.randint(-4, 5, (K, N), generator=generator).to(device, dtype)
+    c = torch.empty(M, N, device=device)
+    handle = dot[(1,)](a, b, c, M, N, K, 4 // dtype.itemsize)
+    assert torch.equal(c, a.float() @ b.float())
+    assert "mma.sync" in handle.asm["ptx"]
+
+
+@gluon.jit
+def through_barriers(x_ptr, out_ptr, n, BLOCK: gl.constexpr):
+    layout: gl.constexpr = gl.BlockedLayout([4], [32], [4], [0])
+    bar = mbarrier.allocate_mbarrier()
+    mbarrier.init(bar, count=1)
+    memory = gl.allocate_shared_memory(gl.float32, [BLOCK], gl.SwizzledSharedLayout(1, 1, 1, [0]))
+    offsets = gl.arange(0, BLOCK, layout=layout)
+    phase = 0
+    for block in range(n):
+        memory.store(gl.load(x_ptr + block * BLOCK + offsets))
+        mbarrier.arrive(bar, count=1)
+        mbarrier.wait(bar, phase)
+        phase ^= 1
+        gl.store(out_ptr + block * BLOCK + offsets, memory.load(layout))
+    mbarrier.invalidate(bar)
+
+
+@pytest.fixture
+def hopper():
+    """Skips a test of what sm_90 has and the device lacks."""
+    if tilewright.runtime.driver.active.get_current_target().arch == 80:
+        pytest.skip("the device has no mbarriers with transactions")
+
+
+def test_barriers(device, hopper):
+    x = torch.randn(1536, device=device)
+    out = torch.empty_like(x)
+    handle = through_barriers[(1,)](x, out, 3, 512)
+    assert torch.equal(out, x)
+    assert "mbarrier.init" in handle.asm["ptx"]
+
+
+@gluon.jit
+def reads_without_wait(x_ptr, out_ptr, layout: gl.constexpr, shared: gl.constexpr):
+    offsets = gl.arange(0, 512, layout=layout)
+    memory = gl.allocate_shared_memory(gl.float32, [512], shared)
+    async_copy.async_load(memory, x_ptr + offsets)
+    async_copy.commit_group()
+    gl.store(out_ptr + offsets, memory.load(layout))
+
+
+@gluon.jit
+def waits_for_nobody(x_ptr, out_ptr, layout: gl.constexpr, shared: gl.constexpr):
+    bar = mbarrier.allocate_mbarrier()
+    mbarrier.init(bar, count=1)
+    mbarrier.wait(bar, 0)
+    gl.store(out_ptr + gl.arange(0, 512, layout=layout), 1.0)
+
+
+@gluon.jit
+def does_not_initialize(x_ptr, out_ptr, layout: gl.constexpr, shared: gl.constexpr):
+    bar = mbarrier.allocate_mbarrier()
+    mbarrier.arrive(bar, count=1)
+    mbarrier.wait(bar, 0)
+    gl.store(out_ptr + gl.arange(0, 512, layout=layout), 1.0)
+
+
+@gluon.jit
+def overwrites_a_copy(x_ptr, out_ptr, layout: gl.constexpr, shared: gl.constexpr):
+    offsets = gl.arange(0, 512, layout=layout)
+    memory = gl.allocate_shared_memory(gl.float32, [512], shared)
+    async_copy.async_load(memory, x_ptr + offsets)
+    async_copy.commit_group()
+    memory.store(gl.zeros([512], gl.float32, layout))
+    async_copy.wait_group(0)
+    gl.store(out_ptr + offsets, memory.load(layout))
+
+
+@pytest.mark.parametrize(
+    ("kernel", "expected"),
+    [
+        (reads_without_wait, "local_load uses %memory while it is being copied to"),
+        (overwrites_a_copy, "local_store uses %memory while it is being copied to"),
+        (waits_for_nobody, "mbarrier_wait waits for %bar, but nothing arrives there"),
+        (does_not_initialize, "%bar before mbarrier_init"),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_wrong_uses_are_named(device, hopper, kernel, expected):
+    x = torch.randn(512, device=device)
+    with pytest.raises(tilewright.CompilationError, match=expected) as raised:
+        kernel[(1,)](x, torch.empty_like(x), gl.BlockedLayout([4], [32], [4], [0]), FLAT)
+    assert raised.value.code == "TW0029"
+
+
+@gluon.jit
+def wrong_memory(x_ptr, CASE: gl.constexpr, layout: gl.constexpr, shared: gl.constexpr):
+    memory = gl.allocate_shared_memory(gl.float32, [2, 512], shared)
+    tile = gl.load(x_ptr + gl.arange(0, 512, layout=layout))
+    if CASE == "array":
+        memory.store(tile)
+    elif CASE == "index":
+        memory.index(2).store(tile)
+    elif CASE == "dtype":
+        memory.index(0).store(tile.to(gl.float16))
+    elif CASE == "name":
+        memory.index(0).stores(tile)
+    elif CASE == "barrier":
+        mbarrier.init(memory.index(0), count=1)
+
+
+@pytest.mark.parametrize(
+    ("case", "expected"),
+    [
+        ("array", r"shared memory for one tile"),
+        ("index", r"an index from 0 to 1"),
+        ("dtype", r"does not take fp16\[512\]"),
+        ("name", r"no attribute `stores`[\s\S]*did you mean `store`"),
+        ("barrier", r"must be an mbarrier"),
+    ],
+)
+def test_mistakes_have_codes(device, case, expected):
+    x = torch.randn(512, device=device)
+    with pytest.raises(tilewright.CompilationError, match=expected) as raised:
+        wrong_memory[(1,)](x, case, gl.BlockedLayout([4], [32], [4], [0]), FLAT)
+    assert raised.value.code.startswith("TW00")

@@ -1,0 +1,14 @@
+"""The program of docs/gluon.md prints what the page shows."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+PAGE = Path(__file__).resolve().parents[3] / "docs/gluon.md"
+
+
+def test_the_program_of_the_page(run, script):
+    program, shown = re.search(r"```python\n(.*?)```\n\n```text\n(.*?)```", PAGE.read_text(), re.S).groups()
+    done = run("-m", "tilewright", "run", script(program))
+    assert (done.code, done.out.strip()) == (0, shown.strip()), done
