@@ -118,11 +118,10 @@ device_functions! {
     /// `(acc)`: the accumulator of dots that are in flight.
     WgmmaInit "wgmma_init" {};
     /// `(acc, memory, slot, a)` or `(acc, memory, slot, memory, slot)`: starts acc + a @ b by
-    /// `wgmma`; the first memory is that of B, the second that of A. The accumulator and the result
-    /// are in flight. With `transposed_a` (`transposed_b`), A (B) is the transpose of its memory.
+    /// `wgmma`; the first memory is that of B, the second that of A. The result is in flight. With `transposed_a` (`transposed_b`), A (B) is the transpose of its memory.
     Wgmma "wgmma" {b: SharedTiles, transposed_b: bool, transposed_a: bool, max_imprecise_acc: u32};
     /// `(acc)`: the accumulator, after a wait until at most `pending` groups of dots are in flight.
-    /// It is still in flight unless `pending` is 0.
+    /// Those may still add to it.
     WgmmaWait "wgmma_wait" {pending: u32};
 }
 
@@ -188,6 +187,9 @@ impl Field for SharedTiles {
 
 /// Returns the type of an accumulator while dots add to it.
 fn in_flight(ty: &Type) -> Type {
+    if let Some(StatedLayout::InFlight { .. }) = ty.layout.as_deref() {
+        return ty.clone();
+    }
     let accumulator = ty.layout.clone();
     ty.with_layout(accumulator.map(|accumulator| Arc::new(StatedLayout::InFlight { accumulator })))
 }
@@ -242,10 +244,8 @@ pub(crate) fn result_types(input: &RuleInput<'_>, function: &DeviceFn) -> Result
         }
         DeviceFn::Allocate { .. } => vec![Type::scalar(Dtype::I32)],
         DeviceFn::Mma { .. } => input.operands.get(2).cloned().into_iter().collect(),
-        DeviceFn::Wgmma { .. } => vec![input.operands[0].clone()],
-        DeviceFn::WgmmaInit {} => vec![in_flight(&input.operands[0])],
-        DeviceFn::WgmmaWait { pending: 0 } => vec![landed(&input.operands[0])],
-        DeviceFn::WgmmaWait { .. } => vec![input.operands[0].clone()],
+        DeviceFn::Wgmma { .. } | DeviceFn::WgmmaInit {} => vec![in_flight(&input.operands[0])],
+        DeviceFn::WgmmaWait { .. } => vec![landed(&input.operands[0])],
         DeviceFn::KeepAlive {}
         | DeviceFn::Store { .. }
         | DeviceFn::CopyAsync { .. }

@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import pytest
 import torch
-
-import tilewright
-from tilewright.experimental import gluon
-from tilewright.experimental.gluon import language as gl
 from tilewright.experimental.gluon.language.nvidia.hopper import (
     fence_async_shared,
     mbarrier,
@@ -17,6 +13,10 @@ from tilewright.experimental.gluon.language.nvidia.hopper import (
     warpgroup_mma_wait,
 )
 from tilewright.experimental.gluon.nvidia.hopper import TensorDescriptor
+
+import tilewright
+from tilewright.experimental import gluon
+from tilewright.experimental.gluon import language as gl
 
 
 @pytest.fixture(autouse=True)
@@ -78,11 +78,7 @@ def matmul(a_desc, b_desc, c_desc, K, STAGES: gl.constexpr, IS_ASYNC: gl.constex
     m, n = gl.program_id(0) * BM, gl.program_id(1) * BN
     for turn in gl.static_range(STAGES - 2):
         issue(a_desc, b_desc, m, n, turn, K, bars, a_memory, b_memory, STAGES)
-    zeros = gl.zeros([BM, BN], gl.float32, acc_layout)
-    if IS_ASYNC:
-        acc = warpgroup_mma_init(zeros)
-    else:
-        acc = zeros
+    acc = gl.zeros([BM, BN], gl.float32, acc_layout)
     for turn in range(gl.cdiv(K, BK)):
         issue(a_desc, b_desc, m, n, turn + STAGES - 2, K, bars, a_memory, b_memory, STAGES)
         slot = turn % STAGES
@@ -140,6 +136,41 @@ def uses_a_dot_in_flight(out_ptr, layout: gl.constexpr, shared: gl.constexpr):
     b = gl.allocate_shared_memory(gl.float16, [64, 64], shared)
     acc = warpgroup_mma(a, b, gl.zeros([64, 64], gl.float32, layout), is_async=True)
     gl.store(out_ptr + gl.zeros([64, 64], gl.int32, layout), acc)
+
+
+@gluon.jit
+def two_accumulators(a_ptr, b_ptr, c_ptr, USE_EARLY: gl.constexpr, layout: gl.constexpr, shared: gl.constexpr):
+    """C = A @ B + A @ B, with the first dot done when the second may be in flight."""
+    blocked: gl.constexpr = gl.BlockedLayout([1, 4], [2, 16], [4, 1], [1, 0])
+    i, j = gl.arange(0, 64, layout=gl.SliceLayout(1, blocked)), gl.arange(0, 64, layout=gl.SliceLayout(0, blocked))
+    offsets = i[:, None] * 64 + j[None, :]
+    a = gl.allocate_shared_memory(gl.float16, [64, 64], shared, gl.load(a_ptr + offsets))
+    b = gl.allocate_shared_memory(gl.float16, [64, 64], shared, gl.load(b_ptr + offsets))
+    fence_async_shared()
+    gl.barrier()
+    zeros = gl.zeros([64, 64], gl.float32, layout)
+    first = warpgroup_mma(a, b, warpgroup_mma_init(zeros), is_async=True)
+    second = warpgroup_mma(a, b, zeros, is_async=True)
+    first = warpgroup_mma_wait(1, deps=[first])
+    total = first * 1.0
+    if USE_EARLY:
+        total += warpgroup_mma_wait(1, deps=[second])
+    else:
+        total += warpgroup_mma_wait(0, deps=[second])
+    i, j = gl.arange(0, 64, layout=gl.SliceLayout(1, layout)), gl.arange(0, 64, layout=gl.SliceLayout(0, layout))
+    gl.store(c_ptr + i[:, None] * 64 + j[None, :], total)
+
+
+def test_waits_for_one_of_two_dots(device):
+    generator = torch.Generator().manual_seed(5)
+    a, b = (torch.randint(-4, 5, (64, 64), generator=generator).half().to(device) for _ in range(2))
+    c = torch.empty(64, 64, device=device)
+    layout = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, 64, 16])
+    shared = gl.NVMMASharedLayout(128, 16, 2)
+    two_accumulators[(1,)](a, b, c, False, layout, shared)
+    assert torch.equal(c, 2 * (a.float() @ b.float()))
+    with pytest.raises(tilewright.CompilationError, match="TW0029.*wgmma_wait"):
+        two_accumulators[(1,)](a, b, c, True, layout, shared)
 
 
 def test_an_accumulator_in_flight_is_no_tile(device):

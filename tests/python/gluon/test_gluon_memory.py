@@ -1,15 +1,15 @@
-"""Shared memory, asynchronous copies and barriers that a Gluon program states, against torch; and wrong uses of them."""
+"""Shared memory, asynchronous copies and barriers of Gluon programs, against torch; and wrong uses of them."""
 
 from __future__ import annotations
 
 import pytest
 import torch
+from tilewright.experimental.gluon.language.nvidia.ampere import async_copy, mma_v2
+from tilewright.experimental.gluon.language.nvidia.hopper import mbarrier
 
 import tilewright
 from tilewright.experimental import gluon
 from tilewright.experimental.gluon import language as gl
-from tilewright.experimental.gluon.language.nvidia.ampere import async_copy, mma_v2
-from tilewright.experimental.gluon.language.nvidia.hopper import mbarrier
 
 FLAT = gl.SwizzledSharedLayout(1, 1, 1, [0])
 

@@ -122,6 +122,10 @@ pub(super) fn wgmma_init<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) ->
     accumulator(c, a, 0, (value, &ty)).map(Operand::Tensor)
 }
 
+fn version_of(ty: &Type) -> Option<u32> {
+    ty.layout.as_deref().and_then(version)
+}
+
 /// Returns an argument as the accumulator of dots in flight.
 fn accumulator<C: Caller + ?Sized>(
     c: &mut C,
@@ -157,7 +161,9 @@ pub(super) fn wgmma<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Sema
     let max_imprecise_acc = if a.is_none(5) { 0 } else { count(c, a, 5)? };
     let is_async = a.flag(c, 6)?;
     let b = matrix_memory(c, a, 1)?;
-    let acc = accumulator(c, a, 2, (acc, &acc_ty))?;
+    if version_of(&acc_ty) != Some(3) {
+        return Err(misfit(a, 2, "a layout NVMMADistributedLayout([3, 0], …)", &acc_ty));
+    }
     let landed = match acc_ty.layout.as_deref() {
         Some(StatedLayout::InFlight { accumulator }) => accumulator.clone(),
         Some(layout) => Arc::new(layout.clone()),
@@ -212,8 +218,8 @@ pub(super) fn wgmma_wait<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) ->
     for dep in deps {
         let value = tensor(c, &dep, 1)?;
         let ty = c.builder().type_of(&value);
-        let is_in_flight = matches!(ty.layout.as_deref(), Some(StatedLayout::InFlight { .. }));
-        results.push(match is_in_flight {
+        // A tile may still be in flight: another wait may have left its dot pending.
+        results.push(match version_of(&ty) == Some(3) {
             true => Operand::Tensor(one::<C>(device(c, DeviceFn::WgmmaWait { pending }, smallvec![value])?)?),
             false => dep,
         });

@@ -14,9 +14,11 @@
 //! | `coalescing` | computes the width of accesses to global memory, and their cost in a layout |
 //! | `selection` | selects layouts of classes and accesses by their cost (`cost`) |
 //! | `propagation` | collects the layouts that the users of each value demand |
+//! | `accumulators` | finds the accumulators of a stated program that stay in flight |
 //! | `stated` | takes the layouts that a program states, instead of selecting them |
 //! | `rewrite` | builds the module in the GPU dialect |
 
+mod accumulators;
 pub mod boxes;
 pub mod coalescing;
 mod cost;

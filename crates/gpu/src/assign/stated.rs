@@ -8,6 +8,7 @@ use tilewright_ir as ir;
 use tilewright_ir::{Inst, OpFamily, Value};
 use tilewright_opt::analysis::{Assumptions, analyze, analyze_assuming};
 
+use crate::assign::accumulators::keep_in_flight;
 use crate::assign::boxes::TensorBoxes;
 use crate::assign::cost::LayoutCosts;
 use crate::assign::equivalence::Classes;
@@ -24,13 +25,17 @@ use tilewright_gpu_ir::target::GpuTarget;
 /// Builds the module of a kernel in the GPU dialect, with the layouts that the kernel states.
 ///
 /// # Errors
-/// If the kernel states a tensor copy that cannot be made.
+/// If the kernel states a tensor copy that cannot be made, or uses an accumulator in flight.
 pub fn translate(
     module: &ir::Module,
     target: GpuTarget,
     num_warps: u32,
     launcher: Launcher<'_>,
 ) -> Result<Module, Box<Diagnostic>> {
+    let mut module = module.clone();
+    let entry = module.entry;
+    keep_in_flight(&mut module.functions[entry])?;
+    let module = &module;
     let function = module.kernel();
     let addresses = analyze_assuming(function, Assumptions::ADDRESSES);
     let certain = analyze(function);

@@ -243,11 +243,18 @@ impl Rewrite<'_, '_> {
             }
             DeviceFn::Mma { precision } => self.mma(inst, block, precision),
             DeviceFn::WgmmaInit {} => self.dot(inst, block, GpuOp::WgmmaInit {}, smallvec![]),
-            DeviceFn::WgmmaWait { pending: 0 } => {
-                self.dot(inst, block, GpuOp::WgmmaWait { pending: Deferred(Some(0)) }, smallvec![]);
+            DeviceFn::WgmmaWait { .. } if !self.is_in_flight(inst) => {
+                let (old, value) = (result.expect("a wait has a result"), self.tile(inst, 0));
+                let layout = self.layouts_of(old)[0];
+                self.define(old, layout, value, block);
             }
             DeviceFn::WgmmaWait { pending } => {
-                self.dot(inst, block, GpuOp::WgmmaWaitEarlier { pending }, smallvec![]);
+                let ty = result.map(|result| self.context.function.ty(result).layout.as_deref());
+                let op = match ty {
+                    Some(Some(StatedLayout::InFlight { .. })) => GpuOp::WgmmaWaitEarlier { pending },
+                    _ => GpuOp::WgmmaWait { pending: Deferred(Some(pending)) },
+                };
+                self.dot(inst, block, op, smallvec![]);
             }
             DeviceFn::Wgmma { .. } => self.wgmma(inst, block, &function),
         }
@@ -291,6 +298,13 @@ impl Rewrite<'_, '_> {
         self.predicated(inst, block, 4, |rewrite, block| {
             rewrite.append(inst, block, GpuOp::TensorLoad {}.into(), operands, &[]);
         });
+    }
+
+    /// Returns whether the first operand is an accumulator in flight.
+    fn is_in_flight(&self, inst: Inst) -> bool {
+        let function = self.context.function;
+        let layout = function.ty(function.insts[inst].operands[0]).layout.as_deref();
+        matches!(layout, Some(StatedLayout::InFlight { .. }))
     }
 
     /// Appends a barrier of the block before a copy that one thread starts, unless no thread has

@@ -1,0 +1,157 @@
+//! Finds the accumulators that stay in flight between the `wgmma`s of a program (Gluon).
+//!
+//! A wait that leaves groups pending (`warpgroup_mma_wait(1, deps=[acc])`) gives a tile in the
+//! source, but the dot that writes it may still be in flight. If only further dots, waits and loops
+//! use that tile, it stays in flight, and so does what a loop carries; a tile from which such a
+//! loop starts is put in flight before it. Other uses need the tile, so the wait is one for its
+//! dot.
+
+use std::sync::Arc;
+
+use cranelift_entity::EntitySet;
+use tilewright_base::{Code, Diagnostic};
+use tilewright_ir::{
+    Block, Cursor, DeviceFn, Function, Inst, Op, OpFamily, StatedLayout, Type, Use, Uses, Value,
+};
+
+use crate::tile::legality::at;
+
+/// Changes the types of accumulators that stay in flight, and puts tiles in flight where dots or
+/// loops need it.
+///
+/// # Errors
+/// If a use needs the tile of an accumulator that is in flight.
+pub fn keep_in_flight(function: &mut Function) -> Result<(), Box<Diagnostic>> {
+    let uses = Uses::new(function);
+    let mut found = InFlight { uses, values: EntitySet::new() };
+    while found.extend(function) {}
+    found.check(function)?;
+    for (value, data) in &mut function.values {
+        if found.values.contains(value) {
+            data.ty = in_flight(&data.ty);
+        }
+    }
+    found.start(function, function.entry);
+    Ok(())
+}
+
+fn in_flight(ty: &Type) -> Type {
+    match ty.layout.as_deref() {
+        Some(StatedLayout::InFlight { .. }) | None => ty.clone(),
+        Some(layout) => {
+            let accumulator = Arc::new(layout.clone());
+            ty.with_layout(Some(Arc::new(StatedLayout::InFlight { accumulator })))
+        }
+    }
+}
+
+struct InFlight {
+    uses: Uses,
+    values: EntitySet<Value>,
+}
+
+impl InFlight {
+    /// Adds the values that follow from those found so far; returns whether there are any.
+    fn extend(&mut self, function: &Function) -> bool {
+        let mut new = Vec::new();
+        function.walk(function.entry, &mut |inst| {
+            let data = &function.insts[inst];
+            match &data.op {
+                Op::Device { function: DeviceFn::Wgmma { .. } | DeviceFn::WgmmaInit {} } => {
+                    new.push(data.results[0]);
+                }
+                Op::Device { function: DeviceFn::WgmmaWait { pending: 1.. } } => {
+                    let result = data.results[0];
+                    if self.uses.of(result).iter().all(|other| continues(function, *other)) {
+                        new.push(result);
+                    }
+                }
+                op if matches!(op.family(), OpFamily::Loop | OpFamily::Branch) => {
+                    for carried in function.carried(inst) {
+                        if carried.yielded.iter().any(|value| self.values.contains(*value)) {
+                            new.extend(carried.parameters);
+                            new.push(carried.result);
+                        }
+                    }
+                }
+                // tidy: wildcard because no other op passes accumulators on
+                _ => {}
+            }
+        });
+        new.retain(|value| !self.values.contains(*value));
+        for value in &new {
+            self.values.insert(*value);
+        }
+        !new.is_empty()
+    }
+
+    /// Refuses uses that need the tile of an accumulator in flight.
+    fn check(&self, function: &Function) -> Result<(), Box<Diagnostic>> {
+        for value in function.values.keys().filter(|value| self.values.contains(*value)) {
+            for other in self.uses.of(value) {
+                if !continues(function, *other) {
+                    let message = "an accumulator is used while a warpgroup_mma may still add to it";
+                    let hint = "wait for it: `acc = warpgroup_mma_wait(0, deps=[acc])`";
+                    let found = at(function, other.inst, Code::SharedMemoryMisuse, message).hint(hint);
+                    return Err(Box::new(found));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts the tiles of a block in flight that dots add to, and that are carried with accumulators
+    /// in flight.
+    fn start(&self, function: &mut Function, block: Block) {
+        for inst in function.blocks[block].insts.clone() {
+            for region in function.insts[inst].regions.clone() {
+                self.start(function, region);
+            }
+            match &function.insts[inst].op {
+                Op::Device { function: DeviceFn::Wgmma { .. } } => self.operand(function, block, inst, 0),
+                op if matches!(op.family(), OpFamily::Loop | OpFamily::Branch) => {
+                    let first = if matches!(op, Op::For { .. }) { 3 } else { 0 };
+                    let is_loop = op.family() == OpFamily::Loop;
+                    let regions = function.insts[inst].regions.clone();
+                    for number in 0..function.insts[inst].results.len() {
+                        if !self.values.contains(function.insts[inst].results[number]) {
+                            continue;
+                        }
+                        if is_loop {
+                            self.operand(function, block, inst, first + number);
+                        }
+                        // The first region of a `while` yields its condition alone.
+                        for region in regions.iter().skip(usize::from(is_loop) * (regions.len() - 1)) {
+                            if let Some(end) = function.terminator(*region) {
+                                self.operand(function, *region, end, number);
+                            }
+                        }
+                    }
+                }
+                // tidy: wildcard because no other op takes accumulators
+                _ => {}
+            }
+        }
+    }
+
+    /// Puts an operand of an instruction in flight, unless it is.
+    fn operand(&self, function: &mut Function, block: Block, inst: Inst, index: usize) {
+        let value = function.insts[inst].operands[index];
+        if self.values.contains(value) {
+            return;
+        }
+        let ty = in_flight(function.ty(value));
+        let op = Op::Device { function: DeviceFn::WgmmaInit {} };
+        let started = Cursor::before(function, block, inst).value(op, &[value], ty);
+        function.insts[inst].operands[index] = started;
+    }
+}
+
+/// Returns whether a use of an accumulator leaves it in flight, or waits for it.
+fn continues(function: &Function, other: Use) -> bool {
+    match &function.insts[other.inst].op {
+        Op::Device { function: DeviceFn::Wgmma { .. } } => other.operand == 0,
+        Op::Device { function: DeviceFn::WgmmaWait { .. } } => true,
+        op => matches!(op.family(), OpFamily::Loop | OpFamily::Terminator),
+    }
+}
