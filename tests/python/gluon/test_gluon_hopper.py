@@ -73,11 +73,11 @@ def matmul(a_desc, b_desc, c_desc, K, STAGES: gl.constexpr, IS_ASYNC: gl.constex
     a_memory = gl.allocate_shared_memory(gl.float16, [STAGES, BM, BK], a_desc.layout)
     b_memory = gl.allocate_shared_memory(gl.float16, [STAGES, BN, BK], b_desc.layout)
     bars = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
-    for slot in gl.static_range(STAGES):
-        mbarrier.init(bars.index(slot), count=1)
+    for stage in gl.static_range(STAGES):
+        mbarrier.init(bars.index(stage), count=1)
     m, n = gl.program_id(0) * BM, gl.program_id(1) * BN
-    for turn in gl.static_range(STAGES - 2):
-        issue(a_desc, b_desc, m, n, turn, K, bars, a_memory, b_memory, STAGES)
+    for stage in gl.static_range(STAGES - 2):
+        issue(a_desc, b_desc, m, n, stage, K, bars, a_memory, b_memory, STAGES)
     acc = gl.zeros([BM, BN], gl.float32, acc_layout)
     for turn in range(gl.cdiv(K, BK)):
         issue(a_desc, b_desc, m, n, turn + STAGES - 2, K, bars, a_memory, b_memory, STAGES)
