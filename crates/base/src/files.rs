@@ -3,14 +3,16 @@
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Writes a file atomically. A concurrent reader sees the old or the new content, never a part.
-/// After an error, the file has its old content. Neither holds if the function writes in place.
+/// Writes a file atomically: a concurrent reader sees the old or the new content, never a part, and
+/// after an error the file has its old content. A symbolic link stays a link: the function replaces
+/// or creates its target.
 ///
-/// The function writes in place if the path exists and is not a regular file, such as
-/// `/dev/stdout`, or if the file exists in a folder in which the process may not create files.
+/// The function writes in place, and not atomically, if the path exists and is not a regular file,
+/// such as `/dev/stdout`, or if the file exists in a folder in which the process may not create
+/// files.
 ///
 /// # Errors
 ///
@@ -21,8 +23,9 @@ pub fn write_file(path: &Path, content: &[u8]) -> io::Result<()> {
     if before.as_ref().is_ok_and(|about| !about.is_file()) {
         return fs::write(path, content);
     }
-    // A symbolic link stays a link: its target is replaced.
-    let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let target = if before.is_ok() { fs::canonicalize(path).ok() } else { missing_target(path) };
+    // A file that was removed while it is open, such as the target of `/dev/stdout`, has no path.
+    let Some(path) = target else { return fs::write(path, content) };
     let Some(name) = path.file_name() else { return fs::write(path, content) };
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     let mut beside = OsString::from(format!(".{}-{number}.", std::process::id()));
@@ -45,6 +48,20 @@ pub fn write_file(path: &Path, content: &[u8]) -> io::Result<()> {
         // If the removal fails as well, the caller gets the first error.
         let _ = fs::remove_file(&temporary);
     })
+}
+
+/// Returns the path that a write creates if `path` does not exist: `path`, or the target of the
+/// symbolic links that begin there. Returns `None` if there are too many links.
+fn missing_target(path: &Path) -> Option<PathBuf> {
+    /// The number of links that Linux follows.
+    const MAX_LINKS: usize = 40;
+    let mut path = path.to_owned();
+    for _ in 0..=MAX_LINKS {
+        let Ok(target) = fs::read_link(&path) else { return Some(path) };
+        path.pop();
+        path.push(target);
+    }
+    None
 }
 
 #[cfg(test)]
@@ -80,10 +97,42 @@ mod tests {
         std::os::unix::fs::symlink(&target, &link).unwrap();
         assert_eq!(write_file(&full, b"x").unwrap_err().kind(), ErrorKind::StorageFull);
         assert!(fs::symlink_metadata(&full).unwrap().is_symlink());
-        fs::write(&target, b"old").unwrap();
-        write_file(&link, b"new").unwrap();
-        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
-        assert_eq!(fs::read(&target).unwrap(), b"new");
+        // The target does not exist before the first write.
+        for content in [&b"first"[..], b"2"] {
+            write_file(&link, content).unwrap();
+            assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+            assert_eq!(fs::read(&target).unwrap(), content);
+        }
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn links_to_missing_files_stay_links() {
+        use std::os::unix::fs::symlink;
+        let folder = std::env::temp_dir().join(format!("tilewright-dangling-{}", std::process::id()));
+        fs::create_dir_all(folder.join("inner")).unwrap();
+        let chain = ["a", "inner/b", "c"].map(|name| folder.join(name));
+        // Targets are relative to the folder of their link.
+        for (link, target) in chain.iter().zip(["inner/b", "../c", "inner/file"]) {
+            symlink(target, link).unwrap();
+        }
+        write_file(&chain[0], b"x").unwrap();
+        assert!(chain.iter().all(|link| fs::symlink_metadata(link).unwrap().is_symlink()));
+        assert!(fs::symlink_metadata(folder.join("inner/file")).unwrap().is_file());
+        assert_eq!(fs::read(&chain[0]).unwrap(), b"x");
+        let names: Vec<_> = fs::read_dir(folder.join("inner")).unwrap().map(|entry| entry.unwrap()).collect();
+        assert_eq!(names.len(), 2, "{names:?}");
+
+        // Links that refer to each other, and a link into a folder that does not exist.
+        let (one, two, nowhere) = (folder.join("one"), folder.join("two"), folder.join("nowhere"));
+        symlink("two", &one).unwrap();
+        symlink("one", &two).unwrap();
+        symlink("no/file", &nowhere).unwrap();
+        for link in [&one, &two, &nowhere] {
+            write_file(link, b"x").unwrap_err();
+            assert!(fs::symlink_metadata(link).unwrap().is_symlink());
+        }
         fs::remove_dir_all(&folder).unwrap();
     }
 }
