@@ -1,5 +1,7 @@
 //! Generates the module of `include_kernels!`.
 
+use std::sync::Arc;
+
 use proc_macro2::{Ident, Literal, Span, TokenStream};
 use quote::{format_ident, quote};
 use tilewright_frontend::{Argument, Constant, HostValue};
@@ -23,7 +25,7 @@ pub(crate) fn module(included: &Included, compiled: &Compiled) -> syn::Result<To
         #visibility mod #name {
             /// The compiled kernels.
             static BUNDLE: ::tilewright::EmbeddedBundle = ::tilewright::EmbeddedBundle::new(#text, #bundle);
-            // Cargo builds the module anew when one of the files changes.
+            // Cargo builds the crate of the module again when one of the files changes.
             const _: &[&[u8]] = &[#(include_bytes!(#files)),*];
 
             /// Returns the bundle of all kernels of this module.
@@ -39,16 +41,15 @@ pub(crate) fn module(included: &Included, compiled: &Compiled) -> syn::Result<To
     })
 }
 
-fn function(
-    declaration: &Declaration,
-    arguments: &[(std::sync::Arc<str>, Argument)],
-) -> syn::Result<TokenStream> {
+fn function(declaration: &Declaration, arguments: &[(Arc<str>, Argument)]) -> syn::Result<TokenStream> {
     let Declaration { attributes, kernel, function, signature, .. } = declaration;
     let (mut parameters, mut values) = (TokenStream::new(), TokenStream::new());
     for (name, argument) in arguments {
         let text: &str = name;
         let refused = |found: &str| {
-            let message = format!("the argument {name} is {found}, for which there is no type in Rust");
+            let message = format!(
+                "the argument `{name}` is {found}, which a function of `include_kernels!` cannot pass"
+            );
             syn::Error::new(signature.span(), message)
         };
         let ty = match argument {
@@ -57,7 +58,9 @@ fn function(
                 let tensor = if *is_const { quote!(ReadTensor) } else { quote!(WriteTensor) };
                 quote!(impl ::tilewright::#tensor<'m, #element>)
             }
-            Argument::Scalar { dtype, .. } => scalar(*dtype).ok_or_else(|| refused(dtype.name()))?,
+            Argument::Scalar { dtype, .. } => {
+                scalar(*dtype).ok_or_else(|| refused(&format!("a scalar of type {dtype}")))?
+            }
             Argument::Constexpr(HostValue::Constant(constant)) => {
                 let value = value(constant).ok_or_else(|| refused(&constant.to_string()))?;
                 values.extend(quote!(.with(#text, #value)));
@@ -66,7 +69,7 @@ fn function(
             Argument::Constexpr(_) => return Err(refused("a function or an object")),
             Argument::Tuple(_) => return Err(refused("a tuple or a tensor descriptor")),
         };
-        let parameter = identifier(name);
+        let parameter = identifier(name, arguments);
         parameters.extend(quote!(#parameter: #ty,));
         values.extend(quote!(.with(#text, #parameter)));
     }
@@ -79,14 +82,14 @@ fn function(
     };
     Ok(quote! {
         #documentation
-        #[allow(clippy::too_many_arguments, reason = "a kernel has that many")]
+        #[allow(non_snake_case, clippy::too_many_arguments, reason = "the kernel has these parameters")]
         pub fn #function<'m>(#parameters) -> ::tilewright::KernelLaunch<'m> {
             BUNDLE.kernel(#kernel)#values
         }
     })
 }
 
-/// Returns the type in Rust of the elements of a tensor.
+/// Returns the Rust type of the elements of a tensor argument; `None` if the crate has none.
 fn element(dtype: Dtype) -> Option<TokenStream> {
     match dtype {
         Dtype::F16 => Some(quote!(::tilewright::f16)),
@@ -95,7 +98,8 @@ fn element(dtype: Dtype) -> Option<TokenStream> {
     }
 }
 
-/// Returns the type in Rust of a number.
+/// Returns the Rust type of a scalar argument; `None` for a type, such as fp16, whose scalars a
+/// launch from Rust cannot pass.
 fn scalar(dtype: Dtype) -> Option<TokenStream> {
     let name = match dtype {
         Dtype::F32 => "f32",
@@ -115,7 +119,7 @@ fn scalar(dtype: Dtype) -> Option<TokenStream> {
     Some(quote!(#name))
 }
 
-/// Returns the expression of a compile-time value.
+/// Returns the Rust expression of a compile-time value; `None` for a tuple or an object.
 fn value(constant: &Constant) -> Option<TokenStream> {
     Some(match constant {
         Constant::None => quote!(::core::option::Option::<i32>::None),
@@ -134,7 +138,18 @@ fn value(constant: &Constant) -> Option<TokenStream> {
     })
 }
 
-/// Returns the identifier of a parameter, even if its name is a keyword of Rust.
-fn identifier(name: &str) -> Ident {
-    syn::parse_str(name).unwrap_or_else(|_| Ident::new_raw(name, Span::call_site()))
+/// Returns the Rust identifier of a parameter. A keyword becomes a raw identifier. A name that
+/// cannot be one, such as `self`, gets underscores, until no other parameter has the same name.
+fn identifier(name: &str, arguments: &[(Arc<str>, Argument)]) -> Ident {
+    if let Ok(identifier) = syn::parse_str(name) {
+        return identifier;
+    }
+    if !matches!(name, "self" | "Self" | "super" | "crate" | "_") {
+        return Ident::new_raw(name, Span::call_site());
+    }
+    let mut longer = format!("{name}_");
+    while arguments.iter().any(|(other, _)| **other == longer) {
+        longer.push('_');
+    }
+    Ident::new(&longer, Span::call_site())
 }

@@ -13,6 +13,7 @@ tilewright::include_kernels! {
         scale("*kfp32, *fp32, fp32, i32, BLOCK=256", num_warps = 2);
         scale as scale_bf16("*kbf16, *bf16, fp32, i32, BLOCK=64");
         fill("*i32, i64, i32, mode='index', dtype=tl.int32");
+        keywords("*i32, i32, i32, i32, i32, i32, i32");
     }
 }
 
@@ -41,6 +42,13 @@ fn a_kernel_has_a_function_for_each_signature() {
     let mut indices = [0_i32; 8];
     kernels::fill(&mut indices, 5, 0).run(1).unwrap();
     assert_eq!(indices, [5, 6, 7, 8, 9, 10, 11, 12]);
+}
+
+#[test]
+fn parameters_may_have_names_that_rust_reserves() {
+    let mut out = [0_i32; 1];
+    kernels::keywords(&mut out, 1, 2, 3, 4, 5, 6).run(1).unwrap();
+    assert_eq!(out, [654_321]);
 }
 
 #[test]

@@ -20,3 +20,8 @@ def fill(out_ptr, value: tl.int64, type, mode: tl.constexpr, dtype: tl.constexpr
         tl.store(out_ptr + at, (at + value).to(dtype))
     else:
         tl.store(out_ptr + at, type)
+
+
+@triton.jit
+def keywords(self, super, crate, Self, type, _, self_):
+    tl.store(self, super + 10 * crate + 100 * Self + 1000 * type + 10000 * _ + 100000 * self_)
