@@ -9,7 +9,7 @@
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use rustc_hash::FxHashMap;
 use serde_json::{Value as Json, json};
@@ -21,7 +21,7 @@ use tilewright_sim::{Estimate, GPUS, GpuModel, Instruction, Report, StepCounters
 
 use crate::clock::profile_clock;
 use crate::gpu_times::{self, Time, Timing};
-use crate::reports::{describe_variant, is_same_code};
+use crate::reports::describe_variant;
 use crate::variants::ChosenVariant;
 use crate::{Device, Error, Handle, MachineCode, Value};
 
@@ -36,14 +36,16 @@ thread_local! {
 #[derive(Default)]
 struct Records {
     kernels: Vec<Kernel>,
-    /// The indices of kernels by the address and the description of their handle. The address is
-    /// not sufficient, because a later handle may have the same address.
+    /// The indices of kernels by the address of the code of their handle, and by the device and the
+    /// description of the variant. `Kernel::_code` keeps the address from being used again.
     known: FxHashMap<(usize, String), usize>,
     launches: Vec<Launch>,
 }
 
 /// The measurements of all launches of one variant of a kernel.
 struct Kernel {
+    /// The code of the handle, which the variant may replace.
+    _code: Arc<MachineCode>,
     name: String,
     form: String,
     device: Device,
@@ -176,7 +178,8 @@ impl Observer {
 impl Records {
     fn kernel(&mut self, handle: &Handle, other: Option<&ChosenVariant>, arguments: &[Value<'_>]) -> usize {
         let form = describe_variant(handle, other);
-        let key = (std::ptr::from_ref(handle) as usize, format!("{}{form}", handle.device()));
+        let handle_code = &handle.compiled.code;
+        let key = (Arc::as_ptr(handle_code) as usize, format!("{}{form}", handle.device()));
         if let Some(&known) = self.known.get(&key) {
             return known;
         }
@@ -185,13 +188,14 @@ impl Records {
             Some(other) => Some(other.variant.loaded.resources(metadata.resources)),
             None => handle.resources().ok(),
         };
-        let code = match (other, &*handle.compiled.code) {
+        let code = match (other, &**handle_code) {
             (Some(other), _) => Some(&other.variant.code),
             (None, MachineCode::Gpu(code)) => Some(&**code),
             (None, MachineCode::Cpu(_)) => None,
         };
         let is_gpu = matches!(handle.device(), Device::Cuda(_));
         self.kernels.push(Kernel {
+            _code: Arc::clone(handle_code),
             name: handle.compiled.name.clone(),
             form,
             device: handle.device(),
@@ -245,20 +249,19 @@ impl Kernel {
         }
         let Some(report) = report else { return };
         match &mut self.report {
-            Some(known) if is_same_code(known, &report) => {
+            Some(known) => {
                 known.blocks += report.blocks;
                 for (sum, new) in known.instructions.iter_mut().zip(&report.instructions) {
                     sum.counters.add(&new.counters);
                 }
             }
-            Some(_) => {}
             none => *none = Some(report),
         }
     }
 
-    /// Returns the estimated time of the launches on the simulator, for `gpu` or else for a GPU of
-    /// their architecture. Returns `None` if no launch was simulated, or if there is no model of
-    /// such a GPU.
+    /// Estimates the time that the simulated launches would take together on a real GPU: on `gpu`,
+    /// or else on a GPU of their architecture. Returns `None` if no launch was simulated, or if
+    /// there is no model of such a GPU.
     fn estimate(&self, gpu: Option<GpuModel>) -> Option<Estimate> {
         let report = self.report.as_ref()?;
         let gpu = gpu.or_else(|| GpuModel::of(self.architecture))?;
@@ -363,8 +366,8 @@ fn counters(counters: &StepCounters) -> Json {
     })
 }
 
-/// Returns the measurements since the last call, as JSON. Estimates the time of launches on the
-/// simulator for the GPU with the name `gpu`, or else for a GPU of their architecture.
+/// Returns the measurements since the last call, as JSON. The time of a simulated launch is the
+/// estimate for a real GPU: the one with the name `gpu`, or else one of the launch's architecture.
 pub fn take_profile(gpu: Option<&str>) -> Result<String, Error> {
     let gpu = gpu.map(model).transpose()?;
     let taken = records(std::mem::take);

@@ -415,3 +415,22 @@ tuned[lambda meta: (triton.cdiv(1000, meta["BLOCK"]),)](x, y, out, 1000)
     _, data = profile(tmp_path, program=PROGRAM.split("for _ in range(3):\n")[0] + tuned)
     forms = {one["form"].rpartition(", ")[2] for one in data["kernels"]}
     assert forms == {"BLOCK=64)", "BLOCK=128)"}
+
+
+# The kernel is compiled anew before each launch, so that a later compilation may get the memory of an earlier one.
+COMPILATIONS = (
+    PROGRAM[: PROGRAM.index("@triton.jit\ndef product")]
+    + """
+x, y, out = (np.ones(1000, np.float32) for _ in range(3))
+for launch in range(24):
+    add.clear_cache()
+    add[(8,)](x, y, out, 1000, BLOCK=128, num_warps=1 << launch % 3)
+"""
+)
+
+
+def test_launches_with_other_code_have_their_own_counters(tmp_path):
+    """Each compilation is a row with one launch of 8 blocks, and with the threads that the launch requested."""
+    _, data = profile(tmp_path, program=COMPILATIONS, device="sim:sm_80")
+    found = [(row["launches"], row["threads"], row["sim"]["blocks"]) for row in data["kernels"]]
+    assert found == [(1, 32 << launch % 3, 8) for launch in range(24)]
