@@ -49,7 +49,7 @@ fn a_load_out_of_bounds_says_where() {
     assert_eq!((primary.span.start, primary.span.end), (3, 7));
     assert_eq!(error.secondary.len(), 1);
     assert_eq!(error.secondary[0].text, "called from here");
-    assert_eq!(error.notes[0], "`in` has the elements 0 to 19: 80 bytes; the offset is 20");
+    assert_eq!(error.notes[0], "`in` has the elements 0 to 19 (80 bytes); the offset in elements is 20");
     assert_eq!(error.notes[1], "in program (2, 0, 0), at element [4] of the tile");
     assert!(error.hint.is_some());
 }
@@ -92,7 +92,7 @@ kernel func0 @k(%in: *int32, %n: int32) {
     assert!(run(-5).is_ok() && run(4).is_ok());
     for (offset, note) in [(-6, "offset is -6"), (5, "offset is 5")] {
         let error = run(offset).expect_err("it is outside");
-        assert!(error.notes[0].starts_with("`in` has the elements -5 to 4: 40 bytes"), "{:?}", error.notes);
+        assert!(error.notes[0].starts_with("`in` has the elements -5 to 4 (40 bytes)"), "{:?}", error.notes);
         assert!(error.notes[0].ends_with(note), "{:?}", error.notes);
     }
 }
@@ -147,7 +147,7 @@ kernel func0 @k(%in: *int32, %n: int32, %out: *int32) {
     assert_eq!(outcome, Ok(()));
     assert_eq!(found.len(), 1);
     assert_eq!((found[0].code, found[0].message.as_str()), (Code::OutOfBounds, "load out of bounds of `in`"));
-    assert!(found[0].notes[0].ends_with("the offset is 20"), "{:?}", found[0].notes);
+    assert!(found[0].notes[0].ends_with("the offset in elements is 20"), "{:?}", found[0].notes);
     assert!(found[0].notes[1].starts_with("in program (2, 0, 0), at element [4]"), "{:?}", found[0].notes);
     assert_eq!(out[..80], [7; 80]);
     assert_eq!(out[80..128], [0; 48]);

@@ -153,7 +153,7 @@ fn out_of_bounds(
         let diagnostic = Diagnostic::new(Code::OutOfBounds, format!("{noun} out of bounds of `{name}`"));
         let diagnostic = found
             .locate(diagnostic, line, &format!("{verb} element {offset} of `{name}`"))
-            .note(format!("{}; the offset is {offset}", argument.bounds()));
+            .note(format!("{}; the offset in elements is {offset}", argument.bounds()));
         return match tilewright_cpu::wrapped_offset(offset, argument.end_element()) {
             Some((note, hint)) => diagnostic.note(note).hint(hint),
             None => diagnostic.hint(mask(offset < argument.first_element())),

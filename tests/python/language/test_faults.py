@@ -36,7 +36,7 @@ def test_a_load_beyond_the_argument(start, offset, device):
     assert found.code == "TW0201"
     assert "`x_ptr`" in found.message
     assert "load" in found.message
-    assert f"the offset is {offset}" in facts(found)
+    assert f"the offset in elements is {offset}" in facts(found)
     assert "elements 0 to 99" in facts(found)
     assert "program (0, 0, 0)" in facts(found)
     assert found.hint
@@ -49,7 +49,7 @@ def test_a_store_beyond_the_argument_writes_nothing(start, offset, device):
     (found,) = failing(STORE, x, start, error=OutOfBounds, BLOCK=64)
     assert found.code == "TW0201"
     assert "store" in found.message
-    assert f"the offset is {offset}" in facts(found)
+    assert f"the offset in elements is {offset}" in facts(found)
     assert (x == 0).all()
 
 
@@ -57,7 +57,7 @@ def test_a_store_beyond_the_argument_writes_nothing(start, offset, device):
 def test_offsets_are_elements_of_every_type(dtype, device):
     x = torch.zeros(33, device=device).to(TORCH[dtype])
     (found,) = failing(LOAD, x, torch.zeros(32).to(x.dtype), 2, error=OutOfBounds, BLOCK=32)
-    assert "the offset is 33" in facts(found)
+    assert "the offset in elements is 33" in facts(found)
     assert f"{33 * x.element_size()} bytes" in facts(found)
 
 
@@ -72,7 +72,7 @@ def kernel(x_ptr, index_ptr, out_ptr, BLOCK: tl.constexpr):
     index[37] = 10
     out = torch.zeros(64, device=device)
     (found,) = failing(text, torch.zeros(10, device=device), index, out, error=OutOfBounds, BLOCK=64)
-    assert "the offset is 10" in facts(found)
+    assert "the offset in elements is 10" in facts(found)
     assert "[37]" in facts(found)
 
 
@@ -130,7 +130,7 @@ def kernel(x_ptr, out_ptr, n):
 """
     x, out = torch.zeros(10, device=device), torch.zeros(1, device=device)
     (found,) = failing(text, x, out, 11, error=OutOfBounds)
-    assert "the offset is 10" in facts(found)
+    assert "the offset in elements is 10" in facts(found)
     assert "called from here" in facts(found)
 
 
@@ -142,9 +142,9 @@ def test_a_view_may_reach_its_whole_storage_and_no_further(device):
     kernel[(1,)](base[50:60], out, 18, BLOCK=32)
     assert out.tolist() == base[68:].tolist()
     (found,) = failing(LOAD, base[50:60], out, -51, error=OutOfBounds, BLOCK=32)
-    assert "the offset is -51" in facts(found)
+    assert "the offset in elements is -51" in facts(found)
     (found,) = failing(LOAD, base[50:60], out, 19, error=OutOfBounds, BLOCK=32)
-    assert "the offset is 50" in facts(found)
+    assert "the offset in elements is 50" in facts(found)
 
 
 def test_numpy_views_reach_the_array_that_owns_the_memory(device):

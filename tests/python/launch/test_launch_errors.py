@@ -368,7 +368,7 @@ def test_out_of_bounds(module):
         4 |     tl.store(y_ptr + offsets, tl.load(x_ptr + offsets))
           |                               ^^^^^^^^^^^^^^^^^^^^^^^^ reads element 12 of `x_ptr`
           |
-          = note: `x_ptr` has the elements 0 to 11: 48 bytes; the offset is 12
+          = note: `x_ptr` has the elements 0 to 11 (48 bytes); the offset in elements is 12
           = note: in program (1, 0, 0), at element [4] of the tile
           = help: mask the access, `tl.load(…, mask=…)`, where the tile extends past the end of the tensor
         """,

@@ -204,7 +204,7 @@ def test_out_of_bounds_is_told_in_the_same_words(module, interpret_or_not):
     assert found.message == "load out of bounds of `x_ptr`"
     assert found.label == "reads element 6 of `x_ptr`"
     assert found.notes == (
-        "`x_ptr` has the elements 0 to 5: 24 bytes; the offset is 6",
+        "`x_ptr` has the elements 0 to 5 (24 bytes); the offset in elements is 6",
         "in program (1, 0, 0), at element [2] of the tile",
     )
     # The first program has had its effect, the second none.

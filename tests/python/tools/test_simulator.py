@@ -129,7 +129,7 @@ MASK = "mask the access, `tl.load(…, mask=…)`, where the tile extends past t
             "TW0201 load out of bounds of `x_ptr`",
             "tl.load(x_ptr + i * stride, mask=i < n)",
             "reads element 100 of `x_ptr`",
-            "`x_ptr` has the elements 0 to 99: 400 bytes; the offset is 100",
+            "`x_ptr` has the elements 0 to 99 (400 bytes); the offset in elements is 100",
             MASK,
         ),
         (
@@ -137,7 +137,7 @@ MASK = "mask the access, `tl.load(…, mask=…)`, where the tile extends past t
             "TW0201 load out of bounds of `x_ptr`",
             "tl.load(x_ptr + i * stride, mask=i < n)",
             "reads element 102 of `x_ptr`",
-            "`x_ptr` has the elements 0 to 101: 408 bytes; the offset is 102",
+            "`x_ptr` has the elements 0 to 101 (408 bytes); the offset in elements is 102",
             MASK,
         ),
         (
@@ -145,7 +145,7 @@ MASK = "mask the access, `tl.load(…, mask=…)`, where the tile extends past t
             "TW0201 load out of bounds of `x_ptr`",
             "tl.load(x_ptr + i * stride, mask=i < n)",
             "reads element 16777216 of `x_ptr`",
-            "`x_ptr` has the elements 0 to 99: 400 bytes; the offset is 16777216",
+            "`x_ptr` has the elements 0 to 99 (400 bytes); the offset in elements is 16777216",
             MASK,
         ),
         (
@@ -153,7 +153,7 @@ MASK = "mask the access, `tl.load(…, mask=…)`, where the tile extends past t
             "TW0201 store out of bounds of `out_ptr`",
             "tl.store(out_ptr + i, tl.load(x_ptr + i * stride, mask=i < n), mask=i < n)",
             "writes element 300 of `out_ptr`",
-            "`out_ptr` has the elements 0 to 299: 1200 bytes; the offset is 300",
+            "`out_ptr` has the elements 0 to 299 (1200 bytes); the offset in elements is 300",
             MASK.replace("load", "store"),
         ),
         (
@@ -161,7 +161,7 @@ MASK = "mask the access, `tl.load(…, mask=…)`, where the tile extends past t
             "TW0201 load out of bounds of `y_ptr`",
             "tl.load(y_ptr + i, mask=i < m)",
             "reads element 50 of `y_ptr`",
-            "`y_ptr` has the elements 0 to 49: 200 bytes; the offset is 50",
+            "`y_ptr` has the elements 0 to 49 (200 bytes); the offset in elements is 50",
             MASK,
         ),
         (
@@ -177,7 +177,7 @@ MASK = "mask the access, `tl.load(…, mask=…)`, where the tile extends past t
             "TW0201 load out of bounds of `x_ptr`",
             "tl.load(place)",
             "reads element 100 of `x_ptr`",
-            "`x_ptr` has the elements 0 to 99: 400 bytes; the offset is 100",
+            "`x_ptr` has the elements 0 to 99 (400 bytes); the offset in elements is 100",
             MASK,
         ),
         (
@@ -185,7 +185,7 @@ MASK = "mask the access, `tl.load(…, mask=…)`, where the tile extends past t
             "TW0201 load out of bounds of `x_ptr`",
             "tl.load(p + i)",
             "reads element -51 of `x_ptr`",
-            "`x_ptr` has the elements -50 to 49: 400 bytes; the offset is -51",
+            "`x_ptr` has the elements -50 to 49 (400 bytes); the offset in elements is -51",
             "mask the access, `tl.load(…, mask=…)`, where the offset is less than that of the first element",
         ),
         (

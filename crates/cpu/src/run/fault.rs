@@ -195,11 +195,11 @@ impl Fault {
         let bounds = if first == last {
             format!("`{name}` has no elements")
         } else {
-            format!("`{name}` has the elements {first} to {}: {} bytes", last - 1, region.len())
+            format!("`{name}` has the elements {first} to {} ({} bytes)", last - 1, region.len())
         };
         let diagnostic = self
             .located(program, Code::OutOfBounds, message, &label)
-            .note(format!("{bounds}; the offset is {offset}"));
+            .note(format!("{bounds}; the offset in elements is {offset}"));
         if let Some((note, hint)) = wrapped_offset(offset, last) {
             return diagnostic.note(note).hint(hint);
         }

@@ -77,7 +77,7 @@ impl Argument {
             return format!("`{name}` has no elements");
         }
         let (first, last) = (self.element(self.start), self.element(self.end - 1));
-        format!("`{name}` has the elements {first} to {last}: {} bytes", self.end - self.start)
+        format!("`{name}` has the elements {first} to {last} ({} bytes)", self.end - self.start)
     }
 
     /// Returns whether the address that was passed is a multiple of `alignment` bytes.

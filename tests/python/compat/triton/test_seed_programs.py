@@ -229,7 +229,7 @@ def naive_matmul_out_of_bounds(done):
     assert text == (
         f"error[TW0201]: load out of bounds of `a_ptr`\n{where}reads element 12 of `a_ptr`\n"
         "   |\n"
-        "   = note: `a_ptr` has the elements 0 to 11: 48 bytes; the offset is 12\n"
+        "   = note: `a_ptr` has the elements 0 to 11 (48 bytes); the offset in elements is 12\n"
         "   = note: in program (0, 0, 0), at element [0, 12] of the tile\n"
         "   = help: mask the access, `tl.load(…, mask=…)`, where the tile extends past the end of the tensor\n"
     )
