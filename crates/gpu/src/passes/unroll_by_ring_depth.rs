@@ -9,17 +9,19 @@
 //!                                              }
 //!                                              for %i = %middle to %high by s { … }
 //! ```
-//! The pass runs before rings are lowered. If a loop goes around its rings a whole number of times
-//! in each iteration, the lowering knows the slot of each `take` and `acquire` and carries only the
-//! phases ([`super::rings`]). No select computes the next slot, and loop-carried values move once
-//! for all copies of the body.
+//! `take` returns the next full slot of a ring, `acquire` the next empty one. The pass runs before
+//! the pass that lowers rings ([`super::rings`]). If an iteration advances each ring by a multiple
+//! of its slots, the lowering knows the slot of each `take` and `acquire`: the loop carries only
+//! the phases. No select computes the next slot. The registers of loop-carried values are copied at
+//! the end of an iteration, so once for all copies of the body.
 //!
 //! Unrolling pays if the threads of a loop compute an operand of one dot from the result of another
 //! dot, and if the threads need more time to issue their instructions than the tensor cores need
-//! for the dots. The assembler interleaves the copies of the body, which takes registers. If
-//! [`Tuning::states_blocks`](tilewright_gpu_ir::Tuning::states_blocks) is set, the kernel states
-//! how many blocks a multiprocessor should hold, by the estimated registers of one copy of the loop
-//! body.
+//! for the dots. The assembler interleaves the copies of the body, which takes registers, so fewer
+//! blocks may fit into a multiprocessor. If
+//! [`Tuning::states_blocks`](tilewright_gpu_ir::Tuning::states_blocks) is set, the pass therefore
+//! sets [`Header::min_blocks`], the number of blocks that should fit: as many as would fit with one
+//! copy of the body, by the estimate of [`cost_model::blocks_by_registers`].
 
 use tilewright_ir::{
     self as ir, Block, Cursor, Dtype, Element, ElementwiseFn, Inst, OpFamily, Operation, Parents, Rounding,
@@ -76,14 +78,16 @@ struct Plan {
     tiles: u32,
 }
 
-/// The number of slots of a ring, and the number of them that an iteration acquires or takes.
+/// The advance of one end of a ring: the end that acquires slots, or the end that takes them.
 struct RingStep {
+    /// The number of slots of the ring.
     slots: u32,
+    /// The number of slots that an iteration acquires or takes.
     per_iteration: u32,
 }
 
 impl RingStep {
-    /// Returns the number of iterations after which the slot is the same.
+    /// Returns the number of iterations after which an op gets the same slot again.
     fn period(&self) -> u32 {
         let (mut a, mut b) = (self.slots, self.per_iteration);
         while b != 0 {
@@ -93,8 +97,9 @@ impl RingStep {
     }
 }
 
-/// Returns the step of each ring that a loop advances, if the slots of its first iteration are
-/// known. Returns `None` if a nested region advances a ring, or if no ring has several slots.
+/// Returns the advance of each end of a ring in an iteration of a loop. Returns `None` if the slots
+/// of the first iteration are unknown, if a nested region acquires or takes a slot, or if no ring
+/// has several slots.
 fn rings_of(function: &Function, parents: &Parents, inst: Inst) -> Option<Vec<RingStep>> {
     let body = function.insts[inst].regions[0];
     let mut ends: Vec<(Value, bool, RingStep)> = Vec::new();
@@ -116,7 +121,7 @@ fn rings_of(function: &Function, parents: &Parents, inst: Inst) -> Option<Vec<Ri
         .then(|| ends.into_iter().map(|(.., step)| step).collect())
 }
 
-/// Returns the ring whose slot an op acquires or takes, and true if the op takes the slot.
+/// Returns the ring whose slot an op acquires or takes, and whether the op takes it.
 fn ring_end(function: &Function, inst: Inst) -> Option<(Value, bool)> {
     let data = &function.insts[inst];
     match data.op.as_gpu()? {
@@ -139,9 +144,9 @@ fn slots_of(function: &Function, ring: Value) -> u32 {
     }
 }
 
-/// Returns whether the kernel acquires and takes a constant number of slots of each ring before an
-/// instruction. This holds if no loop is around the instruction, and no loop or branch before it
-/// acquires or takes slots.
+/// Returns whether the kernel certainly acquires and takes a constant number of slots of each ring
+/// before an instruction: no loop is around the instruction, and no loop or branch before it
+/// acquires or takes slots of these rings.
 fn begin_at_known_slots(function: &Function, parents: &Parents, inst: Inst, rings: &[Value]) -> bool {
     let mut around = inst;
     while let Some(block) = parents.block(around) {
@@ -186,28 +191,37 @@ fn plan(header: &Header, function: &Function, inst: Inst, rings: &[RingStep]) ->
         return Err("it has a loop inside");
     }
     if has_addresses {
-        return Err("threads copy in it, and have no registers for the addresses of several iterations");
+        return Err(
+            "it has copies that are not tensor copies: each copy of its body would hold their addresses \
+                    in registers",
+        );
     }
     if !has_dependent_dots(function, data.regions[0]) {
-        return Err("its threads compute no operand of a dot from another dot");
+        return Err("no dot has a first operand that threads compute in registers from another dot");
     }
     if !cost_model::is_issue_bound(arithmetic, dots.len() as u32, header.target.tuning) {
         return Err("its dots take longer than the computation of its threads");
     }
     let factor = rings.iter().map(RingStep::period).max().unwrap_or(1);
-    if rings.iter().any(|ring| factor % ring.period() != 0)
-        || !cost_model::should_unroll(factor, insts, header.target.tuning)
-    {
-        return Err("the code would be too long");
+    if rings.iter().any(|ring| factor % ring.period() != 0) {
+        return Err(
+            "its rings return to their first slots after different numbers of iterations, which do not all \
+                    divide the largest one",
+        );
+    }
+    if !cost_model::should_unroll(factor, insts, header.target.tuning) {
+        return Err("the copies of its body would be too many or too long");
     }
     let dtype = function.ty(data.operands[0]).as_registers().and_then(ir::Type::dtype);
+    let Some(dtype) = dtype.filter(|dtype| dtype.bits() >= 32) else {
+        return Err("its index has fewer than 32 bits");
+    };
     let step = constant_int(function, data.operands[2]).and_then(|step| i64::try_from(step).ok());
-    let (Some(dtype), Some(step)) = (dtype.filter(|dtype| dtype.bits() >= 32), step.filter(|step| *step > 0))
-    else {
+    let Some(step) = step.filter(|step| *step > 0) else {
         return Err("its step is not a positive constant");
     };
     if i32::try_from(step).ok().and_then(|step| step.checked_mul(factor as i32)).is_none() {
-        return Err("its step is too large");
+        return Err("its step times the number of copies exceeds 32 bits");
     }
     if constant_iterations(function, inst).is_some_and(|count| count < 2 * factor) {
         return Err("it has too few iterations");
@@ -219,7 +233,7 @@ fn plan(header: &Header, function: &Function, inst: Inst, rings: &[RingStep]) ->
     };
     let tiles = dots.iter().flat_map(|dot| &function.insts[*dot].operands[..3]).map(words).sum();
     if !cost_model::fits_registers_unrolled(tiles, header.num_warps * LANES, header.target.tuning) {
-        return Err("the registers of a thread do not hold several iterations");
+        return Err("a thread has too few registers for several copies of its body");
     }
     Ok(Plan { factor, step, dtype, tiles })
 }
@@ -231,8 +245,9 @@ fn is_arithmetic(function: &Function, inst: Inst) -> bool {
 }
 
 /// Returns whether threads compute the first operand of a dot of a body, in registers, from another
-/// dot of the body. An operand that is in shared memory, or loaded from it, does not count: the
-/// threads that store it wait for each other, so no thread runs ahead.
+/// dot of the body. An operand that is in shared memory, or loaded from it, does not count: after
+/// the threads have stored it, they wait for each other, so no thread begins the next iteration
+/// early.
 fn has_dependent_dots(function: &Function, body: Block) -> bool {
     dots_of(function, body).into_iter().any(|dot| {
         let operand = function.insts[dot].operands[0];
@@ -255,9 +270,9 @@ fn unroll(function: &mut Function, block: Block, inst: Inst, plan: &Plan) {
     unroll_loop(&mut cursor, (block, inst), &unrolling, remainder);
 }
 
-/// Returns the upper bound of the unrolled loop: the lower bound plus the distance of the bounds,
-/// rounded down to a multiple of `step`, the step of the unrolled loop. The distance may exceed the
-/// maximum of `dtype`, so it is divided as an unsigned integer.
+/// Returns the upper bound of the unrolled loop, whose step is `step`: `lower` plus the largest
+/// multiple of `step` that is at most `upper - lower`, or `lower` if the loop has no iterations.
+/// The difference may exceed the maximum of `dtype`, so the code divides it as an unsigned integer.
 fn middle(cursor: &mut Cursor<'_, Gpu>, [lower, upper]: [Value; 2], step: i64, dtype: Dtype) -> Value {
     let unsigned = if dtype.bits() == 64 { Dtype::U64 } else { Dtype::U32 };
     let cast = |cursor: &mut Cursor<'_, Gpu>, value: Value, dtype: Dtype| {
