@@ -1,5 +1,5 @@
-//! Launches the kernels of a lock, a file that lists the compiled kernels of a program, without
-//! their source.
+//! Launches the kernels of a lock without their source. A lock is a file that lists the compiled
+//! kernels of a program.
 
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
@@ -10,7 +10,8 @@ use tilewright_runtime::{self as runtime, Device, Error, Grid, Value};
 use crate::{Arguments, IntoArgument, IntoGrid, Stream, module};
 
 /// The kernels of a lock that `tilewright lock` or [`record_lock`](crate::record_lock) has written.
-/// Launches need neither their source nor Python. Only machine code for the CPU is compiled.
+/// Launches need neither their source nor Python. The first launch of a kernel on the CPU compiles
+/// its machine code. On a GPU, the driver assembles its PTX, unless the lock has its cubin.
 ///
 /// ```
 /// use tilewright::{Bundle, Code, Device, Stream, args};
@@ -52,9 +53,10 @@ pub struct Bundle {
 }
 
 impl Bundle {
-    /// Reads a lock or a packed lock. The artifacts of a lock, in the folder `NAME.artifacts` beside
-    /// `NAME.lock`, are read when a kernel is first launched. Launches run on the selected device,
-    /// else on that of their tensors.
+    /// Reads a lock or a packed lock. For a lock `NAME.lock`, the first launch of a kernel reads
+    /// its code from the folder `NAME.artifacts` beside the lock. Launches run on the device that
+    /// [`Device::select`] or `TILEWRIGHT_DEVICE` has selected; if there is none, on the device of
+    /// their tensors.
     ///
     /// ```
     /// use tilewright::{Bundle, Code};
@@ -70,7 +72,8 @@ impl Bundle {
         Ok(Self { bundle, device: Device::selected()? })
     }
 
-    /// Reads a packed lock from memory; errors name it `name`.
+    /// Reads a packed lock from memory; errors name it `name`. Launches choose their device as those
+    /// of [`open`](Self::open) do.
     ///
     /// ```
     /// use tilewright::{Bundle, Code};
@@ -110,8 +113,8 @@ impl Bundle {
         Self { bundle: Arc::clone(&self.bundle), device: Some(device) }
     }
 
-    /// Runs a kernel for every program of a grid, and returns when all programs have ended; on a
-    /// GPU, as soon as the launch is on the default stream. Every argument is named. A compile-time
+    /// Runs a kernel for every program of a grid. Returns when all programs have ended; on a GPU,
+    /// already when the launch is on the default stream. Every argument is named. A compile-time
     /// argument may be left out if the lock has only one value for it.
     ///
     /// # Errors
@@ -143,8 +146,9 @@ impl Bundle {
     ) -> Result<(), Error> {
         let Arguments { positional, keywords, .. } = arguments;
         if !positional.is_empty() {
-            let message = format!("the arguments of kernel '{kernel}' are named: `args![x_ptr = &x, n = 5]`");
-            return Err(Diagnostic::new(Code::InvalidArgument, message).into());
+            let message = format!("kernel '{kernel}' of a lock got an argument without a name");
+            let error = Diagnostic::new(Code::InvalidArgument, message);
+            return Err(error.hint("name each argument: `args![x_ptr = &x, n = 5]`").into());
         }
         let named: Vec<(&str, Value<'_>)> = keywords;
         let of_tensors = || named.iter().find_map(|(_, value)| value.gpu()).unwrap_or(Device::Cpu);
@@ -187,9 +191,9 @@ impl EmbeddedBundle {
     }
 }
 
-/// A launch of a kernel in the binary with its arguments: [`run`](Self::run) or
-/// [`run_on`](Self::run_on) starts it. The functions that
-/// `include_kernels!` defines return it.
+/// A kernel in the binary and the arguments of a launch: [`run`](Self::run) or
+/// [`run_on`](Self::run_on) launches the kernel. The functions that `include_kernels!` defines
+/// return this type.
 ///
 /// ```standalone_crate
 /// use tilewright::{Device, Stream};
@@ -229,15 +233,16 @@ impl<'m> KernelLaunch<'m> {
         self
     }
 
-    /// Selects the device, such as the simulator; otherwise the launch runs on the device of its
-    /// tensors.
+    /// Selects the device of the launch, such as the simulator. Without this call, the launch runs
+    /// on the device that the process has selected, or else on that of its tensors (see
+    /// [`Bundle::open`]).
     pub fn on(mut self, device: Device) -> Self {
         self.device = Some(device);
         self
     }
 
-    /// Runs the kernel for every program of a grid, and returns when all programs have ended; on a
-    /// GPU, as soon as the launch is on the default stream.
+    /// Runs the kernel for every program of a grid. Returns when all programs have ended; on a GPU,
+    /// already when the launch is on the default stream.
     ///
     /// # Errors
     /// If the kernel has no code for the device or for these arguments, or if it fails.
