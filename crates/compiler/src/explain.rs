@@ -254,8 +254,9 @@ fn line_in(sources: &SourceMap, span: Span, file: &str) -> u32 {
     if known { sources.file(span.file).line_column(span.start).0 } else { 0 }
 }
 
-/// Splits a printed module into lines, and links each line to the source line at which its
-/// outermost span begins. Removes the spans, and the lines that list the source files.
+/// Splits a printed module into lines, without the lines that list the source files, and removes
+/// the spans from them. Links each line to the source line at which its outermost span begins: for
+/// an instruction of an inlined function, this is the line of the call in the kernel.
 fn linked(text: &str, sources: &SourceMap, file: &str, (name, title): (&str, &str)) -> StageText {
     let (mut lines, mut origins) = (Vec::new(), Vec::new());
     let mut open: Vec<usize> = Vec::new();
@@ -269,8 +270,8 @@ fn linked(text: &str, sources: &SourceMap, file: &str, (name, title): (&str, &st
             let id = sources.files().map(|(id, _)| id).find(|id| id.to_string() == number);
             id.map_or(0, |id| line_in(sources, Span::new(id, start, start), file))
         });
-        // The printer writes the spans of an instruction with regions after its last `}`. They also
-        // apply to the line that begins the instruction.
+        // An instruction with regions begins in a line that ends with `{`. The printer writes its
+        // spans after its last `}`; the first line gets the same link.
         let closes = own.trim_start().starts_with('}');
         let begun = if closes { open.pop() } else { None };
         if let Some(begun) = begun {
@@ -418,7 +419,7 @@ impl SharedAccess {
             GpuOp::MmaSync { matrix_a, matrix_b, .. } => {
                 vec![matrix_a.then(|| by_matrices(0)).flatten(), matrix_b.then(|| by_matrices(1)).flatten()]
             }
-            // tidy: wildcard because the others do not access shared memory by a register layout
+            // tidy: wildcard because for no other op, layouts decide the addresses in shared memory
             _ => Vec::new(),
         };
         found.into_iter().flatten().collect()

@@ -65,7 +65,7 @@ impl Constant {
         }
     }
 
-    /// Returns the name of the value's Python type, for messages.
+    /// Returns the name of the value's Python type, for messages; `tuple` for a list, too.
     pub fn type_name(&self) -> &'static str {
         match self {
             Constant::None => "None",
@@ -81,7 +81,9 @@ impl Constant {
     }
 }
 
-/// Formats the value as Python's `repr` does.
+/// Formats the value as Python's `repr` does, with four exceptions: a list has the parentheses of a
+/// tuple, a dtype or another type has its short name (`fp32`), an object is `<object>`, and a
+/// `NamedTuple` has no field names.
 impl fmt::Display for Constant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

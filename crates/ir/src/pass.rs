@@ -1,4 +1,5 @@
-//! A pass: one step of a pipeline. Each crate that transforms a kernel has one list of passes.
+//! Defines a pass, one step of a pipeline. A pipeline is a list of passes, such as `PASSES` of the
+//! crate `opt`, that [`run_passes`] runs.
 
 use std::convert::Infallible;
 
@@ -89,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cleanup_runs_after_a_change_alone() {
+    fn a_cleanup_runs_only_after_a_change() {
         let passes: [Pass<String>; 6] = [
             Pass::cleanup("too early", |text| text.push('1')),
             Pass::reporting("changes", |text| !text.is_empty()),

@@ -1,5 +1,5 @@
-//! The spaces of the maps: [`Hardware`] is the space of the hardware indices of elements, [`Tile`]
-//! the space of the elements.
+//! Defines the spaces that layouts map: [`Hardware`] is the space of the hardware indices of
+//! elements, [`Tile`] the space of the elements.
 
 use std::fmt;
 use std::hash::Hash;
@@ -194,8 +194,9 @@ impl Tile {
         })
     }
 
-    /// Returns the bits of an index in the tile `whole` that are equal for all elements of a slice
-    /// with this shape and these steps, as masks of one bit each, lowest first.
+    /// Returns the bits of an element's index in the tile `whole` that are the same for all
+    /// elements of a slice of `whole`. The slice has the shape `self`, and takes every
+    /// `steps[axis]`-th element along an axis. A bit is returned as a mask; the lowest is first.
     pub(crate) fn fixed_bits(&self, whole: &Self, steps: &[u32]) -> SmallVec<[u32; 8]> {
         let mut fixed = SmallVec::new();
         for axis in (0..whole.rank()).rev() {

@@ -5,19 +5,20 @@ use std::collections::BTreeMap;
 use crate::entry::{Entry, Request};
 use crate::file::LockFile;
 
-/// A change from one lock to another.
+/// A change from one lock to another. The first text of each variant describes the launches of an
+/// entry, or a tuned choice.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Change {
-    /// The second lock has launches that the first does not have.
+    /// Only the second lock has the launches or the choice.
     Added(String),
-    /// The first lock has launches that the second does not have.
+    /// Only the first lock has the launches or the choice.
     Removed(String),
-    /// Both locks have the launches, with different code or choices. The texts name the parts that
-    /// differ.
+    /// Both locks have the launches with different code, or the choice with different values. The
+    /// further texts name the parts that differ.
     Changed(String, Vec<String>),
 }
 
-/// Returns the changes from one lock to another: those of the entries, then those of the choices.
+/// Returns the changes from one lock to another: first those of entries, then those of choices.
 pub fn changes(before: &LockFile, after: &LockFile) -> Vec<Change> {
     let mut found = Vec::new();
     let old: BTreeMap<&Request, &Entry> =

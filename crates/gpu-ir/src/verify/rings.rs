@@ -1,8 +1,13 @@
-//! Rings: no warp waits for an empty slot while all slots are held, or for a full slot while none
-//! is published, counted in the steady state of loops. After a branch, the rule assumes the better
-//! count of both regions, since a condition may skip ops in the last iterations.
+//! Checks that no warp waits forever for a slot of a ring: for an empty slot while all slots are in
+//! use, or for a full slot while none is published.
 //!
-//! For a ring between partitions, the rule counts only the slots that one partition holds at once.
+//! The check counts the slots in use and the full slots of each ring ([`RingCount`]). In a loop, it
+//! assumes the worse counts of the entry and of earlier iterations: more slots in use, fewer full
+//! ones. After a branch, it assumes the better counts of both regions, because a condition may skip
+//! the ops of a ring in the last iterations of a loop.
+//!
+//! If several partitions use a ring, the check only counts the slots that the current partition
+//! holds: one partition must not hold all slots and wait for another one.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,6 @@
-//! Division of integers by constants, by multiplication with reciprocals and shifts. The assembler
-//! itself does this only for divisors that are constants in the PTX text.
+//! Divides integers by constants: multiplies by reciprocals, and shifts. The assembler does not do
+//! this. Even for a `div` with an immediate divisor, its code computes the reciprocal at run time,
+//! and for 64 bits it calls a function (ptxas 13.5, `sm_90`).
 //!
 //! For an N-bit number x and a divisor d, x / d is the upper part of x * m with m = ceil(2^p / d),
 //! which is exact enough for some p (Granlund and Montgomery, Division by invariant integers using
@@ -77,12 +78,15 @@ impl Builder {
         remainder.plus(width, more)
     }
 
-    /// Returns a number with the same quotient, and the difference between the remainders of x and
-    /// of this number.
+    /// Returns a number that has the same quotient as x, and the difference between the remainders
+    /// of x and of this number.
     ///
-    /// If a power of two divides both a register and the divisor, adding a smaller number to the
-    /// register does not change the quotient. The exception is a register that may be negative:
-    /// near zero, the quotient may change. The elements of a tile share such quotients.
+    /// x is the sum of a register and a constant offset. If 2^n divides the register and the
+    /// divisor, the low n bits of x are those of the offset. Unsigned quotients do not depend on
+    /// them, so the number has 0 there. Signed quotients are rounded towards zero, so they only
+    /// depend on whether these bits are 0 (-4 / 4 is -1, but -3 / 4 to -1 / 4 are 0): the number
+    /// has 1 in place of any other value. Elements of a tile whose x differ only in these bits then
+    /// share one division.
     pub(super) fn representative(
         &self,
         width: Width,

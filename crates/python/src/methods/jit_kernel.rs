@@ -24,8 +24,8 @@ impl JitKernel {
         PyClassInitializer::from(Function::default()).add_subclass(Self { is_made: true, ..Self::default() })
     }
 
-    /// Replaces the text and position of the function, and drops its compiled variants. Callers
-    /// that were compiled before keep the old function.
+    /// Replaces the text and position of the function, and drops its compiled variants. Kernels
+    /// that call the function keep the old text if they were compiled before.
     #[pyo3(signature = (*, name, file, text, first_line, removed_columns))]
     fn _replace_source(
         slf: &Bound<'_, Self>,
@@ -51,8 +51,8 @@ impl JitKernel {
         launcher(slf, grid)
     }
 
-    /// Calls the function inside a kernel that Python interprets. Elsewhere it raises an error,
-    /// since a kernel cannot be called without a grid.
+    /// Calls the function as a Python function while this thread interprets a kernel. Otherwise
+    /// raises an error, because a launch needs a grid: `kernel[grid](…)`.
     #[pyo3(signature = (*args, **kwargs))]
     fn __call__<'py>(
         slf: &Bound<'py, Self>,

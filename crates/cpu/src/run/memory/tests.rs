@@ -45,7 +45,7 @@ fn check(size: usize, start: usize, memory: usize, tile: usize, axes: &[Axis]) {
         expect[to..to + size].copy_from_slice(&values[from..from + size]);
     }
     store_block(&region, size, address, axes, &values).expect("the block is inside");
-    // Broadcast axes store any of the elements.
+    // Along an axis with stride 0, all elements are stored at one address; any of them may remain.
     if axes.iter().all(|axis| axis.stride != 0) {
         assert_eq!(user, expect, "store of {size} bytes, {axes:?}");
     }
@@ -63,7 +63,8 @@ fn blocks() {
         check(size, 300, 400, 20, &[axis(20, -bytes - 1, 1)]);
         check(size, 7, 500, 60, &[axis(3, 0, 20), axis(4, bytes * 5, 5), axis(5, bytes, 1)]);
         check(size, 7, 500, 60, &[axis(12, bytes * 2, 5), axis(5, 0, 1)]);
-        // Transposed: the outer axis is contiguous in memory; partial blocks on both sides.
+        // Transposed: the outer axis is contiguous in memory. Most extents are not multiples of the
+        // side of the square blocks that are transposed in registers.
         check(size, 1, 4000, 20 * 19, &[axis(20, bytes, 19), axis(19, 21 * bytes + 1, 1)]);
         check(size, 1, 4000, 2 * 3 * 17, &[axis(2, bytes, 51), axis(3, 600, 17), axis(17, 33, 1)]);
         check(size, 0, 4000, 8 * 4, &[axis(8, bytes, 4), axis(4, 8 * bytes, 1)]);
@@ -96,7 +97,7 @@ fn blocks_outside_name_the_first_element() {
     assert_eq!(store_block(&region, 4, base, &axes, &tile), outside(25, base + 100));
     // The last byte of the last element is outside.
     assert_eq!(load_block(&region, 4, base + 1, &[axis(25, 4, 1)], &mut tile), outside(24, base + 97));
-    // In the order of the axes, not of the addresses.
+    // The first element in the order of the axes is named, although others have lower addresses.
     let axes = [axis(4, -40, 8), axis(8, 4, 1)];
     assert_eq!(load_block(&region, 4, base + 60, &axes, &mut tile), outside(16, base - 20));
     // Nothing was written.
