@@ -37,14 +37,15 @@ thread_local! {
 struct Records {
     kernels: Vec<Kernel>,
     /// The indices of kernels by the address of the code of their handle, and by the device and the
-    /// description of the variant. `Kernel::_code` keeps the address from being used again.
+    /// description of the variant.
     known: FxHashMap<(usize, String), usize>,
     launches: Vec<Launch>,
 }
 
 /// The measurements of all launches of one variant of a kernel.
 struct Kernel {
-    /// The code of the handle, which the variant may replace.
+    /// The code of the handle. While this reference exists, no other code has its address, which is
+    /// a part of the key in [`Records::known`].
     _code: Arc<MachineCode>,
     name: String,
     form: String,
