@@ -22,6 +22,7 @@ mod rejections;
 mod round_trip;
 mod snapshots;
 mod tiles;
+mod unroll_reasons;
 
 use tilewright_gpu::PASSES;
 use tilewright_gpu_ir::GpuTarget;
