@@ -71,8 +71,14 @@ class Parser(argparse.ArgumentParser):
             self.error(f"unknown option '{unknown[0]}'{f': {advice}' if advice else ''}")
 
 
+CHECKED = "--arguments-are-checked"
+"""The option by which a command starts another one for its program without a second warning of misplaced options."""
+
+
 class ProgramParser(Parser):
     """The parser of a command that runs a Python program: arguments after the program are the program's.
+
+    An option of the command among the arguments of the program gets a warning.
 
     `optional_values` are options whose value may be left out, which is then the empty text; it is given by `=` only.
     Each has the names that its value lists, or the endings of the files that it names, each with its dot.
@@ -84,6 +90,7 @@ class ProgramParser(Parser):
         forms = ("<script.py> [argument]...", "-m <module> [argument]...", "-c <code> [argument]...")
         super().__init__(prog, forms, description)
         self._optional_values = optional_values
+        self.add_argument(CHECKED, dest="is_checked", action="store_true", help=argparse.SUPPRESS)
 
     def parse(self, arguments: Sequence[str]) -> argparse.Namespace:
         """The values of the options; `kind` is `-m`, `-c` or empty, `program` the program and its arguments."""
@@ -108,26 +115,45 @@ class ProgramParser(Parser):
             found.program.pop(0)
         elif not named and len(found.program) < len(arguments):
             self._refuse_loose_value(arguments[-len(found.program) - 1], found.program)
+        if misplaced := self._misplaced_option(found, arguments):
+            self._warn_of_misplaced_option(found, misplaced)
         return found
 
-    def misplaced_option(self, given: argparse.Namespace, arguments: Sequence[str]) -> list[str]:
+    def _misplaced_option(self, given: argparse.Namespace, arguments: Sequence[str]) -> list[str]:
         """Returns an option of the command, with its value, that is after the program and was not given before it.
 
         The program may have an option of the same name. A `--` before the program states that it has.
         """
         program: list[str] = given.program
         before = list(arguments[: len(arguments) - len(program)])
-        if before[-1:] == ["--"]:
+        if given.is_checked or before[-1:] == ["--"]:
             return []
         words = program[1:]
         end = words.index("--") if "--" in words else len(words)
         for action in self.options._group_actions:
-            if action.nargs == 0 or any(word.partition("=")[0] in action.option_strings for word in before):
+            if action.dest == "help" or any(
+                word.partition("=")[0] in action.option_strings for word in before
+            ):
                 continue
-            for number, word in enumerate(words[:end]):
+            for index, word in enumerate(words[:end]):
                 if word.partition("=")[0] in action.option_strings:
-                    return words[number : number + (1 if "=" in word else 2)]
+                    has_next = action.nargs != 0 and "=" not in word and word not in self._optional_values
+                    return words[index : index + 1 + has_next]
         return []
+
+    def _warn_of_misplaced_option(self, given: argparse.Namespace, misplaced: list[str]) -> None:
+        """Warns of an option of the command that is among the arguments of the program."""
+        import shlex
+
+        option = shlex.join(misplaced)
+        program = "" if given.kind == "-c" else shlex.join(given.program[:1])
+        words = " ".join(filter(None, [self.prog, option, given.kind, program, "…"]))
+        more = "" if given.kind else "; write -- before the program if the program takes the option"
+        print(
+            f"warning: the program gets '{option}', which is also an option of `{self.prog}`\n"
+            f"help: options of `{self.prog}` come before the program: `{words}`{more}",
+            file=sys.stderr,
+        )
 
     def _refuse_loose_value(self, option: str, program: Sequence[str]) -> None:
         """Refuses a value that follows its option without `=`, as in `--sanitize race x.py`."""

@@ -15,7 +15,7 @@ from argparse import Namespace
 from pathlib import Path
 
 from tilewright import _native
-from tilewright._arguments import ProgramParser
+from tilewright._arguments import CHECKED, ProgramParser
 from tilewright.errors import TritonError
 
 DEFAULT = "tilewright.lock"
@@ -62,8 +62,6 @@ def main(arguments: list[str]) -> int:
     if (name := _near_command(given)) is not None:
         print(f"error: no file '{given.program[0]}'; did you mean `tilewright lock {name}`?", file=sys.stderr)
         return 2
-    if misplaced := parser.misplaced_option(given, arguments):
-        _warn_of_misplaced_option(given, misplaced)
     known = _native.target_names()
     for target in given.target:
         if target not in known:
@@ -86,24 +84,9 @@ def main(arguments: list[str]) -> int:
             return 1
 
 
-def _warn_of_misplaced_option(given: Namespace, misplaced: list[str]) -> None:
-    """Warns of an option of the command that is among the arguments of the program."""
-    import shlex
-
-    option = shlex.join(misplaced)
-    program = "" if given.kind == "-c" else shlex.join(given.program[:1])
-    words = " ".join(filter(None, ["tilewright lock", option, given.kind, program, "…"]))
-    more = "" if given.kind else "; write -- before the program if the program takes the option"
-    print(
-        f"warning: the program gets '{option}', which is also an option of `tilewright lock`\n"
-        f"help: options of `tilewright lock` come before the program: `{words}`{more}",
-        file=sys.stderr,
-    )
-
-
 def run_program(given: Namespace, environment: dict[str, str]) -> int:
     """Runs the program of a command line with these variables; returns its exit code."""
-    command = [sys.executable, "-m", "tilewright", "run"]
+    command = [sys.executable, "-m", "tilewright", "run", CHECKED]
     command += ["--device", given.device] if given.device is not None else []
     command += [given.kind] if given.kind else []
     with subprocess.Popen([*command, *given.program], env=environment) as process:

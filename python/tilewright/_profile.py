@@ -16,7 +16,7 @@ from argparse import Namespace
 from collections.abc import Iterator
 from typing import Any
 
-from tilewright._arguments import ProgramParser
+from tilewright._arguments import CHECKED, ProgramParser
 from tilewright._files import write_file
 from tilewright._flame import flame_graph, folded
 from tilewright._output import print_result
@@ -82,7 +82,7 @@ def main(arguments: list[str]) -> int:
     _run.end_in_order()
     device = [] if wanted.device is None else ["--device", wanted.device]
     lock = [] if wanted.locked is None else [f"--locked={wanted.locked}"]
-    return _run.main([*device, *lock, wanted.kind or "--", *wanted.program])
+    return _run.main([CHECKED, *device, *lock, wanted.kind or "--", *wanted.program])
 
 
 def _check(wanted: Namespace) -> str | None:

@@ -16,7 +16,7 @@ from types import CodeType, ModuleType, TracebackType
 from typing import Any, NoReturn
 
 from _tilewright_startup import PARTS
-from tilewright._arguments import ProgramParser
+from tilewright._arguments import CHECKED, ProgramParser
 
 _DESCRIPTION = """\
 Run a Python program with tilewright as its Triton
@@ -167,7 +167,7 @@ def _begin_again_to_inspect(command: str, arguments: list[str]) -> NoReturn:
 
     flags: list[str] = _args_from_interpreter_flags()
     sys.stdout.flush()
-    os.execv(sys.executable, [sys.executable, *flags, "-i", "-m", *command.split(), *arguments])
+    os.execv(sys.executable, [sys.executable, *flags, "-i", "-m", *command.split(), CHECKED, *arguments])
 
 
 def _refuse(failure: str, code: int) -> int:
