@@ -18,9 +18,17 @@ COMMANDS = {
         "-i",
     ],
     "sim report": ["--report", "--device cpu"],
-    "profile": ["--json x", "--flame x.svg", "--lines 3", "--gpu H200", "--locked", "--report=x"],
-    "lock": ["-o x", "--output=x", "--target cpu"],
-    "tuning export": ["--source", "--device cpu"],
+    "profile": [
+        "--device cpu",
+        "--json x",
+        "--flame x.svg",
+        "--lines 3",
+        "--gpu H200",
+        "--locked",
+        "--report=x",
+    ],
+    "lock": ["--device cpu", "-o x", "--output=x", "--target cpu"],
+    "tuning export": ["--device cpu", "--source"],
 }
 NEEDED = {"tuning export": ["-o", "tuned.json"]}
 CASES = [(command, option) for command, options in COMMANDS.items() for option in options]
