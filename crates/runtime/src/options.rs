@@ -400,6 +400,9 @@ mod tests {
             ("num_warps", Constant::Int(129)),
             ("num_warps", Constant::Int(i128::MAX)),
             ("num_ctas", Constant::Int(-2)),
+            ("num_ctas", Constant::Int(0)),
+            ("num_ctas", Constant::Int(3)),
+            ("num_ctas", Constant::Int(1000)),
             ("num_warps", Constant::Int(i128::MIN)),
             ("num_warps", Constant::Bool(true)),
             ("num_warps", Constant::Float(4.0)),
@@ -417,7 +420,7 @@ mod tests {
     fn counts_that_no_gpu_has_are_refused_for_gpus_alone() {
         let counts = [
             ("num_warps", &[1, 2, 32][..], &[64, 128, 1 << 30][..]),
-            ("num_ctas", &[1, 16], &[3, 32, 1000]),
+            ("num_ctas", &[1, 16], &[32, 1 << 30]),
             ("num_stages", &[0, 1, 7, 64], &[65, 1000]),
         ];
         for (name, good, bad) in counts {

@@ -182,7 +182,14 @@ for arch in {good!r}:
     print(launch(make(), arch=arch))
 for arch in {bad!r}:
     print(launch(make(), arch=arch))
-for options in [dict(warp_size=64), dict(num_warps=64), dict(num_warps=3), dict(num_ctas=3), dict(num_stages=65)]:
+for options in [
+    dict(warp_size=64),
+    dict(num_warps=64),
+    dict(num_warps=3),
+    dict(num_ctas=3),
+    dict(num_ctas=32),
+    dict(num_stages=65),
+]:
     print(launch(make(), **options))
 source = make().warmup(x, x, 100, BLOCK=128, grid=(1,)).src
 try:
@@ -207,8 +214,9 @@ print(triton.compile(source, target=GPUTarget("cuda", {other}, 32), options=dict
         f"TW0108 the launch option num_warps is 64, for {name} | expected a power of two from 1 to 32: {threads} "
         "| use 32",
         "TW0108 the launch option num_warps is 3 | found 3 of type int, expected a power of two | use 2 or 4",
-        f"TW0108 the launch option num_ctas is 3, for {name} | expected a power of two from 1 to 16: a cluster has at "
-        "most 16 blocks | use 2 or 4",
+        "TW0108 the launch option num_ctas is 3 | found 3 of type int, expected a power of two | use 2 or 4",
+        f"TW0108 the launch option num_ctas is 32, for {name} | expected a power of two from 1 to 16: a cluster has at "
+        "most 16 blocks | use 16",
         f"TW0108 the launch option num_stages is 65, for {name} | expected an int from 0 to 64: each stage takes "
         "shared memory",
         "TW0108",

@@ -173,9 +173,9 @@ options! {
         Warned(OLDER), "Triton 3.3: partitions that consume";
     NumCpuThreads "num_cpu_threads" Int(0, NO_LIMIT), Is::Int(0), CpuLaunch,
         "maximum number of threads that run programs; 0 is no maximum";
-    // The CPU takes any number, because only a GPU has blocks, stages or warps. `Options::check`
-    // has the limits of GPUs.
-    NumCtas "num_ctas" Int(1, NO_LIMIT), Is::Int(1), Codegen,
+    // The CPU has no maximum, because only a GPU has blocks, stages or warps. `Options::check` has
+    // the limits of GPUs.
+    NumCtas "num_ctas" PowerOfTwo(u32::MAX), Is::Int(1), Codegen,
         "blocks of the cluster that a program is divided between; if it cannot be divided, one block with the warps of all, up to 8";
     NumStages "num_stages" Int(0, NO_LIMIT), Is::Int(3), Codegen, "stages of software pipelines";
     NumWarps "num_warps" PowerOfTwo(u32::MAX), Is::Int(4), Codegen, "warps of a program";
