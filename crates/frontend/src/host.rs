@@ -44,8 +44,8 @@ pub enum HostValue {
 /// compile time, but its value is not.
 #[derive(Clone, PartialEq, Debug)]
 pub struct RunTime {
-    /// The index of the value among the run-time values of the call.
-    pub number: u32,
+    /// The id of the value. No other value has it, in this call or in another.
+    pub id: u64,
     /// True if the value is a tensor descriptor.
     pub is_descriptor: bool,
     /// The properties known at compile time, such as `dtype` and `shape`. Empty if the value is a

@@ -70,7 +70,7 @@ impl Key {
             HostValue::Callable(object) => self.push_tag(Tag::Callable, object.0.into()),
             HostValue::Object(object) => self.push_tag(Tag::Other, object.0.into()),
             // A run-time value occurs here only within the call of a compile-time function.
-            HostValue::RunTime(value) => self.push_tag(Tag::RunTime, value.number.into()),
+            HostValue::RunTime(value) => self.push_tag(Tag::RunTime, value.id),
         }
     }
 

@@ -31,10 +31,10 @@ def _refused(name: str) -> Callable[..., Any]:
 class RunTimeValue:
     """An argument of a compile-time function with a known type; ``isinstance`` sees the class of the real value."""
 
-    def __init__(self, number: int, is_descriptor: bool, attributes: dict[str, Any]) -> None:
+    def __init__(self, value_id: int, is_descriptor: bool, attributes: dict[str, Any]) -> None:
         from tilewright.language import core
 
-        self._number = number
+        self._id = value_id
         self._class = _native.tensor_descriptor if is_descriptor else _native.tensor
         if "numel" in attributes:
             attributes["numel"] = constexpr(math.prod(attributes["shape"]))

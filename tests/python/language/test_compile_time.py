@@ -186,3 +186,78 @@ def test_what_needs_the_value_says_so(function, code, says):
         kernel[(1,)](7, torch.zeros(1, dtype=torch.int32))
     assert caught.value.code == code
     assert says in str(caught.value)
+
+
+KEPT: list = []
+
+
+@triton.constexpr_function
+def keeps(x):
+    KEPT.append(x)
+    return x
+
+
+@triton.constexpr_function
+def gives_kept(*arguments):
+    return KEPT[0]
+
+
+@triton.constexpr_function
+def gives_both(*arguments):
+    return (*arguments[:1], KEPT[0])
+
+
+@pytest.mark.parametrize("passed", [0, 1, 2])
+@pytest.mark.parametrize("function", [gives_kept, gives_both], ids=lambda function: function.__name__)
+@pytest.mark.parametrize("is_of_this_kernel", [True, False])
+def test_a_value_of_another_call_is_refused(function, passed, is_of_this_kernel):
+    """Its index may be that of an argument of the call, which is another value."""
+    wanted, own, count = tl.constexpr(function), tl.constexpr(is_of_this_kernel), tl.constexpr(passed)
+
+    @triton.jit
+    def other(x, out):
+        tl.store(out, keeps(tl.load(x)))
+
+    @triton.jit
+    def kernel(x, out):
+        a, b = tl.load(x), tl.load(x + 1)
+        if own:
+            a = keeps(a)
+        if count == 0:
+            tl.store(out, a + wanted())
+        elif count == 1:
+            tl.store(out, a + wanted(b))
+        else:
+            tl.store(out, a + wanted(b, a))
+
+    KEPT.clear()
+    x, out = torch.tensor([5, 7]), torch.zeros(1, dtype=torch.int64)
+    if not is_of_this_kernel:
+        other[(1,)](x, out)
+        assert (len(KEPT), out.item()) == (1, 5)
+    with pytest.raises(triton.CompilationError) as caught:
+        kernel[(1,)](x, out)
+    assert caught.value.code == "TW0020"
+    assert (
+        f"function '{function.__name__}' returned a run-time value that is no argument of this call"
+        in str(caught.value)
+    )
+
+
+@INTERPRETED
+def test_values_that_a_function_returns_are_its_arguments(interpret, device):
+    """In another order, nested, and the same one several times."""
+
+    def turned(a, b, c):
+        return (c, (a, 3), a, b)
+
+    wanted = tl.constexpr(triton.constexpr_function(turned))
+
+    def kernel(x, out):
+        a, b, c = tl.load(x), tl.load(x + 1), tl.load(x + 2)
+        first, pair, third, last = wanted(a, b, c)
+        tl.store(out, ((first * 10 + pair[0]) * 10 + third) * 10 + last + pair[1] * 10000)
+
+    x, out = torch.tensor([5, 7, 9], device=device), torch.zeros(1, dtype=torch.int64, device=device)
+    triton.JITFunction(kernel, interpret=interpret)[(1,)](x, out)
+    assert out.item() == 39557

@@ -3,6 +3,7 @@
 //! their type and shape.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use ruff_python_ast::Expr;
 use tilewright_base::{Code, Diagnostic, Span};
@@ -24,6 +25,20 @@ const OF_DESCRIPTORS: &[&str] = &["dtype", "type", "block_type", "block_shape", 
 
 /// The attributes of a block pointer that a compile-time function can read.
 const OF_BLOCK_POINTERS: &[&str] = &["dtype", "type"];
+
+/// The id of the next run-time value that a compile-time function receives. The count is of the
+/// process, because a function may keep a value until another kernel is compiled.
+static NEXT_ID: AtomicU64 = AtomicU64::new(0);
+
+/// A run-time value that a compile-time function received, with its id.
+struct PassedValue {
+    id: u64,
+    operand: IrOperand,
+}
+
+/// A marker for a run-time value that a compile-time function returned and that the call did not
+/// pass.
+struct ValueOfAnotherCall;
 
 impl<'a> Lowerer<'a, '_, '_> {
     /// Calls a compile-time function of the host.
@@ -67,7 +82,15 @@ impl<'a> Lowerer<'a, '_, '_> {
             .collect::<Lower<_>>()?;
         self.at(span);
         match self.session.host.call(object, &positional, &keywords) {
-            Ok(value) => Ok(given(value, &run_time)),
+            Ok(value) => given(value, &run_time).map_err(|ValueOfAnotherCall| {
+                let what = self.session.host.describe(object);
+                let message = format!("{what} returned a run-time value that is no argument of this call");
+                let diagnostic = Diagnostic::new(Code::ConstexprError, message)
+                    .primary(span, "the call")
+                    .note("a compile-time function may return the run-time values of its arguments only")
+                    .hint("pass the value to this call, too; values of earlier calls cannot be kept");
+                self.report(diagnostic)
+            }),
             Err(error) => {
                 let what = self.session.host.describe(object);
                 Err(self.report_call(&what, &error, first, span))
@@ -102,7 +125,11 @@ impl<'a> Lowerer<'a, '_, '_> {
 
     /// Converts an argument for a compile-time function, and appends its run-time parts to
     /// `run_time`.
-    fn argument_of_host(&mut self, operand: &IrOperand, run_time: &mut Vec<IrOperand>) -> Option<HostValue> {
+    fn argument_of_host(
+        &mut self,
+        operand: &IrOperand,
+        run_time: &mut Vec<PassedValue>,
+    ) -> Option<HostValue> {
         let (is_descriptor, names) = match operand {
             Operand::Tensor(value) => {
                 let is_scalar = self.builder.function.ty(*value).is_scalar();
@@ -122,26 +149,30 @@ impl<'a> Lowerer<'a, '_, '_> {
             }
             known => return self.host_value(known),
         };
-        let number = u32::try_from(run_time.len()).ok()?;
-        run_time.push(operand.clone());
+        let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
+        run_time.push(PassedValue { id, operand: operand.clone() });
         let mut attributes = Vec::with_capacity(names.len());
         for name in names {
             let found = semantic::attribute(self, operand, name).ok()?;
             attributes.push((*name, self.argument_of_host(&found, run_time)?));
         }
-        Some(HostValue::RunTime(Arc::new(RunTime { number, is_descriptor, attributes })))
+        Some(HostValue::RunTime(Arc::new(RunTime { id, is_descriptor, attributes })))
     }
 }
 
 /// Converts the result of a host function to an operand. If the function returns a run-time value
-/// that it received, the result is the operand that was passed.
-fn given(value: HostValue, run_time: &[IrOperand]) -> IrOperand {
+/// that it received, the result is the operand that was passed. Fails for the run-time value of
+/// another call, which may be of another kernel or of a block that has ended.
+fn given(value: HostValue, run_time: &[PassedValue]) -> Result<IrOperand, ValueOfAnotherCall> {
     match value {
-        HostValue::RunTime(found) => match run_time.get(found.number as usize) {
-            Some(operand) => operand.clone(),
-            None => from_host(HostValue::RunTime(found)),
-        },
-        HostValue::Tuple(items) => template::whole(items.map(|item| given(item.clone(), run_time))),
-        other => from_host(other),
+        HostValue::RunTime(found) => {
+            let passed = run_time.iter().find(|passed| passed.id == found.id);
+            passed.map(|passed| passed.operand.clone()).ok_or(ValueOfAnotherCall)
+        }
+        HostValue::Tuple(items) => {
+            let values: Result<Vec<_>, _> = items.iter().map(|item| given(item.clone(), run_time)).collect();
+            Ok(template::whole(items.with_items(values?)))
+        }
+        other => Ok(from_host(other)),
     }
 }

@@ -336,9 +336,9 @@ pub fn from_host<V: Clone>(value: HostValue) -> Operand<V> {
         HostValue::ConstexprFunction(object) => Operand::ConstexprFunction(object),
         HostValue::Callable(object) => Operand::Callable(object),
         HostValue::Object(object) => Operand::Object(object),
-        // `host_call.rs` replaces the run-time values of its own call. A compile-time function may
-        // also keep such a value, for example in a global variable. After the call, the value
-        // becomes this operand, and a kernel cannot compute with the operand.
+        // `host_call.rs` replaces the run-time values that a compile-time function returns. The
+        // function may also keep such a value, for example in a global variable. A kernel that
+        // reads the variable gets this operand, with which it cannot compute.
         HostValue::RunTime(_) => Operand::Language("(a value at run time)".into()),
     }
 }

@@ -135,8 +135,8 @@ fn classify_within(object: &Bound<'_, PyAny>, depth: usize) -> PyResult<HostValu
         return Ok(HostValue::Constant(constant));
     }
     if RUN_TIME_VALUE.has_instance(object)? {
-        let number = object.getattr(intern!(py, "_number"))?.extract()?;
-        let value = RunTime { number, is_descriptor: false, attributes: Vec::new() };
+        let id = object.getattr(intern!(py, "_id"))?.extract()?;
+        let value = RunTime { id, is_descriptor: false, attributes: Vec::new() };
         return Ok(HostValue::RunTime(Arc::new(value)));
     }
     if let Ok(function) = object.cast::<Function>() {

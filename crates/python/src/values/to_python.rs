@@ -64,7 +64,7 @@ pub(crate) fn host_value_to_python<'py>(py: Python<'py>, value: &HostValue) -> P
             for (name, attribute) in &value.attributes {
                 attributes.set_item(*name, host_value_to_python(py, attribute)?)?;
             }
-            RUN_TIME_VALUE.get(py)?.call1((value.number, value.is_descriptor, attributes))
+            RUN_TIME_VALUE.get(py)?.call1((value.id, value.is_descriptor, attributes))
         }
         HostValue::Language(path) => {
             let module = if path.starts_with("builtins.") { "builtins" } else { "tilewright.language" };
