@@ -2,6 +2,7 @@
 //! kernels run on.
 
 use std::fmt;
+use std::str::FromStr;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{PoisonError, RwLock};
 
@@ -235,6 +236,16 @@ impl fmt::Display for Device {
     }
 }
 
+/// Parses the name of a device as [`Device::parse`] does. [`Display`](fmt::Display) writes such a
+/// name, and the variable `TILEWRIGHT_DEVICE` takes one.
+impl FromStr for Device {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<Self, Error> {
+        Self::parse(name)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -243,7 +254,9 @@ mod tests {
     fn names_parse_back() {
         for device in [Device::Cpu, Device::Cuda(3), Device::Sim(90)] {
             assert_eq!(Device::parse(&device.to_string()).ok(), Some(device));
+            assert_eq!(device.to_string().parse::<Device>().ok(), Some(device));
         }
+        assert_eq!("tpu".parse::<Device>().unwrap_err().code(), Some(Code::NoDevice));
         assert_eq!(Device::parse("cuda").ok(), Some(Device::Cuda(0)));
         assert_eq!(Device::parse("sim:sm_90a").ok(), Some(Device::Sim(90)));
         for name in ["", "tpu", "cuda:x", "cuda:-1", "sim:90", "sim:sm_70", "sim:cpu", "cuda:99999999"] {

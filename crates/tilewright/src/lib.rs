@@ -225,6 +225,7 @@ pub use tilewright_ir::Dtype;
 /// # fn main() -> Result<(), tilewright::Error> {
 /// assert_eq!(Device::parse("sim:sm_90")?, Device::Sim(90));
 /// assert_eq!(Device::Cuda(1).to_string(), "cuda:1");
+/// assert_eq!("cuda:1".parse::<Device>()?, Device::Cuda(1));
 /// assert_eq!(Device::parse("tpu").unwrap_err().code(), Some(Code::NoDevice));
 /// // The usable GPUs of this machine come after the CPU.
 /// assert_eq!(Device::available()[0], Device::Cpu);

@@ -61,11 +61,20 @@ impl Config {
 
     /// Returns the name and the text of each value, sorted.
     fn texts(&self) -> BTreeMap<String, String> {
-        let text = |value: &Value<'_>| match value.to_host_value() {
-            Some(HostValue::Constant(constant)) => constant.to_string(),
-            _ => value.describe(),
-        };
-        self.values.iter().map(|(name, value)| ((*name).to_owned(), text(value))).collect()
+        self.values.iter().map(|(name, value)| ((*name).to_owned(), text_of(value))).collect()
+    }
+}
+
+/// Returns a value as Python writes it: `50`, `1.5`, `True`, `'tf32'`, `(1, 2)`. A value that
+/// Python cannot write is described.
+fn text_of(value: &Value<'_>) -> String {
+    match (value, value.to_host_value()) {
+        (_, Some(HostValue::Constant(constant))) => constant.to_string(),
+        (Value::Tuple(items), _) if items.descriptor().is_none() => {
+            let texts: Vec<_> = items.iter().map(text_of).collect();
+            format!("({}{})", texts.join(", "), if texts.len() == 1 { "," } else { "" })
+        }
+        _ => value.describe(),
     }
 }
 
@@ -222,7 +231,7 @@ impl Tuner {
     }
 
     /// Returns the configurations that were chosen so far, each with its key: the device, the values
-    /// of the key and the dtypes of the tensors.
+    /// of the key as Python writes them (`50`, `True`, `'tf32'`), and the dtypes of the tensors.
     ///
     /// ```
     /// use tilewright::{Module, args, config};
@@ -234,7 +243,7 @@ impl Tuner {
     /// for (key, config) in tuner.choices() {
     ///     println!("{}: BLOCK = {}", key.join(", "), config["BLOCK"]);
     /// }
-    /// assert_eq!(tuner.choices()[0].0[0], "cpu");
+    /// assert_eq!(tuner.choices()[0].0, ["cpu", "50", "fp32"]);
     /// # Ok(())
     /// # }
     /// ```
@@ -294,7 +303,7 @@ impl Tuner {
                 let diagnostic = Diagnostic { hint, ..Diagnostic::new(Code::InvalidArgument, message) };
                 return Err(diagnostic.into());
             };
-            key.push(values[index].describe());
+            key.push(text_of(&values[index]));
         }
         for value in values {
             if let Value::Pointer(pointer) = value {

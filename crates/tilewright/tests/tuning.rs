@@ -40,9 +40,33 @@ fn the_fastest_configuration_is_launched_and_memory_restored() {
         let choices = tuner.choices();
         assert_eq!(choices.len(), 1);
         assert_eq!(choices[0].1["ROUNDS"], 0, "{device}");
+        assert_eq!(choices[0].0, [&*device.to_string(), "200", "fp32", "fp32"]);
         tuner.launch(|_| 1, args![&x, &mut total, 100, BLOCK = 256]).unwrap();
         assert_eq!(tuner.choices().len(), 2, "another value of the key is measured");
     }
+}
+
+/// The texts are those of Python's `repr`.
+#[test]
+fn keys_have_values_as_python_writes_them() {
+    const SOURCE: &str = "
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def fill(x_ptr, scale, flag, nothing, pair, MODE: tl.constexpr, BLOCK: tl.constexpr):
+    tl.static_assert(MODE == \"it's\")
+    tl.store(x_ptr + tl.arange(0, BLOCK), scale * pair[0])
+";
+    let module = Module::from_source("fill.py", SOURCE).unwrap();
+    let names = ["scale", "flag", "nothing", "pair", "MODE"];
+    let tuner = module.kernel("fill").unwrap().tuned([config! { BLOCK = 64 }], &names);
+    let mut x = [0.0_f64; 64];
+    let nothing = None::<i32>;
+    tuner.launch(|_| 1, args![&mut x, 0.5_f64, true, nothing, (2, 1e30_f64), MODE = "it's"]).unwrap();
+    assert_eq!(x, [1.0; 64]);
+    assert_eq!(tuner.choices()[0].0, ["cpu", "0.5", "True", "None", "(2, 1e+30)", "\"it's\"", "fp64"]);
 }
 
 #[test]
