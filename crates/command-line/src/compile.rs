@@ -45,6 +45,13 @@ pub struct Arguments {
     /// The stage to print; or `json`, which describes the arguments and the launch
     #[arg(long, default_value = "opt", value_parser = stages())]
     emit: String,
+    #[arg(
+        long,
+        value_name = "GRID",
+        allow_hyphen_values = true,
+        help = "With --emit json: the programs along three axes, as expressions of arguments: 'cdiv(M, 64), N, 1'"
+    )]
+    grid: Option<String>,
     /// The file to write it to
     #[arg(long, short)]
     output: Option<PathBuf>,
@@ -79,7 +86,10 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let target = Target::parse(&arguments.target).ok_or_else(|| usage("target"))?;
     if arguments.emit == DESCRIPTION {
         let handle = compile(&kernel_of(&arguments.kernel)?, &arguments.specialization, target)?;
-        return write(arguments, &describe(&handle));
+        return write(arguments, &describe(&handle, arguments.grid.as_deref())?);
+    }
+    if arguments.grid.is_some() {
+        return Err(Failure::Usage("--grid needs --emit json, which describes the launch".into()));
     }
     let stage = Stage::parse(&arguments.emit).ok_or_else(|| usage("stage"))?;
     if stage == Stage::Cubin {

@@ -15,6 +15,7 @@ mod active;
 mod assemble;
 mod bundle;
 mod describe;
+mod grid_expressions;
 mod record;
 mod request;
 mod verify;
@@ -23,6 +24,7 @@ pub use active::{is_locked, locked_choice};
 pub use assemble::assemble_missing;
 pub use bundle::Bundle;
 pub use describe::describe;
+pub use grid_expressions::{GridExpressions, GridName};
 pub use record::{
     Collected, Recorder, begin_recording, collect, is_recording, record_choice, recorded_launches,
     resume_recording, suspend_recording,

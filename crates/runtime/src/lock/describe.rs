@@ -3,10 +3,16 @@
 use tilewright_compiler::{MachineCode, ir_digest};
 use tilewright_lock::{FORMAT, Request};
 
-use crate::Handle;
+use super::grid_expressions::{GridExpressions, GridName};
+use crate::{Error, Handle};
 
-/// Returns the description of a compiled kernel as JSON: its arguments, options and [`Launch`](tilewright_lock::Launch). `docs/locks.md` documents the fields.
-pub fn describe(handle: &Handle) -> String {
+/// Returns the description of a compiled kernel as JSON: its arguments, options and
+/// [`Launch`](tilewright_lock::Launch), and the expressions of `grid`, if it is given.
+/// `docs/locks.md` documents the fields.
+///
+/// # Errors
+/// If `grid` is not three expressions of the kernel's integers.
+pub fn describe(handle: &Handle, grid: Option<&str>) -> Result<String, Error> {
     let code = match &*handle.compiled.code {
         MachineCode::Gpu(code) => Some(&**code),
         MachineCode::Cpu(_) => None,
@@ -15,9 +21,17 @@ pub fn describe(handle: &Handle) -> String {
     let Request { kernel, target, arguments, options, ir } =
         compilation.request(ir_digest(&handle.compiled.lowered));
     let launch = compilation.launch(&handle.compiled, code);
-    let fields = serde_json::json!({
+    let mut names = Vec::new();
+    for (name, argument) in compilation.parameters.iter().zip(&compilation.arguments) {
+        GridName::add(name.to_string(), argument, &mut names);
+    }
+    let grid = grid.map(|text| GridExpressions::parse(text, &names)).transpose()?;
+    let mut fields = serde_json::json!({
         "format": FORMAT, "tilewright": env!("CARGO_PKG_VERSION"), "kernel": kernel, "target": target,
         "arguments": arguments, "options": options, "ir": ir, "launch": launch,
     });
-    format!("{fields:#}\n")
+    if let Some(grid) = grid {
+        fields["grid"] = grid.texts().as_slice().into();
+    }
+    Ok(format!("{fields:#}\n"))
 }
