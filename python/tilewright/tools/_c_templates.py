@@ -3,7 +3,14 @@
 Names of the texts that a kernel's parameters could have, too, begin with ``tw_``.
 """
 
+from __future__ import annotations
+
+import re
 from string import Template
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 TYPES = """\
 #ifndef TW_AHEAD_OF_TIME
@@ -66,6 +73,7 @@ VARIANT_SOURCE = Template("""\
 
 #include "$header"
 
+#include <limits.h>
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -147,7 +155,7 @@ $arguments
         return tw_fail_with($not_launched, tw_failed);
     return 0;
 }
-
+$grid_functions
 tw_result $name($parameters)
 {
     const long long tw_grid[3] = {$grid};
@@ -161,6 +169,60 @@ tw_result $name($parameters)
     return ${name}_with_grid($grid_call);
 }
 """)
+
+_GRID_FUNCTIONS = {
+    "tw_add": """\
+a == LLONG_MIN || b == LLONG_MIN || (b > 0 ? a > LLONG_MAX - b : a <= LLONG_MIN - b)
+        ? LLONG_MIN
+        : a + b""",
+    "tw_sub": "b == LLONG_MIN ? LLONG_MIN : tw_add(a, -b)",
+    "tw_mul": """\
+a == LLONG_MIN || b == LLONG_MIN || (b != 0 && llabs(a) > LLONG_MAX / llabs(b))
+        ? LLONG_MIN
+        : a * b""",
+    "tw_floordiv": """\
+a == LLONG_MIN || b == LLONG_MIN || b == 0
+        ? LLONG_MIN
+        : a / b - (a % b != 0 && (a < 0) != (b < 0))""",
+    "tw_mod": "tw_sub(a, tw_mul(tw_floordiv(a, b), b))",
+    "tw_cdiv": "tw_floordiv(tw_sub(tw_add(a, b), 1), b)",
+    "tw_min": "a < b ? a : b",
+    "tw_max": "a == LLONG_MIN || b == LLONG_MIN ? LLONG_MIN : a > b ? a : b",
+}
+"""The operations of a grid in C. LLONG_MIN is no extent: it marks an overflow or a division by 0."""
+
+_NEXT_POWER_OF_2 = """
+static long long tw_next_power_of_2(long long a)
+{
+    long long power = 1;
+    if (a <= 0)
+        return a == LLONG_MIN ? LLONG_MIN : 0;
+    while (power < a) {
+        if (power > LLONG_MAX / 2)
+            return LLONG_MIN;
+        power *= 2;
+    }
+    return power;
+}
+"""
+
+
+def grid_functions(expressions: Sequence[str]) -> str:
+    """Returns the functions that the expressions call."""
+    called: set[str] = set()
+    waiting = list(expressions)
+    while waiting:
+        names = set(re.findall(r"\btw_\w+(?=\()", waiting.pop())) - called
+        called |= names
+        waiting += [_GRID_FUNCTIONS[name] for name in names if name in _GRID_FUNCTIONS]
+    texts = [
+        f"\nstatic long long {name}(long long a, long long b)\n{{\n    return {body};\n}}\n"
+        for name, body in _GRID_FUNCTIONS.items()
+        if name in called
+    ]
+    texts += [_NEXT_POWER_OF_2] if "tw_next_power_of_2" in called else []
+    return "".join(texts)
+
 
 MEMORY = """
 /* The size of the memory at an address is unknown: accesses after the address are not checked. */

@@ -1,4 +1,4 @@
-"""The signature and the grid of ``triton.tools.compile``: types, hints and values, and three expressions of C."""
+"""The signature and the grid of ``triton.tools.compile``: types, hints and values, and three expressions."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tilewright import _native
 from tilewright.errors import TritonError
 from tilewright.tools import _linking as linking
 from tilewright.tools._linking import refusal
@@ -17,7 +18,14 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from tilewright.runtime.jit import JITFunction, KernelParam
 
+_DESCRIPTOR = re.compile(r"tensordesc<\s*(\w+)\s*\[([\d\s,]+)\](?:\s*,\s*nan)?\s*>$")
 _TYPE = re.compile(r"(\*?)k?(\w+)(?::\s*(\w+))?$")
+
+_ONLY_IN_C = re.compile(
+    r"(?<!/)/(?!/)|[^\w\s,()+\-*/%.\[\]]|\d\.|\.\d"
+    rf"|\b(?:\d+[A-Za-z]\w*|u?int\d+_t|size_t|{'|'.join(linking.KEYWORDS)})\b"
+)
+"""A part of a grid that only C has: the operator `/`, a comparison, a type, a float, a suffix of a number."""
 
 
 @dataclass
@@ -31,10 +39,25 @@ class Argument:
     value: Any = None
     hint: int | None = None
 
+    part: str = ""
+    """Of an argument that is a part of a descriptor: its name there, as in ``shape[0]``."""
+
     @property
     def is_value(self) -> bool:
         """Returns whether the signature has a compile-time value."""
         return self.type == "constexpr"
+
+    @property
+    def parts(self) -> list[Argument]:
+        """The arguments that C passes: of a descriptor its pointer, extents and strides; else the argument itself."""
+        found = _DESCRIPTOR.match(self.type)
+        if found is None:
+            return [self]
+        name, rank = self.name, found[2].count(",") + 1
+        shape = [(f"{name}_shape_{axis}", f"shape[{axis}]", "i32") for axis in range(rank)]
+        strides = [(f"{name}_strides_{axis}", f"strides[{axis}]", "i64") for axis in range(rank - 1)]
+        numbers = [Argument(one, ty, part=f"{name}.{part}") for one, part, ty in shape + strides]
+        return [Argument(name, f"*{found[1]}", part=f"{name}.base"), *numbers]
 
     @property
     def ctype(self) -> str:
@@ -45,14 +68,14 @@ class Argument:
 
     def initializer(self) -> str:
         """The item of the arguments of ``tw_bundle_launch``."""
-        name, ty = self.name, self.type
+        name, ty, label = self.name, self.type, self.part or self.name
         if ty.startswith("*"):
             pointer = f"{{.pointer = (void *)(uintptr_t){name}}}"
-            return f'{{"{name}", TW_POINTER, "{ty[1:]}", {pointer}, tw_bytes({name})}}'
+            return f'{{"{label}", TW_POINTER, "{ty[1:]}", {pointer}, tw_bytes({name})}}'
         if self.ctype == "double":
-            return f'{{"{name}", TW_REAL, NULL, {{.real = {name}}}, 0}}'
+            return f'{{"{label}", TW_REAL, NULL, {{.real = {name}}}, 0}}'
         kind = "TW_BOOLEAN" if ty in ("i1", "u1") else "TW_INTEGER"
-        return f'{{"{name}", {kind}, NULL, {{.integer = (int64_t){name}}}, 0}}'
+        return f'{{"{label}", {kind}, NULL, {{.integer = (int64_t){name}}}, 0}}'
 
 
 def parse_signature(kernel: JITFunction[..., Any], items: Sequence[str]) -> list[Argument]:
@@ -69,8 +92,15 @@ def parse_signature(kernel: JITFunction[..., Any], items: Sequence[str]) -> list
         )
     arguments = [_parse_item(one, item) for one, item in zip(parameters, items, strict=False)]
     arguments += [Argument(one.name, "constexpr", one.default) for one in parameters[len(items) :]]
-    for one in arguments:
-        linking.check_name(one.name, "parameter", "rename the parameter of the kernel")
+    names = [part.name for one in arguments for part in one.parts]
+    for name in names:
+        linking.check_name(name, "parameter", "rename the parameter of the kernel")
+        if names.count(name) > 1:
+            raise refusal(
+                "TW0105",
+                f"'{name}' is the name of a parameter and of a part of a tensor descriptor in C",
+                "rename the parameter of the kernel",
+            )
     return arguments
 
 
@@ -81,7 +111,8 @@ def _parse_item(parameter: KernelParam, item: str) -> Argument:
         return refusal(
             "TW0105",
             f"'{item}' does not describe parameter '{parameter.name}': {reason}",
-            "types are written as *fp32, *fp32:16, i32, i32:16, fp32; values as 1024, 0.5, True",
+            "types are written as *fp32, *fp32:16, i32, i32:16, fp32, tensordesc<fp16[64, 32]>; "
+            "values as 1024, 0.5, True",
         )
 
     try:
@@ -92,10 +123,16 @@ def _parse_item(parameter: KernelParam, item: str) -> Argument:
         if not isinstance(value, (int, float, str, bool, type(None))):
             raise refuse("a value is a number, a text, a bool or None")
         return Argument(parameter.name, "constexpr", value)
+    if item.startswith("tensordesc"):
+        if not _DESCRIPTOR.match(item):
+            raise refuse("a tensor descriptor is written as tensordesc<fp16[64, 32]>")
+        if parameter.is_constexpr:
+            raise refuse("it is a tl.constexpr, which needs a value")
+        return Argument(parameter.name, item)
     found = _TYPE.match(item)
     if found is None or found[2] not in {*type_canonicalisation_dict, *type_canonicalisation_dict.values()}:
-        if item.startswith(("tensordesc", "nvTmaDesc")):
-            raise refuse("C passes no tensor descriptors; make it in the kernel: tl.make_tensor_descriptor")
+        if item.startswith("nvTmaDesc"):
+            raise refuse("C passes no tensor maps; write a tensor descriptor: tensordesc<fp16[64, 32]>")
         raise refuse("this is neither a type nor a value")
     if parameter.is_constexpr:
         raise refuse("it is a tl.constexpr, which needs a value")
@@ -114,19 +151,24 @@ def _parse_item(parameter: KernelParam, item: str) -> Argument:
     return argument
 
 
-def parse_grid(text: str, arguments: Sequence[Argument]) -> str:
-    """Returns the three expressions, with compile-time values in place of their names."""
+def parse_grid(text: str, arguments: Sequence[Argument]) -> list[str]:
+    """Returns the three expressions in C, with compile-time values in place of their names.
+
+    A text is in C if it has a part that only C has. Otherwise, its operations are those of Python's integers.
+    """
     integer = next((one.name for one in arguments if one.type[0] in "iu" and one.hint != 1), None)
-    example = "1024" if integer is None else f"({integer} + 1023) / 1024"
-    hint = f"write three expressions of C: --grid '{example}, 1, 1'"
-    parts = _split(text)
+    example = "1024" if integer is None else f"cdiv({integer}, 1024)"
+    hint = f"write three expressions: --grid '{example}, 1, 1'"
+    parts = split_items(text)
     if len(parts) != 3 or not all(parts):
         raise refusal("TW0103", f"the grid is '{text}', expected three expressions", hint)
+    if not _ONLY_IN_C.search(text):
+        return _native.grid_in_c(text, [name for one in arguments for name in _grid_names(one)])
     if found := re.search(r"//|/\*|[;{}#\"'\\]", text):
         raise refusal("TW0103", f"the grid '{text}' has '{found[0]}', which is no operator of C", hint)
     values = {one.name: one.value for one in arguments if one.is_value}
     values |= {one.name: 1 for one in arguments if one.hint == 1}
-    passed = [one.name for one in arguments if not one.is_value]
+    passed = [part.name for one in arguments if not one.is_value for part in one.parts]
 
     def replace(found: re.Match[str]) -> str:
         name = found[0]
@@ -142,15 +184,39 @@ def parse_grid(text: str, arguments: Sequence[Argument]) -> str:
             [f"the parameters are {', '.join(one.name for one in arguments)}"],
         )
 
-    return ", ".join(re.sub(r"(?<![\w.])[A-Za-z_]\w*", replace, part) for part in parts)
+    return [re.sub(r"(?<![\w.])[A-Za-z_]\w*", replace, part) for part in parts]
 
 
-def _split(text: str) -> list[str]:
-    """Splits a text at the commas outside of parentheses."""
-    parts, depth = [""], 0
+def _grid_names(argument: Argument) -> list[tuple[str, int | None, str | None]]:
+    """Returns the names of a parameter and of its parts.
+
+    Each has the value of a compile-time integer, or the description of a parameter that is no integer.
+    """
+    parts = argument.parts
+    if len(parts) > 1:
+        return [
+            (argument.name, None, "a tensor descriptor"),
+            *((part.part, None, None) for part in parts[1:]),
+        ]
+    value = 1 if argument.hint == 1 else argument.value
+    if argument.is_value or argument.hint == 1:
+        if isinstance(value, int) and -(1 << 63) <= value < 1 << 63:
+            return [(argument.name, int(value), None)]
+        return [(argument.name, None, f"{value!r}, a compile-time value")]
+    is_integer = argument.type[0] in "iu" and argument.type not in ("i1", "u1")
+    other = "a tensor" if argument.type.startswith("*") else f"a number of type {argument.type}"
+    return [(argument.name, None, None if is_integer else other)]
+
+
+def split_items(text: str) -> list[str]:
+    """Splits a text at the commas outside of quotes, parentheses and brackets."""
+    parts, depth, quote = [""], 0, ""
     for character in text:
-        depth += (character == "(") - (character == ")")
-        if character == "," and depth == 0:
+        if character in "\"'" and quote in ("", character):
+            quote = "" if quote else character
+        if not quote:
+            depth += (character in "([") - (character in ")]")
+        if character == "," and depth == 0 and not quote:
             parts.append("")
         else:
             parts[-1] += character

@@ -26,7 +26,7 @@ from tilewright.errors import TritonError
 from tilewright.tools import _c_templates as templates
 from tilewright.tools import _linking as linking
 from tilewright.tools._linking import KernelLinkerMeta, Signature, refusal
-from tilewright.tools._signature import Argument, parse_grid, parse_signature
+from tilewright.tools._signature import Argument, parse_grid, parse_signature, split_items
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -39,12 +39,12 @@ _DESCRIPTION = """\
 Compile a kernel into C: a header and a source file with a function that launches the kernel
 
   python -m triton.tools.compile kernel.py --kernel-name add_kernel --out-path build/add \\
-      --signature '*fp32:16, *fp32:16, *fp32:16, i32, 1024' --grid '(n_elements + 1023) / 1024, 1, 1'
+      --signature '*fp32:16, *fp32:16, *fp32:16, i32, 1024' --grid 'cdiv(n_elements, 1024), 1, 1'
 
 The signature has for each parameter a type or a compile-time value. A type may have a hint: ':16' for a multiple of
-16, ':1' for the value 1. The grid has three expressions of C with the names of parameters. Compile the source file
-with the folder of tilewright.h, and link with libtilewright_c. `python -m triton.tools.link` links several variants
-of a kernel."""
+16, ':1' for the value 1. The grid has three expressions of Python or C with the names of parameters. Compile the
+source file with the folder of tilewright.h, and link with libtilewright_c. `python -m triton.tools.link` links
+several variants of a kernel."""
 
 
 @dataclass
@@ -69,7 +69,7 @@ def compile_kernel(args: CompileArgs) -> tuple[str, list[Path]]:
     """
     targets = _parse_targets(args.target)
     kernel = _load_kernel(args.path, args.kernel_name)
-    items = [item.strip() for item in args.signature.split(",")] if args.signature.strip() else []
+    items = split_items(args.signature) if args.signature.strip() else []
     arguments = parse_signature(kernel, items)
     name = args.out_name or args.kernel_name
     linking.check_name(name, "the kernel's name", "choose another one with --out-name")
@@ -115,7 +115,7 @@ def _run(arguments: list[str]) -> int:
     needed = {
         "--kernel-name": ("-n", "<name>", "the kernel in the file"),
         "--signature": ("-s", "<signature>", "the types, hints and values of its parameters"),
-        "--grid": ("-g", "<grid>", "three expressions of C: the programs along each axis"),
+        "--grid": ("-g", "<grid>", "three expressions: the programs along each axis, as 'cdiv(n, 64), 1, 1'"),
     }
     for long, (short, metavar, meaning) in needed.items():
         parser.add_option(long, short, metavar=metavar, help=meaning)
@@ -259,7 +259,6 @@ def _compile(
     """Compiles a kernel for each target, and returns the packed lock."""
     from tilewright._lock import assemble
     from tilewright.compiler import ASTSource
-    from tilewright.compiler import compile as compile_source
 
     values = {one.name: one.value for one in arguments if one.is_value}
     values |= {one.name: 1 for one in arguments if one.hint == 1}
@@ -269,9 +268,13 @@ def _compile(
     with tempfile.TemporaryDirectory(prefix="tilewright-compile-") as folder:
         recording, lock = Path(folder, "recording"), Path(folder, "kernel.lock")
         recording.mkdir()
+        # The launches of the C library make the tensor maps of descriptors.
+        has_descriptors = any(len(one.parts) > 1 for one in arguments)
         with _recorded_in(recording):
             for target in targets:
-                compile_source(source, target=target, options=dict(options))
+                capability = 0 if target.backend == "cpu" else int(target.arch)
+                described = source.arguments()
+                _native.compile(kernel, target.backend, capability, described, dict(options), has_descriptors)
         _native.lock_collect(str(recording), str(lock))
         assemble(lock)
         return _pack(lock)
@@ -324,7 +327,7 @@ def _describe(
     digest = hashlib.sha256(" ".join([*items, options]).encode()).hexdigest()[:8]
     marks = {1: "c", 16: "d", None: ""}
     values = [re.sub(r"\W", "_", str(one.value)) for one in arguments if one.is_value]
-    passed = [one for one in arguments if not one.is_value]
+    passed = [part for one in arguments if not one.is_value for part in one.parts]
     return KernelLinkerMeta(
         orig_kernel_name=name,
         arg_names=[one.name for one in passed],
@@ -337,10 +340,12 @@ def _describe(
     )
 
 
-def _fields(meta: KernelLinkerMeta, arguments: Sequence[Argument], grid: str, header: str) -> dict[str, str]:
+def _fields(
+    meta: KernelLinkerMeta, arguments: Sequence[Argument], grid: list[str], header: str
+) -> dict[str, str]:
     """Returns the fields of the templates that follow from the description."""
     signature = Signature(meta.passed)
-    passed = [one for one in arguments if one.name in meta.passed]
+    passed = [part for one in arguments for part in one.parts if part.name in meta.passed]
     initializers = "\n".join(f"        {one.initializer()}," for one in passed)
     array = f"    const tw_argument tw_arguments[] = {{\n{initializers}\n    }};"
     return {
@@ -351,7 +356,8 @@ def _fields(meta: KernelLinkerMeta, arguments: Sequence[Argument], grid: str, he
         "parameters": signature.parameters(),
         "grid_parameters": signature.parameters(with_grid=True),
         "grid_names": ", ".join(signature.grid),
-        "grid": grid,
+        "grid": ", ".join(grid),
+        "grid_functions": templates.grid_functions(grid),
         "grid_call": signature.call(list(meta.passed), [f"(uint32_t)tw_grid[{axis}]" for axis in range(3)]),
         "stream": signature.stream,
         "memory": templates.MEMORY if any(one.type.startswith("*") for one in passed) else "",

@@ -1,14 +1,20 @@
-"""Grids as expressions of arguments: ``tilewright compile --grid``."""
+"""Grids as expressions of arguments: ``tilewright compile --grid`` and the C of ``triton.tools.compile``."""
 
 from __future__ import annotations
 
 import json
 import random
 import re
+import shutil
+import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import PATIENCE
 
+from tilewright import _native
+from tilewright.tools import _c_templates as templates
 
 KERNEL = """
 import triton
@@ -148,3 +154,43 @@ def test_another_stage_has_no_grid(run: Any, script: Any) -> None:
     done = run("-m", "tilewright", "compile", path, *words)
     assert (done.code, done.out) == (2, "")
     assert "--grid needs --emit json" in done.err
+
+
+def test_grids_in_c(tmp_path: Path) -> None:
+    """Half of the random expressions have values near the limits of 64 bits."""
+    if shutil.which("cc") is None:
+        pytest.skip("there is no C compiler")
+    generator = random.Random(2)
+    names = [("M", None, None), ("N", None, None), ("a.shape[0]", None, None), ("B", 64, None)]
+    large = (1 << 62, (1 << 63) - 1, -(1 << 61), 0, 1, -7)
+    cases, calls = [], []
+    while len(cases) < 400:
+        text = random_expression(generator, [name for name, _, _ in names])
+        if not re.search(r"\b[MN]\b|shape", text):
+            continue  # A constant may be negative.
+        found, _, _ = _native.grid_in_c(f"{text}, 1, 1", names)
+        is_large = len(cases) % 2 == 1
+        given = [generator.choice(large) if is_large else generator.randrange(-50, 5000) for _ in range(3)]
+        known = dict(zip(("M", "N", "a_shape_0"), given, strict=True))
+        cases.append((text, given, value(text.replace("a.shape[0]", "a_shape_0"), {**known, "B": 64}), found))
+        defined = ", ".join(f"{name} = {number}LL" for name, number in known.items())
+        used = "(void)M, (void)N, (void)a_shape_0"
+        calls.append(f'    {{ long long {defined}; {used}; printf("%lld\\n", {found}); }}')
+    includes = "".join(f"#include <{name}.h>\n" for name in ("limits", "stdio", "stdlib"))
+    functions = templates.grid_functions([found for *_, found in cases])
+    source = tmp_path / "main.c"
+    source.write_text(
+        f"{includes}{functions}\nint main(void)\n{{\n{chr(10).join(calls)}\n    return 0;\n}}\n"
+    )
+    options = ["-std=c11", "-Wall", "-Wextra", "-Werror", "-fsanitize=undefined", "-fno-sanitize-recover"]
+    subprocess.run(["cc", *options, source, "-o", tmp_path / "main"], check=True, timeout=PATIENCE)
+    done = subprocess.run([tmp_path / "main"], capture_output=True, text=True, check=True, timeout=PATIENCE)
+    marked = 0
+    for (text, given, exact, _), found in zip(cases, map(int, done.stdout.split()), strict=True):
+        if found == -(1 << 63):
+            marked += 1
+            # An intermediate result exceeds 64 bits.
+            assert max(map(abs, given)) >= 1 << 61, (text, given)
+        else:
+            assert found == exact, (text, given)
+    assert 10 < marked < 200

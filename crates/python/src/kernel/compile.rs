@@ -21,13 +21,17 @@ use crate::values::to_python::to_python;
 ///
 /// Each argument is a type (`"*fp32:16"`), a compile-time value (`(value,)`), or a tuple: a list of
 /// arguments and the field names of a `NamedTuple` or `None` (`([...], fields)`).
+///
+/// With `tensor_maps`, the code may take tensor maps, which only launches by this project make.
 #[pyfunction]
+#[pyo3(signature = (kernel, backend, capability, arguments, options, tensor_maps = false))]
 pub(crate) fn compile(
     kernel: &Bound<'_, JitKernel>,
     backend: &str,
     capability: u32,
     arguments: &Bound<'_, PyList>,
     options: &Bound<'_, PyDict>,
+    tensor_maps: bool,
 ) -> PyResult<CompiledKernel> {
     let py = kernel.py();
     let device = match backend {
@@ -39,7 +43,7 @@ pub(crate) fn compile(
     let compiling = state(kernel)?.kernel.on(device);
     let mut host = PyHost::default();
     let findings = host.findings();
-    let compiled = py.detach(|| compiling.compile_for(arguments, &options, false, &mut host));
+    let compiled = py.detach(|| compiling.compile_for(arguments, &options, tensor_maps, &mut host));
     let caught = finish(py, &findings)?;
     let handle = compiled.map_err(|error| {
         let exception = to_exception(py, &error);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use pyo3::prelude::*;
-use tilewright_runtime::lock::{self, Choice};
+use tilewright_runtime::lock::{self, Choice, GridExpressions, GridName};
 use tilewright_runtime::{Device, Error, Target};
 
 use crate::errors::raised;
@@ -92,6 +92,25 @@ pub(crate) fn lock_collect(
 #[expect(clippy::needless_pass_by_value, reason = "Python passes texts")]
 pub(crate) fn lock_assemble(py: Python<'_>, path: PathBuf, ptxas: PathBuf) -> PyResult<usize> {
     raised(py, py.detach(|| lock::assemble_missing(&path, &ptxas)))
+}
+
+/// Returns the three expressions of a grid in C. Each name is that of a parameter, with its
+/// compile-time value, if it has one, and the description of a parameter that is no integer.
+#[pyfunction]
+#[expect(clippy::needless_pass_by_value, reason = "Python passes texts")]
+pub(crate) fn grid_in_c(
+    py: Python<'_>,
+    text: String,
+    names: Vec<(String, Option<i64>, Option<String>)>,
+) -> PyResult<Vec<String>> {
+    let meaning = |value: &Option<i64>, other: &Option<String>| match (value, other) {
+        (Some(value), _) => GridName::Value(*value),
+        (None, Some(other)) => GridName::Other(other.clone()),
+        (None, None) => GridName::Argument,
+    };
+    let names: Vec<_> =
+        names.iter().map(|(name, value, other)| (name.clone(), meaning(value, other))).collect();
+    Ok(raised(py, GridExpressions::parse(&text, &names))?.in_c().into())
 }
 
 /// Returns the names of the targets that kernels can be compiled for.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import re
 import shutil
@@ -67,6 +68,20 @@ def keyword(x_ptr, register):
 @triton.jit
 def copy_rows(x_ptr, rows, columns):
     tl.store(x_ptr, rows + columns)
+
+
+@triton.jit
+def multiply(a, b, c, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    row, column = tl.program_id(0) * BM, tl.program_id(1) * BN
+    total = tl.zeros((BM, BN), tl.float32)
+    for k in range(0, K, BK):
+        total = tl.dot(a.load([row, k]), b.load([k, column]), total)
+    c.store([row, column], total)
+
+
+@triton.jit
+def clash(a, a_shape_0):
+    a.store([0], a.load([0]) * a_shape_0)
 """
 
 ADD = {
@@ -83,6 +98,14 @@ MATMUL = {
     "signature": "*fp16:16, *fp16:16, *fp32:16, i32, i32, i32, fp32, 32",
     "grid": "(M + 31) / 32, (N + 31) / 32, 1",
     "out_name": "matmul",
+    "target": ["cpu", "cuda:90:32"],
+    "num_warps": 4,
+}
+
+MULTIPLY = {
+    "kernel_name": "multiply",
+    "signature": "tensordesc<fp16[64, 32]>, tensordesc<fp16[32,64]>, tensordesc<fp32[64, 64]>, i32, 64, 64, 32",
+    "grid": "cdiv(c.shape[0], BM), cdiv(c.shape[1], BN), 1",
     "target": ["cpu", "cuda:90:32"],
     "num_warps": 4,
 }
@@ -309,17 +332,28 @@ def test_other_settings_of_the_process_stay(compiled, monkeypatch, tmp_path):
         ({"signature": "*fp32:1, *fp32, *fp32, i32, 64"}, "TW0105", "the hint 1 is for integers"),
         ({"signature": "*fp32, *fp32, *fp32, fp32:16, 64"}, "TW0105", "16 is for pointers and integers"),
         ({"signature": "*fp32, *fp32, *fp32, i32, i32"}, "TW0105", "a tl.constexpr, which needs a value"),
-        ({"signature": "tensordesc<fp32[8]>, *fp32, *fp32, i32, 64"}, "TW0105", "no tensor descriptors"),
+        ({"signature": "tensordesc<fp32>, *fp32, *fp32, i32, 64"}, "TW0105", "written as tensordesc<fp16[64, 32]>"),
+        ({"signature": "tensordesc<fp32[7]>, *fp32, *fp32, i32, 64"}, "TW0105", "tensordesc<fp16[64, 32]>"),
+        ({"signature": "*fp32, *fp32, *fp32, i32, tensordesc<fp32[8]>"}, "TW0105", "tl.constexpr, which needs a value"),
+        ({"signature": "nvTmaDesc, *fp32, *fp32, i32, 64"}, "TW0105", "C passes no tensor maps"),
+        (
+            {"kernel_name": "clash", "signature": "tensordesc<fp32[8]>, i32", "grid": "1, 1, 1"},
+            "TW0105",
+            "'a_shape_0' is the name of a parameter and of a part of a tensor descriptor in C",
+        ),
         ({"grid": ""}, "TW0103", "the grid is '', expected three expressions"),
         ({"grid": "n, 1"}, "TW0103", "expected three expressions"),
         ({"grid": "(n, 1), 1"}, "TW0103", "expected three expressions"),
         ({"grid": "m, 1, 1"}, "TW0103", "the grid has the name 'm', which is no parameter"),
-        ({"grid": "n // 4, 1, 1"}, "TW0103", "has '//', which is no operator of C"),
-        ({"grid": "k, 1"}, "TW0103", "write three expressions of C: --grid '(n + 1023) / 1024, 1, 1'"),
+        ({"grid": "n // 4 / 2, 1, 1"}, "TW0103", "has '//', which is no operator of C"),
+        ({"grid": "m / 4, 1, 1"}, "TW0103", "the grid has the name 'm', which is no parameter"),
+        ({"grid": "x_ptr, 1, 1"}, "TW0103", "this is a tensor"),
+        ({"grid": "n // 0, 1, 1"}, "TW0103", "the grid divides by 0"),
+        ({"grid": "k, 1"}, "TW0103", "write three expressions: --grid 'cdiv(n, 1024), 1, 1'"),
         (
             {"kernel_name": "copy_rows", "signature": "*i32, i32, i32", "grid": "k, 1, 1"},
             "TW0103",
-            "write three expressions of C: --grid '(rows + 1023) / 1024, 1, 1'",
+            "write the programs along three axes: --grid 'cdiv(rows, 64), 1, 1'",
         ),
         ({"target": "hip:gfx942:64"}, "TW0109", "no target 'hip:gfx942:64'"),
         ({"target": "cuda:33:32"}, "TW0109", "the targets are cpu, sm_75"),
@@ -499,6 +533,59 @@ def test_every_type_of_an_argument(compiled, build, tmp_path):
     )
 
 
+def test_grids_are_computed_as_in_python(compiled, build, tmp_path):
+    settings = {
+        "kernel_name": "copy_rows",
+        "signature": "*i32, i32, i64",
+        "grid": "cdiv(rows, 64) % 5, min(columns // 2, 7) - rows // 100, next_power_of_2(rows)",
+        "target": "cpu",
+    }
+    name, files = compiled(settings)
+    (tmp_path / "build" / "library.c").write_text(STAND_IN)
+    sizes = [(100, 9), (1000, 1), (-64, 3), (650, 16), ((1 << 31) - 1, (1 << 63) - 1)]
+    calls = "".join(f'    printf("%d\\n", {name}(0, 0, {one}, {other}LL));\n' for one, other in sizes)
+    main = f'#include <stdio.h>\n#include "{files[0].name}"\nint main(void)\n{{\n{calls}    return 0;\n}}\n'
+    found = _run(build(main)).splitlines()
+    grids = [
+        (
+            -(-rows // 64) % 5,
+            min(columns // 2, 7) - rows // 100,
+            1 << (rows - 1).bit_length() if rows > 0 else 0,
+        )
+        for rows, columns in sizes
+    ]
+    # An empty grid launches nothing; a negative one is an error.
+    assert [line for line in found if line in ("0", "1")] == [str(int(min(grid) < 0)) for grid in grids]
+    launched = [", ".join(map(str, grid)) for grid in grids if min(grid) > 0]
+    assert len(launched) == 2
+    assert re.findall(r"copy_rows cpu \((.*?)\)", "\n".join(found)) == launched
+
+
+def test_a_descriptor_is_passed_in_parts(compiled, link, build, tmp_path):
+    name, files = compiled(MULTIPLY, target="cpu")
+    parts = {
+        one: f"CUdeviceptr {one}, int32_t {one}_shape_0, int32_t {one}_shape_1, int64_t {one}_strides_0"
+        for one in "abc"
+    }
+    assert (
+        f"tw_result {name}(CUstream stream, {', '.join(parts.values())}, int32_t K);" in files[0].read_text()
+    )
+    assert link(files[0], "-o", "build/multiply").code == 0
+    (tmp_path / "build" / "library.c").write_text(STAND_IN)
+    arguments = "16, 70, 56, 64, 32, 56, 40, 40, 48, 129, 40, 40, 56"
+    main = f'#include "multiply.h"\nint main(void) {{ return multiply_default(0, {arguments}); }}\n'
+    passed = [
+        f"{one}.base *{ty} {address} 1, {one}.shape[0] int {rows}, {one}.shape[1] int {columns}, "
+        f"{one}.strides[0] int {stride}"
+        for one, ty, address, rows, columns, stride in (
+            ("a", "fp16", 16, 70, 56, 64),
+            ("b", "fp16", 32, 56, 40, 40),
+            ("c", "fp32", 48, 129, 40, 40),
+        )
+    ]
+    assert _run(build(main)) == f"open\nmultiply cpu (3, 1, 1) stream 0, {', '.join(passed)}, K int 56\n"
+
+
 def test_headers_beside_cuda_and_in_cpp(compiled, build, tmp_path):
     name, files = compiled(ADD, target="cpu")
     folder = tmp_path / "include"
@@ -625,6 +712,63 @@ def test_a_c_program_launches_kernels(place, compiled, link, build, tmp_path):
     np.testing.assert_array_equal(np.fromfile(tmp_path / "shifted", np.float32), x + y[1:])
     product = np.fromfile(tmp_path / "multiplied", np.float32).reshape(70, 40)
     np.testing.assert_array_equal(product, a.astype(np.float32) @ b.astype(np.float32) * np.float32(0.5))
+
+
+DESCRIPTORS = r"""
+#include "multiply.h"
+
+static int launch(CUdeviceptr a, CUdeviceptr b, CUdeviceptr c, int64_t stride)
+{
+    return multiply_default(NULL, a, 70, 56, stride, b, 56, 40, 40, c, 70, 40, 40, 56);
+}
+
+int main(int count, char **words)
+{
+    if (count != 3)
+        return 2;
+    const char *folder = words[2];
+    multiply_set_device(words[1]);
+    CUdeviceptr a = read_file(folder, "a", 2 * 70 * 64), b = read_file(folder, "b", 2 * 56 * 40);
+    CUdeviceptr c = read_file(folder, "c", 4 * 70 * 40);
+    check(launch(a, b, c, 64), multiply_error());
+    write_file(folder, "multiplied", c, 4 * 70 * 40);
+    /* Neither a pointer nor a stride that a tensor map takes. */
+    if (launch(a + 8, b, c, 64) != 719 || strstr(multiply_error(), "a.base: expected *fp16, a multiple of 16") == NULL)
+        return 4;
+    if (launch(a, b, c, 60) != 719 || strstr(multiply_error(), "a.strides[0]: expected i64, a multiple of 8") == NULL)
+        return 5;
+    return 0;
+}
+"""
+
+
+@pytest.mark.parametrize("place", ["cpu", "sim:sm_90"])
+def test_a_c_program_passes_descriptors(place, compiled, link, build, tmp_path):
+    """On a simulated GPU, the launch makes tensor maps."""
+    library = _library()
+    _, files = compiled(MULTIPLY)
+    with tarfile.open(fileobj=io.BytesIO(_packed(files[1]))) as archive:
+        member = archive.extractfile("tilewright.lock")
+        assert member is not None
+        entries = {one["launches"]["target"]: one["launch"] for one in json.load(member)["entries"]}
+    assert [one["base"] for one in entries["sm_90a"]["tensor_maps"]] == ["a.base", "b.base", "c.base"]
+    assert link(files[0], "-o", "build/multiply").code == 0
+    helpers = PROGRAM[PROGRAM.index("/* Memory") : PROGRAM.index("int main(")]
+    includes = "".join(f"#include <{name}.h>\n" for name in ("stdio", "stdlib", "string"))
+    program = build(
+        f"{includes}#include <stdint.h>\n{DESCRIPTORS.replace('static int', helpers + 'static int', 1)}",
+        library,
+        f"-Wl,-rpath,{library.parent}",
+    )
+
+    generator = np.random.default_rng(1)
+    a, b = (generator.integers(-8, 8, shape).astype(np.float16) for shape in ((70, 64), (56, 40)))
+    a[:, 56:] = np.nan
+    for name, array in {"a": a, "b": b, "c": np.zeros((70, 40), np.float32)}.items():
+        array.tofile(tmp_path / name)
+    _run(program, place, tmp_path)
+    product = np.fromfile(tmp_path / "multiplied", np.float32).reshape(70, 40)
+    np.testing.assert_array_equal(product, a[:, :56].astype(np.float32) @ b.astype(np.float32))
 
 
 GPU_PROGRAM = r"""
