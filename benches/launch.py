@@ -12,6 +12,10 @@ torch
 class
     Objects of a class in Python that has ``data_ptr()`` and ``dtype``, such as wrappers of tensors. ``data_ptr()`` is
     a call of a Python function then, which the line ``data_ptr`` gives by itself.
+
+Then come the attributes and calls by which a program asks a handle, a kernel, the driver and the knobs between its
+launches. ``python benches/launch.py --table`` prints all of them, in nanoseconds of the second and later accesses; with
+``TILEWRIGHT_DEVICE=cpu`` or ``sim:sm_90`` those of this device, in place of the stand-in.
 """
 
 from __future__ import annotations
@@ -39,10 +43,12 @@ ATTRIBUTE_LIMIT = 1.0
 """The permitted microseconds for an attribute that was read before."""
 
 NOT_KEPT = {
-    "kernel.cache_key": "a digest of what the kernel reads of the program now",
-    "knobs": "a listing of a whole group",
+    "knobs": "a listing of a whole group: as many reads as it has knobs",
+    "get_empty_cache_for_benchmark": "it allocates memory",
+    "copy": "a new group of knobs",
+    "reset": "it changes the environment",
 }
-"""Attributes that are computed at each access, and why."""
+"""Names that are left out, and why."""
 
 PROGRAM = """
 import tilewright as triton
@@ -205,21 +211,38 @@ def measure(rounds: int, kind: str, batches: int = 21, calls: int = 500) -> dict
     return found
 
 
-def attributes(batches: int = 7, calls: int = 200) -> dict[str, float]:
-    """Microseconds of each attribute that a program may read between launches; those of ``NOT_KEPT`` are left out."""
+def reads_of(label: str, thing: Any) -> dict[str, Callable[[], Any]]:
+    """A function for each public attribute of an object, which reads it."""
+    listed = [name for name in dir(thing) if not name.startswith("_")]
+    found: dict[str, Callable[[], Any]] = {}
+    for name in {*listed, *getattr(thing, "knob_descriptors", ())}:
+        if name not in NOT_KEPT and f"{label}.{name}" not in NOT_KEPT:
+            found[f"{label}.{name}"] = functools.partial(getattr, thing, name)
+    return found
+
+
+def readers_of(kernel: Any, tensors: list[Any]) -> dict[str, Callable[[], Any]]:
+    """A function for each attribute, and for each call without an effect, that a program has between its launches."""
     import tilewright as triton
+    import tilewright.compiler.compiler
+    import tilewright.runtime.driver
+    import tilewright.testing
     from tilewright import knobs
 
-    linecache.cache["<bench>"] = (len(PROGRAM), None, PROGRAM.splitlines(keepends=True), "<bench>")
-    names: dict[str, Any] = {}
-    exec(compile(PROGRAM, "<bench>", "exec"), names)
-    tensors = torch_tensors(3)
-    handle = names["kernel5"][(1,)](*tensors, 17, BLOCK=128)
+    handle = kernel[(1,)](*tensors, 17, BLOCK=128)
+    compiled = triton.compile(handle.src)
     active = triton.runtime.driver.active
     objects = {
+        "triton": triton,
+        "triton.runtime": triton.runtime,
+        "triton.compiler.compiler": tilewright.compiler.compiler,
+        "triton.testing": tilewright.testing,
         "handle": handle,
         "handle.metadata": handle.metadata,
-        "kernel": names["kernel5"],
+        "handle.src": handle.src,
+        "compiled": compiled,
+        "kernel": kernel,
+        "kernel.params[0]": kernel.params[0],
         "driver": triton.runtime.driver,
         "active": active,
         "active.utils": active.utils,
@@ -227,19 +250,38 @@ def attributes(batches: int = 7, calls: int = 200) -> dict[str, float]:
     groups = {f"knobs.{name}": group for name, group in vars(knobs).items() if isinstance(group, knobs.Knobs)}
     readers: dict[str, Callable[[], Any]] = {}
     for label, thing in (objects | groups).items():
-        listed = [name for name in dir(thing) if not name.startswith("_")]
-        for name in {*listed, *getattr(thing, "knob_descriptors", ())}:
-            if name not in NOT_KEPT and f"{label}.{name}" not in NOT_KEPT:
-                readers[f"{label}.{name}"] = functools.partial(getattr, thing, name)
-    for name in (
-        "current_target",
-        "active_torch_device",
-        "current_device",
-        "device_interface",
-        "current_stream",
-    ):
-        readers[f"active.get_{name}()"] = getattr(active, f"get_{name}")
-    readers["active.utils.get_device_properties(0)"] = lambda: active.utils.get_device_properties(0)
+        readers |= reads_of(label, thing)
+    for stage in (*handle.asm, "ttir", "ttgir", "ptx", "cubin"):
+        readers[f"handle.asm[{stage!r}]"] = functools.partial(handle.asm.__getitem__, stage)
+        readers[f"handle.asm.get({stage!r})"] = functools.partial(handle.asm.get, stage)
+        readers[f"{stage!r} in handle.asm"] = functools.partial(handle.asm.__contains__, stage)
+    for name in dir(active):
+        if name.startswith("get_") and name not in NOT_KEPT:
+            readers[f"active.{name}()"] = getattr(active, name)
+    return readers | {
+        "handle._init_handles()": handle._init_handles,
+        "handle[grid]": lambda: handle[(1,)],
+        "handle.launch_metadata(...)": lambda: handle.launch_metadata((1, 1, 1), 0, *tensors),
+        "compiled._init_handles()": compiled._init_handles,
+        "kernel[grid]": lambda: kernel[(1,)],
+        "kernel.warmup(...)": lambda: kernel.warmup(*tensors, 17, BLOCK=128, grid=(1,)),
+        "active.utils.get_device_properties(0)": lambda: active.utils.get_device_properties(0),
+        "isinstance(handle, CompiledKernel)": lambda: isinstance(handle, triton.compiler.CompiledKernel),
+    }
+
+
+def attributes(batches: int = 15, calls: int = 200) -> dict[str, float]:
+    """Microseconds of the second and later accesses to each attribute of ``readers_of``: the shortest batch."""
+    linecache.cache["<bench>"] = (len(PROGRAM), None, PROGRAM.splitlines(keepends=True), "<bench>")
+    names: dict[str, Any] = {}
+    exec(compile(PROGRAM, "<bench>", "exec"), names)
+    if os.environ.get("TILEWRIGHT_DEVICE") == "cuda":
+        tensors = torch_tensors(3)
+    else:
+        import torch
+
+        tensors = [torch.zeros(128) for _ in range(3)]
+    readers = readers_of(names["kernel5"], tensors)
 
     def batch(read: Callable[[], Any]) -> float:
         start = time.perf_counter()
@@ -251,15 +293,20 @@ def attributes(batches: int = 7, calls: int = 200) -> dict[str, float]:
     for label, read in readers.items():
         try:
             read()
-        except (RuntimeError, AttributeError):  # a program of the CUDA toolkit that is not there
+        except (RuntimeError, AttributeError, LookupError):
+            # There is no such stage for the device, or no such program of the CUDA toolkit.
             continue
-        found[label] = statistics.median(batch(read) for _ in range(batches))
+        found[label] = min(batch(read) for _ in range(batches))
     return found
 
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--attributes"]:
         print(json.dumps(attributes()))
+    elif sys.argv[1:2] == ["--table"]:
+        here = os.environ.get("TILEWRIGHT_DEVICE", "cuda") != "cuda"
+        for name, elapsed in sorted((attributes() if here else in_child(["--attributes"])).items()):
+            print(f"{name:60} {elapsed * 1000:6.0f} ns")
     elif sys.argv[1:2] == ["--measure"]:
         print(json.dumps(measure(int(sys.argv[2]), sys.argv[3])))
     else:

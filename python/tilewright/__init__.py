@@ -11,6 +11,7 @@ import sys
 from tilewright import _environment, errors, runtime
 from tilewright import language as language
 from tilewright._alias import install_as_triton
+from tilewright._kept_names import kept_in
 from tilewright._native import __version__
 from tilewright.errors import (
     CompilationError,
@@ -98,6 +99,7 @@ _LAZY = frozenset(
 """Modules that are imported at their first use: most programs need none of them."""
 
 
+@kept_in(globals())
 def __getattr__(name: str) -> object:
     if name in _LAZY:
         import importlib

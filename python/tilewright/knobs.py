@@ -10,6 +10,7 @@ while it runs therefore has to call ``refresh_knobs()``, or to assign the knob i
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import sys
@@ -19,7 +20,6 @@ from tilewright import _native
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from contextlib import AbstractContextManager
     from typing import Any
 
 _TRUE = frozenset(("1", "true", "yes", "on", "y"))
@@ -182,18 +182,20 @@ class _Tool(_Text):
     def __init__(self, variable: str, program: str) -> None:
         super().__init__(variable)
         self.program = program
-        self.found: dict[tuple[str | None, str | None], NvidiaTool] = {}
-        """Searches the program by the variables that name its path."""
+        self.found: dict[tuple[str | None, str | None], NvidiaTool | None] = {}
+        """The program, or None if there is none, by the variables that name its path."""
 
     def read(self) -> Any:
         """Returns the program that the environment names, else the one that is found."""
         variables = (_variable(self.variable), _variable("PATH"))
-        tool = self.found.get(variables)
+        if variables not in self.found:
+            self.found[variables] = self._find(variables[0])
+        tool = self.found[variables]
         if tool is None:
-            tool = self.found[variables] = self._find(variables[0])
+            raise RuntimeError(f"Cannot find {self.program}: set {self.variable} to its path")
         return tool
 
-    def _find(self, named: str | None) -> NvidiaTool:
+    def _find(self, named: str | None) -> NvidiaTool | None:
         import shutil
 
         places = [named, shutil.which(self.program), os.path.join("/usr/local/cuda/bin", self.program)]
@@ -201,7 +203,7 @@ class _Tool(_Text):
         for place in filter(None, places):
             if os.path.isfile(place) and (tool := NvidiaTool.from_path(place)) is not None:
                 return tool
-        raise RuntimeError(f"Cannot find {self.program}: set {self.variable} to its path")
+        return None
 
     def write(self, value: Any) -> str:
         """The text for the environment."""
@@ -315,13 +317,9 @@ class Knobs:
         self._changed()
         return self
 
-    def scope(self) -> AbstractContextManager[None]:
+    @contextlib.contextmanager
+    def scope(self) -> Iterator[None]:
         """Undoes changes within it on leaving, in the environment too."""
-        from contextlib import contextmanager
-
-        return contextmanager(self._scope)()
-
-    def _scope(self) -> Iterator[None]:
         variables = [knob.variable for knob in self._knobs.values()]
         environment = {variable: os.environ.get(variable) for variable in variables}
         assigned, before = dict(self.__dict__), dict(self._environment)

@@ -55,6 +55,8 @@ mod _native {
     #[pymodule_export]
     use crate::kernel::compiled::CompiledKernel;
     #[pymodule_export]
+    use crate::kernel::dependencies::is_unchanged;
+    #[pymodule_export]
     use crate::kernel::jit::JitKernel;
     #[pymodule_export]
     use crate::launch::device::{
@@ -83,6 +85,8 @@ mod _native {
     };
     #[pymodule_export]
     use crate::launch::tensor_map::{TensorMap, fill_tma_descriptor_im2col, fill_tma_descriptor_tiled};
+    #[pymodule_export]
+    use crate::launch::warm_up::note_async_mode;
     #[pymodule_export]
     use crate::launch::wrapper::Wrapper;
     #[pymodule_export]

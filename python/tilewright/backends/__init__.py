@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tilewright._kept_names import kept_in
 from tilewright.backends.driver import DriverBase
 
 TYPE_CHECKING = False
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["Backend", "BaseBackend", "DriverBase", "backends"]
 
 
+@kept_in(globals())
 def __getattr__(name: str) -> object:
     # Not imported with the package: only torch uses it.
     if name in ("Backend", "BaseBackend"):
@@ -26,10 +28,8 @@ def __getattr__(name: str) -> object:
         from tilewright.backends.nvidia import compiler as nvidia_compiler
         from tilewright.backends.nvidia import driver as nvidia_driver
 
-        found = {
+        return {
             "nvidia": Backend(nvidia_compiler.CUDABackend, nvidia_driver.CudaDriver),
             "cpu": Backend(cpu_compiler.CPUBackend, cpu_driver.CPUDriver),
         }
-        globals()["backends"] = found
-        return found
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import os
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from tilewright import _native
+from tilewright._kept_names import kept_in
 from tilewright.compiler import _older
 from tilewright.compiler._source import ASTSource, IRSource, warn_of_unknown_options
 from tilewright.errors import (
@@ -56,6 +59,7 @@ _ELSEWHERE = {
 """The names that programs import from here, and the modules that have them."""
 
 
+@kept_in(globals())
 def __getattr__(name: str) -> Any:
     import importlib
 
@@ -128,12 +132,32 @@ class AsmDict(Mapping[str, "str | bytes"]):
         self._kernel = kernel
         self._texts = texts or {}
         self._assemble = assemble
+        self._found: dict[str, str | bytes] = {}
+        """The stages that were read, by the name that the program has for them."""
 
     def __getitem__(self, stage: str) -> str | bytes:
-        name = self._name(stage)
-        if name not in self._texts:
-            self._texts[name] = self._make(stage, name)
-        return self._texts[name]
+        found = self._found.get(stage)
+        if found is None:
+            name = self._name(stage)
+            if name not in self._texts:
+                self._texts[name] = self._make(stage, name)
+            found = self._found[stage] = self._texts[name]
+        return found
+
+    def get(self, stage: str, default: Any = None) -> Any:
+        """The text of a stage, or the default if a kernel for this device does not have the stage."""
+        found = self._found.get(stage)
+        if found is not None:
+            return found
+        is_assembled = self._assemble is not None and stage == "cubin"
+        return self[stage] if stage in self or is_assembled else default
+
+    @functools.cached_property
+    def _stages(self) -> tuple[str, ...]:
+        stages = list(self._texts) if self._kernel is None else self._kernel._stages()
+        if self._assemble is not None and "cubin" not in stages and _native.has_gpu():
+            stages.append("cubin")
+        return tuple(stages)
 
     def _make(self, stage: str, name: str) -> str | bytes:
         if name == "cubin" and self._assemble is not None:
@@ -144,21 +168,18 @@ class AsmDict(Mapping[str, "str | bytes"]):
         return self._kernel._stage(name)
 
     def __iter__(self) -> Iterator[str]:
-        stages = list(self._texts) if self._kernel is None else self._kernel._stages()
-        if self._assemble is not None and "cubin" not in stages and _native.has_gpu():
-            stages.append("cubin")
-        return iter(stages)
+        return iter(self._stages)
 
     def __len__(self) -> int:
-        return len(list(iter(self)))
+        return len(self._stages)
 
     def __contains__(self, stage: object) -> bool:
-        return self._name(str(stage)) in list(self)
+        return self._name(str(stage)) in self._stages
 
     def _name(self, stage: str) -> str:
         """Our name of a stage. A CPU kernel has no ``gpu`` stage: ``ttgir`` is its last text before code."""
         name = self._ALIASES.get(stage, stage)
-        return "opt" if stage == "ttgir" and name not in list(self) else name
+        return "opt" if stage == "ttgir" and name not in self._stages else name
 
     def __reduce__(self) -> Any:
         """Pickles the stages as texts: the kernel itself stays in its process."""
@@ -244,7 +265,7 @@ class CompiledKernel(metaclass=_KernelClass):
     @property
     def kernel(self) -> str | bytes:
         """The code that the device runs: the simulator runs PTX."""
-        binary = make_backend(self.metadata.target).binary_ext
+        binary = _binary_of(self.metadata.target)
         native = self._compiled if self._is_of_launch else None
         return self.asm[binary if native is None or binary in native._stages() else "ptx"]
 
@@ -390,9 +411,9 @@ class CompiledKernel(metaclass=_KernelClass):
 
     def launch_metadata(self, grid: Any, stream: Any, *args: Any) -> LazyDict | None:
         """The launch metadata for hooks; nothing if no hook is called before launches."""
-        from tilewright import knobs
-
-        hook = knobs.runtime.launch_enter_hook
+        # Only a program that has imported the knobs has a hook.
+        knobs = sys.modules.get("tilewright.knobs")
+        hook = None if knobs is None else knobs.runtime.launch_enter_hook
         if hook is None or not getattr(hook, "calls", True):
             return None
         names = getattr(getattr(self.src, "fn", None), "arg_names", ())
@@ -400,10 +421,8 @@ class CompiledKernel(metaclass=_KernelClass):
 
     def __getitem__(self, grid: Any) -> Callable[..., None]:
         """A function that launches it with a grid, by default on torch's current stream."""
-        from tilewright import knobs
-        from tilewright.runtime.driver import driver
-
         self._init_handles()
+        knobs, driver = _runtime_knobs(), _driver()
         grid = (grid,) if isinstance(grid, int) else tuple(grid)
         grid += (1,) * (3 - len(grid))
 
@@ -411,13 +430,27 @@ class CompiledKernel(metaclass=_KernelClass):
             if stream is None:
                 stream = driver.active.get_current_stream(driver.active.get_current_device())
             metadata = self.launch_metadata(grid, stream, *args)
-            hooks = (knobs.runtime.launch_enter_hook, knobs.runtime.launch_exit_hook)
+            hooks = (knobs.launch_enter_hook, knobs.launch_exit_hook)
             self.run(*grid, stream, self.function, self.packed_metadata, metadata, *hooks, *args)
 
         return launch
 
     def __repr__(self) -> str:
         return repr(self._compiled) if self._compiled is not None else f"<compiled kernel {self.name}>"
+
+
+@functools.cache
+def _runtime_knobs() -> Any:
+    from tilewright import knobs
+
+    return knobs.runtime
+
+
+@functools.cache
+def _driver() -> Any:
+    from tilewright.runtime.driver import driver
+
+    return driver
 
 
 def _takes_cpu_for_gpu() -> bool:
@@ -525,6 +558,12 @@ def make_backend(target: Any) -> Any:
     raise RuntimeError(
         f"0 compatible backends for target ({target.backend}): tilewright compiles for 'cuda' and 'cpu'"
     )
+
+
+@functools.lru_cache
+def _binary_of(target: Any) -> str:
+    """The stage of the code that a target runs."""
+    return str(make_backend(target).binary_ext)
 
 
 class CompileTimer:

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from contextvars import ContextVar
 
+from tilewright import _native
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,6 +20,9 @@ if TYPE_CHECKING:
     from typing import Any
 
 active_mode: ContextVar[AsyncCompileMode | None] = ContextVar("active_async_compile_mode", default=None)
+
+# Warm-ups look for a mode only in programs that import this module.
+_native.note_async_mode()
 
 
 class FutureKernel:

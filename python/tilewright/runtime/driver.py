@@ -53,10 +53,27 @@ def _torch_interface(kind: str) -> Any:
     return CpuInterface(module) if kind == "cpu" else module
 
 
+@functools.lru_cache
+def _properties(_device: str, number: int | None) -> dict[str, int]:
+    return _native.device_properties(number)
+
+
+@functools.lru_cache
+def _launcher_class() -> Any:
+    from tilewright.backends.nvidia.driver import CudaLauncher
+
+    return CudaLauncher
+
+
 def _is_cuda_on_cpu() -> bool:
     """Returns whether programs that say ``cuda`` run on the processor; only they have imported the module."""
     module = sys.modules.get("tilewright._cuda_on_cpu")
     return module is not None and bool(module.is_active())
+
+
+def _is_device_cuda() -> bool:
+    """Returns whether tensors for kernels are on a device that the program names ``cuda``."""
+    return _native.device().startswith("cuda") or _is_cuda_on_cpu()
 
 
 def _claimed_gpu() -> Any:
@@ -164,7 +181,8 @@ class CudaUtils:
         if (claimed := _claimed_gpu()) is not None:
             named: dict[str, int] = claimed.named_properties()
             return named
-        return dict(_native.device_properties(device))
+        # The program may change its dict.
+        return _properties(_native.device(), device).copy()
 
     def get_device_capability(self, device: int | None = None) -> tuple[int, int]:
         """Major and minor compute capability; the processor has none."""
@@ -200,9 +218,7 @@ class Driver(GPUDriver):
     @property
     def launcher_cls(self) -> Any:
         """The function that makes a launcher of a source and the metadata of its code."""
-        from tilewright.backends.nvidia.driver import CudaLauncher
-
-        return CudaLauncher
+        return _launcher_class()
 
     def map_python_to_cpp_type(self, ty: str) -> str:
         """The type of C that an argument of a launch is read as."""
@@ -229,7 +245,7 @@ class Driver(GPUDriver):
         While programs that say ``cuda`` are run on the processor, this is that ``cuda`` device: then all tensors of a
         program are on one device, however it names the device.
         """
-        if _native.device().startswith("cuda") or _is_cuda_on_cpu():
+        if _is_device_cuda():
             return _torch_device("cuda", self.get_current_device())
         return _torch_device("cpu")
 
@@ -248,9 +264,11 @@ class Driver(GPUDriver):
         """
         if not _native.device().startswith("cuda"):
             return 0
-        torch = sys.modules.get("torch")
-        current = getattr(getattr(torch, "_C", None), "_cuda_getCurrentRawStream", None)
-        return int(current(self.get_current_device() if device is None else device)) if current else 0
+        try:
+            current = sys.modules["torch"]._C._cuda_getCurrentRawStream
+        except (KeyError, AttributeError):  # torch is not imported, or has no GPU
+            return 0
+        return int(current(_native.current_device() if device is None else device))
 
     def get_device_capability(self, device: int | None = None) -> tuple[int, int]:
         """Major and minor compute capability; the processor has none."""
@@ -258,7 +276,7 @@ class Driver(GPUDriver):
 
     def get_device_interface(self) -> Any:
         """The module of torch that belongs to the device of ``get_active_torch_device``."""
-        return _torch_interface(self.get_active_torch_device().type)
+        return _torch_interface("cuda" if _is_device_cuda() else "cpu")
 
     def get_empty_cache_for_benchmark(self) -> Any:
         """Memory to write over between measurements, so that no data of a kernel stays in the cache."""
@@ -276,11 +294,13 @@ class Driver(GPUDriver):
 
     def get_benchmarker(self) -> Any:
         """The function that times a kernel."""
-        from tilewright import _benchmark
-
         # A program that has imported the module may have replaced `do_bench`.
         testing = sys.modules.get("tilewright.testing")
-        return _benchmark.do_bench if testing is None else testing.do_bench
+        if testing is not None:
+            return testing.do_bench
+        from tilewright import _benchmark
+
+        return _benchmark.do_bench
 
 
 class DriverConfig:

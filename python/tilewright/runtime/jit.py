@@ -6,9 +6,11 @@ The class here gathers the properties of the function that Python knows. Its bas
 
 from __future__ import annotations
 
+import functools
 from _weakrefset import WeakSet
 
 from tilewright import _environment, _native
+from tilewright._kept_names import kept_in
 from tilewright.errors import LaunchTypeError, LaunchValueError, TritonError, hide_own_frames
 from tilewright.language._constexpr import constexpr
 from tilewright.language._types import dtype, pointer_type
@@ -59,6 +61,7 @@ TRITON_MODULE = "triton.language"
 GLUON_MODULE = "triton.experimental.gluon.language"
 
 
+@kept_in(globals())
 def __getattr__(name: str) -> object:
     # Not imported with the package: launches need none of it.
     if name in _OF_UTILS:
@@ -207,8 +210,7 @@ class JITCallable:
     @property
     def src(self) -> str:
         """The source, from the ``def`` on; empty if the function has none, as interpreted ones may."""
-        text = self._src or ""
-        return text[max(text.find("def "), 0) :]
+        return _from_definition(self._src or "")
 
     @src.setter
     def src(self, _value: str) -> None:
@@ -233,6 +235,11 @@ class JITCallable:
         import inspect
 
         return {**self.fn.__globals__, **inspect.getclosurevars(self.fn).nonlocals}
+
+
+@functools.lru_cache
+def _from_definition(text: str) -> str:
+    return text[max(text.find("def "), 0) :]
 
 
 def get_def_line_number(raw_src: list[str], starting_line_number: int) -> int:
@@ -452,14 +459,21 @@ class JITFunction(_native.JitKernel, JITCallable, KernelInterface[P, R]):
     @property
     def cache_key(self) -> str:
         """A digest of the source and its position, the globals that it reads, and tilewright's version."""
+        known = self.__dict__.get("_known_key")
+        if known is not None and known[1] is not None and _native.is_unchanged(known[1]):
+            return known[0]
         from tilewright.runtime._cache_key import cache_key
 
-        return cache_key(self)
+        self._known_key: tuple[str, Any] = cache_key(self)
+        return self._known_key[0]
 
     @property
     def type(self) -> constexpr:
         """Returns the type of a compile-time value, as which kernels pass functions."""
-        return constexpr(self)
+        found = self.__dict__.get("_type")
+        if found is None:
+            found = self.__dict__.setdefault("_type", constexpr(self))
+        return found  # type: ignore[no-any-return]
 
     def repr(self, specialization: Any) -> str:
         """The name of a compiled variant."""
@@ -476,23 +490,23 @@ class JITFunction(_native.JitKernel, JITCallable, KernelInterface[P, R]):
             return types.MethodType(self, instance)
         return self
 
-    def warmup(self, *args: Any, grid: Any = None, **kwargs: Any) -> Any:
-        """Compiles for arguments like these, and does not run; see ``triton.AsyncCompileMode``."""
-        import sys
+    def _warmup_in_mode(self, *args: Any, grid: Any = None, **kwargs: Any) -> Any:
+        """Does the same as ``warmup``, on a thread of the ``triton.AsyncCompileMode`` that is active, if one is."""
+        from tilewright.runtime._async_compile import active_mode
 
-        # Only programs that use the mode have imported its module.
-        asynchronous = sys.modules.get("tilewright.runtime._async_compile")
-        mode = None if asynchronous is None else asynchronous.active_mode.get()
+        def compiled() -> Any:
+            return self.run(*args, grid=grid, warmup=True, **kwargs)
+
+        mode = active_mode.get()
         if mode is None:
-            return super().warmup(*args, grid=grid, **kwargs)
-        compiled = super().warmup
+            return compiled()
         described = [str(_native.describe_argument(arg)) for arg in (*args, *kwargs.values())]
         key = (
             self.cache_key,
             *described,
             repr([value for value in kwargs.values() if not hasattr(value, "dtype")]),
         )
-        return mode.submit((*key, tuple(kwargs)), lambda: compiled(*args, grid=grid, **kwargs))
+        return mode.submit((*key, tuple(kwargs)), compiled)
 
     def add_pre_run_hook(self, hook: Callable[..., Any]) -> None:
         """Calls ``hook(*args, **kwargs)`` before each launch."""
@@ -502,9 +516,12 @@ class JITFunction(_native.JitKernel, JITCallable, KernelInterface[P, R]):
     @property
     def device_caches(self) -> dict[Any, tuple[dict[Any, Any], dict[Any, str], Any, Any, Callable[..., Any]]]:
         """A cache and a binder for each device, for tools that compile as launches do; see ``_binder.py``."""
-        from tilewright.runtime._binder import DeviceCaches
+        found = self.__dict__.get("_device_caches")
+        if found is None:
+            from tilewright.runtime._binder import DeviceCaches
 
-        return self.__dict__.setdefault("_device_caches", DeviceCaches(self))  # type: ignore[no-any-return]
+            found = self.__dict__.setdefault("_device_caches", DeviceCaches(self))
+        return found  # type: ignore[no-any-return]
 
     def create_binder(self) -> tuple[dict[Any, Any], dict[Any, str], Any, Any, Callable[..., Any]]:
         """Returns a function that binds arguments as launches do, for tools that look at it; see ``_binder.py``."""
@@ -564,7 +581,7 @@ class JITFunction(_native.JitKernel, JITCallable, KernelInterface[P, R]):
         attributes = dict(self.__dict__)
         if attributes["fn"] is not None:
             return self.__qualname__
-        for name in ("__globals__", "__wrapped__", "pre_run_hooks", "_device_caches"):
+        for name in ("__globals__", "__wrapped__", "pre_run_hooks", "_device_caches", "_known_key", "_type"):
             attributes.pop(name, None)
         return _native.JitKernel.__new__, (type(self),), attributes
 

@@ -15,6 +15,7 @@ whose format ``crates/trace`` documents. ``launch`` serves the page on this mach
 
 from __future__ import annotations
 
+from tilewright._kept_names import kept_in
 from tilewright.viz._config import config
 from tilewright.viz._session import clear, load, save
 from tilewright.viz._trace import Trace, trace
@@ -41,6 +42,7 @@ __all__ = [
 ]
 
 
+@kept_in(globals())
 def __getattr__(name: str) -> object:
     if name == "launch":
         # A program that only records needs no HTTP.

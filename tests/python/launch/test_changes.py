@@ -13,6 +13,7 @@ import pytest
 
 import tilewright as triton
 import tilewright.language as tl
+from tilewright.runtime import _cache_key
 
 
 @triton.jit
@@ -359,6 +360,50 @@ def test_the_cache_key_covers_what_is_read(monkeypatch):
     monkeypatch.setattr(triton._native, "__version__", "0.0.0")
     keys.append(with_helper.cache_key)
     assert len(set(keys)) == len(keys) - 1
+
+
+def test_the_cache_key_is_that_of_the_present_program(monkeypatch):
+    """A kept key is compared with one that is computed anew, after changes of all that a kernel reads."""
+    factors, nested = [1, 2], (3, [4])
+    cell = 5
+
+    @triton.jit
+    def kernel(out_ptr, N: tl.constexpr = 6, *, M: tl.constexpr = 7):
+        tl.store(out_ptr, helper(settings.x) + cell + N + M + missing)  # noqa: F821
+
+    @triton.jit
+    def of_lists(out_ptr):
+        tl.store(out_ptr, factors[0] + nested[1][0])
+
+    def key(kernel=kernel):
+        kept = kernel.cache_key
+        assert kept == kernel.cache_key == _cache_key.cache_key(kernel)[0]
+        keys.append(kept)
+
+    keys: list[str] = []
+    key()
+    monkeypatch.setitem(globals(), "missing", tl.constexpr(1))
+    key()
+    for change in (lambda: None, lambda: factors.append(9), lambda: nested[1].append(1)):
+        change()
+        key(of_lists)
+    cell = 10
+    key()
+    kernel.fn.__defaults__ = (11,)
+    key()
+    kernel.fn.__kwdefaults__["M"] = 12
+    key()
+    monkeypatch.setattr(settings, "x", tl.constexpr(78))
+    key()
+    helper_before = helper.src
+    helper._unsafe_update_src(helper_before.replace("+", "*"))
+    key()
+    helper._unsafe_update_src(helper_before)
+    monkeypatch.setattr(helper, "noinline", True)
+    key()
+    kernel.starting_line_number += 1
+    key()
+    assert len(set(keys)) == len(keys)
 
 
 def test_the_cache_key_covers_functions_without_code_of_python():

@@ -13,7 +13,9 @@ from helpers import to_host
 
 import tilewright as triton
 import tilewright.language as tl
+from tilewright import _native
 from tilewright.compiler import ASTSource
+from tilewright.errors import LaunchKeyError
 
 
 @triton.jit
@@ -68,10 +70,71 @@ def test_attributes_are_made_once(device):
         lambda: handle.asm,
         lambda: handle.hash,
         lambda: handle.src,
+        lambda: handle.asm["source"],
+        lambda: handle.asm["ttir"],
+        lambda: handle.asm.get("ttgir"),
+        lambda: handle.run,
+        lambda: handle.packed_metadata,
+        lambda: _add.cache_key,
+        lambda: _add.signature,
+        lambda: _add.params,
+        lambda: _add.src,
+        lambda: _add.type,
+        lambda: _add.device_caches,
         driver.get_current_target,
         driver.get_active_torch_device,
+        driver.get_device_interface,
+        driver.get_benchmarker,
+        lambda: driver.launcher_cls,
     ):
         assert read() is read()
+
+
+def test_a_warm_up_finds_the_kernel_of_a_launch(device):
+    x, out, handle = launched(device)
+    for grid in ({}, {"grid": (1,)}, {"grid": lambda meta: (meta["BLOCK"],)}):
+        assert _add.warmup(x, out, 100, 2.5, BLOCK=64, **grid) is handle
+        assert _add.warmup(x, out, n=100, factor=2.5, **grid, BLOCK=64) is handle
+    warmup = _add.warmup
+    assert warmup(x, out, 100, 2.5, 64, grid=(1,)) is handle
+    with pytest.raises(LaunchKeyError, match="blocks"):
+        _add.warmup(x, out, 100, 2.5, BLOCK=64, blocks=1)
+
+
+def test_the_stages_of_a_handle_are_those_of_its_device(device):
+    handle = launched(device)[2]
+    stages = tuple(handle.asm)
+    assert len(handle.asm) == len(stages)
+    assert [stage for stage in stages if stage not in handle.asm] == []
+    for _ in range(2):
+        assert handle.asm.get("hsaco", "none") == "none"
+        assert ("cpu" in handle.asm) == (handle.metadata.target.backend == "cpu")
+        assert handle.asm["ttgir"] == handle.asm["gpu" if "gpu" in stages else "opt"]
+        with pytest.raises(KeyError, match="hsaco"):
+            handle.asm["hsaco"]
+
+
+def test_the_properties_of_a_device_are_a_dict_of_the_caller():
+    utils = triton.runtime.driver.active.utils
+    found = utils.get_device_properties(0)
+    expected = dict(found)
+    found.clear()
+    assert utils.get_device_properties(0) == expected == _native.device_properties(0)
+
+
+def test_names_of_modules_are_found_once():
+    for module, name in (
+        (triton, "compile"),
+        (triton, "use_cpu_as_cuda"),
+        (triton.backends, "backends"),
+        (triton.compiler.compiler, "driver"),
+        (triton.runtime.jit, "get_current_device"),
+        (triton.runtime.cache, "default_cache_dir"),
+    ):
+        found = getattr(module, name)
+        assert vars(module)[name] is found
+    with pytest.raises(AttributeError, match="compil"):
+        triton.compil
 
 
 def test_all_handles_have_the_same_attributes(device):

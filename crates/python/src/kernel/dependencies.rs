@@ -100,6 +100,33 @@ fn is_mutable(value: &Bound<'_, PyAny>) -> bool {
     is_constexpr && value.getattr(intern!(py, "value")).is_ok_and(|inner| is_mutable(&inner))
 }
 
+/// Returns whether variables still have the values that they had.
+///
+/// A variable is a tuple: a dict, or an object with attributes; the name; and the value, which is
+/// omitted if there was none.
+#[pyfunction]
+pub(crate) fn is_unchanged(reads: &Bound<'_, PyList>) -> PyResult<bool> {
+    for read in reads.iter() {
+        let read = read.cast_into::<PyTuple>()?;
+        let (owner, name) = (read.get_borrowed_item(0)?, read.get_borrowed_item(1)?);
+        let now = match owner.cast::<PyDict>() {
+            Ok(names) => names.get_item(name)?,
+            // A cell without a value raises a `ValueError`.
+            Err(_) => owner.getattr(name.cast::<PyString>()?).ok(),
+        };
+        let before = if read.len() > 2 { Some(read.get_borrowed_item(2)?) } else { None };
+        let is_same = match (now, before) {
+            (Some(now), Some(before)) => now.is(before),
+            (None, None) => true,
+            _ => false,
+        };
+        if !is_same {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
 /// All dependencies of one compiled variant. They are attached to its handle.
 pub(crate) struct Dependencies {
     /// The variables. The list is replaced as a whole, so that no code of the program runs while

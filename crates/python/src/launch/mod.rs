@@ -21,4 +21,5 @@ pub(crate) mod lock;
 pub(crate) mod run;
 pub(crate) mod sanitize;
 pub(crate) mod tensor_map;
+pub(crate) mod warm_up;
 pub(crate) mod wrapper;

@@ -13,6 +13,7 @@ use crate::kernel::compiled::CompiledKernel;
 use crate::kernel::jit::{JitKernel, State, state};
 use crate::launch::jit::launch;
 use crate::launch::launcher::launcher;
+use crate::launch::warm_up::warm_up;
 use crate::values::call::Call;
 use crate::values::function::Function;
 
@@ -78,15 +79,10 @@ impl JitKernel {
         Call::with(args, kwargs, |call| launch(slf, grid, call, warmup))
     }
 
-    /// Compiles the kernel for arguments like these, and does not run it.
-    #[pyo3(signature = (*args, grid = None, **kwargs))]
-    fn warmup(
-        slf: &Bound<'_, Self>,
-        args: &Bound<'_, PyTuple>,
-        grid: Option<&Bound<'_, PyAny>>,
-        kwargs: Option<&Bound<'_, PyDict>>,
-    ) -> PyResult<Option<Py<CompiledKernel>>> {
-        Call::with(args, kwargs, |call| launch(slf, grid, call, true))
+    /// A function that compiles the kernel for arguments like those of a call, and does not run it.
+    #[getter]
+    fn warmup<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        warm_up(slf)
     }
 
     /// Drops all compiled variants.
