@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import tilewright as triton
 from tilewright import _benchmark, _device_limits, _native, _perf_report, errors, testing
+from tilewright.runtime import _tuning
 
 
 class Clock:
@@ -100,6 +103,135 @@ def test_the_budget_of_do_bench_is_wall_time(clock):
     assert testing.do_bench(lambda: calls.append(1), warmup=25, rep=100) == pytest.approx(0.01)
     assert clock.counts[-1] == pytest.approx(1000, abs=1)
     assert len(calls) - sum(clock.counts) == pytest.approx(1 + 250, abs=1)
+
+
+class Timeline:
+    """A GPU and its host, on which a run takes ``run`` milliseconds of both, and clearing the cache ``clear``."""
+
+    def __init__(self, run, clear):
+        self.run, self.clear = run, clear
+        self.now = 0.0
+        self.runs = 0
+
+    def launch(self):
+        self.runs += 1
+        self.now += self.run
+
+    def event(self, enable_timing):
+        return TimelineEvent(self)
+
+    def synchronize(self):
+        pass
+
+    def clear_cache(self, cache):
+        assert cache == "cache"
+        self.now += self.clear
+
+    def get_empty_cache_for_benchmark(self):
+        return "cache"
+
+    def perf_counter(self):
+        return self.now * 1e-3
+
+
+class TimelineEvent:
+    def __init__(self, timeline):
+        self.timeline = timeline
+        self.at = None
+
+    def record(self):
+        self.at = self.timeline.now
+
+    def elapsed_time(self, end):
+        return end.at - self.at
+
+
+@pytest.mark.parametrize(("run", "clear"), [(0.01, 0.09), (0.5, 0.1), (40.0, 0.1)])
+def test_do_bench_keeps_its_budgets_on_a_gpu(monkeypatch, run, clear):
+    """``warmup`` and ``rep`` are wall time with the clearing of the cache, as in Triton."""
+    timeline = Timeline(run, clear)
+    interface = SimpleNamespace(Event=timeline.event, synchronize=timeline.synchronize)
+    monkeypatch.setattr(_benchmark, "clock", lambda: _benchmark.GpuClock(interface, timeline))
+    found = testing.do_bench(timeline.launch, warmup=25, rep=100, return_mode="all")
+    assert found == pytest.approx([run] * len(found))
+    assert len(found) == max(int(100 / (run + clear) + 1e-6), 1)
+    # One run compiles, five give the estimate, and the warm-up does not clear the cache.
+    assert timeline.runs == 1 + 5 + int(25 / (run + clear) + 1e-6) + len(found)
+    assert timeline.now <= 25 + 100 + 7 * (run + clear)
+
+
+def test_the_race_of_the_tuner_keeps_its_budget(monkeypatch):
+    """The time between runs counts: restoring tensors and clearing the cache."""
+    timelines = {"a": Timeline(0.02, 0.18), "b": Timeline(0.0201, 0.18)}
+    shared = next(iter(timelines.values()))
+
+    class Noisy:
+        def sample(self, launch, count, before, after):
+            times = []
+            for number in range(count):
+                before()
+                began = shared.now
+                launch()
+                # The times differ too much for an early end.
+                times.append((shared.now - began) * (1 + number % 7))
+                shared.now += shared.clear
+                after(None)
+            return times
+
+    monkeypatch.setattr(_benchmark, "clock", Noisy)
+    monkeypatch.setattr(_tuning, "time", SimpleNamespace(perf_counter=shared.perf_counter))
+    launches = dict.fromkeys(timelines, 0)
+
+    def launcher(config):
+        def launch():
+            launches[config] += 1
+            shared.now += timelines[config].run
+
+        return launch
+
+    tuner = SimpleNamespace(_place="cuda:0", num_reps=30)
+    trial = SimpleNamespace(
+        tuner=tuner, launcher=launcher, hooks=lambda config: (lambda: None, lambda error: None)
+    )
+    outcome = SimpleNamespace(failures={}, timings={})
+    progress = SimpleNamespace(step=lambda config: None, best=lambda config, time: None)
+    _tuning._race(trial, list(timelines), outcome, progress)
+    for name in timelines:
+        assert launches[name] * 0.2 == pytest.approx(30, abs=1.0)
+
+
+def test_a_graph_takes_as_long_as_rep(monkeypatch):
+    """The graph has the runs that take ``rep`` milliseconds, and is launched ten times."""
+    timeline = Timeline(0.25, 0.0)
+    captured = []
+
+    class Graph:
+        def replay(self):
+            for run in captured:
+                run()
+
+    @contextlib.contextmanager
+    def graph(_graph):
+        before = timeline.now, timeline.runs
+        yield
+        captured.extend([timeline.launch] * (timeline.runs - before[1]))
+        timeline.now, timeline.runs = before
+
+    cuda = SimpleNamespace(
+        CUDAGraph=Graph,
+        Event=timeline.event,
+        Stream=lambda: None,
+        empty_cache=lambda: None,
+        graph=graph,
+        stream=lambda _stream: contextlib.nullcontext(),
+        synchronize=timeline.synchronize,
+    )
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=cuda))
+    monkeypatch.setattr(_native, "device", lambda: "cuda:0")
+    monkeypatch.setattr(_benchmark, "time", SimpleNamespace(perf_counter=timeline.perf_counter))
+    assert testing.do_bench_cudagraph(timeline.launch, rep=20) == pytest.approx(0.25)
+    assert len(captured) == 20 / 0.25
+    assert timeline.now == pytest.approx(0.25 * 6 + 10 * 20)
 
 
 def test_do_bench_runs_for_real():
