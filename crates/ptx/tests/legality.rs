@@ -230,7 +230,7 @@ fn changed(line: &str, random: &mut Random) -> String {
 }
 
 /// Heads that instructions are judged under.
-const HEADS: [(&str, &str); 14] = [
+const HEADS: [(&str, &str); 19] = [
     ("sm_75", "6.4"),
     ("sm_75", "7.4"),
     ("sm_75", "7.7"),
@@ -245,6 +245,12 @@ const HEADS: [(&str, &str); 14] = [
     ("sm_90a", "8.6"),
     ("sm_100a", "8.8"),
     ("sm_120a", "8.8"),
+    // Targets and versions of CUDA 13.
+    ("sm_88", "9.0"),
+    ("sm_100f", "9.0"),
+    ("sm_103a", "9.0"),
+    ("sm_107a", "9.4"),
+    ("sm_110a", "9.0"),
 ];
 
 /// The number of agreements, and the disagreements.

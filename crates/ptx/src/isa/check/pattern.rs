@@ -32,7 +32,8 @@
 //! The need is the minimum capability of the target and the minimum version of the language. `90`
 //! means all targets from `sm_90` on; `90a`, only the specific targets (with the suffix `a` or `f`)
 //! of capability 90; `90a+`, all specific targets from capability 90 on; `10xa`, the specific
-//! targets of capability 100 to 119.
+//! targets of capability 100 to 119; `100f`, those of the family of `sm_100`; `100fa`, those of
+//! this family with the suffix `a`.
 
 use super::forms::{FORMS, SETS};
 use crate::isa::types::ScalarType;
@@ -143,6 +144,10 @@ pub(super) enum NeedKind {
     Specific,
     /// The specific targets (`a`, `f`) of capability 100 to 119.
     DataCenter,
+    /// The specific targets (`a`, `f`) of the family of `sm_100`.
+    Family,
+    /// The targets of one architecture (`a`) of the family of `sm_100`.
+    ArchitectureOfFamily,
 }
 
 /// The types and the number of columns that the words of an opcode choose in a row.
@@ -161,6 +166,8 @@ impl Need {
         let (major, minor) = version.trim().split_once('.')?;
         let (digits, kind) = match target {
             "10xa" => ("100", NeedKind::DataCenter),
+            "100f" => ("100", NeedKind::Family),
+            "100fa" => ("100", NeedKind::ArchitectureOfFamily),
             _ => match (target.strip_suffix("a+"), target.strip_suffix('a')) {
                 (Some(digits), _) => (digits, NeedKind::Specific),
                 (None, Some(digits)) => (digits, NeedKind::This),

@@ -25,6 +25,9 @@ const TARGETS: &[(&str, (u32, u32))] = &[
     ("sm_103", (8, 8)),
     ("sm_103a", (8, 8)),
     ("sm_103f", (8, 8)),
+    ("sm_107", (9, 4)),
+    ("sm_107a", (9, 4)),
+    ("sm_107f", (9, 4)),
     ("sm_110", (9, 0)),
     ("sm_110a", (9, 0)),
     ("sm_110f", (9, 0)),
@@ -43,6 +46,8 @@ pub(super) struct Head {
     capability: u32,
     /// True if the target is for only one architecture or family (`sm_90a`, `sm_100f`).
     is_specific: bool,
+    /// True if the target is for only one architecture (`sm_90a`).
+    is_one_architecture: bool,
     version: (u32, u32),
 }
 
@@ -61,7 +66,14 @@ impl Head {
         let digits = name.trim_start_matches("sm_").trim_end_matches(['a', 'f']);
         let capability = digits.parse().expect("the names of the table are numbers");
         let is_specific = name.ends_with(['a', 'f']);
-        Ok(Some(Self { name: name.to_owned(), capability, is_specific, version }))
+        let is_one_architecture = name.ends_with('a');
+        Ok(Some(Self { name: name.to_owned(), capability, is_specific, is_one_architecture, version }))
+    }
+
+    /// Returns whether the target is of the family of `sm_100`. `sm_101` is an older name of
+    /// `sm_110`.
+    fn is_of_family_100(&self) -> bool {
+        (100..110).contains(&self.capability) && self.capability != 101
     }
 
     /// Returns the requirement that the header does not satisfy, if any.
@@ -72,11 +84,15 @@ impl Head {
                 NeedKind::This => self.is_specific && self.capability == need.capability,
                 NeedKind::Specific => self.is_specific,
                 NeedKind::DataCenter => self.is_specific && self.capability < 120,
+                NeedKind::Family => self.is_specific && self.is_of_family_100(),
+                NeedKind::ArchitectureOfFamily => self.is_one_architecture && self.is_of_family_100(),
             };
         if !has_target {
             let wanted = match need.kind {
                 NeedKind::All => format!("sm_{} or newer", need.capability),
                 NeedKind::This => format!("sm_{}a", need.capability),
+                NeedKind::Family => "sm_100f or another target of its family".to_owned(),
+                NeedKind::ArchitectureOfFamily => "sm_100a, sm_103a or sm_107a".to_owned(),
                 NeedKind::Specific | NeedKind::DataCenter => {
                     format!("sm_{}a or another target for one architecture from there on", need.capability)
                 }
