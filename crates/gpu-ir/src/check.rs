@@ -576,6 +576,8 @@ impl<'a> Checker<'a> {
 
     /// Checks that the layout of the pointers allows accesses of `width` elements along an axis.
     fn access<'v>(&self, values: impl IntoIterator<Item = &'v Value>, axis: u32, width: u32) -> Check {
+        let is_global = matches!(self.inst.op, Op::Gpu(GpuOp::Load { .. } | GpuOp::Store { .. }));
+        let max_bytes = if is_global { self.header.target.access_bytes() } else { ACCESS_BYTES };
         let values: SmallVec<[Value; 4]> = values.into_iter().copied().collect();
         self.same_layouts(&values)?;
         let ty = self.ty(values[0]);
@@ -586,7 +588,7 @@ impl<'a> Checker<'a> {
             Some(_) => 0,
             None => 1,
         };
-        ensure(width.is_power_of_two() && width <= widest && width * bytes <= ACCESS_BYTES.max(bytes), || {
+        ensure(width.is_power_of_two() && width <= widest && width * bytes <= max_bytes.max(bytes), || {
             format!("{} cannot move {width} elements of {ty} along axis {axis} at once", self.name())
         })
     }

@@ -12,8 +12,12 @@ pub const WARPGROUP_WARPS: u32 = 4;
 pub const THREAD_REGISTERS: u32 = 255;
 /// The 32-bit registers of a multiprocessor.
 pub const REGISTER_FILE: u32 = 65_536;
-/// The most bytes that one access of a thread moves.
+/// The most bytes that one access of a thread moves, except in global memory on targets with
+/// [`Feature::WideAccesses`].
 pub const ACCESS_BYTES: u32 = 16;
+/// The most bytes that one access of a thread to global memory moves with
+/// [`Feature::WideAccesses`].
+pub const WIDE_ACCESS_BYTES: u32 = 32;
 /// The bytes of a sector, the unit in which the L2 cache delivers data.
 pub const SECTOR_BYTES: u32 = 32;
 
@@ -57,6 +61,13 @@ pub enum Feature {
     VectorAtomics,
     /// Eviction priorities of accesses, and L2 cache policies (`createpolicy`). Needs PTX 7.4.
     CachePolicy,
+    /// Loads and stores of 32 bytes in global memory: `.v8` of 32 bits, `.v4` of 64. Needs PTX 8.8.
+    WideAccesses,
+    /// Addition, subtraction, multiplication and `fma` of two fp32 numbers by one instruction.
+    ///
+    /// `BLACKWELL` omits this feature, because the assembler divides these instructions in two for
+    /// `sm_120`.
+    PackedFp32,
 }
 
 /// A set of features.
@@ -165,10 +176,31 @@ const BLACKWELL: &[Feature] = &[
     Feature::Bf16Atomics,
     Feature::VectorAtomics,
     Feature::CachePolicy,
+    Feature::WideAccesses,
+];
+
+/// Data center Blackwell, in code for all its GPUs.
+const BLACKWELL_DATA_CENTER: &[Feature] = &[
+    Feature::MmaSync,
+    Feature::LdMatrix,
+    Feature::MmaSyncWide,
+    Feature::CpAsync,
+    Feature::Redux,
+    Feature::Bf16Arithmetic,
+    Feature::Bf16Sums,
+    Feature::MmaSyncFp8,
+    Feature::Fp8Conversion,
+    Feature::StMatrix,
+    Feature::Tma,
+    Feature::Bf16Atomics,
+    Feature::VectorAtomics,
+    Feature::CachePolicy,
+    Feature::WideAccesses,
+    Feature::PackedFp32,
 ];
 
 /// Data center Blackwell, in architecture-specific code.
-const BLACKWELL_DATA_CENTER: &[Feature] = &[
+const BLACKWELL_DATA_CENTER_SPECIFIC: &[Feature] = &[
     Feature::MmaSync,
     Feature::LdMatrix,
     Feature::MmaSyncWide,
@@ -184,13 +216,15 @@ const BLACKWELL_DATA_CENTER: &[Feature] = &[
     Feature::Bf16Atomics,
     Feature::VectorAtomics,
     Feature::CachePolicy,
+    Feature::WideAccesses,
+    Feature::PackedFp32,
 ];
 
 impl GpuTarget {
-    /// Every target. The PTX version is the oldest that has all features but `VectorAtomics`:
-    /// lowering raises the version of a module that uses them to 8.1. The bytes of shared memory
-    /// are the limit per block, with opt-in, in the CUDA programming guide's table of technical
-    /// specifications.
+    /// Every target. The PTX version is the oldest that has all features but `VectorAtomics` and
+    /// `WideAccesses`: lowering raises the version of a module that uses them to 8.1 and 8.8. The
+    /// bytes of shared memory are the limit per block, with opt-in, in the CUDA programming guide's
+    /// table of technical specifications.
     pub const ALL: &[GpuTarget] = &[
         GpuTarget::new("sm_75", 75, (6, 5), TURING, 64 << 10),
         GpuTarget::new("sm_80", 80, (7, 4), AMPERE, 163 << 10),
@@ -198,8 +232,8 @@ impl GpuTarget {
         GpuTarget::new("sm_87", 87, (7, 4), AMPERE, 163 << 10),
         GpuTarget::new("sm_89", 89, (8, 4), ADA, 99 << 10),
         GpuTarget::new("sm_90a", 90, (8, 0), HOPPER, 227 << 10),
-        GpuTarget::new("sm_100", 100, (8, 6), BLACKWELL, 227 << 10),
-        GpuTarget::new("sm_100a", 100, (8, 6), BLACKWELL_DATA_CENTER, 227 << 10),
+        GpuTarget::new("sm_100", 100, (8, 6), BLACKWELL_DATA_CENTER, 227 << 10),
+        GpuTarget::new("sm_100a", 100, (8, 6), BLACKWELL_DATA_CENTER_SPECIFIC, 227 << 10),
         GpuTarget::new("sm_120", 120, (8, 7), BLACKWELL, 99 << 10),
     ];
 
@@ -212,6 +246,11 @@ impl GpuTarget {
     ) -> Self {
         let tuning = Tuning::of(capability);
         Self { name, capability, ptx_version, features: Features::of(features), max_shared_bytes, tuning }
+    }
+
+    /// Returns the most bytes that a load or store of a thread moves in global memory.
+    pub const fn access_bytes(&self) -> u32 {
+        if self.features.has(Feature::WideAccesses) { WIDE_ACCESS_BYTES } else { ACCESS_BYTES }
     }
 
     /// Returns the target with a name; `sm_90` is short for `sm_90a`.

@@ -60,10 +60,12 @@ impl AccessShape {
         }
         let dtype = || ty.element.pointee().expect("the verifier checks that accesses take pointers");
         let max_bytes = match &data.op {
+            // Asynchronous copies move at most 16 bytes.
+            Op::Device { .. } => ACCESS_BYTES,
             Op::AtomicRmw { kind, .. } => atomic_bytes(*kind, dtype(), target),
             Op::AtomicCas { .. } | Op::AtomicLoad { .. } | Op::AtomicStore { .. } => 0,
             // tidy: wildcard because the others are plain accesses
-            _ => ACCESS_BYTES,
+            _ => target.access_bytes(),
         };
         let (pointer, mask) = (data.operands[pointer_index], data.operands.get(mask_index).copied());
         let bytes = dtype().bytes() as u32;

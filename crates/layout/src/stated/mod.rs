@@ -228,7 +228,7 @@ impl StatedBuffer {
         match self {
             Self::Swizzled { order, .. } => order.len(),
             Self::Nvmma { rank, .. } => *rank as usize,
-            Self::Linear { offset_bases } => offset_bases.first().map_or(0, |basis| basis.len()),
+            Self::Linear { offset_bases } => offset_bases.first().map_or(0, SmallVec::len),
         }
     }
 

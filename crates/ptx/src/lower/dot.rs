@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
-use tilewright_gpu_ir::fma_operand_layout;
+use tilewright_gpu_ir::{Feature, fma_operand_layout};
 use tilewright_ir::{Dtype, Element, Inst, Value};
 use tilewright_layout::{Input, Layout};
 
@@ -68,22 +68,53 @@ impl Lowering<'_> {
         let places: Vec<_> = (0..sums.len() as u32)
             .map(|register| layout.coordinates(&[(Input::Register, register)]))
             .collect();
+        let is_fp32 = matches!(arithmetic, Arithmetic::Float(Float::F32));
         for k in 0..depth {
-            for (place, sum) in places.iter().zip(&mut sums) {
+            let mut factors = |this: &mut Self, place: &SmallVec<[u32; 6]>| {
                 let mut coordinates = place.clone();
                 coordinates[rank - 1] = k;
                 let x = left_places[&left.output().index(&coordinates)];
                 coordinates[rank - 2] = k;
                 coordinates[rank - 1] = place[rank - 1];
                 let y = right_places[&right.output().index(&coordinates)];
-                let x = self.fetch(&mut from_left, x);
-                let y = self.fetch(&mut from_right, y);
+                [this.fetch(&mut from_left, x), this.fetch(&mut from_right, y)]
+            };
+            let refuse = |this: &Self| this.unsupported(inst, &format!("a dot of {}", dtypes[0]));
+            if is_fp32 && self.has(Feature::PackedFp32) {
+                let factors: Vec<[Scalar; 2]> = places.iter().map(|place| factors(self, place)).collect();
+                let next = self.multiply_add_pairs([dtypes[0], dtypes[1]], &factors, &sums);
+                sums = next.ok_or_else(|| refuse(self))?;
+                continue;
+            }
+            for (place, sum) in places.iter().zip(&mut sums) {
+                let [x, y] = factors(self, place);
                 let next = self.multiply_add(arithmetic, [dtypes[0], dtypes[1]], [x, y, *sum]);
-                *sum = next.ok_or_else(|| self.unsupported(inst, &format!("a dot of {}", dtypes[0])))?;
+                *sum = next.ok_or_else(|| refuse(self))?;
             }
         }
         self.set(result, sums);
         Ok(())
+    }
+
+    /// Adds products of fp32 numbers to the accumulators of a thread, in pairs if possible.
+    fn multiply_add_pairs(
+        &mut self,
+        dtypes: [Dtype; 2],
+        factors: &[[Scalar; 2]],
+        sums: &[Scalar],
+    ) -> Option<Vec<Scalar>> {
+        let mut widened = [0, 1].map(|_| Vec::with_capacity(sums.len()));
+        for pair in factors {
+            for ((column, dtype), factor) in widened.iter_mut().zip(dtypes).zip(*pair) {
+                column.push(self.widen(dtype, factor)?);
+            }
+        }
+        let [x, y] = widened.map(Rc::<[Scalar]>::from);
+        let columns = [Rc::clone(&x), Rc::clone(&y), Rc::from(sums)];
+        Some(self.fma_in_pairs(&columns).unwrap_or_else(|| {
+            let elements = x.iter().zip(y.iter()).zip(sums);
+            elements.map(|((x, y), sum)| self.builder.fma(Float::F32, *x, *y, *sum)).collect()
+        }))
     }
 
     fn multiply_add(

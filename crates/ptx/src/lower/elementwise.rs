@@ -45,6 +45,12 @@ impl Lowering<'_> {
             self.set(result, scalars);
             return Ok(());
         }
+        if equal & 1 == 0
+            && let Some(scalars) = self.in_pairs(result, (function, element), &columns)
+        {
+            self.set(result, scalars);
+            return Ok(());
+        }
         let count = self.count(result);
         let shared = self.target().tuning.shared_divisor_elements;
         let shares_divisors = matches!(function, ElementwiseFn::Div)
@@ -99,8 +105,8 @@ impl Lowering<'_> {
         }
         let end = self.builder.label("rescaled");
         self.builder.emit_if(Some(is_left_out), jump(end));
-        for ((result, element), factor) in results.iter().zip(tile.iter()).zip(factors.iter()) {
-            let product = self.builder.mul_rn(Float::F32, *element, *factor);
+        let products = self.products(&tile, &factors);
+        for (result, product) in results.iter().zip(products) {
             self.builder.assign(Width::B32, *result, product);
         }
         self.builder.place(end);

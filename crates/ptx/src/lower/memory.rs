@@ -3,6 +3,7 @@
 
 use smallvec::SmallVec;
 use tilewright_gpu_ir::Feature;
+use tilewright_gpu_ir::target::ACCESS_BYTES;
 use tilewright_ir::{
     CacheModifier, Dtype, Element, EvictionPolicy, Inst, MemoryScope, MemorySemantics, Value,
 };
@@ -16,6 +17,9 @@ use crate::isa::{
     PolicyPriority, Predicate, ScalarType, Source, Sources, St, StateSpace, StoreCache, StoreSemantics,
     VectorWidth,
 };
+
+/// The first PTX version with accesses of 32 bytes.
+const WIDE_SINCE: (u32, u32) = (8, 8);
 
 /// The cache behavior and the memory order of an access.
 #[derive(Clone, Copy, Debug)]
@@ -105,7 +109,8 @@ pub(super) struct Words {
 }
 
 impl Words {
-    /// Returns the words of an access to `elements` elements, which have at most 16 bytes in all.
+    /// Returns the words of an access to `elements` elements, which have at most 16 bytes in all, or
+    /// 32 in global memory with [`Feature::WideAccesses`].
     pub fn new(element: Element, elements: usize) -> Self {
         let each = memory_bits(element);
         let bits = (each * elements as u32).min(32).max(each);
@@ -135,6 +140,11 @@ impl Words {
             (16, 1) => width_of(self.element),
             _ => Width::B32,
         }
+    }
+
+    /// Returns the number of bytes.
+    fn bytes(self) -> u32 {
+        self.bits / 8 * self.count as u32
     }
 
     /// Returns the number of words.
@@ -296,6 +306,13 @@ impl Builder {
 }
 
 impl Lowering<'_> {
+    /// Raises the PTX version of the module to that of an access to global memory.
+    fn raise_version(&mut self, words: Words) {
+        if words.bytes() > ACCESS_BYTES {
+            self.module.version = self.module.version.max(WIDE_SINCE);
+        }
+    }
+
     /// Returns the eviction priority of an access in L1, and the register with its cache policy in
     /// L2. The passes merge equal policies and hoist them out of all loops.
     fn eviction(&mut self, policy: Policy) -> Option<(L1Eviction, CachePolicy)> {
@@ -388,6 +405,7 @@ impl Lowering<'_> {
             return others.into();
         }
         let words = Words::new(element, others.len());
+        self.raise_version(words);
         let registers: SmallVec<[isa::RegisterId; 8]> =
             (0..words.count).map(|_| self.builder.fresh(words.width())).collect();
         let mut guard = None;
@@ -448,6 +466,7 @@ impl Lowering<'_> {
                 continue;
             }
             let words = Words::new(element, registers.len());
+            self.raise_version(words);
             let elements: SmallVec<[Scalar; 16]> = registers
                 .iter()
                 .map(|&register| self.memory_form(element, values[register as usize]))

@@ -61,10 +61,12 @@ mod matrix_descriptor;
 mod mbarrier;
 mod memory;
 mod mma;
+mod packed_fp32;
 mod packed_int8;
 mod print;
 mod program_id_remap;
 mod reduce;
+mod reduced_tiles;
 mod remainder;
 mod scan;
 mod shape;
@@ -151,6 +153,8 @@ struct Lowering<'p> {
     /// The pointers of asynchronous copies that are computed in blocks with asynchronous dots; see
     /// the function `between_dots`.
     between_dots: EntitySet<Value>,
+    /// The tiles that reductions read.
+    reduced_tiles: EntitySet<Value>,
     /// The last election of one thread: the value of [`Builder::labels`] at the election, the first
     /// warp, and the predicate that is true in the elected thread. The lowering reuses the
     /// predicate while the number of labels and the first warp are unchanged, that is, in
@@ -210,6 +214,7 @@ impl<'p> Lowering<'p> {
             warps: Warps { first: 0, count: program.header.num_warps },
             reads: UseCounts::new(kernel),
             between_dots: between_dots(kernel),
+            reduced_tiles: reduced_tiles::reduced_tiles(kernel),
             leader: None,
             program_ids: None,
             map_memory: None,

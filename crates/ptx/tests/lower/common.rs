@@ -217,9 +217,22 @@ pub fn run_text(
 /// `tolerance` relative to the larger of 1 and the value; on the first targets of each kind and
 /// several numbers of warps.
 pub fn check(module: &Module, grid: [u32; 3], values: &[Value], dtypes: &[Dtype], tolerance: f64) {
+    let on = [("sm_75", 4), ("sm_80", 1), ("sm_80", 4), ("sm_90a", 8)];
+    check_on(&on, module, grid, values, dtypes, tolerance);
+}
+
+/// Does the same on these targets, each with a number of warps.
+pub fn check_on(
+    on: &[(&str, u32)],
+    module: &Module,
+    grid: [u32; 3],
+    values: &[Value],
+    dtypes: &[Dtype],
+    tolerance: f64,
+) {
     let mut expected = values.to_vec();
     run_cpu(module, grid, &mut expected);
-    for (target, warps) in [("sm_75", 4), ("sm_80", 1), ("sm_80", 4), ("sm_90a", 8)] {
+    for &(target, warps) in on {
         let mut found = values.to_vec();
         run_sim(module, target, warps, grid, &mut found)
             .unwrap_or_else(|fault| panic!("{target}, {warps} warps: {fault}"));

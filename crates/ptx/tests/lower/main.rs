@@ -2,6 +2,7 @@
 //! kernels in the simulator, compared with the CPU's executor.
 
 mod asynchronous;
+mod blackwell;
 mod common;
 mod elementwise;
 mod golden;

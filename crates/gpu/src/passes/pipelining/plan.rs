@@ -597,7 +597,7 @@ impl AccessVector<'_> {
         let offsets = reshaped.offsets_in(memory);
         let offset = |register: u32| offsets.at(&[(Input::Register, register)]);
         let rank = reshaped.output().rank() as u32;
-        let mut width = self.width;
+        let mut width = self.width.min(COPY_BYTES.end() / self.bytes);
         while COPY_BYTES.contains(&(width * self.bytes)) {
             let own = runs(self.layout, self.axis, width)?;
             let is_run = (0..).zip(&own).all(|(index, register)| offset(*register) == index);
