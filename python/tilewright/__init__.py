@@ -153,4 +153,4 @@ next_power_of_2._tilewright_path = "builtins.triton.next_power_of_2"
 
 # This is last, because the sanitizer uses the names that are defined above.
 if _environment.asks_for_sanitizer():
-    __getattr__("sanitizer")._begin_by_environment()  # type: ignore[attr-defined]
+    __getattr__("sanitizer")._begin_by_environment()

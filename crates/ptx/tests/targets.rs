@@ -16,7 +16,7 @@ const CASES: &[(Feature, &str)] = &[
     (Feature::Wgmma, "wgmma.fence.sync.aligned;"),
     (Feature::Bf16Atomics, "red.relaxed.gpu.global.add.noftz.bf16 [%rd1], %rs1;"),
     (Feature::VectorAtomics, "red.relaxed.gpu.global.add.v2.f32 [%rd1], {%f1, %f2};"),
-    (Feature::WideAccesses, "ld.global.v4.b64 {%rd1, %rd1, %rd1, %rd1}, [%rd2];"),
+    (Feature::WideAccesses, "ld.global.v4.b64 {%rd1, %rd2, %rd3, %rd4}, [%rd5];"),
 ];
 
 #[test]
@@ -25,7 +25,7 @@ fn a_target_has_a_feature_if_it_has_its_instruction() {
         for (feature, instruction) in CASES {
             let text = format!(
                 ".version 8.8\n.target {}\n.address_size 64\n.entry k() {{\n.reg .b16 %rs<3>;\n.reg .b32 %r<3>;\n\
-                 .reg .f32 %f<3>;\n.reg .b64 %rd<3>;\n{instruction}\nret;\n}}\n",
+                 .reg .f32 %f<3>;\n.reg .b64 %rd<6>;\n{instruction}\nret;\n}}\n",
                 target.name
             );
             let module = parse(&text).unwrap_or_else(|error| panic!("{instruction}: {error}"));

@@ -459,7 +459,7 @@ class JITFunction(_native.JitKernel, JITCallable, KernelInterface[P, R]):
     @property
     def cache_key(self) -> str:
         """A digest of the source and its position, the globals that it reads, and tilewright's version."""
-        known = self.__dict__.get("_known_key")
+        known: tuple[str, Any] | None = self.__dict__.get("_known_key")
         if known is not None and known[1] is not None and _native.is_unchanged(known[1]):
             return known[0]
         from tilewright.runtime._cache_key import cache_key

@@ -137,9 +137,11 @@ def k(x, y, N: tl.constexpr):
 ";
     let (text, _) = lower(&kernel(text, "*fp32:16, *fp32:16, 1024"), "sm_100", 4);
     assert_eq!(text.matches("f32x2").count(), 4 * 4, "{text}");
-    let packed = text.lines().filter(|line| line.contains("mov.b64") && line.contains(", {"));
-    let unpacked = text.lines().filter(|line| line.contains("mov.b64 {") || line.contains("mov.b64\t{"));
-    assert_eq!((packed.count(), unpacked.count()), (4, 4), "{text}");
+    let moves =
+        text.lines().filter_map(|line| line.trim_start().strip_prefix("mov.b64")).map(str::trim_start);
+    let (unpacked, others): (Vec<&str>, Vec<&str>) = moves.partition(|operands| operands.starts_with('{'));
+    let packed = others.iter().filter(|operands| operands.contains('{'));
+    assert_eq!((packed.count(), unpacked.len()), (4, 4), "{text}");
 }
 
 #[test]
