@@ -11,7 +11,7 @@ import sys
 from tilewright import _environment, errors, runtime
 from tilewright import language as language
 from tilewright._alias import install_as_triton
-from tilewright._kept_names import kept_in
+from tilewright._kept_names import kept
 from tilewright._native import __version__
 from tilewright.errors import (
     CompilationError,
@@ -99,8 +99,11 @@ _LAZY = frozenset(
 """Modules that are imported at their first use: most programs need none of them."""
 
 
-@kept_in(globals())
 def __getattr__(name: str) -> object:
+    return kept(globals(), name, _find)
+
+
+def _find(name: str) -> object:
     if name in _LAZY:
         import importlib
 
@@ -153,4 +156,4 @@ next_power_of_2._tilewright_path = "builtins.triton.next_power_of_2"
 
 # This is last, because the sanitizer uses the names that are defined above.
 if _environment.asks_for_sanitizer():
-    __getattr__("sanitizer")._begin_by_environment()
+    __getattr__("sanitizer")._begin_by_environment()  # type: ignore[attr-defined]

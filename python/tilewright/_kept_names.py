@@ -11,14 +11,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-def kept_in(names: dict[str, Any]) -> Callable[[Callable[[str], Any]], Callable[[str], Any]]:
-    """Decorates the ``__getattr__`` of a module, so that it keeps the objects that it finds in the module's globals."""
-
-    def decorate(find: Callable[[str], Any]) -> Callable[[str], Any]:
-        def __getattr__(name: str) -> Any:
-            # Another thread, or the import of a submodule, may have defined the name meanwhile.
-            return names.setdefault(name, find(name))
-
-        return __getattr__
-
-    return decorate
+def kept(names: dict[str, Any], name: str, find: Callable[[str], Any]) -> Any:
+    """Returns the object that a function finds for a name, and keeps it in the globals of a module."""
+    # Another thread, or the import of a submodule, may have defined the name meanwhile.
+    return names.setdefault(name, find(name))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tilewright._kept_names import kept_in
+from tilewright._kept_names import kept
 from tilewright.backends.driver import DriverBase
 
 TYPE_CHECKING = False
@@ -14,8 +14,11 @@ if TYPE_CHECKING:
 __all__ = ["Backend", "BaseBackend", "DriverBase", "backends"]
 
 
-@kept_in(globals())
 def __getattr__(name: str) -> object:
+    return kept(globals(), name, _find)
+
+
+def _find(name: str) -> object:
     # Not imported with the package: only torch uses it.
     if name in ("Backend", "BaseBackend"):
         from tilewright.backends import compiler

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from tilewright import _native
-from tilewright._kept_names import kept_in
+from tilewright._kept_names import kept
 from tilewright.compiler import _older
 from tilewright.compiler._source import ASTSource, IRSource, warn_of_unknown_options
 from tilewright.errors import (
@@ -59,8 +59,11 @@ _ELSEWHERE = {
 """The names that programs import from here, and the modules that have them."""
 
 
-@kept_in(globals())
 def __getattr__(name: str) -> Any:
+    return kept(globals(), name, _find)
+
+
+def _find(name: str) -> Any:
     import importlib
 
     if name == "knobs":

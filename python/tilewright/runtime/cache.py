@@ -5,7 +5,7 @@ Kernels are not kept here: the native module has them in memory, and its own cac
 
 from __future__ import annotations
 
-from tilewright._kept_names import kept_in
+from tilewright._kept_names import kept
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -284,8 +284,11 @@ _FOLDERS = {
 """The functions that have the folders of ``triton.knobs.cache`` in releases 2.0 to 3.2."""
 
 
-@kept_in(globals())
 def __getattr__(name: str) -> object:
+    return kept(globals(), name, _find)
+
+
+def _find(name: str) -> object:
     if name == "knobs":
         from tilewright import knobs
 

@@ -10,7 +10,7 @@ import functools
 from _weakrefset import WeakSet
 
 from tilewright import _environment, _native
-from tilewright._kept_names import kept_in
+from tilewright._kept_names import kept
 from tilewright.errors import LaunchTypeError, LaunchValueError, TritonError, hide_own_frames
 from tilewright.language._constexpr import constexpr
 from tilewright.language._types import dtype, pointer_type
@@ -61,8 +61,11 @@ TRITON_MODULE = "triton.language"
 GLUON_MODULE = "triton.experimental.gluon.language"
 
 
-@kept_in(globals())
 def __getattr__(name: str) -> object:
+    return kept(globals(), name, _find)
+
+
+def _find(name: str) -> object:
     # Not imported with the package: launches need none of it.
     if name in _OF_UTILS:
         from tilewright import _utils

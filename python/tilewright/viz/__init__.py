@@ -15,7 +15,7 @@ whose format ``crates/trace`` documents. ``launch`` serves the page on this mach
 
 from __future__ import annotations
 
-from tilewright._kept_names import kept_in
+from tilewright._kept_names import kept
 from tilewright.viz._config import config
 from tilewright.viz._session import clear, load, save
 from tilewright.viz._trace import Trace, trace
@@ -42,8 +42,11 @@ __all__ = [
 ]
 
 
-@kept_in(globals())
 def __getattr__(name: str) -> object:
+    return kept(globals(), name, _find)
+
+
+def _find(name: str) -> object:
     if name == "launch":
         # A program that only records needs no HTTP.
         from tilewright.viz._server import launch
