@@ -75,10 +75,14 @@ CHECKED = "--arguments-are-checked"
 """The option by which a command starts another one for its program without a second warning of misplaced options."""
 
 
+OF_PROGRAMS = frozenset({"--device"})
+"""Options that programs often have themselves: no warning when they follow the program."""
+
+
 class ProgramParser(Parser):
     """The parser of a command that runs a Python program: arguments after the program are the program's.
 
-    An option of the command among the arguments of the program gets a warning.
+    An option of the command among the arguments of the program gets a warning, unless it is one of `OF_PROGRAMS`.
 
     `optional_values` are options whose value may be left out, which is then the empty text; it is given by `=` only.
     Each has the names that its value lists, or the endings of the files that it names, each with its dot.
@@ -131,9 +135,8 @@ class ProgramParser(Parser):
         words = program[1:]
         end = words.index("--") if "--" in words else len(words)
         for action in self.options._group_actions:
-            if action.dest == "help" or any(
-                word.partition("=")[0] in action.option_strings for word in before
-            ):
+            is_given = any(word.partition("=")[0] in action.option_strings for word in before)
+            if action.dest == "help" or is_given or not OF_PROGRAMS.isdisjoint(action.option_strings):
                 continue
             for index, word in enumerate(words[:end]):
                 if word.partition("=")[0] in action.option_strings:

@@ -90,7 +90,7 @@ kernel func0 @k(%in: *int32, %n: int32) {
         })
     };
     assert!(run(-5).is_ok() && run(4).is_ok());
-    for (offset, note) in [(-6, "offset is -6"), (5, "offset is 5")] {
+    for (offset, note) in [(-6, "the offset in elements is -6"), (5, "the offset in elements is 5")] {
         let error = run(offset).expect_err("it is outside");
         assert!(error.notes[0].starts_with("`in` has the elements -5 to 4 (40 bytes)"), "{:?}", error.notes);
         assert!(error.notes[0].ends_with(note), "{:?}", error.notes);

@@ -1,5 +1,5 @@
-//! Shared memory that a program allocates (Gluon): a value of the frontend alone. Lowering turns an
-//! access to it into the op `device`.
+//! Shared memory that a program allocates (Gluon): a value that exists only in the frontend. Lowering
+//! turns an access to it into the op `device`.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use tilewright_ir::{SharedTiles, Type};
 pub struct SharedForm {
     /// The tiles.
     pub tiles: SharedTiles,
-    /// True for an array of tiles, of which an index selects one; false for one tile.
+    /// True for an array of tiles, from which an index selects one; false for one tile.
     pub is_array: bool,
     /// True for the transpose of a matrix, which only `warpgroup_mma` reads.
     pub is_transposed: bool,

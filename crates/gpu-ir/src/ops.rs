@@ -192,7 +192,7 @@ define_ops! {
     Wgmma wgmma (a, b, acc) [after]
         {instruction: MmaShape, warps: IntList, max_imprecise_acc: u32, transposed_a: bool, transposed_b: bool}
         regions 0 Write Dot Never ReadsOperands StartsDot;
-    /// Returns a tile as the accumulator of dots in flight, none of which has started.
+    /// Returns a tile as the accumulator of dots in flight. No dot has started yet.
     WgmmaInit wgmma_init (acc) [] {} regions 0 Write Barrier Never None None;
     /// Waits for a dot in flight, until at most `pending` later groups are in flight, and returns
     /// the accumulator of the dot. `after` is a tile of 32-bit elements; with it, the op waits

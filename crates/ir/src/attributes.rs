@@ -6,6 +6,7 @@ use half::{bf16, f16};
 use smallvec::SmallVec;
 use tilewright_layout::StatedLayout;
 
+use crate::device::DeviceFn;
 use crate::elementwise::ElementwiseFn;
 use crate::function::FuncId;
 use crate::types::{Dtype, Element, Shape};
@@ -56,6 +57,15 @@ impl Attribute for String {
             });
         }
         Some(value)
+    }
+}
+
+impl Attribute for DeviceFn {
+    fn print(&self, out: &mut String) {
+        self.to_string().print(out);
+    }
+    fn parse(text: &str) -> Option<Self> {
+        DeviceFn::read(&String::parse(text)?)
     }
 }
 

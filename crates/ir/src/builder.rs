@@ -14,7 +14,7 @@ use crate::attributes::{
 use crate::elementwise::ElementwiseFn;
 use crate::function::{Block, Function, InstData, Location, LocationData, Value};
 use crate::ops::{Op, Regions};
-use crate::rules::{RegionTypes, RuleError, RuleErrorKind, RuleInput};
+use crate::rule_input::{RegionTypes, RuleError, RuleErrorKind, RuleInput};
 use crate::types::{Element, Shape, Type};
 
 /// The results of an op.
@@ -345,7 +345,7 @@ impl IrBuilder {
         mut operands: SmallVec<[Value; 4]>,
     ) -> Result<SmallVec<[Value; 4]>, RuleError> {
         let layout = operands.iter().find_map(|value| self.function.ty(*value).layout.clone());
-        let Some(layout) = layout.filter(|_| crate::stated::is_elementwise(op.family())) else {
+        let Some(layout) = layout.filter(|_| crate::rules::is_elementwise(op.family())) else {
             return Ok(operands);
         };
         for operand in &mut operands {

@@ -6,8 +6,7 @@ use std::sync::Arc;
 
 use tilewright_layout::{StatedBuffer, StatedLayout};
 
-use crate::attributes::{Attribute, InputPrecision};
-use crate::rules::{RuleError, RuleErrorKind, RuleInput};
+use crate::rule_input::{RuleError, RuleErrorKind, RuleInput};
 use crate::types::{Dtype, Shape, Type};
 
 /// Tiles in shared memory.
@@ -26,8 +25,8 @@ pub struct SharedTiles {
 macro_rules! device_functions {
     ($($(#[doc = $doc:literal])* $variant:ident $name:literal {$($field:ident: $ty:ty),*};)*) => {
         /// A function of the op `device`. The first operand of an access, `memory`, is the result
-        /// of `allocate`, and `slot` (int32) selects one of its tiles. Where a `predicate` (int1)
-        /// is false, the function has no effect.
+        /// of `allocate`, and `slot` (int32) selects one of its tiles. If a `predicate` (int1) is
+        /// false, the function has no effect.
         #[derive(Clone, PartialEq, Eq, Hash, Debug)]
         pub enum DeviceFn {
             $($(#[doc = $doc])* $variant {
@@ -54,12 +53,9 @@ macro_rules! device_functions {
             }
         }
 
-        impl Attribute for DeviceFn {
-            fn print(&self, out: &mut String) {
-                self.to_string().print(out);
-            }
-            fn parse(text: &str) -> Option<Self> {
-                let text = String::parse(text)?;
+        impl DeviceFn {
+            /// Reads the text form.
+            pub(crate) fn read(text: &str) -> Option<Self> {
                 let mut fields = text.split("; ");
                 let function = match fields.next()? {
                     $($name => Self::$variant { $($field: <$ty>::read(fields.next()?)?),* },)*
@@ -114,7 +110,7 @@ device_functions! {
     /// asynchronous proxy.
     FenceProxy "fence_proxy" {};
     /// `(a, b, acc)`: acc + a @ b by `mma.sync`.
-    Mma "mma" {precision: InputPrecision};
+    Mma "mma" {};
     /// `(acc)`: the accumulator of dots that are in flight.
     WgmmaInit "wgmma_init" {};
     /// `(acc, memory, slot, a)` or `(acc, memory, slot, memory, slot)`: starts acc + a @ b by
@@ -146,15 +142,6 @@ impl Field for bool {
     }
     fn read(text: &str) -> Option<Self> {
         text.parse().ok()
-    }
-}
-
-impl Field for InputPrecision {
-    fn print(&self) -> String {
-        self.name().to_owned()
-    }
-    fn read(text: &str) -> Option<Self> {
-        Self::ALL.iter().copied().find(|precision| precision.name() == text)
     }
 }
 

@@ -14,9 +14,10 @@ use crate::attributes::{
 use crate::device::DeviceFn;
 use crate::elementwise::ElementwiseFn;
 use crate::function::{Block, FuncId, Function, Inst};
-use crate::rules::{self, RuleInput};
+use crate::rule_input::RuleInput;
+use crate::rules;
 use crate::types::{Dtype, Element, Shape, Type};
-use crate::{Attribute, RuleError, define_ops, stated};
+use crate::{Attribute, RuleError, define_ops};
 
 /// The effect of an op, apart from its results.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -381,11 +382,11 @@ macro_rules! define_result_types {
             /// Returns the types of the results of the op.
             pub fn result_types(&self, input: &RuleInput<'_>) -> Result<Vec<Type>, RuleError> {
                 rules::check_arity(self.info(), input)?;
-                stated::check(self, input.operands)?;
+                rules::check_layouts(self, input.operands)?;
                 let mut results = match self {
                     $(Op::$variant { $($attribute),* } => rules::$method(input, $($attribute),*)?,)*
                 };
-                stated::complete(self, input.operands, &mut results)?;
+                rules::complete_layouts(self, input.operands, &mut results)?;
                 Ok(results)
             }
         }

@@ -1,11 +1,10 @@
 //! The type rules: the result types of each op, or the error in its operands.
 #![expect(clippy::trivially_copy_pass_by_ref, reason = "attributes come to every rule by reference")]
 
-use std::fmt;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
-use tilewright_layout::StatedLayout;
+use tilewright_layout::{Misfit, StatedLayout};
 
 use crate::attributes::{
     AtomicKind, CacheModifier, EvictionPolicy, Failure, GridDependency, HintKind, InputPrecision, IntList,
@@ -15,7 +14,8 @@ use crate::device::DeviceFn;
 use crate::elementwise::ElementwiseFn;
 use crate::function::FuncId;
 use crate::inline_asm::AsmTemplate;
-use crate::ops::{DtypeList, LoopOptions, OpInfo, TypeList};
+use crate::ops::{DtypeList, LoopOptions, Op, OpFamily, OpInfo, ShapeOp, TypeList};
+use crate::rule_input::{RuleError, RuleErrorKind, RuleInput};
 use crate::types::{Dtype, Element, Shape, Type};
 
 /// The maximum number of elements of a tile.
@@ -23,58 +23,6 @@ pub const MAX_TILE_ELEMENTS: usize = 1 << 20;
 
 /// The maximum number of axes of a tile.
 pub const MAX_RANK: usize = 20;
-
-/// The input of a type rule.
-pub struct RuleInput<'a> {
-    /// The types of the operands.
-    pub operands: &'a [Type],
-    /// The types of the regions' parameters and yielded values.
-    pub regions: &'a [RegionTypes],
-}
-
-/// The types at the entry and the exit of a region.
-#[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub struct RegionTypes {
-    /// The types of the parameters.
-    pub parameters: Vec<Type>,
-    /// The types of the yielded values.
-    pub yields: Vec<Type>,
-}
-
-/// An error in the operands, attributes or regions of an op.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct RuleError {
-    /// One sentence.
-    pub message: String,
-    /// The kind of the error.
-    pub kind: RuleErrorKind,
-    /// Facts about the operands, such as drawings of their layouts.
-    pub notes: Vec<String>,
-}
-
-impl RuleError {
-    /// Returns an error without notes.
-    pub fn new(message: impl Into<String>, kind: RuleErrorKind) -> Self {
-        Self { message: message.into(), kind, notes: Vec::new() }
-    }
-}
-
-/// The kind of a [`RuleError`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum RuleErrorKind {
-    /// The types or attributes are wrong.
-    Types,
-    /// The layouts that the program states do not fit together.
-    Layouts,
-}
-
-impl fmt::Display for RuleError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
-    }
-}
-
-impl std::error::Error for RuleError {}
 
 type Result<T = Vec<Type>> = std::result::Result<T, RuleError>;
 
@@ -542,7 +490,7 @@ pub(crate) fn set_layout(input: &RuleInput<'_>, layout: &StatedLayout) -> Result
     if tile.is_scalar() {
         return fail(format!("set_layout takes a tile, found {tile}"));
     }
-    layout.linear(&tile.shape).map_err(crate::stated::error)?;
+    layout.linear(&tile.shape).map_err(layout_error)?;
     one(tile.with_layout(Some(Arc::new(layout.clone()))))
 }
 
@@ -640,4 +588,131 @@ pub(crate) fn yield_values(_: &RuleInput<'_>) -> Result {
 #[expect(clippy::unnecessary_wraps, reason = "every rule has one signature")]
 pub(crate) fn return_values(_: &RuleInput<'_>) -> Result {
     Ok(Vec::new())
+}
+
+/// The layout of a type, if the program states it.
+type Stated = Option<Arc<StatedLayout>>;
+
+/// Returns whether all tiles that an op of a family takes must have one layout.
+pub(crate) fn is_elementwise(family: OpFamily) -> bool {
+    match family {
+        OpFamily::Pointwise
+        | OpFamily::Load
+        | OpFamily::Store
+        | OpFamily::Atomic
+        | OpFamily::Check
+        | OpFamily::Scan
+        | OpFamily::Reduction => true,
+        OpFamily::Scalar
+        | OpFamily::Source
+        | OpFamily::Identity
+        | OpFamily::Shape
+        | OpFamily::Movement
+        | OpFamily::Dot
+        | OpFamily::Promise
+        | OpFamily::Barrier
+        | OpFamily::Memory
+        | OpFamily::Call
+        | OpFamily::Loop
+        | OpFamily::Branch
+        | OpFamily::Partitions
+        | OpFamily::Terminator => false,
+    }
+}
+
+/// Checks that the tiles that an elementwise op takes have one layout.
+pub(crate) fn check_layouts(op: &Op, operands: &[Type]) -> Result<()> {
+    let mut tiles = operands.iter().filter(|ty| !ty.is_scalar());
+    let Some(first) = tiles.next() else { return Ok(()) };
+    match tiles.find(|ty| ty.layout != first.layout) {
+        Some(other) if is_elementwise(op.family()) => {
+            let name = |ty: &Type| ty.layout.as_ref().map_or("no layout".into(), |layout| layout.to_string());
+            let message = format!(
+                "the operands of {} must have one layout, found {} and {}",
+                op.name(),
+                name(first),
+                name(other)
+            );
+            Err(RuleError {
+                notes: [first, other].into_iter().filter_map(drawing).collect(),
+                ..layout_error(message)
+            })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Gives the results of an op the layouts that follow from those of its operands.
+pub(crate) fn complete_layouts(op: &Op, operands: &[Type], results: &mut [Type]) -> Result<()> {
+    let Some(first) = operands.iter().find(|ty| !ty.is_scalar()) else { return Ok(()) };
+    let Some(layout) = &first.layout else { return Ok(()) };
+    let found: Stated = match op {
+        Op::Reduce { axis } => Some(Arc::new(StatedLayout::Slice { dim: *axis, parent: layout.clone() })),
+        Op::Histogram { .. } => None,
+        Op::Gather { .. } => operands.get(1).and_then(|index| index.layout.clone()),
+        Op::SetLayout { .. } | Op::Device { .. } | Op::Dot { .. } => return Ok(()),
+        // tidy: wildcard because the other ops keep the layout or change the shape
+        _ => match op.as_shape() {
+            Some(shape_op) => Some(Arc::new(shaped(shape_op, first, layout).map_err(layout_error)?)),
+            None if is_elementwise(op.family()) => Some(layout.clone()),
+            None => return Ok(()),
+        },
+    };
+    for result in results.iter_mut().filter(|ty| !ty.is_scalar()) {
+        *result = result.with_layout(found.clone());
+    }
+    Ok(())
+}
+
+/// Returns the layout of the result of an op of the family `Shape`.
+fn shaped(
+    op: ShapeOp<'_>,
+    operand: &Type,
+    layout: &Arc<StatedLayout>,
+) -> std::result::Result<StatedLayout, Misfit> {
+    let linear = || layout.linear(&operand.shape);
+    match op {
+        ShapeOp::ExpandDims { axis } => match &**layout {
+            StatedLayout::Slice { dim, parent } if dim == axis => Ok((**parent).clone()),
+            other => Err(format!(
+                "a new axis {axis} needs a tile whose layout is a SliceLayout({axis}, …), found {other}"
+            )),
+        },
+        ShapeOp::Broadcast { .. } => Ok((**layout).clone()),
+        ShapeOp::Slice { shape, steps, .. } => {
+            let steps: Vec<u32> = steps.iter().map(|step| (*step).unsigned_abs() as u32).collect();
+            Ok(StatedLayout::of_linear(&linear()?.slice(shape, &steps)))
+        }
+        ShapeOp::Reshape { shape } if *shape == operand.shape => Ok((**layout).clone()),
+        ShapeOp::Reshape { shape } => Ok(StatedLayout::of_linear(&linear()?.reshape(shape))),
+        ShapeOp::Transpose { permutation } => {
+            let axes: Vec<usize> = permutation.iter().map(|axis| *axis as usize).collect();
+            match layout.transposed(&axes) {
+                Some(transposed) => Ok(transposed),
+                None => Ok(StatedLayout::of_linear(&linear()?.transpose(&axes))),
+            }
+        }
+    }
+}
+
+/// Returns a drawing of the first elements of a tile, each with the warp, lane and register that
+/// hold it.
+fn drawing(ty: &Type) -> Option<String> {
+    const ROWS: usize = 4;
+    const COLUMNS: usize = 72;
+    let layout = ty.layout.as_ref()?;
+    let table = layout.linear(&ty.shape).ok()?.table();
+    let rows = table.lines().take(ROWS).map(|row| {
+        let shown: String = row.chars().take(COLUMNS).collect();
+        if shown.len() < row.len() { format!("{shown}…") } else { shown }
+    });
+    let rows: Vec<String> = rows.collect();
+    Some(format!(
+        "the first elements of {layout}, each with its warp, lane and register:\n{}",
+        rows.join("\n")
+    ))
+}
+
+fn layout_error(message: String) -> RuleError {
+    RuleError::new(message, RuleErrorKind::Layouts)
 }

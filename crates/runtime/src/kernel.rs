@@ -71,8 +71,8 @@ impl Kernel {
         }
     }
 
-    /// Returns the kernel with another device in place of the processor: a kernel for GPUs alone
-    /// runs on the simulator.
+    /// Returns the kernel with another device in place of the processor: a kernel that only GPUs
+    /// run uses the simulator.
     #[must_use]
     pub fn in_place_of_processor(mut self, device: Device) -> Self {
         self.processor = device;

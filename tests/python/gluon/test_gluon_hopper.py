@@ -139,10 +139,15 @@ def uses_a_dot_in_flight(out_ptr, layout: gl.constexpr, shared: gl.constexpr):
 
 
 @gluon.jit
-def two_accumulators(a_ptr, b_ptr, c_ptr, USE_EARLY: gl.constexpr, layout: gl.constexpr, shared: gl.constexpr):
+def two_accumulators(
+    a_ptr, b_ptr, c_ptr, USE_EARLY: gl.constexpr, layout: gl.constexpr, shared: gl.constexpr
+):
     """C = A @ B + A @ B, with the first dot done when the second may be in flight."""
     blocked: gl.constexpr = gl.BlockedLayout([1, 4], [2, 16], [4, 1], [1, 0])
-    i, j = gl.arange(0, 64, layout=gl.SliceLayout(1, blocked)), gl.arange(0, 64, layout=gl.SliceLayout(0, blocked))
+    i, j = (
+        gl.arange(0, 64, layout=gl.SliceLayout(1, blocked)),
+        gl.arange(0, 64, layout=gl.SliceLayout(0, blocked)),
+    )
     offsets = i[:, None] * 64 + j[None, :]
     a = gl.allocate_shared_memory(gl.float16, [64, 64], shared, gl.load(a_ptr + offsets))
     b = gl.allocate_shared_memory(gl.float16, [64, 64], shared, gl.load(b_ptr + offsets))
@@ -157,7 +162,10 @@ def two_accumulators(a_ptr, b_ptr, c_ptr, USE_EARLY: gl.constexpr, layout: gl.co
         total += warpgroup_mma_wait(1, deps=[second])
     else:
         total += warpgroup_mma_wait(0, deps=[second])
-    i, j = gl.arange(0, 64, layout=gl.SliceLayout(1, layout)), gl.arange(0, 64, layout=gl.SliceLayout(0, layout))
+    i, j = (
+        gl.arange(0, 64, layout=gl.SliceLayout(1, layout)),
+        gl.arange(0, 64, layout=gl.SliceLayout(0, layout)),
+    )
     gl.store(c_ptr + i[:, None] * 64 + j[None, :], total)
 
 
@@ -169,7 +177,7 @@ def test_waits_for_one_of_two_dots(device):
     shared = gl.NVMMASharedLayout(128, 16, 2)
     two_accumulators[(1,)](a, b, c, False, layout, shared)
     assert torch.equal(c, 2 * (a.float() @ b.float()))
-    with pytest.raises(tilewright.CompilationError, match="TW0029.*wgmma_wait"):
+    with pytest.raises(tilewright.CompilationError, match=r"TW0029.*wgmma_wait"):
         two_accumulators[(1,)](a, b, c, True, layout, shared)
 
 

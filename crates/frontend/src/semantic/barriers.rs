@@ -90,7 +90,7 @@ pub(super) fn init<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Seman
     Ok(Operand::Constant(NONE))
 }
 
-/// Returns a number of arrivals, of which a phase has at least one.
+/// Returns a number of arrivals. A phase has at least one.
 fn arrivals<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>, index: usize) -> Semantic<u32> {
     /// The most arrivals of a phase (PTX ISA, "Size and alignment of mbarrier object").
     const MAX_ARRIVALS: u32 = (1 << 20) - 1;

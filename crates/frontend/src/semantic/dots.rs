@@ -13,9 +13,6 @@ use super::{Caller, Op, Semantic, SemanticError, ValueOf};
 use crate::tuple::Tuple;
 use crate::value::{Constant, Operand};
 
-const PRECISIONS: &[(&str, InputPrecision)] =
-    &[("tf32", InputPrecision::Tf32), ("ieee", InputPrecision::Ieee)];
-
 fn misfit<C: Caller + ?Sized>(
     a: &Arguments<'_, C>,
     index: usize,
@@ -54,7 +51,9 @@ fn check_operand<C: Caller + ?Sized>(
 pub(super) fn mma<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
     let [(left, left_ty), (right, right_ty), (acc, acc_ty)] =
         [a.typed(c, 0)?, a.typed(c, 1)?, a.typed(c, 2)?];
-    let precision = a.choice(c, 3, PRECISIONS)?;
+    if let Some(precision) = a.string(c, 3)?.filter(|precision| precision != "tf32") {
+        return Err(a.unexpected(3, "\"tf32\" or None", &format!("{precision:?}")));
+    }
     let Some(layout) = acc_ty.layout.clone().filter(|layout| version(layout) == Some(2)) else {
         return Err(misfit(a, 2, "a layout NVMMADistributedLayout([2, 0], …)", &acc_ty));
     };
@@ -62,7 +61,7 @@ pub(super) fn mma<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semant
     check_operand(a, 1, &right_ty, &layout)?;
     check_shapes(c, a, [&left_ty, &right_ty, &acc_ty])?;
     check_extents(a, &layout, [&left_ty, &acc_ty])?;
-    let found = device(c, DeviceFn::Mma { precision }, smallvec![left, right, acc])?;
+    let found = device(c, DeviceFn::Mma {}, smallvec![left, right, acc])?;
     Ok(Operand::Tensor(one::<C>(found)?))
 }
 

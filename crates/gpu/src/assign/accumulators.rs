@@ -120,7 +120,7 @@ impl InFlight {
                         if is_loop {
                             self.operand(function, block, inst, first + number);
                         }
-                        // The first region of a `while` yields its condition alone.
+                        // The first region of a `while` yields only its condition.
                         for region in regions.iter().skip(usize::from(is_loop) * (regions.len() - 1)) {
                             if let Some(end) = function.terminator(*region) {
                                 self.operand(function, *region, end, number);
@@ -152,6 +152,7 @@ fn continues(function: &Function, other: Use) -> bool {
     match &function.insts[other.inst].op {
         Op::Device { function: DeviceFn::Wgmma { .. } } => other.operand == 0,
         Op::Device { function: DeviceFn::WgmmaWait { .. } } => true,
+        // tidy: wildcard because other ops need the tile
         op => matches!(op.family(), OpFamily::Loop | OpFamily::Terminator),
     }
 }

@@ -26,7 +26,7 @@ fn remark_after(old: &str, new: &str) -> (String, String) {
 fn the_reason_names_the_obstacle() {
     assert_eq!(remark_after("ring<3", "ring<3").0, "unrolled 3 times");
     for (old, new, expected) in [
-        ("%b = alloc {offset = ?} : ring<3", "%b = alloc {offset = ?} : ring<2", "return to their first slots"),
+        ("b = alloc {offset = ?} : ring<3", "b = alloc {offset = ?} : ring<2", "return to their first slots"),
         ("ring<3", "ring<5", "too many or too long"),
         ("int32", "int16", "fewer than 32 bits"),
         ("%c0, %n, %c1", "%c0, %n, %n", "step is not a positive constant"),

@@ -786,7 +786,6 @@ impl OpVisitor for Lowering<'_> {
     fn set_layout(&mut self, inst: Inst, _: Value, _: &StatedLayout) -> Lowered {
         Err(self.only_in_tile_ir(inst))
     }
-
     fn device(&mut self, inst: Inst, _: &[Value], _: &DeviceFn) -> Lowered {
         Err(self.only_in_tile_ir(inst))
     }

@@ -241,7 +241,7 @@ impl Rewrite<'_, '_> {
                 operands.extend(self.tensor(inst, &function));
                 self.append(inst, block, GpuOp::TensorStore {}.into(), operands, &[]);
             }
-            DeviceFn::Mma { precision } => self.mma(inst, block, precision),
+            DeviceFn::Mma {} => self.mma(inst, block),
             DeviceFn::WgmmaInit {} => self.dot(inst, block, GpuOp::WgmmaInit {}, smallvec![]),
             DeviceFn::WgmmaWait { .. } if !self.is_in_flight(inst) => {
                 let (old, value) = (result.expect("a wait has a result"), self.tile(inst, 0));
@@ -343,7 +343,7 @@ impl Rewrite<'_, '_> {
         (warps_per_cta.iter().map(|count| i64::from(*count)).collect(), shape)
     }
 
-    fn mma(&mut self, inst: Inst, block: Block, precision: InputPrecision) {
+    fn mma(&mut self, inst: Inst, block: Block) {
         let data = &self.context.function.insts[inst];
         let [a, acc, result] = [data.operands[0], data.operands[2], data.results[0]];
         let dtype = self.context.function.ty(a).dtype().expect("operands are numbers");
@@ -351,7 +351,7 @@ impl Rewrite<'_, '_> {
         let op = GpuOp::MmaSync {
             instruction,
             warps,
-            precision,
+            precision: InputPrecision::Tf32,
             max_imprecise_acc: 0,
             matrix_a: false,
             matrix_b: false,
@@ -419,7 +419,7 @@ impl Rewrite<'_, '_> {
                     rewrite.append(inst, block, GpuOp::MbarrierWait {}.into(), operands, &[]);
                 });
             }
-            // tidy: wildcard because the caller passes functions of barriers alone
+            // tidy: wildcard because the caller passes only functions of barriers
             other => unreachable!("{} is no function of barriers", other.name()),
         }
     }
