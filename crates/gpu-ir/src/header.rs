@@ -49,6 +49,7 @@ const DESCENDING_IDS: &str = "longest CTA first by descending id";
 
 /// The header of a module.
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "they are independent facts about the module")]
 pub struct Header {
     /// The kind of GPU.
     pub target: GpuTarget,

@@ -626,7 +626,7 @@ pub(crate) fn check_layouts(op: &Op, operands: &[Type]) -> Result<()> {
     let Some(first) = tiles.next() else { return Ok(()) };
     match tiles.find(|ty| ty.layout != first.layout) {
         Some(other) if is_elementwise(op.family()) => {
-            let name = |ty: &Type| ty.layout.as_ref().map_or("no layout".into(), |layout| layout.to_string());
+            let name = |ty: &Type| ty.layout.as_ref().map_or("no layout".into(), ToString::to_string);
             let message = format!(
                 "the operands of {} must have one layout, found {} and {}",
                 op.name(),

@@ -423,7 +423,7 @@ impl Generator {
             let base = self.splat(base, &shape);
             pointer = self.sure(Op::PtrAdd {}, &[base, numbers]);
         }
-        let value = self.value_of(&Type { element: Element::Value(dtype), shape: shape.clone() });
+        let value = self.value_of(&Type::tile(dtype, shape.clone()));
         let value = self.quiet(value);
         let mask = (!shape.is_empty() && self.random.chance(2)).then(|| self.mask(&shape));
         let (sem, scope) = (self.random.pick(MemorySemantics::ALL), self.random.pick(MemoryScope::ALL));

@@ -87,16 +87,15 @@ pub fn attribute<C: Caller + ?Sized>(c: &mut C, value: &Op<C>, name: &str) -> Se
         }
         Operand::Shared(shared) => match gluon::memory_attribute(c, shared, name)? {
             Some(found) => Ok(found),
-            None => match gluon::METHODS.contains(&name) {
-                true => {
+            None => {
+                if gluon::METHODS.contains(&name) {
                     let path = format!("gluon.shared_memory_descriptor.{name}");
                     Ok(Operand::Method(Box::new(value.clone()), path.into()))
-                }
-                false => {
+                } else {
                     let names = gluon::ATTRIBUTES.iter().chain(gluon::METHODS).copied();
                     Err(unknown(&shared.describe(), name, names))
                 }
-            },
+            }
         },
         Operand::Constant(Constant::Type(ty)) => {
             if let ("layout", Some(layout)) = (name, &ty.layout)

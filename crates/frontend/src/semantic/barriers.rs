@@ -15,10 +15,7 @@ const NONE: Constant = Constant::None;
 
 /// `allocate_mbarrier(batch, two_ctas)`.
 pub(super) fn allocate<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
-    let extents = match a.is_none(0) {
-        true => vec![1],
-        false => vec![count(c, a, 0)?, 1],
-    };
+    let extents = if a.is_none(0) { vec![1] } else { vec![count(c, a, 0)?, 1] };
     if a.flag(c, 1)? {
         return Err(a.unexpected(1, "False in this version of tilewright", "True"));
     }
@@ -76,9 +73,10 @@ fn scalar<C: Caller + ?Sized>(
 
 /// Refuses an argument that only clusters have.
 fn no_cluster<C: Caller + ?Sized>(a: &Arguments<'_, C>, index: usize) -> Semantic<()> {
-    match a.is_none(index) {
-        true => Ok(()),
-        false => Err(a.unexpected(index, "None in this version of tilewright", "a block of a cluster")),
+    if a.is_none(index) {
+        Ok(())
+    } else {
+        Err(a.unexpected(index, "None in this version of tilewright", "a block of a cluster"))
     }
 }
 
@@ -95,9 +93,10 @@ fn arrivals<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>, index: usize) -
     /// The most arrivals of a phase (PTX ISA, "Size and alignment of mbarrier object").
     const MAX_ARRIVALS: u32 = (1 << 20) - 1;
     let found = count(c, a, index)?;
-    match (1..=MAX_ARRIVALS).contains(&found) {
-        true => Ok(found),
-        false => Err(a.unexpected(index, &format!("a number from 1 to {MAX_ARRIVALS}"), &found.to_string())),
+    if (1..=MAX_ARRIVALS).contains(&found) {
+        Ok(found)
+    } else {
+        Err(a.unexpected(index, &format!("a number from 1 to {MAX_ARRIVALS}"), &found.to_string()))
     }
 }
 

@@ -41,9 +41,10 @@ fn check_operand<C: Caller + ?Sized>(
     let bits = ty.dtype().map_or(32, Dtype::bits);
     let expected =
         StatedLayout::DotOperand { index: index as u32, parent: accumulator.clone(), k_width: 32 / bits };
-    match ty.layout.as_deref() == Some(&expected) {
-        true => Ok(()),
-        false => Err(misfit(a, index, &format!("the layout {expected}"), ty)),
+    if ty.layout.as_deref() == Some(&expected) {
+        Ok(())
+    } else {
+        Err(misfit(a, index, &format!("the layout {expected}"), ty))
     }
 }
 
@@ -171,19 +172,16 @@ pub(super) fn wgmma<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Sema
     let mut operands = smallvec![acc];
     operands.extend(place(c, &b)?);
     let mut transposed_a = false;
-    let left = match a.at(0)? {
-        Operand::Shared(_) => {
-            let left = matrix_memory(c, a, 0)?;
-            operands.extend(place(c, &left)?);
-            transposed_a = left.form.is_transposed;
-            Type::tile(left.form.tiles.dtype, left.form.shape().into_iter().collect::<tilewright_ir::Shape>())
-        }
-        _ => {
-            let (left, ty) = a.typed(c, 0)?;
-            check_operand(a, 0, &ty, &landed)?;
-            operands.push(left);
-            ty
-        }
+    let left = if let Operand::Shared(_) = a.at(0)? {
+        let left = matrix_memory(c, a, 0)?;
+        operands.extend(place(c, &left)?);
+        transposed_a = left.form.is_transposed;
+        Type::tile(left.form.tiles.dtype, left.form.shape().into_iter().collect::<tilewright_ir::Shape>())
+    } else {
+        let (left, ty) = a.typed(c, 0)?;
+        check_operand(a, 0, &ty, &landed)?;
+        operands.push(left);
+        ty
     };
     let right = Type::tile(b.form.tiles.dtype, b.form.shape().into_iter().collect::<tilewright_ir::Shape>());
     check_shapes(c, a, [&left, &right, &acc_ty])?;
@@ -218,9 +216,10 @@ pub(super) fn wgmma_wait<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) ->
         let value = tensor(c, &dep, 1)?;
         let ty = c.builder().type_of(&value);
         // A tile may still be in flight: another wait may have left its dot pending.
-        results.push(match version_of(&ty) == Some(3) {
-            true => Operand::Tensor(one::<C>(device(c, DeviceFn::WgmmaWait { pending }, smallvec![value])?)?),
-            false => dep,
+        results.push(if version_of(&ty) == Some(3) {
+            Operand::Tensor(one::<C>(device(c, DeviceFn::WgmmaWait { pending }, smallvec![value])?)?)
+        } else {
+            dep
         });
     }
     Ok(match results.len() {

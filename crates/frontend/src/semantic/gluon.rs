@@ -35,14 +35,13 @@ fn layout_text<C: Caller + ?Sized>(
         Operand::Object(object) | Operand::Constant(Constant::Object(object)) => c.layout_text(*object),
         _ => None,
     };
-    match text {
-        Some(text) => Ok(Some(text)),
-        None => {
-            let found = describe(c, &operand);
-            Err(a
-                .unexpected(index, "a layout", &found)
-                .hint("make one, such as `gl.BlockedLayout([1], [32], [4], [0])`"))
-        }
+    if let Some(text) = text {
+        Ok(Some(text))
+    } else {
+        let found = describe(c, &operand);
+        Err(a
+            .unexpected(index, "a layout", &found)
+            .hint("make one, such as `gl.BlockedLayout([1], [32], [4], [0])`"))
     }
 }
 
@@ -152,20 +151,18 @@ pub(super) fn zeros_like<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) ->
 fn like<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>, value: Op<C>, first: usize) -> Semantic<Op<C>> {
     let (_, ty) = a.typed(c, 0)?;
     let extents = ty.shape.iter().map(|extent| Constant::Int(i128::from(*extent))).collect();
-    let or = |index: usize, own: Constant| match a.is_none(index) {
-        true => Ok(Operand::Constant(own)),
-        false => a.at(index).cloned(),
+    let or = |index: usize, own: Constant| {
+        if a.is_none(index) { Ok(Operand::Constant(own)) } else { a.at(index).cloned() }
     };
     let shape = or(first, Constant::Tuple(extents))?;
     let dtype = or(first + 1, Constant::Type(ty.with_shape(Shape::scalar())))?;
     let made = call_full(c, a, [shape, value, dtype], first + 2)?;
-    match a.is_none(first + 2) {
-        true => {
-            let made = tensor(c, &made, 0)?;
-            let layout = ty.layout.filter(|_| c.builder().type_of(&made).shape == ty.shape);
-            in_layout(c, made, (layout, 0))
-        }
-        false => Ok(made),
+    if a.is_none(first + 2) {
+        let made = tensor(c, &made, 0)?;
+        let layout = ty.layout.filter(|_| c.builder().type_of(&made).shape == ty.shape);
+        in_layout(c, made, (layout, 0))
+    } else {
+        Ok(made)
     }
 }
 
@@ -258,9 +255,8 @@ pub(super) fn allocate<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> S
     let extents = a.shape(c, 1)?;
     let text = layout_text(c, a, 2)?.ok_or_else(|| a.unexpected(2, "a layout", "None"))?;
     let layout: StatedBuffer = text.parse().map_err(|error| misfit(2, error))?;
-    let shared = allocated(c, dtype, &extents, layout).map_err(|error| match error.arguments.is_empty() {
-        true => error.argument(2, "this layout does not fit"),
-        false => error,
+    let shared = allocated(c, dtype, &extents, layout).map_err(|error| {
+        if error.arguments.is_empty() { error.argument(2, "this layout does not fit") } else { error }
     })?;
     if !a.is_none(3) {
         store_tile(c, &shared, a, 3)?;
@@ -312,12 +308,12 @@ pub(super) fn tile_memory<C: Caller + ?Sized>(
     index: usize,
 ) -> Semantic<SharedMemory<Op<C>>> {
     let found = matrix_memory(c, a, index)?;
-    match found.form.is_transposed {
-        false => Ok(found),
-        true => Err(a
+    if found.form.is_transposed {
+        return Err(a
             .unexpected(index, "shared memory in its own order of axes", "a transpose")
-            .hint("only `warpgroup_mma` reads a transpose: load the memory, and permute the tile")),
+            .hint("only `warpgroup_mma` reads a transpose: load the memory, and permute the tile"));
     }
+    Ok(found)
 }
 
 /// Returns an argument that is shared memory for one tile, or the transpose of it.

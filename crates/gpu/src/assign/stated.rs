@@ -92,8 +92,8 @@ fn stated_layouts(
             // tidy: wildcard because other ops are executed in the layout of their results
             _ => false,
         };
-        let tiles = data.operands.iter().chain(&data.results);
-        let class = tiles.filter_map(|value| of_value[*value]).next();
+        let mut tiles = data.operands.iter().chain(&data.results);
+        let class = tiles.find_map(|value| of_value[*value]);
         if let (true, Some(class)) = (is_access, class) {
             of_access[inst] = Some(of_class[class as usize]);
         }
