@@ -138,6 +138,7 @@ fn check_explicit(program: &Module) -> Result<(), Box<Diagnostic>> {
     if !program.header.explicit {
         return Ok(());
     }
+    let Err(error) = ir::verify(program) else { return Ok(()) };
     let kernel = program.kernel();
     tilewright_gpu_ir::find_violation(&program.header, kernel).map_err(|violation| {
         let (code, message) = (Code::SharedMemoryMisuse, violation.message);
@@ -146,7 +147,9 @@ fn check_explicit(program: &Module) -> Result<(), Box<Diagnostic>> {
             None => Diagnostic::new(code, message),
         };
         Box::new(diagnostic.note("the compiler adds no waits, fences or phases to a Gluon kernel"))
-    })
+    })?;
+    // A single op is not legal, such as a dot that no instruction computes.
+    Err(Box::new(Diagnostic::new(Code::NotOnThisDevice, error.message)))
 }
 
 /// Verifies a program after a pass, in builds with debug assertions.

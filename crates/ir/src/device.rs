@@ -189,29 +189,43 @@ fn landed(ty: &Type) -> Type {
     }
 }
 
+impl DeviceFn {
+    /// Returns the kinds of the first operands: `memory`, `slot`, `predicate` …
+    fn operand_kinds(&self) -> &'static [&'static str] {
+        match self {
+            Self::KeepAlive {} => &["memory"],
+            Self::Load { .. }
+            | Self::MbarrierInit { .. }
+            | Self::MbarrierInvalidate { .. }
+            | Self::ArriveCopies { .. } => &["memory", "slot"],
+            Self::Store { .. } => &["memory", "slot", "tile"],
+            Self::CopyAsync { .. } => &["memory", "slot", "tile", "tile"],
+            Self::MbarrierExpect { .. } | Self::MbarrierArrive { .. } => &["memory", "slot", "predicate"],
+            Self::MbarrierWait { .. } => &["memory", "slot", "phase", "predicate"],
+            Self::TensorLoad { .. } => &["memory", "slot", "memory", "slot", "predicate", "base"],
+            Self::TensorStore { .. } => &["memory", "slot", "base"],
+            Self::Mma { .. } => &["tile", "tile", "tile"],
+            Self::WgmmaInit {} | Self::WgmmaWait { .. } => &["tile"],
+            Self::Wgmma { .. } => &["tile", "memory", "slot"],
+            Self::Allocate { .. }
+            | Self::CommitGroup {}
+            | Self::WaitGroup { .. }
+            | Self::TensorStoreWait { .. }
+            | Self::FenceProxy {} => &[],
+        }
+    }
+
+    /// Returns the indices of the operands that name an allocation.
+    pub fn memory_operands(&self, count: usize) -> impl Iterator<Item = usize> {
+        let of_a = (matches!(self, Self::Wgmma { .. }) && count == 5).then_some(3);
+        let kinds = self.operand_kinds().iter().enumerate();
+        kinds.filter(|(_, kind)| **kind == "memory").map(|(index, _)| index).chain(of_a)
+    }
+}
+
 /// Returns the result types of the op `device`.
 pub(crate) fn result_types(input: &RuleInput<'_>, function: &DeviceFn) -> Result<Vec<Type>, RuleError> {
-    let kinds: &[&str] = match function {
-        DeviceFn::KeepAlive {} => &["memory"],
-        DeviceFn::Load { .. }
-        | DeviceFn::MbarrierInit { .. }
-        | DeviceFn::MbarrierInvalidate { .. }
-        | DeviceFn::ArriveCopies { .. } => &["memory", "slot"],
-        DeviceFn::Store { .. } => &["memory", "slot", "tile"],
-        DeviceFn::CopyAsync { .. } => &["memory", "slot", "tile", "tile"],
-        DeviceFn::MbarrierExpect { .. } | DeviceFn::MbarrierArrive { .. } => &["memory", "slot", "predicate"],
-        DeviceFn::MbarrierWait { .. } => &["memory", "slot", "phase", "predicate"],
-        DeviceFn::TensorLoad { .. } => &["memory", "slot", "memory", "slot", "predicate", "base"],
-        DeviceFn::TensorStore { .. } => &["memory", "slot", "base"],
-        DeviceFn::Mma { .. } => &["tile", "tile", "tile"],
-        DeviceFn::WgmmaInit {} | DeviceFn::WgmmaWait { .. } => &["tile"],
-        DeviceFn::Wgmma { .. } => &["tile", "memory", "slot"],
-        DeviceFn::Allocate { .. }
-        | DeviceFn::CommitGroup {}
-        | DeviceFn::WaitGroup { .. }
-        | DeviceFn::TensorStoreWait { .. }
-        | DeviceFn::FenceProxy {} => &[],
-    };
+    let kinds = function.operand_kinds();
     for (ty, kind) in input.operands.iter().zip(kinds) {
         let fits = match *kind {
             "memory" | "slot" | "phase" => *ty == Type::scalar(Dtype::I32),
@@ -249,4 +263,48 @@ pub(crate) fn result_types(input: &RuleInput<'_>, function: &DeviceFn) -> Result
         | DeviceFn::TensorStoreWait { .. }
         | DeviceFn::FenceProxy {} => Vec::new(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{parse, print};
+
+    const TEXT: &str = r#"kernel func0 @k(%x: *fp32) {
+  %a = device {function = "allocate; 2 fp32[64]<SwizzledSharedLayout(1, 1, 1, [0])>"} : int32
+  %0 = arange {start = 0, end = 64} : int32[64]
+  %1 = set_layout %0 {layout = "BlockedLayout([1], [32], [2], [0])"} : int32[64]<BlockedLayout([1], [32], [2], [0])>
+  %2 = splat %x {shape = [64]} : *fp32[64]
+  %3 = set_layout %2 {layout = "BlockedLayout([1], [32], [2], [0])"} : *fp32[64]<BlockedLayout([1], [32], [2], [0])>
+  %4 = ptr_add %3, %1 : *fp32[64]<BlockedLayout([1], [32], [2], [0])>
+  %5 = constant {value = 1:int32} : int32
+  device %a, %5, %4 {function = "copy_async; 2 fp32[64]<SwizzledSharedLayout(1, 1, 1, [0])>"}
+  device {function = "commit_group"}
+  device {function = "wait_group; 0"}
+  %6 = device %a, %5 {function = "load; 2 fp32[64]<SwizzledSharedLayout(1, 1, 1, [0])>; BlockedLayout([1], [32], [2], [0])"} : fp32[64]<BlockedLayout([1], [32], [2], [0])>
+  store %4, %6 {cache = "", eviction = ""}
+  return_values
+}
+"#;
+
+    #[test]
+    fn text_is_read_back() {
+        let module = parse(TEXT).unwrap();
+        assert_eq!(print(&module, false), TEXT);
+    }
+
+    #[test]
+    fn layouts_that_differ_are_refused() {
+        let other = TEXT.replacen(
+            "%1 = set_layout %0 {layout = \"BlockedLayout([1], [32], [2]",
+            "%1 = set_layout %0 {layout = \"BlockedLayout([1], [32], [4]",
+            1,
+        );
+        let other = other.replacen(
+            "int32[64]<BlockedLayout([1], [32], [2]",
+            "int32[64]<BlockedLayout([1], [32], [4]",
+            1,
+        );
+        let error = parse(&other).unwrap_err().to_string();
+        assert!(error.contains("the operands of ptr_add must have one layout"), "{error}");
+    }
 }

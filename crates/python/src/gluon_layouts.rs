@@ -12,15 +12,15 @@ fn linear(text: &str, shape: &[u32], element_bits: u32) -> PyResult<Layout> {
     found.map_err(PyValueError::new_err)
 }
 
+/// The bases of each hardware index: its name, and the coordinates that its bits contribute.
+type Bases = Vec<(&'static str, Vec<Vec<u32>>)>;
+
 /// Returns the bases of a layout: for each hardware index (`register`, `lane`, `warp` or `offset`),
 /// the coordinates of the element that each of its bits contributes.
 #[pyfunction]
 #[pyo3(signature = (text, shape, element_bits = 32))]
-pub(crate) fn gluon_layout_bases(
-    text: &str,
-    shape: Vec<u32>,
-    element_bits: u32,
-) -> PyResult<Vec<(&'static str, Vec<Vec<u32>>)>> {
+#[expect(clippy::needless_pass_by_value, reason = "Python passes a list")]
+pub(crate) fn gluon_layout_bases(text: &str, shape: Vec<u32>, element_bits: u32) -> PyResult<Bases> {
     let layout = linear(text, &shape, element_bits)?;
     let bases = |input: Input| {
         let coordinates = |column: &u32| layout.output().coordinates(*column).to_vec();
@@ -32,6 +32,7 @@ pub(crate) fn gluon_layout_bases(
 /// Returns a table of the elements of a tile, each with the hardware indices that hold it.
 #[pyfunction]
 #[pyo3(signature = (text, shape, element_bits = 32))]
+#[expect(clippy::needless_pass_by_value, reason = "Python passes a list")]
 pub(crate) fn gluon_layout_table(text: &str, shape: Vec<u32>, element_bits: u32) -> PyResult<String> {
     Ok(linear(text, &shape, element_bits)?.table())
 }
@@ -39,6 +40,7 @@ pub(crate) fn gluon_layout_table(text: &str, shape: Vec<u32>, element_bits: u32)
 /// Returns a line for each hardware index, with its element.
 #[pyfunction]
 #[pyo3(signature = (text, shape, element_bits = 32))]
+#[expect(clippy::needless_pass_by_value, reason = "Python passes a list")]
 pub(crate) fn gluon_layout_places(text: &str, shape: Vec<u32>, element_bits: u32) -> PyResult<String> {
     Ok(linear(text, &shape, element_bits)?.places())
 }

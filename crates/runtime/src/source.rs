@@ -127,6 +127,13 @@ impl SourceModule {
     fn no_such_kernel(&self, name: &str) -> Error {
         let names = self.kernel_names();
         let file = &self.file.name;
+        if names.contains(&name) {
+            let message = format!("kernel '{name}' of {file} cannot be compiled without Python");
+            return Diagnostic::new(Code::KernelNotFound, message)
+                .note("its decorator is not @triton.jit, but for example @gluon.jit")
+                .hint("run its program with TILEWRIGHT_DUMP=folder, which writes every stage of each kernel")
+                .into();
+        }
         let diagnostic = Diagnostic::new(Code::KernelNotFound, format!("{file} has no kernel '{name}'"));
         let diagnostic = if names.is_empty() {
             diagnostic.note("it has no function with the decorator @triton.jit")

@@ -42,6 +42,7 @@ impl Memory {
                         kind: DescriptorKind::Tensor,
                         block_shape: (*block).into(),
                         padding: Padding::Zero,
+                        layout: None,
                     };
                     let integers = extents.iter().chain([stride]).map(|&number| Value::Int(number));
                     let parts = std::iter::once(base).chain(integers).collect();

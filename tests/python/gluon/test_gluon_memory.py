@@ -262,3 +262,40 @@ def test_mistakes_have_codes(device, case, expected):
     with pytest.raises(tilewright.CompilationError, match=expected) as raised:
         wrong_memory[(1,)](x, case, gl.BlockedLayout([4], [32], [4], [0]), FLAT)
     assert raised.value.code.startswith("TW00")
+
+
+@gluon.jit
+def chosen_at_run_time(x_ptr, n, layout: gl.constexpr, shared: gl.constexpr):
+    memory = gl.allocate_shared_memory(gl.float32, [512], shared)
+    other = gl.allocate_shared_memory(gl.float32, [512], shared)
+    for _ in range(n):
+        memory.store(gl.zeros([512], gl.float32, layout))
+        memory, other = other, memory
+    gl.store(x_ptr + gl.arange(0, 512, layout=layout), memory.load(layout))
+
+
+def test_allocations_are_known_at_compile_time(device):
+    x = torch.randn(512, device=device)
+    with pytest.raises(tilewright.CompilationError, match="chosen at run time") as raised:
+        chosen_at_run_time[(1,)](x, 3, gl.BlockedLayout([4], [32], [4], [0]), FLAT)
+    assert raised.value.code.startswith("TW0")
+
+
+@gluon.jit
+def allocates_in_a_loop(x_ptr, out_ptr, n, layout: gl.constexpr, shared: gl.constexpr):
+    offsets = gl.arange(0, 512, layout=layout)
+    acc = gl.zeros([512], gl.float32, layout)
+    for i in range(n):
+        memory = gl.allocate_shared_memory(gl.float32, [512], shared)
+        async_copy.async_load(memory, x_ptr + i * 512 + offsets)
+        async_copy.commit_group()
+        async_copy.wait_group(0)
+        acc += memory.load(layout)
+    gl.store(out_ptr + offsets, acc)
+
+
+def test_allocations_in_loops(device):
+    x = torch.randn(3, 512, generator=torch.Generator().manual_seed(6)).to(device)
+    out = torch.empty(512, device=device)
+    allocates_in_a_loop[(1,)](x, out, 3, gl.BlockedLayout([4], [32], [4], [0]), FLAT)
+    torch.testing.assert_close(out, x.sum(0))

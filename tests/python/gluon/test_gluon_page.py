@@ -12,3 +12,11 @@ def test_the_program_of_the_page(run, script):
     program, shown = re.search(r"```python\n(.*?)```\n\n```text\n(.*?)```", PAGE.read_text(), re.S).groups()
     done = run("-m", "tilewright", "run", script(program))
     assert (done.code, done.out.strip()) == (0, shown.strip()), done
+
+
+def test_commands_that_read_no_gluon_say_so(run, script):
+    program = re.search(r"```python\n(.*?)```", PAGE.read_text(), re.S).group(1)
+    done = run("-m", "tilewright", "compile", f"{script(program)}::sum_of_blocks", "--emit", "gpu")
+    assert done.code == 1
+    assert "kernel 'sum_of_blocks'" in done.err
+    assert "cannot be compiled without Python" in done.err

@@ -190,28 +190,31 @@ pub(super) fn convert_layout<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>
 
 /// `load(pointer, mask, other, cache_modifier, eviction_policy, volatile)`.
 pub(super) fn load<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
-    let [pointer, mask, other, cache, eviction, volatile] = a.values else { return a.at(5).cloned() };
-    let (none, cache) = (Operand::Constant(Constant::Tuple(Vec::new().into())), modifier(cache));
-    let empty = Operand::Constant(Constant::Str("".into()));
+    let (boundary_check, padding) = (no_axes(), Operand::Constant(Constant::Str("".into())));
+    let [cache, eviction] = [3, 4].map(|index| a.at(index).map(modifier));
     let values = [
-        pointer.clone(),
-        mask.clone(),
-        other.clone(),
-        none,
-        empty,
-        cache,
-        modifier(eviction),
-        volatile.clone(),
+        a.at(0)?.clone(),
+        a.at(1)?.clone(),
+        a.at(2)?.clone(),
+        boundary_check,
+        padding,
+        cache?,
+        eviction?,
+        a.at(5)?.clone(),
     ];
     memory::load(c, &Arguments { spec: a.spec, values: &values })
 }
 
 /// `store(pointer, value, mask, cache_modifier, eviction_policy)`.
 pub(super) fn store<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
-    let [pointer, value, mask, cache, eviction] = a.values else { return a.at(4).cloned() };
-    let none = Operand::Constant(Constant::Tuple(Vec::new().into()));
-    let values = [pointer.clone(), value.clone(), mask.clone(), none, modifier(cache), modifier(eviction)];
+    let [cache, eviction] = [3, 4].map(|index| a.at(index).map(modifier));
+    let values = [a.at(0)?.clone(), a.at(1)?.clone(), a.at(2)?.clone(), no_axes(), cache?, eviction?];
     memory::store(c, &Arguments { spec: a.spec, values: &values })
+}
+
+/// Returns the argument `boundary_check` of an access without a block pointer.
+fn no_axes<V>() -> Operand<V> {
+    Operand::Constant(Constant::Tuple(Vec::new().into()))
 }
 
 /// Returns a cache modifier or an eviction policy, for which Gluon also takes `None`.

@@ -3,9 +3,9 @@
 //! the layouts that their uses demand, or else in the default layout.
 
 use cranelift_entity::SecondaryMap;
-use tilewright_base::Diagnostic;
+use tilewright_base::{Code, Diagnostic};
 use tilewright_ir as ir;
-use tilewright_ir::{Inst, OpFamily, Value};
+use tilewright_ir::{DeviceFn, Inst, Op, OpFamily, Value};
 use tilewright_opt::analysis::{Assumptions, analyze, analyze_assuming};
 
 use crate::assign::accumulators::keep_in_flight;
@@ -18,6 +18,7 @@ use crate::assign::rematerialization::Rematerializable;
 use crate::assign::rewrite;
 use crate::assign::selection::LayoutChoice;
 use crate::launcher::Launcher;
+use crate::tile::legality::at;
 use tilewright_gpu_ir::Module;
 use tilewright_gpu_ir::layout_rules::default_layout;
 use tilewright_gpu_ir::target::GpuTarget;
@@ -34,6 +35,7 @@ pub fn translate(
 ) -> Result<Module, Box<Diagnostic>> {
     let mut module = module.clone();
     let entry = module.entry;
+    check_allocations(module.kernel())?;
     keep_in_flight(&mut module.functions[entry])?;
     let module = &module;
     let function = module.kernel();
@@ -59,6 +61,28 @@ pub fn translate(
     let mut program = rewrite::rewrite(module, &context, &demands, &mut costs);
     program.header.explicit = true;
     Ok(program)
+}
+
+/// Refuses accesses to shared memory whose allocation the kernel chooses at run time.
+fn check_allocations(function: &ir::Function) -> Result<(), Box<Diagnostic>> {
+    let is_allocation = |value: Value| {
+        let inst = function.defining_inst(value);
+        inst.is_some_and(|inst| {
+            matches!(function.insts[inst].op, Op::Device { function: DeviceFn::Allocate { .. } })
+        })
+    };
+    let mut found = Ok(());
+    function.walk(function.entry, &mut |inst| {
+        let data = &function.insts[inst];
+        let Op::Device { function: device } = &data.op else { return };
+        let mut operands = device.memory_operands(data.operands.len());
+        if found.is_ok() && !operands.all(|index| is_allocation(data.operands[index])) {
+            let message = "the shared memory of an access is chosen at run time";
+            let hint = "allocate one array of tiles, and choose among them by `memory.index(i)`";
+            found = Err(Box::new(at(function, inst, Code::NotOnThisDevice, message).hint(hint)));
+        }
+    });
+    found
 }
 
 /// Makes a class for each stated layout.

@@ -23,7 +23,7 @@ pub fn describe(handle: &Handle, grid: Option<&str>) -> Result<String, Error> {
     let launch = compilation.launch(&handle.compiled, code);
     let mut names = Vec::new();
     for (name, argument) in compilation.parameters.iter().zip(&compilation.arguments) {
-        GridName::add(name.to_string(), argument, &mut names);
+        GridName::add(name, argument, &mut names);
     }
     let grid = grid.map(|text| GridExpressions::parse(text, &names)).transpose()?;
     let mut fields = serde_json::json!({

@@ -24,11 +24,11 @@ pub enum GridName {
 
 impl GridName {
     /// Adds the name of a parameter and those of its items, such as `a.shape[0]`.
-    pub(crate) fn add(name: String, argument: &Argument, names: &mut Vec<(String, Self)>) {
-        names.push((name.clone(), Self::of(argument)));
+    pub(crate) fn add(name: &str, argument: &Argument, names: &mut Vec<(String, Self)>) {
+        names.push((name.to_owned(), Self::of(argument)));
         if let Argument::Tuple(items) = argument {
             for (index, item) in items.iter().enumerate() {
-                Self::add(format!("{name}{}", items.accessor(index)), item, names);
+                Self::add(&format!("{name}{}", items.accessor(index)), item, names);
             }
         }
     }
