@@ -73,11 +73,11 @@ tidy: ## The project's own invariants (xtask)
 
 .PHONY: clippy
 clippy:
-	cargo clippy --workspace --all-targets -- -D warnings
+	cargo clippy --config .cargo/lint.toml --workspace --all-targets -- -D warnings
 
 .PHONY: doc
 doc: ## The documentation of the crates, in target/doc
-	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
+	RUSTDOCFLAGS="-D warnings" cargo doc --config .cargo/lint.toml --workspace --no-deps
 
 # Ruff checks all Python code. Mypy imports nothing: it reads the stubs of the extension.
 .PHONY: lint-python
