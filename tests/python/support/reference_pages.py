@@ -12,7 +12,11 @@ from reference_types import table
 
 from tilewright import _native
 
-NAMES = {path: (parameters, doc, is_method) for path, parameters, doc, is_method in _native.language_names()}
+NAMES = {
+    path: (parameters, doc, is_method)
+    for path, parameters, doc, is_method in _native.language_names()
+    if not path.startswith("gluon.")
+}
 ROWS = {name: row for _, name, *row in _native.elementwise_functions()}
 LANGUAGE = read_examples()
 HOST = read_examples("host.md")

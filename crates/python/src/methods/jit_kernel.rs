@@ -79,7 +79,8 @@ impl JitKernel {
         Call::with(args, kwargs, |call| launch(slf, grid, call, warmup))
     }
 
-    /// A function that compiles the kernel for arguments like those of a call, and does not run it.
+    /// The function `warmup(*args, grid=None, **kwargs)`, which compiles the kernel for arguments like
+    /// these, and does not run it; see `triton.AsyncCompileMode`.
     #[getter]
     fn warmup<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         warm_up(slf)
