@@ -16,7 +16,9 @@ def test_the_program_of_the_page(run, script):
 
 def test_commands_that_read_no_gluon_say_so(run, script):
     program = re.search(r"```python\n(.*?)```", PAGE.read_text(), re.S).group(1)
-    done = run("-m", "tilewright", "compile", f"{script(program)}::sum_of_blocks", "--emit", "gpu")
+    kernel = f"{script(program)}::sum_of_blocks"
+    signature = ("--signature", "*fp32,*fp32,i32,512,3")
+    done = run("-m", "tilewright", "compile", kernel, *signature, "--target", "sm_90", "--emit", "gpu")
     assert done.code == 1
     assert "kernel 'sum_of_blocks'" in done.err
     assert "cannot be compiled without Python" in done.err

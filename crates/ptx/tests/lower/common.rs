@@ -197,10 +197,21 @@ pub fn run_text(
     let places = loaded.parameters(&name).unwrap_or_else(|fault| panic!("{fault}"));
     let mut parameters = vec![0; places.last().map_or(0, |last| last.offset + last.bytes)];
     let mut regions = Vec::new();
-    for (value, place) in values.iter_mut().zip(&places) {
+    // Tensors of a GPU are aligned, and kernels state it.
+    let mut memory: Vec<(Vec<u8>, std::ops::Range<usize>)> = Vec::new();
+    for value in values.iter() {
+        let Value::Tensor(bytes) = value else { continue };
+        let mut copy = vec![0; bytes.len() + ALIGNMENT];
+        let start = copy.as_ptr().align_offset(ALIGNMENT);
+        copy[start..][..bytes.len()].copy_from_slice(bytes);
+        memory.push((copy, start..start + bytes.len()));
+    }
+    let mut tensors = memory.iter_mut();
+    for (value, place) in values.iter().zip(&places) {
         let bytes = match value {
-            Value::Tensor(bytes) => {
-                let region = tilewright_sim::Region::of(bytes);
+            Value::Tensor(_) => {
+                let (copy, range) = tensors.next().expect("each tensor has a copy");
+                let region = tilewright_sim::Region::of(&mut copy[range.clone()]);
                 regions.push(region);
                 region.address().to_le_bytes().to_vec()
             }
@@ -210,8 +221,19 @@ pub fn run_text(
     }
     let mut launch = tilewright_sim::Launch::new(&name, grid, [warps * 32, 1, 1], &parameters, &regions);
     launch.dynamic_shared_bytes = shared_bytes;
-    loaded.launch(&launch).map_err(|fault| format!("{fault}\n{text}"))
+    let done = loaded.launch(&launch).map_err(|fault| format!("{fault}\n{text}"));
+    let tensors = values.iter_mut().filter_map(|value| match value {
+        Value::Tensor(bytes) => Some(bytes),
+        Value::Scalar(..) => None,
+    });
+    for (bytes, (copy, range)) in tensors.zip(memory) {
+        bytes.copy_from_slice(&copy[range]);
+    }
+    done
 }
+
+/// The alignment of tensors in bytes.
+const ALIGNMENT: usize = 64;
 
 /// Fails unless the kernel computes the same tensors on the CPU and in the simulator, up to
 /// `tolerance` relative to the larger of 1 and the value; on the first targets of each kind and
