@@ -75,25 +75,27 @@ CHECKED = "--arguments-are-checked"
 """The option by which a command starts another one for its program without a second warning of misplaced options."""
 
 
-OF_PROGRAMS = frozenset({"--device"})
-"""Options that programs often have themselves: no warning when they follow the program."""
-
-
 class ProgramParser(Parser):
     """The parser of a command that runs a Python program: arguments after the program are the program's.
 
-    An option of the command among the arguments of the program gets a warning, unless it is one of `OF_PROGRAMS`.
+    An option of the command among the arguments of the program gets a warning, unless it is one of `of_programs`: the
+    options that programs often have themselves.
 
     `optional_values` are options whose value may be left out, which is then the empty text; it is given by `=` only.
     Each has the names that its value lists, or the endings of the files that it names, each with its dot.
     """
 
     def __init__(
-        self, prog: str, description: str, optional_values: Mapping[str, Sequence[str]] = MappingProxyType({})
+        self,
+        prog: str,
+        description: str,
+        optional_values: Mapping[str, Sequence[str]] = MappingProxyType({}),
+        of_programs: frozenset[str] = frozenset(),
     ) -> None:
         forms = ("<script.py> [argument]...", "-m <module> [argument]...", "-c <code> [argument]...")
         super().__init__(prog, forms, description)
         self._optional_values = optional_values
+        self._of_programs = of_programs
         self.add_argument(CHECKED, dest="is_checked", action="store_true", help=argparse.SUPPRESS)
 
     def parse(self, arguments: Sequence[str]) -> argparse.Namespace:
@@ -136,7 +138,7 @@ class ProgramParser(Parser):
         end = words.index("--") if "--" in words else len(words)
         for action in self.options._group_actions:
             is_given = any(word.partition("=")[0] in action.option_strings for word in before)
-            if action.dest == "help" or is_given or not OF_PROGRAMS.isdisjoint(action.option_strings):
+            if action.dest == "help" or is_given or not self._of_programs.isdisjoint(action.option_strings):
                 continue
             for index, word in enumerate(words[:end]):
                 if word.partition("=")[0] in action.option_strings:

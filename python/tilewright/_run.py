@@ -44,7 +44,7 @@ memory, those that waste most first."""
 
 def run_parser() -> ProgramParser:
     """The parser of ``tilewright run``."""
-    made = ProgramParser("tilewright run", _DESCRIPTION, _OPTIONAL_VALUES)
+    made = ProgramParser("tilewright run", _DESCRIPTION, _OPTIONAL_VALUES, frozenset({"--device"}))
     made.add_option(
         "-i",
         action="store_true",

@@ -11,7 +11,6 @@ COMMANDS = {
         "--report",
         "--report=x",
         "--sanitize",
-        "--device cpu",
         "--locked",
         "--strict",
         "--portable",
@@ -74,6 +73,12 @@ def test_an_option_of_the_program_is_not_warned_of(run: Any, script: Any, comman
     for words in (["--", path, *option], [path, "--", *option], [path, "--help", "--other"]):
         done = run("-m", "tilewright", *start(command), *words)
         assert "warning: the program gets" not in done.err
+
+
+def test_programs_often_have_an_option_device(run: Any, script: Any) -> None:
+    path = script(PROGRAM)
+    done = run("-m", "tilewright", "run", path, "--device", "cpu")
+    assert (done.code, done.err) == (0, run(path).err)
 
 
 def test_the_prompt_after_the_program_does_not_repeat_the_warning(run: Any, script: Any) -> None:

@@ -50,7 +50,7 @@ pub fn function(header: &Header, function: &Function) -> Check {
     find_violation(header, function).map_err(|violation| violation.message)
 }
 
-/// Checks a function as [`function`] does, and says where it violates a rule.
+/// Checks a function whose instructions are well-formed, and says where it violates a rule.
 ///
 /// # Errors
 /// The first violation.

@@ -26,7 +26,7 @@ def test_a_script_sees_what_it_sees_under_python(run, script):
     path = script(ENVIRONMENT)
     script("VALUE = 5\n", "beside.py")
     direct = run(path, "a", "--device", "b")
-    ours = run("-m", "tilewright", "run", "--", path, "a", "--device", "b")
+    ours = run("-m", "tilewright", "run", path, "a", "--device", "b")
     assert direct.code == 0
     assert (ours.code, ours.out, ours.err) == (direct.code, direct.out, direct.err)
     # The same from its folder, by a relative path.
