@@ -51,12 +51,13 @@ def named(x_ptr):
     tl.store(x_ptr + tl.arange(0, n), 2.0)
 """
 
-SANITIZED = "\n".join(
-    block
-    for page in sorted((ROOT / "docs" / "diagnostics").glob("TW022*.md"))
+OF_PAGES = "\n".join(
+    block.replace("from triton.", "from tilewright.")
+    for pages in ("TW022*.md", "TW002[89].md")
+    for page in sorted((ROOT / "docs" / "diagnostics").glob(pages))
     for block in re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
 )
-"""The kernels that pages of the sanitizer show."""
+"""The kernels that pages of the sanitizer and of Gluon show."""
 
 # Ctrl-C, running out of memory and what needs a GPU have tests of their own.
 APART = {"TW0204", "TW0206", "TW0207"}
@@ -98,7 +99,7 @@ def test_sessions(module, statement, shown, monkeypatch, request):
         _native.reload_knobs()
         request.addfinalizer(_native.reload_knobs)
         request.addfinalizer(monkeypatch.undo)
-    names = vars(module(KERNEL + SANITIZED))
+    names = vars(module(KERNEL + OF_PAGES))
     names.update(torch=torch, tilewright=tilewright, x=torch.ones(100), out=torch.zeros(100), n=100)
     with warnings.catch_warnings():
         # Pages show warnings as well.
