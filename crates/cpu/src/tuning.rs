@@ -172,6 +172,11 @@ pub(crate) const MIN_SHARED_BYTES: usize = 256 << 10;
 /// Not measured: with tiles of 64 columns of binary32, it has room for 16,384 rows.
 pub(crate) const MAX_SHARED_BYTES: usize = 4 << 20;
 
+/// The most operands of which a thread keeps whether an element is subnormal.
+///
+/// Not measured: an entry has 56 bytes.
+pub(crate) const MAX_TESTED_OPERANDS: usize = 4096;
+
 /// The most bytes of a row of a block that is copied without a call of `memcpy`.
 ///
 /// Measured with a matmul 1024^3 of binary32, tiles of 64 rows of 256 bytes, EPYC (AVX2),

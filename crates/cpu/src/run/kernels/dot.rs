@@ -129,8 +129,6 @@ pub fn dot(
     let Extents { m, n, k } = extents;
     assert!(acc.len() == m * n * dtype.bytes(), "the accumulator has m * n elements");
     let (a, b) = (a.part([m, k]), b.part([k, n]));
-    // If A has few rows, they do not repay the memory of packed panels.
-    let b = Matrix { is_shared: b.is_shared && m >= MIN_PANEL_ROWS, ..b };
     if !(dtype.is_float() && dtype.bytes() <= 2) {
         accumulate(dtype, acc, a, b, extents, scratch);
         return;
@@ -164,7 +162,7 @@ fn accumulate(
     }
     let reads_in_place = a.dtype == dtype && a.elements.has_contiguous_rows();
     let a = if reads_in_place { a.elements } else { converted(a, dtype, a_buffer, dense) };
-    let key = shared.key(&b, PackedForm::Elements(dtype));
+    let key = shared.key(&b, extents.m, PackedForm::Elements(dtype));
     let b = shared
         .operand(key, || if b.dtype == dtype { b.elements } else { converted(b, dtype, b_buffer, dense) });
     let arch = pulp::Arch::new();

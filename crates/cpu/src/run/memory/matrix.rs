@@ -212,6 +212,17 @@ impl<'a> MatrixReader<'a> {
         (self.first, self.row_stride)
     }
 
+    /// Returns the least value of a function of the 16-bit elements of a row. Panics if elements have
+    /// another size, or if rows are not contiguous.
+    #[inline(always)]
+    pub(crate) fn least_of_row(&self, row: usize, order: impl Fn(u16) -> u16) -> u16 {
+        assert!(row < self.rows && self.has_contiguous_rows() && self.size == size_of::<u16>());
+        let first = self.first.wrapping_offset(row as isize * self.row_stride).cast::<u16>();
+        // SAFETY: the row has these elements; raw accesses need no alignment.
+        let element = |column| unsafe { first.add(column).read_unaligned() };
+        (0..self.columns).fold(u16::MAX, |least, column| least.min(order(element(column))))
+    }
+
     /// Returns the sum of the signed bytes of a row. Panics if rows are not contiguous.
     #[inline(always)]
     pub(crate) fn sum_of_bytes(&self, row: usize) -> i32 {

@@ -13,7 +13,7 @@ use tilewright_ir::Dtype;
 use super::Matrix;
 use crate::run::kernels::buffer::{ALIGNMENT, Buffer};
 use crate::run::memory::{MatrixIdentity, MatrixReader};
-use crate::tuning::{MAX_SHARED_BYTES, MIN_SHARED_BYTES};
+use crate::tuning::{MAX_SHARED_BYTES, MAX_TESTED_OPERANDS, MIN_PANEL_ROWS, MIN_SHARED_BYTES};
 
 /// The size of the longest vectors. Packed operands have room for whole vectors of columns.
 const MAX_VECTOR_BYTES: usize = 64;
@@ -35,7 +35,7 @@ pub(super) struct Key {
     form: PackedForm,
 }
 
-/// The packed operands of a launch, in memory that the thread keeps.
+/// The packed operands of a launch, in memory that the thread keeps, and properties of operands.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SharedOperands {
     bytes: Buffer,
@@ -45,12 +45,15 @@ pub(super) struct SharedOperands {
     is_useful: bool,
     /// True if dots have filled the memory, and no dot has found a packed operand there.
     is_off: bool,
+    /// For operands whose memory does not change during the launch: whether an element is subnormal.
+    subnormal: FxHashMap<MatrixIdentity, bool>,
 }
 
 impl SharedOperands {
     /// Forgets all operands: their memory may have changed.
     pub fn clear(&mut self) {
         self.empty();
+        self.subnormal.clear();
         self.is_off = false;
     }
 
@@ -59,10 +62,23 @@ impl SharedOperands {
         (self.used, self.is_useful) = (0, false);
     }
 
-    /// Returns the key of an operand; `None` if dots do not share it.
-    pub fn key(&self, b: &Matrix<'_>, form: PackedForm) -> Option<Key> {
-        let is_shared = b.is_shared && !self.is_off;
+    /// Returns the key of operand B; `None` if dots do not share it. If A has few rows, they do not
+    /// repay the memory of packed panels.
+    pub fn key(&self, b: &Matrix<'_>, rows_of_a: usize, form: PackedForm) -> Option<Key> {
+        let is_shared = b.is_shared && rows_of_a >= MIN_PANEL_ROWS && !self.is_off;
         is_shared.then(|| Key { elements: b.elements.identity(), dtype: b.dtype, form })
+    }
+
+    /// Returns whether an element of an operand is subnormal. Calls `test`, which reads the elements,
+    /// unless an earlier dot has read them and no program of the launch can change them.
+    pub fn has_subnormals(&mut self, matrix: &Matrix<'_>, test: impl FnOnce() -> bool) -> bool {
+        if !matrix.is_shared {
+            return test();
+        }
+        if self.subnormal.len() >= MAX_TESTED_OPERANDS {
+            self.subnormal.clear();
+        }
+        *self.subnormal.entry(matrix.elements.identity()).or_insert_with(test)
     }
 
     /// Returns the packed operand with the key, if an earlier dot has packed it. Otherwise, returns
@@ -127,7 +143,7 @@ mod tests {
     /// Returns whether a dot finds a tile of this number of elements packed.
     fn finds(shared: &mut SharedOperands, tile: &[u8], count: usize) -> bool {
         let matrix = Matrix { is_shared: true, ..Matrix::new(Dtype::F32, &tile[..4 * count], 16) };
-        let key = shared.key(&matrix, PackedForm::Elements(Dtype::F32));
+        let key = shared.key(&matrix, MIN_PANEL_ROWS, PackedForm::Elements(Dtype::F32));
         matches!(shared.operand(key, || matrix.elements), OperandB::Packed(_))
     }
 

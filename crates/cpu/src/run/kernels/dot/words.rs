@@ -93,7 +93,9 @@ pub(super) fn dot(
     let Some(instructions) = choose(compute, &a, &b, extents, scratch.level) else { return false };
     let Scratch { a: a_buffer, b: b_buffer, dense, panel, edge, a_words, b_words, shared, .. } = scratch;
     let is_bf16 = matches!(instructions, Instructions::Bf16(_) | Instructions::Amx(_, TileProduct::Bf16));
-    if is_bf16 && [a.elements, b.elements].into_iter().any(|operand| has_subnormals(operand, dense)) {
+    let mut is_subnormal =
+        |operand: &Matrix<'_>| shared.has_subnormals(operand, || has_subnormals(operand.elements, dense));
+    if is_bf16 && (is_subnormal(&a) || is_subnormal(&b)) {
         return false;
     }
     let is_signed = b.dtype == Dtype::I8;
@@ -101,7 +103,7 @@ pub(super) fn dot(
     let is_narrow = matches!(instructions, Instructions::MultiplyAdd(_));
     let a = if is_narrow { converted(a, Dtype::I16, a_buffer, dense) } else { a.elements };
     let a = words_of_rows(a, a_words);
-    let key = shared.key(&b, PackedForm::Words(instructions.name()));
+    let key = shared.key(&b, extents.m, PackedForm::Words(instructions.name()));
     let b = shared.operand(key, || {
         let b = if is_narrow { converted(b, Dtype::I16, b_buffer, dense) } else { b.elements };
         words_of_columns(b, b_words, dense)
@@ -139,24 +141,27 @@ pub(super) fn dot(
 
 /// Returns whether a matrix of bf16 has a subnormal element.
 fn has_subnormals(matrix: MatrixReader<'_>, dense: &mut Buffer) -> bool {
-    /// The number of elements that are tested together, without a branch.
-    const BLOCK: usize = 512;
-    let bytes = if let Some(bytes) = matrix.dense_bytes() {
-        bytes
+    let matrix = if matrix.has_contiguous_rows() {
+        matrix
+    } else if matrix.transposed().has_contiguous_rows() {
+        matrix.transposed()
     } else {
         dense.resize(matrix.rows() * matrix.columns() * matrix.size());
         matrix.copy_to(dense.bytes_mut(), matrix.columns());
-        dense.bytes()
+        MatrixReader::of_tile(
+            dense.bytes(),
+            matrix.size(),
+            [matrix.rows(), matrix.columns()],
+            [matrix.columns(), 1],
+        )
     };
-    let elements: &[u16] = typed(bytes);
     vectorize(
         #[inline(always)]
         || {
             // Without its sign, a subnormal element is a number from 1 to 0x7f. Zero becomes the
             // largest number.
             let order = |bits: u16| (bits & 0x7fff).wrapping_sub(1);
-            let least = |block: &[u16]| block.iter().fold(u16::MAX, |least, &bits| least.min(order(bits)));
-            elements.chunks(BLOCK).any(|block| least(block) < 0x7f)
+            (0..matrix.rows()).any(|row| matrix.least_of_row(row, order) < 0x7f)
         },
     )
 }
