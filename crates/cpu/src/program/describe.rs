@@ -39,7 +39,8 @@ pub(crate) fn step_names<'a>(steps: impl IntoIterator<Item = &'a Step>) -> Strin
 }
 
 impl Program {
-    /// Returns the span of a source position; if the step was inlined, that of the outermost call.
+    /// Returns the span of a source position. If the step was inlined, this is the span of the
+    /// outermost call.
     pub(crate) fn span_of_site(&self, site: u32) -> Option<Span> {
         self.sites[site as usize].last().copied()
     }

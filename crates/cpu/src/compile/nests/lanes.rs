@@ -1,8 +1,8 @@
 //! Evaluates the formulas of the executor's kernels in vector SSA.
 //!
 //! The formulas are generic over the traits of [`kernels::lanes`](crate::run::kernels::lanes). This
-//! file implements the traits for handles of vectors, whose methods append instructions. A nest
-//! therefore computes the same bits as the executor.
+//! file implements the traits for handles of vectors. The methods of a handle append instructions.
+//! A nest therefore computes the same bits as the executor.
 
 use std::cell::RefCell;
 use std::marker::PhantomData;

@@ -80,7 +80,7 @@ pub(super) struct Alignments {
 
 impl Definitions<'_> {
     /// Returns the greatest power of two that is known to divide the first element of a tile of
-    /// indices; `None` unless the indices are known to count up by one.
+    /// indices. Returns `None` unless the indices are known to count up by one.
     pub fn index_alignment(&self, slot: Slot) -> Option<u64> {
         if let Some(&known) = self.alignments.of_indices.borrow().get(&slot) {
             return known;
