@@ -25,7 +25,7 @@ pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// Decides whether a machine continues, at each loop iteration and between programs.
 pub(crate) struct Control<'a> {
     stop: &'a AtomicBool,
-    /// The lowest index of a program that faulted: programs with higher indices stop.
+    /// The lowest index of a program that faulted. Programs with higher indices stop.
     faulted: Option<&'a AtomicU64>,
     /// The index of the running program.
     number: u64,
@@ -33,7 +33,7 @@ pub(crate) struct Control<'a> {
     poll: Option<&'a (dyn Fn() -> bool + Sync)>,
     checks: u32,
     last_poll: Option<Instant>,
-    /// Lets other programs run, in a launch of programs that wait for each other.
+    /// Lets other programs run. Present in a launch of programs that wait for each other.
     park: Option<&'a dyn Fn()>,
     /// The number of calls of [`Control::wait`] so far.
     polls: u32,
@@ -137,7 +137,7 @@ impl<'a> Control<'a> {
         let now = Instant::now();
         let last = *self.last_poll.get_or_insert(now);
         if now - last < POLL_INTERVAL {
-            // Steps take so long that checks are rare: read the clock at the next check.
+            // The steps take long, so checks are rare: read the clock at the next check already.
             if now - last > POLL_INTERVAL / 8 {
                 self.checks = CHECKS_PER_CLOCK - 1;
             }

@@ -43,7 +43,7 @@ pub(crate) struct Machine<'a> {
     /// The addresses of the regions for which this machine has advised the system to use huge
     /// pages.
     advised: RefCell<SmallVec<[u64; 2]>>,
-    /// The observers of the programs, and the objects that create them.
+    /// The observers of the programs, and, in `observed_by`, the objects that create them.
     observers: Vec<Box<dyn Observer + 'a>>,
     observed_by: &'a [&'a dyn Observe],
 }
@@ -361,8 +361,8 @@ impl<'a> Machine<'a> {
     }
 
     /// Returns whether stores to a region should be non-temporal, if each program of the launch
-    /// stores `bytes` bytes. They should if the stored data exceed the caches, which would evict
-    /// the data before a program reads them. In that case, also advises the system to use huge
+    /// stores `bytes` bytes. They should be if the stored data exceed the caches: the caches would
+    /// evict the data before anything reads them. In that case, also advises the system to use huge
     /// pages for the region.
     #[inline]
     pub(crate) fn non_temporal(&self, region: &Region<'_>, bytes: usize) -> bool {
@@ -432,7 +432,8 @@ impl<'a> Machine<'a> {
             }
             if let Action::Nest(nest) = &unit.step().action {
                 for step in self.observed_by.iter().flat_map(|by| by.before_nest(nest)) {
-                    // A step that faults has no value to look at; the members report the fault.
+                    // A step that faults has no result for the observers. The machine reports the
+                    // fault when it executes the nest or its members.
                     let _ = ops::execute(self, step);
                 }
             }

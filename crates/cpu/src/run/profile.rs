@@ -3,8 +3,8 @@
 //! A profiled launch runs the same program as other launches, with nests in machine code and with
 //! fused loops; each nest and each loop is one row of the profile. Only the loop over programs
 //! differs from other launches, because the profiler measures each program separately. The time of
-//! a step excludes the steps of its regions. Reading the clock takes some 30 ns a step. The
-//! measured time includes them.
+//! a step excludes the steps of its regions. Reading the clock takes about 30 ns for each step; the
+//! measured time includes these 30 ns.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
@@ -49,10 +49,11 @@ impl StepCost {
 /// A step and its measured cost.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct StepProfile {
-    /// The op; for a nest or a fused loop the ops of its members: `load + mul + store`.
+    /// The name of the op; for a nest or a fused loop, the names of its members' ops, such as `load
+    /// + mul + store`.
     pub name: String,
-    /// The file and the line of the step; if the step was inlined, those of the outermost call. A
-    /// nest or a fused loop may have several lines.
+    /// The file and the line of the step. If the step was inlined, they are those of the outermost
+    /// call. A nest or a fused loop may have several lines.
     pub lines: Vec<(String, u32)>,
     /// True if machine code executes the steps: they are a nest.
     pub is_machine_code: bool,
@@ -215,7 +216,7 @@ struct Profiler<'a> {
 /// A step that has begun.
 struct Running {
     work: StepCost,
-    /// The value of [`Profiler::inner`] when the step began: the time of the steps before it in the
+    /// The value of [`Profiler::inner`] when the step began: the time of the earlier steps of the
     /// same region.
     outer: u64,
     began: Instant,
@@ -306,7 +307,7 @@ fn work_of(machine: &Machine<'_>, step: &Step, mask: Option<Use>) -> StepCost {
                 work.bytes_read = bytes(step.operands.first());
                 work.bytes_written = work.bytes_read;
             }
-            // tidy: wildcard because of the other ops, only arithmetic counts
+            // tidy: wildcard because only arithmetic counts among the other ops
             op if op.family() == OpFamily::Pointwise => {
                 let ty = machine.ty(step.result());
                 let is_arithmetic = matches!(op, Op::Elementwise { .. });
@@ -314,7 +315,7 @@ fn work_of(machine: &Machine<'_>, step: &Step, mask: Option<Use>) -> StepCost {
                     work.operations = ty.elements() as u64;
                 }
             }
-            // tidy: wildcard because of the other ops, only arithmetic counts
+            // tidy: wildcard because only arithmetic counts among the other ops
             _ => {}
         },
         Action::Map { .. } | Action::Sort(_) | Action::Assembly(_) | Action::Fused(_) | Action::Nest(_) => {}

@@ -2,7 +2,7 @@
 //!
 //! They return the same results as the loops over tiles in
 //! [`kernels::elementwise`](crate::run::kernels::elementwise), and a test compares the two.
-//! Functions that are not implemented here use these loops.
+//! Functions that are not implemented here call these loops.
 
 use tilewright_ir::{
     ArithmeticFn, BitwiseFn, ComparisonFn, DivisionFn, Dtype, ElementwiseFamily as Family, ElementwiseFn,

@@ -20,7 +20,7 @@ const MAX_PARKED: usize = 8192;
 /// The interval at which a parked thread checks whether the launch has to stop.
 const STOP_INTERVAL: Duration = Duration::from_millis(20);
 
-/// The parked threads of a launch, the one parked longest first.
+/// The parked threads of a launch. The thread that has been parked longest is first.
 #[derive(Default)]
 pub(crate) struct Scheduler {
     parked: Mutex<VecDeque<Arc<Parked>>>,
@@ -33,8 +33,8 @@ struct Parked {
 }
 
 impl Scheduler {
-    /// Resumes the thread that has been parked longest, in place of this one. Returns false if
-    /// there is none.
+    /// Resumes the thread that has been parked longest, in place of this one. Returns false if no
+    /// thread is parked.
     pub(crate) fn yield_now(&self) -> bool {
         let next = self.parked.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
         next.is_some_and(|next| {

@@ -16,7 +16,7 @@ use crate::run::observer::{End, Observe, Observer, Unit};
 use crate::run::value::{Form, Value};
 use crate::types::{SYMBOLIC_RANK, TileType};
 
-/// The points and the recording of a traced launch.
+/// The trace points and the recording of a traced launch.
 #[derive(Clone, Copy, Debug)]
 pub struct Tracing<'a> {
     /// The trace points of the program.

@@ -46,7 +46,7 @@ pub struct OutOfMemory;
 #[derive(Clone, Default)]
 pub struct Buffer {
     lines: Vec<Line>,
-    /// The unused lines before the first byte.
+    /// The number of unused lines before the first byte.
     skipped: usize,
     len: usize,
     /// The length of the varying prefix; the bytes after it are copies of one binary32 number.

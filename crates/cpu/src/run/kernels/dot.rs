@@ -106,9 +106,10 @@ impl Scratch {
     }
 }
 
-/// Returns whether two consecutive dots have the same result as a single one. The first dot has `k`
-/// products for each element of the accumulator. An accumulator of 16 bits is rounded after each
-/// dot, and an instruction of AMX adds sums of 32 products of bf16.
+/// Returns whether two consecutive dots have the same result as a single one. The first dot adds
+/// `k` products to each element of the accumulator. Two dots round an accumulator of 16 bits twice,
+/// a single one only once. AMX adds products of bf16 in groups of 32, so the first dot must consist
+/// of whole groups.
 pub(crate) fn may_be_divided(acc: Dtype, operand: Dtype, k: usize) -> bool {
     acc.bytes() >= 4 && (operand != Dtype::BF16 || k.is_multiple_of(32))
 }
@@ -129,7 +130,7 @@ pub fn dot(
     let Extents { m, n, k } = extents;
     assert!(acc.len() == m * n * dtype.bytes(), "the accumulator has m * n elements");
     let (a, b) = (a.part([m, k]), b.part([k, n]));
-    // If A has few rows, they do not repay the memory of packed panels.
+    // If A has few rows, keeping packed panels for later dots does not repay their memory.
     let b = Matrix { is_shared: b.is_shared && m >= MIN_PANEL_ROWS, ..b };
     if !(dtype.is_float() && dtype.bytes() <= 2) {
         accumulate(dtype, acc, a, b, extents, scratch);
@@ -205,7 +206,8 @@ fn converted<'a>(
     MatrixReader::of_tile(buffer.bytes(), to.bytes(), [rows, columns], [columns, 1])
 }
 
-/// A dot of elements, or of words, of the accumulator's type.
+/// A dot whose operands and accumulator have the same element type `T`. For [`words`], `T` is a
+/// word.
 struct Product<'a, T> {
     acc: &'a mut [T],
     /// Operand `a`, with contiguous rows.
@@ -238,8 +240,7 @@ impl<T: Pod> Product<'_, T> {
             self.b = OperandB::Packed(memory);
         }
         let mut column = 0;
-        // 32 registers have room for blocks of 4 vectors of columns, fewer registers for blocks of
-        // 2.
+        // With 32 registers, a block is 4 vectors of columns wide; with fewer registers, 2 vectors.
         if P::REGISTERS >= 32 {
             column += self.panels::<P, 4>(product, column);
         }
@@ -266,8 +267,8 @@ impl<T: Pod> Product<'_, T> {
         copy_columns((&mut acc[column..], n), (edge, lanes), rest);
     }
 
-    /// Computes the whole panels of `V` vectors of columns from a column on. Returns the number of
-    /// their columns.
+    /// Computes, from a column on, all complete panels of `V` vectors of columns. Returns the
+    /// number of columns in these panels.
     #[inline(always)]
     fn panels<P: Multiply<Element = T>, const V: usize>(&mut self, product: P, column: usize) -> usize {
         let Self { a, ref b, extents: Extents { m, n, k }, .. } = *self;
@@ -306,9 +307,9 @@ impl<T: Pod> Product<'_, T> {
 /// The panels of `b`, each with as many columns as a block of the accumulator.
 #[derive(Clone, Copy)]
 enum Panels<'a> {
-    /// Side by side in a matrix.
+    /// The panels are columns of a matrix, which are read in place.
     InPlace { matrix: MatrixReader<'a>, width: usize },
-    /// One panel after another.
+    /// The panels are copies in a tile, one after another.
     Packed { tile: &'a [u8], k: usize, width: usize },
 }
 
@@ -358,8 +359,8 @@ fn pack_all<P: Multiply>(matrix: MatrixReader<'_>, memory: &mut [u8]) {
     }
 }
 
-/// Copies the whole panels of `V` vectors of columns from a column on. Returns the number of their
-/// columns.
+/// Copies, from a column on, all complete panels of `V` vectors of columns. Returns the number of
+/// columns in these panels.
 #[inline(always)]
 fn pack_from<P: Multiply, const V: usize>(
     matrix: MatrixReader<'_>,
@@ -398,8 +399,9 @@ impl<T: Pod> Columns<'_, T> {
     /// by at most one: a block of few rows has too few accumulators for the latency of an addition.
     #[inline(always)]
     fn rows<P: Multiply<Element = T>, const V: usize>(mut self, product: P, m: usize) {
-        // 6 rows of 4 vectors have 24 accumulators, which leaves registers for b and for the
-        // broadcast of a. With fewer vectors, 32 registers have room for more rows.
+        // 6 rows of 4 vectors have 24 accumulators, which leaves registers for vectors of `b` and
+        // for the broadcast element of `a`. With fewer vectors, 32 registers have room for more
+        // rows.
         let max_rows = if V == 4 || P::REGISTERS < 32 { 6 } else { 8 };
         let mut row = 0;
         for blocks in (1..=m.div_ceil(max_rows)).rev() {

@@ -3,9 +3,9 @@
 //!
 //! Narrowing starts from binary32. To narrow binary64, first convert it to binary32 with
 //! [`double_to_single_odd`] (and integers to binary64 with [`signed_to_double_odd`] or
-//! [`unsigned_to_double_odd`]).
-//! Rounding to odd keeps the information that the second rounding needs, because binary32 has at
-//! least two bits of precision more than every narrower format.
+//! [`unsigned_to_double_odd`]). Rounding to odd keeps the information that the rounding to the
+//! narrow format needs, because binary32 has at least two bits of precision more than every
+//! narrower format.
 
 use super::lanes::{Real, Real32, Real64, Word, Word64, select};
 use super::{math32, math64};
@@ -61,8 +61,8 @@ impl Format {
 
     /// Rounds binary32 to the format, to nearest even or towards zero.
     ///
-    /// Towards zero, a finite number that is too large becomes the largest finite number;
-    /// infinities are as in the other mode.
+    /// When rounding towards zero, a finite number that is too large becomes the largest finite
+    /// number; infinities become the same result as when rounding to nearest.
     #[inline(always)]
     pub(crate) fn narrow<R: Real32>(self, value: R, towards_zero: bool) -> R::Bits {
         let bits = value.to_bits();
@@ -136,7 +136,7 @@ impl Format {
 }
 
 /// Rounds binary32 to the bits of bfloat16, to nearest even or towards zero. Overflow becomes an
-/// infinity, or the largest finite number towards zero; NaN stays NaN.
+/// infinity; when rounding towards zero, it becomes the largest finite number. NaN stays NaN.
 #[inline(always)]
 pub(crate) fn bf16_narrow<R: Real32>(value: R, towards_zero: bool) -> R::Bits {
     let bits = value.to_bits();
@@ -178,7 +178,7 @@ pub(crate) fn double_to_single_zero<R: Real64>(value: R) -> R::Single {
     select(above, R::Single::from_bits(bits.wrapping_sub(bits.constant(1))), nearest)
 }
 
-/// Converts a signed integer to binary64 with a conversion of its magnitude.
+/// Converts a signed integer to binary64 by converting its magnitude with `convert`.
 #[inline(always)]
 fn signed_to_double<W: Word64>(value: W, convert: impl Fn(W) -> W::Real) -> W::Real {
     let zero = value.constant(0);

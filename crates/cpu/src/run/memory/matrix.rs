@@ -28,8 +28,8 @@ pub struct MatrixReader<'a> {
     lifetime: PhantomData<&'a ()>,
 }
 
-/// The addresses of the elements of a matrix. In memory that does not change, they determine the
-/// elements.
+/// The addresses of the elements of a matrix. If the memory does not change, matrices with the same
+/// addresses have the same elements.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct MatrixIdentity {
     first: *const u8,
@@ -245,7 +245,7 @@ pub(crate) trait Multiply: Copy {
 
     fn splat(self, element: Self::Element) -> Self::Vector;
 
-    /// Converts a vector of B once for all rows of A.
+    /// Prepares a vector of B for the multiplication, once for all rows of A.
     #[inline(always)]
     fn prepare(self, b: Self::Vector) -> Self::Vector {
         b

@@ -379,8 +379,8 @@ fn covers_inner(ty: &TileType, mask: &BoxMask) -> bool {
     (1..ty.shape().len()).all(|axis| mask.low[axis] == 0 && mask.high[axis] == ty.shape()[axis])
 }
 
-/// Executes `store`, where the mask is true. Writes nothing if an element is out of bounds. If
-/// elements share an address, memory holds one of them afterwards.
+/// Executes `store`: writes the elements where the mask is true. Writes nothing if an element is
+/// out of bounds. If elements share an address, memory holds one of them afterwards.
 pub(crate) fn store(machine: &mut Machine<'_>, step: &Step) -> Outcome {
     let [pointer, value, rest @ ..] = &step.operands[..] else { unreachable!("a store has two operands") };
     let mask = rest.first().copied();

@@ -74,11 +74,12 @@ fn call(machine: &mut Machine<'_>, nest: &Nest, most: u32) -> Option<u32> {
                 | Word::Scratch => {}
             }
         }
-        // If the number of iterations is even, the last one wrote to the memory of the parameter.
+        // If the number of iterations is even, the last iteration wrote to the memory of the
+        // parameter.
         if executed.is_multiple_of(2) {
             for &[parameter, yielded] in carried {
                 let mut tile = machine.tile_for(parameter, machine.ty(parameter).bytes());
-                // Resets the record that a suffix of the old tile was uniform.
+                // Resets the record of the uniform suffix of the tile's old content.
                 tile.bytes_mut();
                 machine.set_dense(yielded, tile);
             }
@@ -89,7 +90,7 @@ fn call(machine: &mut Machine<'_>, nest: &Nest, most: u32) -> Option<u32> {
     Some(executed)
 }
 
-/// Makes a slot the only owner of a dense tile with its value.
+/// Materializes the value of a slot as a dense tile whose only owner is the slot.
 fn own_tile(machine: &mut Machine<'_>, slot: Slot) {
     let value = machine.value_of(slot).clone();
     machine.clear(&[slot]);
