@@ -45,7 +45,7 @@ fn power<R: Real64>(exponent: R::Bits) -> R {
 #[inline(always)]
 fn scale<R: Real64>(x: R, exponent: R::Bits) -> R {
     let word = |number: u64| exponent.constant(number);
-    // Halve it without a shift of signed 64-bit numbers, which AVX2 lacks.
+    // Halves the exponent without a shift of signed 64-bit numbers, which AVX2 lacks.
     let half = (exponent.wrapping_add(word(4096)) >> 1).wrapping_sub(word(2048));
     x * power(half) * power(exponent.wrapping_sub(half))
 }
