@@ -19,11 +19,11 @@ use super::simd::{self, vectorize};
 /// subtracting this number again leaves the integer as a float.
 pub(super) const SHIFTER: f32 = 12_582_912.0;
 
-/// The bounds of x outside of which e^x is 0 or infinite. At the lower bound, [`scale_in_steps`]
+/// If x is outside of these bounds, e^x is 0 or infinite. At the lower bound, [`scale_in_steps`]
 /// multiplies by an exact 0: this avoids a product that underflows, which takes about a hundred
 /// cycles.
 pub(super) const EXP_BOUNDS: [f32; 2] = [-176.0, 89.0];
-/// The bounds of x outside of which 2^x is 0 or infinite.
+/// If x is outside of these bounds, 2^x is 0 or infinite.
 pub(super) const EXP2_BOUNDS: [f32; 2] = [-254.0, 129.0];
 
 /// Minus the natural logarithm of 2, in two parts; small multiples of the first part are exact.
