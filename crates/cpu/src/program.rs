@@ -54,7 +54,8 @@ pub struct Program {
     /// memory. Only a dot reads the elements of such a load, and no step between the load and the
     /// dot changes memory. Empty if there is no such load.
     pub(crate) in_place: Vec<bool>,
-    /// The indices of the parameters whose memory the kernel may change; `None` if they are unknown.
+    /// The indices of the parameters whose memory the kernel may change; `None` if they are
+    /// unknown.
     pub(crate) written: Option<Vec<usize>>,
     /// The block of the grid-invariant steps. Each thread of a launch runs the block once.
     pub(crate) preamble: BlockId,

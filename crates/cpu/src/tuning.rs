@@ -135,8 +135,8 @@ pub(crate) const PREFETCHED_ROWS: i64 = 4;
 /// Not measured.
 pub(crate) const MIN_PANEL_ROWS: usize = 9;
 
-/// The fewest bytes of B for which a dot copies a panel of columns of B to contiguous memory: smaller
-/// tiles stay in the caches, even if their rows share sets of the first-level cache.
+/// The fewest bytes of B for which a dot copies a panel of columns of B to contiguous memory:
+/// smaller tiles stay in the caches, even if their rows share sets of the first-level cache.
 ///
 /// Measured with the dot of binary32, packed against unpacked, EPYC (AVX2), 2026-11-28:
 /// 64x64x64 (16 KiB) 35.1 against 36.2 GFLOP/s, 64x256x256 (256 KiB) 36.5 against 37.9,
@@ -145,9 +145,9 @@ pub(crate) const MIN_PACKED_BYTES: usize = 512 << 10;
 
 /// The number of steps along k that the innermost loop of a dot unrolls.
 ///
-/// Dot of binary32, tiles 64x64x64 and 64x64x256, EPYC (AVX2), 2026-11-28: 36.8 and 38.9 GFLOP/s with
-/// 4 steps and pointers that advance; 33.9 and 36.9 with 1 step and indices that are checked. Other
-/// numbers were not measured.
+/// Dot of binary32, tiles 64x64x64 and 64x64x256, EPYC (AVX2), 2026-11-28: 36.8 and 38.9 GFLOP/s
+/// with 4 steps and pointers that advance; 33.9 and 36.9 with 1 step and indices that are checked.
+/// Other numbers were not measured.
 pub(crate) const UNROLLED_DOT_STEPS: usize = 4;
 
 /// The most bytes of panels of B that a dot packs at a time. The dot multiplies all rows of A by

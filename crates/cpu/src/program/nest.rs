@@ -123,7 +123,8 @@ impl NestCode {
         self.executable.get_or_init(compiled).as_ref()
     }
 
-    /// Compiles the function again and lists its instructions, with the [origin](origin_of) of each.
+    /// Compiles the function again and lists its instructions, with the [origin](origin_of) of
+    /// each.
     pub(crate) fn list(&self) -> Result<Vec<ListedInstruction>, CompileError> {
         let code = tilewright_native::compile_with_origins(&self.function, &self.target)?;
         Ok(tilewright_native::listing(&code, &self.target))

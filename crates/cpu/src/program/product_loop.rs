@@ -34,7 +34,7 @@ pub(crate) struct MovedTile {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MaskStep {
     pub step: usize,
-    /// True if the result is a linear function of the counter; false if it is a condition that holds
-    /// in consecutive iterations.
+    /// True if the result is a linear function of the counter; false if it is a condition that
+    /// holds in consecutive iterations.
     pub is_linear: bool,
 }

@@ -271,8 +271,8 @@ impl Observer for Profiler<'_> {
     }
 }
 
-/// Returns the bytes and the operations of a step that is about to run. `mask` is its mask, if the value
-/// is known.
+/// Returns the bytes and the operations of a step that is about to run. `mask` is its mask, if the
+/// value is known.
 fn work_of(machine: &Machine<'_>, step: &Step, mask: Option<Use>) -> StepCost {
     let mut work = StepCost::default();
     let elements = |operand: Use| machine.type_of(operand).elements() as u64;

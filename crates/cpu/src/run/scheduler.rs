@@ -13,8 +13,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-/// Maximum parked threads. While this number of threads is parked, a waiting thread resumes a parked
-/// thread instead of starting a new one.
+/// Maximum parked threads. While this number of threads is parked, a waiting thread resumes a
+/// parked thread instead of starting a new one.
 const MAX_PARKED: usize = 8192;
 
 /// The interval at which a parked thread checks whether the launch has to stop.

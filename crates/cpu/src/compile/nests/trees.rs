@@ -131,8 +131,8 @@ impl<'p> Tree<'p> {
         }
     }
 
-    /// Compiles the tree. The words of the argument are the addresses of the tiles, then the bits of
-    /// the captured scalars.
+    /// Compiles the tree. The words of the argument are the addresses of the tiles, then the bits
+    /// of the captured scalars.
     fn compile(&self, target: Target) -> TreeCode {
         let cell = RefCell::new(Builder::new(target.lanes()));
         let emitter = Emitter { tree: self, vectors: Vectors(&cell) };

@@ -342,8 +342,8 @@ fn pack<P: Multiply, const V: usize>(matrix: MatrixReader<'_>, memory: &mut [u8]
     }
 }
 
-/// Copies all columns of a matrix to panels, as [`Product::compute`] reads them: the panel of a column
-/// follows those of the columns before it.
+/// Copies all columns of a matrix to panels, as [`Product::compute`] reads them: the panel of a
+/// column follows those of the columns before it.
 #[inline(always)]
 fn pack_all<P: Multiply>(matrix: MatrixReader<'_>, memory: &mut [u8]) {
     let mut column = 0;
@@ -395,8 +395,9 @@ struct Columns<'a, T> {
 }
 
 impl<T: Pod> Columns<'_, T> {
-    /// Computes `m` rows of panels of `V` vectors of columns, in blocks whose numbers of rows differ
-    /// by at most one: a block of few rows has too few accumulators for the latency of an addition.
+    /// Computes `m` rows of panels of `V` vectors of columns, in blocks whose numbers of rows
+    /// differ by at most one: a block of few rows has too few accumulators for the latency of an
+    /// addition.
     #[inline(always)]
     fn rows<P: Multiply<Element = T>, const V: usize>(mut self, product: P, m: usize) {
         // 6 rows of 4 vectors have 24 accumulators, which leaves registers for vectors of `b` and

@@ -310,8 +310,8 @@ unsafe fn transpose_blocks<T: Word<SIDE>, const SIDE: usize, const LOAD: bool>(
             let memory = memory.offset(first_j as isize * row.stride as isize).add(first_i * size_of::<T>());
             let tile = tile.add(first_i * run.tile + first_j);
             if rows == SIDE && columns == SIDE {
-                // In the order of memory, `block[j][i]` is element i of the run and j of the row; in
-                // the order of the tile, `block[i][j]` is.
+                // In the order of memory, `block[j][i]` is element i of the run and j of the row;
+                // in the order of the tile, `block[i][j]` is.
                 let mut block = [[T::default(); SIDE]; SIDE];
                 for (index, line) in block.iter_mut().enumerate() {
                     *line = if LOAD {

@@ -63,8 +63,8 @@ impl<'a> MatrixReader<'a> {
         }
     }
 
-    /// Returns a matrix of elements of `size` bytes in user memory, with strides in bytes; `None` if
-    /// an element is outside of the region.
+    /// Returns a matrix of elements of `size` bytes in user memory, with strides in bytes; `None`
+    /// if an element is outside of the region.
     pub(crate) fn new(
         region: &Region<'a>,
         size: usize,
@@ -326,8 +326,8 @@ pub(crate) fn multiply<P: Multiply, const R: usize, const V: usize>(
     let mut factors = a.first;
     let mut line = b.first;
     // SAFETY: the accumulator has `R` rows, `stride` elements apart, of `V` vectors; `a` has `R`
-    // rows of at least `k` elements, and `b` has `k` rows of at least `V` vectors. Raw accesses need
-    // no alignment.
+    // rows of at least `k` elements, and `b` has `k` rows of at least `V` vectors. Raw accesses
+    // need no alignment.
     unsafe {
         let mut sums = [[product.splat(bytemuck::Zeroable::zeroed()); V]; R];
         for (r, sums) in sums.iter_mut().enumerate() {

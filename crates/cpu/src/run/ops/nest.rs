@@ -24,9 +24,9 @@ pub(crate) fn execute(machine: &mut Machine<'_>, nest: &Nest) -> bool {
     execute_repeatedly(machine, nest, 1) == 1
 }
 
-/// Executes a nest up to `most` times: for the current program and the next ones along x, or for the
-/// current iteration of a loop and the next ones. Returns the number of programs or iterations before
-/// the first one that the machine code does not execute.
+/// Executes a nest up to `most` times: for the current program and the next ones along x, or for
+/// the current iteration of a loop and the next ones. Returns the number of programs or iterations
+/// before the first one that the machine code does not execute.
 pub(crate) fn execute_repeatedly(machine: &mut Machine<'_>, nest: &Nest, most: u32) -> u32 {
     let executed = call(machine, nest, most).unwrap_or(0);
     if executed < most {
@@ -103,8 +103,8 @@ fn own_tile(machine: &mut Machine<'_>, slot: Slot) {
     machine.set_dense(slot, tile);
 }
 
-/// Returns the argument of a nest for `count` programs or iterations from the current one on, and the
-/// tiles of its outputs; `None` if the machine code does not support an operand.
+/// Returns the argument of a nest for `count` programs or iterations from the current one on, and
+/// the tiles of its outputs; `None` if the machine code does not support an operand.
 fn argument(
     machine: &mut Machine<'_>,
     nest: &Nest,

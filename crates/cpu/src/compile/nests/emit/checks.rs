@@ -273,8 +273,8 @@ impl Emitter<'_> {
         found
     }
 
-    /// Prefetches the beginning of rows that the nest will load. The processor itself prefetches the
-    /// rest of a row.
+    /// Prefetches the beginning of rows that the nest will load. The processor itself prefetches
+    /// the rest of a row.
     pub(super) fn prefetch(&self, rows: &[DistantRow]) {
         for &DistantRow { pointer, length, bytes } in rows {
             let base = self.add(self.affine(pointer).0, bytes);

@@ -132,8 +132,8 @@ fn with_tiles(function: impl FnOnce()) {
 mod blocks {
     use super::{MatrixReader, SIDE};
 
-    /// The operands of a block: addresses of the first elements, strides in bytes, and the number of
-    /// tiles along k.
+    /// The operands of a block: addresses of the first elements, strides in bytes, and the number
+    /// of tiles along k.
     #[derive(Clone, Copy)]
     struct Block {
         acc: *mut u8,
@@ -145,7 +145,8 @@ mod blocks {
         tiles: usize,
     }
 
-    /// Calls `four` for each block of 2 by 2 tiles, and `one` for each tile of the remaining blocks.
+    /// Calls `four` for each block of 2 by 2 tiles, and `one` for each tile of the remaining
+    /// blocks.
     ///
     /// # Safety
     ///
