@@ -15,8 +15,8 @@ enum Tensor {
     Floats(usize),
     Halves(usize),
     Brains(usize),
-    /// Binary32 zeros in memory that is newly allocated for each launch, as that of outputs often
-    /// is.
+    /// Binary32 zeros in memory that is newly allocated for each launch, like the memory of many
+    /// outputs.
     Fresh(usize),
 }
 

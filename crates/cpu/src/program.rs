@@ -52,7 +52,7 @@ pub struct Program {
     pub(crate) blocks: Vec<Block>,
     /// For each slot: true if the slot is the result of a load that may leave its elements in
     /// memory. Only a dot reads the elements of such a load, and no step between the load and the
-    /// dot changes memory. Empty if there is no such load.
+    /// dot changes memory. Empty in programs that are compiled without this analysis.
     pub(crate) in_place: Vec<bool>,
     /// The indices of the parameters whose memory the kernel may change; `None` if they are
     /// unknown.
@@ -72,7 +72,7 @@ pub struct Program {
     pub(crate) measured: AtomicU64,
     /// True if tiles may be symbolic; tests switch this off.
     pub(crate) symbolic: bool,
-    /// True if a program of the grid is likely to wait for another one.
+    /// True if a program of the grid is likely to wait for another program.
     pub(crate) waits: bool,
     /// The condition blocks of the `while` loops that are likely to wait for another program.
     pub(crate) waiting_loops: Vec<BlockId>,
@@ -129,8 +129,8 @@ pub(crate) struct Step {
 #[derive(Clone, Debug)]
 pub(crate) enum Action {
     Op(Op),
-    /// A `dot`. If `transposed[0]` is true, it first swaps the last two axes of operand A; if
-    /// `transposed[1]` is true, those of operand B.
+    /// A `dot`. If `transposed[0]` is true, the step first swaps the last two axes of operand A; if
+    /// `transposed[1]` is true, it swaps the last two axes of operand B.
     Dot {
         transposed: [bool; 2],
         /// True for an operand that the kernel casts to a wider type. The dot performs this cast.

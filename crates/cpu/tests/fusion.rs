@@ -395,8 +395,8 @@ fn a_tile_used_before_and_after_a_reduction_is_loaded_twice() {
     };
     let loads = |text: &str| program(text).to_string().matches("= load").count();
     assert_eq!((loads(&text("false")), loads(&text("true"))), (2, 1), "{}", program(&text("false")));
-    // In these cases, the maximum is a number whose sign comparisons find, a zero of either sign,
-    // next to a NaN, or that of no loaded element.
+    // The maximum is a number that the loop can determine, or a zero of either sign. One tile
+    // contains a NaN, and one case loads no element.
     for (first, end) in [(3.0, 512), (0.0, 512), (-0.0, 300), (f32::NAN, 511), (7.0, 1), (1.0, 0)] {
         let mut x: Vec<f32> = (0..512).map(|i| -0.0 - (i as f32 % 7.0)).collect();
         x[0] = first;

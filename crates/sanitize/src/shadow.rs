@@ -214,7 +214,7 @@ impl Shadow {
 }
 
 /// Returns whether the access `now` cannot race with the earlier access `first`: `now` happens
-/// after `first`, or both are atomic at a scope that includes both.
+/// after `first`, or both are atomic at a scope that includes both agents.
 #[inline]
 fn is_ordered(first: &Access, first_lane: u32, now: &Access, lane: u32, rules: &impl Rules) -> bool {
     if first.mode != Mode::Plain && now.mode != Mode::Plain {

@@ -20,8 +20,8 @@ pub(crate) struct Plan {
     pub sites: Vec<u32>,
     /// For the check point of each write, the check points of the loads that always precede it.
     orders: FxHashMap<u32, FxHashSet<u32>>,
-    /// For each slot, the slots whose values control flow copies to it: loop-carried values and
-    /// yields.
+    /// For each slot, the slots whose values control flow copies to it: initial values of loops,
+    /// and yields.
     pub sources: Vec<Vec<Slot>>,
     /// The size of the smallest accessed element in bytes, at most 8.
     pub unit: usize,
@@ -249,8 +249,8 @@ impl Analysis<'_> {
                     _ => (false, false),
                 },
                 Op::Cast { .. } | Op::Hint { .. } | Op::Splat { .. } => (true, false),
-                // tidy: wildcard because of the other ops, only those that move elements pass
-                // integers on
+                // tidy: wildcard because the family of any other op says whether it passes integers
+                // on
                 op => (op.family() == OpFamily::Shape, false),
             };
             if is_linear && !self.program.ty(slot).is_pointer() {

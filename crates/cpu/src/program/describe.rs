@@ -5,7 +5,7 @@ use tilewright_ir::Op;
 
 use super::{Action, Program, Step};
 
-/// Returns the name of an op; of an elementwise op, that of its function.
+/// Returns the name of an op. For an elementwise op, returns the name of its function.
 pub(crate) fn op_name(op: &Op) -> String {
     match op {
         Op::Elementwise { function } => function.name().into(),

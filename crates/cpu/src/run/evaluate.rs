@@ -38,8 +38,8 @@ impl Held {
         Self(Value::uniform(bits))
     }
 
-    /// Decodes the bytes of [`Self::to_bytes`]. Returns `None` if the number of bytes is not that
-    /// of a value of the type.
+    /// Decodes the bytes of [`Self::to_bytes`]. Returns `None` if a value of the type has another
+    /// number of bytes.
     pub fn from_bytes(ty: &Type, bytes: &[u8]) -> Option<Self> {
         let ty = TileType::new(ty);
         if bytes.len() != ty.bytes() {

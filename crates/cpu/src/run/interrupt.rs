@@ -70,8 +70,8 @@ impl<'a> Control<'a> {
         }
     }
 
-    /// Makes the machine stop programs whose index is above that of the lowest program that
-    /// faulted. The launch records this index in `faulted`.
+    /// Makes the machine stop programs whose index is above `faulted`. The launch records there the
+    /// lowest index of a program that faulted.
     pub(crate) fn below(self, faulted: &'a AtomicU64) -> Self {
         Self { faulted: Some(faulted), ..self }
     }

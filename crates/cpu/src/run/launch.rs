@@ -41,7 +41,7 @@ pub struct Launch<'a> {
     /// The arguments, one for each parameter.
     pub arguments: &'a [Argument<'a>],
     /// Memory that pointers of unknown provenance (cast from integers, for example) may access, in
-    /// addition to that of the arguments.
+    /// addition to the memory of the arguments.
     pub foreign: &'a [Region<'a>],
     /// Maximum threads, including the calling one; 0 counts as 1.
     pub threads: usize,
@@ -119,8 +119,8 @@ impl Program {
     /// for each other, the first fault ends the launch instead, and is the error. Also fails if the
     /// interrupt stops the launch.
     ///
-    /// Panics if the number of arguments differs from that of the parameters, or if an argument is
-    /// a scalar but its parameter a pointer, or the reverse.
+    /// Panics if the numbers of arguments and parameters differ, or if one of an argument and its
+    /// parameter is a scalar and the other is a pointer.
     pub fn launch(&self, launch: &Launch<'_>) -> Result<(), Box<Diagnostic>> {
         self.start(launch, &[])
     }

@@ -25,8 +25,8 @@ use crate::types::TileType;
 pub(crate) struct Machine<'a> {
     pub program: &'a Program,
     pub arguments: &'a [Argument<'a>],
-    /// The memory that pointers of unknown provenance may access: that of all arguments, and the
-    /// foreign memory of the launch.
+    /// The memory that pointers of unknown provenance may access: the memory of all arguments, and
+    /// the foreign memory of the launch.
     pub regions: &'a [Region<'a>],
     pub control: Control<'a>,
     pub grid: [u32; 3],
@@ -546,8 +546,9 @@ impl<'a> Machine<'a> {
     }
 
     /// Runs up to `most` iterations of a loop, one after another. The caller has set the parameters
-    /// of the body for the first iteration; afterwards, the yields of the body are those of the
-    /// last one. Returns the number of iterations, at least one.
+    /// of the body for the first iteration. When the function returns, the slots that the body
+    /// yields have the values of the last iteration. Returns the number of iterations, at least
+    /// one.
     fn run_iterations(&mut self, body: BlockId, most: u32) -> Outcome<u32> {
         if let Some((nest, bound)) = self.program.iterated_nest(body)
             && self.observers.is_empty()

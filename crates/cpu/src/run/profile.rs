@@ -52,8 +52,8 @@ pub struct StepProfile {
     /// The name of the op; for a nest or a fused loop, the names of its members' ops, such as `load
     /// + mul + store`.
     pub name: String,
-    /// The file and the line of the step. If the step was inlined, they are those of the outermost
-    /// call. A nest or a fused loop may have several lines.
+    /// The file and the line of the step. If the step was inlined, they are the file and the line
+    /// of the outermost call. A nest or a fused loop may have several lines.
     pub lines: Vec<(String, u32)>,
     /// True if machine code executes the steps: they are a nest.
     pub is_machine_code: bool,

@@ -43,7 +43,7 @@ impl Scheduler {
         })
     }
 
-    /// Lets another thread run, and parks this thread until another one resumes it or the launch
+    /// Lets another thread run, and parks this thread until another thread resumes it or the launch
     /// has to stop. If `has_others` is true and fewer than [`MAX_PARKED`] threads are parked, calls
     /// `begin`, which starts a thread for a program that has not begun, and returns false if the
     /// system refuses the thread. Otherwise, or if `begin` returns false, resumes the thread that

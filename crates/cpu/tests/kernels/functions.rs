@@ -40,9 +40,9 @@ fn find(function: F) -> Option<&'static Stated> {
     STATED.iter().find(|stated| stated.function == function)
 }
 
-/// Returns the value of the function in binary64. It is that of the reference in [`STATED`], if
-/// there is one. Otherwise, it is that of the kernel, whose binary64 results the conformance test
-/// compares with numbers of higher precision.
+/// Returns the value of the function in binary64. If [`STATED`] has a reference for the function,
+/// the reference computes the value. Otherwise, the binary64 kernel does; the conformance test
+/// compares this kernel with numbers of higher precision.
 fn exact(function: F, x: f64) -> f64 {
     if let Some(stated) = find(function) {
         return (stated.exact)(x);

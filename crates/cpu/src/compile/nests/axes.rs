@@ -140,7 +140,7 @@ impl Dimensions {
                     self.merge((first, axis), (result, place));
                 }
             }
-            // The slot of a splat may be that of its scalar, which has no axes.
+            // A splat may share the slot of its scalar, which has no axes.
             Action::Reduce { axis, .. } if !shape(first).is_empty() => {
                 for &result in &step.results {
                     for place in 0..shape(result).len() {

@@ -60,8 +60,8 @@ impl Compiled {
                 }
             }
             let argument = memory.as_mut_ptr();
-            // SAFETY: the function accesses the memory only. The processor has the instructions
-            // of the target, which is that of the host.
+            // SAFETY: the function accesses only this memory. The target is the host, so the
+            // processor has the instructions of the target.
             unsafe {
                 match &self.executable {
                     Some(executable) => {

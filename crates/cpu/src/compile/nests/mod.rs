@@ -188,8 +188,8 @@ impl<'p> Former<'p> {
             let (count, refusal) = refused.map_or((steps.len(), None), |(count, why)| (count, Some(why)));
             (plan, count, refusal)
         });
-        // Of equally long plans, takes the first. But if the first one ends because it has no loop
-        // for an axis, takes the reason why the second one ends.
+        // Of equally long plans, takes the first plan. But if the first plan ends because it has no
+        // loop for an axis, takes the reason why the second plan ends.
         plans
             .reduce(|best, plan| match plan.1.cmp(&best.1) {
                 Ordering::Greater => plan,
@@ -199,10 +199,10 @@ impl<'p> Former<'p> {
             .expect("there is a plan without rows")
     }
 
-    /// Completes a nest, and emits its code. If steps outside of the nest read index tiles or
-    /// pointers that the nest computes, the steps that define these tiles and pointers become steps
-    /// of the executor before the nest, and the remaining steps become the members. Fails if the
-    /// executor cannot run the former before the nest, or if the latter cannot form a nest.
+    /// Completes a nest, and emits its code. Steps outside of the nest may read index tiles or
+    /// pointers that steps of the plan define. The executor then runs these defining steps before
+    /// the nest, and the remaining steps become the members. Fails if the executor cannot run the
+    /// defining steps first, or if the remaining steps cannot form a nest.
     fn complete(
         &self,
         id: BlockId,

@@ -79,7 +79,7 @@ impl Space {
     }
 
     /// Returns the space of a tile whose lanes are along its last axis of more than one element;
-    /// `None` if it has no such axis, or two such axes of the same dimension.
+    /// `None` if the tile has no axis of more than one element, or two of the same dimension.
     pub fn of_tile(program: &Program, dimensions: &Dimensions, slot: Slot) -> Option<Self> {
         let mut rows: Vec<(Dimension, usize)> = Vec::new();
         for (axis, &extent) in program.ty(slot).shape().iter().enumerate().filter(|(_, extent)| **extent > 1)
@@ -468,7 +468,7 @@ impl<'p> Plan<'p> {
         by_row |= operands.iter().any(|known| known.by_row);
         let form = match &step.action {
             Action::Reduce { strategy: Strategy::Kernel(combine), axis, .. } => {
-                // The slot of a splat may be that of its scalar, which has no axes.
+                // A splat may share the slot of its scalar, which has no axes.
                 refuse(operands[0].form != Form::Dense, Refusal::EqualElements)?;
                 let slot = step.operands[0].slot;
                 let ty = self.program.ty(slot);
@@ -633,8 +633,8 @@ impl<'p> Plan<'p> {
     /// - Uniform pointers access one element. Pointers that are an index tile access contiguous
     ///   elements, or elements of 32 or 64 bits at equal distances. In both cases, the pointers
     ///   must be known in phase 0, and so must a mask that is not dense.
-    /// - Dense pointers are those of a scatter, whose elements must have 32 or 64 bits. Fails if
-    ///   the nest has a scatter already.
+    /// - Dense pointers make the access a scatter. Its elements must have 32 or 64 bits, and the
+    ///   nest must not have another scatter.
     fn check_access(
         &self,
         pointer: Use,

@@ -181,7 +181,7 @@ fn accumulate(
 }
 
 /// Returns an operand as a dense tile of the type `to`. Converts the operand into the buffer,
-/// unless it already is such a tile.
+/// unless it already is a dense tile of this type.
 fn converted<'a>(
     matrix: Matrix<'a>,
     to: Dtype,
@@ -342,8 +342,8 @@ fn pack<P: Multiply, const V: usize>(matrix: MatrixReader<'_>, memory: &mut [u8]
     }
 }
 
-/// Copies all columns of a matrix to panels, as [`Product::compute`] reads them: the panel of a
-/// column follows those of the columns before it.
+/// Copies all columns of a matrix to panels, in the order in which [`Product::compute`] reads them:
+/// by ascending column.
 #[inline(always)]
 fn pack_all<P: Multiply>(matrix: MatrixReader<'_>, memory: &mut [u8]) {
     let mut column = 0;

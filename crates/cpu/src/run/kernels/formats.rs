@@ -115,8 +115,8 @@ impl Format {
         let word = |number: u32| bits.constant(number);
         let magnitude = bits & word(self.sign() - 1);
         let sign = (bits & word(self.sign())) << (31 - self.sign().ilog2());
-        // With the mantissa in position, the exponent is too small by the difference of the biases:
-        // a multiplication adds it, and normalizes subnormal numbers.
+        // With the mantissa in position, the exponent is too small by the difference of the biases.
+        // A multiplication adds this difference to the exponent, and normalizes subnormal numbers.
         let scale = R::from_bits(word(power_of_two(127 - self.bias as i32)));
         let mut number = R::from_bits(magnitude << (23 - self.mantissa)) * scale;
         let nan = number.constant(f32::NAN);
@@ -154,8 +154,8 @@ pub(crate) fn bf16_widen<R: Real32>(bits: R::Bits) -> R {
 }
 
 /// Rounds binary64 to binary32, to odd: exact, or the neighbor whose last bit is 1. NaN stays NaN.
-/// A finite number that is too large becomes the largest finite number of binary32; rounding that
-/// to a narrower format overflows.
+/// A finite number that is too large becomes the largest finite number of binary32. If a later
+/// rounding is to a narrower format, this number overflows there, as the original number would.
 #[inline(always)]
 pub(crate) fn double_to_single_odd<R: Real64>(value: R) -> R::Single {
     let nearest = value.to_single();
@@ -253,8 +253,8 @@ pub(crate) fn quotient_of_singles<R: Real32>(dividend: R, divisor: R) -> R::Bits
     bits.wrapping_sub(bits.constant(math32::SHIFTER.to_bits()))
 }
 
-/// Returns the quotient of integers of at most 32 bits, as [`quotient_of_singles`] does; the low 32
-/// bits of the result are those of the quotient.
+/// Returns the quotient of integers of at most 32 bits, as [`quotient_of_singles`] does, in the low
+/// 32 bits of the result.
 #[inline(always)]
 pub(crate) fn quotient_of_doubles<R: Real64>(dividend: R, divisor: R) -> R::Bits {
     let bits = ((dividend / divisor).trunc() + dividend.constant(math64::SHIFTER)).to_bits();

@@ -269,8 +269,8 @@ impl Scratch {
 }
 
 impl Loop<'_, '_, '_> {
-    /// Runs the loop. Calls only cold functions (the others are inlined), so that the block and the
-    /// accumulators stay in registers.
+    /// Runs the loop. Calls only cold functions, because all other functions are inlined. The block
+    /// and the accumulators thus stay in registers.
     #[inline(always)]
     fn run<S: Simd, const N: usize, const M: usize>(mut self, simd: S) -> Option<Reduced> {
         let neutral = match self.reduction {

@@ -288,7 +288,7 @@ fn scaled<S: Simd, const N: usize>(
             #[inline(always)]
             |i| {
                 let (p, shifted) = parts(x[i]);
-                // The low bits of `shifted` (n + SHIFTER) are n; the shift drops the others.
+                // The low bits of `shifted` (n + SHIFTER) are n; the shift drops the other bits.
                 let n = simd.wrapping_dyn_shl_u32s(bits(simd, shifted), simd.splat_u32s(23));
                 out[i] = simd.transmute_f32s_u32s(simd.add_u32s(bits(simd, p), n));
             },

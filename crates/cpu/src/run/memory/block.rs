@@ -253,8 +253,8 @@ unsafe fn walk<T: Word<SIDE>, const SIDE: usize, const LOAD: bool>(
     }
 }
 
-/// Copies two axes, one contiguous in memory and the other in the tile, through square blocks in
-/// registers.
+/// Copies two axes through square blocks in registers. One axis is contiguous in memory, the other
+/// axis in the tile.
 ///
 /// # Safety
 ///

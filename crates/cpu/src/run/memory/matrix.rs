@@ -23,7 +23,7 @@ pub struct MatrixReader<'a> {
     row_stride: isize,
     /// The distance between columns, in bytes.
     column_stride: isize,
-    /// True if the elements are those of a tile.
+    /// True if the matrix is in a tile, false if it is in user memory.
     is_tile: bool,
     lifetime: PhantomData<&'a ()>,
 }
@@ -140,7 +140,7 @@ impl<'a> MatrixReader<'a> {
         self.column_stride == self.size as isize || self.columns <= 1
     }
 
-    /// Returns whether the elements are those of a tile, without other elements between them.
+    /// Returns whether the matrix is in a tile, without other elements between its elements.
     #[inline]
     pub(crate) fn is_dense_tile(&self) -> bool {
         let row = (self.columns * self.size) as isize;

@@ -1,5 +1,5 @@
-//! Loads from and stores to user memory. This module has all `unsafe` code of the crate, except
-//! that of `kernels/instructions` and of tests.
+//! Loads from and stores to user memory. This module has all `unsafe` code of the crate, except for
+//! `kernels/instructions` and tests.
 //!
 //! The arguments of a kernel point to user memory. Programs of the grid may access it at the same
 //! time without synchronization. That is legal for kernels, so the code never makes a reference to

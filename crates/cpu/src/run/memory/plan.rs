@@ -30,7 +30,7 @@ impl BlockAxes {
     }
 }
 
-/// Drops axes of one element, and merges adjacent axes that are one run both in memory and in the
+/// Drops axes of one element. Merges adjacent axes if they form one run both in memory and in the
 /// tile. The order of the axes stays, so a copy visits the elements in the row-major order of the
 /// block.
 ///

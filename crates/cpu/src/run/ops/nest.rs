@@ -26,7 +26,7 @@ pub(crate) fn execute(machine: &mut Machine<'_>, nest: &Nest) -> bool {
 
 /// Executes a nest up to `most` times: for the current program and the next ones along x, or for
 /// the current iteration of a loop and the next ones. Returns the number of programs or iterations
-/// before the first one that the machine code does not execute.
+/// that the machine code has executed before it declined one.
 pub(crate) fn execute_repeatedly(machine: &mut Machine<'_>, nest: &Nest, most: u32) -> u32 {
     let executed = call(machine, nest, most).unwrap_or(0);
     if executed < most {

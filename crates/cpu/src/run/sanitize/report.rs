@@ -137,8 +137,8 @@ impl Report<'_, '_> {
         });
     }
 
-    /// Returns the source position of a check point, then those of its call sites, innermost first.
-    /// Leaves out positions in the library, unless all are there.
+    /// Returns the source position of a check point, then the positions of its call sites,
+    /// innermost first. Leaves out positions in the library, unless all are there.
     fn chain(&self, number: u32) -> SmallVec<[Span; 2]> {
         let program = self.machine.program;
         let site = self.checker.shared.plan.sites[number as usize];

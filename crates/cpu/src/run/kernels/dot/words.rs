@@ -238,7 +238,8 @@ fn words_of_columns<'a>(
     MatrixReader::of_tile(buffer.bytes(), size_of::<u32>(), [rows, columns], [columns, 1])
 }
 
-/// Interleaves groups of 4 rows of 8-bit elements to rows of words; rows after the last one are 0.
+/// Interleaves groups of 4 rows of 8-bit elements to rows of words. Fills an incomplete group with
+/// rows of zeros.
 #[inline(always)]
 fn interleave4(words: &mut [[u8; 4]], elements: &[u8], columns: usize) {
     let columns = columns.max(1);
@@ -261,7 +262,8 @@ fn interleave4(words: &mut [[u8; 4]], elements: &[u8], columns: usize) {
     }
 }
 
-/// Interleaves pairs of rows of 16-bit elements to rows of words; a row after the last one is 0.
+/// Interleaves pairs of rows of 16-bit elements to rows of words. Fills an incomplete pair with a
+/// row of zeros.
 #[inline(always)]
 fn interleave2(words: &mut [[u16; 2]], elements: &[u16], columns: usize) {
     let columns = columns.max(1);
