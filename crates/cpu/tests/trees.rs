@@ -112,7 +112,7 @@ fn has_machine_code(shape: [usize; 3]) -> bool {
     })
 }
 
-/// Runs a kernel with and without machine code, and compares the results. Leaves them in the
+/// Runs a kernel with and without machine code, and compares the results. Leaves the results in the
 /// arguments.
 fn check(text: &str, shape: [usize; 3], args: &mut [Arg]) {
     let is_compiled = program(text).to_string().contains("machine code");

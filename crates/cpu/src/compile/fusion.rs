@@ -25,8 +25,8 @@ const MAX_MEMBERS: usize = 32;
 /// Maximum steps that a search for dependences visits.
 const MAX_VISITED: usize = 64;
 
-/// Maximum number of steps in which fusion searches for groups at a time, so that its time is
-/// linear in the number of steps.
+/// Maximum number of steps in which fusion searches for groups at a time. With this limit, the time
+/// of fusion is linear in the number of steps.
 const MAX_WINDOW: usize = 256;
 
 /// Inserts fused groups before their members in blocks without nests, and recomputes last uses.
@@ -52,8 +52,8 @@ pub(crate) fn fuse(program: &mut Program) {
     }
 }
 
-/// Returns the small outputs of groups. A group leaves their tiles in their slots, so that the next
-/// program of the grid reuses the memory.
+/// Returns the small outputs of groups. A group leaves the tiles of these outputs in their slots,
+/// so that the next program of the grid reuses the memory.
 fn kept(program: &Program) -> FxHashSet<Slot> {
     let groups = program.blocks.iter().flat_map(|block| &block.steps).filter_map(|step| match &step.action {
         Action::Fused(group) => Some(group),

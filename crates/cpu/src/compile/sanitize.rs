@@ -1,10 +1,10 @@
 //! Plans a sanitized launch: the check of each step of a program, and the loads that always precede
 //! a write of the same program.
 //!
-//! On a GPU, many threads load, compute and store a tile, and only a barrier orders them. But an op
-//! that combines elements of different lanes (a reduction, a scan, a dot) ends only after all
-//! threads have completed the loads on which it depends. The users of its result run after these
-//! loads. [`Plan::orders`] returns whether a load precedes a write for this reason.
+//! On a GPU, many threads load, compute and store a tile, and in general only a barrier orders the
+//! threads. But an op that combines elements of different lanes (a reduction, a scan, a dot) ends
+//! only after all threads have completed the loads on which it depends. The users of its result run
+//! after these loads. [`Plan::orders`] returns whether a load precedes a write for this reason.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tilewright_ir::{ArithmeticFn, BitwiseFn, ElementwiseFamily as Family, Op, OpFamily};

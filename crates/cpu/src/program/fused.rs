@@ -8,8 +8,8 @@ use super::{Slot, Use};
 pub(crate) const BLOCK: usize = 64;
 
 /// A group of steps on binary32 tiles that one loop executes: see
-/// [`fusion`](crate::compile::fusion). The steps after the group are its members; the group refers
-/// to each by its index among them.
+/// [`fusion`](crate::compile::fusion). The steps after the group are its members. The group refers
+/// to a member by its index among the members.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct FusedGroup {
     /// The number of members.
@@ -62,8 +62,8 @@ pub(crate) enum FusedOp {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Function {
     Unary(Unary),
-    /// The function with the current element as its left operand, and with the current element as
-    /// its right operand.
+    /// The variants for which the current element is the left operand and the right operand of the
+    /// function.
     Binary(Binary, Binary),
 }
 

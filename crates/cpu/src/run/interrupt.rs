@@ -116,8 +116,8 @@ impl<'a> Control<'a> {
         Ok(())
     }
 
-    /// Lets other programs run at every `POLLS_PER_TURN`-th call, because this program may wait for
-    /// them. Fails if the launch has to stop.
+    /// Lets other programs run at every `POLLS_PER_TURN`-th call, because the running program may
+    /// wait for other programs. Fails if the launch has to stop.
     pub(crate) fn wait(&mut self) -> Outcome {
         self.polls += 1;
         if self.polls.is_multiple_of(POLLS_PER_TURN)

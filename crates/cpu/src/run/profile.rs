@@ -1,10 +1,11 @@
 //! Profiling, an observer that measures each step of the programs of the grid.
 //!
 //! A profiled launch runs the same program as other launches, with nests in machine code and with
-//! fused loops; each nest and each loop is one row of the profile. Only the loop over programs
-//! differs from other launches, because the profiler measures each program separately. The time of
-//! a step excludes the steps of its regions. Reading the clock takes about 30 ns for each step; the
-//! measured time includes these 30 ns.
+//! fused loops; each nest and each loop is one row of the profile. Unlike in other launches, a call
+//! of machine code executes only one program, or one iteration of a loop, because the profiler
+//! measures each program and each step separately. The time of a step excludes the steps of its
+//! regions. Reading the clock takes about 30 ns for each step; the measured time includes these 30
+//! ns.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
@@ -271,8 +272,8 @@ impl Observer for Profiler<'_> {
     }
 }
 
-/// Returns the bytes and the operations of a step that is about to run. `mask` is its mask, if the
-/// value is known.
+/// Returns the bytes and the operations of a step that is about to run. `mask` is the mask of the
+/// step, if the value of the mask is known.
 fn work_of(machine: &Machine<'_>, step: &Step, mask: Option<Use>) -> StepCost {
     let mut work = StepCost::default();
     let elements = |operand: Use| machine.type_of(operand).elements() as u64;
@@ -286,8 +287,9 @@ fn work_of(machine: &Machine<'_>, step: &Step, mask: Option<Use>) -> StepCost {
         Action::Dot { .. } => {
             let [a, _, sum] = [0, 1, 2].map(|place| step.operands.get(place).copied());
             if let (Some(a), Some(sum)) = (a, sum) {
-                // Each element of the result has one multiply-add for each column of A. Divide the
-                // elements of A by its rows to get the columns, because A may be transposed.
+                // Each element of the result has one multiply-add for each column of A. The number
+                // of columns is computed as the elements of A divided by the rows of A, because A
+                // may be transposed.
                 let columns = machine.type_of(sum).shape().last().map_or(1, |&columns| u64::from(columns));
                 let lines = (elements(sum) / columns).max(1);
                 work.operations = 2 * elements(sum) * (elements(a) / lines);

@@ -92,8 +92,8 @@ pub(crate) fn corners(extents: &Extents, affine: &Affine) -> Option<(i64, i64)> 
     Some((low, high))
 }
 
-/// Returns the minimum and the maximum of the elements, if no element wraps: the elements then
-/// equal their affine values.
+/// Returns the minimum and the maximum of the elements. Returns `None` if an element of the affine
+/// form wraps, because the element then differs from its affine value.
 #[inline(always)]
 pub(crate) fn range(ty: View<'_>, affine: &Affine) -> Option<(i64, i64)> {
     let (low, high) = corners(ty.extents, affine)?;
@@ -220,8 +220,8 @@ fn divided(function: DivisionFn, ty: View<'_>, x: &Affine, divisor: i64) -> Opti
     None
 }
 
-/// Compares two affine tiles. The result is uniform if the range of their difference decides the
-/// comparison, otherwise a box, if the difference varies along only one axis.
+/// Compares two affine tiles. The result is uniform if the range of the difference decides the
+/// comparison. Otherwise, it is a box if the difference varies along only one axis.
 fn comparison(function: ComparisonFn, ty: View<'_>, x: &Affine, y: &Affine) -> Option<Form> {
     range(ty, x)?;
     range(ty, y)?;

@@ -318,8 +318,8 @@ fn fma_of_binary16_is_rounded_once() {
             assert_eq!(out & 0x7fff, 0);
             continue;
         }
-        // The oracle takes a number of 53 bits. Rounding to odd keeps the information that its
-        // rounding needs.
+        // The oracle takes a number of 53 bits and rounds it. Rounding the exact number to odd
+        // first keeps the information that the oracle needs.
         let excess = (128 - exact.unsigned_abs().leading_zeros()).saturating_sub(53);
         let kept = exact.unsigned_abs() >> excess;
         let odd = kept | u128::from(kept << excess != exact.unsigned_abs());

@@ -7,8 +7,8 @@ use tilewright_ir::{Dtype, ElementwiseFn};
 use crate::program::Combine;
 use crate::tuning::MAX_NEST_STEPS;
 
-/// The reason why a step is not a member of a nest. The planner returns it when it refuses the
-/// step.
+/// The reason why a step is not a member of a nest. The planner returns this reason when it refuses
+/// the step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Refusal {
     /// The step has regions that branch or repeat.

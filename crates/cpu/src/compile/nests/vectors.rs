@@ -1,8 +1,8 @@
 //! Emits vector code for elements of the executor's types, and decides which functions, conversions
 //! and reductions have vector code.
 //!
-//! A vector of narrow floats holds their bits, in integer lanes of their width. A vector of
-//! booleans is a mask.
+//! A vector of narrow floats holds the bits of the floats, in integer lanes of the same width. A
+//! vector of booleans is a mask.
 
 use std::cell::RefCell;
 

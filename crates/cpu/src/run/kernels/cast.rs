@@ -15,8 +15,8 @@
 //! NaN becomes the largest finite number with the sign of the NaN. Formats without negative zero
 //! have zero in its place.
 //!
-//! Every conversion has the result of a single rounding: if it goes through binary32, its rounding
-//! to binary32 is to odd.
+//! Every conversion has the result of a single rounding. If a conversion rounds to binary32 first
+//! and then to a narrower format, the first rounding is to odd.
 
 use tilewright_ir::{Dtype, Rounding};
 

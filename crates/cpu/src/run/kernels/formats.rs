@@ -212,8 +212,8 @@ pub(crate) fn signed_to_double_zero<W: Word64>(value: W) -> W::Real {
 #[inline(always)]
 pub(crate) fn unsigned_to_double_odd<W: Word64>(value: W) -> W::Real {
     let word = |number: u64| value.constant(number);
-    // If the integer is 2^53 or more, its 11 low bits may not fit: unless they are 0, they set the
-    // bit above them.
+    // If the integer is 2^53 or more, its 11 low bits may not fit into the mantissa. If one of them
+    // is 1, they are replaced by a 1 in the bit above them.
     let is_exact = (value & word(0x7ff)).eq(word(0));
     let sticky = (value & word(!0x7ff)) | select(is_exact, word(0), word(1 << 11));
     select((value >> 53).eq(word(0)), value, sticky).unsigned_to_real()

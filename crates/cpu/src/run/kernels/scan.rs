@@ -82,8 +82,8 @@ pub fn scan(combine: Combine, dtype: Dtype, (axis, reverse): (Axis, bool), tile:
     }
 }
 
-/// Scans with an inlined combine function. If the first operand of the function is `identity`, it
-/// returns its second operand.
+/// Scans with an inlined combine function. If the first operand of the combine function is
+/// `identity`, the function returns its second operand.
 fn run<T: Element>((axis, reverse): (Axis, bool), tile: &mut [T], identity: T, f: impl Fn(T, T) -> T + Copy) {
     let Axis { n, inner, .. } = axis;
     for part in tile.chunks_exact_mut((n * inner).max(1)) {

@@ -1,10 +1,10 @@
 //! Emits the vector code of a nest.
 //!
 //! The code computes the uniform values of a phase, then runs the loops of the phase, one for each
-//! extent. If the nest has several rows, loops over the rows contain all phases, and a separate
-//! loop over the rows before them checks all accesses. If an access may be illegal, or if tiles
-//! overlap in a way that the order of the loops does not allow, the code returns before the first
-//! effect (it *bails out*), and the executor runs the steps one by one.
+//! extent. If the nest has several rows, loops over the rows contain all phases, and an earlier
+//! loop over the rows checks all accesses. If an access may be illegal, or if tiles overlap in a
+//! way that the order of the loops does not allow, the code returns before the first effect (it
+//! *bails out*), and the executor runs the steps one by one.
 //!
 //! If a nest executes all steps of a program, its outermost loop runs over programs. If it executes
 //! all steps of a loop's body, its outermost loop runs over the iterations. The code returns the

@@ -152,8 +152,8 @@ fn has_subnormals(matrix: MatrixReader<'_>, dense: &mut Buffer) -> bool {
     vectorize(
         #[inline(always)]
         || {
-            // Without their sign bit, the bits of a subnormal element are from 1 to 0x7f. The
-            // subtraction makes zero the largest number.
+            // Without the sign bit, the bits of a subnormal element are a number from 1 to 0x7f.
+            // The subtraction of 1 turns zero into the largest number.
             let order = |bits: u16| (bits & 0x7fff).wrapping_sub(1);
             let least = |block: &[u16]| block.iter().fold(u16::MAX, |least, &bits| least.min(order(bits)));
             elements.chunks(BLOCK).any(|block| least(block) < 0x7f)
