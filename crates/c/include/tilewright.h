@@ -44,16 +44,16 @@ typedef enum tw_kind {
     TW_TEXT = 5           /* value.text: a compile-time string */
 } tw_kind;
 
-/* An argument of a launch, by the name of its parameter. A launch may omit a compile-time argument
-   if all kernels of the lock that fit the other arguments have the same value of it. */
+/* An argument of a launch, with the name of its parameter. A launch may omit a compile-time argument
+   if all kernels of the lock that fit the other arguments have the same value of this argument. */
 typedef struct tw_argument {
     const char *name;
     tw_kind kind;
-    const char *type; /* of the elements of a pointer: "fp32", "bf16", "i64", "u8"; else NULL */
+    const char *type; /* of a pointer's elements: "fp32", "bf16", "i64", "u8"; for other kinds NULL */
     union {
         int64_t integer;
         double real;
-        void *pointer; /* in memory of the host for the CPU and the simulator, else of the GPU */
+        void *pointer; /* host memory for the CPU and the simulator, otherwise GPU memory */
         const char *text;
     } value;
     uint64_t bytes; /* of the memory of a pointer; accesses outside of it are errors, except on a GPU */

@@ -9,7 +9,7 @@ use tilewright_base::{Code, Color, Diagnostic};
 use tilewright_runtime::lock::Bundle;
 use tilewright_runtime::{Device, Error, Grid, Interrupt, Pointer, Region, StreamRef, Value, parse_dtype};
 
-/// The version of the interface, `TW_INTERFACE`.
+/// The version of the interface: `TW_INTERFACE` in the header.
 const INTERFACE: u32 = 1;
 
 /// The error of a failed call.
@@ -18,7 +18,7 @@ pub struct TwError {
     message: CString,
 }
 
-/// The kind of an argument, `tw_kind`.
+/// The kinds of arguments: `tw_kind` in the header.
 const INTEGER: c_int = 0;
 const REAL: c_int = 1;
 const BOOLEAN: c_int = 2;
@@ -26,7 +26,7 @@ const POINTER: c_int = 3;
 const CONST_POINTER: c_int = 4;
 const TEXT: c_int = 5;
 
-/// An argument of a launch, `tw_argument`.
+/// An argument of a launch: `tw_argument` in the header.
 #[repr(C)]
 pub struct TwArgument {
     name: *const c_char,
@@ -96,7 +96,8 @@ pub unsafe extern "C" fn tw_bundle_from_memory(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_bundle_close(bundle: *mut Bundle) {
     if !bundle.is_null() {
-        // SAFETY: the library made it from a box, and the caller gives it back.
+        // SAFETY: the library made the bundle from a box, and the caller does not use it
+        // afterwards.
         drop(unsafe { Box::from_raw(bundle) });
     }
 }
@@ -240,7 +241,7 @@ unsafe fn argument<'a>(given: &TwArgument, device: Device) -> Result<(&'a str, V
                 // SAFETY: the caller passes memory that the kernel may access until it has ended.
                 unsafe { Region::new(base, bytes) }
             } else {
-                // SAFETY: as above, for reading.
+                // SAFETY: the caller passes memory that the kernel may read until it has ended.
                 Region::read_only(unsafe { slice(base, bytes) })
             };
             Value::Pointer(Pointer { pointee, address: base.addr() as u64, region, device: device.memory() })
@@ -255,7 +256,7 @@ unsafe fn argument<'a>(given: &TwArgument, device: Device) -> Result<(&'a str, V
 /// # Safety
 /// The bytes may be read for `'a`.
 unsafe fn slice<'a>(base: *const u8, bytes: usize) -> &'a [u8] {
-    // SAFETY: the caller ensures the same.
+    // SAFETY: the caller ensures that the bytes may be read for `'a`.
     if base.is_null() { &[] } else { unsafe { std::slice::from_raw_parts(base, bytes) } }
 }
 

@@ -1,5 +1,5 @@
-/* Launches the kernel `scale` of a lock: `launch LOCK DEVICE`, or of a packed lock in memory: `launch PACKED DEVICE
-   memory`. The exit code is 0 if all is right. */
+/* Launches the kernel `scale`: `launch LOCK DEVICE` launches it from a lock, `launch PACKED DEVICE memory` from a
+   packed lock in memory. The exit code is 0 if all results are right. */
 
 #include <stdio.h>
 #include <string.h>
@@ -15,7 +15,7 @@ static int fails(const char *what, tw_error *error)
     return 1;
 }
 
-/* A launch that must fail with a code. */
+/* Returns whether a launch fails with the expected code. */
 static int refuses(tw_bundle *bundle, const char *kernel, const char *device, const tw_argument *arguments,
                    size_t count, const char *code)
 {
@@ -32,7 +32,7 @@ static int refuses(tw_bundle *bundle, const char *kernel, const char *device, co
     return is_right;
 }
 
-/* Reads a packed lock into memory that is not used any more when the function returns. */
+/* Opens a packed lock from memory. Clears the memory before it returns: the bundle must not use it any more. */
 static tw_bundle *open_in_memory(const char *path, tw_error **error)
 {
     static char bytes[1 << 20];
@@ -78,7 +78,7 @@ int main(int count, char **words)
     };
     uint32_t grid[3] = {4, 1, 1};
     for (int round = 0; round < 2; round++) {
-        /* The second time without the compile-time value, which is the only one in the lock. */
+        /* The second launch omits BLOCK: the lock has only one value of this compile-time argument. */
         memset(to, 0, N * sizeof(float));
         if (!tw_bundle_launch(bundle, "scale", words[2], grid, arguments, 5 - round, NULL, &error))
             return fails("launch", error);
@@ -108,7 +108,7 @@ int main(int count, char **words)
     wrong[1] = arguments[1];
     wrong[0].type = "fp16";
     is_right &= refuses(bundle, "scale", words[2], wrong, 5, "TW0119");
-    /* Without a place for the error. */
+    /* This launch passes no pointer for the error. */
     is_right &= !tw_bundle_launch(bundle, "unknown", words[2], grid, arguments, 5, NULL, NULL);
     tw_bundle_close(bundle);
     tw_bundle_close(NULL);

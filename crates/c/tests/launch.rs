@@ -68,7 +68,7 @@ fn kernels_are_launched_from_c_and_rust() {
         return;
     }
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    // Cargo has built the library into the folder of the test.
+    // Cargo has built the C library into the folder of the test's executable.
     let exe = std::env::current_exe().unwrap();
     let libraries = exe.parent().unwrap();
     let program = folder.join("launch");

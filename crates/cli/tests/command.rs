@@ -39,8 +39,8 @@ fn run_with(arguments: &[&OsStr]) -> Output {
     command.env("NO_COLOR", "1").args(arguments).output().expect("the command starts")
 }
 
-/// Runs the command. Returns the exit code, and the text on stdout if the code is 0, else the text
-/// on stderr. A command that fails must write nothing to stdout.
+/// Runs the command. Returns the exit code. Also returns the text on stdout if the code is 0,
+/// otherwise the text on stderr. A command that fails must write nothing to stdout.
 fn outcome(arguments: &[&str]) -> (i32, String) {
     let output = run(arguments);
     let code = output.status.code().expect("it exits");

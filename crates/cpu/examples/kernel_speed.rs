@@ -1,6 +1,7 @@
 //! Prints the speed of the kernels on this machine: ns per element for tiles that stay in the
-//! first-level cache, and GFLOP/s of dots. `cargo run --release -p tilewright-cpu --example
-//! kernel_speed [filter]`
+//! first-level cache, and GFLOP/s of dots.
+//!
+//! Run it with `cargo run --release -p tilewright-cpu --example kernel_speed [filter]`.
 
 use std::hint::black_box;
 use std::time::Instant;

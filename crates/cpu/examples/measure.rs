@@ -1,7 +1,7 @@
 //! Times the executor on the kernels of `tests/kernels`: `cargo run --release -p tilewright-cpu
 //! --example measure`.
 //!
-//! `measure [threads] [name]` prints the median of many launches.
+//! `measure [threads] [name]` prints the median time of many launches of each kernel.
 
 use std::time::Instant;
 
@@ -15,7 +15,8 @@ enum Tensor {
     Floats(usize),
     Halves(usize),
     Brains(usize),
-    /// Floats that are newly allocated for each launch, as outputs often are.
+    /// Binary32 zeros in memory that is newly allocated for each launch, like the memory of many
+    /// outputs.
     Fresh(usize),
 }
 
@@ -26,7 +27,8 @@ struct Case {
     grid: [u32; 3],
     tensors: Vec<Tensor>,
     scalars: Vec<u64>,
-    /// The number of floating-point operations or of bytes, for the rate.
+    /// The number of floating-point operations, or of bytes, from which the printed rate is
+    /// computed.
     work: f64,
 }
 
@@ -52,8 +54,8 @@ impl Tensor {
     }
 }
 
-/// Returns the bytes of a tensor and the offset of its first one, which is aligned to 64 bytes, as
-/// torch tensors are.
+/// Returns memory for a tensor, and the offset of the tensor's first byte in it. The first byte is
+/// aligned to 64 bytes, as in torch.
 fn aligned(tensor: Tensor) -> (Vec<u8>, usize) {
     let mut bytes = vec![0; 64];
     bytes.extend(tensor.bytes());
@@ -157,7 +159,7 @@ fn cases() -> Vec<Case> {
     ]
 }
 
-/// Returns a matrix product of masked tiles, of square matrices.
+/// Returns a matmul of square matrices whose tiles are masked.
 fn masked(name: &'static str, tensor: fn(usize) -> Tensor, size: u32) -> Case {
     let text = match tensor(0) {
         Tensor::Brains(_) => include_str!("../tests/kernels/matmul_masked_bf16.ir"),
@@ -168,8 +170,8 @@ fn masked(name: &'static str, tensor: fn(usize) -> Tensor, size: u32) -> Case {
     case(name, text, [size / 64, size / 64, 1], tensors, &[u64::from(size); 6], 2.0 * f64::from(size).powi(3))
 }
 
-/// Returns the nanoseconds that this thread has run, if the system reports them: other work on the
-/// machine does not count.
+/// Returns the nanoseconds of processor time of this thread, if the system reports them. Unlike
+/// elapsed time, they exclude other work on the machine.
 fn cpu_time() -> f64 {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     text.split_whitespace().next().and_then(|first| first.parse().ok()).unwrap_or(0.0)

@@ -18,10 +18,11 @@
 //!   memory.
 //! - A fault of a running kernel is a `Fault` (`run/fault.rs`), which becomes a diagnostic.
 //!
-//! Invariants: no `unsafe` outside of [`memory`], `kernels/instructions` and tests; after its first
-//! programs of a launch, a thread allocates no memory per program; a store that faults has written
-//! nothing; the result of a launch does not depend on the number of threads, unless the program
-//! races.
+//! Invariants:
+//! - No file has `unsafe` outside of [`memory`], `kernels/instructions` and tests.
+//! - After the first programs that a thread runs in a launch, it allocates no memory per program.
+//! - A store that faults has written nothing.
+//! - The result of a launch does not depend on the number of threads, unless the kernel has a race.
 
 mod assembly;
 mod compile;
@@ -49,5 +50,5 @@ pub use run::trace::Tracing;
 pub use run::{kernels, memory};
 pub use tuning::{MAX_UNROLLED_ITERATIONS, MAX_UNROLLED_LOOP_STEPS};
 
-/// True if Cargo optimizes this crate, in whatever profile.
+/// True if Cargo compiles this crate with optimizations, in any profile.
 pub const IS_OPTIMIZED: bool = cfg!(not(unoptimized));

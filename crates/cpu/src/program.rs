@@ -50,10 +50,12 @@ pub struct Program {
     /// The type of each slot.
     pub(crate) slots: Vec<TypeId>,
     pub(crate) blocks: Vec<Block>,
-    /// True for the result of each load that may leave its elements in memory, because only a dot
-    /// reads them, before memory changes. Has an entry for each slot, or is empty.
+    /// For each slot: true if the slot is the result of a load that may leave its elements in
+    /// memory. Only a dot reads the elements of such a load, and no step between the load and the
+    /// dot changes memory. Empty in programs that are compiled without this analysis.
     pub(crate) in_place: Vec<bool>,
-    /// The indices of the parameters whose memory the kernel may change; `None` if they are unknown.
+    /// The indices of the parameters whose memory the kernel may change; `None` if they are
+    /// unknown.
     pub(crate) written: Option<Vec<usize>>,
     /// The block of the grid-invariant steps. Each thread of a launch runs the block once.
     pub(crate) preamble: BlockId,
@@ -65,12 +67,12 @@ pub struct Program {
     pub(crate) sources: Arc<SourceMap>,
     /// The estimated time of one program of the grid, in nanoseconds.
     pub(crate) estimate: u64,
-    /// The mean time of one program of the grid in the last launch that measured it, in
-    /// nanoseconds; 0 if no launch has measured it.
+    /// The mean time of one program of the grid, in nanoseconds, from the last launch that measured
+    /// this time; 0 if no launch has.
     pub(crate) measured: AtomicU64,
     /// True if tiles may be symbolic; tests switch this off.
     pub(crate) symbolic: bool,
-    /// True if a program of the grid is likely to wait for another one.
+    /// True if a program of the grid is likely to wait for another program.
     pub(crate) waits: bool,
     /// The condition blocks of the `while` loops that are likely to wait for another program.
     pub(crate) waiting_loops: Vec<BlockId>,
@@ -127,8 +129,8 @@ pub(crate) struct Step {
 #[derive(Clone, Debug)]
 pub(crate) enum Action {
     Op(Op),
-    /// A `dot`. If `transposed[0]` is true, it first swaps the last two axes of operand A; if
-    /// `transposed[1]` is true, those of operand B.
+    /// A `dot`. If `transposed[0]` is true, the step first swaps the last two axes of operand A; if
+    /// `transposed[1]` is true, it swaps the last two axes of operand B.
     Dot {
         transposed: [bool; 2],
         /// True for an operand that the kernel casts to a wider type. The dot performs this cast.
@@ -153,18 +155,18 @@ pub(crate) enum Action {
         reverse: bool,
         strategy: Strategy,
     },
-    /// Consecutive bitonic merges that sort.
+    /// The sort that replaces consecutive bitonic merges.
     Sort(Sort),
-    /// A loop that executes the steps after this one, its members, all at once. If the operands do
+    /// One loop that executes its *members*: the steps that follow this step. If the operands do
     /// not allow that, the machine executes the members one by one.
     Fused(Box<FusedGroup>),
-    /// Machine code that executes the steps after this one, its members. If the operands do not
-    /// allow that, the machine executes the members one by one.
+    /// Machine code that executes its *members*: the steps that follow this step. If the operands
+    /// do not allow that, the machine executes the members one by one.
     Nest(Box<Nest>),
 }
 
-/// Sorts blocks of `1 << stages` elements along an axis, in alternating directions: the merges of a
-/// bitonic sort up to this size.
+/// Sorts blocks of `1 << stages` elements along an axis, in alternating directions. A sort replaces
+/// the merges of a bitonic sort up to this block size.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Sort {
     pub axis: usize,
@@ -220,7 +222,7 @@ impl Program {
         counts
     }
 
-    /// Returns the number of steps that a step executes together: its members, if it is a group.
+    /// Returns the number of members of a fused loop or a nest; 0 for any other step.
     pub(crate) fn members(step: &Step) -> usize {
         match &step.action {
             Action::Fused(group) => group.members,

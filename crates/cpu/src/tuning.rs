@@ -4,8 +4,8 @@
 //! processor and the date of a measurement; or `Derived:` with the fact from which the entry
 //! follows; or `Not measured`. `docs/performance/cpu.md` has the measurements.
 
-/// The fewest blocks (of 64 elements) of a tile whose steps are fused. Smaller tiles do not repay
-/// the set-up of a fused loop.
+/// The fewest blocks (of 64 elements each) of a tile whose steps are fused. Smaller tiles do not
+/// repay the set-up of a fused loop.
 ///
 /// Not measured.
 pub(crate) const MIN_FUSED_BLOCKS: usize = 4;
@@ -35,7 +35,8 @@ pub(crate) const MAX_REMATERIALIZED_STEPS: usize = 3;
 pub(crate) const MAX_NEST_STEPS: usize = 400;
 
 /// The most steps of a nest whose loops compute four vectors in an iteration. Loops of a longer
-/// nest compute one vector. An iteration with reductions always has [`ACCUMULATORS`] elements.
+/// nest compute one vector. This limit does not apply to loops with reductions: their iterations
+/// have [`ACCUMULATORS`] elements, if a row has enough.
 ///
 /// Not measured.
 pub(crate) const MAX_UNROLLED_STEPS: usize = 60;
@@ -65,13 +66,14 @@ pub(crate) const INTERLEAVED_VECTORS: usize = 4;
 /// Not measured.
 pub(crate) const MASKED_VECTORS: usize = 2;
 
-/// The number of steps that the planner of a nest searches for the first tile with rows, whose axes
-/// become the dimensions of the nest.
+/// The number of steps that the planner of a nest searches for the first tile of at least two axes.
+/// The axes of this tile become the dimensions of the nest.
 ///
 /// Not measured.
 pub(crate) const MAX_ROW_SEARCH: usize = 64;
 
-/// The fewest elements of a segment, which is a run of indices whose quotients are equal.
+/// The fewest elements of a segment: a run of consecutive indices that, divided by the divisor of
+/// the kernel, have the same quotient.
 ///
 /// Not measured.
 pub(crate) const MIN_SEGMENT: usize = 8;
@@ -133,8 +135,8 @@ pub(crate) const PREFETCHED_ROWS: i64 = 4;
 /// Not measured.
 pub(crate) const MIN_PANEL_ROWS: usize = 9;
 
-/// The fewest bytes of B for which a dot copies a panel of columns of B to contiguous memory: smaller
-/// tiles stay in the caches, even if their rows share sets of the first-level cache.
+/// The fewest bytes of B for which a dot copies a panel of columns of B to contiguous memory:
+/// smaller tiles stay in the caches, even if their rows share sets of the first-level cache.
 ///
 /// Measured with the dot of binary32, packed against unpacked, EPYC (AVX2), 2026-11-28:
 /// 64x64x64 (16 KiB) 35.1 against 36.2 GFLOP/s, 64x256x256 (256 KiB) 36.5 against 37.9,
@@ -143,13 +145,13 @@ pub(crate) const MIN_PACKED_BYTES: usize = 512 << 10;
 
 /// The number of steps along k that the innermost loop of a dot unrolls.
 ///
-/// Dot of binary32, tiles 64x64x64 and 64x64x256, EPYC (AVX2), 2026-11-28: 36.8 and 38.9 GFLOP/s with
-/// 4 steps and pointers that advance; 33.9 and 36.9 with 1 step and indices that are checked. Other
-/// numbers were not measured.
+/// Dot of binary32, tiles 64x64x64 and 64x64x256, EPYC (AVX2), 2026-11-28: 36.8 and 38.9 GFLOP/s
+/// with 4 steps and pointers that advance; 33.9 and 36.9 with 1 step and indices that are checked.
+/// Other numbers were not measured.
 pub(crate) const UNROLLED_DOT_STEPS: usize = 4;
 
-/// The most bytes of panels of B that a dot packs at a time. All rows of A pass before the next
-/// panels are packed, so the panels should stay in the second-level cache.
+/// The most bytes of panels of B that a dot packs at a time. The dot multiplies all rows of A by
+/// these panels before it packs the next ones, so the panels should stay in the second-level cache.
 ///
 /// Derived: half of a second-level cache of 512 KiB.
 pub(crate) const MAX_PANEL_BYTES: usize = 256 << 10;
@@ -169,7 +171,7 @@ pub(crate) const MIN_SHARED_BYTES: usize = 256 << 10;
 /// The most bytes of memory for packed operands that the dots of a launch share in each thread. The
 /// thread keeps the memory after the launch.
 ///
-/// Not measured: with tiles of 64 columns of binary32, it has room for 16,384 rows.
+/// Not measured. This memory holds 16,384 rows of tiles with 64 columns of binary32.
 pub(crate) const MAX_SHARED_BYTES: usize = 4 << 20;
 
 /// The most operands of which a thread keeps whether an element is subnormal.
@@ -189,13 +191,14 @@ pub(crate) const MAX_INLINE_ROW: usize = 512;
 /// Not measured.
 pub(crate) const CHECKS_PER_CLOCK: u32 = 64;
 
-/// The number of polls of a waiting program before another program runs.
+/// The number of times that a waiting program polls before the thread runs another program.
 ///
 /// Not measured.
 pub(crate) const POLLS_PER_TURN: u32 = 32;
 
-/// The number of interleaved accumulators of a reduction, and of the columns that it reduces at a
-/// time. The order in which floats are added depends on this number.
+/// The number of interleaved accumulators of a reduction, and the number of columns that a
+/// reduction over rows reduces at a time. The order in which floats are added depends on this
+/// number.
 ///
 /// Derived: accumulators of 32 bits take four of the 32 registers of AVX-512, enough for the
 /// latency of an addition (4 cycles).

@@ -1,10 +1,11 @@
-//! Dots of tiles that a load may leave in memory, against sums of exact products.
+//! Compares dots of tiles that a load may leave in memory with sums of exact products.
 
 mod common;
 
 use common::{Arg, dense_program, f32s, f64s, i8s, i32s, int, launch, program, run, u16s};
 
-/// The tensors of a kernel: `a` has `m` rows of `k` elements, `b` has `k` rows of `n`.
+/// The extents of the tensors of a kernel: `a` has `m` rows of `k` elements, `b` has `k` rows of
+/// `n` elements.
 #[derive(Clone, Copy)]
 struct Shape {
     m: usize,
@@ -15,11 +16,13 @@ struct Shape {
 /// The text of a kernel that loads two tiles and multiplies them.
 struct Kernel {
     shape: Shape,
-    /// The element types of the operands, and that of the accumulator.
+    /// The element type of the operands, then the element type of the accumulator.
     types: [&'static str; 2],
-    /// The distances between elements along the rows and the columns of `a` and of `b`.
+    /// For `a` and for `b`, the distance between rows and the distance between columns, in
+    /// elements.
     strides: [[usize; 2]; 2],
-    /// The mask of both loads: the first `limit` columns of `a` and rows of `b`.
+    /// If present, both loads have a mask, which is true for the first `limit` columns of `a` and
+    /// the first `limit` rows of `b`.
     limit: Option<usize>,
     /// The lines before the load of `b`, and between the loads and the dot.
     between: [String; 2],
@@ -107,7 +110,7 @@ impl Kernel {
         program(&self.text()).to_string().matches("// in place").count()
     }
 
-    /// Returns the products of the tensors, where elements under no mask are 0.
+    /// Returns the expected dot of the tensors. Masked-off elements count as 0.
     fn expected(&self, a: &[f64], b: &[f64]) -> Vec<f64> {
         let Self { shape: Shape { m, n, k }, strides: [left, right], limit, .. } = self;
         let depth = limit.unwrap_or(*k);
@@ -202,7 +205,7 @@ fn a_store_before_the_dot_does_not_change_its_operands() {
     let after_both = Kernel { between: [String::new(), zeros("a") + &zeros("b")], ..Kernel::new(shape) };
     assert_eq!(after_both.in_place(), 0);
     check(&after_both);
-    // The store follows the load of `a` only.
+    // The store is between the two loads, so only the load of `b` may leave its elements in memory.
     let after_one = Kernel { between: [zeros("a"), String::new()], ..Kernel::new(shape) };
     assert_eq!(after_one.in_place(), 1);
     check(&after_one);
@@ -227,7 +230,7 @@ fn an_operand_with_another_reader_is_copied() {
     };
     assert!(stored.in_place() <= 1, "{}", program(&stored.text()));
     check(&stored);
-    // Both operands are one tile.
+    // Both operands are the same tile.
     let text = Kernel::new(shape).text().replace("dot %x, %y", "dot %x, %x");
     assert_eq!(program(&text).to_string().matches("// in place").count(), 0);
     let a = halves(256, 3);
@@ -241,7 +244,7 @@ fn swapped_axes_and_widened_elements_are_read_in_place() {
     let shape = Shape { m: 32, n: 16, k: 8 };
     let Shape { m, n, k } = shape;
     let kernel = Kernel::new(shape);
-    // `a` is stored with its columns as rows.
+    // The columns of `a` are rows in memory.
     let text = kernel
         .text()
         .replace("%ap = ptr_add %a13, %a12 : *fp32[32, 8]", "%ap0 = ptr_add %a13, %a12 : *fp32[32, 8]\n  %ap = transpose %ap0 {permutation = [1, 0]} : *fp32[8, 32]")
@@ -260,7 +263,7 @@ fn every_element_type() {
     let strides = [[40, 1], [50, 1]];
     let [left, right] = [40 * 16, 50 * 32];
     let (a, b) = (halves(left, 1), halves(right, 2));
-    // Integers are twice the halves.
+    // The integers are twice the numbers of `halves`.
     let kernel = Kernel { types: ["int8", "int32"], strides, ..Kernel::new(shape) };
     let double = |values: &[f64]| values.iter().map(|value| value * 2.0).collect::<Vec<f64>>();
     let bytes = |values: &[f64]| values.iter().map(|value| (value * 2.0) as i8).collect::<Vec<i8>>();
@@ -288,7 +291,8 @@ fn every_element_type() {
     }
 }
 
-/// Tests that a fault is that of the load: the first load in program order, with its element.
+/// Tests that the reported fault is that of the first faulting load in program order, with the
+/// element that faults.
 #[test]
 fn faults_are_those_of_the_loads() {
     let shape = Shape { m: 16, n: 16, k: 16 };
@@ -306,7 +310,8 @@ fn faults_are_those_of_the_loads() {
     }
 }
 
-/// Returns the text of a kernel whose programs multiply other rows of `a` by the same `b`.
+/// Returns the text of a kernel in which each program multiplies different rows of `a` by the same
+/// `b`.
 fn of_programs(kernel: &Kernel) -> String {
     let Shape { m, n, k } = kernel.shape;
     let [dtype, acc] = kernel.types;
@@ -378,7 +383,8 @@ fn programs_share_operands_that_do_not_change() {
 #[test]
 fn programs_do_not_share_operands_that_a_store_changes() {
     let shape = Shape { m: 16, n: 16, k: 16 };
-    // Each program changes `b` after its dot, through the argument of `b` or another one.
+    // Each program changes `b` after its dot, through the argument of `b` or through another
+    // argument.
     let stored = |pointers: &str| format!("  store %{pointers}, %z {{cache = \"\", eviction = \"\"}}\n");
     let kernel = Kernel { after: stored("bp"), ..Kernel::new(shape) };
     let text = of_programs(&kernel);
@@ -396,17 +402,19 @@ fn programs_do_not_share_operands_that_a_store_changes() {
     assert_eq!(args[1].as_f32(), narrow(&last));
 }
 
-/// A loop over k that multiplies a tile of `a` and one of `b` in each iteration.
+/// A loop over k that multiplies a tile of `a` by a tile of `b` in each iteration.
 #[derive(Clone, Copy)]
 struct Loop<'a> {
     /// The extents of the tiles.
     tile: Shape,
-    /// The number of products: the loop masks off the rest of the last tiles.
+    /// The extent of the tensors along k. The loop masks off the elements of its last tiles beyond
+    /// this extent.
     depth: usize,
     types: [&'static str; 2],
-    /// True for `a`, and for `b`, if the tensor is transposed.
+    /// For `a` and for `b`: true if the tensor is transposed.
     transposed: [bool; 2],
-    /// The lines that compute the number of products that are left, `%left`, from the counter `%i`.
+    /// The lines that compute `%left`, the number of indices along k that are left, from the
+    /// counter `%i`.
     left: &'a str,
 }
 
@@ -461,13 +469,14 @@ impl Loop<'_> {
         )
     }
 
-    /// Returns whether the iterations of the loop may be one product.
+    /// Returns whether the machine may execute the iterations of the loop as one dot.
     fn is_one_product(&self) -> bool {
         program(&self.text()).to_string().contains("// one product")
     }
 }
 
-/// Tests products of more than one call, with a last tile that is masked off in part, or not at all.
+/// Tests loops whose dots take more than one call, with last tiles that are masked off in part, or
+/// not at all.
 #[test]
 fn iterations_are_one_product() {
     for [dtype, acc] in [
@@ -513,7 +522,8 @@ fn iterations_are_one_product() {
             match acc {
                 "fp64" => assert_eq!(args[2].as_f64(), expected),
                 "fp32" => assert_eq!(args[2].as_f32(), narrow(&expected), "{dtype} {transposed:?}"),
-                // Sums of quarters below 512 are exact. Of longer ones, the rounding is compared above.
+                // Sums of quarters below 512 are exact. For larger sums, the code above has
+                // compared the rounding.
                 "fp16" if kernel.depth > 100 => {}
                 "fp16" => assert_eq!(args[2].as_u16(), expected.iter().map(half).collect::<Vec<_>>()),
                 _ => {
@@ -555,17 +565,17 @@ fn other_loops_are_not_one_product() {
     let kernel =
         Loop { tile, depth: 80, types: ["fp32", "fp32"], transposed: [false, false], left: Loop::LEFT };
     assert!(kernel.is_one_product());
-    // The square of the counter.
+    // The mask depends on the square of the counter.
     let left = "  %t = mul %i, %i : int32\n  %left = sub %depth, %t : int32\n";
     assert!(!Loop { left, ..kernel }.is_one_product());
     for (from, to) in [
-        // The mask of one iteration.
+        // The mask is false in a single iteration.
         ("%am0 = lt ", "%am0 = ne "),
         // The accumulator has another use.
         ("yield_values %z,", "%w = add %z, %s : fp32[16, 16]\n  yield_values %w,"),
         // The distance depends on the counter.
         ("ptr_add %p, %ads", "ptr_add %p, %al0"),
-        // Only the last product remains.
+        // The dot adds to a constant, so only the dot of the last iteration remains.
         ("dot %x, %y, %s", "dot %x, %y, %acc"),
     ] {
         let text = kernel.text().replace(from, to);
@@ -575,7 +585,8 @@ fn other_loops_are_not_one_product() {
     }
 }
 
-/// Tests that elements outside of a tensor are a fault of the loop's load, in the same iteration.
+/// Tests that an access outside of a tensor faults at the loop's load, in the same iteration as
+/// without the single dot.
 #[test]
 fn faults_in_loops_are_those_of_the_loads() {
     let tile = Shape { m: 16, n: 16, k: 16 };

@@ -1,5 +1,5 @@
-//! Compares whole tiles with single numbers, for every function of the elementwise table on every
-//! type that it takes.
+//! Compares the results for whole tiles with those for single numbers, for every function of the
+//! elementwise table and every type that the function takes.
 #![allow(clippy::format_push_string, reason = "kernels are assembled from lines of text")]
 
 mod common;
@@ -12,8 +12,8 @@ const COUNT: usize = 64;
 const LOAD: &str = "{cache = \"\", eviction = \"\", volatile = false}";
 const STORE: &str = "{cache = \"\", eviction = \"\"}";
 
-/// Returns a kernel that loads `shape` of each operand, applies the function and stores. `shape` is
-/// empty or `[64]`.
+/// Returns a kernel that loads each operand, applies the function and stores the result. The
+/// operands are tiles of 64 elements, or scalars if `is_tile` is false.
 fn kernel(function: ElementwiseFn, dtype: Dtype, is_tile: bool) -> String {
     let info = function.info();
     let shape = if is_tile { "[64]" } else { "" };

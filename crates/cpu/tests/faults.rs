@@ -138,7 +138,7 @@ kernel func0 @k(%in: *int32, %n: int32, %out: *int32) {
         let outcome = program.launch(&launch).map_err(|diagnostic| diagnostic.message);
         (outcome, padded.map_or_else(Vec::new, |padded| padded.diagnostics(&program, &launch)))
     };
-    // 20 elements, and padding for 12 more.
+    // The memory has 20 elements, and padding of 12 more.
     let refused = Err("load out of bounds of `in`".to_owned());
     assert_eq!(run(4, None).0, refused);
     assert_eq!(run(5, Some(&PaddedReads::default())).0, refused);
@@ -167,7 +167,7 @@ kernel func0 @k(%address: int64, %out: *int32) {
     let mut args = [int(4096), i32s(&[0])];
     let error = fault(text, [1, 1, 1], &mut args);
     assert_eq!(error.message, "load outside of the memory of every argument");
-    // Memory that the launch lists is allowed.
+    // The kernel may access memory that the launch lists.
     let (mut other, mut out) = (42_i32.to_le_bytes(), [0; 4]);
     let (foreign, region) = ([Region::of(&mut other)], Region::of(&mut out));
     let address = Argument::Scalar(foreign[0].address());
@@ -291,7 +291,8 @@ fn empty_and_large_grids() {
     for grid in [[0, 1, 1], [5, 0, 1], [u32::MAX, u32::MAX, 0]] {
         launch(&program(DOUBLE), grid, &mut [f32s(&[]), f32s(&[])]).expect("nothing runs");
     }
-    // The launch ends at the first program out of bounds, long before the last.
+    // The launch ends at the first program that accesses memory out of bounds, long before the last
+    // program.
     let mut args = [f32s(&[1.0; 80]), f32s(&[0.0; 80])];
     let error = launch_with(&program(DOUBLE), [u32::MAX, u32::MAX, u32::MAX], &mut args, 2, Interrupt::Never);
     assert_eq!(error.expect_err("it ends").code, Code::OutOfBounds);
@@ -309,8 +310,8 @@ fn a_hundred_thousand_tiny_programs_on_many_threads() {
         launch_with(&program, [count as u32, 1, 1], &mut args, threads, Interrupt::Never).expect("it runs");
         assert!(args[1].as_f32() == expected, "{threads} threads");
     }
-    // Of several faults, the launch reports that of the lowest program, which is the same in every
-    // run.
+    // If several programs fault, the launch reports the fault of the program with the lowest index,
+    // so that every run reports the same fault.
     for _ in 0..50 {
         let mut args = [f32s(&input[..400]), f32s(&vec![0.0; count * 8])];
         let error = launch_with(&program, [count as u32, 1, 1], &mut args, 7, Interrupt::Never);

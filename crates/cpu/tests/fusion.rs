@@ -1,4 +1,5 @@
-//! Compares random programs of binary32 tiles, fused and one step at a time, to the bit.
+//! Compares random programs on binary32 tiles, executed with fused loops and one step at a time, to
+//! the bit.
 
 mod common;
 
@@ -52,8 +53,8 @@ impl Kernel {
         name
     }
 
-    /// Returns pointers to a tile of an argument, at a multiple of 64 elements or not, forwards
-    /// (`%i`) or backwards (`%back`).
+    /// Returns pointers to a tile of an argument, in ascending (`%i`) or descending (`%back`)
+    /// order. Their offset is sometimes no multiple of 64 elements.
     fn pointers(&mut self, argument: &str, indices: &str) -> String {
         self.count += 1;
         let number = self.count;
@@ -75,7 +76,7 @@ impl Kernel {
 
     fn load(&mut self) {
         let argument = self.random.pick(&["%in", "%in", "%out"]);
-        // Backwards pointers are not a run of memory, and a fused loop cannot read them.
+        // Descending pointers are no run of memory, so a fused loop cannot read through them.
         let indices = self.random.pick(&["%i", "%i", "%i", "%back"]);
         let pointers = self.pointers(argument, indices);
         let rest = if self.random.below(2) == 0 {
@@ -98,8 +99,8 @@ impl Kernel {
             .expect("a string takes it");
     }
 
-    /// Returns mostly the newest tile, so that groups are large; in place, any tile, so that a
-    /// loaded tile is used after other stores.
+    /// Returns mostly the newest tile, so that groups are large. If `in_place` is true, returns any
+    /// tile, so that a loaded tile is used after later stores.
     fn tile(&mut self) -> String {
         let count = self.tiles.len();
         let is_newest = !self.in_place && self.random.below(3) != 0;
@@ -190,7 +191,8 @@ fn memory(random: &mut Random, specials: bool) -> Vec<f32> {
         .collect()
 }
 
-/// Replaces NaN by a canonical one: which of two NaN is the result is unspecified.
+/// Replaces every NaN by the same NaN: of a function with two NaN operands, the payload of the
+/// result is unspecified.
 fn without_payloads(args: &mut [Arg]) {
     for arg in args {
         if let Arg::Bytes(_) = arg {
@@ -312,8 +314,8 @@ fn fused_exponentials_are_those_of_single_steps() {
              store %q, %y {{cache = \"\", eviction = \"\"}}\n  return_values\n}}\n"
         );
         assert!(program(&text).to_string().contains("fused {steps = 3}"), "{}", program(&text));
-        // Ascending, so that all results of some blocks are normal numbers and those of others are
-        // not.
+        // The arguments ascend, so that in some blocks all results are normal numbers, and in other
+        // blocks they are not.
         let x: Vec<f32> = (0..4096).map(|i| (i as f32 - 2048.0) * 0.078_123).collect();
         let (mut fused, mut single) = ([f32s(&x), f32s(&x)], [f32s(&x), f32s(&x)]);
         common::launch(&program(&text), [3, 1, 1], &mut fused).expect("it runs");
@@ -351,7 +353,8 @@ kernel func0 @k(%in: *fp32, %out: *fp32, %d: fp32) {
     };
     let special = [0.0, -0.0, 1e-40, f32::MAX, f32::MIN_POSITIVE, f32::INFINITY, f32::NAN, 1.0, -3.0];
     for round in 0..300 {
-        // Numbers of medium size first, and then of any size.
+        // The first rounds have numbers of medium magnitude, the last rounds numbers of any
+        // magnitude.
         let exponents = if round < 200 { 68..186 } else { 0..255 };
         let divisor = special.get(round).copied().unwrap_or_else(|| bits(exponents.clone()));
         let mut x: Vec<f32> = (0..4096).map(|_| bits(exponents.clone())).collect();
@@ -392,8 +395,8 @@ fn a_tile_used_before_and_after_a_reduction_is_loaded_twice() {
     };
     let loads = |text: &str| program(text).to_string().matches("= load").count();
     assert_eq!((loads(&text("false")), loads(&text("true"))), (2, 1), "{}", program(&text("false")));
-    // The maximum is certain, a zero of either sign, or missing; the result overwrites the operand
-    // or does not.
+    // The maximum is a number that the loop can determine, or a zero of either sign. One tile
+    // contains a NaN, and one case loads no element.
     for (first, end) in [(3.0, 512), (0.0, 512), (-0.0, 300), (f32::NAN, 511), (7.0, 1), (1.0, 0)] {
         let mut x: Vec<f32> = (0..512).map(|i| -0.0 - (i as f32 % 7.0)).collect();
         x[0] = first;

@@ -89,7 +89,8 @@ fn program_id_counts_x_fastest_and_num_programs_is_the_grid() {
 
 #[test]
 fn shapes() {
-    // The transposed multiplication table, through every op that moves elements.
+    // The kernel passes elements through every op that moves them; the result is a transposed
+    // multiplication table.
     let text = kernel(
         "%in: *int32, %out: *int32",
         "load %v from %in: int32[12]
@@ -226,7 +227,8 @@ fn atomic_operations() {
     );
     let mut args = [i32s(&[0, 100]), i32s(&[-1; 19])];
     run(&text, [1, 1, 1], &mut args);
-    // Even elements update the first address, in their order, and odd ones the second.
+    // The elements with even indices update the first address, in order, and those with odd indices
+    // the second address.
     assert_eq!(args[0].as_i32(), [5, 116]);
     let out = args[1].as_i32();
     assert_eq!(out[..8], [0, 216, 0, 217, 2, 220, 6, 225]);
@@ -235,8 +237,7 @@ fn atomic_operations() {
 
 #[test]
 fn loads_under_masks() {
-    // An affine block, single addresses, and one address for all, each under a box mask and a dense
-    // mask.
+    // Loads from an affine block, from single addresses, and from one address for all elements.
     let text = kernel(
         "%in: *int32, %out: *int32, %n: int32",
         "%i = arange {start = 0, end = 8} : int32[8]
@@ -508,7 +509,7 @@ fn exchanges_and_counts() {
     );
     let mut args = [i32s(&[3, 1, 4, 9, 7, 5, -1, 3]), i32s(&[0; 8]), i32s(&[0; 8]), i32s(&[0; 4])];
     run(&text, [1, 1, 1], &mut args);
-    // Blocks of four; the second one is descending.
+    // The blocks have four elements; the second block is in descending order.
     assert_eq!(args[1].as_i32(), [1, 3, 4, 9, 7, 5, 3, -1]);
     assert_eq!(args[2].as_i32(), [5, 7, 3, -1, 1, 3, 9, 4]);
     assert_eq!(args[3].as_i32(), [0, 1, 0, 2]);
@@ -516,7 +517,7 @@ fn exchanges_and_counts() {
 
 #[test]
 fn loops() {
-    // Counts down by 3, swaps two carried values each time, and sums.
+    // The loop sums its counter, and swaps two carried values in each iteration.
     let text = kernel(
         "%out: *int64, %from: int64, %to: int64, %step: int64",
         "%zero = constant {value = 0:int64} : int64
@@ -544,7 +545,7 @@ fn loops() {
 
 #[test]
 fn while_loops_and_nested_branches() {
-    // The number of Collatz steps, and a carried tile.
+    // The loop counts the steps of a Collatz sequence, and carries a tile.
     let text = kernel(
         "%out: *int32, %n: int32, %tile: *int32",
         "%zero = constant {value = 0:int32} : int32
@@ -681,7 +682,8 @@ fn a_kernel_queries_the_machine() {
 
 #[test]
 fn functions_of_elements() {
-    // Without control flow, with it, and on pairs; the last pair is incomplete.
+    // The first map has no control flow, and the second map has. The third map is on pairs; its
+    // last pair is incomplete.
     let text = kernel(
         "%in: *int32, %whole: *int32, %ways: *int32, %most: *int32, %least: *int32",
         "load %v from %in: int32[7]

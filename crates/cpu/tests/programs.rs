@@ -175,7 +175,7 @@ fn matmul_with_ragged_edges() {
 fn flash_attention() {
     let (heads, length, size) = (2, 128, 64);
     let [q, k, v] = [1, 2, 3].map(|seed| numbers(heads * length * size, seed));
-    // The kernel takes powers of two.
+    // The kernel computes powers of two, so its scale contains the factor log2(e).
     let scale = 3.0_f32;
     let mut args = [
         f32s(&q),
@@ -211,7 +211,8 @@ fn an_output_larger_than_the_caches_is_filled() {
     }
 }
 
-/// Loads int8 operands, the second one transposed in memory, and converts them to fp16 for a dot.
+/// Loads int8 operands and converts them to fp16 for a dot. The second operand is transposed in
+/// memory.
 const QUANTIZED: &str = "\
 kernel func0 @quantized(%a: *int8, %b: *int8, %c: *fp32) {
   %zero = constant {value = 0.0:fp32} : fp32

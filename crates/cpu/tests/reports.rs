@@ -9,7 +9,8 @@ use tilewright_cpu::{Argument, Interrupt, Launch, Program, StepProfile};
 use tilewright_ir::parse;
 use tilewright_native::{Isa, Target};
 
-/// Doubles elements under a mask, from line 1 (load), 2 (sum) and 3 (store).
+/// Doubles the elements under a mask. The source positions of the load, the sum and the store are
+/// in lines 1, 2 and 3.
 const DOUBLE: &str = "\
 kernel func0 @double(%in: *fp32, %out: *fp32, %n: int32) {
   %pid = program_id {axis = 0} : int32 @file0:0..1
@@ -66,7 +67,8 @@ fn a_listing_has_the_source_of_each_instruction() {
         };
         let is_sum = |index: &usize| listing.lines[*index].text.contains(sum);
         let sums: Vec<usize> = (0..listing.lines.len()).filter(is_sum).collect();
-        // Builds for other architectures list the words of AArch64.
+        // `sum` is empty for AArch64: builds for other architectures list its instructions as
+        // words, without names.
         if !sum.is_empty() {
             assert!(!sums.is_empty(), "{text}");
             assert!(sums.iter().all(|&index| line(index) == Some(2)), "{text}");

@@ -1,5 +1,5 @@
-//! Compares random programs of index arithmetic, masks and accesses with symbolic and with dense
-//! tiles.
+//! Runs random programs of index arithmetic, masks and accesses with symbolic and with dense tiles,
+//! and compares the results.
 
 mod common;
 
@@ -17,7 +17,7 @@ struct Kernel {
     text: String,
     shape: Vec<u32>,
     count: usize,
-    /// Names and element types of integer tiles, and names of masks.
+    /// The names and element types of integer tiles. `masks` has the names of the masks.
     ints: Vec<(String, &'static str)>,
     masks: Vec<String>,
 }
@@ -189,7 +189,8 @@ impl Kernel {
         self.ints.push((name, "int32"));
     }
 
-    /// Stores every tile, one after another.
+    /// Adds a store of every tile, one after another in memory. Returns the text and the number of
+    /// stored elements.
     fn finish(mut self) -> (String, usize) {
         let elements: u32 = self.shape.iter().product();
         let shape = format!("{:?}", self.shape);

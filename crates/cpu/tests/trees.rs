@@ -1,5 +1,5 @@
-//! Compares reductions whose combine region is not one function, as machine code and level by level,
-//! with a tree of scalars.
+//! Compares reductions whose combine region is not one function with a tree of scalars. The
+//! reductions run as machine code and level by level.
 #![allow(clippy::cast_possible_truncation, reason = "integers of narrow types wrap")]
 
 mod common;
@@ -11,8 +11,8 @@ use tilewright_native::Target;
 const LOAD: &str = "{cache = \"\", eviction = \"\", volatile = false}";
 const STORE: &str = "{cache = \"\", eviction = \"\"}";
 
-/// The extents before, along and after the axis. The last ones are not whole vectors, or no power
-/// of two, so that no machine code reduces them.
+/// The extents before, along and after the axis. The last shapes do not consist of whole vectors,
+/// or their axis is no power of two, so that no machine code reduces them.
 const SHAPES: [[usize; 3]; 10] = [
     [1, 1024, 1],
     [1, 32, 1],
@@ -39,7 +39,7 @@ fn tree<T: Copy>(mut elements: Vec<T>, combine: impl Fn(T, T) -> T) -> T {
     elements[0]
 }
 
-/// Returns the tree of each line along the middle axis.
+/// Returns, for each vector along the middle axis, the result of [`tree`].
 fn trees<T: Copy>([outer, n, inner]: [usize; 3], x: &[T], combine: impl Fn(T, T) -> T) -> Vec<T> {
     let line = |line: usize| {
         let element = |k: usize| x[(line / inner * n + k) * inner + line % inner];
@@ -112,7 +112,8 @@ fn has_machine_code(shape: [usize; 3]) -> bool {
     })
 }
 
-/// Runs a kernel with and without machine code; the arguments then hold the results.
+/// Runs a kernel with and without machine code, and compares the results. Leaves the results in the
+/// arguments.
 fn check(text: &str, shape: [usize; 3], args: &mut [Arg]) {
     let is_compiled = program(text).to_string().contains("machine code");
     assert_eq!(is_compiled, has_machine_code(shape), "{shape:?}\n{}", program(text));
@@ -199,7 +200,7 @@ fn greatest_elements_with_their_indices() {
     }
 }
 
-/// The region has constants, conversions and a boolean operand.
+/// Tests a region with constants, conversions and a boolean operand.
 #[test]
 fn booleans_and_conversions() {
     let region = "%two = constant {value = 2.5:fp32} : fp32
@@ -228,7 +229,7 @@ fn booleans_and_conversions() {
     }
 }
 
-/// A result of one element is a scalar, and a uniform operand has the same tree.
+/// Tests a reduction to a scalar, and one of a uniform operand, which runs as the same tree.
 #[test]
 fn scalars_and_index_tiles() {
     let text = format!(

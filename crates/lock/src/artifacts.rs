@@ -10,12 +10,12 @@ use std::sync::Arc;
 use tilewright_base::write_file;
 
 /// A folder of artifacts. An artifact is named by the BLAKE3 hash of its content, in hexadecimal
-/// digits, and by its kind, such as `ptx`. So equal contents of one kind are one file, concurrent
-/// writers of an artifact write the same bytes, and a reader detects damage.
+/// digits, and by its kind, such as `ptx`. Equal contents of one kind are therefore one file,
+/// concurrent writers of an artifact write the same bytes, and a reader detects damage.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Artifacts {
     folder: PathBuf,
-    /// The contents by name, if the folder is in a packed lock.
+    /// The contents of the artifacts by file name, if they are from a packed lock.
     packed: Option<Arc<BTreeMap<String, Vec<u8>>>>,
 }
 
@@ -27,7 +27,7 @@ pub enum ArtifactError {
     /// The file is damaged: its content does not have the hash in its name, or is not UTF-8 where
     /// the lock needs a text.
     Damaged(PathBuf),
-    /// The lock names an artifact by something that is not a hash.
+    /// The lock refers to an artifact by this text, which is not a hash.
     NoHash(String),
 }
 
@@ -73,8 +73,7 @@ impl Artifacts {
 
     /// Writes an artifact unless the folder has an undamaged copy, and returns its hash.
     ///
-    /// # Errors
-    /// Those of the file system. A failed write leaves no partial file.
+    /// # Errors The errors of the file system. A failed write leaves no partial new file.
     pub fn store(&self, kind: &str, content: &[u8]) -> io::Result<String> {
         let hash = Self::hash(content);
         let path = self.path(&hash, kind);

@@ -20,22 +20,23 @@ pub struct Choice {
     pub key: Vec<String>,
     /// The chosen arguments and options by name, as Python writes them.
     pub config: BTreeMap<String, String>,
-    /// For each measured configuration, the median and the 20th and 80th percentile of its times in
-    /// milliseconds; `None` for a configuration that did not run. The times do not affect a locked
-    /// launch.
+    /// For each measured configuration, the median, the 20th and the 80th percentile of its times
+    /// in milliseconds. They are `None` for a configuration that did not run. The times do not
+    /// affect a locked launch.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub timings: BTreeMap<String, Vec<Option<f64>>>,
 }
 
 impl Choice {
-    /// Returns whether both choices are for the same launches.
+    /// Returns whether both choices are for the same launches: same kernel, target, source and key.
     pub fn has_same_key(&self, other: &Self) -> bool {
         self.sort_key() == other.sort_key()
     }
 
-    /// Returns whether the launches of an entry may have the chosen configuration. Returns false only
-    /// if the kernel, the target or a literal (a number, a bool, `None` or a string) differs. Names
-    /// that the entry does not have, such as options that do not affect its code, do not count.
+    /// Returns whether the launches of an entry may have the chosen configuration. Returns false if
+    /// the kernel or the target differs, or if an argument or option has different literals
+    /// (numbers, bools, `None` or strings) in both. Ignores names that the entry does not have,
+    /// such as options that do not affect its code.
     pub fn may_select(&self, launches: &Request) -> bool {
         let fits = |(name, chosen): (&String, &String)| {
             let found = launches.arguments.get(name).or_else(|| launches.options.get(name));
@@ -49,8 +50,8 @@ impl Choice {
     }
 }
 
-/// Returns whether two texts may denote the same value. The text of an argument that is not a literal
-/// denotes a type, or an object.
+/// Returns whether two texts may denote the same value. A text that is not a literal denotes a type
+/// or an object, which may have any value.
 fn may_be_equal(one: &str, other: &str) -> bool {
     let number = |text: &str| text.parse::<f64>().ok();
     let is_literal = |text: &str| {

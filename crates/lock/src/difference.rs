@@ -1,12 +1,12 @@
-//! Compares locks, and explains why a launch is not in one.
+//! Compares locks, and explains why a launch is not in a lock.
 
 use std::collections::BTreeMap;
 
 use crate::entry::{Entry, Request};
 use crate::file::LockFile;
 
-/// A change from one lock to another. The first text of each variant describes the launches of an
-/// entry, or a tuned choice.
+/// A change from one lock to another. The first text of each variant names the launches of an
+/// entry, or the launches of a tuned choice.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Change {
     /// Only the second lock has the launches or the choice.
@@ -14,7 +14,7 @@ pub enum Change {
     /// Only the first lock has the launches or the choice.
     Removed(String),
     /// Both locks have the launches with different code, or the choice with different values. The
-    /// further texts name the parts that differ.
+    /// list names the parts that differ.
     Changed(String, Vec<String>),
 }
 
@@ -72,8 +72,8 @@ impl Request {
     /// Returns the differences between a launch and a launch of the lock, as texts for the user.
     pub fn differences(&self, locked: &Self) -> Vec<String> {
         if self.target != locked.target {
-            // Different targets have different options, so a list of these would tell the user
-            // nothing more.
+            // Different targets have different options, so a list of these options would tell the
+            // user nothing more.
             return vec![format!("target: {} here, {} in the lock", self.target, locked.target)];
         }
         let mut found = Vec::new();

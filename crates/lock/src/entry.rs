@@ -34,7 +34,7 @@ impl Request {
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Entry {
-    /// The launches that run the code.
+    /// The description of the launches that run the code.
     pub launches: Request,
     /// The code.
     pub code: Code,
@@ -65,7 +65,7 @@ pub struct Source {
     pub removed_columns: u32,
 }
 
-/// The hashes of the artifacts of an entry.
+/// The hashes of the artifacts of an entry's code.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Code {
@@ -101,15 +101,16 @@ impl Code {
 pub struct Launch {
     /// The name of the kernel in its code.
     pub entry: String,
-    /// The threads of a block; 1 on the CPU.
+    /// The number of threads of a block; 1 on the CPU.
     pub threads: u32,
-    /// The bytes of dynamic shared memory of a block.
+    /// The size of the dynamic shared memory of a block, in bytes.
     pub shared_bytes: u32,
-    /// The number of blocks of a program. They form a cluster.
+    /// The number of blocks that execute a program. They form a cluster.
     pub cluster: u32,
     /// The arguments that a launch passes, in order.
     pub parameters: Vec<Parameter>,
-    /// The tensor maps that follow the arguments, each of 128 bytes at a multiple of 64.
+    /// The tensor maps that follow the arguments in the parameter buffer. Each map has 128 bytes,
+    /// at an offset that is a multiple of 64.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tensor_maps: Vec<TensorMap>,
     /// True if an int32 follows the tensor maps. Its value is the number of programs along the
@@ -130,7 +131,7 @@ pub struct Parameter {
     pub offset: u64,
     /// The size in bytes.
     pub bytes: u64,
-    /// A number that divides the integer, or the address in bytes; 1 if any value is allowed.
+    /// A number that must divide the integer, or the address in bytes; 1 if any value is allowed.
     pub divisibility: u32,
 }
 
@@ -143,20 +144,21 @@ pub struct TensorMap {
     pub element: String,
     /// The argument that points to the tensor.
     pub base: String,
-    /// The expression of the offset of the tensor from the pointer, in elements.
+    /// The expression of the offset in elements from the address of `base` to the tensor.
     pub offset: String,
-    /// The expression of the elements along each axis.
+    /// For each axis, the expression of its number of elements.
     pub extents: Vec<String>,
-    /// The expression of the distance of neighboring elements along each axis, in elements; one is
-    /// `1`.
+    /// For each axis, the expression of the distance between neighbors, in elements. The expression
+    /// of one axis is `1`.
     pub strides: Vec<String>,
     /// The arguments that must not be negative.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub nonnegative: Vec<String>,
-    /// The elements along each axis of the box that a copy moves.
+    /// The number of elements along each axis of the box that a copy moves.
     #[serde(rename = "box")]
     pub block: Vec<u32>,
-    /// The bytes of the swizzled rows of the box in shared memory: 0 (no swizzle), 32, 64 or 128.
+    /// The size in bytes of the box's swizzled rows in shared memory: 32, 64 or 128; 0 for no
+    /// swizzle.
     pub swizzle: u32,
     /// True if copies write the tensor.
     pub is_written: bool,

@@ -61,7 +61,7 @@ impl fmt::Display for LockError {
 /// launches.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Conflict {
-    /// The launches.
+    /// The name of the launches.
     pub launches: String,
 }
 
@@ -89,8 +89,8 @@ impl LockFile {
         let value: serde_json::Value = serde_json::from_str(text).map_err(malformed)?;
         match value.get("format").and_then(serde_json::Value::as_u64) {
             Some(format) if format == u64::from(FORMAT) => {
-                // Parse the text again, not the value: only then does an error have a line and a
-                // column.
+                // Parses the text again instead of converting the value, because only errors of
+                // parsing have a line and a column.
                 serde_json::from_str(text).map_err(malformed)
             }
             Some(format) => Err(LockError::OtherFormat(path.to_owned(), format)),
@@ -100,9 +100,9 @@ impl LockFile {
 
     /// Writes the lock atomically, sorted and without duplicates.
     ///
-    /// # Errors
-    /// Those of the file system. The file then has its old content, unless its folder takes no new
-    /// files: then the lock is written in place.
+    /// # Errors The errors of the file system. After an error, the file has its old content. The
+    /// exception is a file in a folder in which the process may not create files: it is written in
+    /// place.
     pub fn write(&self, path: &Path) -> io::Result<()> {
         write_file(path, self.to_text().as_bytes())
     }
@@ -132,8 +132,8 @@ impl LockFile {
         self.choices.iter().find(|choice| choice.sort_key() == (kernel, target, source, key))
     }
 
-    /// Explains why a launch is not in the lock: returns the differences to the most similar entry
-    /// of the kernel; `None` if the lock does not have the kernel.
+    /// Explains why a launch is not in the lock: returns its differences from the most similar
+    /// entry of the kernel. Returns `None` if the lock has no entry of the kernel.
     pub fn explain(&self, request: &Request) -> Option<Vec<String>> {
         let of_kernel = || self.entries.iter().filter(|entry| entry.launches.kernel == request.kernel);
         let of_target = of_kernel().filter(|entry| entry.launches.target == request.target);
@@ -149,8 +149,8 @@ impl LockFile {
 
     /// Adds the entries and choices of another lock.
     ///
-    /// # Errors
-    /// If both have different code or choices for the same launches; then nothing is added.
+    /// # Errors Fails, without adding anything, if both locks have different code or choices for
+    /// the same launches.
     pub fn merge(&mut self, other: &Self) -> Result<(), Conflict> {
         let (mut entries, mut choices) = (Vec::new(), Vec::new());
         for entry in &other.entries {

@@ -79,7 +79,7 @@ pub fn unpack(path: &Path, bytes: &[u8]) -> Result<(LockFile, Artifacts), LockEr
 /// If the file cannot be read, or is neither a lock nor a packed lock.
 pub fn open(path: &Path) -> Result<(LockFile, Artifacts), LockError> {
     let bytes = fs::read(path).map_err(|error| LockError::Unreadable(path.to_owned(), error))?;
-    // Only an archive has its first member's name at the start: a lock is JSON.
+    // An archive begins with the name of its first member; a lock is JSON and does not.
     if bytes.starts_with(LOCK.as_bytes()) {
         return unpack(path, &bytes);
     }

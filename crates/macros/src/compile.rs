@@ -14,7 +14,8 @@ use crate::declaration::{Declaration, Included};
 pub(crate) struct Compiled {
     /// The packed lock.
     pub(crate) bundle: Vec<u8>,
-    /// For each declaration, in order, the parameters with the arguments that it states.
+    /// For each declaration, in order, the kernel's parameters, each with its argument in the
+    /// declared signature.
     pub(crate) kernels: Vec<Vec<(Arc<str>, Argument)>>,
     /// The files that the kernels were read from.
     pub(crate) files: Vec<PathBuf>,
@@ -45,7 +46,7 @@ struct Recording {
     folder: PathBuf,
     /// The device for which each kernel is compiled first: the simulator of the first target, or
     /// the CPU if that is the first target. The recorder then compiles the kernel for each target.
-    /// None of this needs a GPU.
+    /// Neither compilation needs a GPU.
     device: Device,
 }
 
@@ -107,13 +108,13 @@ impl Recording {
 
 impl Drop for Recording {
     fn drop(&mut self) {
-        // A folder that stays in the folder of temporary files does no harm.
+        // If the removal fails, the folder stays among the temporary files, which does no harm.
         let _ = std::fs::remove_dir_all(&self.folder);
     }
 }
 
 /// Returns the value of an option: `true`, `false`, `None` or an integer. Any other text, also a
-/// floating-point number, becomes a string; the option returns an error if it takes no string.
+/// floating-point number, becomes a string. Setting an option that takes no string then fails.
 fn constant(value: &TokenTree) -> Constant {
     let text = value.to_string();
     match text.as_str() {

@@ -22,10 +22,10 @@ pub(crate) struct File {
     pub(crate) kernels: Vec<Declaration>,
 }
 
-/// A kernel with a signature.
+/// A kernel with a signature, for which the macro generates a function.
 pub(crate) struct Declaration {
     pub(crate) attributes: TokenStream,
-    /// The name in the file.
+    /// The name of the kernel in the file.
     pub(crate) kernel: Ident,
     /// The name of the generated Rust function.
     pub(crate) function: Ident,

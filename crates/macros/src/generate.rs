@@ -89,7 +89,8 @@ fn function(declaration: &Declaration, arguments: &[(Arc<str>, Argument)]) -> sy
     })
 }
 
-/// Returns the Rust type of the elements of a tensor argument; `None` if the crate has none.
+/// Returns the Rust type of the elements of a tensor argument; `None` if there is no Rust type for
+/// them.
 fn element(dtype: Dtype) -> Option<TokenStream> {
     match dtype {
         Dtype::F16 => Some(quote!(::tilewright::f16)),
@@ -138,8 +139,9 @@ fn value(constant: &Constant) -> Option<TokenStream> {
     })
 }
 
-/// Returns the Rust identifier of a parameter. A keyword becomes a raw identifier. A name that
-/// cannot be one, such as `self`, gets underscores, until no other parameter has the same name.
+/// Returns the Rust identifier of a parameter. A keyword becomes a raw identifier. A keyword that
+/// cannot be a raw identifier, such as `self`, gets underscores, until no other parameter has the
+/// same name.
 fn identifier(name: &str, arguments: &[(Arc<str>, Argument)]) -> Ident {
     if let Ok(identifier) = syn::parse_str(name) {
         return identifier;

@@ -14,13 +14,14 @@ use declaration::Included;
 
 /// Compiles kernels at build time, and defines a module with a function for each of them.
 ///
-/// The paths are relative to the folder of the file that invokes the macro. A file may import
-/// others of its folder or package. The signature is that of `tilewright compile --signature`: a
-/// type for each argument, and a value for each `tl.constexpr` parameter. The type `*kfp32` is a
-/// tensor that the kernel does not write, `*fp32:16` a tensor whose address is a multiple of 16.
-/// Options follow the signature. A declaration with `as` gives the function another name, for
-/// further signatures of a kernel. A parameter has the name that it has in the kernel, except that
-/// `self`, `Self`, `super`, `crate` and `_`, which Rust reserves, get an underscore: `self_`.
+/// The paths are relative to the folder of the file that invokes the macro. A file may import other
+/// files of its folder or package. The signature has the syntax of `tilewright compile
+/// --signature`: a type for each argument, and a value for each `tl.constexpr` parameter. The type
+/// `*kfp32` is a tensor that the kernel does not write, `*fp32:16` a tensor whose address is a
+/// multiple of 16. Options follow the signature. In a declaration, `as` gives the function another
+/// name, so that one kernel can have functions for several signatures. A parameter has the name
+/// that it has in the kernel, except that `self`, `Self`, `super`, `crate` and `_`, which Rust
+/// reserves, get an underscore: `self_`.
 ///
 /// A function takes the run-time arguments, and returns a [`KernelLaunch`]. The module also has the
 /// function `bundle()`, which returns the [`Bundle`] of all kernels. A wrong kernel or signature is

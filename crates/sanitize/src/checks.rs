@@ -80,7 +80,7 @@ impl Checks {
     }
 
     /// Parses a list such as `race,init`. The empty string, `1`, `all`, `true`, `on` and `yes` mean
-    /// all checks; `0`, `none`, `false`, `off` and `no` mean none. The error is the first unknown
+    /// all checks; `0`, `none`, `false`, `off` and `no` mean none. Fails with the first unknown
     /// name.
     pub fn parse(list: &str) -> Result<Self, String> {
         match list.trim().to_ascii_lowercase().as_str() {

@@ -1,7 +1,7 @@
 //! Implements vector clocks over the agents of a launch: its programs or its warps. A *step* is the
 //! part of an agent's execution between two synchronizations, such as releases and barriers. An
 //! agent numbers its steps in order. A launch may have very many agents, so a clock is divided into
-//! chunks, which clocks can share.
+//! chunks, and several clocks can share a chunk.
 
 use std::sync::Arc;
 
@@ -9,8 +9,8 @@ use rustc_hash::FxHashMap;
 
 const CHUNK: usize = 64;
 
-/// A vector clock (Lamport's happened-before with Mattern's vector clocks): for each agent, its
-/// last step that happens before the next step of the clock's owner.
+/// A vector clock (Lamport's happened-before relation, represented by Mattern's vector clocks): for
+/// each agent, the last of its steps that happens before the next step of the clock's owner.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Clock {
     chunks: Vec<Option<Arc<[u32; CHUNK]>>>,
@@ -46,7 +46,7 @@ impl Clock {
         Arc::make_mut(chunk)[agent % CHUNK] = step;
     }
 
-    /// Merges another clock into this one: the elementwise maximum.
+    /// Merges another clock into this one by taking the elementwise maximum.
     pub fn join(&mut self, other: &Self) {
         if self.chunks.len() < other.chunks.len() {
             self.chunks.resize(other.chunks.len(), None);
@@ -115,8 +115,8 @@ impl Releases {
         all.push(Arc::clone(published));
     }
 
-    /// Replaces the releases at an address, as an atomic store does; `None` for a store that
-    /// releases nothing.
+    /// Replaces the releases at an address, as an atomic store does. `published` is `None` for a
+    /// store that releases nothing.
     pub fn set(&mut self, address: u64, published: Option<&Arc<Published>>) {
         match published {
             Some(published) => {

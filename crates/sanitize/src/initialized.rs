@@ -18,7 +18,7 @@ pub struct InitializedMemory {
 #[derive(Clone, Debug)]
 struct Allocation {
     len: u64,
-    /// One bit per byte, set if initialized.
+    /// One bit for each byte, set if the byte is initialized.
     bits: Vec<u64>,
 }
 
@@ -28,7 +28,7 @@ impl InitializedMemory {
         Self { allocations: BTreeMap::new() }
     }
 
-    /// Returns whether no allocation is registered, so all memory counts as initialized.
+    /// Returns whether no allocation is registered. All memory then counts as initialized.
     pub fn is_empty(&self) -> bool {
         self.allocations.is_empty()
     }

@@ -1,9 +1,11 @@
-//! Analyzes the global-memory accesses of a sanitized launch, which the CPU executor or the
-//! simulator reports together with the synchronization. This crate depends on neither IR nor PTX.
+//! Analyzes the accesses to global memory in a sanitized launch. The CPU executor or the simulator
+//! reports these accesses and the synchronization between them. This crate depends on neither IR
+//! nor PTX.
 //!
 //! - [`Checks`] is the set of enabled checks.
 //! - [`Shadow`] keeps the last accesses to each element and detects races between them.
-//! - [`Clock`] and [`Published`] order accesses: vector clocks that releases publish at addresses.
+//! - [`Clock`] and [`Published`] order accesses: a [`Clock`] is a vector clock, and [`Published`]
+//!   is the clock that a release publishes at an address.
 //! - [`InitializedMemory`] tracks the initialized bytes of allocations without initial content.
 
 mod checks;

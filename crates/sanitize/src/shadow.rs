@@ -3,11 +3,11 @@
 //!
 //! An agent is a program or a warp. The shadow of an element keeps its last write and up to two
 //! later reads. If several agents or lanes have read the element, the two reads differ in agent or
-//! lane. Two accesses race if at least one is a write, they are not both atomic at a scope that
-//! includes both, and they are unordered. [`Rules::knows`] orders accesses of different agents. Two
-//! accesses of one agent are ordered if they are by the same lane or in different phases, or if
-//! [`Rules::are_ordered`] returns true. A plain write of the value that an earlier write has stored
-//! does not race with that write.
+//! lane. Two accesses race if they are unordered, at least one is a write, and they are not both
+//! atomic at a scope that includes both agents. [`Rules::knows`] orders accesses of different
+//! agents. Two accesses of one agent are ordered if they are by the same lane or in different
+//! phases, or if [`Rules::are_ordered`] returns true. A plain write does not race with an earlier
+//! write of the same value.
 
 use rustc_hash::FxHashMap;
 
@@ -29,7 +29,7 @@ pub struct Access {
     pub agent: u32,
     /// The program of the agent.
     pub program: u32,
-    /// The agent's step, incremented by its releases.
+    /// The step of the agent; each release of the agent begins its next step.
     pub step: u32,
     /// The number of times that the program has synchronized its lanes so far, by barriers and by
     /// atomics that acquire or release.
@@ -50,8 +50,8 @@ pub trait Rules {
     /// Returns whether two accesses of an agent by different lanes in the same phase are ordered.
     fn are_ordered(&self, first: &Access, second: &Access) -> bool;
 
-    /// Returns whether the current write of `lane` stores the value that `first_lane` has stored at
-    /// the address in the access `first`.
+    /// Returns whether the current write, in `lane`, stores the value that the access `first` has
+    /// stored to the address in `first_lane`.
     fn writes_same(&self, first: &Access, first_lane: u32, lane: u32, address: u64) -> bool;
 }
 
@@ -64,7 +64,7 @@ pub struct Conflict {
     pub first_lane: u32,
     /// The lane of the later access.
     pub lane: u32,
-    /// The address of the later access in its lane.
+    /// The address that the later access touches in this lane.
     pub address: u64,
 }
 
@@ -85,21 +85,21 @@ const PAGE: usize = 1024;
 
 /// The shadow memory of a launch.
 pub struct Shadow {
-    /// The log2 of the granularity in bytes.
+    /// The binary logarithm of the granularity in bytes. Each unit of memory has a cell.
     unit: u32,
     pages: FxHashMap<u64, u32>,
     cells: Vec<Box<[Cell]>>,
     /// The most recently used page: its number, and its index in `cells`.
     last: (u64, u32),
-    /// The accesses that a [`Touch`] refers to by index; the first is a placeholder.
+    /// The accesses, to which a [`Touch`] refers by index. The first one is a placeholder.
     records: Vec<Access>,
-    /// The last record of each site, for writes (true) and for reads (false).
+    /// The index of the last record of each site, for writes (true) and for reads (false).
     recent: FxHashMap<(u32, bool), u32>,
 }
 
 impl Shadow {
-    /// Creates a shadow whose granularity is `unit` bytes: a power of two, the smallest access
-    /// size.
+    /// Creates a shadow whose granularity is `unit` bytes. `unit` is a power of two, and the size
+    /// of the smallest access.
     pub fn new(unit: usize) -> Self {
         let placeholder = Access {
             agent: u32::MAX,
@@ -189,8 +189,8 @@ impl Shadow {
                 let read_by = &self.records[read.record as usize];
                 read.record != 0 && (read_by.agent != now.agent || read.lane != lane)
             };
-            // If both earlier reads are by other lanes or agents, there is room for only one of
-            // them: drop the first if it is of the current agent, else the second.
+            // If both earlier reads are by other lanes or agents, the cell has room for only one of
+            // them: drops the first read if it is of the current agent, otherwise the second read.
             let [first, second] = cell.reads;
             let is_of_agent = |read: Touch| self.records[read.record as usize].agent == now.agent;
             let takes_second = !is_kept(first) || is_kept(second) && is_of_agent(first);
@@ -214,7 +214,7 @@ impl Shadow {
 }
 
 /// Returns whether the access `now` cannot race with the earlier access `first`: `now` happens
-/// after `first`, or both are atomic at a scope that includes both.
+/// after `first`, or both are atomic at a scope that includes both agents.
 #[inline]
 fn is_ordered(first: &Access, first_lane: u32, now: &Access, lane: u32, rules: &impl Rules) -> bool {
     if first.mode != Mode::Plain && now.mode != Mode::Plain {

@@ -18,7 +18,7 @@ pub struct Finding {
     pub text: String,
     /// The source location of the finding: file, line and column.
     pub place: Option<(String, u32, u32)>,
-    /// The source location of the first access of a race.
+    /// The source location of the earlier access of a race.
     pub other: Option<(String, u32, u32)>,
     /// The index, along each axis, of the tile element in the first occurrence; empty for a scalar.
     pub lane: Vec<u32>,
@@ -36,7 +36,7 @@ pub struct Occurrence {
     /// The pointer parameter through which memory is accessed, and the index of the element
     /// relative to the address of this parameter.
     pub element: Option<(String, i64)>,
-    /// The program of the first access of a race.
+    /// The linear index of the program with the earlier access of a race.
     pub other: Option<u64>,
 }
 
@@ -49,7 +49,8 @@ fn put_place(out: &mut Vec<u8>, place: Option<&(String, u32, u32)>) {
     }
 }
 
-/// Reads the number, 0 or 1, that precedes an optional value: returns true if the value follows.
+/// Reads the number that precedes an optional value. Returns true if it is 1, so that the value
+/// follows; false if it is 0.
 fn follows(from: &mut Decoder<'_>) -> Option<bool> {
     from.number().map(|is_there| is_there != 0)
 }
@@ -98,7 +99,7 @@ impl Finding {
         })
     }
 
-    /// Returns the finding for a page of the visualizer, with indices in place of files and
+    /// Returns the finding for a page of the visualizer. Indices replace the names of files and
     /// tensors.
     pub(crate) fn page(&self, launch: &Launch) -> FindingPage<'_> {
         let place = |(file, line, column): &(String, u32, u32)| {
@@ -208,7 +209,7 @@ mod tests {
         let launch = Launch {
             files: vec![crate::File { name: "k.py".into(), text: String::new(), first_line: 1 }],
             parameters: vec![Parameter { name: "x".into(), dtype: "*fp32".into(), bits: 1024 }],
-            // The columns of `x` are contiguous; `y` precedes it in memory.
+            // The columns of `x` are contiguous. In memory, `y` is directly before `x`.
             tensors: vec![tensor("x", 1024, vec![1, 2]), tensor("y", 1000, vec![3, 1])],
             ..Launch::default()
         };

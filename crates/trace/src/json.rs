@@ -1,4 +1,4 @@
-//! JSON encoding of tensor elements.
+//! Encodes tensor elements, and the data of the visualizer's pages, as JSON.
 
 use serde::Serialize;
 
@@ -7,8 +7,8 @@ pub(crate) fn to_text(page: &impl Serialize) -> String {
     serde_json::to_string(page).expect("writing to a string cannot fail, and all keys are strings")
 }
 
-/// A tensor element as JSON. Values that have no JSON number, or that JavaScript would round,
-/// become strings.
+/// A tensor element as JSON. A value becomes a string if JSON has no number for it, or if
+/// JavaScript would round the number.
 #[derive(Serialize, PartialEq, Debug)]
 #[serde(untagged)]
 pub(crate) enum Element {

@@ -3,15 +3,16 @@
 //!
 //! An executor writes a trace with [`Recorder`], [`Recording`] and [`Batch`]; the visualizer
 //! queries it through [`Trace`] and the JSON of [`report`] and [`overlap`]. This crate does not
-//! depend on any executor or IR: the launch tables describe the ops and types.
+//! depend on any executor or IR: a [`Launch`] describes the ops and types.
 //!
 //! # The format
 //!
-//! A file consists of the eight bytes `TWTRACE\x02`, then chunks in any order: a tag of four
-//! letters, the length of the payload in eight bytes (little-endian), the payload. The file stays
-//! readable after a crash, because readers ignore an incomplete last chunk; they also skip unknown
-//! tags. In payloads, `n` is an unsigned LEB128 number, `z` a signed one in zigzag encoding, `s` a
-//! string (its length `n`, then UTF-8), and `list` a length `n`, then the items.
+//! A file consists of the eight bytes `TWTRACE\x02`, then chunks in any order. A chunk is a tag of
+//! four letters, the length of the payload in eight bytes (little-endian), and the payload. The
+//! file stays readable after a crash, because readers ignore an incomplete last chunk. Readers also
+//! skip chunks with unknown tags. In payloads, `n` is an unsigned LEB128 number, `z` a signed
+//! LEB128 number in zigzag encoding, `s` a string (its length `n`, then UTF-8), and `list` a length
+//! `n`, then the items.
 //!
 //! | tag | payload |
 //! |---|---|
@@ -21,10 +22,10 @@
 //! | `FIND` | launch `n`, the sanitizer's checks `s`, its findings: `list` of [`Finding`] |
 //! | `DONE` | launch `n`, nanoseconds `n`, the diagnostic `s` of a failed launch, else the empty string |
 //!
-//! An event is the index of its op `n` and the values that the op table lists for the op, each in
-//! one of the forms below. Programs without values record only the pointers and masks of ops that
-//! access memory; programs with values record all values, followed by the duration of the op in
-//! nanoseconds `n`. The forms:
+//! An event is the index `n` of its op and the values that the op table ([`Launch::ops`]) lists for
+//! the op. Each value has one of the forms below. Programs without values record only the pointers
+//! and masks of ops that access memory; programs with values record all values, followed by the
+//! duration of the op in nanoseconds `n`. The forms:
 //!
 //! | byte | form | then |
 //! |---|---|---|
@@ -39,7 +40,7 @@
 //!
 //! Before the form of pointers, an event has an `n`: 0 if the pointers are recorded as addresses;
 //! else they are byte offsets from a pointer parameter, and `n` is the index of this parameter plus
-//! one. A loop is an op, too: its event begins an iteration and records the induction variable.
+//! one. A loop is also an op: its event begins an iteration and records the induction variable.
 
 mod bytes;
 pub mod finding;

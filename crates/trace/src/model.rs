@@ -5,7 +5,7 @@ use serde::Serialize;
 use crate::bytes::{Decoder, Encoder};
 use crate::read::is_pointer_or_mask;
 
-/// The effect of an op, as far as readers of a trace need it.
+/// The kind of an op, as far as readers of a trace need to know it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// A computation.
@@ -194,7 +194,7 @@ pub struct SourceRange {
     pub column: u32,
     /// The last line.
     pub end_line: u32,
-    /// The column after the last one of the range, in `end_line`.
+    /// The column after the last column of the range, in `end_line`.
     pub end_column: u32,
 }
 
@@ -246,9 +246,9 @@ fn product(mut extents: impl Iterator<Item = u64>) -> Option<u64> {
     extents.try_fold(1_u64, u64::checked_mul)
 }
 
-/// Returns the number of elements, with each extent of 0 counted as 1: the reader of a trace loops
-/// over the outer axes and builds an entry for each of their indices, even if an inner extent is 0.
-/// Returns `None` on overflow.
+/// Returns the number of elements, with each extent of 0 counted as 1. The reason: the reader of a
+/// trace loops over the outer axes and builds an entry for each of their indices, even if an inner
+/// extent is 0. Returns `None` on overflow.
 fn padded_product(extents: impl Iterator<Item = u64>) -> Option<u64> {
     product(extents.map(|extent| extent.max(1)))
 }

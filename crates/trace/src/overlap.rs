@@ -12,16 +12,17 @@ use crate::read::{Access, Trace};
 /// The accesses to an element so far.
 #[derive(Clone, Copy, Default, Debug)]
 struct Element {
-    /// For each kind of access: the last program plus one (0 for none), and the number of programs.
-    /// Programs are added in ascending order.
+    /// For reads: the index of the last program plus one (0 for none), and the number of programs.
+    /// The next fields have the same for writes and for atomic accesses. Programs are added in
+    /// ascending order.
     reader: u64,
     readers: u32,
     writer: u64,
     writers: u32,
     atomic: u64,
     atomics: u32,
-    /// The first reader, the first writer and the first program with an atomic access, each plus
-    /// one.
+    /// The indices plus one of the first program that reads, the first that writes, and the first
+    /// that accesses the element atomically.
     first: [u64; 3],
 }
 
@@ -44,7 +45,7 @@ impl Element {
 
     /// Returns whether accesses of different programs to the element race.
     fn is_raced(&self) -> bool {
-        // If each kind of access has a single program, the first program is the only one.
+        // If a kind of access has a single program, this program is in `first`.
         let differ = |counts: [u32; 2], firsts: [u64; 2]| {
             counts[0] > 0 && counts[1] > 0 && (counts[0] > 1 || counts[1] > 1 || firsts[0] != firsts[1])
         };
@@ -69,8 +70,8 @@ struct TooLarge {
     too_large: bool,
 }
 
-/// For each element, the number of programs that read, write and atomically access it, and the
-/// elements with races.
+/// For each element, the number of programs that read it, write it and access it atomically.
+/// `races` has the indices of the elements with races.
 #[derive(Serialize)]
 struct OverlapPage {
     readers: Vec<u32>,
@@ -80,7 +81,7 @@ struct OverlapPage {
 }
 
 /// The number of accesses to an element, and the op, the program and the lane of each of the first
-/// [`MAX_LISTED`].
+/// [`MAX_LISTED`] accesses.
 #[derive(Serialize)]
 struct ElementPage {
     count: u64,
@@ -114,7 +115,7 @@ impl Trace {
     }
 
     /// Returns the number of accesses to an element of a tensor, and the op, the program and the
-    /// lane of each of the first ones.
+    /// lane of each of the first accesses.
     pub fn element_accesses(&self, launch: usize, tensor: usize, element: u64) -> Option<String> {
         let info = self.launches.get(launch)?.launch.tensors.get(tensor)?;
         let mut found = Vec::new();

@@ -25,7 +25,7 @@ pub struct LaunchTrace {
     pub launch: Launch,
     /// The duration of the launch.
     pub nanoseconds: u64,
-    /// The diagnostic of a failed launch, else empty.
+    /// The diagnostic of a failed launch; empty if the launch did not fail.
     pub failure: String,
     /// The names of the checks that a sanitizer made, separated by commas; empty if the launch was
     /// not sanitized.
@@ -34,8 +34,8 @@ pub struct LaunchTrace {
     pub findings: Vec<Finding>,
     /// The recorded programs, by ascending number.
     pub programs: Vec<Program>,
-    /// The recorded elements of a tensor in a phase (0 before, 1 after the launch): the start in
-    /// the file and the length, in bytes.
+    /// The recorded elements of each tensor in each phase (0 before, 1 after the launch): their
+    /// start in the file and their length, in bytes.
     snapshots: FxHashMap<(u32, u32), (usize, usize)>,
 }
 
@@ -57,7 +57,7 @@ impl Program {
         self.flags & WITH_VALUES != 0
     }
 
-    /// Returns whether events or values were dropped.
+    /// Returns whether the recording dropped events or values of the program.
     pub fn is_cut_short(&self) -> bool {
         self.flags & CUT_SHORT != 0
     }
@@ -91,7 +91,8 @@ impl fmt::Display for ReadError {
 pub struct Event<'a> {
     /// The index of the op in [`Launch::ops`].
     pub op: u32,
-    /// The forms of the op's values; in a program without values, only of its pointers and masks.
+    /// The forms of the op's values. A program without values has only the forms of pointers and
+    /// masks.
     pub values: Vec<Form<'a>>,
     /// The duration of the event; 0 if unknown.
     pub nanoseconds: u64,
@@ -100,20 +101,20 @@ pub struct Event<'a> {
 /// The encoding of a value's elements.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Form<'a> {
-    /// Not recorded.
+    /// The elements were not recorded.
     Absent,
     /// All elements have these bits.
     Uniform(u64),
     /// `base + Σ strides[axis] * index[axis]`.
     Affine(i64, Vec<i64>),
-    /// Booleans that are true inside a box.
+    /// Booleans that are true inside a box, which has a range of indices for each axis.
     Box(Vec<(u32, u32)>),
     /// The elements in row-major order.
     Dense(&'a [u8]),
     /// Booleans, one bit each.
     Bits(&'a [u8]),
-    /// Pointers: the index of the parameter from which they are byte offsets, or `None` if they are
-    /// addresses; then the offsets or addresses.
+    /// Pointers. If the first field is the index of a parameter, the second field has byte offsets
+    /// from this parameter. If the first field is `None`, the second field has addresses.
     Pointers(Option<u32>, Offsets<'a>),
 }
 
@@ -130,14 +131,14 @@ pub enum Offsets<'a> {
     Narrow(&'a [u8]),
 }
 
-/// The maximum difference between the number of a launch and the number of chunks read so far. It
-/// bounds the list of launches. It is not 0, because other threads may have begun launches whose
-/// chunks are not written yet.
+/// The maximum difference between the number of a launch and the number of chunks read so far. This
+/// limit bounds the list of launches. The limit is not 0, because other threads may have begun
+/// launches whose chunks are not written yet.
 const MAX_PENDING_LAUNCHES: usize = 4096;
 
-/// The number of lanes that a query may visit, in addition to `LANES_PER_BYTE` for each byte of the
-/// file. Without a limit, a small file could make a query slow, because a short
-/// event may describe a tile with millions of elements.
+/// The number of lanes that a query may visit, in addition to `LANES_PER_BYTE` lanes for each byte
+/// of the file. Without a limit, a small file could make a query slow, because a short event may
+/// describe a tile with millions of elements.
 const LANES: u64 = 1 << 26;
 const LANES_PER_BYTE: u64 = 64;
 

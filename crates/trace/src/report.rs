@@ -93,7 +93,7 @@ struct TensorPage<'a> {
 struct OpPage<'a> {
     name: &'a str,
     kind: Kind,
-    /// The index of the enclosing loop, or -1.
+    /// The index of the innermost enclosing loop, or -1.
     parent: i64,
     /// File, line, column, end line and end column of each source range.
     places: Vec<[u32; 5]>,
@@ -316,9 +316,10 @@ impl Trace {
         Some(to_text(&ValuePage { dtype: &info.dtype, shape: &info.shape, elements }))
     }
 
-    /// Returns the elements that an access touches: for each lane, the mask, the tensor and the
-    /// element's row-major index (both -1 outside all tensors), and the byte offset from the tensor
-    /// that the pointers derive from (the address, if there is no such tensor).
+    /// Returns the elements that an access touches. For each lane, returns the mask, the tensor and
+    /// the element's row-major index (both -1 outside of all tensors), and a byte offset. The
+    /// offset is from the start of the tensor from which the pointers derive; if there is no such
+    /// tensor, it is the address.
     pub fn touched(&self, launch: usize, program: u64, event: usize) -> Option<String> {
         let (traced, program) = self.program(launch, program)?;
         let launch = &traced.launch;
@@ -365,8 +366,8 @@ impl Trace {
 }
 
 impl Tensor {
-    /// Returns the row-major index of the element that begins at an address, or `None` if no
-    /// element of the tensor does.
+    /// Returns the row-major index of the element that begins at an address; `None` if no element
+    /// of the tensor begins there.
     pub fn element_index(&self, address: u64) -> Option<u64> {
         if self.shape.contains(&0) {
             return None;
@@ -376,8 +377,8 @@ impl Tensor {
             return None;
         }
         rest /= i64::from(self.size);
-        // Visit the axes by descending stride. The index along an axis is 0 if its stride is not
-        // positive.
+        // Visits the axes by descending stride. Along an axis whose stride is not positive, the
+        // index is 0.
         let mut axes: Vec<usize> = (0..self.shape.len()).filter(|&axis| self.shape[axis] > 1).collect();
         axes.sort_by_key(|&axis| std::cmp::Reverse(self.strides[axis]));
         let mut index = vec![0; self.shape.len()];

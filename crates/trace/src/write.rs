@@ -32,12 +32,13 @@ pub struct Recorder {
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// The maximum number of programs with values. The last program of the grid also has values,
-    /// and does not count. The caller derives [`Launch::every`] from this limit.
+    /// and does not count towards this limit. The caller derives [`Launch::every`] from this limit.
     pub programs: u64,
-    /// The maximum number of bytes of all programs with values; beyond it, the elements of a value
-    /// are not recorded.
+    /// The maximum number of bytes of the recorded elements of values, in all programs. Elements
+    /// beyond this limit are not recorded.
     pub value_bytes: u64,
-    /// The maximum number of bytes of all programs; beyond it, events and programs are dropped.
+    /// The maximum number of bytes of all programs. Events and programs beyond this limit are
+    /// dropped.
     pub bytes: u64,
 }
 
@@ -165,8 +166,8 @@ pub struct Batch<'a> {
     events: Vec<u8>,
     number: u64,
     flags: u64,
-    /// The number of bytes that the current program may still use for elements of values. The next
-    /// field, `left`, is the maximum number of bytes of all events of the program.
+    /// The number of bytes that the current program may still use for elements of values. `left` is
+    /// the maximum number of bytes of all events of the program.
     values_left: usize,
     left: usize,
 }

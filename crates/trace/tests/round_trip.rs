@@ -1,4 +1,5 @@
-//! Round trips: programs of several threads, every form, truncated files, and overlaps.
+//! Tests that traces are read as they were written: programs of several threads, every form and
+//! truncated files. Also tests overlaps.
 
 use std::path::PathBuf;
 
@@ -59,8 +60,8 @@ fn launch(programs: u32, every: u64) -> Launch {
     }
 }
 
-/// Records program `p`, which loads the four elements of x from 2p on and stores them to y from 2p
-/// on, so that neighbors overlap.
+/// Records program `p`. It loads the four elements of `x` from index 2p on and stores them to `y`
+/// from index 2p on, so that neighboring programs overlap.
 fn program(batch: &mut Batch<'_>, number: u64) {
     batch.begin(number);
     let offset = 8 * number as i64;
@@ -163,7 +164,7 @@ fn traces_round_trip() {
 fn overlaps_match_a_manual_count() {
     let path = written("overlaps", 4, 1, Limits::default());
     let trace = Trace::open(&path).expect("it is a trace");
-    // Programs access 2p, 2p + 1 and 2p + 2.
+    // Program p accesses the elements 2p, 2p + 1 and 2p + 2.
     let counts: Vec<usize> =
         (0..10).map(|at| (0..4).filter(|p| (2 * p..2 * p + 3).contains(&at)).count()).collect();
     let json = trace.overlaps(0, 1).expect("there is such a tensor");
@@ -230,7 +231,8 @@ fn traced(launch: &Launch, events: &dyn Fn(&mut Batch<'_>)) -> Vec<u8> {
     std::fs::read(&path).expect("it was written")
 }
 
-/// Readers iterate over the outer axes, so the outer extents are limited even if an inner one is 0.
+/// Readers iterate over the outer axes, so the outer extents are limited even if an inner extent is
+/// 0.
 #[test]
 fn tiles_without_elements_are_bounded_by_their_other_extents() {
     let mut launch = launch(1, 1);
@@ -263,7 +265,7 @@ fn visited_lanes_are_bounded_by_the_size_of_the_file() {
     assert!(who.contains("\"partial\":true"), "{who}");
 }
 
-/// A chunk of a few bytes extends the launches by a bounded number.
+/// A chunk of a few bytes can extend the list of launches only by a bounded number.
 #[test]
 fn launches_are_bounded_by_the_chunks_of_the_file() {
     let mut bytes = traced(&launch(1, 1), &|_| {})[..8].to_vec();

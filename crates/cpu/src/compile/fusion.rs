@@ -25,8 +25,8 @@ const MAX_MEMBERS: usize = 32;
 /// Maximum steps that a search for dependences visits.
 const MAX_VISITED: usize = 64;
 
-/// Maximum number of steps in which fusion searches for groups at a time, so that its time is
-/// linear in the number of steps.
+/// Maximum number of steps in which fusion searches for groups at a time. With this limit, the time
+/// of fusion is linear in the number of steps.
 const MAX_WINDOW: usize = 256;
 
 /// Inserts fused groups before their members in blocks without nests, and recomputes last uses.
@@ -52,8 +52,8 @@ pub(crate) fn fuse(program: &mut Program) {
     }
 }
 
-/// Returns the small outputs of groups. A group leaves their tiles in their slots, so that the next
-/// program of the grid reuses the memory.
+/// Returns the small outputs of groups. A group leaves the tiles of these outputs in their slots,
+/// so that the next program of the grid reuses the memory.
 fn kept(program: &Program) -> FxHashSet<Slot> {
     let groups = program.blocks.iter().flat_map(|block| &block.steps).filter_map(|step| match &step.action {
         Action::Fused(group) => Some(group),
@@ -70,8 +70,8 @@ fn kept(program: &Program) -> FxHashSet<Slot> {
     outputs.filter(|&slot| program.ty(slot).bytes() <= MAX_KEPT_BYTES).collect()
 }
 
-/// Records the slots that each group frees: of the slots that its members would free one by one,
-/// those for which `is_freed` is true.
+/// Records the slots that each group frees. These are the slots that its members would free one by
+/// one and for which `is_freed` returns true.
 fn note_frees(block: &mut Block, is_freed: impl Fn(Slot) -> bool) {
     for index in 0..block.steps.len() {
         let (before, after) = block.steps.split_at_mut(index + 1);
@@ -289,8 +289,9 @@ impl<'a> Window<'a> {
     }
 
     /// Returns whether a step stores the last op's result and may end the group. The pointers and
-    /// the mask of the store must not depend on members. Nor may a load before the store depend on
-    /// a member, unless the load is a member itself: it would move after the store.
+    /// the mask of the store must not depend on members. A load between the first member and the
+    /// store must not depend on a member either, unless the load is itself a member: `rearrange`
+    /// would move the load after the store.
     fn can_store(&self, draft: &GroupDraft, reader: usize) -> bool {
         let step = &self.steps[reader];
         let [pointer, value, mask @ ..] = &step.operands[..] else { return false };

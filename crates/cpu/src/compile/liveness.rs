@@ -1,6 +1,6 @@
-//! Liveness of slots: marks last uses, drops dead steps, and hoists grid-invariant steps, whose
-//! results are the same in every program of the grid. The kills of a step are the slots that the
-//! machine clears after the step.
+//! Liveness of slots: marks last uses, drops dead steps, and hoists grid-invariant steps. The
+//! results of a grid-invariant step are the same in every program of the grid. The kills of a step
+//! are the slots that the machine clears after the step.
 
 use crate::program::{Block, BlockId, Program, Slot, Step, Use};
 
@@ -64,8 +64,8 @@ fn unmark(block: &mut Block) {
 }
 
 struct Analysis {
-    /// For each slot, the innermost block around its definition that may run repeatedly (the body
-    /// counts as one); [`PINNED`] for slots that live longer.
+    /// For each slot, the innermost block around its definition that may run repeatedly; the body
+    /// of the program counts as such a block. [`PINNED`] for slots that live longer.
     owner: Vec<BlockId>,
     live: Vec<bool>,
     blocks: Vec<Block>,

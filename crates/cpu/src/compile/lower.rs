@@ -1,6 +1,6 @@
 //! Lowering: translates a module to the blocks of a program, and inlines calls.
 //!
-//! An op becomes one step with the same op, unless [`Lowering::inst`] has a case for it.
+//! An op becomes one step with the same op, unless [`Lowering::inst`] has a case for this op.
 
 use std::sync::atomic::AtomicU64;
 
@@ -87,8 +87,8 @@ fn lower_with(
         tile: None,
     };
     for (index, &value) in kernel.blocks[kernel.entry].parameters.iter().enumerate() {
-        // The parameters of a kernel are scalars; those of a program for [`Program::evaluate`] may
-        // also be tiles.
+        // The parameters of a kernel are scalars; the parameters of a program for
+        // [`Program::evaluate`] may also be tiles.
         let slot = lowering.define(value, kernel.ty(value).is_scalar());
         let name = kernel.parameters[index].name.clone();
         lowering.program.parameters.push(Parameter { name, slot });
@@ -303,7 +303,7 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// Returns the span of an instruction, then those of its call sites, innermost first.
+    /// Returns the span of an instruction, then the spans of its call sites, innermost first.
     fn call_chain(&self, inst: Inst) -> SmallVec<[Span; 2]> {
         self.function.call_chain(inst).into_iter().chain(self.callers.iter().copied()).collect()
     }
@@ -526,8 +526,8 @@ impl Lowering<'_> {
         DotOperand { value, is_transposed, is_widened }
     }
 
-    /// Returns whether a cast from a value to another one converts numbers of at most 16 bits to a
-    /// wider float type, which represents them exactly.
+    /// Returns whether a cast of the value `from` to the value `to` converts numbers of at most 16
+    /// bits to a wider float type, which represents the numbers exactly.
     fn widens(&self, from: Value, to: Value) -> bool {
         let dtype = |value| self.function.ty(value).dtype();
         match (dtype(from), dtype(to)) {

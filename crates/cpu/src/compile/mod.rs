@@ -1,6 +1,7 @@
-//! Compiles a module of the IR to a program: lowering, liveness, nests of loops, then
-//! rematerialization and fusion in the blocks without nests. If there is no machine code for the
-//! processor, no block has nests.
+//! Compiles a module of the IR to a program. The passes, in order: lowering, liveness, sorts,
+//! trees, nests of loops, rematerialization and fusion in the blocks without nests, then analyses
+//! of loads, dots and written parameters. If there is no machine code for the processor, the
+//! program has no trees in machine code and no nests.
 
 use tilewright_base::Diagnostic;
 use tilewright_ir::{Module, Op, OpFamily};
@@ -64,8 +65,8 @@ impl Program {
         Self::with_assembler(module, None)
     }
 
-    /// Compiles the kernel with an assembler for inline assembly. Fails if the assembler rejects
-    /// the assembly, and in the other cases in which [`Program::new`] fails.
+    /// Compiles the kernel with an assembler for inline assembly. Fails as [`Program::new`] does,
+    /// but inline assembly is an error only if the assembler rejects it.
     pub fn with_assembler(
         module: &Module,
         assembler: Option<&dyn Assembler>,
@@ -74,7 +75,7 @@ impl Program {
     }
 
     /// Compiles the kernel with machine code for a target, or without machine code. Tests compare
-    /// the results of both.
+    /// the results with and without it.
     #[doc(hidden)]
     pub fn with_target(module: &Module, target: Option<Target>) -> Result<Self, Box<Diagnostic>> {
         Self::compile(module, None, target)
@@ -115,8 +116,8 @@ impl Program {
         Ok(program)
     }
 
-    /// Compiles the kernel without symbolic values, rematerialization and fusion. Tests compare its
-    /// results with those of [`Program::new`].
+    /// Compiles the kernel without symbolic values, and without the passes after liveness. Tests
+    /// compare the results of this program with those of [`Program::new`].
     #[doc(hidden)]
     pub fn without_symbolic_forms(
         module: &Module,

@@ -5,9 +5,9 @@
 //! the first group would have to write the tile to memory, and the later group would have to read
 //! it again. The memory from which the tile was loaded is as close in the caches as the tile
 //! itself, and an addition or a multiplication takes no longer than a store. The pass therefore
-//! copies loads of contiguous memory, and cheap functions of them, to each reader. It does so only
-//! if no step with side effects is between the copies, so that all copies compute the same
-//! elements.
+//! copies loads of contiguous memory, and cheap functions of the loaded elements, to each reader
+//! after the first. It does so only if no step with side effects is between the original steps and
+//! the readers, so that all copies compute the same elements.
 
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -17,7 +17,8 @@ use crate::compile::fusion::{elementwise, is_fusible, is_worthwhile};
 use crate::program::{Action, Block, Program, Slot, Step, Strategy};
 use crate::tuning::{MAX_REMATERIALIZED_READERS, MAX_REMATERIALIZED_STEPS};
 
-/// Maximum number of steps through which the pass follows a pointer: additions, and the `arange`.
+/// Maximum number of steps through which the pass follows a pointer to its origin: additions, and
+/// the `arange`.
 const MAX_DEPTH: usize = 6;
 
 /// The indices of steps in a block, ascending.
@@ -47,7 +48,7 @@ fn is_pointer_arithmetic(step: &Step) -> bool {
     matches!(step.op(), Some(Op::Arange { .. } | Op::PtrAdd {})) || elementwise(step) == Some(add)
 }
 
-/// The steps to copy before `reader`, which reads the result of the last one.
+/// The steps to copy before the step `reader`, which reads the result of the last of these steps.
 struct Copies {
     reader: usize,
     steps: Steps,

@@ -1,10 +1,10 @@
 //! Plans a sanitized launch: the check of each step of a program, and the loads that always precede
 //! a write of the same program.
 //!
-//! On a GPU, many threads load, compute and store a tile, and only a barrier orders them. But an op
-//! that combines elements of different lanes (a reduction, a scan, a dot) ends only after all
-//! threads have completed the loads on which it depends. The users of its result run after these
-//! loads. [`Plan::orders`] returns whether a load precedes a write for this reason.
+//! On a GPU, many threads load, compute and store a tile, and in general only a barrier orders the
+//! threads. But an op that combines elements of different lanes (a reduction, a scan, a dot) ends
+//! only after all threads have completed the loads on which it depends. The users of its result run
+//! after these loads. [`Plan::orders`] returns whether a load precedes a write for this reason.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tilewright_ir::{ArithmeticFn, BitwiseFn, ElementwiseFamily as Family, Op, OpFamily};
@@ -20,8 +20,8 @@ pub(crate) struct Plan {
     pub sites: Vec<u32>,
     /// For the check point of each write, the check points of the loads that always precede it.
     orders: FxHashMap<u32, FxHashSet<u32>>,
-    /// For each slot, the slots whose values control flow copies to it: loop-carried values and
-    /// yields.
+    /// For each slot, the slots whose values control flow copies to it: initial values of loops,
+    /// and yields.
     pub sources: Vec<Vec<Slot>>,
     /// The size of the smallest accessed element in bytes, at most 8.
     pub unit: usize,
@@ -249,8 +249,8 @@ impl Analysis<'_> {
                     _ => (false, false),
                 },
                 Op::Cast { .. } | Op::Hint { .. } | Op::Splat { .. } => (true, false),
-                // tidy: wildcard because of the other ops, only those that move elements pass
-                // integers on
+                // tidy: wildcard because the family of any other op says whether it passes integers
+                // on
                 op => (op.family() == OpFamily::Shape, false),
             };
             if is_linear && !self.program.ty(slot).is_pointer() {

@@ -27,8 +27,8 @@ pub(crate) fn form(program: &mut Program) {
     }
 }
 
-/// Returns the sort whose blocks a merge combines in pairs. Its `stages` are 0 if the merge orders
-/// neighbors.
+/// Returns the sort whose blocks a merge combines in pairs. If the merge orders neighbors, the
+/// `stages` of this sort are 0.
 fn stage(step: &Step) -> Option<Sort> {
     match step.op()? {
         &Op::Bitonic { axis, high, low: 0, block, descending } if block == high + 1 => {

@@ -188,8 +188,8 @@ fn describe(step: &Step) -> Option<(Kind, String, Operands)> {
     Some((kind, op_name(op), roles))
 }
 
-/// Moves the pointer and the mask to the front, because every program records these operands, but
-/// only some programs record the others.
+/// Moves the pointer and the mask to the front, because every program records these two operands,
+/// but only some programs record the other operands.
 fn pointers_first(mut operands: Operands) -> Operands {
     operands.sort_by_key(|(role, _)| !matches!(role, Role::Pointer | Role::Mask));
     operands

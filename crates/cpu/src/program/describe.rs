@@ -5,7 +5,7 @@ use tilewright_ir::Op;
 
 use super::{Action, Program, Step};
 
-/// Returns the name of an op; of an elementwise op, that of its function.
+/// Returns the name of an op. For an elementwise op, returns the name of its function.
 pub(crate) fn op_name(op: &Op) -> String {
     match op {
         Op::Elementwise { function } => function.name().into(),
@@ -39,7 +39,8 @@ pub(crate) fn step_names<'a>(steps: impl IntoIterator<Item = &'a Step>) -> Strin
 }
 
 impl Program {
-    /// Returns the span of a source position; if the step was inlined, that of the outermost call.
+    /// Returns the span of a source position. If the step was inlined, this is the span of the
+    /// outermost call.
     pub(crate) fn span_of_site(&self, site: u32) -> Option<Span> {
         self.sites[site as usize].last().copied()
     }

@@ -8,8 +8,8 @@ use super::{Slot, Use};
 pub(crate) const BLOCK: usize = 64;
 
 /// A group of steps on binary32 tiles that one loop executes: see
-/// [`fusion`](crate::compile::fusion). The steps after the group are its members; the group refers
-/// to each by its index among them.
+/// [`fusion`](crate::compile::fusion). The steps after the group are its members. The group refers
+/// to a member by its index among the members.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct FusedGroup {
     /// The number of members.
@@ -19,8 +19,8 @@ pub(crate) struct FusedGroup {
     /// The body of the loop: a pipeline in which each op takes the element that the previous op
     /// computed.
     pub ops: Vec<FusedOp>,
-    /// The slots that [`FusedOp::Write`] writes, by index. The index after the last slot means the
-    /// tile that the member `store` stores.
+    /// The slots that [`FusedOp::Write`] writes, by index. The index `outputs.len()` means the
+    /// memory to which the member `store` stores.
     pub outputs: Vec<Slot>,
     /// The reduction of the elements, and the index of the member that it replaces.
     pub reduction: Option<(Reduction, usize)>,
@@ -39,8 +39,8 @@ pub(crate) enum FusedOp {
     Slot(Binary, Use),
     /// Combines the element with the element that the member with this index loads.
     Load(Binary, usize),
-    /// Combines the element with an element of a slot that has one element for each row of `BLOCK
-    /// << shift` elements.
+    /// Combines the element with an element of a slot that has one element for each row. The last
+    /// field is `shift`: a row has `BLOCK << shift` elements.
     Rows(Binary, Use, usize),
     /// Combines the element with the element of an output that an earlier [`FusedOp::Write`] has
     /// written.
@@ -62,7 +62,8 @@ pub(crate) enum FusedOp {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Function {
     Unary(Unary),
-    /// The function, and the same function with swapped operands.
+    /// The variants for which the current element is the left operand and the right operand of the
+    /// function.
     Binary(Binary, Binary),
 }
 
@@ -70,8 +71,8 @@ pub(crate) enum Function {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Reduction {
     Sum,
-    /// The maximum by comparisons, which do not order NaN and the two zeros. The loop reports
-    /// whether the result is certain.
+    /// The maximum, found by comparisons. They order neither NaN nor zeros of different signs, so
+    /// the loop also reports whether the result is certain.
     Max,
 }
 

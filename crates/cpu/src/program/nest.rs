@@ -9,7 +9,7 @@ use tilewright_native::{CompileError, Executable, ListedInstruction, Target};
 
 use super::{Action, BlockId, Program, Slot, Step};
 
-/// A nest of loops that executes consecutive steps, its members, which follow it: see
+/// A nest of loops. It executes its *members*, the consecutive steps that follow it: see
 /// [`nests`](crate::compile::nests). The function may decline: it then returns without an effect,
 /// and the machine executes the members one by one.
 #[derive(Clone, Debug)]
@@ -24,11 +24,12 @@ pub(crate) struct Nest {
     pub words: Vec<Word>,
     /// The indices of the words that differ from program to program of a launch.
     pub varying: Vec<usize>,
-    /// The bytes of scratch memory.
+    /// The size of the scratch memory in bytes.
     pub scratch: usize,
     /// The slots that the nest clears, because their tiles are dead after the last member.
     pub frees: Vec<Slot>,
-    /// The results of the imports, in order: the steps before the members that the nest repeats.
+    /// The results of the *imports*, in order. An import is a step before the nest that the nest
+    /// executes again.
     pub imports: Vec<Slot>,
     pub code: Arc<NestCode>,
 }
@@ -63,8 +64,8 @@ pub(crate) enum Word {
     RegionLength(Slot),
     /// The number of bytes of this memory; 0 if it is read-only.
     WritableLength(Slot),
-    /// 1 if stores to the memory of a pointer should bypass the caches, otherwise 0. The number is
-    /// the bytes that each program stores.
+    /// 1 if stores to the memory of a pointer should bypass the caches, otherwise 0. The second
+    /// field is the number of bytes that each program stores to this memory.
     Streams(Slot, usize),
     /// The index of the program along an axis of the grid.
     ProgramId(usize),
@@ -82,7 +83,7 @@ pub(crate) enum Word {
 
 impl Word {
     /// Returns whether the word is the same for all programs of a launch. `is_invariant` returns
-    /// this property of a slot.
+    /// whether a slot has the same value in all of them.
     pub(crate) fn is_invariant(self, is_invariant: impl Fn(Slot) -> bool) -> bool {
         match self {
             Word::Bits(slot)
@@ -122,7 +123,8 @@ impl NestCode {
         self.executable.get_or_init(compiled).as_ref()
     }
 
-    /// Compiles the function again and lists its instructions, with the [origin](origin_of) of each.
+    /// Compiles the function again and lists its instructions, with the [origin](origin_of) of
+    /// each.
     pub(crate) fn list(&self) -> Result<Vec<ListedInstruction>, CompileError> {
         let code = tilewright_native::compile_with_origins(&self.function, &self.target)?;
         Ok(tilewright_native::listing(&code, &self.target))
@@ -146,8 +148,8 @@ pub(crate) fn origin_of(step: &Step) -> u32 {
 }
 
 /// Machine code of a reduction that runs as a tree. The words of its argument are the addresses of
-/// the tiles, then the bits of captured scalars. The code overwrites the tiles: when it returns,
-/// they begin with the elements of the results.
+/// the tiles, then the bits of the captured scalars. The code overwrites the tiles: when it
+/// returns, they begin with the elements of the results.
 #[derive(Debug)]
 pub(crate) struct TreeCode {
     pub code: NestCode,

@@ -2,10 +2,10 @@
 
 use super::Use;
 
-/// The body of a loop that adds the dot of two tiles in memory to an accumulator, and moves the
-/// addresses of the tiles by constant distances: see [`products`](crate::compile::products). The
-/// fields refer to a step by its index in the body, and to a carried value by its index among the
-/// carried values.
+/// The body of a loop over k whose iterations together are one dot: see
+/// [`products`](crate::compile::products). Each iteration adds the dot of two tiles in memory to an
+/// accumulator, and moves the addresses of the tiles by constant distances. The fields refer to a
+/// step by its index in the body, and to a carried value by its index among the carried values.
 #[derive(Clone, Debug)]
 pub(crate) struct ProductLoop {
     /// The step of the dot.
@@ -34,7 +34,7 @@ pub(crate) struct MovedTile {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MaskStep {
     pub step: usize,
-    /// True if the result is a linear function of the counter; false if it is a condition that holds
-    /// in consecutive iterations.
+    /// True if the result is a linear function of the counter; false if it is a condition that
+    /// holds in consecutive iterations.
     pub is_linear: bool,
 }

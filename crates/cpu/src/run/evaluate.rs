@@ -38,7 +38,8 @@ impl Held {
         Self(Value::uniform(bits))
     }
 
-    /// Decodes the bytes of [`Self::to_bytes`]. Returns `None` unless the type has as many bytes.
+    /// Decodes the bytes of [`Self::to_bytes`]. Returns `None` if a value of the type has another
+    /// number of bytes.
     pub fn from_bytes(ty: &Type, bytes: &[u8]) -> Option<Self> {
         let ty = TileType::new(ty);
         if bytes.len() != ty.bytes() {
@@ -54,8 +55,8 @@ impl Held {
         Some(Self(Value::dense(tile)))
     }
 
-    /// Returns the bits that all elements share, if the elements are known to be equal; for a
-    /// scalar, always returns its bits.
+    /// Returns the bits that all elements share, or `None` if the elements are not known to be
+    /// equal. For a scalar, always returns its bits.
     pub fn uniform_bits(&self) -> Option<u64> {
         match self.0.form {
             Form::Uniform(bits) => Some(bits),
@@ -136,7 +137,8 @@ impl Program {
 }
 
 impl PaddedReads {
-    /// Returns the diagnostic that each load from padding would have caused.
+    /// Returns, for each recorded load from padding, the diagnostic that it causes without a
+    /// recorder.
     pub fn of_evaluation(&self, program: &Program, surroundings: &Surroundings<'_>) -> Vec<Diagnostic> {
         let Surroundings { arguments, names, grid, .. } = *surroundings;
         self.diagnostics_of(program, arguments, &|index| names.get(index).cloned().unwrap_or_default(), grid)

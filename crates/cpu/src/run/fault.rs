@@ -49,7 +49,8 @@ pub(crate) enum FaultKind {
     Assembly(AssemblyFault),
     OutOfMemory,
     Interrupted,
-    /// A program with a lower index faulted; the launch fails with that fault.
+    /// The program stops because a program with a lower index faulted. The launch fails with the
+    /// fault of that other program.
     Superseded,
 }
 
@@ -78,8 +79,8 @@ impl Fault {
         self
     }
 
-    /// Returns the diagnostic of a fault in the program at these coordinates; `name` returns the
-    /// name of the argument with an index.
+    /// Returns the diagnostic of a fault in the program at these coordinates. `name` returns the
+    /// name of the argument with a given index.
     pub(crate) fn diagnostic(
         &self,
         program: &Program,
@@ -218,8 +219,9 @@ pub fn mask_advice(access: &str, is_before: bool) -> String {
     format!("mask the access, `tl.{access}(…, mask=…)`, where {place}")
 }
 
-/// Returns a note and a hint if 32-bit arithmetic may have wrapped: if an offset in elements is far
-/// below 0, or far above `last`, the offset at which the memory ends.
+/// Returns a note and a hint if 32-bit arithmetic may have wrapped. This is the case if an offset
+/// is far below 0, or far above `last`. Both offsets are in elements; `last` is the offset at which
+/// the memory ends.
 pub fn wrapped_offset(offset: i64, last: i64) -> Option<(String, &'static str)> {
     const HINT: &str = "compute it in 64 bits, before it is multiplied: `row.to(tl.int64) * stride`";
     if offset < -(1 << 20) {

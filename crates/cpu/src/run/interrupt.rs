@@ -25,7 +25,7 @@ pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// Decides whether a machine continues, at each loop iteration and between programs.
 pub(crate) struct Control<'a> {
     stop: &'a AtomicBool,
-    /// The lowest index of a program that faulted: programs with higher indices stop.
+    /// The lowest index of a program that faulted. Programs with higher indices stop.
     faulted: Option<&'a AtomicU64>,
     /// The index of the running program.
     number: u64,
@@ -33,7 +33,7 @@ pub(crate) struct Control<'a> {
     poll: Option<&'a (dyn Fn() -> bool + Sync)>,
     checks: u32,
     last_poll: Option<Instant>,
-    /// Lets other programs run, in a launch of programs that wait for each other.
+    /// Lets other programs run. Present in a launch of programs that wait for each other.
     park: Option<&'a dyn Fn()>,
     /// The number of calls of [`Control::wait`] so far.
     polls: u32,
@@ -70,8 +70,8 @@ impl<'a> Control<'a> {
         }
     }
 
-    /// Makes the machine stop programs whose index is above that of the lowest program that
-    /// faulted. The launch records this index in `faulted`.
+    /// Makes the machine stop programs whose index is above `faulted`. The launch records there the
+    /// lowest index of a program that faulted.
     pub(crate) fn below(self, faulted: &'a AtomicU64) -> Self {
         Self { faulted: Some(faulted), ..self }
     }
@@ -116,8 +116,8 @@ impl<'a> Control<'a> {
         Ok(())
     }
 
-    /// Lets other programs run at every `POLLS_PER_TURN`-th call, because this program may wait for
-    /// them. Fails if the launch has to stop.
+    /// Lets other programs run at every `POLLS_PER_TURN`-th call, because the running program may
+    /// wait for other programs. Fails if the launch has to stop.
     pub(crate) fn wait(&mut self) -> Outcome {
         self.polls += 1;
         if self.polls.is_multiple_of(POLLS_PER_TURN)
@@ -137,7 +137,7 @@ impl<'a> Control<'a> {
         let now = Instant::now();
         let last = *self.last_poll.get_or_insert(now);
         if now - last < POLL_INTERVAL {
-            // Steps take so long that checks are rare: read the clock at the next check.
+            // The steps take long, so checks are rare: read the clock at the next check already.
             if now - last > POLL_INTERVAL / 8 {
                 self.checks = CHECKS_PER_CLOCK - 1;
             }

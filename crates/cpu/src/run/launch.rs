@@ -4,8 +4,8 @@
 //! Unless a launch is estimated to be long, only the calling thread works at first. It wakes other
 //! threads only if enough work remains to repay the time of waking them. A small launch therefore
 //! runs only on the calling thread. Scheduling is guided: a thread takes a chunk of programs at a
-//! time, and chunks shrink towards the end of the grid. Many tiny programs then have little
-//! overhead, and a few large ones are distributed evenly.
+//! time, and chunks shrink towards the end of the grid. The overhead of many tiny programs is
+//! therefore small, and a few large programs are distributed evenly.
 //!
 //! Programs that may wait for each other use [`scheduler`](crate::run::scheduler) instead.
 
@@ -35,12 +35,13 @@ use crate::tuning::{MAX_CHUNK_PROGRAMS, MAX_NANOSECONDS_BETWEEN_CHECKS, MIN_PARA
 
 /// A launch of a program.
 pub struct Launch<'a> {
-    /// The number of programs along x, y and z; x is fastest. If one is 0, nothing runs.
+    /// The number of programs along x, y and z. The index along x varies fastest. If one of the
+    /// numbers is 0, nothing runs.
     pub grid: [u32; 3],
     /// The arguments, one for each parameter.
     pub arguments: &'a [Argument<'a>],
     /// Memory that pointers of unknown provenance (cast from integers, for example) may access, in
-    /// addition to that of the arguments.
+    /// addition to the memory of the arguments.
     pub foreign: &'a [Region<'a>],
     /// Maximum threads, including the calling one; 0 counts as 1.
     pub threads: usize,
@@ -62,14 +63,14 @@ struct Shared<'a> {
     observers: &'a [&'a dyn Observe],
     regions: &'a [Region<'a>],
     total: u64,
-    /// The index of the first program that no thread has taken.
+    /// The lowest index of a program that no thread has taken yet.
     next: AtomicU64,
     stop: AtomicBool,
     /// The lowest index of a program that faulted; `u64::MAX` if none has. Programs with lower
     /// indices still run, so that every run of the launch reports the same fault.
     faulted: AtomicU64,
-    /// The fault that the launch reports, and the index of its program; `u64::MAX` for an
-    /// interrupt.
+    /// The fault that the launch reports, after the index of its program. The index is `u64::MAX`
+    /// for an interrupt.
     fault: Mutex<Option<(u64, Box<Fault>)>>,
     /// The number of helper threads that still work.
     helpers: Mutex<usize>,
@@ -113,13 +114,13 @@ impl Drop for HelperGuard<'_, '_> {
 impl Program {
     /// Runs the program for every point of the grid.
     ///
-    /// If programs fault, fails with the diagnostic of the program with the lowest index (x is
-    /// fastest); all programs with lower indices have then run. If programs wait for each other,
-    /// the first fault ends the launch instead, and is the error. Also fails if the interrupt stops
-    /// the launch.
+    /// If programs fault, fails with the diagnostic of the program with the lowest index (indices
+    /// increase fastest along x); all programs with lower indices have then run. If programs wait
+    /// for each other, the first fault ends the launch instead, and is the error. Also fails if the
+    /// interrupt stops the launch.
     ///
-    /// Panics if the number of arguments differs from that of the parameters, or if an argument is
-    /// a scalar but its parameter a pointer, or the reverse.
+    /// Panics if the numbers of arguments and parameters differ, or if one of an argument and its
+    /// parameter is a scalar and the other is a pointer.
     pub fn launch(&self, launch: &Launch<'_>) -> Result<(), Box<Diagnostic>> {
         self.start(launch, &[])
     }
@@ -177,7 +178,8 @@ impl Program {
         }
     }
 
-    /// Returns the time of one program: measured if a launch has measured it, otherwise estimated.
+    /// Returns the time of one program in nanoseconds: the measured time if a launch has measured
+    /// it, otherwise the estimated time.
     fn nanoseconds(&self) -> u64 {
         let measured = self.measured.load(Ordering::Relaxed);
         if measured == 0 { self.estimate } else { measured }
@@ -194,7 +196,8 @@ impl Program {
 }
 
 impl PaddedReads {
-    /// Returns the diagnostic that each load from padding would have caused.
+    /// Returns, for each recorded load from padding, the diagnostic that it causes without a
+    /// recorder.
     pub fn diagnostics(&self, program: &Program, launch: &Launch<'_>) -> Vec<Diagnostic> {
         let name = |index: usize| Arc::clone(&program.parameters[index].name);
         self.diagnostics_of(program, launch.arguments, &name, launch.grid)
@@ -258,7 +261,7 @@ impl<'a> Shared<'a> {
     }
 
     /// Starts a thread for programs that wait for each other. Returns false if the system refuses
-    /// one.
+    /// the thread.
     fn begin<'s>(&'s self, scheduler: &'s Scheduler, scope: &'s Scope<'s, '_>) -> bool {
         *self.helpers.lock().unwrap_or_else(PoisonError::into_inner) += 1;
         let done = HelperGuard(self);
@@ -415,7 +418,7 @@ impl<'a> Shared<'a> {
     }
 }
 
-/// Runs a closure. A failed allocation, which unwinds, becomes a fault.
+/// Runs a closure. If an allocation in it fails and unwinds, returns a fault.
 pub(crate) fn unless_out_of_memory<T>(run: impl FnOnce() -> Outcome<T>) -> Outcome<T> {
     // This is unwind-safe: after a failed allocation, nothing reads the values of the program.
     std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)).unwrap_or_else(|payload| {

@@ -25,8 +25,8 @@ use crate::types::TileType;
 pub(crate) struct Machine<'a> {
     pub program: &'a Program,
     pub arguments: &'a [Argument<'a>],
-    /// The memory that pointers of unknown provenance may access: that of all arguments, and the
-    /// foreign memory of the launch.
+    /// The memory that pointers of unknown provenance may access: the memory of all arguments, and
+    /// the foreign memory of the launch.
     pub regions: &'a [Region<'a>],
     pub control: Control<'a>,
     pub grid: [u32; 3],
@@ -43,7 +43,7 @@ pub(crate) struct Machine<'a> {
     /// The addresses of the regions for which this machine has advised the system to use huge
     /// pages.
     advised: RefCell<SmallVec<[u64; 2]>>,
-    /// The observers of the programs, and the objects that create them.
+    /// The observers of the programs, and, in `observed_by`, the objects that create them.
     observers: Vec<Box<dyn Observer + 'a>>,
     observed_by: &'a [&'a dyn Observe],
 }
@@ -361,8 +361,8 @@ impl<'a> Machine<'a> {
     }
 
     /// Returns whether stores to a region should be non-temporal, if each program of the launch
-    /// stores `bytes` bytes. They should if the stored data exceed the caches, which would evict
-    /// the data before a program reads them. In that case, also advises the system to use huge
+    /// stores `bytes` bytes. They should be if the stored data exceed the caches: the caches would
+    /// evict the data before anything reads them. In that case, also advises the system to use huge
     /// pages for the region.
     #[inline]
     pub(crate) fn non_temporal(&self, region: &Region<'_>, bytes: usize) -> bool {
@@ -432,7 +432,8 @@ impl<'a> Machine<'a> {
             }
             if let Action::Nest(nest) = &unit.step().action {
                 for step in self.observed_by.iter().flat_map(|by| by.before_nest(nest)) {
-                    // A step that faults has no value to look at; the members report the fault.
+                    // A step that faults has no result for the observers. The machine reports the
+                    // fault when it executes the nest or its members.
                     let _ = ops::execute(self, step);
                 }
             }
@@ -545,8 +546,9 @@ impl<'a> Machine<'a> {
     }
 
     /// Runs up to `most` iterations of a loop, one after another. The caller has set the parameters
-    /// of the body for the first iteration; afterwards, the yields of the body are those of the
-    /// last one. Returns the number of iterations, at least one.
+    /// of the body for the first iteration. When the function returns, the slots that the body
+    /// yields have the values of the last iteration. Returns the number of iterations, at least
+    /// one.
     fn run_iterations(&mut self, body: BlockId, most: u32) -> Outcome<u32> {
         if let Some((nest, bound)) = self.program.iterated_nest(body)
             && self.observers.is_empty()

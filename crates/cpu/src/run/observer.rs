@@ -14,8 +14,8 @@ pub(crate) trait Observe: Sync {
     /// Creates the observer of one thread.
     fn observer(&self) -> Box<dyn Observer + '_>;
 
-    /// Returns pure steps that the machine executes before a nest, so that observers may look at the
-    /// results: a nest does not set the slots of its members.
+    /// Returns pure steps that the machine executes before a nest, so that observers may read the
+    /// results. The nest itself does not set the slots of its members.
     fn before_nest(&self, _nest: &Nest) -> &[Step] {
         &[]
     }
@@ -25,7 +25,7 @@ pub(crate) trait Observe: Sync {
 /// [`Self::before`], unless the thread panics; the calls for the steps of a region are between the
 /// two calls for the step with the region.
 pub(crate) trait Observer {
-    /// Called when the program at the machine's point of the grid begins.
+    /// Called when a program begins. The machine has the coordinates of the program.
     fn begin(&mut self, _machine: &Machine<'_>) {}
 
     /// Called when the program has ended.
@@ -96,8 +96,8 @@ impl<'p> Unit<'p> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum End {
     Done,
-    /// The operands of a nest or a fused group do not allow one loop. Nothing has been executed yet: the
-    /// machine executes the members one by one next.
+    /// The operands do not allow the nest or the fused loop. Nothing has been executed yet: the
+    /// machine next executes the members one by one.
     LeftToMembers,
     Failed,
 }

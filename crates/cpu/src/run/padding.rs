@@ -1,9 +1,9 @@
 //! Records loads that end in the padding of an allocation.
 //!
-//! An allocator of a GPU rounds the size of an allocation up, so a load past the end of a tensor
-//! but within its padding is harmless there, and programs rely on it. Host memory has no such
-//! padding. A launch may request that such loads read 0 and are recorded, instead of ending the
-//! launch: see [`Launch::padded`](crate::Launch::padded).
+//! An allocator of a GPU rounds the size of an allocation up. On a GPU, a load past the end of a
+//! tensor but within its padding is therefore harmless, and programs rely on that. Host memory has
+//! no such padding. A launch may request that such loads read 0 and are recorded, instead of ending
+//! the launch: see [`Launch::padded`](crate::Launch::padded).
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,8 +15,8 @@ use crate::run::argument::Argument;
 use crate::run::fault::Fault;
 use crate::run::grid::coordinates;
 
-/// The loads of a launch that ended in the padding of an allocation. Of the loads at the same site,
-/// it keeps that of the program with the lowest index, so that every run reports the same loads.
+/// The loads of a launch that ended in the padding of an allocation. For each site, only the load
+/// of the program with the lowest index is kept, so that every run reports the same loads.
 #[derive(Debug, Default)]
 pub struct PaddedReads {
     /// For each site, the index of the program, and the fault that the load would have caused.
@@ -24,8 +24,8 @@ pub struct PaddedReads {
 }
 
 impl PaddedReads {
-    /// Records a load of the program with the index `number`, unless a lower program has had a load
-    /// at the same site.
+    /// Records a load of the program with the index `number`, unless a load of a program with a
+    /// lower index is recorded for the same site.
     pub(crate) fn note(&self, number: u64, fault: Box<Fault>) {
         let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
         let known = found.get(&fault.site).map_or(u64::MAX, |(number, _)| *number);
@@ -34,7 +34,7 @@ impl PaddedReads {
         }
     }
 
-    /// Returns the diagnostic that each load would have caused.
+    /// Returns, for each recorded load, the diagnostic that it causes without a recorder.
     pub(crate) fn diagnostics_of(
         &self,
         program: &Program,

@@ -1,10 +1,11 @@
 //! Profiling, an observer that measures each step of the programs of the grid.
 //!
 //! A profiled launch runs the same program as other launches, with nests in machine code and with
-//! fused loops; each nest and each loop is one row of the profile. Only the loop over programs
-//! differs from other launches, because the profiler measures each program separately. The time of
-//! a step excludes the steps of its regions. Reading the clock takes some 30 ns a step. The
-//! measured time includes them.
+//! fused loops; each nest and each loop is one row of the profile. Unlike in other launches, a call
+//! of machine code executes only one program, or one iteration of a loop, because the profiler
+//! measures each program and each step separately. The time of a step excludes the steps of its
+//! regions. Reading the clock takes about 30 ns for each step; the measured time includes these 30
+//! ns.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
@@ -49,10 +50,11 @@ impl StepCost {
 /// A step and its measured cost.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct StepProfile {
-    /// The op; for a nest or a fused loop the ops of its members: `load + mul + store`.
+    /// The name of the op; for a nest or a fused loop, the names of its members' ops, such as `load
+    /// + mul + store`.
     pub name: String,
-    /// The file and the line of the step; if the step was inlined, those of the outermost call. A
-    /// nest or a fused loop may have several lines.
+    /// The file and the line of the step. If the step was inlined, they are the file and the line
+    /// of the outermost call. A nest or a fused loop may have several lines.
     pub lines: Vec<(String, u32)>,
     /// True if machine code executes the steps: they are a nest.
     pub is_machine_code: bool,
@@ -215,7 +217,7 @@ struct Profiler<'a> {
 /// A step that has begun.
 struct Running {
     work: StepCost,
-    /// The value of [`Profiler::inner`] when the step began: the time of the steps before it in the
+    /// The value of [`Profiler::inner`] when the step began: the time of the earlier steps of the
     /// same region.
     outer: u64,
     began: Instant,
@@ -270,8 +272,8 @@ impl Observer for Profiler<'_> {
     }
 }
 
-/// Returns the bytes and the operations of a step that is about to run. `mask` is its mask, if the value
-/// is known.
+/// Returns the bytes and the operations of a step that is about to run. `mask` is the mask of the
+/// step, if the value of the mask is known.
 fn work_of(machine: &Machine<'_>, step: &Step, mask: Option<Use>) -> StepCost {
     let mut work = StepCost::default();
     let elements = |operand: Use| machine.type_of(operand).elements() as u64;
@@ -285,8 +287,9 @@ fn work_of(machine: &Machine<'_>, step: &Step, mask: Option<Use>) -> StepCost {
         Action::Dot { .. } => {
             let [a, _, sum] = [0, 1, 2].map(|place| step.operands.get(place).copied());
             if let (Some(a), Some(sum)) = (a, sum) {
-                // Each element of the result has one multiply-add for each column of A. Divide the
-                // elements of A by its rows to get the columns, because A may be transposed.
+                // Each element of the result has one multiply-add for each column of A. The number
+                // of columns is computed as the elements of A divided by the rows of A, because A
+                // may be transposed.
                 let columns = machine.type_of(sum).shape().last().map_or(1, |&columns| u64::from(columns));
                 let lines = (elements(sum) / columns).max(1);
                 work.operations = 2 * elements(sum) * (elements(a) / lines);
@@ -306,7 +309,7 @@ fn work_of(machine: &Machine<'_>, step: &Step, mask: Option<Use>) -> StepCost {
                 work.bytes_read = bytes(step.operands.first());
                 work.bytes_written = work.bytes_read;
             }
-            // tidy: wildcard because of the other ops, only arithmetic counts
+            // tidy: wildcard because only arithmetic counts among the other ops
             op if op.family() == OpFamily::Pointwise => {
                 let ty = machine.ty(step.result());
                 let is_arithmetic = matches!(op, Op::Elementwise { .. });
@@ -314,7 +317,7 @@ fn work_of(machine: &Machine<'_>, step: &Step, mask: Option<Use>) -> StepCost {
                     work.operations = ty.elements() as u64;
                 }
             }
-            // tidy: wildcard because of the other ops, only arithmetic counts
+            // tidy: wildcard because only arithmetic counts among the other ops
             _ => {}
         },
         Action::Map { .. } | Action::Sort(_) | Action::Assembly(_) | Action::Fused(_) | Action::Nest(_) => {}

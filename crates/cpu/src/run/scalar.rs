@@ -1,8 +1,8 @@
 //! Elementwise functions of single numbers, for index arithmetic, loop counters and uniform tiles.
 //!
-//! They return the same results as the loops over tiles in
-//! [`kernels::elementwise`](crate::run::kernels::elementwise), and a test compares the two.
-//! Functions that are not implemented here use these loops.
+//! These functions return the same results as the loops over tiles in
+//! [`kernels::elementwise`](crate::run::kernels::elementwise); a test compares the results.
+//! Functions that are not implemented here call these loops.
 
 use tilewright_ir::{
     ArithmeticFn, BitwiseFn, ComparisonFn, DivisionFn, Dtype, ElementwiseFamily as Family, ElementwiseFn,

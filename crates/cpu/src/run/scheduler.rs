@@ -13,14 +13,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-/// Maximum parked threads. While this number of threads is parked, a waiting thread resumes a parked
-/// thread instead of starting a new one.
+/// Maximum parked threads. While this number of threads is parked, a waiting thread resumes a
+/// parked thread instead of starting a new one.
 const MAX_PARKED: usize = 8192;
 
 /// The interval at which a parked thread checks whether the launch has to stop.
 const STOP_INTERVAL: Duration = Duration::from_millis(20);
 
-/// The parked threads of a launch, the one parked longest first.
+/// The parked threads of a launch. The thread that has been parked longest is first.
 #[derive(Default)]
 pub(crate) struct Scheduler {
     parked: Mutex<VecDeque<Arc<Parked>>>,
@@ -33,8 +33,8 @@ struct Parked {
 }
 
 impl Scheduler {
-    /// Resumes the thread that has been parked longest, in place of this one. Returns false if
-    /// there is none.
+    /// Resumes the thread that has been parked longest, in place of this one. Returns false if no
+    /// thread is parked.
     pub(crate) fn yield_now(&self) -> bool {
         let next = self.parked.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
         next.is_some_and(|next| {
@@ -43,7 +43,7 @@ impl Scheduler {
         })
     }
 
-    /// Lets another thread run, and parks this thread until another one resumes it or the launch
+    /// Lets another thread run, and parks this thread until another thread resumes it or the launch
     /// has to stop. If `has_others` is true and fewer than [`MAX_PARKED`] threads are parked, calls
     /// `begin`, which starts a thread for a program that has not begun, and returns false if the
     /// system refuses the thread. Otherwise, or if `begin` returns false, resumes the thread that

@@ -92,8 +92,8 @@ pub(crate) fn corners(extents: &Extents, affine: &Affine) -> Option<(i64, i64)> 
     Some((low, high))
 }
 
-/// Returns the minimum and the maximum of the elements, if no element wraps: the elements then
-/// equal their affine values.
+/// Returns the minimum and the maximum of the elements. Returns `None` if an element of the affine
+/// form wraps, because the element then differs from its affine value.
 #[inline(always)]
 pub(crate) fn range(ty: View<'_>, affine: &Affine) -> Option<(i64, i64)> {
     let (low, high) = corners(ty.extents, affine)?;
@@ -220,8 +220,8 @@ fn divided(function: DivisionFn, ty: View<'_>, x: &Affine, divisor: i64) -> Opti
     None
 }
 
-/// Compares two affine tiles. The result is uniform if the range of their difference decides the
-/// comparison, otherwise a box, if the difference varies along only one axis.
+/// Compares two affine tiles. The result is uniform if the range of the difference decides the
+/// comparison. Otherwise, it is a box if the difference varies along only one axis.
 fn comparison(function: ComparisonFn, ty: View<'_>, x: &Affine, y: &Affine) -> Option<Form> {
     range(ty, x)?;
     range(ty, y)?;
@@ -274,7 +274,8 @@ fn decided(function: ComparisonFn, least: i64, most: i64) -> Option<bool> {
 /// holds, if they are one range: its first index, and the index after its last one. The stride is
 /// not 0.
 fn solve(function: ComparisonFn, base: i64, stride: i64, extent: i64) -> Option<(i64, i64)> {
-    // The first index at which an ascending progression is at least (above) zero.
+    // The first index at which an ascending progression is at least zero, and the first at which it
+    // is above zero.
     let first_at_least =
         |base: i64, stride: i64| (-base).div_euclid(stride) + i64::from((-base).rem_euclid(stride) != 0);
     let first_above = |base: i64, stride: i64| (-base).div_euclid(stride) + 1;
@@ -283,7 +284,7 @@ fn solve(function: ComparisonFn, base: i64, stride: i64, extent: i64) -> Option<
     if base == i64::MIN || stride == i64::MIN {
         return None;
     }
-    // A descending progression is an ascending one with the opposite comparison.
+    // Negating a descending progression makes it ascending, and reverses the comparison.
     let (function, base, stride) = if stride > 0 {
         (function, base, stride)
     } else {
@@ -336,7 +337,7 @@ fn complement(ty: View<'_>, mask: &BoxMask) -> Option<Form> {
     boxed(ty, low, high)
 }
 
-/// Converts integers, to integers or booleans; `from` and `to` are the types before and after.
+/// Converts integers to integers or booleans; `from` and `to` are the types before and after.
 pub(crate) fn cast(from: View<'_>, to: View<'_>, form: &Form) -> Option<Form> {
     let Form::Affine(tile) = form else { return None };
     if to.number.is_bool() {

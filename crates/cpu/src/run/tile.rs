@@ -57,8 +57,8 @@ impl Tile {
         self.0.as_ref().map_or(&[], |buffer| buffer.bytes())
     }
 
-    /// Returns the length in bytes of the varying prefix; the rest is known to be copies of one
-    /// binary32 number.
+    /// Returns the length in bytes of the varying prefix. The bytes after this prefix are known to
+    /// be copies of one binary32 number.
     pub(crate) fn varying(&self) -> usize {
         self.0.as_ref().map_or(0, |buffer| buffer.varying())
     }

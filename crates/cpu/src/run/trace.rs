@@ -1,8 +1,8 @@
 //! Tracing, an observer that records the steps of programs.
 //!
 //! The recording selects some programs of the grid, the *programs with values*. They run step by
-//! step, and the tracer also records the values of their steps. Other programs run as in any
-//! launch, including fused loops: the tracer records only their memory accesses.
+//! step, and the tracer also records the values of their steps. Other programs also run fused
+//! loops; the tracer records only their memory accesses.
 
 use std::time::Instant;
 
@@ -16,7 +16,7 @@ use crate::run::observer::{End, Observe, Observer, Unit};
 use crate::run::value::{Form, Value};
 use crate::types::{SYMBOLIC_RANK, TileType};
 
-/// The points and the recording of a traced launch.
+/// The trace points and the recording of a traced launch.
 #[derive(Clone, Copy, Debug)]
 pub struct Tracing<'a> {
     /// The trace points of the program.

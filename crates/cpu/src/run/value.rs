@@ -49,8 +49,8 @@ pub(crate) enum Form {
 
 /// The provenance of a pointer: the kernel argument that it is derived from.
 ///
-/// The provenance is a whole word, as the tag of a [`Form`] is. Values are copied by words, and
-/// store forwarding fails for a word if a store has just written only a part of it.
+/// The provenance fills a whole word, like the tag of a [`Form`]. Values are copied by words, and
+/// store forwarding fails for a word if a store has just written only a part of the word.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Provenance(u64);
 

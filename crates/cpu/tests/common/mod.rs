@@ -92,8 +92,8 @@ pub fn launch(program: &Program, grid: [u32; 3], args: &mut [Arg]) -> Result<(),
     launch_with(program, grid, args, 1, Interrupt::Never)
 }
 
-/// Launches IR text with symbolic and with dense tiles, and compares the results. The tensors then
-/// hold the result.
+/// Launches IR text with symbolic and with dense tiles, and compares the results. Leaves the
+/// results in the tensors of `args`.
 pub fn run(text: &str, grid: [u32; 3], args: &mut [Arg]) {
     let before: Vec<Option<Vec<u8>>> = args
         .iter()

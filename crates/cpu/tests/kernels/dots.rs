@@ -95,8 +95,8 @@ fn all_shapes(scratch: &mut Scratch) {
     }
 }
 
-/// Returns the levels whose instructions this processor has for a kind of elements. Says which others
-/// are not tested.
+/// Returns the levels whose instructions this processor has for a kind of elements. Prints the
+/// levels that are not tested.
 fn available(is_bf16: bool) -> impl Iterator<Item = Level> {
     Level::ALL.into_iter().filter(move |level| {
         let is_available = level.is_available(is_bf16);
@@ -109,7 +109,8 @@ fn available(is_bf16: bool) -> impl Iterator<Item = Level> {
     })
 }
 
-/// Tests all 8-bit numbers, by which the sums of a word are largest, against sums of 64 bits.
+/// Compares dots of 8-bit integers with sums in 64 bits. Many integers are extreme, so that the
+/// sums of a word's products are as large as possible.
 #[test]
 fn eight_bit_integers_are_exact() {
     let mut random = Random(43);
@@ -184,7 +185,7 @@ fn bf16_is_close_to_exact_products() {
     }
 }
 
-/// Tests that a dot whose operands the kernel widens is one of binary32 on each processor.
+/// Tests that a dot whose operands the kernel widens is computed in binary32 on each processor.
 #[test]
 fn widened_bf16_is_summed_in_order() {
     let mut random = Random(45);
@@ -205,7 +206,7 @@ fn widened_bf16_is_summed_in_order() {
     assert_eq!(acc, expect);
 }
 
-/// Tests the fixed order: fused multiply-adds with k ascending.
+/// Tests the fixed order of the operations: fused multiply-adds with k ascending.
 #[test]
 fn binary32_is_summed_in_order() {
     let mut random = Random(41);

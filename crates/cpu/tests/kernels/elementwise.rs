@@ -19,7 +19,7 @@ fn smaller(x: f64, y: f64) -> f64 {
 fn float_arithmetic(function: ArithmeticFn, x: f64, y: f64, dtype: Dtype) -> f64 {
     let single = |f: fn(f32, f32) -> f32| f64::from(f(x as f32, y as f32));
     match (function, dtype) {
-        // The binary64 result is not exact, and rounding twice would be wrong.
+        // The result in binary64 would not be exact, and its second rounding would be wrong.
         (ArithmeticFn::Add, Dtype::F32) => single(|x, y| x + y),
         (ArithmeticFn::Sub, Dtype::F32) => single(|x, y| x - y),
         (ArithmeticFn::Add, _) => x + y,
@@ -36,7 +36,7 @@ fn float_arithmetic(function: ArithmeticFn, x: f64, y: f64, dtype: Dtype) -> f64
 
 fn float(function: FloatFn, x: f64, y: f64, dtype: Dtype) -> f64 {
     match (function, dtype) {
-        // As above, rounding twice would be wrong.
+        // As above: a second rounding would be wrong.
         (FloatFn::Div | FloatFn::DivRn, Dtype::F32) => f64::from(x as f32 / y as f32),
         (FloatFn::Div | FloatFn::DivRn, _) => x / y,
         (FloatFn::FloatRem, _) => x % y,
@@ -131,7 +131,7 @@ fn expect(function: F, dtype: Dtype, x: u64, y: u64) -> u64 {
 }
 
 /// Iterates over the functions of an element type that [`expect`] implements: all except inexact
-/// ones, selections and fma.
+/// functions, selections and fma.
 fn exact_functions(dtype: Dtype) -> impl Iterator<Item = F> {
     F::ALL.iter().copied().filter(move |function| {
         let info = function.info();
@@ -140,7 +140,7 @@ fn exact_functions(dtype: Dtype) -> impl Iterator<Item = F> {
     })
 }
 
-/// Checks all operand forms at one length.
+/// Checks all forms of operands (tile, scalar, result buffer) for tiles of `elements` elements.
 fn check(function: F, dtype: Dtype, elements: usize, random: &mut Random) {
     let bit = |x: u64| if dtype == Dtype::I1 { x & 1 } else { x };
     let x: Vec<u64> = random.tile(dtype, elements).into_iter().map(bit).collect();
@@ -158,7 +158,7 @@ fn check(function: F, dtype: Dtype, elements: usize, random: &mut Random) {
     let forms = if compares { "tt ts st ss" } else { "tt ts st ss ot os to so oo" };
     for form in forms.split(' ') {
         let forms: Vec<char> = form.chars().collect();
-        // Leaking the packed tiles keeps the helper above simple.
+        // The tiles are leaked, because `operand` takes slices of the lifetime `'static`.
         let leak = |buffer: &tilewright_cpu::kernels::buffer::Buffer| -> &'static [u8] {
             let copy: &'static mut tilewright_cpu::kernels::buffer::Buffer =
                 Box::leak(Box::new(buffer.clone()));
@@ -232,8 +232,8 @@ fn small_division_is_exhaustive() {
     }
 }
 
-/// Tests every dividend of a byte and the special ones of wider types, with zeros in a tile, one
-/// zero for all, and in place.
+/// Tests divisions of all 8-bit integers, and of special integers of wider types, by zero. The
+/// zeros are a tile, a scalar, or the result buffer.
 #[test]
 fn division_by_zero_has_a_value() {
     for &dtype in Dtype::ALL.iter().filter(|dtype| dtype.is_int()) {
@@ -318,7 +318,8 @@ fn fma_of_binary16_is_rounded_once() {
             assert_eq!(out & 0x7fff, 0);
             continue;
         }
-        // After rounding to odd, 53 bits are enough for the oracle.
+        // The oracle takes a number of 53 bits and rounds it. Rounding the exact number to odd
+        // first keeps the information that the oracle needs.
         let excess = (128 - exact.unsigned_abs().leading_zeros()).saturating_sub(53);
         let kept = exact.unsigned_abs() >> excess;
         let odd = kept | u128::from(kept << excess != exact.unsigned_abs());

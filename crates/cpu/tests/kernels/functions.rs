@@ -13,7 +13,8 @@ struct Stated {
     function: F,
     /// The function in binary64, with an error far below an ulp of binary32.
     exact: fn(f64) -> f64,
-    /// The error bounds in ulp; that of binary64 allows for a reference that is off by one.
+    /// The error bounds in ulp. Most bounds of binary64 are 1 ulp above those that `math64` states,
+    /// because the reference may be off by 1 ulp.
     binary32: f64,
     binary64: f64,
 }
@@ -39,8 +40,9 @@ fn find(function: F) -> Option<&'static Stated> {
     STATED.iter().find(|stated| stated.function == function)
 }
 
-/// Returns the function in binary64: a reference if a bound is stated, else that of the kernel,
-/// which the conformance test compares with wider numbers.
+/// Returns the value of the function in binary64. If [`STATED`] has a reference for the function,
+/// the reference computes the value. Otherwise, the binary64 kernel does; the conformance test
+/// compares this kernel with numbers of higher precision.
 fn exact(function: F, x: f64) -> f64 {
     if let Some(stated) = find(function) {
         return (stated.exact)(x);
@@ -50,7 +52,8 @@ fn exact(function: F, x: f64) -> f64 {
     f64::from_bits(unpack(Dtype::F64, out.bytes())[0])
 }
 
-/// Returns the error bound of binary32 in ulp: the stated one, else that of the row.
+/// Returns the error bound of binary32 in ulp: that in [`STATED`], otherwise that of the function's
+/// row in the elementwise table.
 fn bound_32(function: F) -> f64 {
     match (find(function), ElementwiseFn::from(function).info().accuracy) {
         (Some(stated), _) => stated.binary32,
@@ -61,8 +64,9 @@ fn bound_32(function: F) -> f64 {
     }
 }
 
-/// Returns the largest error of binary32 in ulp over these arguments; special values have to be
-/// equal.
+/// Returns the largest error of binary32 in ulp over these arguments, and the argument with this
+/// error. A result that is NaN, infinite or 0 has to be exact, but for infinity and 0 the
+/// neighboring number is accepted, too.
 fn worst_32(function: F, x: &[u32]) -> (f64, f32) {
     let words: Vec<u64> = x.iter().map(|&x| x.into()).collect();
     let mut out = pack(Dtype::F32, &words);
@@ -82,8 +86,8 @@ fn worst_32(function: F, x: &[u32]) -> (f64, f32) {
             );
             continue;
         }
-        // An ulp of the binade of the result; subnormal numbers have that of the smallest normal
-        // one.
+        // The ulp of the binade of the result. Subnormal numbers have the ulp of the smallest
+        // normal number.
         let exponent = (rounded.to_bits() >> 23 & 0xff).max(1);
         let inverse_ulp = f64::from_bits(u64::from(127 + 23 + 1023 - exponent) << 52);
         let error = (f64::from(out) - expect).abs() * inverse_ulp;

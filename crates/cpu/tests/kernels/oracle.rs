@@ -135,7 +135,7 @@ fn small_float(bits: u64, mantissa: u32, bias: i32, infinities: bool, unsigned_z
     if infinities && exponent == largest {
         return if fraction == 0.0 { sign * f64::INFINITY } else { f64::NAN.copysign(sign) };
     }
-    // fp8e4nv has one NaN of each sign; fp8e4b15, with its bias, has none.
+    // fp8e4nv, whose bias is 7, has one NaN of each sign; fp8e4b15 has no NaN.
     if !infinities && !unsigned_zero && bias == 7 && bits & 0x7f == 0x7f {
         return f64::NAN.copysign(sign);
     }
@@ -168,7 +168,8 @@ fn values(dtype: Dtype) -> &'static [(f64, u64)] {
 fn compare(x: Number, y: f64) -> std::cmp::Ordering {
     match x {
         Number::Float(x) => x.partial_cmp(&y).expect("no NaN"),
-        // Integers above 2^53 are compared with numbers that are integers too.
+        // Below 2^53, the integer is exact in binary64. Larger integers are compared with the
+        // integer part of `y`: floats of that magnitude have no fraction.
         Number::Int(x) if x.unsigned_abs() < 1 << 53 => (x as f64).partial_cmp(&y).expect("no NaN"),
         Number::Int(x) => x.cmp(&(y as i128)),
     }
@@ -239,7 +240,7 @@ fn round_narrow(dtype: Dtype, number: Number, towards_zero: bool) -> u64 {
     let (below, below_bits) = table[index - 1];
     let bits = if index == table.len() {
         let is_infinite = magnitude == Number::Float(f64::INFINITY);
-        // The next value, if the exponent had no limit.
+        // The value that would follow the largest one if the exponent had no limit.
         let next = largest + (largest - table[table.len() - 2].0);
         if has_infinity
             && (is_infinite || (!towards_zero && compare(magnitude, (largest + next) / 2.0).is_ge()))

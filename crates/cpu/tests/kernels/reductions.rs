@@ -122,7 +122,7 @@ fn all_types_and_shapes() {
         (1, 8, 64),
         (2, 4, 130),
         (4, 1, 32),
-        // Squares of rows, and remaining rows.
+        // The rows of these shapes are reduced in squares, some with remaining rows.
         (16, 16, 1),
         (16, 64, 1),
         (20, 15, 1),

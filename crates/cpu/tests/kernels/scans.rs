@@ -1,4 +1,5 @@
-//! Compares scans, to the bit, with the combination of one pair of elements after another.
+//! Compares scans, to the bit, with a reference that combines single elements in the documented
+//! order.
 
 use tilewright_cpu::kernels::reduce::Axis;
 use tilewright_cpu::kernels::scan::scan;
@@ -17,7 +18,7 @@ fn all_types_and_shapes() {
                 for (reverse, is_plain) in [(false, false), (true, false), (false, true), (true, true)] {
                     let mut x = random.tile(dtype, outer * n * inner);
                     if is_plain && dtype.is_float() {
-                        // Neither NaN nor zeros.
+                        // The numbers contain neither NaN nor zeros.
                         let number = |i: usize| f64::from((i * 7919 % 997) as u32) - 498.25;
                         x = (0..x.len()).map(|i| encode(dtype, Number::Float(number(i)))).collect();
                     }
@@ -36,7 +37,7 @@ fn all_types_and_shapes() {
                             }
                             continue;
                         }
-                        // Blocks of 16 elements, by the method of Hillis and Steele.
+                        // Scans blocks of 16 elements by the method of Hillis and Steele.
                         for first in (0..n).step_by(16) {
                             let end = n.min(first + 16);
                             for distance in [1, 2, 4, 8] {

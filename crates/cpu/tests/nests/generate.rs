@@ -19,11 +19,11 @@ pub const EXTENTS: [u32; 16] = [1, 2, 3, 5, 16, 17, 31, 64, 100, 128, 200, 512, 
 /// The most elements of a tile with rows.
 const MAX_ELEMENTS: u32 = 6000;
 
-/// The range of elements, around a pointer argument, that the memory of a buffer may have. An access
-/// beyond it is a fault.
+/// The range of elements, relative to a pointer argument, that the memory of a buffer may have. An
+/// access outside of this range is a fault.
 const MEMORY: (i64, i64) = (-5000, 200_000);
 
-/// The largest offset that depends on a number of unknown value.
+/// The maximum of an offset whose value the generator does not know.
 const MAX_DYNAMIC: i64 = 7;
 
 /// An argument of a kernel.
@@ -54,12 +54,14 @@ pub struct Case {
     pub repeats_elements: bool,
 }
 
-/// The places of accesses in buffers.
+/// How the accesses of a kernel may overlap.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Placement {
-    /// Loads are from buffers that no store writes, and stores are to disjoint places.
+    /// Loads are from buffers that no store writes, and the elements of different stores are
+    /// disjoint.
     Separate,
-    /// All accesses of a buffer begin at the same place, as in a kernel that overwrites its operand.
+    /// All accesses of a buffer begin at the same element, as in a kernel that overwrites its
+    /// operand.
     InPlace,
     /// Accesses overlap in any way.
     Any,
@@ -75,8 +77,8 @@ struct Value {
     is_exact: bool,
 }
 
-/// Numbers for each element, in each execution of a step: one for each program and, in a loop, for
-/// each iteration.
+/// The values of a tile's elements, in each execution of the step that computes the tile. There is
+/// an execution for each program and, in a loop, for each iteration.
 type Known<T> = Vec<Vec<T>>;
 
 /// An index tile.
@@ -101,7 +103,7 @@ struct Mask {
 struct Buffer {
     name: String,
     dtype: Dtype,
-    /// The elements that are accessed: from `low` to `high`, exclusive.
+    /// The accessed elements: from `low` up to, but not including, `high`.
     low: i64,
     high: i64,
     is_stored: bool,
@@ -127,7 +129,7 @@ struct Generator {
     scalars: Vec<(String, Dtype, u64)>,
     is_regular: bool,
     repeats_elements: bool,
-    /// The number of elements from a row to the next one, in most accesses.
+    /// The distance in elements between the rows of most accesses.
     pitch: Option<i64>,
     /// True if the access under construction has an unknown offset up to [`MAX_DYNAMIC`].
     dynamic: bool,
@@ -156,7 +158,7 @@ pub fn generate(seed: u64) -> Case {
     }
     let mut pitch = None;
     if placement != Placement::Separate {
-        // Accesses of one type meet in one buffer.
+        // With few element types, most accesses are to the same buffer.
         dtypes.swap(0, 1);
         dtypes.truncate(1 + random.below(2));
         let width = i64::from(*shapes[0].last().unwrap_or(&1));
@@ -187,7 +189,7 @@ pub fn generate(seed: u64) -> Case {
     generator.finish()
 }
 
-/// Returns shapes of tiles that one kernel has: the first one is the largest.
+/// Returns the shapes of a kernel's tiles. The first shape has the most axes.
 fn shapes(random: &mut Random) -> Vec<Vec<u32>> {
     let lanes = random.pick(&EXTENTS);
     match random.below(8) {
@@ -385,7 +387,7 @@ impl Generator {
         self.define(&format!("splat {scalar} {{shape = {shape:?}}}"), &format!("{element}{shape:?}"))
     }
 
-    /// Returns a scalar: a parameter, or a constant, among them extreme ones.
+    /// Returns a scalar, which is a parameter or a constant. Some constants are extreme.
     fn scalar(&mut self, dtype: Dtype) -> Value {
         let bits = element(&mut self.random, dtype);
         let name = if self.random.chance(3) {
@@ -413,7 +415,7 @@ impl Generator {
         let same: Vec<&Value> =
             self.values.iter().filter(|value| value.dtype == dtype && value.shape == shape).collect();
         if !same.is_empty() && !self.random.chance(5) {
-            // In place, an old value is read after stores as well.
+            // Unless accesses are separate, also reads old values after stores.
             let mut back = self.random.below(same.len());
             if self.placement == Placement::Separate {
                 back = back.min(self.random.below(same.len()));
@@ -455,7 +457,8 @@ impl Generator {
         value
     }
 
-    /// Returns the axes of a larger shape for the axes of a smaller one.
+    /// Returns, for each axis of a smaller shape, the axis of a larger shape to which a broadcast
+    /// maps it.
     fn axes(small: &[u32], large: &[u32]) -> Option<Vec<usize>> {
         if small.is_empty() || small.len() >= large.len() {
             return None;
@@ -484,7 +487,7 @@ impl Generator {
         Some(value)
     }
 
-    /// Broadcasts a tile, whose axes become these of a larger shape.
+    /// Broadcasts a tile to a larger shape, in which its axes become `axes`.
     fn spread(&mut self, name: &str, element: &str, small: &[u32], axes: &[usize], large: &[u32]) -> String {
         let mut name = name.to_owned();
         let mut shape = small.to_vec();
@@ -550,7 +553,7 @@ impl Generator {
         self.define_value(&format!("bitcast {} {{element = {to}}}", value.name), to, &shape, true);
     }
 
-    /// Swaps two axes, and swaps them back later.
+    /// Swaps two axes of a tile, negates the elements, and swaps the axes back.
     fn transpose(&mut self) {
         let (dtype, shape) = (self.dtype(), self.shape());
         if shape.len() < 2 {
@@ -575,7 +578,8 @@ impl Generator {
             .copied()
             .filter(|function| function.info().domain.contains(Element::Value(dtype)))
             .filter(|function| {
-                // Divisions end nests, and comparisons and selections are made by other steps.
+                // These functions are rare here: divisions end nests, and other generator functions
+                // add comparisons and selections.
                 let is_rare = function.info().family == "Division" || function.info().domain == Domain::Any;
                 !is_rare || self.random.chance(4)
             })
@@ -612,7 +616,7 @@ impl Generator {
             let is_read_only = is_faulty && self.random.chance(5);
             let dtype = buffer.dtype;
             let style = self.random.below(5);
-            // The same element everywhere, for example a negative zero.
+            // All elements of the buffer are equal, for example negative zeros.
             let constant = element(&mut self.random, dtype);
             let mut bytes = Vec::new();
             for _ in low..high {
@@ -657,7 +661,7 @@ fn contiguous(shape: &[u32]) -> Vec<i64> {
     strides
 }
 
-/// Returns a number in the range of an integer type, modulo the number of its values.
+/// Wraps a number to the range of an integer type.
 fn wrapped(dtype: Dtype, value: i64) -> i64 {
     let unused = 64 - dtype.bits();
     if dtype.is_signed() {
@@ -684,7 +688,7 @@ fn one(dtype: Dtype) -> u64 {
         Dtype::F8E4NV => 7 << 3,
         Dtype::F8E4B15 => 15 << 3,
         Dtype::F8E4B8 | Dtype::F8E5B16 => 0x40,
-        // tidy: wildcard because the others are integers
+        // tidy: wildcard because the other types are integers
         _ => 1,
     }
 }

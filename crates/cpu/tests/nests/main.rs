@@ -20,7 +20,7 @@ use tilewright_fuzz::random::{chosen_seeds, in_parallel};
 use tilewright_ir::{Dtype, Module, parse, verify};
 use tilewright_native::{Isa, Target};
 
-/// The bytes before and after the memory of a buffer, which no kernel may access.
+/// The number of bytes before and after the memory of a buffer that no kernel may access.
 const GUARD: usize = 256;
 
 /// The number of failures after which the test ends.
@@ -114,7 +114,7 @@ fn is_nan(dtype: Dtype, bits: &[u8]) -> bool {
     }
 }
 
-/// Returns what is different in two outcomes.
+/// Describes the first difference of two outcomes; `None` if they are equal.
 fn difference(expected: &Outcome, found: &Outcome) -> Option<String> {
     if expected.result != found.result {
         return Some(format!("the result is {:#?}, not {:#?}", found.result, expected.result));
@@ -144,12 +144,14 @@ fn module(text: &str) -> Option<Module> {
     Some(module)
 }
 
-/// Compares a kernel with and without nests. Returns what is different, or the numbers of nests.
+/// Compares the outcomes of a kernel with and without nests. Returns the numbers of nests, or fails
+/// with a description of the difference.
 fn compare(case: &Case, text: &str, programs: u32, target: Target) -> Result<NestCounts, String> {
     let module = module(text).ok_or("the kernel is malformed")?;
     let compare = || {
         let nests = Program::with_target(&module, Some(target)).map_err(|error| format!("{error:?}"))?;
-        // Rematerialization and fusion would change the order of accesses, and of faults.
+        // If a store writes an element several times, the reference has to execute the same
+        // program, without its machine code: other compilations may store in another order.
         let expected = if case.repeats_elements {
             launch(&nests, programs, &case.inputs, false)
         } else {
@@ -166,7 +168,7 @@ fn compare(case: &Case, text: &str, programs: u32, target: Target) -> Result<Nes
     })
 }
 
-/// Checks a kernel. Returns a shrunk one if the outcomes differ.
+/// Checks a kernel. If the outcomes differ, fails with the text of a shrunk kernel.
 fn check(seed: u64, case: &Case, target: Target) -> Result<NestCounts, String> {
     if let Err(error) = parse(&case.text)
         .map_err(|error| error.to_string())
@@ -184,7 +186,8 @@ fn check(seed: u64, case: &Case, target: Target) -> Result<NestCounts, String> {
         Ok(counts) => return Ok(counts),
         Err(error) => error,
     };
-    // The accesses of another kernel may overlap.
+    // If the failure is that a nest declined legal accesses, shrinking must keep the addresses:
+    // other addresses may overlap.
     let may_replace = !error.contains("although");
     let fails = |text: &str, programs: u32| {
         module(text).is_some()
@@ -204,7 +207,8 @@ fn check(seed: u64, case: &Case, target: Target) -> Result<NestCounts, String> {
     ))
 }
 
-/// The kernels of a test: those with nests, and those whose nests ran.
+/// The numbers of kernels of a test: all, those with nests, those whose machine code ran, and those
+/// whose machine code declined an execution.
 #[derive(Default)]
 struct Totals {
     kernels: u64,
@@ -219,7 +223,8 @@ fn targets() -> Vec<Target> {
     Isa::ALL.into_iter().filter_map(Target::host_with).collect()
 }
 
-/// Checks the kernel that a function returns for each element type. Each kernel has a nest.
+/// Checks the kernel that `case` returns for each element type. In each kernel, machine code must
+/// execute a nest.
 fn check_types(case: impl Fn(Dtype) -> Case + Sync) {
     in_parallel(0..Dtype::ALL.len() as u64, |index| {
         let case = case(Dtype::ALL[index as usize]);
@@ -251,7 +256,7 @@ fn all_reductions_give_what_steps_give() {
             for rows in [1, 3] {
                 let shape = [rows, extent];
                 check_types(|dtype| tables::reductions(dtype, combine_functions(dtype), shape, content));
-                // A loop of only minima and maxima is another one.
+                // A loop that only computes minima and maxima has different code: it compares.
                 check_types(|dtype| tables::reductions(dtype, &["min", "max"], shape, content));
             }
         }
@@ -266,7 +271,8 @@ fn all_scans_give_what_steps_give() {
     }
 }
 
-/// The slot of a scalar is that of its splats of any shape: two reductions of it do not relate their axes.
+/// Tests two reductions of splats of one scalar. A scalar shares its slot with its splats of any
+/// shape, but the axes of two such splats must not become one dimension.
 #[test]
 fn reductions_of_one_scalar_along_two_axes() {
     let reduce = |name: &str, tile: &str, axis: u32, function: &str, shape: &str| {
@@ -306,7 +312,8 @@ fn reductions_of_one_scalar_along_two_axes() {
     check_text(text, vec![buffer(Dtype::F16, 100), buffer(Dtype::F16, 100), Input::Scalar(0x49aa)]);
 }
 
-/// The factor of the indices is a constant before the loop, and a nest in the loop compares them.
+/// Tests indices whose factor is a constant before a loop, while a nest in the loop reads
+/// comparisons of these indices.
 #[test]
 fn strides_by_a_constant_before_a_loop() {
     let text = format!(
@@ -334,8 +341,9 @@ fn strides_by_a_constant_before_a_loop() {
     check_text(text, vec![buffer(Dtype::I16, 600)]);
 }
 
-/// One nest executes the iterations of a loop that carries a scalar, a tile and a row of each number,
-/// and stores what it has so far. In the second launch, an access of the last iteration is illegal.
+/// Tests that one nest executes the iterations of a loop. The loop carries a scalar and tiles, and
+/// stores their current values in each iteration. If `missing` is 1, an access of the last
+/// iteration is illegal.
 #[test]
 fn iterations_are_executed_in_one_nest() {
     for (dtype, iterations, missing) in
@@ -393,8 +401,9 @@ fn iterations_are_executed_in_one_nest() {
     }
 }
 
-/// A loop collects the positive elements of its input, each iteration after those of the iterations
-/// before. In some launches, the memory is too short, or the input is the output.
+/// Tests a loop that collects the positive elements of its input. Each iteration stores its
+/// elements after those of the previous iterations. In some launches, the memory is too short, or
+/// the input is also the output.
 #[test]
 fn elements_are_collected_in_one_nest() {
     #[derive(Clone, Copy, PartialEq, Debug)]
@@ -481,8 +490,8 @@ fn elements_are_collected_in_one_nest() {
     }
 }
 
-/// A sum of columns, and a store of each element to a column: the neighbors of a vector are a row
-/// apart. The memory of the second launch is an element too short for them.
+/// Tests a sum of columns, and a store of each element to a column: neighboring lanes of a vector
+/// are a row apart in memory. In the second launch, the memory is one element too short.
 #[test]
 fn columns_are_accessed_in_one_nest() {
     for dtype in [Dtype::F32, Dtype::I32, Dtype::F64, Dtype::I64] {
@@ -534,7 +543,8 @@ fn columns_are_accessed_in_one_nest() {
     }
 }
 
-/// Rows are gathered by indices that an assertion checks. In the second launch it fails.
+/// Tests a gather of rows by indices that an assertion checks. In the second launch, the assertion
+/// fails.
 #[test]
 fn rows_after_an_assertion() {
     let constant = |name: &str, value: i64, ty: &str| {

@@ -2,8 +2,9 @@
 
 use std::collections::HashMap;
 
-/// Returns a short kernel, with a number of programs, for which `fails` still holds. `fails` is false
-/// for malformed texts. The addresses stay the same unless `may_replace` is true.
+/// Returns a shorter kernel, and a number of programs, for which `fails` still returns true.
+/// `fails` has to return false for malformed texts. Unless `may_replace` is true, the addresses
+/// stay the same.
 pub fn shrink(
     text: &str,
     programs: u32,
@@ -31,7 +32,8 @@ fn try_change(best: &mut String, changed: String, fails: &dyn Fn(&str) -> bool) 
     is_adopted
 }
 
-/// Returns the lines of each statement: a range that ends a region with its line `}`.
+/// Returns the ranges of lines of all statements. The range of a statement with regions ends with
+/// the line that begins with `}`.
 fn statements(text: &str) -> Vec<std::ops::Range<usize>> {
     let mut found = Vec::new();
     let mut open = Vec::new();
@@ -63,7 +65,7 @@ fn results<'t>(lines: &[&'t str]) -> Vec<(&'t str, &'t str)> {
     };
     let Some((_, types)) = last.rsplit_once(" : ") else { return Vec::new() };
     let names: Vec<&str> = names.trim().split(", ").collect();
-    // A shape has commas as well.
+    // The types of several results cannot be split at commas, because shapes contain commas, too.
     if names.len() == 1 { vec![(names[0], types)] } else { Vec::new() }
 }
 

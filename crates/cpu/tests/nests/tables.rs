@@ -7,7 +7,7 @@ use tilewright_ir::{Dtype, Element, ElementwiseFn, Signature};
 
 use crate::generate::{Case, Input, LOAD, STORE, element};
 
-/// A kernel with tiles of one axis, with a buffer for each.
+/// A kernel under construction. It has a buffer for each tile that it loads or stores.
 struct Kernel {
     random: Random,
     text: String,
@@ -20,13 +20,13 @@ struct Kernel {
 /// The elements of buffers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Content {
-    /// All kinds, among them extreme ones.
+    /// Random elements, some of them extreme.
     All,
-    /// Only the highest bit is set: -0, or the smallest integer.
+    /// In all elements, only the highest bit is set: -0, or the smallest integer.
     Constant,
-    /// Zeros of both signs, or for integers the smallest one as well, and NaN.
+    /// Floats: zeros of both signs, and NaN. Integers: 0, the smallest and the greatest integer.
     Zeros,
-    /// NaN, or the greatest integer.
+    /// All elements are NaN, or the greatest integer.
     Nans,
 }
 
@@ -41,7 +41,8 @@ impl Kernel {
         writeln!(self.text, "  {line}").expect("a string takes it");
     }
 
-    /// Adds a buffer of elements, among them extreme ones. Returns its number.
+    /// Adds a buffer whose elements are those of [`Self::content`]. Returns the index of its
+    /// parameter.
     fn buffer(&mut self, dtype: Dtype, count: usize) -> usize {
         let mut bytes = Vec::new();
         let highest = 1 << (dtype.bits() - 1);
@@ -134,9 +135,9 @@ pub fn combine_functions(dtype: Dtype) -> &'static [&'static str] {
     }
 }
 
-/// Returns a kernel with all scans of an element type, in both directions. One result is read after a
-/// reduction as well. If `rows` is not 1, the scans are along the last axis of a tile with that number
-/// of rows.
+/// Returns a kernel with all scans of an element type, in both directions. The result of one scan
+/// is read again after a reduction. If `rows` is not 1, the scans are along the last axis of a tile
+/// with that number of rows.
 pub fn scans(dtype: Dtype, [rows, extent]: [u32; 2]) -> Case {
     let mut kernel = Kernel::new(extent * rows);
     kernel.load("%x", dtype);
@@ -173,8 +174,8 @@ pub fn scans(dtype: Dtype, [rows, extent]: [u32; 2]) -> Case {
     kernel.finish()
 }
 
-/// Returns a kernel with the reductions of an element type by these functions. If `rows` is not 1, they are along the
-/// last axis of a tile with that number of rows.
+/// Returns a kernel with the reductions of an element type by these functions. If `rows` is not 1,
+/// the reductions are along the last axis of a tile with that number of rows.
 pub fn reductions(dtype: Dtype, functions: &[&str], [rows, extent]: [u32; 2], content: Content) -> Case {
     let mut kernel = Kernel::new(extent * rows);
     kernel.content = content;

@@ -16,7 +16,7 @@ pub(super) struct Dimension(u32);
 pub(super) struct Dimensions {
     numbers: FxHashMap<(Slot, usize), u32>,
     parents: Vec<u32>,
-    /// The slots of tiles that are uniform whatever the program computes.
+    /// The slots of tiles that are uniform for all inputs of the program.
     uniform: FxHashSet<Slot>,
 }
 
@@ -39,7 +39,7 @@ impl Dimensions {
         self.numbers.get(&(slot, axis)).map(|&number| Dimension(self.parents[number as usize]))
     }
 
-    /// Returns whether the tile in a slot is uniform whatever the program computes. Steps read such
+    /// Returns whether the tile in a slot is uniform for all inputs of the program. Steps read such
     /// a tile as a tile of any shape.
     pub fn is_uniform(&self, slot: Slot) -> bool {
         self.uniform.contains(&slot)
@@ -140,7 +140,7 @@ impl Dimensions {
                     self.merge((first, axis), (result, place));
                 }
             }
-            // The slot of a splat may be that of its scalar, which has no axes.
+            // A splat may share the slot of its scalar, which has no axes.
             Action::Reduce { axis, .. } if !shape(first).is_empty() => {
                 for &result in &step.results {
                     for place in 0..shape(result).len() {
@@ -157,7 +157,7 @@ impl Dimensions {
                 | Op::Store { .. },
             )
             | Action::Scan { .. } => self.relate_equal(program, step),
-            // tidy: wildcard because no nest executes the others
+            // tidy: wildcard because no nest executes the other ops
             _ => {}
         }
     }

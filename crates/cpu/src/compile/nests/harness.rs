@@ -7,7 +7,7 @@ use tilewright_fuzz::random::Random;
 use tilewright_native::ir::{Function, Lane, Value};
 use tilewright_native::{Builder, Executable, Isa, Place, Target, compile, interpret, verify};
 
-/// The bytes of memory for each operand, and for the result.
+/// The size in bytes of the memory for each operand and for the result.
 const OPERAND_BYTES: usize = 16 * size_of::<u64>();
 
 /// The code of a function of at most three operands.
@@ -47,7 +47,7 @@ impl Compiled {
         Self { name: name.into(), lanes, from, to, function, executable }
     }
 
-    /// Compares the results of operands with the expected ones.
+    /// Compares the results of the function for `operands` with the expected ones.
     pub fn check(&self, operands: &[[u64; 3]], expected: &[u64], is_same: impl Fn(u64, u64) -> bool) {
         let mut memory = vec![0_u64; 4 * OPERAND_BYTES / size_of::<u64>()];
         let (from, to) = (self.from.bytes(), self.to.bytes());
@@ -60,8 +60,8 @@ impl Compiled {
                 }
             }
             let argument = memory.as_mut_ptr();
-            // SAFETY: the function accesses the memory only. The processor has the instructions
-            // of the target, which is that of the host.
+            // SAFETY: the function accesses only this memory. The target is the host, so the
+            // processor has the instructions of the target.
             unsafe {
                 match &self.executable {
                     Some(executable) => {
@@ -187,7 +187,7 @@ fn specials(lane: Lane) -> Vec<u64> {
     }
 }
 
-/// Returns operands of a type: special ones, in all pairs, and random ones.
+/// Returns operands of a type: all pairs of special numbers, and random numbers.
 pub(super) fn operands(lane: Lane) -> Vec<[u64; 3]> {
     let mut random = Random(7);
     let width = 8 * lane.bytes();

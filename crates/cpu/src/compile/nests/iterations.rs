@@ -2,7 +2,8 @@
 //!
 //! If one nest executes all steps of a loop's body, its outermost loop runs over the iterations.
 //! Scalars that the loop carries stay in registers. Each tile that the loop carries has two
-//! buffers: an iteration reads one and writes the other, and the next iteration exchanges them.
+//! buffers: an iteration reads one buffer and writes the other. The next iteration reads and writes
+//! them in exchanged roles.
 
 use rustc_hash::FxHashSet;
 
@@ -18,11 +19,11 @@ pub(super) struct Iterations {
     pub counter: Slot,
     /// The difference of the counters of neighboring iterations.
     pub step: i64,
-    /// The scalars that the loop carries and changes: the parameter of the body, and the slot that it
-    /// yields.
+    /// The scalars that the loop carries and changes. An entry has the parameter of the body, and
+    /// the slot that the body yields for the next iteration.
     pub scalars: Vec<[Slot; 2]>,
-    /// The tiles that the loop carries and changes: the parameter of the body, and the slot that it
-    /// yields.
+    /// The tiles that the loop carries and changes. An entry has the parameter of the body, and the
+    /// slot that the body yields for the next iteration.
     pub tiles: Vec<[Slot; 2]>,
 }
 
@@ -37,9 +38,10 @@ impl Iterations {
 }
 
 impl Former<'_> {
-    /// Returns the loop whose body is a block, if a nest that executes all steps of the block can
-    /// run its iterations. Returns `None` if the block is not the body of a loop with a constant
-    /// increment, or if the nest cannot carry the values from iteration to iteration.
+    /// Returns the loop whose body is the block `id`, if a nest that executes all steps of the
+    /// block can also run the iterations of the loop. Returns `None` if the block is not the body
+    /// of a loop with a constant increment, or if the nest cannot carry the values from iteration
+    /// to iteration.
     pub(super) fn iterations(&self, id: BlockId, plan: &Plan<'_>, outputs: &[Slot]) -> Option<Iterations> {
         let block = &self.program.blocks[id as usize];
         let [counter, parameters @ ..] = &block.parameters[..] else { return None };

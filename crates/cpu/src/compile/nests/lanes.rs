@@ -1,8 +1,8 @@
 //! Evaluates the formulas of the executor's kernels in vector SSA.
 //!
 //! The formulas are generic over the traits of [`kernels::lanes`](crate::run::kernels::lanes). This
-//! file implements the traits for handles of vectors, whose methods append instructions. A nest
-//! therefore computes the same bits as the executor.
+//! file implements the traits for handles of vectors. The methods of a handle append instructions.
+//! A nest therefore computes the same bits as the executor.
 
 use std::cell::RefCell;
 use std::marker::PhantomData;
@@ -298,8 +298,8 @@ pub(super) fn widen(builder: &RefCell<Builder>, dtype: Dtype, bits: Value) -> Va
     wide.value
 }
 
-/// Rounds binary32 to narrow floats, to nearest even. Their bits are in lanes of 32 bits; the bits
-/// above them are 0.
+/// Rounds binary32 to narrow floats, to nearest even. The bits of the narrow floats are in lanes of
+/// 32 bits; the upper bits of a lane are 0.
 pub(super) fn round(builder: &RefCell<Builder>, dtype: Dtype, x: Value) -> Value {
     let x = Vector::<f32>::new(builder, x);
     match dtype {

@@ -50,8 +50,8 @@ struct Formed {
     /// The indices of the steps in the range that are executed before the nest.
     before: Vec<usize>,
     nest: Nest,
-    /// The inputs that only imports read. An import is a step before the nest that the nest repeats
-    /// (see [`Plan::imports`]).
+    /// The inputs that only imports read. An import is a step before the nest that the nest
+    /// executes again (see [`Plan::imports`]).
     operands: SmallVec<[Use; 4]>,
     /// The results that the nest computes, but does not write.
     internal: Vec<Slot>,
@@ -86,8 +86,8 @@ pub(crate) fn form(program: &mut Program, target: Target) {
             target,
         };
         let formed = nests.of_blocks();
-        // If an import reads a value that another nest does not write, forms the nests again
-        // without such imports.
+        // If an import reads a value that another nest computes but does not write, forms the nests
+        // again without such imports.
         let all = || formed.iter().flat_map(|block| &block.nests);
         let internal: FxHashSet<Slot> = all().flat_map(|nest| nest.internal.iter().copied()).collect();
         let operands = all().flat_map(|nest| &nest.operands).map(|operand| operand.slot);
@@ -157,8 +157,8 @@ impl<'p> Former<'p> {
                         nests.push(formed);
                     }
                     Err(reason) => {
-                        // If the steps do too little for a nest, the first one gets the reason why
-                        // the previous plan did not take it.
+                        // If the steps do too little for a nest, the first of them gets the reason
+                        // why the previous plan did not take it.
                         let first = last.filter(|_| reason == Refusal::TooSmall).unwrap_or(reason);
                         refused.push((range.start, first));
                         refused.extend(range.skip(1).map(|index| (index, reason)));
@@ -171,8 +171,8 @@ impl<'p> Former<'p> {
     }
 
     /// Returns the plan that executes the most of these steps, the number of steps, and the reason
-    /// why the plan ends. The candidates are a plan without rows, one with the rows of the first
-    /// tile that has rows, and one with segments of lanes.
+    /// why the plan ends. The candidates are a plan without loops over rows, a plan with the rows
+    /// of the first tile that has rows, and a plan whose rows are segments.
     fn longest(&self, steps: &'p [Step]) -> (Plan<'p>, usize, Option<Refusal>) {
         let results = || steps.iter().take(MAX_ROW_SEARCH).flat_map(|step| step.results.iter().copied());
         let with_rows = results()
@@ -188,8 +188,8 @@ impl<'p> Former<'p> {
             let (count, refusal) = refused.map_or((steps.len(), None), |(count, why)| (count, Some(why)));
             (plan, count, refusal)
         });
-        // Takes the first of equally long plans. If this plan ends because it has no loop for an
-        // axis, returns the reason why the other plan ends.
+        // Of equally long plans, takes the first plan. But if the first plan ends because it has no
+        // loop for an axis, takes the reason why the second plan ends.
         plans
             .reduce(|best, plan| match plan.1.cmp(&best.1) {
                 Ordering::Greater => plan,
@@ -199,10 +199,10 @@ impl<'p> Former<'p> {
             .expect("there is a plan without rows")
     }
 
-    /// Completes a nest, and emits its code. If steps outside of the nest read index tiles or
-    /// pointers that the nest computes, the steps that define these tiles and pointers become steps
-    /// of the executor before the nest, and the remaining steps become the members. Fails if the
-    /// executor cannot run the former before the nest, or if the latter cannot form a nest.
+    /// Completes a nest, and emits its code. Steps outside of the nest may read index tiles or
+    /// pointers that steps of the plan define. The executor then runs these defining steps before
+    /// the nest, and the remaining steps become the members. Fails if the executor cannot run the
+    /// defining steps first, or if the remaining steps cannot form a nest.
     fn complete(
         &self,
         id: BlockId,

@@ -39,7 +39,8 @@ use crate::types::TileType;
 pub(super) enum Form {
     /// All elements of a row are equal.
     Uniform,
-    /// An index tile, with its stride (of pointers, in bytes) if the compiler knows it.
+    /// An index tile, with its stride if the compiler knows the stride. The stride of pointers is
+    /// in bytes.
     Affine(Option<i64>),
     /// Booleans that are true for one range of indices along the lanes, and false for all others.
     Range,
@@ -62,8 +63,8 @@ pub(super) struct Known {
 pub(super) struct Space {
     /// The dimensions over which the loops over rows run, and their extents, the outermost first.
     pub rows: Vec<(Dimension, usize)>,
-    /// The dimension of the lanes. `None` without loops over rows: the lanes of each tile are then
-    /// along its only axis of more than one element.
+    /// The dimension of the lanes. `None` if there are no loops over rows: the lanes of each tile
+    /// are then along the tile's only axis of more than one element.
     pub lane: Option<Dimension>,
     /// The number of elements of a segment, if the nest splits the dimension of the lanes into
     /// [`segments`](super::segments). Each segment is then a row: the last entry of `rows` has the
@@ -78,7 +79,7 @@ impl Space {
     }
 
     /// Returns the space of a tile whose lanes are along its last axis of more than one element;
-    /// `None` if it has no such axis, or two such axes of the same dimension.
+    /// `None` if the tile has no axis of more than one element, or two of the same dimension.
     pub fn of_tile(program: &Program, dimensions: &Dimensions, slot: Slot) -> Option<Self> {
         let mut rows: Vec<(Dimension, usize)> = Vec::new();
         for (axis, &extent) in program.ty(slot).shape().iter().enumerate().filter(|(_, extent)| **extent > 1)
@@ -98,7 +99,7 @@ impl Space {
 pub(super) struct Definitions<'p> {
     program: &'p Program,
     steps: FxHashMap<Slot, &'p Step>,
-    /// The slots that a nest computes but does not write, so no other nest can read them.
+    /// The slots that a nest computes but does not write. Another nest cannot read these slots.
     pub unset: FxHashSet<Slot>,
     /// The slots from which an `expand_dims` makes rows or columns of a larger tile.
     expanded: FxHashSet<Slot>,
@@ -162,7 +163,7 @@ pub(super) struct Plan<'p> {
     /// The *imports*, in order: steps before the nest that define tiles of indices or masks. The
     /// nest executes them again instead of reading their elements from memory.
     pub imports: Vec<&'p Step>,
-    /// The phase of each member that accesses memory or reduces, by its index.
+    /// The phase of each member that accesses memory or reduces, by the index of the member.
     pub phases: FxHashMap<usize, usize>,
     defined: FxHashSet<Slot>,
     /// True if a member stores.
@@ -178,8 +179,8 @@ pub(super) struct Plan<'p> {
 pub(super) struct Layout {
     /// The number of elements along the lanes; 1 if the tile is uniform in each row.
     pub extent: usize,
-    /// For each dimension of the tile over which a loop over rows runs: its index in
-    /// [`Space::rows`], and the number of elements between neighbors in the tile.
+    /// For each axis of the tile over which a loop over rows runs: the index of its dimension in
+    /// [`Space::rows`], and the distance in elements between neighbors along this axis.
     pub rows: Vec<(usize, usize)>,
     /// True if the lanes are along the last axis of more than one element.
     pub is_contiguous: bool,
@@ -209,8 +210,8 @@ impl<'p> Plan<'p> {
         }
     }
 
-    /// Returns whether the nest does enough to repay its set-up. One of these conditions has to
-    /// hold:
+    /// Returns whether the nest does enough to repay its set-up. At least one of these conditions
+    /// has to hold:
     /// - A member that accesses memory or reduces has a dense operand.
     /// - A member of a nest with loops over rows stores a row.
     /// - Two or more members define dense tiles. Arithmetic on indices does not count, because the
@@ -247,7 +248,7 @@ impl<'p> Plan<'p> {
     }
 
     /// Returns the layout of a tile in the space. Returns `None` if the tile has no elements, an
-    /// axis of another dimension, or two axes of the same dimension.
+    /// axis whose dimension is not in the space, or two axes of the same dimension.
     pub fn layout(&self, slot: Slot) -> Option<Layout> {
         let shape = self.program.ty(slot).shape();
         let mut layout = Layout { extent: 1, rows: Vec::new(), is_contiguous: true };
@@ -290,7 +291,7 @@ impl<'p> Plan<'p> {
     }
 
     /// Returns whether one element represents the value of a slot: the slot holds a scalar, or a
-    /// tile that is uniform whatever the program computes.
+    /// tile that is uniform for all inputs of the program.
     pub fn is_scalar(&self, slot: Slot) -> bool {
         self.program.ty(slot).is_scalar() || self.dimensions.is_uniform(slot)
     }
@@ -448,7 +449,8 @@ impl<'p> Plan<'p> {
     }
 
     /// Returns the form and phase of the results of a step. For a store, returns the form of its
-    /// accesses and the phase in which it runs. Fails if the nest cannot execute the step.
+    /// accesses (uniform for a single element) and the phase in which the store runs. Fails if the
+    /// nest cannot execute the step.
     fn classify(&mut self, step: &'p Step) -> Result<Known, Refusal> {
         refuse_action(step)?;
         let mut by_row = false;
@@ -466,7 +468,7 @@ impl<'p> Plan<'p> {
         by_row |= operands.iter().any(|known| known.by_row);
         let form = match &step.action {
             Action::Reduce { strategy: Strategy::Kernel(combine), axis, .. } => {
-                // The slot of a splat may be that of its scalar, which has no axes.
+                // A splat may share the slot of its scalar, which has no axes.
                 refuse(operands[0].form != Form::Dense, Refusal::EqualElements)?;
                 let slot = step.operands[0].slot;
                 let ty = self.program.ty(slot);
@@ -510,8 +512,7 @@ impl<'p> Plan<'p> {
             | Action::Fused(_)
             | Action::Nest(_) => return Err(Refusal::Op),
         };
-        // Only uniform values and dense tiles may depend on a reduction, but no index tiles and
-        // ranges.
+        // Uniform values and dense tiles may depend on a reduction; index tiles and ranges may not.
         let may_be_late = matches!(form, Form::Uniform | Form::Dense);
         // The loops over rows would repeat a store that is the same in each row.
         let is_store = matches!(step.op(), Some(Op::Store { .. }));
@@ -621,7 +622,7 @@ impl<'p> Plan<'p> {
                 if one { Form::Uniform } else { Form::Dense }
             }
             // If the assertion fails, the nest returns without an effect, and the executor reports
-            // it.
+            // the failure.
             Op::Assert { .. } if all_uniform && phase == 0 => Form::Uniform,
             // tidy: wildcard because a nest executes no other op
             _ => return Err(Refusal::Op),
@@ -629,11 +630,11 @@ impl<'p> Plan<'p> {
     }
 
     /// Fails unless the nest can access the elements at these pointers:
-    /// - Uniform pointers access one element, and index tiles access elements that are contiguous,
-    ///   or at equal distances and of 32 or 64 bits. The pointers must be known in phase 0, and so
-    ///   must a mask that is not dense.
-    /// - Dense pointers are those of a scatter, whose elements must have 32 or 64 bits. Fails if
-    ///   the nest has a scatter already.
+    /// - Uniform pointers access one element. Pointers that are an index tile access contiguous
+    ///   elements, or elements of 32 or 64 bits at equal distances. In both cases, the pointers
+    ///   must be known in phase 0, and so must a mask that is not dense.
+    /// - Dense pointers make the access a scatter. Its elements must have 32 or 64 bits, and the
+    ///   nest must not have another scatter.
     fn check_access(
         &self,
         pointer: Use,
@@ -668,7 +669,7 @@ impl<'p> Plan<'p> {
         }
     }
 
-    /// Returns the bytes between neighbors along the lanes, if the compiler knows them.
+    /// Returns the distance in bytes between neighbors along the lanes, if the compiler knows it.
     pub fn stride(&self, pointer: Slot) -> Option<i64> {
         if let Some(Form::Affine(stride)) = self.form(pointer) { stride } else { None }
     }
@@ -733,8 +734,7 @@ impl<'p> Plan<'p> {
         is_aligned.then_some(form)
     }
 
-    /// Returns the form of the result of a function of index tiles and ranges, if the result is an
-    /// index tile or a range, too.
+    /// Returns the form of a function's result, if operands and result are index tiles or ranges.
     fn symbolic(&self, function: ElementwiseFn, step: &Step, dtype: Dtype, forms: &[Form]) -> Option<Form> {
         let stride = |form: Form| match form {
             Form::Uniform => Some(Some(0)),
@@ -794,7 +794,7 @@ fn refuse_action(step: &Step) -> Result<(), Refusal> {
             Err(Refusal::CombineRegion)
         }
         Action::Scan { reverse: true, .. } => Err(Refusal::Reverse),
-        // tidy: wildcard because the operands of the others decide
+        // tidy: wildcard because the operands of the other actions decide
         _ => Ok(()),
     }
 }

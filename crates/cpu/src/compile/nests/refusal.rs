@@ -7,8 +7,8 @@ use tilewright_ir::{Dtype, ElementwiseFn};
 use crate::program::Combine;
 use crate::tuning::MAX_NEST_STEPS;
 
-/// The reason why a step is not a member of a nest. The planner returns it when it refuses the
-/// step.
+/// The reason why a step is not a member of a nest. The planner returns this reason when it refuses
+/// the step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Refusal {
     /// The step has regions that branch or repeat.
@@ -46,7 +46,7 @@ pub(crate) enum Refusal {
     ScanLength,
     /// The step is the same for all rows, but the loops over rows would repeat it.
     SameForRows,
-    /// A reshape changes more than axes of one element.
+    /// The step is a reshape that does more than add or remove axes of one element.
     Reshape,
     /// Indices, or the bounds of a mask, depend on a reduction.
     LateIndices,
@@ -62,7 +62,8 @@ pub(crate) enum Refusal {
     CarriedAddresses,
     /// The addresses of elements of 8 or 16 bits are not contiguous.
     Strided,
-    /// The addresses or the mask depend on a reduction, so no check can precede the effects.
+    /// The addresses or the mask depend on a reduction or on loaded elements, so no check of them
+    /// can precede all effects.
     LateAddresses,
     /// The pointer is not the sum of an argument of the kernel and an offset.
     UnknownPointer,
@@ -81,7 +82,8 @@ pub(crate) enum Refusal {
 }
 
 impl Refusal {
-    /// Returns whether a nest would not execute the step faster than the executor does.
+    /// Returns whether the planner refuses the step by choice: a nest would not execute it faster
+    /// than the executor does.
     pub(crate) fn is_choice(self) -> bool {
         matches!(
             self,

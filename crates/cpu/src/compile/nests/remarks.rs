@@ -40,10 +40,10 @@ pub(super) fn report(program: &Program, planned: &[PlannedBlock]) {
             report_nest(program, steps, nest);
         }
         let mut refused = refused.clone();
-        // If a nest executes the iterations of a loop, the nest reports the loop.
+        // If a nest executes the iterations of a loop, the remark about the nest covers the loop.
         refused.retain(|&(index, _)| !is_in_nest(planned, &steps[index]));
         refused.sort_unstable_by_key(|&(index, _)| index);
-        // Consecutive steps of a line that are refused for one reason are one remark.
+        // Consecutive steps of one source line that are refused for the same reason share a remark.
         let is_same = |&(x, reason): &(usize, Refusal), &(y, other): &(usize, Refusal)| {
             x + 1 == y && reason == other && line(program, &steps[x]) == line(program, &steps[y])
         };
@@ -62,7 +62,7 @@ fn is_in_nest(planned: &[PlannedBlock], step: &Step) -> bool {
     nest.is_some_and(|formed| matches!(formed.nest.repeated, Repeated::Iterations { .. }))
 }
 
-/// Returns the body, and the blocks of the loops and branches in it.
+/// Returns the body of the program, and the blocks of the loops and branches in it.
 fn executed_blocks(program: &Program) -> Vec<BlockId> {
     let mut blocks = vec![program.body];
     let mut next = 0;
@@ -103,7 +103,7 @@ fn report_nest(program: &Program, steps: &[Step], nest: &Formed) {
 
 fn report_refused(program: &Program, steps: &[Step], reason: Refusal) {
     let tile = steps.iter().flat_map(slots).find(|&slot| !program.ty(slot).is_scalar());
-    // Arithmetic of scalars takes no time worth a remark.
+    // Arithmetic on scalars takes too little time for a remark.
     if tile.is_none() && matches!(reason, Refusal::TooSmall | Refusal::SharedIndices) {
         return;
     }

@@ -2,9 +2,9 @@
 //!
 //! A kernel with tiles of one axis computes the row and the column in a tensor from one index `x`:
 //! for example, `x // 768` and `x % 768`. If 2^k divides the divisor and the first index of every
-//! program, then 2^k consecutive indices have the same quotient, and their remainders count up by
-//! one. A nest whose innermost loop over rows runs over such segments computes a quotient once for
-//! each segment. Accesses whose addresses contain remainders are contiguous in a segment.
+//! program, each run of 2^k indices has one quotient, and the remainders in a run count up by one.
+//! A nest whose innermost loop over rows runs over such segments computes a quotient once for each
+//! segment. Accesses whose addresses contain remainders are contiguous in a segment.
 
 use std::cell::RefCell;
 
@@ -80,7 +80,7 @@ pub(super) struct Alignments {
 
 impl Definitions<'_> {
     /// Returns the greatest power of two that is known to divide the first element of a tile of
-    /// indices; `None` unless the indices are known to count up by one.
+    /// indices. Returns `None` unless the indices are known to count up by one.
     pub fn index_alignment(&self, slot: Slot) -> Option<u64> {
         if let Some(&known) = self.alignments.of_indices.borrow().get(&slot) {
             return known;

@@ -1,9 +1,9 @@
 //! Compiles reductions with any combine region to machine code: one function computes all levels of
 //! the tree.
 //!
-//! Each level combines neighbors along the axis and writes the results to the beginning of the
-//! tiles. The extent of the axis is a power of two, so the pairs of all rows are consecutive: a level
-//! is one loop over vectors of pairs.
+//! Each level combines pairs of neighbors along the axis and writes the results to the beginning of
+//! the tiles. The extent of the axis is a power of two, so no pair is incomplete, and the pairs of
+//! all rows are consecutive. A level is therefore one loop over vectors of pairs.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -131,8 +131,8 @@ impl<'p> Tree<'p> {
         }
     }
 
-    /// Compiles the tree. The words of the argument are the addresses of the tiles, then the bits of
-    /// the captured scalars.
+    /// Compiles the tree. The words of the argument are the addresses of the tiles, then the bits
+    /// of the captured scalars.
     fn compile(&self, target: Target) -> TreeCode {
         let cell = RefCell::new(Builder::new(target.lanes()));
         let emitter = Emitter { tree: self, vectors: Vectors(&cell) };
@@ -223,7 +223,8 @@ impl Emitter<'_> {
         })
     }
 
-    /// Returns the elements at `2 * index`, `2 * index + 2` and so on, and those after each of these.
+    /// Returns two vectors: the elements at `2 * index`, `2 * index + 2` and so on, and the
+    /// elements at `2 * index + 1`, `2 * index + 3` and so on.
     fn neighbors(&self, dtype: Dtype, base: Value, index: Value) -> (Value, Value) {
         let (left, right) = match dtype.bytes() {
             1 => self.halves(Lane::I16, Lane::I8, base, index),
@@ -322,7 +323,7 @@ impl Emitter<'_> {
                 }
                 Elements::Mask => operands[0],
             },
-            // tidy: wildcard because `can_compute` refuses the others
+            // tidy: wildcard because `can_compute` refuses the other actions
             _ => unreachable!("the region has a step without vector code"),
         }
     }

@@ -1,8 +1,8 @@
-//! Emits vector code for elements of the executor's types, and says which functions, conversions
+//! Emits vector code for elements of the executor's types, and decides which functions, conversions
 //! and reductions have vector code.
 //!
-//! A vector of narrow floats holds their bits, in integer lanes of their width. A vector of booleans
-//! is a mask.
+//! A vector of narrow floats holds the bits of the floats, in integer lanes of the same width. A
+//! vector of booleans is a mask.
 
 use std::cell::RefCell;
 
@@ -183,8 +183,8 @@ impl Vectors<'_> {
         }
     }
 
-    /// Applies a function of the elementwise table. `dtype` is the type of the operands (of the last
-    /// two of a selection).
+    /// Applies a function of the elementwise table. `dtype` is the type of the operands; of a
+    /// selection, it is the type of the last two operands.
     pub fn apply(self, function: ElementwiseFn, dtype: Dtype, operands: &[Value]) -> Value {
         if let (Family::Selection(SelectionFn::Select), &[condition, x, y]) = (function.family(), operands) {
             return match elements(dtype) {
@@ -213,7 +213,7 @@ impl Vectors<'_> {
                 let magnitude = self.constant(lane, sign - 1);
                 return self.binary(Binary::And, x, magnitude);
             }
-            // tidy: wildcard because the others are computed in binary32
+            // tidy: wildcard because the other functions are computed in binary32
             _ => {}
         }
         let wide: Vec<Value> = operands.iter().map(|&x| self.widen(dtype, x)).collect();
@@ -272,7 +272,7 @@ impl Vectors<'_> {
             Family::Bitwise(B::Not) => not(x),
             Family::Comparison(C::Eq) => not(self.mask(MaskBinary::Xor, x, y)),
             Family::Comparison(C::Lt) => self.mask(MaskBinary::AndNot, x, y),
-            // A shift by the width, which is one bit, gives 0.
+            // A boolean is one bit wide, and a shift by the width gives 0.
             Family::Comparison(C::Gt) | Family::Bitwise(B::Shl | B::Shr) => {
                 self.mask(MaskBinary::AndNot, y, x)
             }
@@ -490,8 +490,8 @@ impl Vectors<'_> {
     /// Converts floats to integers of at most 32 bits: towards zero, NaN to 0, and to the nearest
     /// bound if the type does not represent the result.
     fn truncated(self, lane: Lane, (to, target): (Dtype, Lane), x: Value) -> Value {
-        // binary32 represents the bounds of integers of 8 and 16 bits, binary64 those of 32 bits,
-        // too.
+        // The bounds of integers of 8 and 16 bits are exact in binary32; those of 32 bits need
+        // binary64.
         let bits = to.bits();
         let lane = if bits < 32 { lane } else { Lane::F64 };
         let wide =
@@ -507,7 +507,7 @@ impl Vectors<'_> {
         let clamped = self.binary(Binary::Greater, wide, constant(low));
         let clamped = self.binary(Binary::Lesser, clamped, constant(high));
         let integer = if bits == 32 && !to.is_signed() {
-            // The difference is exact, and has the bits of the result except for the sign bit.
+            // The difference is exact. Its bits are those of the result, except for the sign bit.
             let integral = self.0.borrow_mut().unary(Unary::Floor, clamped);
             let difference = self.binary(Binary::Sub, integral, constant(half));
             let signed = self.convert(Conversion::FloatToSigned, Lane::I32, difference);

@@ -15,9 +15,10 @@ trait Key: Element + Ord + BitXor<Output = Self> + Not<Output = Self> {}
 impl<T: Element + Ord + BitXor<Output = T> + Not<Output = T>> Key for T {}
 
 /// Merges bitonically: for each bit from `high` down to `low`, orders the pairs of elements whose
-/// coordinates differ in that bit. `merge` is `high`, `low`, `block` and `descending`. The order is
-/// descending where bit `block` of the coordinate is 1, ascending where it is 0; `descending`
-/// exchanges the two. The extent of the axis is a power of two, and `block` is above `high`.
+/// coordinates differ in that bit. The parameter `merge` has `high`, `low`, `block` and
+/// `descending`. The order is descending where bit `block` of the coordinate is 1, and ascending
+/// where that bit is 0; if `descending` is true, it is the reverse. The extent of the axis is a
+/// power of two, and `block` is above `high`.
 ///
 /// Panics if the tile has the wrong length or alignment.
 pub fn merge(dtype: Dtype, axis: Axis, merge: ([u32; 3], bool), tile: &mut [u8]) {
@@ -71,8 +72,8 @@ fn sort_blocks<T: Key>(tile: &mut [T], n: usize, stages: u32, descending: bool) 
 fn compare<T: Key>(tile: &mut [T], axis: Axis, ([high, low, block], descending): ([u32; 3], bool)) {
     let Axis { n, inner, .. } = axis;
     let alternates = 1 << block < n;
-    // Returns whether a pair of runs is in descending order. Bit `block` of its coordinates is bit
-    // `block - bit - 1` of its index.
+    // Returns whether a pair of runs is ordered descendingly. Bit `block` of the coordinates in a
+    // pair is bit `block - bit - 1` of the index of the pair.
     let is_reversed =
         |bit: u32, pair: usize| (alternates && pair >> (block - bit - 1) & 1 == 1) != descending;
     let has_small_blocks = inner == 1 && low == 0;
@@ -97,9 +98,9 @@ fn compare<T: Key>(tile: &mut [T], axis: Axis, ([high, low, block], descending):
     }
 }
 
-/// Executes stages of a sort on blocks of `1 << stages.end` consecutive elements, in descending order
-/// if `is_reversed` is true for the index of the block. Returns false, without a change, if the
-/// blocks are not small.
+/// Executes stages of a sort on blocks of `1 << stages.end` consecutive elements, in descending
+/// order if `is_reversed` is true for the index of the block. Returns false, without a change, if a
+/// block has more than 16 elements.
 fn merge_small_blocks<T: Key>(
     tile: &mut [T],
     stages: Range<u32>,

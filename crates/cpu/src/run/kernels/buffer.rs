@@ -1,8 +1,8 @@
 //! Storage of tiles, aligned to a cache line, so that no vector access straddles two lines.
 //!
-//! Buffers of half a page or more begin at different offsets in their pages to avoid 4K aliasing: a
-//! processor assumes that a load depends on a pending store whose address differs by a multiple of
-//! the page size, and a loop over two tiles with such addresses takes twice as long.
+//! Buffers of half a page or more begin at different offsets in their pages, to avoid 4K aliasing.
+//! A processor assumes that a load depends on a pending store if their addresses differ by a
+//! multiple of the page size. A loop over two tiles with such addresses takes twice as long.
 
 use std::cell::Cell;
 
@@ -46,7 +46,7 @@ pub struct OutOfMemory;
 #[derive(Clone, Default)]
 pub struct Buffer {
     lines: Vec<Line>,
-    /// The unused lines before the first byte.
+    /// The number of unused lines before the first byte.
     skipped: usize,
     len: usize,
     /// The length of the varying prefix; the bytes after it are copies of one binary32 number.

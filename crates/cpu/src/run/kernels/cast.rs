@@ -15,7 +15,8 @@
 //! NaN becomes the largest finite number with the sign of the NaN. Formats without negative zero
 //! have zero in its place.
 //!
-//! Rounding happens once on every path: a conversion through binary32 rounds to odd in binary32.
+//! Every conversion has the result of a single rounding. If a conversion rounds to binary32 first
+//! and then to a narrower format, the first rounding is to odd.
 
 use tilewright_ir::{Dtype, Rounding};
 

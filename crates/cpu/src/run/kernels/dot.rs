@@ -106,9 +106,10 @@ impl Scratch {
     }
 }
 
-/// Returns whether two consecutive dots have the same result as a single one. The first dot has `k`
-/// products for each element of the accumulator. An accumulator of 16 bits is rounded after each
-/// dot, and an instruction of AMX adds sums of 32 products of bf16.
+/// Returns whether two consecutive dots have the same result as a single one. The first dot adds
+/// `k` products to each element of the accumulator. Two dots round an accumulator of 16 bits twice,
+/// a single one only once. AMX adds products of bf16 in groups of 32, so the first dot must consist
+/// of whole groups.
 pub(crate) fn may_be_divided(acc: Dtype, operand: Dtype, k: usize) -> bool {
     acc.bytes() >= 4 && (operand != Dtype::BF16 || k.is_multiple_of(32))
 }
@@ -178,7 +179,7 @@ fn accumulate(
 }
 
 /// Returns an operand as a dense tile of the type `to`. Converts the operand into the buffer,
-/// unless it already is such a tile.
+/// unless it already is a dense tile of this type.
 fn converted<'a>(
     matrix: Matrix<'a>,
     to: Dtype,
@@ -203,7 +204,8 @@ fn converted<'a>(
     MatrixReader::of_tile(buffer.bytes(), to.bytes(), [rows, columns], [columns, 1])
 }
 
-/// A dot of elements, or of words, of the accumulator's type.
+/// A dot whose operands and accumulator have the same element type `T`. For [`words`], `T` is a
+/// word.
 struct Product<'a, T> {
     acc: &'a mut [T],
     /// Operand `a`, with contiguous rows.
@@ -236,8 +238,7 @@ impl<T: Pod> Product<'_, T> {
             self.b = OperandB::Packed(memory);
         }
         let mut column = 0;
-        // 32 registers have room for blocks of 4 vectors of columns, fewer registers for blocks of
-        // 2.
+        // With 32 registers, a block is 4 vectors of columns wide; with fewer registers, 2 vectors.
         if P::REGISTERS >= 32 {
             column += self.panels::<P, 4>(product, column);
         }
@@ -264,8 +265,8 @@ impl<T: Pod> Product<'_, T> {
         copy_columns((&mut acc[column..], n), (edge, lanes), rest);
     }
 
-    /// Computes the whole panels of `V` vectors of columns from a column on. Returns the number of
-    /// their columns.
+    /// Computes, from a column on, all complete panels of `V` vectors of columns. Returns the
+    /// number of columns in these panels.
     #[inline(always)]
     fn panels<P: Multiply<Element = T>, const V: usize>(&mut self, product: P, column: usize) -> usize {
         let Self { a, ref b, extents: Extents { m, n, k }, .. } = *self;
@@ -304,9 +305,9 @@ impl<T: Pod> Product<'_, T> {
 /// The panels of `b`, each with as many columns as a block of the accumulator.
 #[derive(Clone, Copy)]
 enum Panels<'a> {
-    /// Side by side in a matrix.
+    /// The panels are columns of a matrix, which are read in place.
     InPlace { matrix: MatrixReader<'a>, width: usize },
-    /// One panel after another.
+    /// The panels are copies in a tile, one after another.
     Packed { tile: &'a [u8], k: usize, width: usize },
 }
 
@@ -339,8 +340,8 @@ fn pack<P: Multiply, const V: usize>(matrix: MatrixReader<'_>, memory: &mut [u8]
     }
 }
 
-/// Copies all columns of a matrix to panels, as [`Product::compute`] reads them: the panel of a column
-/// follows those of the columns before it.
+/// Copies all columns of a matrix to panels, in the order in which [`Product::compute`] reads them:
+/// by ascending column.
 #[inline(always)]
 fn pack_all<P: Multiply>(matrix: MatrixReader<'_>, memory: &mut [u8]) {
     let mut column = 0;
@@ -356,8 +357,8 @@ fn pack_all<P: Multiply>(matrix: MatrixReader<'_>, memory: &mut [u8]) {
     }
 }
 
-/// Copies the whole panels of `V` vectors of columns from a column on. Returns the number of their
-/// columns.
+/// Copies, from a column on, all complete panels of `V` vectors of columns. Returns the number of
+/// columns in these panels.
 #[inline(always)]
 fn pack_from<P: Multiply, const V: usize>(
     matrix: MatrixReader<'_>,
@@ -392,12 +393,14 @@ struct Columns<'a, T> {
 }
 
 impl<T: Pod> Columns<'_, T> {
-    /// Computes `m` rows of panels of `V` vectors of columns, in blocks whose numbers of rows differ
-    /// by at most one: a block of few rows has too few accumulators for the latency of an addition.
+    /// Computes `m` rows of panels of `V` vectors of columns, in blocks whose numbers of rows
+    /// differ by at most one: a block of few rows has too few accumulators for the latency of an
+    /// addition.
     #[inline(always)]
     fn rows<P: Multiply<Element = T>, const V: usize>(mut self, product: P, m: usize) {
-        // 6 rows of 4 vectors have 24 accumulators, which leaves registers for b and for the
-        // broadcast of a. With fewer vectors, 32 registers have room for more rows.
+        // 6 rows of 4 vectors have 24 accumulators, which leaves registers for vectors of `b` and
+        // for the broadcast element of `a`. With fewer vectors, 32 registers have room for more
+        // rows.
         let max_rows = if V == 4 || P::REGISTERS < 32 { 6 } else { 8 };
         let mut row = 0;
         for blocks in (1..=m.div_ceil(max_rows)).rev() {

@@ -3,9 +3,9 @@
 //!
 //! Narrowing starts from binary32. To narrow binary64, first convert it to binary32 with
 //! [`double_to_single_odd`] (and integers to binary64 with [`signed_to_double_odd`] or
-//! [`unsigned_to_double_odd`]).
-//! Rounding to odd keeps the information that the second rounding needs, because binary32 has at
-//! least two bits of precision more than every narrower format.
+//! [`unsigned_to_double_odd`]). Rounding to odd keeps the information that the rounding to the
+//! narrow format needs, because binary32 has at least two bits of precision more than every
+//! narrower format.
 
 use super::lanes::{Real, Real32, Real64, Word, Word64, select};
 use super::{math32, math64};
@@ -61,8 +61,8 @@ impl Format {
 
     /// Rounds binary32 to the format, to nearest even or towards zero.
     ///
-    /// Towards zero, a finite number that is too large becomes the largest finite number;
-    /// infinities are as in the other mode.
+    /// When rounding towards zero, a finite number that is too large becomes the largest finite
+    /// number; infinities become the same result as when rounding to nearest.
     #[inline(always)]
     pub(crate) fn narrow<R: Real32>(self, value: R, towards_zero: bool) -> R::Bits {
         let bits = value.to_bits();
@@ -115,8 +115,8 @@ impl Format {
         let word = |number: u32| bits.constant(number);
         let magnitude = bits & word(self.sign() - 1);
         let sign = (bits & word(self.sign())) << (31 - self.sign().ilog2());
-        // With the mantissa in position, the exponent is too small by the difference of the biases:
-        // a multiplication adds it, and normalizes subnormal numbers.
+        // With the mantissa in position, the exponent is too small by the difference of the biases.
+        // A multiplication adds this difference to the exponent, and normalizes subnormal numbers.
         let scale = R::from_bits(word(power_of_two(127 - self.bias as i32)));
         let mut number = R::from_bits(magnitude << (23 - self.mantissa)) * scale;
         let nan = number.constant(f32::NAN);
@@ -136,7 +136,7 @@ impl Format {
 }
 
 /// Rounds binary32 to the bits of bfloat16, to nearest even or towards zero. Overflow becomes an
-/// infinity, or the largest finite number towards zero; NaN stays NaN.
+/// infinity; when rounding towards zero, it becomes the largest finite number. NaN stays NaN.
 #[inline(always)]
 pub(crate) fn bf16_narrow<R: Real32>(value: R, towards_zero: bool) -> R::Bits {
     let bits = value.to_bits();
@@ -154,8 +154,8 @@ pub(crate) fn bf16_widen<R: Real32>(bits: R::Bits) -> R {
 }
 
 /// Rounds binary64 to binary32, to odd: exact, or the neighbor whose last bit is 1. NaN stays NaN.
-/// A finite number that is too large becomes the largest finite number of binary32; rounding that
-/// to a narrower format overflows.
+/// A finite number that is too large becomes the largest finite number of binary32. If a later
+/// rounding is to a narrower format, this number overflows there, as the original number would.
 #[inline(always)]
 pub(crate) fn double_to_single_odd<R: Real64>(value: R) -> R::Single {
     let nearest = value.to_single();
@@ -178,7 +178,7 @@ pub(crate) fn double_to_single_zero<R: Real64>(value: R) -> R::Single {
     select(above, R::Single::from_bits(bits.wrapping_sub(bits.constant(1))), nearest)
 }
 
-/// Converts a signed integer to binary64 with a conversion of its magnitude.
+/// Converts a signed integer to binary64 by converting its magnitude with `convert`.
 #[inline(always)]
 fn signed_to_double<W: Word64>(value: W, convert: impl Fn(W) -> W::Real) -> W::Real {
     let zero = value.constant(0);
@@ -212,8 +212,8 @@ pub(crate) fn signed_to_double_zero<W: Word64>(value: W) -> W::Real {
 #[inline(always)]
 pub(crate) fn unsigned_to_double_odd<W: Word64>(value: W) -> W::Real {
     let word = |number: u64| value.constant(number);
-    // If the integer is 2^53 or more, its 11 low bits may not fit: unless they are 0, they set the
-    // bit above them.
+    // If the integer is 2^53 or more, its 11 low bits may not fit into the mantissa. If one of them
+    // is 1, they are replaced by a 1 in the bit above them.
     let is_exact = (value & word(0x7ff)).eq(word(0));
     let sticky = (value & word(!0x7ff)) | select(is_exact, word(0), word(1 << 11));
     select((value >> 53).eq(word(0)), value, sticky).unsigned_to_real()
@@ -253,8 +253,8 @@ pub(crate) fn quotient_of_singles<R: Real32>(dividend: R, divisor: R) -> R::Bits
     bits.wrapping_sub(bits.constant(math32::SHIFTER.to_bits()))
 }
 
-/// Returns the quotient of integers of at most 32 bits, as [`quotient_of_singles`] does; the low 32
-/// bits of the result are those of the quotient.
+/// Returns the quotient of integers of at most 32 bits, as [`quotient_of_singles`] does, in the low
+/// 32 bits of the result.
 #[inline(always)]
 pub(crate) fn quotient_of_doubles<R: Real64>(dividend: R, divisor: R) -> R::Bits {
     let bits = ((dividend / divisor).trunc() + dividend.constant(math64::SHIFTER)).to_bits();

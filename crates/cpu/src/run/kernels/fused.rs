@@ -98,13 +98,14 @@ pub(crate) struct Stage<'a> {
     code: Opcode,
     /// The function of [`Opcode::Itself`].
     function: Binary,
-    /// The operand, if it is a number. A stage that reads a tile uses the number for the elements
-    /// after the end of the run; a cut replaces elements by the number.
+    /// The operand, if it is a number. A stage that reads a tile uses this number in place of
+    /// elements after the end of `run`. A stage made by [`Stage::cut`] replaces elements by this
+    /// number.
     number: f32,
     /// The reciprocal of `number`, for [`Opcode::Quotient`].
     reciprocal: f32,
-    /// The first replaced element of a cut, the index of the target of a write, or the shift of
-    /// [`Stage::rows`].
+    /// For [`Stage::cut`], the index of the first replaced element; for [`Stage::write`], the index
+    /// of the target; for [`Stage::rows`], the shift.
     count: usize,
     /// The operand of a stage that reads a tile.
     run: RunReader<'a>,
@@ -132,15 +133,15 @@ impl<'a> Stage<'a> {
         }
     }
 
-    /// Creates a stage that combines the element with the element of a run at the same index; after
-    /// the end of the run, with a number.
+    /// Creates a stage that combines the element with the element of `run` at the same index, or
+    /// after the end of `run`, with the number `rest`.
     #[inline(always)]
     pub(crate) fn tile(function: Binary, run: RunReader<'a>, rest: f32) -> Self {
         Stage { code: function.of_tile(), number: rest, run, ..Self::EMPTY }
     }
 
-    /// Creates a stage that combines the element with the element of a run at the index of its row.
-    /// A row has `1 << shift` times [`BLOCK`] elements.
+    /// Creates a stage that combines the element with the element of `run` whose index is that of
+    /// the current row. A row has `1 << shift` times [`BLOCK`] elements.
     #[inline(always)]
     pub(crate) fn rows(function: Binary, run: RunReader<'a>, shift: usize) -> Self {
         Stage { code: function.of_rows(), count: shift, run, ..Self::EMPTY }
@@ -196,7 +197,7 @@ impl<'a> Stage<'a> {
 }
 
 /// Passes `elements` elements through the stages. From the element `varying` on, the operands are
-/// uniform, so the loop computes a single block for all elements after it. `elements` and `varying`
+/// uniform, so the loop computes a single block for all these elements. `elements` and `varying`
 /// are multiples of [`BLOCK`]. Returns the result of the reduction, if there is one.
 pub(crate) fn run(
     stages: &[Stage<'_>],
@@ -268,8 +269,8 @@ impl Scratch {
 }
 
 impl Loop<'_, '_, '_> {
-    /// Runs the loop. Calls only cold functions (the others are inlined), so that the block and the
-    /// accumulators stay in registers.
+    /// Runs the loop. Calls only cold functions, because all other functions are inlined. The block
+    /// and the accumulators thus stay in registers.
     #[inline(always)]
     fn run<S: Simd, const N: usize, const M: usize>(mut self, simd: S) -> Option<Reduced> {
         let neutral = match self.reduction {
@@ -294,8 +295,8 @@ impl Loop<'_, '_, '_> {
         Some(reduced::<S, M>(simd, self.reduction?, &accumulators, &mut scratch))
     }
 
-    /// Passes a block of N registers through the stages, in place of `blocks` equal blocks: sums
-    /// add it, and outputs receive it, `blocks` times.
+    /// Passes a block of N registers through the stages. The block represents `blocks` equal
+    /// blocks: a sum adds it `blocks` times, and a stage that writes stores it `blocks` times.
     #[inline(always)]
     fn block<S: Simd, const N: usize, const M: usize>(
         &mut self,
@@ -382,8 +383,8 @@ impl Loop<'_, '_, '_> {
     }
 }
 
-/// Returns the elements of the stage's run for the block of N registers that begins at the element
-/// `first`; after the end of the run, the stage's number.
+/// Returns the elements that the stage reads for the block of N registers that begins at the
+/// element `first`. After the end of the stage's run, these are the stage's number.
 #[inline(always)]
 fn part<'p, S: Simd, const N: usize>(
     stage: &Stage<'p>,
@@ -428,7 +429,8 @@ fn cut(scratch: &mut Scratch, end: usize, value: f32) {
     scratch.0[end.min(MAX_FUSED_ELEMENTS)..].fill(value);
 }
 
-/// Combines the accumulators: the upper half with the lower half, until one is left.
+/// Combines the upper half of the accumulators with the lower half, repeatedly, until one
+/// accumulator is left.
 #[inline(always)]
 fn reduced<S: Simd, const M: usize>(
     simd: S,

@@ -101,8 +101,9 @@ fn bits<S: Simd>(simd: S, x: S::f32s) -> S::u32s {
     simd.transmute_u32s_f32s(x)
 }
 
-/// Returns the minimum or maximum as [`math32`](super::math32) does: x if y is NaN, `of_equals` if
-/// the numbers are equal (they may be zeros with different signs), otherwise `compared`.
+/// Returns the minimum or maximum of x and y, as [`math32`](super::math32) defines it: x if y is
+/// NaN, `of_equals` if x and y are equal (they may be zeros with different signs), otherwise
+/// `compared`.
 #[inline(always)]
 fn extreme<S: Simd>(simd: S, x: S::f32s, y: S::f32s, compared: S::f32s, of_equals: S::u32s) -> S::f32s {
     let of_equals = simd.transmute_f32s_u32s(of_equals);
@@ -287,7 +288,7 @@ fn scaled<S: Simd, const N: usize>(
             #[inline(always)]
             |i| {
                 let (p, shifted) = parts(x[i]);
-                // The low bits of `shifted` (n + SHIFTER) are n; the shift drops the others.
+                // The low bits of `shifted` (n + SHIFTER) are n; the shift drops the other bits.
                 let n = simd.wrapping_dyn_shl_u32s(bits(simd, shifted), simd.splat_u32s(23));
                 out[i] = simd.transmute_f32s_u32s(simd.add_u32s(bits(simd, p), n));
             },

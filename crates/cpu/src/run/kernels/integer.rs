@@ -17,7 +17,7 @@ trait Integer: Element {
     fn shift_right(self, count: Self) -> Self;
     /// Returns the upper half of the product.
     fn mul_high(self, factor: Self) -> Self;
-    /// Returns the absolute value; that of the minimum is the minimum.
+    /// Returns the absolute value. For the smallest integer of the type, returns this integer.
     fn absolute(self) -> Self;
 }
 

@@ -6,8 +6,8 @@
 //! comparisons. The compiler of loop nests applies the formula to handles of vectors, whose methods
 //! append instructions.
 //!
-//! A formula has no branch that depends on an element: it computes both results and selects one of
-//! them by a [`Mask`].
+//! A formula has no branch that depends on an element. It computes the results of both cases, and a
+//! [`Mask`] selects one of them.
 
 use super::math32;
 use std::ops::{Add, BitAnd, BitOr, BitXor, Div, Mul, Neg, Not, Shl, Shr, Sub};
@@ -45,7 +45,7 @@ pub(crate) trait Real:
     fn mul_add(self, factor: Self, addend: Self) -> Self;
     /// Returns the square root, correctly rounded.
     fn sqrt(self) -> Self;
-    /// Removes the fraction; the sign of the argument stays, also that of 0.
+    /// Removes the fraction. The result has the sign of the argument, even if it is 0.
     fn trunc(self) -> Self;
     /// Clears the sign.
     fn abs(self) -> Self;
@@ -82,7 +82,7 @@ pub(crate) trait Real32: Real<Number = f32, Bits: Word32<Real = Self>> {
     fn to_double(self) -> Self::Double;
 
     /// Returns `self * 2^exponent`, rounded once. The parameters are the exponent as a float and as
-    /// an integer; its magnitude is at most 250.
+    /// an integer; the magnitude of the exponent is at most 254.
     #[inline(always)]
     fn scale(self, _exponent: Self, bits: Self::Bits) -> Self {
         math32::scale_in_steps(self, bits)

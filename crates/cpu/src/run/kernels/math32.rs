@@ -19,13 +19,14 @@ use super::simd::{self, vectorize};
 /// subtracting this number again leaves the integer as a float.
 pub(super) const SHIFTER: f32 = 12_582_912.0;
 
-/// Outside of these bounds, e^x is 0 or infinite. At the lower bound [`scale_in_steps`] multiplies
-/// by 0, because processors take a hundred cycles for a product that underflows.
+/// If x is outside of these bounds, e^x is 0 or infinite. At the lower bound, [`scale_in_steps`]
+/// multiplies by an exact 0: this avoids a product that underflows, which takes about a hundred
+/// cycles.
 pub(super) const EXP_BOUNDS: [f32; 2] = [-176.0, 89.0];
-/// Outside of these bounds, 2^x is 0 or infinite.
+/// If x is outside of these bounds, 2^x is 0 or infinite.
 pub(super) const EXP2_BOUNDS: [f32; 2] = [-254.0, 129.0];
 
-/// Minus the natural logarithm of 2, in two parts; small multiples of the first one are exact.
+/// Minus the natural logarithm of 2, in two parts; small multiples of the first part are exact.
 pub(super) const EXP_REDUCTION: [f32; 2] = [-0.693_145_752, -1.428_606_77e-6];
 /// The polynomial of e^x near 0.
 pub(super) const EXP: [f32; 7] =
@@ -42,7 +43,8 @@ pub(super) const EXP2: [f32; 8] = [
     1.0,
 ];
 
-/// Larger arguments of sin and cos are reduced in binary64 one by one.
+/// The maximum magnitude for which sin and cos are computed in binary32. Larger arguments are
+/// reduced in binary64, one by one.
 const LARGEST_FAST_ANGLE: f32 = 71_476.0;
 
 /// Returns the nearest integer, as a float and as an integer. |x| is below 2^22.
@@ -63,8 +65,8 @@ pub(super) fn scale_in_steps<R: Real32>(x: R, exponent: R::Bits) -> R {
     x * power(half) * power(exponent.wrapping_sub(half))
 }
 
-/// Splits e^x into a number near 1 and a power of two; returns the exponent as a float and as an
-/// integer. |x| is below 2^21.
+/// Splits e^x into a number near 1 and a power of two. Returns the number near 1, then the exponent
+/// of the power as a float and as an integer. |x| is below 2^21.
 #[inline(always)]
 fn exp_parts<R: Real32>(x: R) -> (R, R, R::Bits) {
     let (n, exponent) = round(x * x.constant(LOG2_E));

@@ -14,7 +14,8 @@ use super::simd::{self, vectorize};
 /// subtracting this number again leaves the integer as a float.
 pub(super) const SHIFTER: f64 = 6_755_399_441_055_744.0;
 
-/// `libm` handles larger arguments of sin and cos.
+/// The maximum magnitude for which these formulas compute sin and cos; `libm` handles larger
+/// arguments.
 const LARGEST_FAST_ANGLE: f64 = 1_000_000.0;
 
 /// Returns the nearest integer, as a float and as an integer. |x| is below 2^51.
@@ -44,7 +45,7 @@ fn power<R: Real64>(exponent: R::Bits) -> R {
 #[inline(always)]
 fn scale<R: Real64>(x: R, exponent: R::Bits) -> R {
     let word = |number: u64| exponent.constant(number);
-    // Halve it without a shift of signed 64-bit numbers, which AVX2 lacks.
+    // Halves the exponent without a shift of signed 64-bit numbers, which AVX2 lacks.
     let half = (exponent.wrapping_add(word(4096)) >> 1).wrapping_sub(word(2048));
     x * power(half) * power(exponent.wrapping_sub(half))
 }

@@ -116,8 +116,8 @@ pub(crate) fn fma_odd<R: Real32>(x: R, y: R, z: R) -> R {
     let product = x.to_double() * y.to_double();
     let z = z.to_double();
     let sum = product + z;
-    // The exact error of the sum. If it is not 0, its sign tells on which side of the sum the exact
-    // value lies.
+    // The exact error of the sum. If the error is not 0, its sign tells on which side of the sum
+    // the exact value lies.
     let part = sum - product;
     let error = (product - (sum - part)) + (z - part);
     let zero = sum.constant(0.0);

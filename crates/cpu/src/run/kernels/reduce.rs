@@ -6,8 +6,8 @@
 //! - If `inner` is a power of two below 64 (1 for a reduction of rows): the elements `[n, inner]`
 //!   in row-major order form 64 interleaved accumulators (of the elements 0, 64, 128, …; 1, 65,
 //!   129, …). Then the upper half of the accumulators is combined with the lower half, repeatedly,
-//!   until `inner` accumulators are left. Fewer than 64 elements form as many accumulators as the
-//!   largest power of two that does not exceed their number.
+//!   until `inner` accumulators are left. If there are fewer than 64 elements, the number of
+//!   accumulators is the largest power of two that does not exceed the number of elements.
 //! - Otherwise: the elements are combined from the first to the last of the axis, one after
 //!   another.
 //!
@@ -149,9 +149,9 @@ floats!(floats_32, f32);
 floats!(floats_64, f64);
 
 /// Reduces rows to their minima or maxima with comparisons only. Returns whether the results
-/// certainly equal those of the combine function. They do if no element is NaN and no result is a
-/// zero, because a zero has two signs: the order of the comparisons then does not matter. Returns
-/// false without results if `inner` is not 1.
+/// certainly equal the results of the combine function. This is certain if no element is NaN and no
+/// result is a zero, because comparisons order all other numbers. The order of the comparisons then
+/// does not matter. Returns false without results if `inner` is not 1.
 fn quick<T: Element + PartialOrd>(axis: Axis, out: &mut [T], x: &[T], f: impl Fn(T, T) -> T + Copy) -> bool {
     let zero = T::default();
     if axis.inner != 1 {
@@ -186,7 +186,8 @@ pub(super) fn is_nan<T: PartialEq + Copy>(value: T) -> bool {
     value != value
 }
 
-/// Reduces narrow floats in binary32: many short reductions at a time, or one long reduction.
+/// Reduces narrow floats in binary32: widens and reduces many short reductions at a time, or a long
+/// reduction by itself.
 fn narrow(combine: Combine, dtype: Dtype, axis: Axis, out: &mut [u8], x: &[u8]) {
     let bytes = dtype.bytes();
     let Axis { n, inner, .. } = axis;
@@ -321,8 +322,8 @@ fn run<T: Element>(axis: Axis, out: &mut [T], x: &[T], f: impl Fn(T, T) -> T + C
     }
 }
 
-/// Combines rows of accumulators into the first one, a few columns at a time, so that these stay in
-/// registers.
+/// Combines rows of accumulators into the first row, a few columns at a time, so that these columns
+/// stay in registers.
 #[inline(always)]
 fn fold_rows<T: Element>(
     first: &[T; ACCUMULATORS],

@@ -65,8 +65,8 @@ fn is_plain<T: Element + PartialOrd>(tile: &[T]) -> bool {
     )
 }
 
-/// Scans a tile in place: element `[o, k, i]` becomes `x[o, 0, i] ∘ … ∘ x[o, k, i]`; with `reverse`,
-/// from the last element on.
+/// Scans a tile in place: element `[o, k, i]` becomes `x[o, 0, i] ∘ … ∘ x[o, k, i]`. With
+/// `reverse`, the scan begins at the last element of the axis.
 ///
 /// Panics if the tile has the wrong length or alignment, or if [`Combine::can_scan`] is false.
 pub fn scan(combine: Combine, dtype: Dtype, (axis, reverse): (Axis, bool), tile: &mut [u8]) {
@@ -82,8 +82,8 @@ pub fn scan(combine: Combine, dtype: Dtype, (axis, reverse): (Axis, bool), tile:
     }
 }
 
-/// Scans with an inlined combine function, which returns its second operand if the first one is
-/// `identity`.
+/// Scans with an inlined combine function. If the first operand of the combine function is
+/// `identity`, the function returns its second operand.
 fn run<T: Element>((axis, reverse): (Axis, bool), tile: &mut [T], identity: T, f: impl Fn(T, T) -> T + Copy) {
     let Axis { n, inner, .. } = axis;
     for part in tile.chunks_exact_mut((n * inner).max(1)) {

@@ -6,8 +6,8 @@ use pulp::x86::V3;
 /// The side of a square that [`transpose_square`] transposes.
 pub(crate) const SIDE: usize = 16;
 
-/// An element type of 1, 2, 4 or 8 bytes, whose values are only moved. `BLOCK` is the side of the
-/// blocks that are transposed in registers.
+/// An element type of 1, 2, 4 or 8 bytes. Transposing only moves its values. `BLOCK` is the side of
+/// the blocks that are transposed in registers.
 pub(crate) trait Word<const BLOCK: usize>: Copy + Default {
     /// Transposes a block.
     fn transpose(block: [[Self; BLOCK]; BLOCK]) -> [[Self; BLOCK]; BLOCK] {

@@ -349,8 +349,8 @@ pub(super) fn binary<T: Copy + Default>(
     }
 }
 
-/// Computes `out[i] = f(x[i], y[i])` for long functions. The compiler compiles them fewer times,
-/// because they run over the result in place.
+/// Computes `out[i] = f(x[i], y[i])` for long functions. Copies `x` to the result and applies `f`
+/// there, so that `f` is compiled fewer times than by [`binary`].
 pub(super) fn binary_long<T: Copy + Default>(
     out: &mut [T],
     x: Source<'_, T>,

@@ -201,8 +201,8 @@ fn narrow_sum(dtype: Dtype, before: u64, value: u64) -> u64 {
 /// Returns the lesser or the greater of two elements.
 ///
 /// Compares floats by their bits. If `value` is positive, the two floats compare as their bits do
-/// as signed integers. If it is negative, they compare in the opposite way to their bits as
-/// unsigned integers.
+/// as signed integers. If `value` is negative, the floats compare in the opposite way to their bits
+/// as unsigned integers.
 fn extreme(dtype: Dtype, is_min: bool, before: u64, value: u64) -> u64 {
     let unused = 64 - dtype.bits();
     let signed = |bits: u64| (bits << unused) as i64;
@@ -291,7 +291,7 @@ impl<'a> Cell<'a> {
         }
     }
 
-    /// Returns the old bits. If they equal the expected bits, `value` has replaced them.
+    /// Returns the old bits. If the old bits equal the expected bits, `value` has replaced them.
     #[inline(always)]
     fn compare_exchange(&self, expected: u64, value: u64) -> u64 {
         const ORDER: Ordering = Ordering::AcqRel;

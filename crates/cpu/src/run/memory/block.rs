@@ -111,8 +111,8 @@ fn check_tile(size: usize, plan: &BlockAxes, tile: usize) {
 ///
 /// # Safety
 ///
-/// Every element of the plan is valid at `memory` for reads (`LOAD`) or writes, and at `tile` for
-/// the opposite.
+/// With `LOAD`, every element of the plan is valid for reads at `memory` and for writes at `tile`;
+/// without it, for writes at `memory` and for reads at `tile`.
 #[inline]
 unsafe fn copy<const LOAD: bool>(size: usize, plan: &BlockAxes, memory: *mut u8, tile: *mut u8) {
     let mut axes = [Axis::default(); MAX_RANK];
@@ -129,8 +129,8 @@ unsafe fn copy<const LOAD: bool>(size: usize, plan: &BlockAxes, memory: *mut u8,
     }
 }
 
-/// If the last axis is not contiguous in memory but another axis is, moves that other axis directly
-/// before the last one.
+/// If the last axis is not contiguous in memory but another axis is, moves the contiguous axis
+/// directly before the last one.
 #[inline]
 fn order(axes: &mut [Axis], size: i64) -> &[Axis] {
     if let [outer @ .., last] = &mut *axes
@@ -188,7 +188,7 @@ unsafe fn copy_row<const LOAD: bool>(memory: *mut u8, tile: *mut u8, bytes: usiz
     }
 }
 
-/// Copies a block: a loop per axis, and fast paths for the innermost ones.
+/// Copies a block: a loop for each axis, and fast paths for the innermost axes.
 ///
 /// # Safety
 ///
@@ -199,7 +199,7 @@ unsafe fn walk<T: Word<SIDE>, const SIDE: usize, const LOAD: bool>(
     tile: *mut T,
 ) {
     let contiguous = |axis: &Axis| axis.stride == size_of::<T>() as i64;
-    // SAFETY: every pointer that is formed is that of an element of the axes.
+    // SAFETY: every pointer that the code forms points to an element of the axes.
     unsafe {
         match axes {
             [] => element::<T, LOAD>(memory, tile),
@@ -253,8 +253,8 @@ unsafe fn walk<T: Word<SIDE>, const SIDE: usize, const LOAD: bool>(
     }
 }
 
-/// Copies two axes, one contiguous in memory and the other in the tile, through square blocks in
-/// registers.
+/// Copies two axes through square blocks in registers. One axis is contiguous in memory, the other
+/// axis in the tile.
 ///
 /// # Safety
 ///
@@ -310,8 +310,8 @@ unsafe fn transpose_blocks<T: Word<SIDE>, const SIDE: usize, const LOAD: bool>(
             let memory = memory.offset(first_j as isize * row.stride as isize).add(first_i * size_of::<T>());
             let tile = tile.add(first_i * run.tile + first_j);
             if rows == SIDE && columns == SIDE {
-                // In the order of memory, `block[j][i]` is element i of the run and j of the row; in
-                // the order of the tile, `block[i][j]` is.
+                // In the order of memory, `block[j][i]` is element i of the run and j of the row;
+                // in the order of the tile, `block[i][j]` is.
                 let mut block = [[T::default(); SIDE]; SIDE];
                 for (index, line) in block.iter_mut().enumerate() {
                     *line = if LOAD {

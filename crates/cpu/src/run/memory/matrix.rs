@@ -23,13 +23,13 @@ pub struct MatrixReader<'a> {
     row_stride: isize,
     /// The distance between columns, in bytes.
     column_stride: isize,
-    /// True if the elements are those of a tile.
+    /// True if the matrix is in a tile, false if it is in user memory.
     is_tile: bool,
     lifetime: PhantomData<&'a ()>,
 }
 
-/// The addresses of the elements of a matrix. In memory that does not change, they determine the
-/// elements.
+/// The addresses of the elements of a matrix. If the memory does not change, matrices with the same
+/// addresses have the same elements.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct MatrixIdentity {
     first: *const u8,
@@ -63,8 +63,8 @@ impl<'a> MatrixReader<'a> {
         }
     }
 
-    /// Returns a matrix of elements of `size` bytes in user memory, with strides in bytes; `None` if
-    /// an element is outside of the region.
+    /// Returns a matrix of elements of `size` bytes in user memory, with strides in bytes; `None`
+    /// if an element is outside of the region.
     pub(crate) fn new(
         region: &Region<'a>,
         size: usize,
@@ -140,7 +140,7 @@ impl<'a> MatrixReader<'a> {
         self.column_stride == self.size as isize || self.columns <= 1
     }
 
-    /// Returns whether the elements are those of a tile, without other elements between them.
+    /// Returns whether the matrix is in a tile, without other elements between its elements.
     #[inline]
     pub(crate) fn is_dense_tile(&self) -> bool {
         let row = (self.columns * self.size) as isize;
@@ -256,7 +256,7 @@ pub(crate) trait Multiply: Copy {
 
     fn splat(self, element: Self::Element) -> Self::Vector;
 
-    /// Converts a vector of B once for all rows of A.
+    /// Prepares a vector of B for the multiplication, once for all rows of A.
     #[inline(always)]
     fn prepare(self, b: Self::Vector) -> Self::Vector {
         b
@@ -337,8 +337,8 @@ pub(crate) fn multiply<P: Multiply, const R: usize, const V: usize>(
     let mut factors = a.first;
     let mut line = b.first;
     // SAFETY: the accumulator has `R` rows, `stride` elements apart, of `V` vectors; `a` has `R`
-    // rows of at least `k` elements, and `b` has `k` rows of at least `V` vectors. Raw accesses need
-    // no alignment.
+    // rows of at least `k` elements, and `b` has `k` rows of at least `V` vectors. Raw accesses
+    // need no alignment.
     unsafe {
         let mut sums = [[product.splat(bytemuck::Zeroable::zeroed()); V]; R];
         for (r, sums) in sums.iter_mut().enumerate() {

@@ -1,5 +1,5 @@
-//! Loads from and stores to user memory. This module has all `unsafe` code of the crate, except
-//! that of `kernels/instructions` and of tests.
+//! Loads from and stores to user memory. This module has all `unsafe` code of the crate, except for
+//! `kernels/instructions` and tests.
 //!
 //! The arguments of a kernel point to user memory. Programs of the grid may access it at the same
 //! time without synchronization. That is legal for kernels, so the code never makes a reference to
@@ -137,8 +137,9 @@ unsafe fn stream(memory: *mut u8, tile: &[u8]) {
     };
 }
 
-/// Advises the system to use huge pages for a region. Memory that a launch fills is often fresh,
-/// and one page fault then replaces hundreds. The content of the region does not change.
+/// Advises the system to use huge pages for a region. The memory that a launch fills often has no
+/// pages yet; with huge pages, one page fault replaces hundreds. The content of the region does not
+/// change.
 pub(crate) fn advise_large_pages(region: &Region<'_>) {
     #[cfg(all(target_os = "linux", not(miri)))]
     {
@@ -166,8 +167,8 @@ pub(crate) fn fence_stores() {
     };
 }
 
-/// Prefetches the memory after a long run: the next program of the grid, which the same thread
-/// runs, probably accesses this memory, and the hardware prefetcher does not cross pages.
+/// Prefetches the memory after a long run. The next program of the grid, which the same thread
+/// runs, probably accesses this memory, and the hardware prefetcher does not cross page boundaries.
 #[inline]
 fn prefetch_after<const STORE: bool>(region: &Region<'_>, address: u64, bytes: usize) {
     #[cfg(target_arch = "x86_64")]
@@ -232,7 +233,8 @@ fn find_outside(region: &Region<'_>, size: usize, address: u64, axes: &[Axis]) -
             break;
         }
     }
-    // No element is outside, but the extent overflows 64 bits: refuse the block.
+    // If no element is outside, the extent of the block overflows 64 bits: report its first
+    // element.
     let (element, address) = first.unwrap_or((0, address));
     AccessError { kind: AccessErrorKind::OutOfBounds, element, address }
 }

@@ -30,7 +30,7 @@ impl BlockAxes {
     }
 }
 
-/// Drops axes of one element, and merges adjacent axes that are one run both in memory and in the
+/// Drops axes of one element. Merges adjacent axes if they form one run both in memory and in the
 /// tile. The order of the axes stays, so a copy visits the elements in the row-major order of the
 /// block.
 ///
@@ -69,8 +69,8 @@ pub fn dense_axes<'a>(shape: &'a [u32], strides: &'a [i64]) -> impl Iterator<Ite
 }
 
 /// Returns the lowest and highest byte offset that a block covers from the address of its first
-/// element; the highest one is exclusive. Returns `None` if it has no elements or if an offset
-/// exceeds 64 bits.
+/// element; the highest offset is exclusive. Returns `None` if the block has no elements or if an
+/// offset exceeds 64 bits.
 pub fn extent(size: usize, axes: &[Axis]) -> Option<(i64, i64)> {
     let (mut low, mut high) = (0_i64, size as i64);
     for axis in axes {

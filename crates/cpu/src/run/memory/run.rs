@@ -20,8 +20,8 @@ pub(crate) struct RunReader<'a> {
 pub(crate) struct RunWriter<'a> {
     first: *mut u8,
     len: usize,
-    /// 1 if stores are non-temporal, otherwise 0. The field is a whole word, so that store
-    /// forwarding works when a copy of the struct reads the field together with its neighbors.
+    /// 1 if stores are non-temporal, otherwise 0. The field is a whole word: a copy of the struct
+    /// may read it in one load with other fields, and store forwarding works for whole words.
     non_temporal: usize,
     lifetime: PhantomData<&'a mut ()>,
 }
@@ -127,8 +127,9 @@ impl<'a> RunWriter<'a> {
     #[inline]
     pub(crate) fn copy_from(&mut self, offset: usize, bytes: &[u8]) {
         assert!(bytes.len() <= self.len && offset <= self.len - bytes.len(), "the bytes are in the run");
-        // SAFETY: the bytes were checked when the run was made, and `bytes` are not among them:
-        // they would be borrowed.
+        // SAFETY: the bytes of the run were checked when the run was made. They do not overlap
+        // `bytes`: no reference to user memory exists, and a writer of a tile borrows the tile
+        // mutably.
         unsafe { self.first.add(offset).copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
     }
 

@@ -3,8 +3,8 @@
 use super::{AccessError, AccessErrorKind, Region};
 
 /// Reads the element of `size` bytes (1, 2, 4 or 8) at each address into a tile, where the mask is
-/// absent or not 0. Masked-off elements of the tile stay unchanged: the caller has filled them
-/// before.
+/// absent or not 0. Masked-off elements of the tile stay unchanged: the caller has already set
+/// them.
 ///
 /// Fails if an element is not inside one of the regions; the tile is unchanged then. Panics if the
 /// slices have different numbers of elements.

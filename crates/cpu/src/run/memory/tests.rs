@@ -91,13 +91,14 @@ fn blocks_outside_name_the_first_element() {
     let outside =
         |element, address| Err(AccessError { kind: AccessErrorKind::OutOfBounds, element, address });
     let mut tile = vec![1_u8; 4 * 64];
-    // 25 elements fit.
+    // The region has room for 25 elements, one fewer than the block.
     let axes = [axis(26, 4, 1)];
     assert_eq!(load_block(&region, 4, base, &axes, &mut tile), outside(25, base + 100));
     assert_eq!(store_block(&region, 4, base, &axes, &tile), outside(25, base + 100));
     // The last byte of the last element is outside.
     assert_eq!(load_block(&region, 4, base + 1, &[axis(25, 4, 1)], &mut tile), outside(24, base + 97));
-    // The first element in the order of the axes is named, although others have lower addresses.
+    // The error names the first element in the order of the axes, although others have lower
+    // addresses.
     let axes = [axis(4, -40, 8), axis(8, 4, 1)];
     assert_eq!(load_block(&region, 4, base + 60, &axes, &mut tile), outside(16, base - 20));
     // Nothing was written.

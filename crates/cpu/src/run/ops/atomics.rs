@@ -70,8 +70,8 @@ fn elements(machine: &mut Machine<'_>, operand: Use) -> Tile {
     materialize(machine.type_of(operand), machine.take(operand))
 }
 
-/// Executes an atomic operation with `access`, and sets the result of the step to the elements that
-/// were in memory before, and to zeros where the mask is false.
+/// Executes an atomic operation by calling `access`. Sets the result of the step to the elements
+/// that were in memory before the operation; where the mask is false, sets it to zero.
 fn find(
     machine: &mut Machine<'_>,
     step: &Step,

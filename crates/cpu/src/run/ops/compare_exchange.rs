@@ -1,4 +1,5 @@
-//! `butterfly`, `bitonic` and sorts, which exchange elements along an axis.
+//! Executes the ops `butterfly` and `bitonic`, and sorts. All of them exchange elements along an
+//! axis.
 
 use tilewright_ir::Dtype;
 

@@ -34,7 +34,7 @@ use super::memory::region_of;
 enum Operand<'a> {
     Tile(Tile),
     /// Elements in user memory at these addresses. The boolean is true if the launch cannot change
-    /// them.
+    /// the elements.
     InPlace(Affine, Region<'a>, bool),
 }
 
@@ -54,8 +54,9 @@ impl<'a> Operand<'a> {
         Self::InPlace(affine, region, machine.is_constant(&region))
     }
 
-    /// Returns the matrix at an index of the first of three axes, or the only matrix. `extents` are
-    /// those of the last two axes in memory. Panics if an element is outside of its region.
+    /// Returns the matrix at an index of the first of three axes; if the operand has two axes,
+    /// returns the operand. `extents` are the extents of the last two axes in memory. Panics if an
+    /// element is outside of its region.
     fn matrix(
         &self,
         ty: &TileType,

@@ -134,7 +134,8 @@ fn is_comparison(function: ElementwiseFn) -> bool {
     function.info().signature == Signature::Compare
 }
 
-/// Computes the result with a loop over the elements, in place of a dead operand if there is one.
+/// Computes the result with a loop over the elements. If an operand is dead, the result overwrites
+/// its tile.
 fn dense(function: ElementwiseFn, to: &TileType, dtype: Dtype, operands: &mut [Input]) -> Tile {
     let first = usize::from(function == ElementwiseFn::Select);
     let mut out = None;

@@ -3,9 +3,9 @@
 //! one by one.
 //!
 //! Each program of the grid locates the operands of each group. For a row of some hundred elements,
-//! this takes a notable part of the group's time. List items are therefore constructed in place. If
-//! a function returned an option or an enum, stores would write parts of the value and loads would
-//! read it as a whole, which defeats store forwarding.
+//! this takes a notable part of the group's time. The code therefore constructs items of lists in
+//! place. If a function returned an option or an enum, the processor would store parts of the value
+//! and then load it as a whole, which defeats store forwarding.
 #![allow(clippy::inline_always, reason = "see above")]
 
 use smallvec::SmallVec;

@@ -110,7 +110,7 @@ impl Block {
 /// The part of a tile of one axis that an op accesses as a run of contiguous elements.
 struct Run {
     address: u64,
-    /// The index of the first element in the tile, and one past the last one.
+    /// The index of the first element in the tile, and the index after the last element.
     low: usize,
     high: usize,
 }
@@ -379,8 +379,8 @@ fn covers_inner(ty: &TileType, mask: &BoxMask) -> bool {
     (1..ty.shape().len()).all(|axis| mask.low[axis] == 0 && mask.high[axis] == ty.shape()[axis])
 }
 
-/// Executes `store`, where the mask is true. Writes nothing if an element is out of bounds. If
-/// elements share an address, memory holds one of them afterwards.
+/// Executes `store`: writes the elements where the mask is true. Writes nothing if an element is
+/// out of bounds. If elements share an address, memory holds one of them afterwards.
 pub(crate) fn store(machine: &mut Machine<'_>, step: &Step) -> Outcome {
     let [pointer, value, rest @ ..] = &step.operands[..] else { unreachable!("a store has two operands") };
     let mask = rest.first().copied();
@@ -471,7 +471,7 @@ fn direct<'a>(machine: &Machine<'a>, pointer: Use, mask: Option<Use>) -> Option<
     (run.low == 0).then(|| (region_of(machine, machine.provenance(pointer), run.address), run))
 }
 
-/// Returns the value of a computed tile: if the type is that of a scalar, its only element,
+/// Returns the value of a computed tile. If the type is a scalar type, returns the only element,
 /// otherwise the tile.
 pub(crate) fn scalar_or_tile(ty: &TileType, tile: Tile) -> Value {
     if ty.is_scalar() { Value::uniform(only_element(ty.size, tile.bytes())) } else { Value::dense(tile) }

@@ -1,4 +1,4 @@
-//! Ops that take elements from other indices: `slice`, `gather`.
+//! Ops whose results have elements of the operand from other indices: `slice`, `gather`.
 
 use smallvec::SmallVec;
 use tilewright_ir::IntList;

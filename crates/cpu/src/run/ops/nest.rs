@@ -24,9 +24,9 @@ pub(crate) fn execute(machine: &mut Machine<'_>, nest: &Nest) -> bool {
     execute_repeatedly(machine, nest, 1) == 1
 }
 
-/// Executes a nest up to `most` times: for the current program and the next ones along x, or for the
-/// current iteration of a loop and the next ones. Returns the number of programs or iterations before
-/// the first one that the machine code does not execute.
+/// Executes a nest up to `most` times: for the current program and the next ones along x, or for
+/// the current iteration of a loop and the next ones. Returns the number of programs or iterations
+/// that the machine code has executed before it declined one.
 pub(crate) fn execute_repeatedly(machine: &mut Machine<'_>, nest: &Nest, most: u32) -> u32 {
     let executed = call(machine, nest, most).unwrap_or(0);
     if executed < most {
@@ -74,11 +74,12 @@ fn call(machine: &mut Machine<'_>, nest: &Nest, most: u32) -> Option<u32> {
                 | Word::Scratch => {}
             }
         }
-        // If the number of iterations is even, the last one wrote to the memory of the parameter.
+        // If the number of iterations is even, the last iteration wrote to the memory of the
+        // parameter.
         if executed.is_multiple_of(2) {
             for &[parameter, yielded] in carried {
                 let mut tile = machine.tile_for(parameter, machine.ty(parameter).bytes());
-                // Resets the record that a suffix of the old tile was uniform.
+                // Resets the record of the uniform suffix of the tile's old content.
                 tile.bytes_mut();
                 machine.set_dense(yielded, tile);
             }
@@ -89,7 +90,7 @@ fn call(machine: &mut Machine<'_>, nest: &Nest, most: u32) -> Option<u32> {
     Some(executed)
 }
 
-/// Makes a slot the only owner of a dense tile with its value.
+/// Materializes the value of a slot as a dense tile whose only owner is the slot.
 fn own_tile(machine: &mut Machine<'_>, slot: Slot) {
     let value = machine.value_of(slot).clone();
     machine.clear(&[slot]);
@@ -102,8 +103,8 @@ fn own_tile(machine: &mut Machine<'_>, slot: Slot) {
     machine.set_dense(slot, tile);
 }
 
-/// Returns the argument of a nest for `count` programs or iterations from the current one on, and the
-/// tiles of its outputs; `None` if the machine code does not support an operand.
+/// Returns the argument of a nest for `count` programs or iterations from the current one on, and
+/// the tiles of its outputs; `None` if the machine code does not support an operand.
 fn argument(
     machine: &mut Machine<'_>,
     nest: &Nest,

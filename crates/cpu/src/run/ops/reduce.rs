@@ -36,8 +36,9 @@ impl Extents {
         Self { outer: product(&shape[..axis]), n: shape[axis] as usize, inner: product(&shape[axis + 1..]) }
     }
 
-    /// Views the tile as rows of `inner` elements. Returns the indices of the rows that are at one
-    /// of `indices` along the axis. With `reverse`, `indices` count from the end of the axis.
+    /// Views the tile as rows of `inner` elements. Returns the indices of the rows whose position
+    /// along the axis is one of `indices`. With `reverse`, `indices` count from the end of the
+    /// axis.
     pub fn rows(&self, indices: &[usize], reverse: bool) -> Vec<usize> {
         let along = |index: &usize| if reverse { self.n - 1 - index } else { *index };
         (0..self.outer).flat_map(|outer| indices.iter().map(move |at| outer * self.n + along(at))).collect()

@@ -50,8 +50,8 @@ impl<'a> AccessedElements<'a> {
         Some(Self { ty, addresses, mask, size: ty.pointee, regions })
     }
 
-    /// Returns the lanes that access memory, with their addresses. Leaves out an access outside of
-    /// the regions, because this access ends the launch anyway.
+    /// Returns the lanes that access memory, with their addresses. Leaves out a lane whose address
+    /// is outside of the regions, because its access ends the launch anyway.
     fn lanes(&self) -> impl Iterator<Item = (usize, u64)> + '_ {
         let addresses: &[i64] = bytemuck::cast_slice(self.addresses.bytes());
         let mask = self.mask.as_ref().map(Tile::bytes);
@@ -139,8 +139,8 @@ pub(super) fn plain(checker: &mut Checker<'_>, machine: &Machine<'_>, step: &Ste
 /// Checks an atomic operation, after it was executed.
 pub(super) fn atomic(checker: &mut Checker<'_>, machine: &Machine<'_>, step: &Step, point: CheckPoint) {
     let [pointer, rest @ ..] = &step.operands[..] else { return };
-    // Semantics, scope, mask, whether the operation reads and writes, and whether earlier releases
-    // remain in effect.
+    // The semantics, the scope, the mask, whether the operation reads, whether it writes, and
+    // whether earlier releases to the same addresses remain in effect.
     let (sem, scope, mask, (reads, writes), keeps) = match step.op() {
         Some(&Op::AtomicRmw { sem, scope, .. }) => (sem, scope, rest.get(1), (true, true), true),
         Some(&Op::AtomicCas { sem, scope }) => (sem, scope, rest.get(2), (true, true), true),

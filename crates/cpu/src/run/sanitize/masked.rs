@@ -1,10 +1,11 @@
-//! Checks the lanes that the mask of a load without `other` disables: their values are undefined.
-//! Reports such a value if it is stored, used by an atomic operation, or decides a branch.
+//! Finds uses of undefined values. If a load has a mask but no `other`, the values of the lanes
+//! that the mask disables are undefined. The check reports an undefined value that is stored, that
+//! an atomic operation uses, or that decides a branch.
 //!
-//! Each value that depends on such lanes has a mark, with a flag for each element. Elementwise and
-//! shape ops propagate marks; reductions, scans and dots propagate them along their axes. Inline
-//! assembly, and ops that move elements to data-dependent indices, drop marks, so that every
-//! finding is certain.
+//! Each tile or scalar that depends on such lanes has a mark, with a flag for each element.
+//! Elementwise and shape ops propagate marks; reductions, scans and dots propagate them along their
+//! axes. Inline assembly, and ops that move elements to data-dependent indices, drop marks, so that
+//! every finding is certain.
 
 use std::rc::Rc;
 
@@ -28,7 +29,8 @@ use super::report::{Key, Report};
 struct Mark {
     /// The check point of the load.
     origin: u32,
-    /// A flag for each element, or a single one for all: true if the element is undefined.
+    /// A flag for each element, true if the element is undefined. A single flag applies to all
+    /// elements.
     lanes: Vec<bool>,
 }
 

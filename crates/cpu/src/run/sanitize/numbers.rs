@@ -1,6 +1,6 @@
 //! Finds the ops that make NaN or infinity from finite numbers. Reports such an op if a store
-//! writes the NaN or infinity to memory. Masked-off lanes, and values that a `select` discards,
-//! often have NaN that never reaches memory.
+//! writes the NaN or infinity to memory. A NaN that is not stored is no error: masked-off lanes,
+//! and values that a `select` discards, often are NaN.
 
 use tilewright_base::Code;
 use tilewright_ir::{Dtype, ElementwiseFn, Op};
@@ -44,7 +44,8 @@ fn class(dtype: Dtype, bits: u64) -> Class {
         Dtype::F32 => (0x7f80_0000, 0x007f_ffff),
         Dtype::F64 => (0x7ff0_0000_0000_0000, 0x000f_ffff_ffff_ffff),
         Dtype::F8E5 => (0x7c, 0x03),
-        // These types have no infinities: their NaNs have the largest magnitude, or that of -0.
+        // These types have no infinities. The bits of NaN are those of the largest magnitude, or
+        // those of -0.
         Dtype::F8E4NV => return if bits & 0x7f == 0x7f { Class::Nan } else { Class::Finite },
         Dtype::F8E4B8 | Dtype::F8E5B16 => return if bits == 0x80 { Class::Nan } else { Class::Finite },
         // tidy: wildcard because the other types have neither infinities nor NaNs
@@ -81,7 +82,7 @@ fn element(bytes: &[u8], size: usize, lane: usize) -> u64 {
     u64::from_le_bytes(bits)
 }
 
-/// Returns whether an operand is not finite at a lane.
+/// Returns whether an operand is NaN or infinite at a lane.
 fn is_given(machine: &Machine<'_>, operand: Use, lane: usize) -> bool {
     let ty = machine.type_of(operand);
     match machine.form(operand) {
@@ -173,9 +174,9 @@ pub(super) fn stored(
     let bad: Vec<usize> = (0..elements).filter(|&lane| is_stored(lane)).collect();
     let Some(&first) = bad.first() else { return };
     let made = std::mem::take(&mut checker.made);
-    // The first recorded step with a stored lane is the cause; the later ones only follow from it.
-    // If the tile of a step and the store have different numbers of elements, their lanes do not
-    // correspond, and the step counts as the cause.
+    // The first recorded step that affects a stored lane is the cause; later steps only pass its
+    // NaN or infinity on. If the tile of a step and the store have different numbers of elements,
+    // their lanes do not correspond, and the step counts as the cause.
     let found = made.iter().find_map(|made| {
         let has = |lane: usize| made.lanes.get(lane / 64).is_some_and(|word| word >> (lane % 64) & 1 == 1);
         if made.ty.elements() == elements {

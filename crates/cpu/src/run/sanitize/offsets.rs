@@ -25,7 +25,8 @@ pub(super) fn check(checker: &Checker<'_>, machine: &Machine<'_>, step: &Step, p
         Family::Arithmetic(ArithmeticFn::Mul) => x.checked_mul(y),
         Family::Arithmetic(ArithmeticFn::Neg) => Some(-x),
         Family::Bitwise(BitwiseFn::Shl) => (0..64).contains(&y).then(|| x << y),
-        // tidy: wildcard because 0 never wraps, and no other function is checked
+        // tidy: wildcard because no other function is checked, and the result 0 counts as not
+        // wrapped
         _ => Some(0),
     };
     let wraps = |x: i128, y: i128| compute(x, y).is_none_or(|exact| !holds(ty.number, exact));

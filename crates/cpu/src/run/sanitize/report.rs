@@ -27,11 +27,12 @@ pub struct Finding {
     pub check: Check,
     /// The diagnostic for the user.
     pub diagnostic: Diagnostic,
-    /// The first program in which it occurred.
+    /// The coordinates of the first program in which the finding occurred.
     pub program: [u32; 3],
     /// The coordinates of the first affected element of the tile; empty for a scalar.
     pub lane: Vec<u32>,
-    /// The name of the accessed argument, and the index of the accessed element.
+    /// The name of the accessed argument, and the index of the accessed element. `None` if the
+    /// finding is not about an access.
     pub element: Option<(String, i64)>,
     /// The earlier access of a race.
     pub other: Option<OtherAccess>,
@@ -44,23 +45,23 @@ pub struct Finding {
 /// An occurrence of a finding.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Occurrence {
-    /// The program.
+    /// The coordinates of the program.
     pub program: [u32; 3],
     /// The name of the argument, and the index of the element.
     pub element: Option<(String, i64)>,
-    /// The program of the other access of a race.
+    /// The coordinates of the program of a race's other access.
     pub other: Option<[u32; 3]>,
 }
 
 /// Maximum occurrences of a finding that are kept.
 const MAX_OCCURRENCES: usize = 1024;
 
-/// The first access of a race.
+/// The earlier access of a race.
 #[derive(Clone, Debug)]
 pub struct OtherAccess {
     /// The source position of the access.
     pub span: Option<Span>,
-    /// The program of the access.
+    /// The coordinates of the program of the access.
     pub program: [u32; 3],
 }
 
@@ -83,7 +84,8 @@ pub(super) struct AccessReport<'r, 'a> {
     pub addresses: &'r [u64],
 }
 
-/// The prefix of the library's file names: a finding in the library is reported at its caller.
+/// The prefix of the library's file names. A finding in the library is reported at the call of the
+/// library function.
 const LIBRARY: &str = "tilewright/lib/";
 
 impl Report<'_, '_> {
@@ -135,8 +137,8 @@ impl Report<'_, '_> {
         });
     }
 
-    /// Returns the source position of a check point, then those of its call sites, innermost first.
-    /// Leaves out positions in the library, unless all are there.
+    /// Returns the source position of a check point, then the positions of its call sites,
+    /// innermost first. Leaves out positions in the library, unless all are there.
     fn chain(&self, number: u32) -> SmallVec<[Span; 2]> {
         let program = self.machine.program;
         let site = self.checker.shared.plan.sites[number as usize];

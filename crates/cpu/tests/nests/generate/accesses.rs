@@ -3,7 +3,8 @@
 use super::*;
 
 impl Generator {
-    /// Returns the number of executions of the steps that are added next.
+    /// Returns the number of executions (*worlds*) of the steps that are added next: one for each
+    /// program and iteration.
     pub(super) fn worlds(&self) -> usize {
         (self.programs * self.iterations) as usize
     }
@@ -12,7 +13,8 @@ impl Generator {
         (world / self.iterations as usize) as i64
     }
 
-    /// Returns an index tile of one axis, with a stride. A plain one is never large.
+    /// Returns an index tile of one axis, with a stride. If `is_plain` is true, its indices do not
+    /// wrap, and are not near the limits of their type.
     pub(super) fn axis_index(&mut self, extent: u32, stride: i64, is_plain: bool) -> Index {
         let start = if is_plain || !self.random.chance(8) {
             self.random.pick(&[0, 0, 0, 0, 1, 5, -3])
@@ -68,7 +70,8 @@ impl Generator {
         if start > 1000 {
             let by = start - self.random.pick(&[0, 1, 7]);
             if self.random.chance(3) {
-                // The sum wraps at different elements.
+                // The addition makes some elements wrap; the subtraction makes all elements small
+                // again.
                 step(self, "add", 1 + i64::from(extent / 2));
                 step(self, "sub", by);
             } else {
@@ -126,7 +129,8 @@ impl Generator {
         Index { name, dtype: x.dtype, shape: x.shape, values }
     }
 
-    /// Returns the rows or columns of indices, or indices computed from both.
+    /// Divides indices: returns their rows (quotients), their columns (remainders), or indices
+    /// computed from both.
     fn divided_index(&mut self, index: Index) -> Index {
         let Index { mut name, dtype, shape, mut values } = index;
         if dtype != Dtype::I32 && dtype != Dtype::I64 {
@@ -178,7 +182,7 @@ impl Generator {
             return known[self.random.below(known.len())].clone();
         }
         let mask = match self.random.below(8) {
-            // Any booleans.
+            // The mask is any boolean tile.
             0 | 1 => {
                 let name = self.operand(Dtype::I1, shape).name;
                 return Mask { name, truth: None, is_range: false };
@@ -221,7 +225,7 @@ impl Generator {
         let extent = shape[axis];
         let is_plain = !self.random.chance(6);
         let index = self.axis_index(extent, 1, is_plain);
-        // The bound is before or after the broadcast.
+        // The comparison with the bound is before or after the broadcast.
         let is_early = shape.len() > 1 && self.random.chance(2);
         let index = if is_early { index } else { self.spread_index(&index, axis, shape) };
         let bound = match self.random.below(6) {
@@ -232,7 +236,7 @@ impl Generator {
         };
         let bound = wrapped(index.dtype, bound);
         if index.dtype == Dtype::I32 && self.random.chance(6) {
-            // Any number is the bound.
+            // The bound is a number that the generator does not know.
             let bound = self.operand(Dtype::I32, &[]);
             let bound = self.splat(&bound.name, "int32", &index.shape);
             let function = self.random.pick(&["lt", "lt", "le", "ge", "eq"]);
@@ -345,7 +349,8 @@ impl Generator {
         strides
     }
 
-    /// Adds pointers to the elements of an access. Returns their name, and the elements.
+    /// Adds pointers to the elements of an access. Returns the name of the pointers, and the
+    /// indices of the elements in the buffer.
     #[expect(clippy::too_many_lines, reason = "one random decision follows another")]
     pub(super) fn pointers(&mut self, number: usize, shape: &[u32], is_store: bool) -> (String, Known<i64>) {
         let dtype = self.buffers[number].dtype;
@@ -392,7 +397,7 @@ impl Generator {
                 (offset, self.random.pick(&[0, footprint, 1, -5]))
             }
         };
-        // The offset is added to the pointer argument.
+        // Computes the offset that is added to the pointer argument.
         let name = self.buffers[number].name.clone();
         let element = format!("*{dtype}");
         let by = self.constant_int(Dtype::I32, step);
@@ -410,7 +415,7 @@ impl Generator {
             start = self.define(&format!("add {start}, {by}"), "int32");
         }
         if self.random.chance(8) {
-            // An offset that depends on a number, from 0 to 7.
+            // Adds an offset from 0 to 7 that depends on a number of the kernel.
             let by = self.operand(Dtype::I32, &[]);
             let most = self.constant_int(Dtype::I32, MAX_DYNAMIC);
             let by = self.define(&format!("and {}, {most}", by.name), "int32");
@@ -422,7 +427,7 @@ impl Generator {
             .flat_map(|program| (0..iterations).map(move |iteration| (program, iteration)))
             .map(|(program, iteration)| vec![offset + step * program + per_iteration * iteration])
             .collect();
-        // A wide or signed index type can hold the offset as well.
+        // The offset can be added to int32 indices instead of to the pointer.
         let is_in_index = shape.len() == 1 && indices[0].dtype == Dtype::I32 && self.random.chance(3);
         let mut pointer =
             if is_in_index { name } else { self.define(&format!("ptr_add {name}, {start}"), &element) };
@@ -434,7 +439,8 @@ impl Generator {
             }
         };
         if shape.len() == 2 && self.random.chance(3) {
-            // Pointers to the rows, which are broadcast.
+            // Computes pointers to the rows first, broadcasts them, and then adds the indices in a
+            // row.
             let rows = &indices[0];
             pointer = self.splat(&pointer, &element, &rows.shape);
             pointer = self
@@ -466,7 +472,7 @@ impl Generator {
             }
         }
         if is_store && self.random.chance(5) {
-            // No progression, so that the store scatters.
+            // The offsets are no known progression, so the store becomes a scatter.
             let bits = if is_separate { 0 } else { self.random.pick(&[0, 1, 5]) };
             let by = self.constant_int(sum.dtype, bits);
             let by = self.splat(&by, sum.dtype.name(), shape);
@@ -492,7 +498,8 @@ impl Generator {
 
     /// Extends the memory of a buffer to the elements of an access that a mask admits.
     pub(super) fn extend(&mut self, number: usize, elements: &Known<i64>, mask: Option<&Mask>) {
-        // Machine code checks all elements of a mask that is not a range.
+        // If a mask is not a range, machine code checks the addresses of all elements, also of
+        // masked-off ones.
         self.is_regular &= mask.is_none_or(|mask| mask.is_range || mask.truth.is_none());
         let truth = mask.and_then(|mask| mask.truth.as_ref());
         let dynamic = if std::mem::take(&mut self.dynamic) { MAX_DYNAMIC } else { 0 };
@@ -532,7 +539,8 @@ impl Generator {
                     let name = self.splat(&scalar.name, dtype.name(), shape);
                     Value { name, ..scalar }
                 } else {
-                    // A tile that exists, or one that does not need another load.
+                    // Takes an existing tile or the splat of a scalar: `other` must not add another
+                    // load.
                     self.other(dtype, shape)
                 };
                 is_exact &= other.is_exact;
@@ -560,7 +568,8 @@ impl Generator {
         let number = self.buffer(dtype, true);
         let (pointer, elements) = self.pointers(number, &shape, true);
         if self.placement == Placement::Separate {
-            // The next store begins after all elements, whatever the mask is.
+            // The next store to the buffer has to begin after all elements of this store, also
+            // after masked-off ones.
             self.extend(number, &elements, None);
         } else {
             self.extend(number, &elements, mask.as_ref());

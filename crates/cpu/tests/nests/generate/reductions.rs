@@ -3,7 +3,8 @@
 use super::*;
 
 impl Generator {
-    /// Combines a tile with a reduction along its last axis, which is computed in a later phase.
+    /// Combines a tile with the result of a reduction along the last axis. A nest computes this
+    /// combination in a later phase than the reduction.
     pub(super) fn function_of_reduction(&mut self) {
         let reductions: Vec<Value> =
             self.reductions.iter().filter(|value| self.values.contains(value)).cloned().collect();

@@ -20,7 +20,8 @@ pub(super) struct Access {
     /// The number of elements that the member accesses in each row.
     extent: usize,
     size: usize,
-    /// The bytes between neighbors of a row; `None` if the compiler does not know them.
+    /// The distance in bytes between neighboring elements of a row; `None` if the compiler does not
+    /// know this distance.
     stride: Option<i64>,
     phase: usize,
     /// The last phase that executes the access: several phases may repeat a load.
@@ -32,7 +33,7 @@ pub(super) struct Access {
 pub(super) struct Bytes {
     /// The address of the element at index 0.
     base: Value,
-    /// The first byte, and the byte after the last one.
+    /// The address of the first byte, and the address after the last byte.
     pub first: Value,
     pub end: Value,
 }
@@ -42,7 +43,7 @@ pub(super) struct DistantRow {
     pointer: Slot,
     /// The number of bytes of a row.
     length: usize,
-    /// The bytes from the current row to the row that the nest prefetches.
+    /// The distance in bytes from the current row to the row that the nest prefetches.
     bytes: Value,
 }
 
@@ -56,8 +57,8 @@ impl Access {
         self.stride.is_some_and(|stride| stride.unsigned_abs() >= self.size as u64)
     }
 
-    /// Returns an upper bound of the bytes from the first element of a row to the end of the last
-    /// one, if the compiler knows the stride.
+    /// Returns an upper bound of the number of bytes from the first element of a row to the end of
+    /// its last element, if the compiler knows the stride.
     fn reach(&self) -> i64 {
         let stride = self.stride.unwrap_or(0).saturating_abs();
         stride.saturating_mul(self.extent as i64 - 1).saturating_add(self.size as i64)
@@ -177,7 +178,8 @@ impl Emitter<'_> {
         stride: Value,
         size: Value,
     ) -> (Value, Value) {
-        // Up to this distance between elements, the addresses of a tile do not wrap.
+        // If the distance between elements is at most `most` bytes, the addresses of a tile do not
+        // wrap.
         let most = self.int(1 << 32);
         let biased = self.add(stride, most);
         let range = self.int(1 << 33);
@@ -206,10 +208,10 @@ impl Emitter<'_> {
     pub(super) fn check_rows(&mut self, accesses: &[Access]) -> Vec<DistantRow> {
         let pairs = conflicts(accesses);
         let (none, all, one, zero) = (self.int(-1), self.int(0), self.int(1), self.int(0));
-        // The loop carries, for each access: the first byte and the byte after the last one in the
-        // rows so far, the base in the previous row, the distance between the bases of neighboring
-        // rows, and whether this distance is constant. For each pair of accesses, it carries
-        // whether their bases are equal in all rows.
+        // The loop carries, for each access: the addresses of the first byte and after the last
+        // byte of the rows so far, the base in the previous row, the distance between the bases of
+        // neighboring rows, and whether this distance is constant. For each pair of accesses, it
+        // carries whether their bases are equal in all rows.
         let mut carried: Vec<Value> = Vec::new();
         for _ in accesses {
             carried.extend([none, all, zero, zero, one]);
@@ -271,8 +273,8 @@ impl Emitter<'_> {
         found
     }
 
-    /// Prefetches the beginning of rows that the nest will load. The processor itself prefetches the
-    /// rest of a row.
+    /// Prefetches the beginning of rows that the nest will load. The processor itself prefetches
+    /// the rest of a row.
     pub(super) fn prefetch(&self, rows: &[DistantRow]) {
         for &DistantRow { pointer, length, bytes } in rows {
             let base = self.add(self.affine(pointer).0, bytes);
@@ -306,8 +308,8 @@ impl Emitter<'_> {
         last
     }
 
-    /// Emits the checks that no two accesses overlap, unless the order of the loops allows it.
-    /// `rows` has the values that [`Self::check_rows`] carries.
+    /// Emits the checks that no two accesses overlap, unless the order of the loops allows the
+    /// overlap. `rows` has the values that [`Self::check_rows`] carries.
     pub(super) fn check_overlaps(&mut self, accesses: &[Access], bytes: &[Bytes], rows: Option<&[Value]>) {
         for (pair, &(x, y)) in conflicts(accesses).iter().enumerate() {
             let (first, second) = (&accesses[x], &accesses[y]);
@@ -354,9 +356,9 @@ impl Emitter<'_> {
         }
     }
 
-    /// Returns whether the rows of two accesses alternate in memory without an overlap. The
-    /// distance between the accesses, modulo the distance between neighboring rows, must leave room
-    /// for `extent` bytes on both sides.
+    /// Returns whether the rows of two accesses alternate in memory without an overlap. This holds
+    /// if both accesses have the same distance between neighboring rows, and the distance between
+    /// the accesses, modulo that distance, leaves room for `extent` bytes on both sides.
     pub(super) fn is_interleaved(
         &self,
         base: Value,

@@ -10,8 +10,8 @@ use crate::program::nest::Word;
 
 impl Emitter<'_> {
     /// Emits a loop over consecutive iterations of a loop of the kernel. Registers carry the
-    /// scalars. Each tile that the loop carries has two buffers: an iteration reads one and writes
-    /// the other, and then exchanges their addresses.
+    /// scalars. Each tile that the loop carries has two buffers. An iteration reads one buffer and
+    /// writes the other; then the loop exchanges their addresses.
     pub(super) fn iterations(&mut self, iterations: &Iterations) {
         let &Iterations { counter, step, ref scalars, ref tiles } = iterations;
         let mut first = Vec::new();

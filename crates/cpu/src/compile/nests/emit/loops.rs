@@ -16,7 +16,7 @@ use crate::types::TileType;
 /// The elements that the sinks of a group (its stores and reductions) take from one vector.
 struct Sunk {
     body: Body,
-    /// The elements that each sink takes.
+    /// The elements that each sink takes, in the order of the sinks.
     values: Vec<SunkValue>,
     /// The elements of each tile that the loop writes.
     written: Vec<Value>,
@@ -42,8 +42,8 @@ pub(super) struct Loop<'g> {
 }
 
 impl Loop<'_> {
-    /// Returns the index at which the loop ends. If an iteration has whole vectors, the index is a
-    /// multiple of `chunk`, so the iterations add equally often to each accumulator: see
+    /// Returns the index at which the loop ends. If an iteration has whole vectors, this index is a
+    /// multiple of `chunk`, so that the loop adds to each accumulator equally often: see
     /// [`Emitter::part`].
     fn end(&self, lanes: usize) -> i64 {
         let is_padded = self.chunk >= lanes;
@@ -143,7 +143,7 @@ impl Emitter<'_> {
         reductions.iter().map(|reduction| self.finish(it, reduction)).collect()
     }
 
-    /// Emits reductions as a single loop with masks over all elements.
+    /// Emits the reductions as a single loop over all elements, with masks.
     pub(super) fn masked_loop(&mut self, it: &Loop<'_>, reductions: &mut [Reduction]) -> Vec<Value> {
         self.begin_reductions(it, reductions);
         let range = [self.int(0), self.int(it.end(self.lanes()))];
@@ -242,9 +242,9 @@ impl Emitter<'_> {
         for (scan, total) in self.scans.iter_mut().zip(next.drain(accumulators..)) {
             scan.total = total;
         }
-        // Computes the elements of several vectors before it stores any, so that the compiler can
-        // interleave the computations. The checks ensure that the stores overlap no loads of other
-        // vectors.
+        // The loop computes the elements of several vectors before it stores any of them, so that
+        // the compiler can interleave the computations. The checks of the nest ensure that the
+        // stores overlap no loads of other vectors.
         for first in (0..vectors).step_by(INTERLEAVED_VECTORS) {
             let group = first..vectors.min(first + INTERLEAVED_VECTORS);
             let mut computed = Vec::new();
@@ -281,7 +281,7 @@ impl Emitter<'_> {
     fn body(&mut self, it: &Loop<'_>, part: Part, position: Value, vector: usize) -> Body {
         let lanes = self.lanes();
         let offset = vector * lanes;
-        // An iteration of a short tile, or the last one of a tile, has fewer elements than lanes.
+        // In a short row, or at the end of a row, a vector has more lanes than there are elements.
         let active = (part == Part::Masked && (it.is_partial || it.chunk < lanes)).then(|| {
             let end = self.int(it.group.extent as i64);
             let left = self.sub(end, position);
@@ -322,8 +322,8 @@ impl Emitter<'_> {
         Sunk { body, values, written }
     }
 
-    /// Emits the sinks of a vector, and writes the tiles. `next` has the accumulators of all
-    /// reductions.
+    /// Emits the sinks of a vector, and writes the vector's elements of the tiles that the loop
+    /// writes. `next` has the accumulators of all reductions.
     fn sinks(
         &mut self,
         it: &Loop<'_>,
@@ -466,7 +466,8 @@ impl Emitter<'_> {
         });
     }
 
-    /// Returns the address of the first element of a vector, and the offsets of all.
+    /// Returns the address of the first element of a vector, and the offsets of all its elements
+    /// from there.
     fn strided_place(&self, pointer: Slot, body: &Body) -> (Value, Value) {
         let (base, stride) = self.affine(pointer);
         let first = self.add(body.position, self.int(body.offset as i64));

@@ -1,22 +1,22 @@
 //! Emits the vector code of a nest.
 //!
 //! The code computes the uniform values of a phase, then runs the loops of the phase, one for each
-//! extent. If the nest has several rows, loops over the rows contain all phases, and a separate
-//! loop over the rows before them checks all accesses. If an access may be illegal, or if tiles
-//! overlap in a way that the order of the loops does not allow, the code returns before the first
-//! effect (it *bails out*), and the executor runs the steps one by one.
+//! extent. If the nest has several rows, loops over the rows contain all phases, and an earlier
+//! loop over the rows checks all accesses. If an access may be illegal, or if tiles overlap in a
+//! way that the order of the loops does not allow, the code returns before the first effect (it
+//! *bails out*), and the executor runs the steps one by one.
 //!
 //! If a nest executes all steps of a program, its outermost loop runs over programs. If it executes
 //! all steps of a loop's body, its outermost loop runs over the iterations. The code returns the
 //! number of programs or iterations that it has executed before it bailed out.
 //!
 //! A loop over the elements of a row has up to three parts ([`Part`]):
-//! - In the first part, all ranges are true, and there are no masks. This part exists twice if its
-//!   stores may bypass the caches.
+//! - In the first part, all ranges are true, and there are no masks. If the stores of this part may
+//!   bypass the caches, the code has a second copy of the part, whose stores bypass the caches.
 //! - The second part has masks.
-//! - In the third part, after the end of all ranges, all ranges are false. If all loads are masked
-//!   by ranges, every tile is uniform there: the part computes one element, and stores or combines
-//!   it repeatedly.
+//! - In the third part, after the end of all ranges, all ranges are false. This part exists if
+//!   every tile is uniform there, because ranges mask all loads. It computes one element, and
+//!   stores or combines this element repeatedly.
 
 use std::cell::RefCell;
 
@@ -49,7 +49,7 @@ use scatter::Scatter;
 pub(super) struct Code {
     pub function: Function,
     pub words: Vec<Word>,
-    /// The bytes of scratch memory.
+    /// The size of the scratch memory in bytes.
     pub scratch: usize,
 }
 
@@ -98,10 +98,10 @@ struct Body {
     part: Part,
     /// The index of the first element of the iteration.
     position: Value,
-    /// The number of elements of the vectors before this one.
+    /// The number of elements of the iteration that are in vectors before this one.
     offset: usize,
     phase: usize,
-    /// The mask of the lanes that are elements of the tile; `None` if all lanes are.
+    /// The mask of the lanes that hold elements of the tile; `None` if all lanes do.
     active: Option<Value>,
     values: FxHashMap<Slot, Value>,
 }
@@ -115,8 +115,8 @@ struct Emitter<'a> {
     program_index: Option<Value>,
     /// The values of the parameters of a loop's body, in a loop over iterations.
     parameters: FxHashMap<Slot, Repr>,
-    /// The addresses of the tiles that a loop over iterations carries, each with the word that has
-    /// the address for the first iteration.
+    /// The addresses of the tiles that a loop over iterations carries, each after the word of the
+    /// argument that has the address for the first iteration.
     carried: Vec<(Word, Value)>,
     vectors: Vectors<'a>,
     values: FxHashMap<Slot, Repr>,
@@ -140,7 +140,8 @@ struct Emitter<'a> {
     accesses: Vec<(Access, Bytes)>,
 }
 
-/// Gives the origin of one step to all instructions that a builder appends, until it is dropped.
+/// A guard. Until it is dropped, all instructions that the builder appends have the origin of one
+/// step.
 struct Origin<'a> {
     builder: &'a RefCell<Builder>,
     outer: u32,
@@ -202,7 +203,8 @@ impl<'a> Emitter<'a> {
         f(&mut self.vectors.0.borrow_mut())
     }
 
-    /// Gives the origin of a step to all instructions that follow, until the result is dropped.
+    /// Sets the origin of all following instructions to a step, until the returned guard is
+    /// dropped.
     #[must_use]
     fn origin(&self, step: &Step) -> Origin<'a> {
         let builder = self.vectors.0;
@@ -336,8 +338,9 @@ impl<'a> Emitter<'a> {
         }
     }
 
-    /// Emits the steps of a phase whose results are uniform, index tiles or ranges. If `by_row` is
-    /// true, emits the steps whose results differ from row to row, otherwise all others.
+    /// Emits those steps of a phase whose results are uniform, index tiles or ranges. If `by_row`
+    /// is true, emits only steps whose results differ from row to row; if false, only the other
+    /// steps.
     fn uniform_steps(&mut self, phase: usize, by_row: bool) {
         let plan = self.plan;
         for step in plan.imports.iter().filter(|_| phase == 0) {
@@ -406,7 +409,7 @@ impl<'a> Emitter<'a> {
         self.add(start, bytes)
     }
 
-    /// Loads the elements of the current row of tiles that are uniform in each row.
+    /// Loads, from each input tile that is uniform in each row, the element of the current row.
     fn row_inputs(&mut self) {
         for &slot in &self.plan.inputs {
             let known = self.plan.known[&slot];
@@ -436,8 +439,8 @@ impl<'a> Emitter<'a> {
         }
     }
 
-    /// Returns the phase that computes the result of a member, unless the result is dense; `None`
-    /// for dense members, reductions and stores.
+    /// Returns the phase that computes the result of a member. Returns `None` if the result is
+    /// dense, and for reductions and stores.
     fn phase_of(&self, index: usize) -> Option<usize> {
         let step = self.plan.members[index];
         let &[slot] = &step.results[..] else { return None };

@@ -22,7 +22,8 @@ pub(super) struct Reduction {
 }
 
 impl Reduction {
-    /// Returns whether comparisons can find the result, unless it is a zero or NaN.
+    /// Returns whether comparisons can find the result of the reduction, except a result that is a
+    /// zero or NaN.
     pub fn has_comparison(&self) -> bool {
         matches!(self.combine, Combine::Min | Combine::Max) && self.dtype.is_float()
     }
@@ -47,9 +48,9 @@ impl Emitter<'_> {
         group.sinks.iter().filter_map(reduction).collect()
     }
 
-    /// Reduces by comparisons, which take one instruction each and ignore NaN. But if the result is
-    /// a zero, its sign is arbitrary, and if all elements are NaN, the result is an infinity. If
-    /// the result is a zero or this infinity, another loop reduces exactly.
+    /// Reduces by comparisons, which take one instruction each and ignore NaN. But a resulting zero
+    /// has an arbitrary sign, and if all elements are NaN, the result is an infinity. If the result
+    /// is a zero or this infinity, another loop repeats the reduction exactly.
     pub(super) fn reduce_by_comparison(
         &mut self,
         it: &Loop<'_>,

@@ -1,9 +1,9 @@
 //! Emits scatters, which are stores to addresses that are elements of a tile: see
 //! [`plan`](super::super::plan).
 //!
-//! A loop of the phase before the scatter finds the least and the greatest offset whose mask is
-//! true. All addresses between these two must be inside the memory, and other accesses may not
-//! overlap them.
+//! A loop of the phase before the scatter finds the least and the greatest offset among those whose
+//! mask is true. All addresses between these two must be inside the memory, and other accesses may
+//! not overlap them.
 
 use tilewright_ir::Dtype;
 use tilewright_native::ir::{Binary, IntBinary, IntCompare, Value};
@@ -56,8 +56,8 @@ impl Emitter<'_> {
         }
     }
 
-    /// Ends the check of a scatter. Leaves the nest if an address between the first and the last
-    /// one may be illegal, or if these addresses overlap an access that does not precede the
+    /// Ends the check of a scatter. Leaves the nest if an address between the lowest and the
+    /// highest one may be illegal, or if this range overlaps an access that does not precede the
     /// scatter.
     pub(super) fn check_scatter(&mut self) {
         let Some(Scatter { member, dtype, range }) = self.scatter.take() else { return };

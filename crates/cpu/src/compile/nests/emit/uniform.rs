@@ -147,8 +147,8 @@ impl<'a> Emitter<'a> {
         let Family::Division(division) = function.family() else {
             return Repr::Integer(self.vectors.apply_to_integers(function, number, &[first, other]));
         };
-        // A division rounds negative quotients up, so the indices of a segment might have different
-        // quotients.
+        // A division rounds negative quotients towards zero, so negative indices of one segment
+        // might have different quotients.
         let zero = self.int(0);
         let is_positive = self.compare(IntCompare::LeSigned, zero, first);
         self.check(is_positive);
@@ -214,7 +214,7 @@ impl<'a> Emitter<'a> {
         }
         let (x, dx) = self.affine(operands[0]);
         let (y, dy) = self.affine(operands[1]);
-        // The indices i for which `difference + stride * i` compares with 0.
+        // Finds the indices `i` for which `difference + stride * i`, compared with 0, gives true.
         let stride = self.known(self.sub(dx, dy)).expect("the plan knows the stride");
         let (function, difference) = if stride > 0 {
             (function, self.sub(x, y))

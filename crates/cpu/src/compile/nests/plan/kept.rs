@@ -40,8 +40,8 @@ impl Plan<'_> {
         }
     }
 
-    /// Returns the number of cheap steps that recompute a dense tile from memory; `None` if a step
-    /// is not cheap, or if there are more than `most`.
+    /// Returns the number of cheap steps that recompute a dense tile from memory. Returns `None` if
+    /// one of the steps is not cheap, or if more than `most` steps are necessary.
     fn cost(&self, slot: Slot, most: usize) -> Option<usize> {
         if self.form(slot) != Some(Form::Dense) || !self.defines(slot) {
             return Some(0);
@@ -51,7 +51,7 @@ impl Plan<'_> {
             Action::Op(Op::Load { .. } | Op::Cast { .. } | Op::Bitcast { .. }) => 1,
             Action::Op(Op::ExpandDims { .. } | Op::Broadcast { .. } | Op::Reshape { .. }) => 0,
             Action::Op(Op::Elementwise { function }) if vectors::is_cheap(*function) => 1,
-            // tidy: wildcard because the others take long
+            // tidy: wildcard because the other actions take long
             _ => return None,
         };
         let mut sum = own;

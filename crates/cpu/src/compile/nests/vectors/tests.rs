@@ -42,7 +42,7 @@ fn is_same(dtype: Dtype, x: u64, y: u64) -> bool {
     let is_nan = |bits: u64| match dtype {
         Dtype::F64 => f64::from_bits(bits).is_nan(),
         Dtype::F32 => f32::from_bits(bits as u32).is_nan(),
-        // tidy: wildcard because the others are narrow floats and integers
+        // tidy: wildcard because the other types are narrow floats and integers
         _ => {
             let mut wide = [0.0];
             if is_narrow(dtype) {

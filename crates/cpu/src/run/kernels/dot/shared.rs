@@ -50,7 +50,7 @@ pub(super) struct SharedOperands {
 }
 
 impl SharedOperands {
-    /// Forgets all operands: their memory may have changed.
+    /// Discards all packed operands, because the memory of the matrices may have changed.
     pub fn clear(&mut self) {
         self.empty();
         self.subnormal.clear();

@@ -1,5 +1,5 @@
 //! Dots of narrow elements by instructions that multiply words: bf16 with an accumulator of
-//! binary32, and 8-bit integers with one of 32-bit integers.
+//! binary32, and 8-bit integers with an accumulator of 32-bit integers.
 //!
 //! A word holds 2 or 4 elements with consecutive k. The rows of `a` are read as words in place. `b`
 //! is interleaved: each of its words holds elements of one column. Elements after the last k are 0.
@@ -79,9 +79,9 @@ fn choose(
     }
 }
 
-/// Computes a dot by instructions on words. The accumulator is binary32 or int32, and dense. Returns
-/// false, without a change, if the processor has no such instructions for the operands, or if an
-/// element of bf16 is subnormal: these instructions would take it for 0.
+/// Computes a dot by instructions on words. The accumulator is binary32 or int32, and dense.
+/// Returns false, without a change, if the processor has no such instructions for the operands, or
+/// if an element of bf16 is subnormal: these instructions would read a subnormal element as 0.
 pub(super) fn dot(
     compute: Dtype,
     acc: &mut [u8],
@@ -158,8 +158,8 @@ fn has_subnormals(matrix: MatrixReader<'_>, dense: &mut Buffer) -> bool {
     vectorize(
         #[inline(always)]
         || {
-            // Without its sign, a subnormal element is a number from 1 to 0x7f. Zero becomes the
-            // largest number.
+            // Without the sign bit, the bits of a subnormal element are a number from 1 to 0x7f.
+            // The subtraction of 1 turns zero into the largest number.
             let order = |bits: u16| (bits & 0x7fff).wrapping_sub(1);
             (0..matrix.rows()).any(|row| matrix.least_of_row(row, order) < 0x7f)
         },
@@ -174,10 +174,11 @@ fn run<P: WordToken>(token: P, product: Product<'_, u32>) {
     );
 }
 
-/// Corrects the accumulator after a dot with flipped sign bits of `b`. As an unsigned number, a
-/// flipped element of 8 bits is larger by 128, so the dot adds 128 times the sum of a row of `a` to
-/// each element of the same row of the accumulator. Elements of padding are flipped too, but the
-/// dot multiplies them by 0.
+/// Corrects the accumulator after a dot with flipped sign bits of `b`. The instruction reads an
+/// element with a flipped sign bit as an unsigned number, which is 128 more than the signed
+/// element. The dot has therefore added 128 times the sum of a row of `a` to each element of the
+/// same row of the accumulator. Elements of padding are flipped too, but the dot multiplies them by
+/// 0.
 fn subtract_offset(acc: &mut [u32], a: MatrixReader<'_>, extents: Extents) {
     vectorize(
         #[inline(always)]
@@ -242,7 +243,8 @@ fn words_of_columns<'a>(
     MatrixReader::of_tile(buffer.bytes(), size_of::<u32>(), [rows, columns], [columns, 1])
 }
 
-/// Interleaves groups of 4 rows of 8-bit elements to rows of words; rows after the last one are 0.
+/// Interleaves groups of 4 rows of 8-bit elements to rows of words. Fills an incomplete group with
+/// rows of zeros.
 #[inline(always)]
 fn interleave4(words: &mut [[u8; 4]], elements: &[u8], columns: usize) {
     let columns = columns.max(1);
@@ -265,7 +267,8 @@ fn interleave4(words: &mut [[u8; 4]], elements: &[u8], columns: usize) {
     }
 }
 
-/// Interleaves pairs of rows of 16-bit elements to rows of words; a row after the last one is 0.
+/// Interleaves pairs of rows of 16-bit elements to rows of words. Fills an incomplete pair with a
+/// row of zeros.
 #[inline(always)]
 fn interleave2(words: &mut [[u16; 2]], elements: &[u16], columns: usize) {
     let columns = columns.max(1);

@@ -16,7 +16,8 @@ const ROW: usize = 64;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum TileProduct {
     Bf16,
-    /// 8-bit elements; the names say whether those of A and those of B are signed.
+    /// 8-bit elements. The name of a variant says whether the elements of A are signed, then
+    /// whether those of B are.
     SignedSigned,
     SignedUnsigned,
     UnsignedSigned,
@@ -74,15 +75,16 @@ impl Amx {
 #[cfg(all(target_arch = "x86_64", target_os = "linux", not(miri)))]
 fn is_available() -> bool {
     use std::arch::x86_64::{__cpuid, __cpuid_count, _xgetbv};
-    /// Requests the right to use a component of the processor's state.
+    /// The code of `arch_prctl` that requests the right to use a component of the processor's
+    /// state.
     const ARCH_REQ_XCOMP_PERM: libc::c_long = 0x1023;
-    /// The data of tiles, as a component of the processor's state.
+    /// The index of the component of the processor's state that holds the data of tiles.
     const XFEATURE_XTILEDATA: libc::c_long = 18;
     /// The bits of AMX-BF16, AMX-TILE and AMX-INT8 in EDX of leaf 7.
     const AMX: u32 = 1 << 22 | 1 << 24 | 1 << 25;
-    /// The bits of tiles in the states that the system saves.
+    /// The bits of XCR0 for the state of tiles, which the system has to save.
     const TILE_STATES: u64 = 3 << 17;
-    /// The bits of XSAVE and of its use by the system in ECX of leaf 1.
+    /// The bits of XSAVE and OSXSAVE (the system uses XSAVE) in ECX of leaf 1.
     const XSAVE: u32 = 1 << 26 | 1 << 27;
 
     #[target_feature(enable = "xsave")]
@@ -130,8 +132,8 @@ fn with_tiles(function: impl FnOnce()) {
 mod blocks {
     use super::{MatrixReader, SIDE};
 
-    /// The operands of a block: addresses of the first elements, strides in bytes, and the number of
-    /// tiles along k.
+    /// The operands of a block: addresses of the first elements, strides in bytes, and the number
+    /// of tiles along k.
     #[derive(Clone, Copy)]
     struct Block {
         acc: *mut u8,
@@ -143,7 +145,8 @@ mod blocks {
         tiles: usize,
     }
 
-    /// Calls `four` for each block of 2 by 2 tiles, and `one` for each tile of the remaining blocks.
+    /// Calls `four` for each block of 2 by 2 tiles, and `one` for each tile of the remaining
+    /// blocks.
     ///
     /// # Safety
     ///

@@ -1,10 +1,10 @@
 //! Instructions that multiply words of narrow elements, and tokens: a value of a token type proves
 //! that the processor has the instructions.
 //!
-//! A word of 32 bits holds 2 elements of 16 bits or 4 of 8 bits, with consecutive k. Such an
-//! instruction multiplies the elements of two words, and adds the products to a lane of the
-//! accumulator. A token exists only if the processor has its instructions, and
-//! `run::memory::multiply` is generic over tokens.
+//! A word of 32 bits holds 2 elements of 16 bits or 4 of 8 bits, with consecutive k. An instruction
+//! multiplies the elements of two words, and adds the products to a lane of the accumulator. A
+//! token exists only if the processor has its instructions, and `run::memory::multiply` is generic
+//! over tokens.
 #![cfg_attr(
     target_arch = "x86_64",
     expect(unsafe_code, reason = "an instruction may only be executed if the processor has it")
@@ -20,8 +20,8 @@ mod vectors;
 pub(crate) use amx::{Amx, TileProduct};
 pub(crate) use vectors::{Avx512Bf16, Avx512Vnni, AvxVnni, MultiplyAdd, WordToken};
 
-/// The most capable instructions that a dot of narrow elements may use. It may also use those of
-/// all lower levels.
+/// The most capable instructions that a dot of narrow elements may use. The dot may also use the
+/// instructions of all lower levels.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub enum Level {
     /// The instructions that dots of wide elements use.
