@@ -12,10 +12,10 @@
 //! }                                          else { tensor_store_wait ; barrier ; store %p, %x, %mask }
 //!                                          } ; tensor_store_wait ; barrier
 //! ```
-//! A map cannot express a store in three cases. **Chunks:** the accelerator writes whole chunks of
-//! 16 bytes, so it would write past a row that ends within a chunk. **Start of the tensor:** a copy
-//! of a box that begins before the tensor traps, whereas a masked store skips the elements outside.
-//! **Empty tensor:** it has no map.
+//! A map cannot express a store in three cases. **Chunks:** the tensor memory accelerator writes
+//! whole chunks of 16 bytes, so it would write past a row that ends within a chunk. **Start of the
+//! tensor:** a copy of a box that begins before the tensor traps, whereas a masked store skips the
+//! elements outside. **Empty tensor:** it has no map.
 //!
 //! **Order.** Pointers that a kernel loads may point to any memory. If a loop accesses global
 //! memory only by maps of the kernel, the kernel compares the ranges of its loads and its stores

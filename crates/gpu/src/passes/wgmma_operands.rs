@@ -110,10 +110,11 @@ impl Staged {
     }
 }
 
-/// Returns the axis and the rows with which an operand of a dot is stored. Operand 0 is A, operand
-/// 1 is B.
+/// Returns an operand of a dot with the contiguous axis and the row length with which it is stored.
+/// Operand 0 is A, operand 1 is B.
 ///
-/// `None` if the dot can read the operand from its registers, or if it is in memory already.
+/// Returns `None` if the dot can read the operand from its registers, or if the operand is in
+/// memory already.
 fn operand(
     header: &Header,
     function: &Function,
