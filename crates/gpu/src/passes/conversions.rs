@@ -1,6 +1,12 @@
 //! Lowers the ops that move elements between warps: they become copies through shared memory. These
-//! ops are conversions of layouts, reductions and scans over several warps, gathers, and atomic
-//! operations that leave their result in one thread although several threads need it.
+//! ops are:
+//!
+//! - conversions of layouts;
+//! - reductions, scans (`scans.rs`), butterfly exchanges and bitonic merges over several warps, and
+//!   histograms (`butterfly.rs`);
+//! - gathers;
+//! - atomic operations that leave their result in one thread although several threads need it;
+//! - `wgmma`s whose operands are not in a layout that the instruction reads (`wgmma_operands.rs`).
 //!
 //! ```text
 //! %y = convert_layout %x                  %b = alloc ; local_store %b, %x ; %y = local_load %b

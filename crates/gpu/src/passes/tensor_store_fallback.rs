@@ -77,7 +77,7 @@ impl Around {
 
 /// Returns the instructions that make the maps of the loads of a loop.
 ///
-/// `None` if the loop accesses global memory by other means, or makes a map itself.
+/// Returns `None` if the loop accesses global memory by other means, or makes a map itself.
 fn loaded_maps(function: &Function, inst: Inst, stores: &[Inst]) -> Option<Vec<Inst>> {
     let mut loaded = BTreeSet::new();
     let mut is_known = true;
