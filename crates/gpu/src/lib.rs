@@ -2,8 +2,7 @@
 //! shared memory, inserts barriers and schedules loops.
 //!
 //! ```text
-//! ir::Module (after opt) ── tile, assign ──> gpu_ir::Module ── passes ──> gpu_ir::Module ──>
-//! ptx::lower
+//! ir::Module (after opt) ── tile, assign ──> gpu_ir::Module ── passes ──> ptx::lower
 //! ```
 //!
 //! | folder | contents |

@@ -390,8 +390,7 @@ impl Pass<'_> {
 
     /// Lowers a reduction with more than `MAX_PARTIAL_RESULTS` partial results of a line: converts
     /// the operands to a layout in which each warp has whole lines, if there are enough lines, and
-    /// reduces them there. A reduction that must keep the order of elements may have so many
-    /// partial results.
+    /// reduces them there. A reduction that must keep the order of elements may exceed this limit.
     fn reduce_in_lines(&mut self, inst: Inst, axis: u32, layout: &Layout, block: Block) {
         let lines = line_layout(&layout.output().shape(), axis as usize, self.header.num_warps);
         let to = self.header.layouts.add(lines.clone());

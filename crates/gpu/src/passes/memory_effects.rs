@@ -181,8 +181,8 @@ pub struct Open {
     /// are common to all paths, and may be empty.
     released: BTreeMap<MemoryLocation, BTreeSet<Slot>>,
     /// The memory that threads wrote so far and that the asynchronous proxy reads. A proxy fence
-    /// covers only the writes of its own thread, so at each fence these writes count as stores in
-    /// flight again, until a barrier.
+    /// covers only the writes of its own thread, so at each fence that names no slots, these writes
+    /// count as stores in flight again, until a barrier.
     unfenced: BTreeSet<MemoryLocation>,
 }
 
