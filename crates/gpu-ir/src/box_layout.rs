@@ -22,11 +22,12 @@ pub fn rows_of_box(shape: &[u32], axis: usize, element_bits: u32) -> Layout {
 /// The division of a slot into boxes of equal size. One tensor copy moves each box.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BoxLayout {
-    /// The axes of the tile; rows lie along the first.
+    /// The axes of the tile, from the contiguous one, along which the rows lie, to the slowest.
     pub order: SmallVec<[usize; 5]>,
     /// Elements of a row of a box.
     pub row: u32,
-    /// The number of boxes, which follow each other in memory and along the rows of the tile.
+    /// The number of boxes. Boxes that follow each other in memory are neighbors along the rows of
+    /// the tile.
     pub count: u32,
     /// The bytes of a box.
     pub bytes: u32,
@@ -52,8 +53,9 @@ impl BoxLayout {
         let modes = [SwizzleMode::None, SwizzleMode::Bytes128, SwizzleMode::Bytes64, SwizzleMode::Bytes32];
         let (row, swizzle) = modes.into_iter().find_map(|mode| {
             let row = mode.row_bytes().map_or(longest, |bytes| bytes * 8 / bits);
-            // In memory, the next box follows the second axis, so a box is contiguous only if all
-            // further axes have extent 1.
+            // The tile has several boxes along its rows. In memory, the next box follows after all
+            // rows along the second axis of `order`, so a box is contiguous only if all further
+            // axes have extent 1.
             let is_one_tensor = row == longest || order.iter().skip(2).all(|other| shape[*other] == 1);
             let fits = row <= longest && is_one_tensor && *memory == swizzled(&shape, &order, bits, mode);
             fits.then_some((row, mode))

@@ -655,8 +655,9 @@ impl<'a> Checker<'a> {
         ensure(is_instruction(mma, &tiles, warps, is_async), || {
             format!("{} has no {mma:?} for {} and {} by {m} x {n} warps", self.name(), tiles[0], tiles[1])
         })?;
-        // Until barriers are inserted, operands of `wgmma` may be in registers of any layout: a
-        // later pass stores them to shared memory.
+        // The pass that lowers conversions stores operands of `wgmma` to shared memory. Before it,
+        // they may be in registers in any layout. The header only records that barriers are
+        // inserted, so the check allows such operands until then.
         let n_first = mma.is_n_first(layout, warps);
         let may_be_anywhere = is_async && !self.header.synchronized;
         for (index, fragment) in [Fragment::A, Fragment::B].into_iter().enumerate() {
@@ -747,7 +748,8 @@ impl<'a> Checker<'a> {
         let changing = warps.iter().zip(registers).filter(|(_, registers)| **registers != 0);
         let (sum, count) = changing
             .fold((0, 0), |(sum, count), (warps, registers)| (sum + warps * registers, count + warps));
-        // The registers of a thread before and after the partitions, in multiples of eight.
+        // The registers of a thread before and after `warp_specialize`, rounded up to a multiple of
+        // eight.
         let average = if count == 0 { 0 } else { (sum as u64).div_ceil(8 * count as u64) * 8 };
         let budget = average * u64::from(self.header.num_warps) * 32;
         ensure(budget <= 65_536, || {

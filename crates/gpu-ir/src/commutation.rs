@@ -128,8 +128,9 @@ impl Terms {
         })
     }
 
-    /// Returns whether a condition holds for these orderings of the elements, or `None` if it
-    /// consists of more than comparisons of the elements.
+    /// Returns whether a condition holds if `outcome` gives the ordering of the left and right
+    /// elements of each tile. Returns `None` if the condition consists of more than comparisons of
+    /// these elements.
     fn holds(&self, condition: Term, outcome: &dyn Fn(usize) -> std::cmp::Ordering) -> Option<bool> {
         let Node::Apply(function, operands) = &self.nodes[condition] else { return None };
         let both = |f: fn(bool, bool) -> bool| {
@@ -156,8 +157,10 @@ impl Terms {
         }
     }
 
-    /// Returns the tile of an element, or of the smaller or larger of the two elements of a tile,
-    /// and its place in the order of these two: that of the left element is 0.
+    /// Returns the tile of a term, and the rank of the term relative to the tile's left element.
+    /// The rank of the left element is 0. The rank of the right element is -1, 0 or 1, if `outcome`
+    /// says that it is less than, equal to or greater than the left element. Other terms with a
+    /// rank are minima and maxima of these two elements.
     fn rank(&self, term: Term, outcome: &dyn Fn(usize) -> std::cmp::Ordering) -> Option<(usize, i8)> {
         match &self.nodes[term] {
             Node::Element(tile, false) => Some((*tile, 0)),

@@ -98,11 +98,12 @@ pub fn result_layout(op: &Op, from: &Type, operand: &Layout) -> Layout {
     }
 }
 
-/// Returns a second layout of the result of a broadcast for which the operand needs no conversion.
+/// Returns an alternative to [`result_layout`] for a broadcast. With either layout, the operand
+/// needs no conversion.
 ///
-/// In [`result_layout`], lanes that hold copies of the operand hold copies of the result. In this
-/// layout, each of these lanes holds a different part of the result. Returns `None` for ops other
-/// than a broadcast, and if no lanes hold copies of the operand.
+/// In [`result_layout`], lanes that hold copies of the operand hold copies of the result. In the
+/// alternative, each of these lanes holds a different part of the result. Returns `None` for ops
+/// other than a broadcast, and if no lanes hold copies of the operand.
 pub fn shared_result_layout(op: &Op, from: &Type, operand: &Layout) -> Option<Layout> {
     let ShapeOp::Broadcast { shape } = op.as_shape()? else { return None };
     let whole = result_layout(op, from, operand);

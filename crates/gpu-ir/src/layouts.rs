@@ -18,7 +18,7 @@ pub struct Layouts {
 }
 
 impl Layouts {
-    /// Returns the id of a layout, which it adds if it is new.
+    /// Returns the id of a layout. Adds the layout if it is new.
     pub fn add(&mut self, layout: Layout) -> LayoutId {
         if let Some(id) = self.ids.get(&layout) {
             return *id;

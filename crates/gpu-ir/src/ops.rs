@@ -18,15 +18,17 @@ define_ops! {
 
     /// Moves the elements of a tile to the threads that hold them in the layout of the result.
     ConvertLayout convert_layout (tile) [] {} regions 0 Pure Identity Never None None;
-    /// Applies an elementwise function to each element. Registers of the result whose indices
-    /// differ only in the bits `equal_registers` hold the same value, which is computed once.
+    /// Applies an elementwise function to each element. If the indices of two registers of the
+    /// result differ only in the bits that are set in `equal_registers`, both registers hold the
+    /// same value. Each such value is computed once.
     Elementwise elementwise () [] *operands {function: ElementwiseFn, equal_registers: u32} regions 0 Pure Pointwise Never None None;
     /// Multiplies a tile of fp32 by a factor for each element. A warp skips the multiplications if
     /// all of its factors are 1.
     Rescale rescale (tile, factor) [] {} regions 0 Pure Pointwise Never None None;
     /// Reads global memory where the mask holds (everywhere without a mask); elsewhere the result
     /// is `other`, or zero without `other`. Each access of a thread moves `width` elements along
-    /// `axis`. Registers whose indices differ only in the bits `equal_registers` are loaded once.
+    /// `axis`. Registers whose indices differ only in the bits that are set in `equal_registers`
+    /// hold equal values and are loaded once.
     Load load (pointer) [mask, other]
         {cache: CacheModifier, eviction: EvictionPolicy, volatile: bool, axis: u32, width: u32, equal_registers: u32}
         regions 0 Read Load Reads ReadsGlobal None;
@@ -34,22 +36,23 @@ define_ops! {
     /// along `axis`. Of the threads that hold copies of an element, one writes it.
     Store store (pointer, value) [mask]
         {cache: CacheModifier, eviction: EvictionPolicy, axis: u32, width: u32} regions 0 Write Store Never WritesGlobal None;
-    /// Does `atomic_rmw` of tile IR. Of the threads that hold copies of an element, only the first
-    /// does it. With `everywhere`, which is set until conversions are lowered, the other threads
-    /// get the result, too. Each access of a thread moves `width` elements along `axis`.
+    /// Does `atomic_rmw` of tile IR. If several threads hold copies of an element, only the first
+    /// of them executes the atomic operation. With `everywhere`, which is set until conversions are
+    /// lowered, the other threads get the result, too. Each access of a thread moves `width`
+    /// elements along `axis`.
     AtomicRmw atomic_rmw (pointer, value) [mask]
         {kind: AtomicKind, sem: MemorySemantics, scope: MemoryScope, axis: u32, width: u32, everywhere: bool}
         regions 0 Write Atomic Observes WritesGlobal None;
-    /// Does `atomic_cas` of tile IR. As for `atomic_rmw`, the first of the threads that hold copies
-    /// of an element does it, and `everywhere` gives the result to the others.
+    /// Does `atomic_cas` of tile IR. The threads that execute the operation, and `everywhere`, are
+    /// as for `atomic_rmw`.
     AtomicCas atomic_cas (pointer, expected, value) [mask]
         {sem: MemorySemantics, scope: MemoryScope, everywhere: bool} regions 0 Write Atomic Observes WritesGlobal None;
-    /// Does `atomic_load` of tile IR. As for `atomic_rmw`, the first of the threads that hold
-    /// copies of an element does it, and `everywhere` gives the result to the others.
+    /// Does `atomic_load` of tile IR. The threads that execute the operation, and `everywhere`, are
+    /// as for `atomic_rmw`.
     AtomicLoad atomic_load (pointer) [mask]
         {sem: MemorySemantics, scope: MemoryScope, everywhere: bool} regions 0 Write Atomic Observes ReadsGlobal None;
-    /// Does `atomic_store` of tile IR; of the threads that hold copies of an element, the first
-    /// does it.
+    /// Does `atomic_store` of tile IR. If several threads hold copies of an element, only the first
+    /// of them stores it.
     AtomicStore atomic_store (pointer, value) [mask] {sem: MemorySemantics, scope: MemoryScope} regions 0 Write Atomic Never WritesGlobal None;
     /// Does `atomic_poll` of tile IR in one thread; `everywhere` gives the result to the other
     /// threads.
@@ -65,12 +68,13 @@ define_ops! {
     Scan scan () [] *tiles {axis: u32, reverse: bool, scope: Scope} regions 1 Pure Scan Never None None;
     /// Computes the scan of the whole block from scans with the scope `warp`. The first half of the
     /// operands are the scanned tiles of these scans. The second half are scans of the partial
-    /// results: every warp holds these for all runs of its lines.
+    /// results: each warp holds them for all runs of the lines along the axis that it has elements
+    /// of.
     ScanCarry scan_carry () [] *tiles {axis: u32, reverse: bool} regions 1 Pure Scan Never None None;
-    /// Computes acc + a @ b by `mma.sync`. `warps` counts the warps along M and N, or along the
-    /// first axis of a batch, M and N. An operand is in registers, in the fragment layout of the
-    /// instruction, or in shared memory. With `matrix_a` (`matrix_b`), `ldmatrix` loads A (B) from
-    /// shared memory.
+    /// Computes acc + a @ b by `mma.sync`. `warps` lists the number of warps along M and along N.
+    /// For a batch, the list begins with the number of warps along the first axis of the batch. An
+    /// operand is in registers, in the fragment layout of the instruction, or in shared memory.
+    /// With `matrix_a` (`matrix_b`), `ldmatrix` loads A (B) from shared memory.
     MmaSync mma_sync (a, b, acc) []
         {instruction: MmaShape, warps: IntList, precision: InputPrecision, max_imprecise_acc: u32, matrix_a: bool,
          matrix_b: bool} regions 0 Read Dot Never ReadsOperands None;
@@ -87,8 +91,7 @@ define_ops! {
     /// thread invalidates them. A `barrier` must then precede the `dealloc`, so that no other
     /// thread still waits for them, and another `barrier` must precede the next use of the memory.
     Dealloc dealloc (memory) [] {} regions 0 Write Memory Never None None;
-    /// Returns the slot of a buffer at `index` times the size of a slot. The index (int32) must be
-    /// less than the number of slots.
+    /// Returns slot `index` of a buffer. The index (int32) must be less than the number of slots.
     Slot slot (buffer, index) [] {} regions 0 Pure Memory Never None None;
     /// Stores a tile to a buffer of one slot.
     LocalStore local_store (buffer, value) [] {} regions 0 Write Memory Never WritesShared None;
@@ -99,37 +102,43 @@ define_ops! {
     LocalLoad local_load (buffer) [] {matrix: bool} regions 0 Read Memory Never ReadsShared None;
 
     /// Starts copying global memory to a buffer of one slot by `cp.async`; writes zeros where the
-    /// mask does not hold. Each copy of a thread moves `width` elements along the axis: 4, 8 or 16
-    /// bytes that are contiguous in the buffer, too, and have one mask. Copies of 16 bytes bypass
-    /// L1 unless `cache` is `.ca`. Of threads that hold copies of a pointer, one copies. The thread
-    /// that copied may read after `wait_group`, other threads after a barrier that follows.
+    /// mask does not hold. Each copy of a thread moves `width` elements along `axis`. They take 4,
+    /// 8 or 16 bytes, are contiguous both in global memory and in the buffer, and have one mask
+    /// value. Copies of 16 bytes bypass L1 unless `cache` is `.ca`. If several threads hold copies
+    /// of a pointer, one of them copies. The thread that copied may read the data after its
+    /// `wait_group`, other threads after a barrier that follows the `wait_group`.
     CopyAsync copy_async (buffer, pointer) [mask] {cache: CacheModifier, axis: u32, width: u32} regions 0 Write Memory Reads WritesShared StartsCopy;
-    /// Makes a group of the copies that the thread has started since its last group.
+    /// Commits, in each thread, the copies that the thread has started since its last group as a
+    /// new group.
     CommitGroup commit_group () [] {} regions 0 Write Barrier Never None None;
-    /// Waits, in each thread, until at most `pending` of its latest groups are in flight.
+    /// Waits, in each thread, until all groups of the thread except its latest `pending` ones are
+    /// complete.
     WaitGroup wait_group () [] {pending: u32} regions 0 Write Barrier Never None AwaitsCopies;
 
-    /// Initializes each `mbarrier`, or the one of a slot, for phases of `arrivals` arrivals. One thread does it; the
-    /// others see the initialization after a `barrier`. If tensor copies arrive at the
-    /// `mbarrier`s, a `fence_proxy` must be between the initialization and that `barrier`, because
-    /// the copies use the asynchronous proxy.
+    /// Initializes the `mbarrier` of `slot`, or of every slot if the operand is absent. Each phase
+    /// then needs `arrivals` arrivals. One thread executes the initialization; the others see it
+    /// after a `barrier`. If tensor copies arrive at the `mbarrier`s, a `fence_proxy` must be
+    /// between the initialization and that `barrier`, because the copies use the asynchronous
+    /// proxy.
     MbarrierInit mbarrier_init (barriers) [slot] {arrivals: u32} regions 0 Write Barrier Never WritesShared None;
-    /// Arrives at a barrier, by one of the threads that run the op, and adds `bytes` to the bytes
-    /// that the phase waits for.
+    /// Arrives at the `mbarrier` of a slot, by one of the threads that run the op, and adds `bytes`
+    /// to the bytes that the phase waits for.
     MbarrierExpect mbarrier_expect (barriers, slot) [] {bytes: u32} regions 0 Write Barrier Never ReadsShared None;
-    /// Arrives at a barrier, by one thread of each warp that runs the op, after all lanes of the
-    /// warp have reached the op: their earlier accesses happen before the arrival.
+    /// Arrives at the `mbarrier` of a slot, by one thread of each warp that runs the op, after all
+    /// lanes of the warp have reached the op. So the earlier accesses of all lanes happen before
+    /// the arrival.
     MbarrierArrive mbarrier_arrive (barriers, slot) [] {} regions 0 Write Barrier Never ReadsShared None;
-    /// Arrives at a barrier, once for each thread that runs the op, when the copies of that thread
-    /// are done (`cp.async.mbarrier.arrive.noinc`). The number of arrivals of the barrier counts
-    /// all these threads.
+    /// Arrives at the `mbarrier` of a slot, once for each thread that runs the op, when the
+    /// `cp.async` copies of that thread are complete (`cp.async.mbarrier.arrive.noinc`). The
+    /// `arrivals` of `mbarrier_init` include one arrival for each of these threads.
     MbarrierArriveCopies mbarrier_arrive_copies (barriers, slot) [] {} regions 0 Write Barrier Never ReadsShared None;
-    /// Waits, in each thread that runs the op, for the end of the phase of a barrier with this
-    /// parity (0 or 1, int32). The first phase has parity 0; until it ends, the phase with parity 1
-    /// counts as complete.
+    /// Waits, in each thread that runs the op, until the phase with this parity (0 or 1, int32) of
+    /// the `mbarrier` of a slot is complete. The first phase has parity 0; while it is the current
+    /// phase, the phase with parity 1 counts as complete.
     MbarrierWait mbarrier_wait (barriers, slot, parity) [] {} regions 0 Write Barrier Never ReadsShared None;
     /// Starts, by one of the threads that run the op, a copy of the box of a tensor at these
-    /// coordinates to a buffer of one slot; all bytes of the slot arrive at a barrier.
+    /// coordinates to a buffer of one slot. The copy signals all bytes of the buffer at the
+    /// `mbarrier` of `slot` (`complete_tx`).
     ///
     /// The descriptor is the address of a tensor map, in global memory or a parameter. The
     /// coordinates are in the order of the tensor's axes: first the axes that the tile does not
@@ -158,13 +167,14 @@ define_ops! {
     /// every element type has every `kind`.
     TensorReduce tensor_reduce (buffer, descriptor) [] *coordinates {kind: AtomicKind} regions 0 Write Memory Never ReadsShared StartsTensorStore;
     /// Returns the pointers unchanged. States that they point to a box of the tensor that a tensor
-    /// map of the module describes, at these coordinates (as for `tensor_load`). Outside of the
-    /// tensor, a load through the pointers yields zeros or elements that are unused.
+    /// map of the module describes, at these coordinates (as for `tensor_load`). For elements
+    /// outside of the tensor, a load through the pointers yields zeros, or the program does not use
+    /// the results.
     TensorBox tensor_box (pointer, descriptor) [] *coordinates {} regions 0 Pure Identity Never None None;
     /// Makes the tensor map `M<map>` of the module from these scalars, in global memory of the
     /// block, and returns the address of the map. A buffer of 128 bytes is its staging area. The
     /// first warp makes the map, and only that warp may copy with it. If the op runs again, the new
-    /// map replaces the previous one, which no copy may still need.
+    /// map replaces the previous one, so all copies with the previous map must be complete.
     MakeTensorMap make_tensor_map (buffer) [] *parts {map: u32} regions 0 Write Memory Never WritesShared None;
     /// Orders ordinary accesses of each thread to global memory before tensor copies that follow a
     /// barrier.
@@ -177,18 +187,19 @@ define_ops! {
     /// Starts acc + a @ b by `wgmma`, and commits it as a group. `warps` counts the warps along M
     /// and N.
     ///
-    /// A is in registers or in shared memory, B in shared memory; until conversions are lowered,
-    /// either may be in registers of any layout. Until the dot has finished, no thread may write
-    /// its operands, and the code that computes an A in registers may not run again for the next
-    /// iteration. An operand in shared memory has a layout that a matrix descriptor can describe: K
-    /// contiguous or, for 16-bit elements, M or N. With `transposed_a` (`transposed_b`), A (B) is
-    /// the transpose of its buffer. Threads make their writes to such operands visible by
-    /// `fence_proxy` and a barrier that follows. With a `pending` accumulator, the dot continues
-    /// another dot in the same registers; else it starts from a copy of the accumulator. The
-    /// accumulation is as exact as that of the instruction. For 8-bit floats with a
-    /// `max_imprecise_acc` other than 0, the threads wait after every `max_imprecise_acc` products
-    /// along K and add the partial result to an fp32 accumulator. `after` is a tile of 32-bit
-    /// elements; the dot starts after it is computed.
+    /// A is in registers or in shared memory, and B is in shared memory. The pass that lowers
+    /// conversions stores operands to shared memory; before it, A and B may be in registers in any
+    /// layout. Until the dot has finished, no thread may write its operands, and the code that
+    /// computes an A in registers may not run again for the next iteration. An operand in shared
+    /// memory has a layout that a matrix descriptor can describe: K contiguous or, for 16-bit
+    /// elements, M or N. With `transposed_a` (`transposed_b`), A (B) is the transpose of its
+    /// buffer. Threads make their writes to such operands visible by `fence_proxy` and a barrier
+    /// that follows. With a `pending` accumulator, the dot continues another dot in the same
+    /// registers; else it starts from a copy of the accumulator. The accumulation is as exact as
+    /// that of the instruction. For 8-bit floats with a `max_imprecise_acc` other than 0, the
+    /// threads wait after every `max_imprecise_acc` products along K and add the partial result to
+    /// an fp32 accumulator. `after` is a tile of 32-bit elements; the dot starts after it is
+    /// computed.
     Wgmma wgmma (a, b, acc) [after]
         {instruction: MmaShape, warps: IntList, max_imprecise_acc: u32, transposed_a: bool, transposed_b: bool}
         regions 0 Write Dot Never ReadsOperands StartsDot;
@@ -208,11 +219,12 @@ define_ops! {
     ///
     /// Each block copies one part of each of its tensor loads to the buffers of all blocks. The
     /// parts are in the order of the blocks, and the bytes arrive at the barriers `full` of all
-    /// blocks. The barriers `empty` have the `arrivals` of one block, so each arrival at them
-    /// counts `n` times: once in each block if the condition of the buffer holds, else `n` times in
-    /// its own block. All blocks run the same loads in the same order, synchronize before the first
-    /// one, and synchronize before they end. A tile of one box is divided along the axis that is
-    /// the slowest one in the buffer; the tensor map has the box of a part.
+    /// blocks. The `arrivals` of the barriers `empty` are those of one block; the lowering
+    /// multiplies them by `n`. An arrival at such a barrier therefore counts `n` times: once in
+    /// each block if the condition holds, else `n` times in the block of the arriving thread. All
+    /// blocks run the same loads in the same order, synchronize before the first one, and
+    /// synchronize before they end. A tile of one box is divided along the axis that is the slowest
+    /// one in the buffer; the tensor map has the box of a part.
     MulticastLoads multicast_loads (buffer, full, empty, condition) [] {} regions 0 Write Barrier Never None None;
     /// Arrives at the barrier of the cluster, in every thread: accesses before it, initialization
     /// of `mbarrier`s included, happen before those after `cluster_wait`.

@@ -131,7 +131,7 @@ pub struct TensorMapBox {
 pub struct TensorAccess {
     /// The argument that is the pointer.
     pub base: u32,
-    /// The kernel writes the tensor.
+    /// True if the kernel writes the tensor.
     pub is_written: bool,
 }
 
@@ -155,7 +155,7 @@ pub struct TensorMapPlan {
 }
 
 impl TensorMapPlan {
-    /// Returns the access that the copies of the map make.
+    /// Returns the argument of the tensor, and whether copies by the map write the tensor.
     pub fn access(&self) -> TensorAccess {
         let is_written = self.copied.as_ref().is_some_and(|copied| copied.is_written);
         TensorAccess { base: self.base, is_written }

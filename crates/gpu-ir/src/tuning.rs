@@ -77,8 +77,8 @@ pub struct Tuning {
     /// those of one copy: the assembler interleaves the copies. Two dependent dots take 20 to 55
     /// (H200, 2026-11-23).
     pub unrolled_registers: u32,
-    /// A kernel with a loop that is unrolled by the depth of its rings states how many blocks a
-    /// multiprocessor should hold (`.minnctapersm`).
+    /// True if a kernel with a loop that is unrolled by the depth of its rings states how many
+    /// blocks a multiprocessor should hold (`.minnctapersm`).
     ///
     /// The assembler then gives a thread at most the registers that leave room for these blocks. Of
     /// 22 attention kernels for `sm_90a`, one has room for one more block because of the statement;
@@ -211,8 +211,8 @@ pub struct Tuning {
     /// Not measured. The order itself was measured: causal attention with heads of 64 and 4096 rows
     /// took 333 us without and 307 us with it (H200, 2026-11-23).
     pub ordered_group: u64,
-    /// The number of programs that such a group may have if `ordered_group` does not require more.
-    /// Within a group, the longest programs start first.
+    /// The number of programs that a group of `ordered_group` may have, unless that minimum
+    /// requires more. Within a group, the longest programs start first.
     ///
     /// Derived: more than a GPU runs at a time. An H200 has 132 multiprocessors, so these are more
     /// than three blocks on each.

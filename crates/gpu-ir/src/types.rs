@@ -22,16 +22,18 @@ pub enum Type {
     Buffer(Buffer),
     /// A ring of slots through which warps pass tiles to each other: `ring<3, fp16[128, 64]@L5>`.
     Ring(Buffer),
-    /// A slot of a ring that its holder fills: `empty<fp16[128, 64]@L5>`. `publish` consumes it.
+    /// A slot of a ring that `acquire` returned and that is not published yet: `empty<fp16[128,
+    /// 64]@L5>`. `publish` consumes it.
     Empty(Buffer),
-    /// A slot of a ring that its holder reads: `full<fp16[128, 64]@L5>`. `release` consumes it.
+    /// A slot of a ring that `take` returned and that is not released yet: `full<fp16[128,
+    /// 64]@L5>`. `release` consumes it.
     Full(Buffer),
     /// The accumulator of asynchronous dots in flight: `pending<fp32[128, 256]@L3>`. `wgmma_wait`
     /// consumes it.
     Pending {
         /// Element and shape.
         tile: ir::Type,
-        /// The layout of the accumulator once it is computed.
+        /// The layout of the tile that `wgmma_wait` returns.
         layout: LayoutId,
     },
     /// `mbarrier`s, at which threads and copies arrive: `mbarrier<3>`, one for each slot of a

@@ -2,7 +2,7 @@
 //! shared memory, inserts barriers and schedules loops.
 //!
 //! ```text
-//! ir::Module (after opt) ── tile ──> ── assign ──> gpu_ir::Module ── passes ──> ptx::lower
+//! ir::Module (after opt) ── tile, assign ──> gpu_ir::Module ── passes ──> ptx::lower
 //! ```
 //!
 //! | folder | contents |
@@ -122,7 +122,8 @@ pub fn compile_for(
     Ok(program)
 }
 
-/// Runs [`PASSES`] over a program. A pass that already ran on the program changes nothing.
+/// Runs [`PASSES`] over a program, or fewer passes if the program states its layouts, copies and
+/// barriers (Gluon). A pass that already ran on the program changes nothing.
 ///
 /// # Errors
 /// A pass cannot lower an op, a ring or a schedule of the program, or the program needs more shared
@@ -148,7 +149,8 @@ fn check_explicit(program: &Module) -> Result<(), Box<Diagnostic>> {
         };
         Box::new(diagnostic.note("the compiler adds no waits, fences or phases to a Gluon kernel"))
     })?;
-    // A single op is not legal, such as a dot that no instruction computes.
+    // No rule over several instructions is violated, so a single op is illegal, such as a dot that
+    // no instruction computes.
     Err(Box::new(Diagnostic::new(Code::NotOnThisDevice, error.message)))
 }
 

@@ -32,8 +32,9 @@ pub trait Transfer {
     /// The facts at a point of the program.
     type State: Clone + PartialEq;
 
-    /// Applies an instruction to the state: any except loops, branches and `warp_specialize`. Ops
-    /// such as `reduce` have a region, too, but it only combines elements.
+    /// Applies an instruction to the state. The walk calls this for every instruction except loops,
+    /// branches and `warp_specialize`. It does not enter the region of an op such as `reduce`,
+    /// because that region only combines elements.
     fn step(&mut self, inst: Inst, state: &mut Self::State) -> Check;
 
     /// Joins the states of two paths that meet.

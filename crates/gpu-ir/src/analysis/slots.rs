@@ -22,7 +22,7 @@ use crate::{Function, GpuOp, Op, Type};
 pub struct Slot {
     /// The result of the `alloc` of its buffer.
     pub root: Value,
-    /// Its position in the buffer.
+    /// The position of the slot in the buffer.
     pub index: SlotIndex,
 }
 
@@ -132,7 +132,7 @@ impl<'f> SlotAnalysis<'f> {
         block.expect("the instruction that defines it is in a block")
     }
 
-    /// Returns the block of an instruction.
+    /// Returns the block that contains an instruction.
     pub fn block_of_inst(&self, inst: Inst) -> Block {
         self.parents.block(inst).expect("the instruction is in a block")
     }

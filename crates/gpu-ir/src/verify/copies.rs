@@ -3,14 +3,14 @@
 //!
 //! - `copy_async` needs one of two waits: a `commit_group` and then a `wait_group` that leaves only
 //!   later groups in flight, or an `mbarrier_arrive_copies` and an `mbarrier_wait` for the same
-//!   barrier. A barrier of the threads must follow, since other threads copied the rest of the
-//!   slot.
-//! - `tensor_load` needs an `mbarrier_wait` for its barrier.
+//!   `mbarrier`. A barrier of the threads must follow the wait, since other threads copied the rest
+//!   of the slot.
+//! - `tensor_load` needs an `mbarrier_wait` for its `mbarrier`.
 //! - The fence is on the path from the write to the read (PTX ISA, "Async proxy"), in one of two
-//!   positions. Either the writing thread fences after its write and the wait for it, and before
-//!   the barrier. Or the reading thread fences before its own reads, and after the barrier. If
-//!   another partition wrote the slot, the reading thread fences after the `mbarrier_wait` for the
-//!   `mbarrier` of the slot, at which the threads of that partition arrive.
+//!   positions. Either the writing thread fences between its write (for `copy_async`: the wait for
+//!   the copy) and the barrier of the threads. Or the reading thread fences between that barrier
+//!   and its own reads. If another partition wrote the slot, the reading thread fences after the
+//!   `mbarrier_wait` for the `mbarrier` of the slot, at which the threads of that partition arrive.
 //!
 //! Barriers are required only in a module with the flag `synchronized`; without the flag, the pass
 //! that inserts barriers has not run. [`mbarriers`] checks that a wait is for the right phase.
@@ -127,9 +127,9 @@ fn published(analysis: &SlotAnalysis<'_>) -> Vec<PublishedCopies> {
 
 struct Copies<'a> {
     analysis: &'a SlotAnalysis<'a>,
-    /// The barriers that something arrives at, with the partition that arrives.
+    /// The barriers at which some instruction arrives, each with the partition of this instruction.
     arrivals: Vec<(Value, Option<(Inst, usize)>)>,
-    /// The barriers that something waits for, with the partition that waits.
+    /// The barriers for which some instruction waits, each with the partition of this instruction.
     waits: Vec<(Value, Option<(Inst, usize)>)>,
     published: Vec<PublishedCopies>,
     /// The partition of the current instruction.

@@ -3,12 +3,12 @@
 //! They prove five properties: every path releases its slots; memory is allocated when it is
 //! accessed; copies have arrived before their data is read; nothing overwrites a slot that is still
 //! read; no warp waits forever. The last column of the table lists the exceptions. Each rule has a
-//! file. Most follow a state along the paths of a function
+//! file. Most rules follow a state along the paths of a function
 //! ([`dataflow`](crate::analysis::dataflow)), slot by slot ([`slots`](crate::analysis::slots)).
 //!
 //! | rule | what it proves | what it does not prove |
 //! |---|---|---|
-//! | [`tokens`] | every path consumes a slot of a ring or a dot in flight exactly once, by an op that takes it | |
+//! | [`tokens`] | every path consumes a slot of a ring or a dot in flight exactly once, by an op with an operand of this type | |
 //! | [`lifetimes`] | no memory is used after its `dealloc`, which is in the block of its `alloc` | |
 //! | [`alignment`] | offsets of buffers, and distances of slots, have the alignment that their uses need | |
 //! | [`copies`] | a slot is read, written again or freed only after a wait for the copies into it, and after a barrier where the module is synchronized; the asynchronous proxy reads ordinary writes only after a fence | copies of one partition that another one reads: `mbarrier`s order them, and the verifier checks only their parities; slots at unrelated indices count as different |
@@ -89,7 +89,7 @@ fn check(header: &Header, function: &Function, analysis: &SlotAnalysis<'_>) -> C
 #[derive(Default)]
 struct OpKinds {
     memory: bool,
-    /// Asynchronous work, barriers or partitions.
+    /// True if the function has asynchronous work, barriers or partitions.
     others: bool,
 }
 

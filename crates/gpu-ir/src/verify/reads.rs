@@ -23,7 +23,7 @@ enum ReadState {
     Dot(u32),
     /// A tensor store reads it, and this many tensor stores were started after that store.
     Stored(u32),
-    /// The thread that starts tensor stores has waited for them, other threads have not.
+    /// The thread that starts tensor stores has waited for the store; other threads have not.
     Awaited,
     /// Other threads may still read it.
     Loaded,

@@ -224,7 +224,7 @@ fn copies_are_waited_for() {
         "COPY %m, %ptr!\ndealloc %m",
         "dealloc frees %m while it is being copied to: wait for the copies first",
     );
-    // In only one branch.
+    // The wait is in only one of two branches.
     check(
         "wait_group {pending = 0}",
         "if_else %b () {\nwait_group {pending = 0}\nyield_values\n} () {\nyield_values\n}",
@@ -258,8 +258,8 @@ yield_values
 wait_group {pending = 0}
 dealloc %m";
 
-/// The same with two counters that wrap around, in a loop whose index has another name in the next
-/// iteration.
+/// As [`PIPELINED`], but two counters that wrap around select the slots, and the loop carries its
+/// index into the next iteration as another value (`%last`).
 const COUNTED: &str = "
 %m = alloc {offset = 0} : THREE
 %s0 = slot %m, %c0 : ONE
@@ -315,7 +315,7 @@ fn pipelined_copies_are_followed() {
     accepted(
         &COUNTED.replace("%to1 = add %to, %c1", "%to1 = add %to, %c2").replace("pending = 1", "pending = 0"),
     );
-    // With one slot less, the copy overwrites a slot that was not read.
+    // With one slot fewer, the copy overwrites a slot that was not read yet.
     refused(
         &PIPELINED
             .replace("THREE", "TWO")

@@ -1,10 +1,12 @@
 //! Finds the accumulators that stay in flight between the `wgmma`s of a program (Gluon).
 //!
-//! A wait that leaves groups pending (`warpgroup_mma_wait(1, deps=[acc])`) gives a tile in the
-//! source, but the dot that writes it may still be in flight. If only further dots, waits and loops
-//! use that tile, it stays in flight, and so does what a loop carries; a tile from which such a
-//! loop starts is put in flight before it. Other uses need the tile, so the wait is one for its
-//! dot.
+//! In the source, a wait that leaves groups pending (`warpgroup_mma_wait(1, deps=[acc])`) returns a
+//! tile, but the dot that writes the tile may still be in flight. There are two cases:
+//!
+//! - Only further dots, waits and loops use the result. Then the result stays an accumulator in
+//!   flight, and so does each loop-carried value that it becomes. If such a loop-carried value
+//!   starts as a tile, a `WgmmaInit` puts this tile in flight before the loop.
+//! - Another op uses the result, and so needs the tile. Then the wait is for the dot of this tile.
 
 use std::sync::Arc;
 
@@ -16,8 +18,8 @@ use tilewright_ir::{
 
 use crate::tile::legality::at;
 
-/// Changes the types of accumulators that stay in flight, and puts tiles in flight where dots or
-/// loops need it.
+/// Changes the types of accumulators that stay in flight. Inserts `WgmmaInit` before dots and loops
+/// that take such an accumulator but get a tile.
 ///
 /// # Errors
 /// If a use needs the tile of an accumulator that is in flight.
@@ -51,7 +53,8 @@ struct InFlight {
 }
 
 impl InFlight {
-    /// Adds the values that follow from those found so far; returns whether there are any.
+    /// Adds the accumulators in flight that follow from those found so far. Returns whether it
+    /// added any.
     fn extend(&mut self, function: &Function) -> bool {
         let mut new = Vec::new();
         function.walk(function.entry, &mut |inst| {
@@ -100,8 +103,8 @@ impl InFlight {
         Ok(())
     }
 
-    /// Puts the tiles of a block in flight that dots add to, and that are carried with accumulators
-    /// in flight.
+    /// Puts tiles of a block in flight: those that dots add to, and those that a loop or branch
+    /// carries where it also carries accumulators in flight.
     fn start(&self, function: &mut Function, block: Block) {
         for inst in function.blocks[block].insts.clone() {
             for region in function.insts[inst].regions.clone() {
@@ -134,7 +137,7 @@ impl InFlight {
         }
     }
 
-    /// Puts an operand of an instruction in flight, unless it is.
+    /// Puts an operand of an instruction in flight, unless the operand already is in flight.
     fn operand(&self, function: &mut Function, block: Block, inst: Inst, index: usize) {
         let value = function.insts[inst].operands[index];
         if self.values.contains(value) {

@@ -140,8 +140,8 @@ impl AccessShape {
         blocked(shape, &widths, &lanes, &warps, &self.order)
     }
 
-    /// Returns the layout without copies of elements, if [`layout`](Self::layout) has copies only
-    /// so that loads can be asynchronous; else `None`.
+    /// Returns the variant of [`layout`](Self::layout) without the copies of elements that only
+    /// asynchronous loads need. Returns `None` if the layout has no such copies.
     pub fn without_copies(&self, shape: &[u32], num_warps: u32) -> Option<Layout> {
         let has_copies = shape.iter().product::<u32>() / (LANES * num_warps) < self.min_elements;
         has_copies.then(|| Self { min_elements: 1, ..self.clone() }.layout(shape, num_warps, None))

@@ -22,7 +22,7 @@ use tilewright_gpu_ir::target::GpuTarget;
 pub struct Class {
     /// The shape.
     pub shape: Shape,
-    /// Loads, stores, atomics and checks.
+    /// The loads, stores and atomic operations on tiles.
     pub accesses: Vec<Accesses>,
     /// The accumulators of dots: layout and element width in bits, with the relative execution
     /// count.

@@ -55,10 +55,10 @@ pub struct DotPlan {
     /// The layouts of A and B in registers. `None` if the dot reads the operand from shared memory,
     /// to which any layout can be stored.
     pub operands: [Option<LayoutId>; 2],
-    /// For A and B each: true unless the operand has to move from registers to shared memory. This
-    /// is so if the operand has a layout in registers, the registers cannot hold it together with
-    /// the accumulator, and shared memory can hold it. Each instruction of the dot then loads its
-    /// part of the operand from shared memory.
+    /// For A and B each: false if the operand has to move from registers to shared memory, so that
+    /// each instruction of the dot loads its part of the operand from there. An operand has to move
+    /// if three conditions hold: it has a layout in registers, the registers cannot hold it
+    /// together with the accumulator, and shared memory can hold it.
     pub fits: [bool; 2],
     /// The layout of the accumulator and of the result.
     pub accumulator: LayoutId,

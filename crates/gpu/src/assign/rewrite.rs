@@ -3,9 +3,9 @@
 //! A rematerialized value is computed once for each layout. Other values are computed once, with a
 //! `convert_layout` for each further layout.
 //!
-//! A `convert_layout` is placed in the block of its value, just before the first use or the loop
-//! that contains this use. Thus all loads are issued before the first wait for one of them, and no
-//! loop converts a value that is defined before the loop.
+//! A `convert_layout` is placed in the block of its value, just before the first use, or before the
+//! loop or branch that contains this use. Thus all loads are issued before the first wait for one
+//! of them, and no loop converts a value that is defined before the loop.
 
 mod device;
 mod tensor_boxes;

@@ -26,7 +26,7 @@ use tilewright_gpu_ir::{Deferred, Function, GpuOp, InstData, Layouts, Module, Op
 /// Every buffer is aligned to its size, rounded up to a power of two, up to [`BANKS_BYTES`]. Its
 /// users may need a larger alignment ([`Alignments`]).
 const ALIGNMENT: u64 = 16;
-/// The bytes of one word in each bank.
+/// The bytes of one 32-bit word in each of the 32 banks of shared memory.
 const BANKS_BYTES: u64 = 128;
 /// The most tiles that the error lists.
 const MAX_LISTED_TILES: usize = 8;

@@ -91,8 +91,8 @@ impl Boxed {
         coordinates.iter().position(|value| is_tile(function, *value))
     }
 
-    /// Returns the coordinates of a mark: first those of axes that the tile does not have, then
-    /// one for each axis of the buffer, in order.
+    /// Returns the coordinates of a `tensor_box`: first those of axes that the tile does not have,
+    /// then one for each axis of the buffer, in order.
     pub fn coordinates(&self, function: &Function, mark: Inst) -> SmallVec<[Value; 5]> {
         let coordinates = &function.insts[mark].operands[2..];
         let (own, of_tile) = coordinates.split_at(coordinates.len() - self.axes.len());
@@ -168,7 +168,8 @@ pub(super) fn place_of_condition(function: &Function, coordinates: &[Value]) -> 
     coordinates.iter().position(|value| !is_tile(function, *value)).unwrap_or(0)
 }
 
-/// Returns whether a copy, or a mark, gathers rows: whether a coordinate is a tile of row indices.
+/// Returns whether a copy or a `tensor_box` gathers rows: one of its coordinates is a tile of row
+/// indices.
 pub(super) fn is_of_rows(function: &Function, inst: Inst) -> bool {
     let data = &function.insts[inst];
     let first = match data.op {

@@ -445,7 +445,8 @@ fn is_cluster_id(function: &Function, inst: Inst, blocks: u32) -> bool {
 /// Decides whether a value is the same in all blocks that share copies.
 struct Trace<'a> {
     analysis: &'a SlotAnalysis<'a>,
-    /// The values of a divided program that differ between its blocks.
+    /// The values that may differ between the blocks of a divided program; `None` if the program is
+    /// not divided.
     ranked: Option<Ranked>,
     /// The instructions of the entry before the first copy.
     early: BTreeSet<Inst>,
@@ -500,7 +501,7 @@ impl Trace<'_> {
         operands.iter().try_for_each(|operand| self.same(*operand, found))
     }
 
-    /// Returns the operands of an integer instruction whose results depend only on them.
+    /// Returns the operands of an integer instruction if its results depend only on these operands.
     fn operands(&self, inst: Inst) -> Option<&[Value]> {
         let function = self.analysis.function;
         let data = &function.insts[inst];

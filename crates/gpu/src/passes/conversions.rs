@@ -1,6 +1,12 @@
 //! Lowers the ops that move elements between warps: they become copies through shared memory. These
-//! ops are conversions of layouts, reductions and scans over several warps, gathers, and atomic
-//! operations that leave their result in one thread although several threads need it.
+//! ops are:
+//!
+//! - conversions of layouts;
+//! - reductions, scans (`scans.rs`), butterfly exchanges and bitonic merges over several warps, and
+//!   histograms (`butterfly.rs`);
+//! - gathers;
+//! - atomic operations that leave their result in one thread although several threads need it;
+//! - `wgmma`s whose operands are not in a layout that the instruction reads (`wgmma_operands.rs`).
 //!
 //! ```text
 //! %y = convert_layout %x                  %b = alloc ; local_store %b, %x ; %y = local_load %b
@@ -382,8 +388,9 @@ impl Pass<'_> {
         self.cursor.insert(inst);
     }
 
-    /// Lowers a reduction with too many partial results, in a layout in which each warp has whole
-    /// lines. An example is a reduction that must keep the order of elements.
+    /// Lowers a reduction with more than `MAX_PARTIAL_RESULTS` partial results of a line: converts
+    /// the operands to a layout in which each warp has whole lines, if there are enough lines, and
+    /// reduces them there. A reduction that must keep the order of elements may exceed this limit.
     fn reduce_in_lines(&mut self, inst: Inst, axis: u32, layout: &Layout, block: Block) {
         let lines = line_layout(&layout.output().shape(), axis as usize, self.header.num_warps);
         let to = self.header.layouts.add(lines.clone());

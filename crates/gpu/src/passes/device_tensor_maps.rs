@@ -58,7 +58,8 @@ pub(super) fn map_for(
     Some(function.insts[another].results[0])
 }
 
-/// Removes the maps without copies, and template buffers that no remaining map uses.
+/// Removes the maps without copies. Also removes the staging buffers of `make_tensor_map` that no
+/// remaining map uses.
 pub(super) fn remove_unused(header: &mut Header, function: &mut Function) {
     if header.made_maps.is_empty() {
         return;

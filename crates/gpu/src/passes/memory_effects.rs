@@ -98,7 +98,8 @@ pub fn effects(analysis: &SlotAnalysis<'_>, inst: Inst) -> SmallVec<[Effect; 3]>
     }
 }
 
-/// Returns how an atomic operation orders the accesses of the block to global memory.
+/// Returns how an atomic operation orders the accesses of the thread block to global memory; `None`
+/// for other ops.
 ///
 /// One thread executes the operation for each element. After an acquire, the other threads must
 /// wait for this thread; before a release, this thread must wait for the other threads.
@@ -179,8 +180,9 @@ pub struct Open {
     /// A wait for any of these mbarriers completes the reads. The set has only the mbarriers that
     /// are common to all paths, and may be empty.
     released: BTreeMap<MemoryLocation, BTreeSet<Slot>>,
-    /// The memory that threads wrote, that the asynchronous proxy reads, and that no fence covers
-    /// yet.
+    /// The memory that threads wrote so far and that the asynchronous proxy reads. A proxy fence
+    /// covers only the writes of its own thread, so at each fence that names no slots, these writes
+    /// count as stores in flight again, until a barrier.
     unfenced: BTreeSet<MemoryLocation>,
 }
 
@@ -197,8 +199,8 @@ impl Open {
     /// At an arrival at an mbarrier, releases the reads that the arrival covers. At a wait for the
     /// mbarrier, completes these reads.
     ///
-    /// An arrival at mbarrier `i` covers slot `i` of each ring that has as many slots as there are
-    /// mbarriers.
+    /// An arrival at mbarrier `i` covers slot `i` of each buffer that has as many slots as there
+    /// are mbarriers.
     pub fn release_effects(&mut self, analysis: &SlotAnalysis<'_>, inst: Inst) {
         let Some(barrier) = analysis.barrier(inst) else { return };
         match &analysis.function.insts[inst].op {

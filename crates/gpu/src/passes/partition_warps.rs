@@ -1,6 +1,6 @@
 //! Warp specialization: a producer partition of the warps copies the tiles with which a consumer
-//! partition computes. A loop requests it: the program by `tl.range(warp_specialize=True)`, or the
-//! pass that splits K of a dot across warps.
+//! partition computes. An option of a loop requests it. The program sets this option by
+//! `tl.range(warp_specialize=True)`; the pass that splits K of a dot across warps may set it, too.
 //!
 //! ```text
 //! for %tile {                     %r = alloc : ring<3, …>
@@ -155,7 +155,7 @@ fn specialized(module: &Module) -> Result<Specialized, &'static str> {
     if plan.by_threads {
         order::check(module, &pointers_of_producer(module, &plan))?;
     }
-    // The rings get as many slots as shared memory holds.
+    // The rings get as many slots as fit into shared memory, up to the requested number of stages.
     for slots in (2..=plan.stages).rev() {
         let mut divided = module.clone();
         divided.header.stages = 0;

@@ -8,11 +8,14 @@
 //! %t = wgmma_wait %q                 %t = wgmma_wait %q
 //! ```
 //! Each op has a [`Priority`]. A wait for a dot issues just before the first op that needs the
-//! result of the dot. In a block of several warpgroups, dots issue as soon as their operands are
-//! ready, so that the tensor cores work while the threads compute. Reads of vectors from slots
-//! issue early, and slots that a block takes together are released at its end. All other ops keep
-//! the order of the text. Dots and waits pass only ops that are pure, read memory or release a
-//! slot; a read of a vector may also pass ops that fill slots.
+//! result of the dot. In a thread block of several warpgroups, dots issue as soon as their operands
+//! are ready, so that the tensor cores work while the threads compute. Reads of vectors from slots
+//! issue early. Slots that an IR block takes together are released at the end of the IR block. All
+//! other ops keep the order of the text.
+//!
+//! Dots and waits may pass each other, and ops that are pure, read memory or release a slot. A read
+//! of a vector may pass dots, waits, ops that fill or release slots, and pure ops that compute no
+//! tile.
 //!
 //! **Registers.** A dot reads A from registers. Let T be the tile that A is converted from. If A, T
 //! and the accumulator together do not fit into the registers of a thread, the dot issues after the
@@ -36,10 +39,11 @@ use tilewright_gpu_ir::{Buffer, Deferred, Function, GpuOp, Header, Module, Op, T
 pub fn schedule_instructions(module: &mut Module) {
     let Module { header, functions, entry, .. } = module;
     let function = &mut functions[*entry];
-    // Barriers of the block synchronize its warpgroups: without early dots, all warpgroups would
-    // compute at the same time, and the tensor cores would idle. In a block of one warpgroup, early
-    // dots would keep accumulators in registers for longer. A multiprocessor then has registers for
-    // fewer other blocks, which could use the tensor cores while the threads of this block compute.
+    // Barriers of the thread block synchronize its warpgroups: without early dots, all warpgroups
+    // would compute at the same time, and the tensor cores would idle. In a thread block of one
+    // warpgroup, early dots would keep accumulators in registers for longer. A multiprocessor would
+    // then have registers for fewer other thread blocks, which could use the tensor cores while the
+    // threads of this one compute.
     let issues_early = header.num_warps > WARPGROUP_WARPS;
     let mut blocks = vec![function.entry];
     while let Some(block) = blocks.pop() {
@@ -182,7 +186,7 @@ impl<'a> Scheduler<'a> {
     }
 }
 
-/// Returns the slots that a block releases together, at its end.
+/// Returns the slots that an IR block releases together, at its end.
 ///
 /// Rings whose slots are taken and released together share barriers ([`super::rings`]). These slots
 /// belong to rings that are allocated outside of the block. The block must take them with no dot
@@ -296,9 +300,9 @@ fn is_release(function: &Function, inst: Inst) -> bool {
     matches!(function.insts[inst].op, Op::Gpu(GpuOp::Release {}))
 }
 
-/// Adds an operand to each wait: a tile that the threads compute after the last dot before it.
-/// Otherwise the assembler would move the wait up to the dot. A wait that already has such an
-/// operand, from the schedule of its loop, is not changed.
+/// Adds an operand to each wait: the last tile that the threads compute between the previous dot
+/// and the wait, if there is such a tile. Otherwise the assembler would move the wait up to the
+/// dot. A wait that already has such an operand, from the schedule of its loop, is not changed.
 fn wait_after_computation(function: &mut Function, insts: &[Inst]) {
     for (index, wait) in insts.iter().enumerate() {
         if !is_wait(function, *wait) || function.insts[*wait].operands.len() > 1 {

@@ -5,7 +5,7 @@ use tilewright_ir::Value;
 use crate::assign::boxes::MapId;
 use tilewright_gpu_ir::{Function, GpuOp, Header, Op, TensorMapPlan};
 
-/// Returns the id and the plan of a tensor map: the operand of a mark or a copy.
+/// Returns the id and the plan of a tensor map that is an operand of a `tensor_box` or a copy.
 pub(super) fn map_plan<'h>(
     header: &'h Header,
     function: &Function,

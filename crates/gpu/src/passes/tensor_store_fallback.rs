@@ -12,10 +12,10 @@
 //! }                                          else { tensor_store_wait ; barrier ; store %p, %x, %mask }
 //!                                          } ; tensor_store_wait ; barrier
 //! ```
-//! A map cannot express a store in three cases. **Chunks:** the accelerator writes whole chunks of
-//! 16 bytes, so it would write past a row that ends within a chunk. **Start of the tensor:** a copy
-//! of a box that begins before the tensor traps, whereas a masked store skips the elements outside.
-//! **Empty tensor:** it has no map.
+//! A map cannot express a store in three cases. **Chunks:** the tensor memory accelerator writes
+//! whole chunks of 16 bytes, so it would write past a row that ends within a chunk. **Start of the
+//! tensor:** a copy of a box that begins before the tensor traps, whereas a masked store skips the
+//! elements outside. **Empty tensor:** it has no map.
 //!
 //! **Order.** Pointers that a kernel loads may point to any memory. If a loop accesses global
 //! memory only by maps of the kernel, the kernel compares the ranges of its loads and its stores
@@ -77,7 +77,7 @@ impl Around {
 
 /// Returns the instructions that make the maps of the loads of a loop.
 ///
-/// `None` if the loop accesses global memory by other means, or makes a map itself.
+/// Returns `None` if the loop accesses global memory by other means, or makes a map itself.
 fn loaded_maps(function: &Function, inst: Inst, stores: &[Inst]) -> Option<Vec<Inst>> {
     let mut loaded = BTreeSet::new();
     let mut is_known = true;

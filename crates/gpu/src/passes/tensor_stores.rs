@@ -110,7 +110,8 @@ struct FoundStore {
     /// The instructions of the conversion.
     conversion: SmallVec<[Inst; 4]>,
     block: Block,
-    /// The instruction of the entry block that contains the store.
+    /// The instruction of the entry block that contains the store; `None` if the store itself is in
+    /// the entry block.
     outermost: Option<Inst>,
     boxed: Boxed,
     memory: Layout,
@@ -215,7 +216,8 @@ impl StoreAnalysis<'_> {
             let is_while = matches!(data.op, Op::Tile(ir::Op::While {}));
             let has_roles = matches!(data.op, Op::Gpu(GpuOp::WarpSpecialize { .. }));
             for (number, region) in data.regions.iter().enumerate() {
-                // The condition of a loop cannot have barriers either.
+                // Neither a partition nor the condition of a `while` loop can have the barriers of
+                // a tensor store.
                 let is_apart = has_roles || is_while && number == 0;
                 self.block(*region, outermost.or(Some(inst)), apart || is_apart);
             }
@@ -324,12 +326,12 @@ impl StoreAnalysis<'_> {
         conversion().unwrap_or((value, SmallVec::new()))
     }
 
-    /// Returns the id and the plan of the tensor map of a mark or a copy.
+    /// Returns the id and the plan of the tensor map of a `tensor_box` or a copy.
     fn map(&self, inst: Inst) -> Option<(MapId, &tilewright_gpu_ir::TensorMapPlan)> {
         map_plan(&self.module.header, self.function, *self.function.insts[inst].operands.get(1)?)
     }
 
-    /// Returns the argument of the kernel that points to the tensor of a mark or a copy.
+    /// Returns the argument of the kernel that points to the tensor of a `tensor_box` or a copy.
     fn base(&self, inst: Inst) -> Option<Value> {
         let (MapId::Launch(_), plan) = self.map(inst)? else { return None };
         self.function.blocks[self.function.entry].parameters.get(plan.base as usize).copied()

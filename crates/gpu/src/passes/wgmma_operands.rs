@@ -110,10 +110,11 @@ impl Staged {
     }
 }
 
-/// Returns the axis and the rows with which an operand of a dot is stored. Operand 0 is A, operand
-/// 1 is B.
+/// Returns an operand of a dot with the contiguous axis and the row length with which it is stored.
+/// Operand 0 is A, operand 1 is B.
 ///
-/// `None` if the dot can read the operand from its registers, or if it is in memory already.
+/// Returns `None` if the dot can read the operand from its registers, or if the operand is in
+/// memory already.
 fn operand(
     header: &Header,
     function: &Function,
@@ -193,8 +194,8 @@ impl Pass<'_> {
         made
     }
 
-    /// Returns the layout in which threads transpose an operand, if they would store less than a
-    /// word at a time.
+    /// Returns the layout in which threads transpose an operand, if they would otherwise store
+    /// single elements, or less than a word at a time.
     ///
     /// A thread has 16 bytes along the axis of the memory, and one word along the other axis:
     /// `across` elements. Lanes that store together access different banks: the swizzle puts

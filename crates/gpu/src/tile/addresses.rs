@@ -118,7 +118,7 @@ struct Split<'f> {
     level: u32,
     /// The uses of the values of the function before the pass.
     uses: Uses,
-    /// Moves of pointers with hints whose results only the next iteration of a loop uses.
+    /// The `ptr_add`s on pointers with hints, if only the next iteration of a loop uses the result.
     steps: FxHashSet<Inst>,
 }
 

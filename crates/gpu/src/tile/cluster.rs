@@ -59,7 +59,7 @@ fn refuse<T>(inst: Inst, reason: &'static str) -> Found<T> {
     Err(Refusal { inst: Some(inst), reason })
 }
 
-/// Returns the program of each of `blocks` blocks (a power of two) of a cluster.
+/// Returns the program that each block of a cluster of `blocks` blocks (a power of two) runs.
 ///
 /// The grid of the result has `blocks` blocks along the first axis for each program of the original
 /// grid.

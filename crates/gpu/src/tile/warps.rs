@@ -4,9 +4,11 @@
 //! elements. The pass doubles the warps in two cases, by an estimate of the registers from the
 //! liveness of tiles in tile IR ([`peak_words`]):
 //!
-//! - If a loop has accumulators, and tiles that threads compute from the accumulators, and all of
-//!   these take more registers than a thread has, the loop would spill in each iteration. For
-//!   example, two accumulators of 128x128 that a loop carries take 256 registers in four warps.
+//! - If the accumulators that are live at one point of the kernel, and the tiles that threads
+//!   compute from them, take more registers of a thread than `Tuning::accumulator_registers`. A
+//!   loop with such tiles would spill in each iteration. For example, two accumulators of 128x128
+//!   that a loop carries take 256 registers in four warps. The pass doubles the warps until the
+//!   tiles fit.
 //! - If threads compute an operand of a dot from another dot, and registers do not hold two
 //!   iterations, the tensor cores idle while the threads compute. A second warpgroup can use them
 //!   meanwhile. On a target with `wgmma`, the pass doubles the warps if each dot has 64 rows for
@@ -246,7 +248,7 @@ fn has_dot(kernel: &Function, block: Block) -> bool {
     found
 }
 
-/// Returns the 32-bit words of a tile of numbers with at least two axes, else 0.
+/// Returns the 32-bit words of a tile of numbers with at least two axes longer than 1, else 0.
 fn words(ty: &Type) -> usize {
     let is_wide = ty.shape.iter().filter(|extent| **extent > 1).count() > 1;
     ty.dtype().filter(|_| is_wide).map_or(0, |dtype| ty.shape.elements() * dtype.bytes() / 4)

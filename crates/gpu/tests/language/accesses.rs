@@ -1,7 +1,8 @@
 //! Checks the claims of vector accesses on concrete arguments.
 //!
-//! Each access of each thread must be a run of consecutive, aligned addresses under one mask. Each
-//! element must be accessed by a thread that does not hold a copy.
+//! Each access of each thread must be a run of consecutive, aligned addresses under one mask. For
+//! each element, one of the threads that hold it counts as its owner, and the others as holders of
+//! copies; the owner must access the element.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +23,7 @@ struct Claim {
     equal_registers: u32,
 }
 
-/// How the threads of a block access a tile.
+/// The accesses of the threads of a block to the elements of a tile.
 #[derive(Clone)]
 struct Access {
     layout: Layout,
@@ -42,7 +43,8 @@ impl Access {
         Some(Self { layout, vector })
     }
 
-    /// Returns the elements of each access of a warp's lanes, except lanes with a bit of `without`.
+    /// Returns the elements of each access of a warp's lanes, except lanes whose index has a bit of
+    /// `without` set.
     fn elements(&self, warp: u32, without: u32) -> Vec<Vec<usize>> {
         let mut all = Vec::new();
         for lane in (0..32).filter(|lane| lane & without == 0) {

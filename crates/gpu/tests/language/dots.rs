@@ -99,7 +99,8 @@ fn instructions_by_type_and_target() {
     }
 }
 
-/// Warpgroups compute dots except of narrow tiles, with too few warps or with unsupported types.
+/// Warpgroups compute each dot, unless its tiles are narrow, the warps are too few or a type is
+/// unsupported.
 #[test]
 fn instructions_of_warpgroups() {
     let full = [64, 64, 64];

@@ -135,7 +135,7 @@ impl Eraser<'_> {
             // tidy: wildcard because rings, copies and partitions have no equivalent in tile IR
             Op::Gpu(_) => return None,
         };
-        // Later operands of a dot only order it.
+        // The operands of a dot after the first three only order the dot.
         let max_operands = if matches!(op, Tile::Dot { .. }) { 3 } else { usize::MAX };
         let mut operands: SmallVec<[Value; 4]> =
             data.operands.iter().take(max_operands).map(|value| self.get(*value)).collect::<Option<_>>()?;

@@ -368,7 +368,7 @@ fn ops_that_only_tile_ir_has() {
     ]);
 }
 
-/// An op without results may not have any, and the other way round.
+/// The verifier rejects results of an op that has none, and missing results of an op that has some.
 #[test]
 fn unexpected_and_missing_results() {
     check_rejected(&[

@@ -18,10 +18,12 @@
 //! accesses, it runs a variant that is compiled [`without`](Launcher::without) them; the other
 //! accesses keep their boxes.
 //!
-//! - [`device_maps`]: the kernel makes the map of accesses in a loop, if the base is a pointer that
-//!   the kernel loads, or if the kernel computes strides or extents.
-//! - [`rows`]: the index along one axis of a matrix is a tile of arbitrary integers, as in
-//!   `desc.gather`.
+//! Two submodules find further kinds of boxes:
+//!
+//! - [`device_maps`]: boxes of accesses in a loop whose base is a pointer that the kernel loads, or
+//!   whose strides or extents the kernel computes. The kernel makes the tensor map.
+//! - [`rows`]: gathered rows. The index along one axis of a matrix is a tile of arbitrary integers,
+//!   as in `desc.gather`.
 //!
 //! The op `tensor_box` records the box in the IR. Later passes decide which accesses become tensor
 //! copies.

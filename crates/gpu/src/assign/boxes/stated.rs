@@ -10,7 +10,8 @@ use crate::tile::legality::at;
 use tilewright_gpu_ir::box_layout::BoxLayout;
 use tilewright_gpu_ir::{LaunchInteger, LaunchTerm, TensorMapBox, TensorMapPlan};
 
-/// The operands of a tensor copy that describe its tensor: base, extents and strides.
+/// Returns the index of the first operand of a tensor copy that describes its tensor. The operands
+/// from this index on are base, extents, strides and coordinates.
 pub fn first_of_tensor(function: &DeviceFn) -> usize {
     match function {
         DeviceFn::TensorLoad { .. } => 5,
@@ -21,7 +22,8 @@ pub fn first_of_tensor(function: &DeviceFn) -> usize {
 
 /// Returns the rank of the tensor of a copy with this number of operands.
 pub fn rank_of_tensor(function: &DeviceFn, operands: usize) -> usize {
-    // A base, an extent and a coordinate for each axis, a stride for each but the last.
+    // For `n` axes, these operands are 1 base, `n` extents, `n - 1` strides (none for the last
+    // axis) and `n` coordinates: `3 * n` operands.
     (operands - first_of_tensor(function)) / 3
 }
 
@@ -119,8 +121,8 @@ fn plan(
     })
 }
 
-/// Returns the index of the argument of the launch that a value is, also after a conversion of
-/// integers or pointers.
+/// Returns the index of the kernel argument that a value is, or from which only casts compute the
+/// value. Returns `None` for other values.
 fn argument(function: &Function, value: Value) -> Option<u32> {
     match function.values[value].definition {
         Definition::Parameter(block, index) => (block == function.entry).then_some(index),

@@ -20,8 +20,9 @@ use tilewright_gpu_ir::{Buffer, Deferred, GpuOp, MmaShape, Op, Type};
 pub struct SharedAllocations {
     /// The new value of each allocation.
     values: FxHashMap<Value, Value>,
-    /// The allocations whose last use is in an instruction, nested ones included, of the block of
-    /// the allocation.
+    /// For an instruction in the block of an allocation: the allocations whose last use is the
+    /// instruction, or is in its regions. A wait for asynchronous accesses counts as a use of each
+    /// allocation.
     ends: SecondaryMap<Inst, SmallVec<[Value; 2]>>,
     /// The allocations to which threads copy by `cp.async`.
     copied: FxHashSet<Value>,
@@ -103,7 +104,8 @@ impl Rewrite<'_, '_> {
             if let Type::Mbarrier { .. } = self.new.ty(value) {
                 self.append(inst, block, Op::Tile(ir::Op::Barrier {}), smallvec![], &[]);
             } else if self.memory.copied.contains(&memory) {
-                // Copies that the program does not wait for, such as those beyond the last block.
+                // The program may not have waited for all copies to this memory, such as copies for
+                // an iteration past the end of a loop.
                 self.append(inst, block, GpuOp::WaitGroup { pending: 0 }.into(), smallvec![], &[]);
             }
             self.append(inst, block, GpuOp::Dealloc {}.into(), smallvec![value], &[]);
@@ -307,8 +309,9 @@ impl Rewrite<'_, '_> {
         matches!(layout, Some(StatedLayout::InFlight { .. }))
     }
 
-    /// Appends a barrier of the block before a copy that one thread starts, unless no thread has
-    /// read shared memory since the last one: other threads may still read what the copy overwrites.
+    /// Appends a barrier of the thread block before a copy that one thread starts, unless no thread
+    /// has read shared memory since the last barrier. Without it, other threads could still read
+    /// the memory that the copy overwrites.
     fn wait_for_reads(&mut self, inst: Inst, block: Block) {
         if self.memory.read_since_barrier(block) {
             self.append(inst, block, Op::Tile(ir::Op::Barrier {}), smallvec![], &[]);
@@ -316,8 +319,8 @@ impl Rewrite<'_, '_> {
         }
     }
 
-    /// Appends an op whose last operand, or first without `others`, is the accumulator, which is
-    /// the first operand of the old instruction.
+    /// Appends an op on an accumulator. Its operands are `operands` and then the accumulator, which
+    /// is the first operand of the old instruction.
     fn dot(&mut self, inst: Inst, block: Block, op: GpuOp, mut operands: SmallVec<[Value; 4]>) {
         let data = &self.context.function.insts[inst];
         let old = data.results[0];
@@ -388,7 +391,7 @@ impl Rewrite<'_, '_> {
         match function {
             DeviceFn::MbarrierInit { arrivals, .. } => {
                 self.append(inst, block, GpuOp::MbarrierInit { arrivals: *arrivals }.into(), place, &[]);
-                // The copies of the asynchronous proxy arrive at it, too.
+                // Copies arrive at the `mbarrier` through the asynchronous proxy, too.
                 self.append(inst, block, GpuOp::FenceProxy {}.into(), smallvec![], &[]);
                 self.append(inst, block, Op::Tile(ir::Op::Barrier {}), smallvec![], &[]);
                 self.memory.all_have_read = Some(block);

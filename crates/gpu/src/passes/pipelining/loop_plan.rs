@@ -253,7 +253,7 @@ pub struct Boxes {
 pub enum Growth {
     /// The coordinate is the same scalar in both loops.
     Same,
-    /// The coordinate depends on no counter.
+    /// The coordinate is constant in each of the loops, but may differ between them.
     None,
     /// The coordinate grows by the same distance in each iteration of both loops.
     Alike,

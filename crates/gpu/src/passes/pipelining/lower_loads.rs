@@ -32,12 +32,14 @@ pub(super) struct FillOp {
     pub inst: Inst,
     /// The stages between the ops that take the slot and the last stage.
     pub lead: u32,
-    /// 0 for copies, 1 for the loads that they depend on, and so on.
+    /// 0 for the copies and the ops that compute their operands; 1 for the loads among these
+    /// operands and the ops that compute the operands of these loads; and so on.
     pub level: u32,
 }
 
 impl LoopRewriter<'_> {
-    /// Lowers the loads of the loop. Returns the ops that fill slots, in text order.
+    /// Lowers the loads of the loop. Returns the ops that fill slots or compute operands of the
+    /// copies, in text order.
     pub(super) fn lower_loads(&mut self) -> Vec<FillOp> {
         let plan = self.plan;
         if !plan.follows {
@@ -323,7 +325,7 @@ impl LoopRewriter<'_> {
     }
 }
 
-/// Returns whether a value is a buffer and no slot.
+/// Returns whether a value is a buffer, not a slot of a ring.
 fn is_buffer(function: &Function, value: Value) -> bool {
     matches!(function.ty(value), Type::Buffer(buffer) if buffer.slots == 1)
 }

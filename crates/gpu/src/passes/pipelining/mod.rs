@@ -22,13 +22,14 @@
 //! 4. [`expand`] emits the prologue, the loop and the epilogue. Each iteration of the new loop runs
 //!    the stages for different iterations of the old loop.
 //!
-//! **The loads.** The pass turns the loads that dots of a loop depend on into copies, if the launch
-//! requests two stages or more. If a loop requests stages itself (`tl.range(num_stages=…)`) and has
-//! no dot, the pass turns all its loads into copies. A slot replaces the buffer of a load whose
-//! only use is a store to that buffer. Other loads become reads of a slot to registers: their
-//! result is converted before the dot or has several uses, or their `other` is not zero, so that a
-//! selection follows. A load that `cp.async` cannot copy, because less than 4 bytes are contiguous,
-//! remains a load.
+//! **The loads.** A loop is pipelined if it requests two stages or more itself
+//! (`tl.range(num_stages=…)`), or if it requests no stages and the launch requests two or more. The
+//! pass turns the loads that the dots of the loop depend on into copies. If the loop has no dot but
+//! requests stages itself, the pass turns all its loads into copies. A slot replaces the buffer of
+//! a load whose only use is a store to that buffer. Other loads become reads of a slot to
+//! registers: their result is converted before the dot or has several uses, or their `other` is not
+//! zero, so that a selection follows. A load that `cp.async` cannot copy, because less than 4 bytes
+//! are contiguous, remains a load.
 //!
 //! **Loop fusion** ([`fuse_loops`]). In its last iterations, a loop has no later iteration to copy
 //! for. It copies for the next loop of its block, if that loop copies boxes of the same tensors to

@@ -50,7 +50,7 @@ pub fn plan_of_text(module: &Module, inst: Inst, block: Block) -> LoopPlan {
 }
 
 /// Returns the loops to pipeline, outer loops before inner ones. With `nested_boxes`, tensor copies
-/// fill the rings of nested loops.
+/// may fill the rings of nested loops.
 pub fn plans(module: &Module, stages: u32, nested_boxes: bool) -> Vec<LoopPlan> {
     let function = module.kernel();
     let mut loops = Vec::new();

@@ -25,12 +25,14 @@ use tilewright_gpu_ir::{GpuOp, Op};
 
 /// The orders of the ops of one step.
 pub(super) mod order {
-    /// The ops up to the dots of the step.
+    /// The ops before the first wait for a dot of the step, and the dots that depend on no wait of
+    /// the step, with the ops that they need.
     pub const BEGIN: u32 = 0;
     /// The late dots and the ops that they need, or the wait for the dots in flight of the previous
     /// step.
     pub const LATE: u32 = 1;
-    /// The first wait for a dot of the step, and the release of slots of dots in flight.
+    /// With late dots and several warpgroups: the first wait for a dot of the step, and the ops
+    /// after it up to the first reduction. With dots in flight: the releases of slots.
     pub const WAIT: u32 = 2;
     /// The waits for empty slots.
     pub const ACQUIRE: u32 = 3;
@@ -39,7 +41,7 @@ pub(super) mod order {
     pub const FILL: u32 = 4;
     /// The ops that the threads compute.
     pub const COMPUTE: u32 = FILL + super::super::loop_plan::MAX_LEVELS as u32;
-    /// The waits for late dots, and the ops that depend on them.
+    /// The waits for late dots and the ops that depend on them, or the waits for dots in flight.
     pub const END: u32 = COMPUTE + 1;
     /// The ops that make the operands of late dots.
     pub const OPERAND: u32 = COMPUTE + 2;

@@ -26,7 +26,9 @@ pub struct RingFacts {
     pub roots: FxHashMap<Value, Value>,
     /// The acquired or taken slots that are read or written.
     pub touched: FxHashSet<Value>,
-    /// For each instruction with regions, the ring sides that advance inside it.
+    /// For each instruction with regions, the sides of rings that advance inside it. The first ring
+    /// of a group represents the group. A producer that shares the index of the consumer is left
+    /// out.
     pub advances: FxHashMap<Inst, BTreeSet<RingSide>>,
     /// For each instruction with regions, the number of slots by which a side advances in an
     /// iteration; `None` if a nested region advances the side.
@@ -36,8 +38,8 @@ pub struct RingFacts {
     pub merged: FxHashMap<Inst, Vec<(Value, i64)>>,
     /// The groups of rings that advance together.
     pub groups: RingGroups,
-    /// For each instruction of the entry block, the rings inside of it whose barriers are
-    /// initialized before it.
+    /// For each instruction of the entry block, the rings (one for each group) that are allocated
+    /// in its regions and whose barriers are initialized before it.
     pub barriers_before: FxHashMap<Inst, Vec<Value>>,
     /// The rings that are allocated in regions and may get memory that threads stored to.
     pub stored: FxHashSet<Value>,

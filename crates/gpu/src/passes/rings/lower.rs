@@ -332,7 +332,8 @@ impl RingLowering<'_> {
 
     fn dealloc(&mut self, inst: Inst, plan: &RingPlan) {
         let is_left = self.counts.deallocs_of_full_slots.contains(&inst);
-        // Copies by a partition, and copies without a wait, may still write to the memory later.
+        // Copies by a partition, and copies without a wait, may still write to the memory later, so
+        // the memory is never deallocated.
         if plan.has_full() && (is_left || plan.partitions.is_some()) {
             return;
         }

@@ -136,7 +136,8 @@ pub fn plan_rings(
         })?;
         plans.insert(root, plan);
     }
-    // A block barrier for slots that are loaded to registers would synchronize warpgroups that
+    // If warpgroups share one ring of tensor copies, they share all of them, also those whose slots
+    // are loaded to registers: a block barrier for such slots would synchronize warpgroups that
     // otherwise run `wgmma` independently.
     if plans.values().any(|plan| plan.is_shared_by_warpgroups) {
         for plan in plans.values_mut() {

@@ -1,13 +1,15 @@
 //! Finds groups of rings that advance together, such as the rings of the two operands of a dot.
 //!
-//! In every block, the slots of a group are acquired, published, taken and released in turns: a
-//! turn is one such step for each ring, in the order of the rings. Partitions may release the slots
-//! of a turn in any order. All slots of a turn are published before the first one is taken, and the
-//! first `take` waits for all of them. All slots of a turn are released before the first one is
-//! acquired again, and the last release of the turn signals that all are empty.
+//! In every IR block, the slots of a group are acquired, published, taken and released in turns. A
+//! turn consists of one op of the same kind, such as `take`, for each ring of the group, in the
+//! order of the rings. Partitions may release the slots of a turn in any order. All slots of a turn
+//! are published before the first one is taken, and the first `take` waits for all of them. All
+//! slots of a turn are released before the first one is acquired again, and the last release of the
+//! turn signals that all are empty.
 //!
-//! If nothing is read between the first and the last `take` of a turn, the copies by threads for
-//! such rings are one commit group, or arrive at one barrier, and need one wait.
+//! Rings that threads copy to by `cp.async` are in one group only if nothing is read between the
+//! first and the last `take` of a turn. Their copies are one commit group, or arrive at one
+//! barrier, and need one wait.
 
 use std::collections::BTreeMap;
 
@@ -179,9 +181,9 @@ fn can_share_barriers(analysis: &SlotAnalysis<'_>, plans: &RingPlans, one: Value
 /// Splits the steps of some rings for which `counts` is true into turns of one step per ring.
 ///
 /// A region where one of these rings advances ends the turn. If partitions use the rings, a region
-/// where any other ring advances ends the turn, too. Otherwise the first `take` of a turn, which
-/// waits for the whole turn, could wait for another partition, which waits in that region for this
-/// partition.
+/// where any other ring advances ends the turn, too. If the turn continued after such a region, its
+/// first `take`, which waits for the whole turn, could wait for another partition, while that
+/// partition waits in the region for this one.
 fn split_into_turns(
     steps: &[(Step, Value, Inst)],
     rings: &[Value],

@@ -1,5 +1,5 @@
-//! Chooses the lifetimes of the [rings](crate::passes::rings) of one slot by which the pass
-//! replaced buffers in loops.
+//! Chooses the lifetimes of the [rings](crate::passes::rings) of one slot that replace buffers in
+//! loops.
 //!
 //! Such a ring has one of two lifetimes. It lives as long as the buffer that it replaced, so that
 //! later buffers of an iteration can reuse the memory. Or it lives around the outermost loop:
@@ -13,9 +13,9 @@
 //! }                                                 dealloc %r
 //! ```
 //! Each reuse of memory in an iteration takes a barrier of the block. So a ring lives around the
-//! loops if that costs no memory, or little. If those loops prefetch into other rings, or share
-//! copies between blocks, a barrier would stall the prefetches or the shared copies. Then the ring
-//! lives around the loops as long as memory is left.
+//! loops if that costs little or no memory. If those loops prefetch into other rings, or share
+//! copies between blocks, a barrier would stall the prefetches or the shared copies. In this case,
+//! the ring lives around the loops whenever the memory suffices.
 //!
 //! If a ring has the lifetime of its buffer, its fill is at first where the program has the load.
 //! The pass moves this fill down to the last `dealloc` of another buffer that precedes the first
@@ -100,8 +100,8 @@ fn fill_late(header: &Header, function: &mut Function, parents: &Parents, alloc:
     }
 }
 
-/// Returns the index of the first instruction by which a block makes and fills a ring, and the
-/// number of these instructions.
+/// Returns the range of instructions by which a block allocates and fills a ring: the index of the
+/// `alloc`, and the number of instructions from it to the next `publish`, inclusive.
 fn fill_of(function: &Function, block: Block, ring: Value) -> Option<(usize, usize)> {
     let insts = &function.blocks[block].insts;
     let first = insts.iter().position(|inst| function.insts[*inst].results.first() == Some(&ring))?;

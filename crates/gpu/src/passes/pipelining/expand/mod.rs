@@ -287,7 +287,8 @@ impl LoopRewriter<'_> {
         body.push(end);
         self.function.blocks[self.body].insts = body;
         for inst in pipeline.others().filter(|inst| pipeline.ahead(*inst) > 0) {
-            // Other dots are in flight at these waits.
+            // In the expanded loop, other dots are in flight at these waits, so their counts are
+            // cleared.
             count_later(self.function, inst);
         }
     }
@@ -309,7 +310,7 @@ impl LoopRewriter<'_> {
         let value = self.function.yielded(self.body)[index as usize - 1];
         let made = pipeline.ahead_of.get(&value).copied().unwrap_or(ahead);
         if made + 1 == ahead {
-            // The step has computed it for the previous iteration.
+            // An earlier op of this step has computed the value for the previous iteration.
             return value;
         }
         if made <= ahead {

@@ -66,8 +66,8 @@ pub(super) fn boxes_of(function: &Function, plan: &LoopPlan) -> Option<(Boxes, V
 }
 
 /// Compares two loops with the same step: returns, for each coordinate of each box, how its growth
-/// in one loop relates to its growth in the other. Both may be the same loop, in consecutive
-/// iterations of the loop `outer` around it.
+/// in one loop relates to its growth in the other. With `outer`, both are runs of the same loop, in
+/// consecutive iterations of the loop `outer` around it.
 pub(super) fn growths(
     function: &Function,
     loops: [(Inst, &Boxes); 2],
