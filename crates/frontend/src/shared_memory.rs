@@ -12,7 +12,7 @@ pub struct SharedForm {
     pub tiles: SharedTiles,
     /// True for an array of tiles, from which an index selects one; false for one tile.
     pub is_array: bool,
-    /// True for the transpose of a matrix, which only `warpgroup_mma` reads.
+    /// True for the transpose of a matrix. Only `warpgroup_mma` reads a transpose.
     pub is_transposed: bool,
 }
 
