@@ -98,9 +98,9 @@ impl Multiprocessor {
     ///
     /// Otherwise, PTX that spills is assembled again with another directive, if one may help
     /// ([`against_spills`]). Other PTX that states no limit is assembled again with the limits that
-    /// let one more block run at a time. The attempts end when one is accepted, or when
-    /// `Verdict::Stop` rejects one. An attempt that fails, because an instruction takes more
-    /// registers than the limit, is skipped. If no attempt is accepted, the first result is
+    /// let one more block run at a time. The attempts end when one is accepted, or when one shows
+    /// that no other limit is worth an attempt. An attempt that fails, because an instruction takes
+    /// more registers than the limit, is skipped. If no attempt is accepted, the first result is
     /// returned.
     pub fn assemble<K, E>(
         &self,
