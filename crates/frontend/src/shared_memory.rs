@@ -1,5 +1,5 @@
-//! Shared memory that a program allocates (Gluon): a value that exists only in the frontend. Lowering
-//! turns an access to it into the op `device`.
+//! Shared memory that a program allocates (Gluon): a value that exists only in the frontend.
+//! Lowering turns each access to this value into the op `device`.
 
 use std::sync::Arc;
 

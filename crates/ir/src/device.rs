@@ -87,8 +87,8 @@ device_functions! {
     MbarrierInit "mbarrier_init" {tiles: SharedTiles, arrivals: u32};
     /// `(memory, slot)`: ends the use of an `mbarrier`.
     MbarrierInvalidate "mbarrier_invalidate" {tiles: SharedTiles};
-    /// `(memory, slot, predicate)`: arrives at an `mbarrier`, and adds `bytes` to the bytes for which
-    /// the phase waits.
+    /// `(memory, slot, predicate)`: arrives at an `mbarrier`, and adds `bytes` to the number of
+    /// bytes for which the phase waits.
     MbarrierExpect "mbarrier_expect" {tiles: SharedTiles, bytes: u32};
     /// `(memory, slot, predicate)`: arrives `arrivals` times at an `mbarrier`.
     MbarrierArrive "mbarrier_arrive" {tiles: SharedTiles, arrivals: u32};
@@ -97,9 +97,10 @@ device_functions! {
     ArriveCopies "arrive_copies" {tiles: SharedTiles};
     /// `(memory, slot, phase, predicate)`: waits for the end of the phase with this parity.
     MbarrierWait "mbarrier_wait" {tiles: SharedTiles};
-    /// `(memory, slot, barriers, barrier, predicate, base, extents…, strides…, coordinates…)`: starts
-    /// a copy of a box of a tensor, whose bytes arrive at an `mbarrier`. The tensor has one extent
-    /// and one coordinate for each axis of the tile, and one stride for each but the last.
+    /// `(memory, slot, barriers, barrier, predicate, base, extents…, strides…, coordinates…)`:
+    /// starts a copy of a box of a tensor, whose bytes arrive at an `mbarrier`. The tensor has one
+    /// extent and one coordinate for each axis of the tile, and one stride for each axis but the
+    /// last.
     TensorLoad "tensor_load" {tiles: SharedTiles, barriers: SharedTiles};
     /// `(memory, slot, base, extents…, strides…, coordinates…)`: starts a copy to a box of a
     /// tensor, whose operands are as in `tensor_load`, and makes a group of the copy.
