@@ -39,7 +39,7 @@ pub enum Kind {
     /// The program uses a part of Triton that tilewright replaces with something else:
     /// `NotAvailableError`, a `NotImplementedError`.
     NotAvailable,
-    /// The launch is legal, but seldom intended: `LaunchWarning`, a `UserWarning`.
+    /// The kernel or the launch is legal, but seldom intended: `LaunchWarning`, a `UserWarning`.
     Warning,
 }
 

@@ -13,15 +13,15 @@ pub struct Label {
     pub text: String,
 }
 
-/// One finding about a user's program.
+/// An error or a warning about a user's program.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Diagnostic {
-    /// The kind of finding, which also selects the page that explains it.
+    /// The code, which also selects the page that explains the finding.
     pub code: Code,
     /// One sentence that states the error.
     pub message: String,
     /// The position of the error; `None` if the error has no position in a source file, such as an
-    /// error about a launch without arguments.
+    /// error about a launch option.
     pub primary: Option<Label>,
     /// Other positions that explain the finding, such as the definition of a value, or the calls
     /// that lead to the primary position.

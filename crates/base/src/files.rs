@@ -51,7 +51,7 @@ pub fn write_file(path: &Path, content: &[u8]) -> io::Result<()> {
 }
 
 /// Returns the path that a write creates if `path` does not exist: `path`, or the target of the
-/// symbolic links that begin there. Returns `None` if there are too many links.
+/// chain of symbolic links that begins at `path`. Returns `None` if there are too many links.
 fn missing_target(path: &Path) -> Option<PathBuf> {
     /// The number of links that Linux follows.
     const MAX_LINKS: usize = 40;

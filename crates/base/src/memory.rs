@@ -14,15 +14,15 @@ pub struct Region<'a> {
     base: *mut u8,
     len: usize,
     /// Bit 0 is 1 if the region may be written; the other bits are the number of bytes of padding.
-    /// Both are in one word, because a CPU cannot forward the store of a part of a word to a later
-    /// load of the whole word.
+    /// Bit and number are in one word, because a CPU cannot forward the store of a part of a word
+    /// to a later load of the whole word.
     flags: usize,
     lifetime: PhantomData<&'a ()>,
 }
 
 // SAFETY: a region is an address range; its constructor requires that all threads may access it.
 unsafe impl Send for Region<'_> {}
-// SAFETY: as above.
+// SAFETY: see `Send`.
 unsafe impl Sync for Region<'_> {}
 
 impl<'a> Region<'a> {

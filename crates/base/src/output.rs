@@ -13,11 +13,12 @@ static THROUGH: OnceLock<fn(&str) -> bool> = OnceLock::new();
 /// the text to the standard output of the process. Before it returns false, it flushes the host's
 /// own buffer of the standard output. Only the first call of `print_through` has an effect.
 pub fn print_through(take: fn(&str) -> bool) {
-    // A second host in the same process is ignored.
+    // The function of a second host in the same process is ignored.
     let _ = THROUGH.set(take);
 }
 
-/// The output captured so far; `None` unless a caller captures output.
+/// The output that the running call of [`take_printed`] has captured so far; `None` if no call
+/// runs.
 static TAKEN: Mutex<Option<String>> = Mutex::new(None);
 
 fn taken() -> MutexGuard<'static, Option<String>> {
@@ -25,8 +26,8 @@ fn taken() -> MutexGuard<'static, Option<String>> {
     TAKEN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Runs a function, and returns its result and the text that kernels print during the call. This
-/// text goes nowhere else. A second caller waits until the first has returned.
+/// Runs a function, and returns its result and the text that kernels print during the call. No
+/// other output gets this text. Only one call runs at a time; calls of other threads wait.
 pub fn take_printed<R>(run: impl FnOnce() -> R) -> (R, String) {
     static TURN: Mutex<()> = Mutex::new(());
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);

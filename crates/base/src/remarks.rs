@@ -2,8 +2,7 @@
 //!
 //! A pass reports a decision by a call of [`remark`], with a closure that makes the remark.
 //! `remark` calls the closure only while the thread collects remarks. Otherwise, a remark only
-//! costs a read of a thread-local. Passes need not return remarks. The IR contains the decisions,
-//! but not the remarks.
+//! costs a read of a thread-local. So no pass returns remarks, and the IR contains no remarks.
 
 use std::cell::RefCell;
 

@@ -85,8 +85,8 @@ impl SourceMap {
     }
 
     /// Returns the index of the innermost span of `chain` that is in a user's file; `None` if all
-    /// spans are in library files. A call chain consists of a span and the calls that lead to it,
-    /// innermost first.
+    /// its spans are in library files. `chain` has the span of an instruction, then the spans of
+    /// the calls that lead to the instruction, innermost first.
     pub fn users_place(&self, chain: &[Span]) -> Option<usize> {
         chain.iter().position(|span| !self.file(span.file).is_library())
     }

@@ -38,7 +38,7 @@ pub enum Command {
 /// The number of digits of a key in the list.
 const KEY_DIGITS: usize = 12;
 
-/// The cache of the environment's settings.
+/// The cache folder, size limit and cubin cache that the environment variables select.
 struct Store {
     directory: PathBuf,
     limit: u64,

@@ -187,7 +187,7 @@ pub fn compile(kernel: &Kernel, specialization: &Specialization, target: Target)
     Ok(compiled.map_err(with_signature)?)
 }
 
-/// Returns the arguments and options of a launch of a kernel by a program.
+/// Returns the arguments and options of a program's first launch of a kernel.
 fn of_launch(kernel: &str, program: &Path, target: Target) -> Result<Specialization, Failure> {
     let mut launches = launches_of(program, target)?;
     launches.retain(|launch| launch.kernel == kernel);
@@ -243,8 +243,8 @@ fn with_options(error: Error) -> Error {
     Error::new(diagnostic.clone().note(note), SourceMap::default())
 }
 
-/// Adapts the error about a missing argument, which is worded for a launch, to a compilation. Its
-/// hint then shows how to write `--signature`. Returns other errors unchanged.
+/// Rewords the error about a missing argument of a launch for a compilation, with a hint that shows
+/// how to write `--signature`. Returns other errors unchanged.
 fn with_signature(error: Error) -> Error {
     let Error::Diagnostics(mut failure) = error else { return error };
     for diagnostic in &mut failure.diagnostics {

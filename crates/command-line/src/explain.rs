@@ -38,8 +38,8 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     Err(Failure::Usage(format!("there is no code '{name}'; {advice}")))
 }
 
-/// Returns a page without the parts that only its test reads: the blocks `inputs` and `expect`, and
-/// the attributes of the other blocks.
+/// Returns a page without the parts that only the page's test reads: the blocks `inputs` and
+/// `expect`, and the attributes of the other blocks.
 fn without_test_markup(page: &str) -> String {
     let mut text = String::new();
     // True if the code block around the line is dropped; `None` outside of a code block.

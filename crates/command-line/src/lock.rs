@@ -52,7 +52,8 @@ enum Command {
     },
 }
 
-/// The first words that select a command of this module; any other is an option or the program.
+/// The words after `tilewright lock` that select a command of this module. Any other word there is
+/// an option, or the program whose lock is to be written.
 const COMMANDS: [&str; 5] = ["list", "verify", "diff", "merge", "pack"];
 
 pub fn run(arguments: &run::Arguments) -> Result<(), Failure> {
@@ -178,7 +179,7 @@ fn merge(paths: &[PathBuf], output: &Path) -> Result<(), Failure> {
     tell(output, &merged)
 }
 
-/// Prints the contents of a file that a command has written.
+/// Prints the numbers of kernels and tuned choices in a lock that a command has written.
 fn tell(output: &Path, lock: &LockFile) -> Result<(), Failure> {
     let count = |number: usize, noun: &str| format!("{number} {noun}{}", if number == 1 { "" } else { "s" });
     let (kernels, choices) = (count(lock.entries.len(), "kernel"), count(lock.choices.len(), "tuned choice"));

@@ -1,5 +1,6 @@
-//! Starts Python for `tilewright run`, `sim report`, `profile`, `bench`, `lock`, `tuning`,
-//! `activate`, `deactivate` and `status`; Python runs the same command of the Python package.
+//! Implements `tilewright run`, `sim report`, `profile`, `bench`, `lock`, `tuning`, `activate`,
+//! `deactivate` and `status`: starts Python, which runs the command of the same name in the Python
+//! package.
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
@@ -20,7 +21,7 @@ pub struct Arguments {
 }
 
 impl Arguments {
-    /// Returns the words after the command.
+    /// Returns the words after the name of the command.
     pub fn words(&self) -> &[OsString] {
         &self.arguments
     }

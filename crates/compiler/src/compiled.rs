@@ -40,8 +40,9 @@ pub enum MachineCode {
     Gpu(Box<GpuCode>),
 }
 
-/// GPU code, as the driver and the simulator take it. A launch passes its arguments in one buffer,
-/// in the order of the parameters. Each argument is aligned to its size; a bool has one byte.
+/// The code of a kernel that the driver or the simulator loads. A launch passes its arguments in
+/// one buffer, in the order of the parameters. Each argument is aligned to its size; a bool has one
+/// byte.
 #[derive(Debug)]
 pub struct GpuCode {
     /// The PTX module as text.
@@ -98,8 +99,8 @@ impl GpuCode {
     /// Returns whether the kernel has an int32 parameter after the tensor maps. Each launch of such
     /// a kernel decides whether its blocks run in pairs (clusters of 2). If they do, the launch
     /// passes the number of programs along the first axis in this parameter, else 0. If the
-    /// parameter is not 0, a block whose id is not below it only completes the last pair, and does
-    /// nothing.
+    /// parameter is not 0, the blocks whose ids are equal to it or greater only complete the last
+    /// pair, and do nothing.
     pub fn has_pairs(&self) -> bool {
         self.program.header.paired
     }
@@ -356,7 +357,7 @@ impl CompiledKernel {
     pub fn hash(&self) -> String {
         let Metadata { target, language, codegen, resources: _ } = self.metadata;
         let ir = with_stack(|| tilewright_ir::print(&self.lowered, false));
-        // The text contains every option, also future ones.
+        // The debug format contains every option, also options that are added to the structs later.
         let text = format!("{target} {language:?} {codegen:?}\n{ir}");
         blake3::hash(text.as_bytes()).to_hex().to_string()
     }

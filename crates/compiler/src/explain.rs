@@ -1,5 +1,5 @@
-//! Explains a compilation: links each line of a stage to its source line. Also returns the layouts
-//! of the GPU stage and the remarks of the passes, as data that a page can draw.
+//! Collects the data of the page that `tilewright explain` writes: each line of a stage with its
+//! source line, the layouts of the GPU stage, and the remarks of the passes.
 
 use std::fmt::Write;
 
@@ -254,9 +254,9 @@ fn line_in(sources: &SourceMap, span: Span, file: &str) -> u32 {
     if known { sources.file(span.file).line_column(span.start).0 } else { 0 }
 }
 
-/// Splits a printed module into lines, without the lines that list the source files, and removes
-/// the spans from them. Links each line to the source line at which its outermost span begins: for
-/// an instruction of an inlined function, this is the line of the call in the kernel.
+/// Splits a printed module into lines. Drops the lines that list the source files, and removes the
+/// spans from the other lines. Links each line to the source line at which its outermost span
+/// begins: for an instruction of an inlined function, this is the line of the call in the kernel.
 fn linked(text: &str, sources: &SourceMap, file: &str, (name, title): (&str, &str)) -> StageText {
     let (mut lines, mut origins) = (Vec::new(), Vec::new());
     let mut open: Vec<usize> = Vec::new();
@@ -419,7 +419,8 @@ impl SharedAccess {
             GpuOp::MmaSync { matrix_a, matrix_b, .. } => {
                 vec![matrix_a.then(|| by_matrices(0)).flatten(), matrix_b.then(|| by_matrices(1)).flatten()]
             }
-            // tidy: wildcard because for no other op, layouts decide the addresses in shared memory
+            // tidy: wildcard because layouts decide the shared-memory addresses of only the ops
+            // above
             _ => Vec::new(),
         };
         found.into_iter().flatten().collect()

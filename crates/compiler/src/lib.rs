@@ -153,7 +153,7 @@ pub fn compile(
 /// Lowers the source of a kernel to tile IR: the part of [`compile`] that reads the user's program.
 ///
 /// # Errors
-/// Those of the kernel.
+/// Returns the errors of the kernel.
 pub fn lower(job: &Job, host: &mut dyn Host) -> Result<Lowered, CompileError> {
     tilewright_frontend::lower_kernel(&job.request, host).map_err(CompileError::Kernel)
 }
@@ -162,7 +162,7 @@ pub fn lower(job: &Job, host: &mut dyn Host) -> Result<Lowered, CompileError> {
 /// [`Host`], because the names of the source are resolved already.
 ///
 /// # Errors
-/// If the text is not that of a module.
+/// Returns an error if the text is not a module.
 pub fn parse_lowered(text: &str) -> Result<Lowered, CompileError> {
     let module = with_stack(|| tilewright_ir::parse(text)).map_err(|error| {
         let (message, ir) = (format!("{error}, in text from another process"), text.to_owned());
@@ -254,7 +254,7 @@ fn without_feature(feature: &str) -> Box<Diagnostic> {
     Box::new(Diagnostic::new(Code::NoDevice, message))
 }
 
-/// Returns the assembler of inline assembly on the CPU, if the build has the simulator.
+/// Returns the implementation of inline assembly on the CPU, if the build has the simulator.
 fn assembler() -> Option<&'static dyn tilewright_cpu::Assembler> {
     if cfg!(feature = "sim") { Some(&inline_asm::SimulatedAssembler) } else { None }
 }
@@ -270,8 +270,8 @@ pub fn cpu_program(module: &Module) -> Result<tilewright_cpu::Program, Box<Diagn
     tilewright_cpu::Program::with_assembler(&module, assembler())
 }
 
-/// Unswitches and unrolls short loops, so that the loop nests that the executor compiles contain
-/// them.
+/// Unswitches and unrolls short loops, so that the executor compiles their steps as parts of loop
+/// nests.
 fn for_nests(module: &Module) -> Cow<'_, Module> {
     let unswitching = tilewright_opt::Unswitching {
         ops: tilewright_cpu::MAX_UNROLLED_LOOP_STEPS,

@@ -1,7 +1,7 @@
 //! Chooses the number of registers of a thread. Tries fewer registers than the assembler chose in
 //! two cases: with fewer, one more block fits on a multiprocessor; or the kernel spills, and its
-//! PTX states how many blocks must fit (`.minnctapersm`). If a kernel without such a statement
-//! spills although registers are unused, lets the assembler choose more registers.
+//! PTX states how many blocks must fit (`.minnctapersm`). If a kernel spills although registers are
+//! unused, and its PTX has no `.minnctapersm`, lets the assembler choose more registers.
 //!
 //! Only the assembler knows how many registers a kernel takes and spills, so the choice needs
 //! several attempts. A runtime passes its assembler to [`Multiprocessor::assemble`], which chooses
@@ -52,11 +52,11 @@ pub struct Occupancy {
 /// The verdict on an attempt at fewer registers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Verdict {
-    /// The additional block outweighs the spills.
+    /// The attempt is chosen: its additional block outweighs its spills.
     Accept,
-    /// The next, higher limit may spill less.
+    /// The attempt spills too much, but the next, higher limit may spill less.
     Continue,
-    /// No other limit is worth an attempt.
+    /// The attempt is rejected, and no other limit is worth an attempt.
     Stop,
 }
 
@@ -98,9 +98,10 @@ impl Multiprocessor {
     ///
     /// Otherwise, PTX that spills is assembled again with another directive, if one may help
     /// ([`against_spills`]). Other PTX that states no limit is assembled again with the limits that
-    /// let one more block run at a time. The attempts end when one is accepted, or when no further
-    /// attempt is worthwhile. An attempt that fails, because an instruction takes more registers
-    /// than the limit, is skipped. If no attempt is accepted, the first result is returned.
+    /// let one more block run at a time. The attempts end when one is accepted, or when one shows
+    /// that no other limit is worth an attempt. An attempt that fails, because an instruction takes
+    /// more registers than the limit, is skipped. If no attempt is accepted, the first result is
+    /// returned.
     pub fn assemble<K, E>(
         &self,
         ptx: &str,
@@ -171,7 +172,7 @@ pub fn against_spills(ptx: &str, registers: u32, spills: u32, available: u32) ->
 }
 
 /// Returns the PTX with a register limit; `None` if the PTX states a limit itself. Partitions that
-/// exchange registers depend on such a limit.
+/// exchange registers depend on the limit that the PTX states.
 ///
 /// The directive is inserted before `.reqntid` (the size of a block), which the compiler writes for
 /// each kernel.

@@ -1,5 +1,6 @@
-//! Compiles one operation of interpret mode, like a kernel: as a function whose parameters are the
-//! values that the interpreter already has.
+//! Compiles the operations of interpret mode, in which Python runs the body of a kernel. Each
+//! operation is compiled like a kernel: as a function whose parameters are the values that the
+//! interpreter already has.
 
 use std::sync::Arc;
 
@@ -15,8 +16,8 @@ use crate::{CompileError, Stage, cpu_program, verify, with_stack};
 pub struct CompiledOperation {
     /// The program of the operation.
     pub program: Program,
-    /// The result. Its run-time parts, several if the result is a tuple, are the results of the
-    /// program, in order.
+    /// The result. If it is a tuple, it has several run-time parts. The results of the program are
+    /// these parts, in order.
     pub result: Operand<Type>,
     /// The indices of the run-time parts that are constants in the program.
     pub known: Vec<usize>,
@@ -35,7 +36,8 @@ pub fn compile_operation(
         tilewright_frontend::lower_operation(operation, options, host).map_err(CompileError::Kernel)?;
     with_stack(|| {
         verify(&module, Stage::Ir)?;
-        // A single op leaves nothing to optimize; a function of the library or of the user may.
+        // A module with a second function calls a function of the library or of the user. Other
+        // modules consist of a single op, which cannot be optimized.
         if module.functions.len() > 1 {
             tilewright_opt::optimize(&mut module, &tilewright_opt::Options::default(), &mut |_, _| {});
             verify(&module, Stage::Opt)?;

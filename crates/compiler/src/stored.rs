@@ -66,7 +66,7 @@ pub fn ir_digest(lowered: &Module) -> String {
 /// Compiles a kernel that [`lower`](crate::lower) has lowered.
 ///
 /// # Errors
-/// Those of the kernel.
+/// Returns the errors of the kernel.
 pub fn compile_lowered(
     job: &Job,
     source: Option<FunctionSource>,
@@ -76,10 +76,11 @@ pub fn compile_lowered(
     with_stack(|| finish(job, source, lowered, dump))
 }
 
-/// Reads a module from the stored text of a stage. `sources` are the source files of the module.
+/// Reads a module from the stored text of a stage. `sources` are the source files of the module in
+/// this process.
 ///
 /// # Errors
-/// If the text is not that of a module.
+/// Returns an error if the text is not a module.
 pub fn parse_stored(stage: Stage, text: &str, sources: &Arc<SourceMap>) -> Result<Module, CompileError> {
     with_stack(|| {
         let mut module = tilewright_ir::parse(text).map_err(|error| malformed(stage, &error.to_string()))?;
@@ -94,7 +95,8 @@ pub fn parse_stored(stage: Stage, text: &str, sources: &Arc<SourceMap>) -> Resul
 /// code for a GPU is read from `stored`.
 ///
 /// # Errors
-/// If a text is not that of a module, or if there is no code for the target of the job.
+/// Returns an error if a text is not a module, or if `stored` has no code for the target of the
+/// job.
 pub fn restore(
     job: &Job,
     source: Option<FunctionSource>,
@@ -124,7 +126,7 @@ pub fn restore(
 /// Restores the GPU code of a variant of a kernel.
 ///
 /// # Errors
-/// If the text is not that of a program, or if the kernel is for the CPU.
+/// Returns an error if the text is not a program, or if the kernel is for the CPU.
 pub fn restore_variant(kernel: &CompiledKernel, stored: StoredGpuCode) -> Result<GpuCode, CompileError> {
     match kernel.metadata.target {
         Target::Gpu(target) => with_stack(|| gpu_code(target, stored, &kernel.lowered.sources)),
@@ -145,9 +147,9 @@ fn gpu_code(
     Ok(GpuCode { cubin, ..GpuCode::new(ptx, target, program) })
 }
 
-/// Replaces the source files of a stored module by the source files of this process, if both have
-/// the same number of files: the stored text has only the names of the files. The ids of the files
-/// agree, because lowering gives the files of equal kernels equal ids.
+/// Replaces the source files of a stored module by the source files of this process, because the
+/// stored text only has the names of the files. Does nothing if the numbers of files differ. The
+/// ids of the files agree, because lowering gives the files of equal kernels equal ids.
 fn locate_in(stored: &mut Arc<SourceMap>, sources: &Arc<SourceMap>) {
     if stored.files().count() == sources.files().count() {
         *stored = Arc::clone(sources);

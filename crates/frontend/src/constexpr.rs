@@ -95,8 +95,8 @@ pub fn limited<T>(size: usize, make: impl FnOnce() -> T) -> Result<T, String> {
 fn repeat(sequence: &Constant, count: i128) -> Evaluated {
     let count = usize::try_from(count.max(0)).unwrap_or(usize::MAX);
     let size = match sequence {
-        // The size of a string is at least 1, so a product with it would be too large for a short
-        // string.
+        // The `size` of a string is at least 1, so `size` times `count` would exceed the size of
+        // the result of repeating a short string.
         Constant::Str(text) => text.len().saturating_mul(count) / LETTERS,
         // An empty tuple remains empty, whatever `count` is.
         Constant::Tuple(items) if items.is_empty() => 0,

@@ -1,6 +1,6 @@
-//! Block pointers and tensor descriptors: structures of a pointer, extents, strides and (in block
-//! pointers) offsets. They exist only in the frontend: lowering turns an access to a block into an
-//! access through a tile of pointers, with a mask for the axes to check.
+//! Block pointers and tensor descriptors: structures that consist of a pointer, extents, strides
+//! and (in block pointers) offsets. They exist only in the frontend: lowering turns an access to a
+//! block into an access through a tile of pointers, with a mask for the axes to check.
 
 use std::sync::Arc;
 

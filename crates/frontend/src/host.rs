@@ -44,7 +44,7 @@ pub enum HostValue {
 /// compile time, but its value is not.
 #[derive(Clone, PartialEq, Debug)]
 pub struct RunTime {
-    /// The id of the value. No other value has it, in this call or in another.
+    /// The id of the value. No other value has this id, in this call or in another call.
     pub id: u64,
     /// True if the value is a tensor descriptor.
     pub is_descriptor: bool,
@@ -103,7 +103,8 @@ pub struct Aggregate {
     pub name: String,
     /// The fields, which are the annotated names of the class and its bases, each with its kind.
     pub fields: Vec<(Arc<str>, FieldKind)>,
-    /// The default of each field, which a call uses if the class has no `__init__` of its own.
+    /// The default of each field. A call of the class uses the defaults if the class has no
+    /// `__init__` of its own.
     pub defaults: Vec<Option<HostValue>>,
 }
 

@@ -1,10 +1,10 @@
-//! Stage 1: lowers Python source to typed tile IR. This crate resolves names, evaluates
-//! compile-time expressions, infers types, and contains the standard library, which is written in
-//! the kernel language (`stdlib/*.py`).
+//! Lowers Python source to typed tile IR, which is stage 1 of a kernel's path. This crate resolves
+//! names, evaluates compile-time expressions, infers types, and contains the standard library,
+//! which is written in the kernel language (`stdlib/*.py`).
 //!
 //! [`lower`] lowers a kernel, and [`lower_operation`] lowers one operation of interpret mode.
 //! `host.rs` declares the trait [`Host`], which looks up the names that a kernel's source does not
-//! define; `parse.rs` parses source; `lower/` walks the syntax trees; `semantic/` has the rules of
+//! define; `parse.rs` parses source; `lower/` lowers the syntax trees; `semantic/` has the rules of
 //! the language, generic over the builder.
 
 mod constexpr;
@@ -106,9 +106,9 @@ pub struct Options {
     pub default_dot_precision: tilewright_ir::InputPrecision,
     /// The default of `max_num_imprecise_acc` of a dot of 8-bit floats.
     pub default_imprecise_acc: Option<u32>,
-    /// True if code for a GPU checks the indices of gathers, as the GPU simulator requires.
-    /// Otherwise a gather with an index out of bounds reads an arbitrary element. The CPU's
-    /// executor always checks indices.
+    /// True if code for a GPU checks the indices of gathers even without `debug`; the runtime sets
+    /// this for the GPU simulator. Without checks, a gather with an index out of bounds reads an
+    /// arbitrary element. The CPU's executor always checks indices.
     pub check_indices: bool,
     /// The number of warps of a program; 0 means 4.
     pub num_warps: u32,

@@ -63,7 +63,7 @@ impl Drop for Tree {
     }
 }
 
-/// Runs a walk over syntax on a stack that suffices for [`MAX_EXPRESSION_DEPTH`].
+/// Runs a function that traverses syntax, on a stack that suffices for [`MAX_EXPRESSION_DEPTH`].
 pub(crate) fn with_stack<T>(walk: impl FnOnce() -> T) -> T {
     stacker::maybe_grow(1 << 20, 8 << 20, walk)
 }
@@ -117,7 +117,8 @@ fn open_bracket(text: &str, tokens: &[Token], byte: u32) -> Option<Range<u32>> {
     text.get(bracket.end as usize..byte as usize)?.contains('\n').then_some(bracket)
 }
 
-/// Returns a text with its first letter in lower case, as in all other messages.
+/// Returns a text with its first letter in lower case. All other messages begin with a lower-case
+/// letter.
 fn sentence(text: &str) -> String {
     let mut chars = text.chars();
     let first = chars.next().map(|first| first.to_ascii_lowercase());
@@ -133,21 +134,21 @@ struct Nesting {
     base: u32,
     /// The depth of the current operand; 0 before it begins.
     operand: u32,
-    /// The number of arithmetic operators in the current chain, and the depth of the deepest
-    /// operand before the current one.
+    /// The number of arithmetic operators in the current chain (`chain`), and the depth of the
+    /// deepest operand of the chain before the current operand (`chain_operand`).
     chain: u32,
     chain_operand: u32,
     /// The number of prefix operators and powers in the chain, for which the parser recurses.
     prefixes: u32,
-    /// The depth of the deepest earlier operand of the current comparison, `and` and `or`; 0 if
-    /// there is none.
+    /// The depth of the deepest earlier operand of the current comparison (`compared`), of the
+    /// current `and` (`anded`) and of the current `or` (`ored`); 0 if there is none.
     compared: u32,
     anded: u32,
     ored: u32,
     /// The number of `not`s before the comparison.
     nots: u32,
-    /// The number of `if`s, `lambda`s and the like around the current element, and the depth of its
-    /// deepest part.
+    /// The number of `if`s, `lambda`s and the like around the current element (`clauses`), and the
+    /// depth of the deepest earlier part of the element (`clause`).
     clauses: u32,
     clause: u32,
     /// The depth of the deepest element before a comma.
@@ -199,7 +200,7 @@ impl Nesting {
             TokenKind::Comma => Self { sibling: self.depth(), ..Self::inside(self.base) },
             TokenKind::Or => Self { ored: self.ored.max(self.conjunction()), anded: 0, ..next_comparison },
             TokenKind::And => Self { anded: self.anded.max(self.comparison()), ..next_comparison },
-            // Part of `not in` and `is not`.
+            // This `not` is a part of `not in` or `is not`.
             TokenKind::Not if self.operand > 0 || before == TokenKind::Is => *self,
             TokenKind::Not => Self { nots: self.nots + 1, ..*self },
             TokenKind::EqEqual

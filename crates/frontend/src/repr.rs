@@ -53,7 +53,7 @@ pub(crate) fn decimal(scientific: &str) -> (String, i32) {
 /// Formats the number `d.ddd * 10^exponent`; `digits` are the digits of `d.ddd`, without the point.
 ///
 /// The text has an exponent if `exponent` is less than -4 or at least `most` (at least `most` - 1
-/// if `fraction` is not 0). Otherwise it has at least `fraction` digits after the point.
+/// if `fraction` is not 0). Otherwise the text has at least `fraction` digits after the point.
 pub(crate) fn general(digits: &str, exponent: i32, most: i32, fraction: usize) -> String {
     let limit = if fraction > 0 { most - 1 } else { most };
     if exponent < -4 || exponent >= limit {

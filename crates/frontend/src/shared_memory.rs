@@ -1,5 +1,5 @@
-//! Shared memory that a program allocates (Gluon): a value that exists only in the frontend. Lowering
-//! turns an access to it into the op `device`.
+//! Shared memory that a program allocates (Gluon): a value that exists only in the frontend.
+//! Lowering turns each access to this value into the op `device`.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ pub struct SharedForm {
     pub tiles: SharedTiles,
     /// True for an array of tiles, from which an index selects one; false for one tile.
     pub is_array: bool,
-    /// True for the transpose of a matrix, which only `warpgroup_mma` reads.
+    /// True for the transpose of a matrix. Only `warpgroup_mma` reads a transpose.
     pub is_transposed: bool,
 }
 

@@ -48,7 +48,7 @@ impl LanguageType {
         }
     }
 
-    /// Returns the corresponding type of the IR. Only a pointer to const memory has one.
+    /// Returns the corresponding type of the IR; `None` except for a pointer to const memory.
     pub fn as_ir(&self) -> Option<Type> {
         match self {
             LanguageType::ConstPointer(pointee) => Some(Type::pointer(*pointee)),

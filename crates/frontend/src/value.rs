@@ -136,7 +136,7 @@ pub enum Operand<V> {
     Tensor(V),
     /// A value known at compile time.
     Constant(Constant),
-    /// A tuple with at least one run-time part, or with functions.
+    /// A tuple that is not a [`Constant`]: it has at least one run-time part or function.
     Tuple(Tuple<Operand<V>>),
     /// A block pointer or tensor descriptor.
     Descriptor(Box<Descriptor<Operand<V>>>),

@@ -1,4 +1,4 @@
-//! Classes that `triton.aggregate` decorates, in a module that Python has not executed.
+//! Tests classes that `triton.aggregate` decorates, in a module that Python has not executed.
 //! `UPDATE_EXPECT=1 cargo test` rewrites the expected texts.
 
 mod common;

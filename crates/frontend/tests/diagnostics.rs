@@ -1,4 +1,4 @@
-//! Errors about names, and about unsupported Python constructs. `UPDATE_EXPECT=1 cargo test`
+//! Tests errors about names, and about unsupported Python constructs. `UPDATE_EXPECT=1 cargo test`
 //! rewrites the expected texts.
 
 #![allow(clippy::needless_raw_string_hashes, reason = "expect-test writes them")]

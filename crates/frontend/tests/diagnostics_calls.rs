@@ -1,5 +1,5 @@
-//! Errors about calls, and about values that must be known at compile time. `UPDATE_EXPECT=1 cargo
-//! test` rewrites the expected texts.
+//! Tests errors about calls, and about values that must be known at compile time.
+//! `UPDATE_EXPECT=1 cargo test` rewrites the expected texts.
 
 #![allow(clippy::needless_raw_string_hashes, reason = "expect-test writes them")]
 

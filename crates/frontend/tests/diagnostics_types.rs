@@ -1,4 +1,4 @@
-//! Errors about types and shapes that do not fit. `UPDATE_EXPECT=1 cargo test` rewrites the
+//! Tests errors about types and shapes that do not fit. `UPDATE_EXPECT=1 cargo test` rewrites the
 //! expected texts.
 
 #![allow(clippy::needless_raw_string_hashes, reason = "expect-test writes them")]

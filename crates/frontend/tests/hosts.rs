@@ -18,7 +18,7 @@ use tilewright_ir::Dtype;
 /// A host that reads a module's source, but gives other answers to some requests.
 struct Altered {
     host: SourceHost,
-    /// The number of polls after which the user interrupts; 0 for never.
+    /// The number of polls after which the host reports an interrupt; 0 if it reports none.
     patience: usize,
     /// The source that the host returns for every function.
     source: Option<FunctionSource>,

@@ -1,4 +1,4 @@
-//! Library functions that kernels call: the types of their results, and their IR.
+//! Tests library functions that kernels call: the types of their results, and their IR.
 
 mod common;
 

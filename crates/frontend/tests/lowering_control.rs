@@ -1,4 +1,4 @@
-//! Control flow and its IR. `UPDATE_EXPECT=1 cargo test` rewrites the expected IR.
+//! Tests the IR of control flow. `UPDATE_EXPECT=1 cargo test` rewrites the expected IR.
 
 #![allow(clippy::needless_raw_string_hashes, reason = "expect-test writes them")]
 

@@ -1,4 +1,5 @@
-//! No source makes the frontend panic: mutations of real programs, and hostile texts.
+//! Tests that no source makes the frontend panic, with mutations of real programs and with hostile
+//! texts.
 
 mod common;
 

@@ -1,5 +1,5 @@
-//! The kernels of users' programs lower to valid IR. The programs are in a folder beside the
-//! project, if they are available.
+//! Tests that the kernels of users' programs lower to valid IR. If the programs are available, they
+//! are in a folder beside the project.
 
 mod common;
 

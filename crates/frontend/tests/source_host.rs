@@ -1,4 +1,4 @@
-//! The host that reads a module's own source.
+//! Tests the host that reads the source of a module.
 
 mod common;
 

@@ -337,8 +337,8 @@ impl IrBuilder {
 }
 
 impl IrBuilder {
-    /// Gives the tiles without a stated layout that an elementwise op takes, such as a splat of a
-    /// scalar, the layout of the others.
+    /// Converts the operands of an elementwise op that have no stated layout, such as a splat of a
+    /// scalar, to the stated layout of the other operands.
     fn with_stated_layout(
         &mut self,
         op: &Op,

@@ -10,8 +10,8 @@ use crate::types::Dtype;
 ///
 /// Follows the value to a constant, through ops that move elements without changing them (splats,
 /// broadcasts, reshapes, hints and changes of layout), through bitcasts, and through casts that are
-/// exact in every rounding mode: between integer types, and of zero. It does not evaluate
-/// arithmetic; the crate `opt` folds that.
+/// exact in every rounding mode: casts between integer types, and casts of zero. Does not evaluate
+/// arithmetic, which the crate `opt` folds.
 pub fn constant_of<D: Dialect>(function: &Function<D>, value: Value) -> Option<Literal> {
     let inst = &function.insts[function.defining_inst(value)?];
     let of_operand = || constant_of(function, *inst.operands.first()?);

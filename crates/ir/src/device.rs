@@ -87,8 +87,8 @@ device_functions! {
     MbarrierInit "mbarrier_init" {tiles: SharedTiles, arrivals: u32};
     /// `(memory, slot)`: ends the use of an `mbarrier`.
     MbarrierInvalidate "mbarrier_invalidate" {tiles: SharedTiles};
-    /// `(memory, slot, predicate)`: arrives at an `mbarrier`, and adds `bytes` to the bytes for which
-    /// the phase waits.
+    /// `(memory, slot, predicate)`: arrives at an `mbarrier`, and adds `bytes` to the number of
+    /// bytes for which the phase waits.
     MbarrierExpect "mbarrier_expect" {tiles: SharedTiles, bytes: u32};
     /// `(memory, slot, predicate)`: arrives `arrivals` times at an `mbarrier`.
     MbarrierArrive "mbarrier_arrive" {tiles: SharedTiles, arrivals: u32};
@@ -97,12 +97,13 @@ device_functions! {
     ArriveCopies "arrive_copies" {tiles: SharedTiles};
     /// `(memory, slot, phase, predicate)`: waits for the end of the phase with this parity.
     MbarrierWait "mbarrier_wait" {tiles: SharedTiles};
-    /// `(memory, slot, barriers, barrier, predicate, base, extents…, strides…, coordinates…)`: starts
-    /// a copy of a box of a tensor, whose bytes arrive at an `mbarrier`. The tensor has one extent
-    /// and one coordinate for each axis of the tile, and one stride for each but the last.
+    /// `(memory, slot, barriers, barrier, predicate, base, extents…, strides…, coordinates…)`:
+    /// starts a copy of a box of a tensor, whose bytes arrive at an `mbarrier`. The tensor has one
+    /// extent and one coordinate for each axis of the tile, and one stride for each axis but the
+    /// last.
     TensorLoad "tensor_load" {tiles: SharedTiles, barriers: SharedTiles};
-    /// `(memory, slot, base, extents…, strides…, coordinates…)`: starts a copy to a box of a tensor,
-    /// as for `tensor_load`, and makes a group of it.
+    /// `(memory, slot, base, extents…, strides…, coordinates…)`: starts a copy to a box of a
+    /// tensor, whose operands are as in `tensor_load`, and makes a group of the copy.
     TensorStore "tensor_store" {tiles: SharedTiles};
     /// `()`: waits until at most `pending` groups of copies to tensors still read shared memory.
     TensorStoreWait "tensor_store_wait" {pending: u32};
@@ -114,14 +115,16 @@ device_functions! {
     /// `(acc)`: the accumulator of dots that are in flight.
     WgmmaInit "wgmma_init" {};
     /// `(acc, memory, slot, a)` or `(acc, memory, slot, memory, slot)`: starts acc + a @ b by
-    /// `wgmma`; the first memory is that of B, the second that of A. The result is in flight. With `transposed_a` (`transposed_b`), A (B) is the transpose of its memory.
+    /// `wgmma`; the first memory is that of B, the second that of A. The result is in flight. If
+    /// `transposed_a` is true, A is the transpose of its tile in memory; likewise `transposed_b`
+    /// for B.
     Wgmma "wgmma" {b: SharedTiles, transposed_b: bool, transposed_a: bool, max_imprecise_acc: u32};
     /// `(acc)`: the accumulator, after a wait until at most `pending` groups of dots are in flight.
-    /// Those may still add to it.
+    /// These dots may still add to the accumulator.
     WgmmaWait "wgmma_wait" {pending: u32};
 }
 
-/// A field of a function, as text.
+/// An attribute of a [`DeviceFn`], with its text form.
 trait Field: Sized {
     fn print(&self) -> String;
     fn read(text: &str) -> Option<Self>;

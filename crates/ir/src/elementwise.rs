@@ -42,7 +42,7 @@ pub enum Signature {
     Same,
     /// All operands have the same type; the result has booleans.
     Compare,
-    /// A boolean, then two operands; both operands and the result have the same type.
+    /// The first operand is a boolean; the other two operands and the result have the same type.
     Select,
 }
 
@@ -163,7 +163,7 @@ elementwise! {
         Mul "mul" (x y) Accuracy::Exact, commutative;
         /// Negation. Integers wrap.
         Neg "neg" (x) Accuracy::Exact;
-        /// Absolute value. That of the smallest signed integer is the integer itself.
+        /// Absolute value; for the smallest signed integer, the integer itself.
         Abs "abs" (x) Accuracy::Exact;
         /// The smaller one; if one operand is NaN, the other (IEEE 754-2019 minimumNumber; -0 is
         /// below +0).
@@ -175,10 +175,10 @@ elementwise! {
     /// Division of integers.
     Division DivisionFn Bits Same {
         /// Quotient truncated towards zero, as in C. Division by zero yields all ones; the smallest
-        /// value by -1 wraps.
+        /// value divided by -1 wraps.
         IntDiv "int_div" (x y) Accuracy::Exact;
-        /// Remainder with the sign of x, as in C; by -1 it is 0. The remainder by zero is all ones,
-        /// as on a GPU.
+        /// Remainder with the sign of x, as in C. The remainder by -1 is 0. The remainder by zero
+        /// is all ones, as on a GPU.
         IntRem "int_rem" (x y) Accuracy::Exact;
     }
     /// Bitwise functions and shifts.
@@ -223,8 +223,8 @@ elementwise! {
         /// x if the condition holds, else y. Both are evaluated.
         Select "select" (condition x y) Accuracy::Exact;
     }
-    /// IEEE 754 operations that only floats have. If a row allows an inexact result, the exact one
-    /// is correct, too.
+    /// IEEE 754 operations that only floats have. Even if a row allows an inexact result, the exact
+    /// result is correct.
     Float FloatFn Float Same {
         /// Quotient; x/0 is an infinity or NaN as in IEEE 754.
         Div "div" (x y) Accuracy::Ulp(2.0);

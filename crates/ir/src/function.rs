@@ -87,7 +87,8 @@ impl<D: Dialect> InstData<D> {
 pub struct Carried {
     /// The initial value of a loop; a branch has none.
     pub initial: Option<Value>,
-    /// The parameters of the regions of a loop; the regions of a branch have none.
+    /// The parameter of each region of a loop that receives the value; the regions of a branch have
+    /// no parameters.
     pub parameters: SmallVec<[Value; 2]>,
     /// The yielded values. The body of a loop yields one, for the next iteration; each region of a
     /// branch yields one.
@@ -96,8 +97,9 @@ pub struct Carried {
     pub result: Value,
 }
 
-/// The positions of the carried values of an instruction: the indices of the first operand, the
-/// first parameter of a region, and the first region that yields them.
+/// The positions of the carried values of an instruction: the index of the first carried value
+/// among the operands, its index among the parameters of a region, and the index of the first
+/// region that yields the carried values.
 #[derive(Clone, Copy)]
 struct CarriedIndices {
     operand: usize,
@@ -286,7 +288,8 @@ impl<D: Dialect> Function<D> {
         self.blocks[self.entry].parameters.iter().map(|&value| self.ty(value))
     }
 
-    /// Checks that values have these types; the error is one sentence that lists both.
+    /// Checks that values have these types. The error is one sentence that lists the types of the
+    /// values and the expected types.
     pub fn check_types(&self, values: &[Value], types: &[D::Type], what: &str) -> Result<(), String> {
         let found: Vec<&D::Type> = values.iter().map(|&value| self.ty(value)).collect();
         if found == types.iter().collect::<Vec<_>>() {

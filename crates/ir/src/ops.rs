@@ -139,17 +139,17 @@ impl MemoryAccess {
 pub enum AsyncPhase {
     /// Its accesses are complete when it ends.
     None,
-    /// It starts a copy to shared memory by the thread itself (`cp.async`).
+    /// It starts a copy to shared memory that the thread itself makes (`cp.async`).
     StartsCopy,
-    /// It starts a copy by the asynchronous proxy to shared memory.
+    /// It starts a copy to shared memory that the asynchronous proxy makes.
     StartsTensorLoad,
-    /// It starts a copy by the asynchronous proxy from shared memory.
+    /// It starts a copy from shared memory that the asynchronous proxy makes.
     StartsTensorStore,
     /// It starts a dot, which reads shared memory by the asynchronous proxy.
     StartsDot,
-    /// It waits for copies to shared memory that its thread has started (`cp.async`).
+    /// It waits for `cp.async` copies that its thread has started.
     AwaitsCopies,
-    /// It waits for copies from shared memory that its thread has started.
+    /// It waits for asynchronous-proxy copies from shared memory that its thread has started.
     AwaitsTensorStores,
     /// It waits for dots.
     AwaitsDots,
@@ -214,7 +214,7 @@ impl OpInfo {
     /// Checks that the op may have `count` operands.
     ///
     /// # Errors
-    /// A sentence with the permitted numbers of operands and `count`.
+    /// Returns a sentence with the permitted numbers of operands and `count`.
     pub fn check_operand_count(&self, count: usize) -> Result<(), String> {
         let least = self.operands.len();
         let most = least + self.optional.len();
@@ -337,7 +337,7 @@ macro_rules! tile_ops {
     Hint hint (value) [] {kind: HintKind, values: IntList} regions 0 Pure Identity Never None None;
     /// The tile in a layout that the program states.
     SetLayout set_layout (tile) [] {layout: StatedLayout} regions 0 Pure Identity Never None None;
-    /// A function of a GPU that the program states: see `DeviceFn`.
+    /// A function of a GPU that a Gluon program calls: see `DeviceFn`.
     Device device () [] *operands {function: DeviceFn} regions 0 Write Memory Never None None;
     /// The program promises that the condition holds.
     Assume assume (condition) [] {} regions 0 Write Promise Never None None;
@@ -393,7 +393,7 @@ macro_rules! define_result_types {
     };
 }
 
-/// Selects the rows of the family `Shape`.
+/// Defines `ShapeOp` from the rows of the family `Shape`.
 macro_rules! define_shape_ops {
     ([$($(#[doc = $doc:literal])* $variant:ident {$($attribute:ident: $attribute_ty:ty),*})*]) => {
         /// An op of the family `Shape`, which maps indices of elements, for an exhaustive match on
@@ -411,7 +411,7 @@ macro_rules! define_shape_ops {
             pub fn as_shape(&self) -> Option<ShapeOp<'_>> {
                 match self {
                     $(Op::$variant { $($attribute),* } => Some(ShapeOp::$variant { $($attribute),* }),)*
-                    // tidy: wildcard because the rows of the family are those above
+                    // tidy: wildcard because the arms above are all rows of the family
                     _ => None,
                 }
             }
@@ -477,15 +477,17 @@ impl Attribute for DtypeList {
 pub struct LoopOptions {
     /// The number of iterations in flight; 0 if the launch decides.
     pub num_stages: u32,
-    /// The number of copies of the body in one iteration; 0 if the compiler decides.
+    /// The number of copies of the body in one iteration after unrolling; 0 if the compiler
+    /// decides.
     pub unroll_factor: u32,
-    /// Fuse with the directly nested loop.
+    /// True if the program requests to fuse the loop with its directly nested loop.
     pub flatten: bool,
-    /// Give parts of the body to different warps.
+    /// True if the program requests warp specialization: different warps run different parts of the
+    /// body.
     pub warp_specialize: bool,
-    /// Keep one buffer for the accumulator.
+    /// True if the accumulator of a dot must have only one buffer.
     pub disallow_acc_multi_buffer: bool,
-    /// Leave invariant code in the loop.
+    /// True if invariant code must stay in the loop.
     pub disable_licm: bool,
 }
 
@@ -541,11 +543,11 @@ impl Op {
         self.info().effect == Effect::Terminator
     }
 
-    /// Returns the mnemonic: for an elementwise op, that of its function.
+    /// Returns the mnemonic; for an elementwise op, the mnemonic of its function.
     pub fn name(&self) -> &'static str {
         match self {
             Op::Elementwise { function } => function.name(),
-            // tidy: wildcard because the row names every other op.
+            // tidy: wildcard because every other op has the mnemonic of its row
             other => other.info().name,
         }
     }

@@ -55,13 +55,14 @@ impl Parents {
         }
     }
 
-    /// Returns the instructions around an instruction, from the innermost one.
+    /// Returns the instructions around an instruction, from the innermost to the outermost.
     pub fn enclosing(&self, inst: Inst) -> impl Iterator<Item = Inst> + '_ {
         let around = |inst: Inst| self.block(inst).and_then(|block| self.owner(block));
         std::iter::successors(around(inst), move |inst| around(*inst))
     }
 
-    /// Returns the instructions around the definition of a value, from the innermost one.
+    /// Returns the instructions around the definition of a value, from the innermost to the
+    /// outermost.
     pub fn around_value<D: Dialect>(
         &self,
         function: &Function<D>,

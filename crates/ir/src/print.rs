@@ -12,9 +12,10 @@
 //! operands {attributes} [stage, order] regions : types`, where `[stage, order]` is its position in
 //! the schedule of a pipelined loop; a region is `(parameters) { instructions }`. A value has the
 //! name that the user gave it, followed by a number (`%x.1`) if the name is taken; a parameter that
-//! is a part of a tuple is `%xs.0` or `%args.x_ptr`. `noinline` follows the parameters of a
-//! function whose calls the optimizer keeps. Source locations, such as `@file0:3..7` in bytes, end
-//! the line of an instruction, innermost call first; the names of the files end the text.
+//! is a part of a tuple has a name such as `%xs.0` or `%args.x_ptr`. The word `noinline` follows
+//! the parameters of a function whose calls the optimizer keeps. Source locations, such as
+//! `@file0:3..7` in bytes, end the line of an instruction, innermost call first; the names of the
+//! files end the text.
 
 use std::fmt::{self, Write};
 

@@ -70,8 +70,8 @@ pub fn unroll_loop<D: Dialect>(
     tail
 }
 
-/// Replaces a `for_loop` of a block by a copy of its body for each value of the counter, which has
-/// the type `dtype`.
+/// Replaces a `for_loop` of a block by a copy of its body for each of the values `counters` of its
+/// index, which has the type `dtype`.
 ///
 /// The cursor must be before the loop. It moves after the copies.
 pub fn unroll_fully<D: Dialect>(cursor: &mut Cursor<'_, D>, counters: &[i128], dtype: Dtype) {
@@ -108,7 +108,8 @@ fn with_parameters<D: Dialect>(
     std::mem::take(&mut function.blocks[block].insts)
 }
 
-/// Appends a copy of a loop body to the body, for the iteration whose index is greater by `ahead`.
+/// Appends `copy`, a copy of the loop body `body`, to `body`. The index in the copy is the index of
+/// the loop plus `ahead`.
 fn append<D: Dialect>(cursor: &mut Cursor<'_, D>, body: Block, copy: Block, (ahead, dtype): (i64, Dtype)) {
     let index = cursor.function.blocks[body].parameters[0];
     let end = cursor.function.blocks[body].insts.pop().expect("a body has an end");

@@ -17,8 +17,8 @@ pub enum Wait {
     /// The program ends independently of other programs.
     Never,
     /// A loop without a trip count reads memory by plain loads, but its condition also depends on
-    /// values that the loop computes, as in a search. It waits only if the program relies on plain
-    /// loads that observe the stores of other programs.
+    /// values that the loop computes, as in a search. The loop waits for another program only if
+    /// the kernel relies on plain loads that observe the stores of other programs.
     Unlikely,
     /// The program has an op or a loop that appears to wait for other programs.
     Likely,

@@ -11,9 +11,9 @@ use crate::space::{Hardware, Input, Tile};
 /// Returns the layout of `shape` in which each thread holds a box of `size_per_thread` elements,
 /// the lanes of a warp form a box of `threads_per_warp` of those boxes, and the warps of a block a
 /// box of `warps_per_block` of these. `order` lists the axes from the fastest to the slowest, for
-/// the elements of a thread, the lanes and the warps. A larger tile repeats the pattern in further
-/// registers; several threads hold copies of the elements of a smaller tile, as in
-/// [`Layout::cover`].
+/// the elements of a thread, the lanes and the warps. If the tile is larger than the box of a
+/// block, further registers repeat the pattern; if it is smaller, several threads hold copies of
+/// its elements, as in [`Layout::cover`].
 ///
 /// # Panics
 /// If the lists differ in length, a size is not a power of two, or `order` is not a permutation of

@@ -7,7 +7,8 @@ use crate::f2::Columns;
 use crate::map::Layout;
 use crate::space::{Hardware, Input, Space, Tile};
 
-/// Builds layouts from smaller ones. All combined layouts have the same rank.
+/// Builds elementary layouts, and layouts from smaller ones. The operands of a product or a
+/// quotient have the same rank.
 impl Layout {
     /// Returns the layout of a tile of one element: no bits, every size 1.
     pub fn unit(rank: usize) -> Self {
@@ -93,7 +94,8 @@ impl Layout {
     /// Returns `None` if the divisor has another rank, a longer axis or more bits of an input than
     /// this layout. `keep(bases, count)` drops the `count` bases of the divisor from one end of the
     /// bases of an input. The bits of the quotient are consecutive in a coordinate along an axis,
-    /// and `low(tile, axis)` returns the position of the lowest one; `tile` is that of the divisor.
+    /// and `low(tile, axis)` returns the position of the lowest of these bits; `tile` is the tile
+    /// of the divisor.
     fn remainder(
         &self,
         divisor: &Self,
@@ -123,11 +125,11 @@ impl Layout {
         Some(layout)
     }
 
-    /// Adapts the layout to cover exactly `shape`. Along an axis on which the layout is longer than
-    /// `shape`, hardware indices beyond the end hold the elements at their coordinates modulo the
-    /// size; register bits that then select only copies are dropped. Along an axis on which the
-    /// layout is shorter, further registers repeat it; `order` lists the axes of these registers,
-    /// the fastest first.
+    /// Adapts the layout to cover exactly `shape`. Along an axis that is longer in the layout than
+    /// in `shape`, coordinates are reduced modulo the size in `shape`; register bits that then
+    /// select only copies are dropped. Along an axis that is shorter in the layout than in `shape`,
+    /// further registers repeat the layout; `order` lists the axes of these registers, the fastest
+    /// first.
     ///
     /// # Panics
     /// If `order` is not a permutation of the axes of `shape`.
@@ -228,9 +230,10 @@ impl Layout {
     }
 
     /// Distributes the elements that a thread holds along an axis over lanes that hold copies: each
-    /// lane bit that selects only copies replaces a register bit. Register bits that select a low
-    /// bit of the coordinate are replaced before those that select a higher one. Returns `None` if
-    /// there is no such lane bit, or no register bit that maps to a single bit of the coordinate.
+    /// lane bit that selects only copies takes over the basis of a register bit, which is removed.
+    /// Register bits that select a low bit of the coordinate are removed before those that select a
+    /// higher bit. Returns `None` if there is no such lane bit, or no register bit that maps to a
+    /// single bit of the coordinate.
     pub fn shared_by_lanes(&self, axis: usize) -> Option<Self> {
         let tile = self.output();
         let mut registers: Columns = self.bases(Input::Register).into();

@@ -15,8 +15,8 @@ use crate::query::Vector;
 use crate::space::Input;
 
 const WORD_BITS: u32 = 32;
-/// The number of lane bits that index the words of a row, and the number of those that index the
-/// rows: a warp is eight groups of four lanes.
+/// The number of lane bits that index the words of a row (`WORD_LANES`), and the number of lane
+/// bits that index the rows (`GROUP_LANES`): a warp is eight groups of four lanes.
 const WORD_LANES: usize = 2;
 const GROUP_LANES: usize = 3;
 
@@ -69,8 +69,8 @@ fn matrix_access(offsets: &Transfer, element_bits: u32, is_transposed: bool) -> 
     let registers = offsets.bases(Input::Register);
     let (words, groups) = offsets.bases(Input::Lane).split_at(WORD_LANES);
     let row_bits = (CHUNK_BYTES * 8 / element_bits).ilog2();
-    // The bits along the 16 bytes of a row: the elements of a word and the lanes of the words, or
-    // the groups of lanes.
+    // The 16 bytes of a row are indexed by the elements of a word and the lanes of a group; with
+    // `.trans`, by the groups of lanes.
     let (word_bits, along, across) =
         if is_transposed { (0, groups, words) } else { ((WORD_BITS / element_bits).ilog2(), words, groups) };
     let (mut elements, mut firsts) = offsets.vector(0, word_bits).into_bases();
@@ -83,7 +83,7 @@ fn matrix_access(offsets: &Transfer, element_bits: u32, is_transposed: bool) -> 
     if !is_row || within_row != 0 || (is_transposed && firsts.is_empty()) {
         return None;
     }
-    // The bits of a row's index in its matrix, then those of the matrix's index.
+    // The bases of the bits of a row's index in its matrix, then of the bits of the matrix's index.
     let mut rows: SmallVec<[u32; 8]> = across.into();
     if is_transposed {
         let pair = firsts.remove(0);

@@ -1,4 +1,4 @@
-//! Parses layouts, in the format in which [`Layout`] prints itself.
+//! Parses layouts, in the format that `Display` of [`Layout`] prints.
 
 use std::str::FromStr;
 

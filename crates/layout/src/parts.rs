@@ -76,7 +76,8 @@ impl Parts {
 
 /// Distributes the parts of each line over lanes: at most `most` of them stay in the registers of a
 /// thread. Returns `None` if the lanes of a warp have parts of different lines, if there are no
-/// more than `most` parts, or if the lanes of a warp are too few for `most` parts in each.
+/// more than `most` parts, or if the lanes of a warp are too few to hold all parts with `most`
+/// parts in each lane.
 pub fn spread_over_lanes(gathered: &Layout, most: u32) -> Option<Layout> {
     let (registers, lanes) = (gathered.bases(Input::Register), gathered.bases(Input::Lane));
     let tile = gathered.output();

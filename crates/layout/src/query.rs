@@ -135,8 +135,9 @@ impl Layout {
     }
 
     /// Returns, for each register of this layout, the register of `other` that holds the same
-    /// element in the same thread. Returns `None` if the layouts differ in a basis of another input
-    /// than the register, or if a thread does not hold one of its elements in `other`.
+    /// element in the same thread. Returns `None` if the layouts differ in a basis of an input
+    /// other than the register, or if a thread of `other` does not hold every element that the
+    /// thread holds in this layout.
     pub fn registers_from(&self, other: &Self) -> Option<SmallVec<[u32; 16]>> {
         assert_eq!(self.output(), other.output(), "the layouts have to be of the same tile");
         let threads = [Input::Lane, Input::Warp, Input::Block, Input::Offset];

@@ -32,7 +32,8 @@ pub struct Step {
 }
 
 impl Step {
-    /// Returns the highest level of hardware that the step crosses.
+    /// Returns the highest level of hardware whose index the step changes: register, lane, warp or
+    /// block.
     pub fn reach(&self) -> Input {
         match self {
             Self { block: 1.., .. } => Input::Block,
@@ -146,8 +147,8 @@ fn kept_registers(result: &Layout) -> Columns {
     (0..result.bits_of(Input::Register)).map(|bit| 1 << bit).filter(|register| free & register == 0).collect()
 }
 
-/// A level of a scan: it combines each pair of adjacent blocks of `2^i` elements to a block of
-/// `2^(i+1)`. A block is a run of elements here, not a thread block.
+/// A level of a scan. Level `i` combines each pair of adjacent blocks of `2^i` elements to a block
+/// of `2^(i+1)` elements. A block is a run of elements here, not a thread block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ScanStep {
     /// The step to the partner: the element at the same position in the other block of the pair.
@@ -156,9 +157,9 @@ pub struct ScanStep {
     pub later: u32,
 }
 
-/// A scan along an axis. It has a step for each bit of the coordinate, lowest first, which combines
-/// the two halves of each block. Each hardware index holds the prefix of its element and the total
-/// of its block of elements, and only needs the partner's total:
+/// A scan along an axis. It has a level for each bit of the coordinate, lowest first. Each hardware
+/// index holds the prefix of its element and the total of its block of elements. At each level, it
+/// only needs the total of its partner:
 /// ```text
 /// for each step:
 ///     other = total of the partner
@@ -171,8 +172,8 @@ pub struct Scan {
     pub steps: SmallVec<[ScanStep; 12]>,
     /// The exchange of the warps' totals, which replaces the levels between warps. It exists if the
     /// scan is contiguous and has such levels. The parts are in the order of the scan, so a thread
-    /// combines the totals of the parts before its own with its prefixes. The last coordinate in
-    /// [`Exchange::partials`] is the index of the thread's own part.
+    /// combines the totals of the parts before its own part with its prefixes. The last coordinate
+    /// in [`Exchange::partials`] is the index of the thread's own part.
     pub exchange: Option<Exchange>,
 }
 

@@ -1,10 +1,10 @@
 //! The timings of tuners in the cache folder: `<digest in base 32>/<kernel>.autotune.json`, which
-//! `python/tilewright/runtime/_tuning_cache.py` writes. The official Triton writes files with such
-//! names, too.
+//! `python/tilewright/runtime/_tuning_cache.py` writes. The official Triton writes files with the
+//! same kind of name.
 //!
 //! The rules of the cubin cache decide which files are trusted ([`Cache::reject_file`]): unless
-//! `TILEWRIGHT_CACHE_SHARED=1` trusts all users, a file of another user except the superuser is
-//! untrusted, and so is a file that other users may write. An untrusted file is listed, but not
+//! `TILEWRIGHT_CACHE_SHARED=1` trusts all users, a file is untrusted if it belongs to another user
+//! except the superuser, or if other users may write it. An untrusted file is listed, but not
 //! parsed. A trusted file is damaged if it is not JSON, if its checksum is wrong, or if one of its
 //! rows is not a list of times. A file of JSON without an object `configs_timings` belongs to
 //! another program, such as the official Triton, and is ignored.
@@ -122,7 +122,7 @@ fn folders(directory: &Path) -> io::Result<Vec<PathBuf>> {
 /// the names of timings or of unfinished files, also returns the unfinished files.
 fn files(folder: &Path) -> io::Result<Vec<StoredFile>> {
     let listed = match fs::read_dir(folder) {
-        // Another process has removed it, or it is a file.
+        // Another process has removed the folder, or the path is a file.
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
             return Ok(Vec::new());
         }
@@ -179,7 +179,7 @@ fn parse(bytes: &[u8]) -> Option<Content> {
         (format!("{:08x}", crc32(&bytes[..at])), digits)
     });
     let Ok(value) = serde_json::from_slice::<Value>(bytes) else { return Some(Content::Damaged) };
-    // The official Triton writes a list.
+    // In files of the official Triton, it is a list.
     let rows = value.get("configs_timings")?.as_object()?;
     if checksum.is_some_and(|(actual, written)| actual.as_bytes() != written) {
         return Some(Content::Damaged);

@@ -280,8 +280,8 @@ impl<'a> Lowerer<'a, '_, '_> {
         }
     }
 
-    /// Calls a function of a class. `arguments` include the instance or the class, if the function
-    /// takes it.
+    /// Calls a function of a class. If the function takes the instance or the class, it is the
+    /// first of `arguments`.
     pub(crate) fn call_member(
         &mut self,
         member: MemberFunction,

@@ -4,8 +4,8 @@
 //! Control flow is structured, so statements after an `if` with a `return` must become conditional.
 //! If at most one path through the `if` continues, the rest of the function moves into that path
 //! (`tail`). If several paths continue, a copy in each would double the code at every such `if`.
-//! Instead, each path yields a flag that states whether it has returned, and its result ([`Exit`]).
-//! The rest is then emitted once, guarded by the flag.
+//! Instead, each path yields a flag that states whether the path has returned, and the result of
+//! the path ([`Exit`]). The rest of the function is then emitted once, guarded by the flag.
 
 use ruff_python_ast::{ElifElseClause, Expr, ExprIf, Stmt, StmtReturn};
 use smallvec::smallvec;
@@ -332,8 +332,8 @@ impl<'a> Lowerer<'a, '_, '_> {
                 let zero = Literal::float(dtype, 0.0).unwrap_or_else(|| Literal::int(dtype, 0));
                 self.builder.constant(zero)?
             }
-            // A parameter is better than a null pointer: if the parameter points to read-only
-            // memory, the merged pointer is known to be read-only, too.
+            // A parameter of the function is preferred to a null pointer: if the parameter points
+            // to read-only memory, so does the merged pointer.
             Element::Pointer(_) => {
                 let function = &self.builder.function;
                 let parameters = &function.blocks[function.entry].parameters;

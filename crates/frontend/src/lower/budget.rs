@@ -1,6 +1,6 @@
 //! The limits of one compilation. The number of evaluation steps is limited, so that the
 //! compilation ends; the host is polled for an interrupt every few thousand steps. The instructions
-//! and the nesting of the code are limited, too; they are counted as if every call were inlined.
+//! and the nesting of the code are limited, too; the code is counted as if every call were inlined.
 
 use tilewright_base::{Code, Diagnostic, Span};
 use tilewright_ir::{FuncId, Value};

@@ -49,7 +49,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         Ok(result)
     }
 
-    /// Evaluates all arguments of a call, also those after one with an error.
+    /// Evaluates all arguments of a call, also those after an argument with an error.
     pub(crate) fn arguments(&mut self, call: &'a ExprCall) -> Lower<Arguments<'a>> {
         self.arguments_with(call, Self::expression)
     }
@@ -422,7 +422,8 @@ impl<'a> Lowerer<'a, '_, '_> {
         Ok(values)
     }
 
-    /// Binds each parameter to its argument; `None` if the call has no argument for it.
+    /// Returns the argument of each parameter; `None` for a parameter without an argument in the
+    /// call.
     fn bind_arguments(
         &mut self,
         name: &str,

@@ -113,12 +113,12 @@ struct Specialization {
 #[derive(Default)]
 pub(crate) struct Specializations(FxHashMap<(Callee, u64), Vec<Specialization>>);
 
-/// The index of a specialization.
+/// The key of a specialization, and its index among the specializations with this key.
 pub(super) type SpecializationIndex = ((Callee, u64), usize);
 
 impl Specializations {
-    /// Returns the state of the specialization for these arguments. If there is none yet, adds one
-    /// in the state `Open` and returns its index as the error.
+    /// Returns the state of the specialization for these arguments. If there is none yet, adds a
+    /// specialization in the state `Open`, and returns its index as the error.
     pub(super) fn find_or_open(
         &mut self,
         callee: Callee,

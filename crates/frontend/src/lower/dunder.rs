@@ -33,8 +33,8 @@ enum Method {
     Call,
 }
 
-/// Returns the operation of an operator method, and true if the receiver is its right operand, as
-/// in `__radd__`.
+/// Returns the operation of an operator method, and true if the receiver of the method is the right
+/// operand, as in `__radd__`.
 fn method(name: &str) -> Option<(Method, bool)> {
     use BinaryOperator as B;
     let name = name.strip_prefix("__")?.strip_suffix("__")?;
@@ -96,7 +96,7 @@ impl<'a> Lowerer<'a, '_, '_> {
                 template::class_of(value).is_none() && !matches!(method, Method::Call)
             }
             Operand::Function(_) => matches!(method, Method::Call | Method::Hash),
-            // tidy: wildcard because the others have no operators
+            // tidy: wildcard because other values have no operators
             _ => false,
         };
         has.then(|| Operand::Method(Box::new(value.clone()), Arc::from(format!("{OPERATORS}{name}"))))

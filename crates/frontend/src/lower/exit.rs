@@ -21,8 +21,8 @@ pub(crate) struct Returned {
 pub(crate) struct Exit {
     /// True if the path has returned: a compile-time bool, or an int1.
     pub done: IrOperand,
-    /// The returned value; `None` before any `return`, and a placeholder if `done` is false at run
-    /// time.
+    /// The returned value; `None` before any `return`. If `done` is false at run time, the value is
+    /// an unused placeholder.
     pub result: Option<Returned>,
 }
 

@@ -389,11 +389,13 @@ impl<'a> Lowerer<'a, '_, '_> {
         }
         Some(true)
     }
-    /// Evaluates `and` and `or` as Triton does: a compile-time operand that decides the result (a
-    /// false one of `and`, a true one of `or`) is the result, and the operands after it are not
-    /// evaluated. If no operand decides: with run-time operands, all of these are evaluated and
-    /// combined, and the compile-time operands have no effect; otherwise the last operand is the
-    /// result.
+    /// Evaluates `and` and `or` as Triton does:
+    ///
+    /// - A compile-time operand decides the result if it is false for `and`, or true for `or`. This
+    ///   operand is the result, and the operands after it are not evaluated.
+    /// - If no operand decides, and some operands are run-time values, these are combined. The
+    ///   compile-time operands then have no effect.
+    /// - If no operand decides, and all are compile-time values, the last operand is the result.
     fn boolean(&mut self, boolean: &'a ExprBoolOp, span: Span) -> Lower<IrOperand> {
         let stops_at = boolean.op == BoolOp::Or;
         let mut result: Option<(IrOperand, &'a Expr)> = None;
@@ -460,8 +462,9 @@ impl<'a> Lowerer<'a, '_, '_> {
         result.map_err(|error| self.semantic_error(error, span, parts))
     }
 
-    /// Evaluates `a if condition else b`. A compile-time condition selects an operand now;
-    /// otherwise the kernel evaluates only the operand that the condition selects.
+    /// Evaluates `a if condition else b`. A compile-time condition selects an operand during
+    /// lowering. With a run-time condition, the kernel evaluates only the operand that the
+    /// condition selects.
     fn ternary(&mut self, mut ternary: &'a ExprIf, mut span: Span) -> Lower<IrOperand> {
         loop {
             let condition = self.expression(&ternary.test)?;
@@ -470,8 +473,8 @@ impl<'a> Lowerer<'a, '_, '_> {
                 return self.conditional_value(condition, ternary, span);
             };
             let taken = if truth { &*ternary.body } else { &*ternary.orelse };
-            // A chain of conditional expressions is a tree as deep as the chain is long: do not
-            // recurse.
+            // The syntax tree of a chain of conditional expressions is as deep as the chain is
+            // long, so this code loops instead of recursing.
             let Expr::If(next) = taken else { return self.expression(taken) };
             (ternary, span) = (next, self.span_of(next));
         }
@@ -750,9 +753,9 @@ impl<'a> Lowerer<'a, '_, '_> {
         self.explain_run_time(diagnostic, &[expression])
     }
 
-    /// Returns the compile-time value of an operand. A tuple without a class has one if all of its
-    /// items do. A scalar has one if it is a constant of the IR, as a plain assignment (`n = 16`)
-    /// makes it.
+    /// Returns the compile-time value of an operand. A tuple without a class has a compile-time
+    /// value if all of its items have one. A run-time scalar has one if it is a constant of the IR,
+    /// such as the value of `n` after the plain assignment `n = 16`.
     pub(crate) fn as_constant(&self, operand: &IrOperand) -> Option<Constant> {
         match operand {
             Operand::Constant(constant) => Some(constant.clone()),

@@ -26,8 +26,9 @@ const OF_DESCRIPTORS: &[&str] = &["dtype", "type", "block_type", "block_shape", 
 /// The attributes of a block pointer that a compile-time function can read.
 const OF_BLOCK_POINTERS: &[&str] = &["dtype", "type"];
 
-/// The id of the next run-time value that a compile-time function receives. The count is of the
-/// process, because a function may keep a value until another kernel is compiled.
+/// The id of the next run-time value that a compile-time function receives. The counter belongs to
+/// the process, not to a compilation, because a function may keep a value until another kernel is
+/// compiled.
 static NEXT_ID: AtomicU64 = AtomicU64::new(0);
 
 /// A run-time value that a compile-time function received, with its id.
@@ -98,8 +99,8 @@ impl<'a> Lowerer<'a, '_, '_> {
         }
     }
 
-    /// Reports the exception of a compile-time function. `first` is its first argument that is only
-    /// known at run time.
+    /// Reports the exception of a compile-time function. `first` is the first argument of the
+    /// function that is only known at run time.
     fn report_call(
         &mut self,
         what: &str,

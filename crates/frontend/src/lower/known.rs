@@ -1,4 +1,5 @@
-//! Predicts conditions from names that are compile-time values already, without lowering anything.
+//! Predicts the values of conditions from names whose values are known at compile time, without
+//! lowering anything.
 //!
 //! The predictions keep names out of the values that a loop carries, and select how an `if` with a
 //! `return` is lowered. A prediction may always be `None`, which means unknown.
@@ -23,7 +24,8 @@ impl Lowerer<'_, '_, '_> {
     /// Returns the names that statements may assign, except in branches that conditions on
     /// compile-time values exclude.
     pub(crate) fn assigned<'b>(&self, body: &'b [ruff_python_ast::Stmt]) -> Vec<&'b str> {
-        // A name that the body itself assigns may have any value when a condition reads it.
+        // A condition may read a name after the body has assigned it, so the value of such a name
+        // is unknown.
         let any = super::scope::assigned(body, &|_| None);
         super::scope::assigned(body, &|test| match self.foresee(test, &any, 0)? {
             KnownValue::Constant(constant) => Some(constant.is_true()),
@@ -31,7 +33,7 @@ impl Lowerer<'_, '_, '_> {
         })
     }
 
-    /// Returns the value of a condition that is evaluated next, if it is known.
+    /// Returns the value of a condition that the program evaluates next, if the value is known.
     pub(crate) fn foreseen(&self, test: &Expr) -> Option<bool> {
         match self.foresee(test, &[], 0)? {
             KnownValue::Constant(constant) => Some(constant.is_true()),

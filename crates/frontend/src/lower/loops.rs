@@ -320,7 +320,8 @@ impl<'a> Lowerer<'a, '_, '_> {
         Err(self.error(Code::TooLarge, span, message))
     }
 
-    /// Returns the names that the body of a loop assigns, with their values before the loop.
+    /// Returns the names that the body of a loop assigns and the names in `also`, with their values
+    /// before the loop.
     fn loop_names(&mut self, body: &'a [Stmt], also: &[&'a str]) -> Lower<LoopNames<'a>> {
         let mut assigned = self.assigned(body);
         assigned.extend(also);
@@ -389,7 +390,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         }
     }
 
-    /// Returns the values of a carried name at the end of the body; `None` if it has no value
+    /// Returns the values of a carried name at the end of the body; `None` if the name has no value
     /// there.
     fn last_values(&mut self, carried: &Carried<'a>) -> Lower<Option<Vec<Value>>> {
         let Some(binding) = self.scope.get(carried.name) else { return Ok(None) };
@@ -478,8 +479,8 @@ impl<'a> Lowerer<'a, '_, '_> {
     }
 }
 
-/// Returns the last index of a loop with constant bounds; `None` if it runs zero times or a bound
-/// is not constant.
+/// Returns the last index of a loop with constant bounds; `None` if the loop has no iteration or a
+/// bound is not constant.
 fn last_index(range: &Range<Value>) -> Option<i128> {
     let number = |bound: &IrOperand| match bound.constant() {
         Some(Constant::Int(number)) => Some(*number),

@@ -126,14 +126,14 @@ pub(crate) struct Lowerer<'a, 's, 'h> {
     pub(super) syntax_depth: usize,
     /// The number of open regions.
     pub(super) region_depth: usize,
-    /// The number of instructions that inlining the calls so far would add, and the depth of the
-    /// most deeply nested region so far, including regions of callees.
+    /// The number of instructions that inlining the calls lowered so far would add, and the depth
+    /// of the most deeply nested region so far, including regions of callees.
     pub(super) inlined: Extent,
     /// The exit of the current path: a flag that states whether the function has returned, and the
     /// result.
     pub(super) exit: Exit,
-    /// True in a `constexpr_function`: numbers that are assigned or returned remain compile-time
-    /// values.
+    /// True if numbers that are assigned or returned remain compile-time values, as in a
+    /// `constexpr_function`.
     pub(super) keeps_constants: bool,
     /// The pointers to read-only memory, each with the name of the parameter that declares it, or
     /// an empty name after a cast to a const type; `None` for a pointer that a cast has made

@@ -111,8 +111,8 @@ impl<'a> Lowerer<'a, '_, '_> {
         }
     }
 
-    /// Returns the meaning of a path of `triton.language`. `file:name` is a function of a library
-    /// file.
+    /// Returns the meaning of a path of `triton.language`. The path `file:name` is a function of a
+    /// library file.
     pub(crate) fn language(&self, path: &str) -> Option<LanguageItem> {
         if let Some((file, name)) = path.split_once(':') {
             let Callee::Library(current) = self.callee else { return library_function(file, name) };
@@ -180,7 +180,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         self.at(self.span_of(attribute));
         let result = semantic::attribute(self, value, attribute.attr.as_str());
         result.map_err(|mut error| {
-            // The message names the type of the value already, so only the name of the attribute is
+            // The message already names the type of the value, so only the name of the attribute is
             // underlined.
             error.arguments.clear();
             self.semantic_error(error, self.span_of(&attribute.attr), &[])

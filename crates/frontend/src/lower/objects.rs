@@ -102,8 +102,8 @@ impl<'a> Lowerer<'a, '_, '_> {
             .or_else(|| self.operate(name, &[left, right], span))
     }
 
-    /// Evaluates a comparison if an operand is an object that implements it; otherwise returns
-    /// `None`.
+    /// Evaluates a comparison if an operand is an object that implements the comparison; otherwise
+    /// returns `None`.
     pub(crate) fn object_compare(
         &mut self,
         operator: CompareOperator,

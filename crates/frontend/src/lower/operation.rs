@@ -1,5 +1,5 @@
 //! Lowers one operation of interpret mode: an expression of given operands becomes a function that
-//! returns its result.
+//! returns the value of the expression.
 //!
 //! In interpret mode, Python runs the body of the kernel. Each operation of the language, such as
 //! `tl.load(p, mask=m)` or `x + y`, is lowered here by the code that also lowers whole kernels. The
@@ -30,7 +30,7 @@ pub struct Operation<'a> {
     pub text: &'a str,
     /// Each argument: the type of a run-time value, or a compile-time value.
     pub arguments: &'a [Template],
-    /// The scalars that would be constants in the code of a compiled kernel: the index of each
+    /// The scalars that would be constants in the code of a compiled kernel: for each, its index
     /// among all run-time values in the arguments, and its value.
     pub known: &'a [(usize, Literal)],
     /// The run-time values in the arguments that point to read-only memory: the index of each, and

@@ -10,8 +10,8 @@ use super::lowerer::Lowerer;
 use super::template::IrOperand;
 use crate::value::Operand;
 
-/// The functions of the language that make tiles of a stated shape. If a function has a parameter
-/// that is no part of the shape, the row has the index and the name of this parameter.
+/// The functions of the language that make tiles of a stated shape. If a parameter other than the
+/// shape may contain a number, the row has the index and the name of this parameter.
 const OF_SHAPES: &[(&str, Option<(usize, &str)>)] = &[
     ("arange", None),
     ("broadcast_to", Some((0, "input"))),

@@ -14,8 +14,8 @@ use super::callee::ReadOnly;
 use super::lowerer::Lowerer;
 use super::template::{self, IrOperand};
 
-/// The maximum number of definitions that are followed from a pointer to its origin. A pointer with
-/// a longer chain counts as writable.
+/// The maximum number of definitions that `read_only_root` follows from a pointer to its origin. A
+/// pointer with a longer chain counts as writable.
 const MAX_STEPS: usize = 256;
 
 /// Returns whether an annotation declares read-only memory: `tl.const`, `"const *fp32"`.
@@ -50,8 +50,8 @@ impl Lowerer<'_, '_, '_> {
         }
     }
 
-    /// Marks each value of `to` as read-only if the value of `from` at its index is. A loop or a
-    /// branch carries the values from one list to the other.
+    /// Marks each value of `to` as read-only if the value of `from` at the same index is read-only.
+    /// A loop or a branch carries the values from one list to the other.
     pub(super) fn pass_on_read_only(&mut self, from: impl Iterator<Item = Value>, to: &[Value]) {
         if self.read_only.is_empty() {
             return;
@@ -63,8 +63,9 @@ impl Lowerer<'_, '_, '_> {
         }
     }
 
-    /// Records that a pointer is the result of a cast to a pointer type. The type may be const. The
-    /// cast then decides whether the memory is read-only, not the origin of the pointer.
+    /// Records that a pointer is the result of a cast to a pointer type. The type may be const.
+    /// From then on, the type of the cast decides whether the memory is read-only, and the origin
+    /// of the pointer does not.
     pub(super) fn mark_cast(&mut self, pointer: Value, is_const: bool) {
         self.read_only.insert(pointer, is_const.then(|| "".into()));
     }
@@ -97,7 +98,8 @@ impl Lowerer<'_, '_, '_> {
                     let [_, first, second] = data.operands[..] else { return None };
                     return self.read_only_root(first).or_else(|| self.read_only_root(second));
                 }
-                // tidy: wildcard because the results of other ops derive from no pointer operand
+                // tidy: wildcard because the analysis does not follow other ops; their results
+                // count as writable
                 _ => return None,
             }
         }

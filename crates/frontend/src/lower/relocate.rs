@@ -24,11 +24,12 @@ pub struct Site {
     pub range: Range<u32>,
 }
 
-/// Moves the diagnostics about an operation to its position. `sites` are the position of the
-/// operation, then the calls that lead to it. If `sites` is empty, labels in the operation are
-/// removed.
+/// Moves the diagnostics about an operation to its position. `sites` has the position of the
+/// operation, then the positions of the calls that lead to it. If `sites` is empty, the labels in
+/// the operation are removed.
 pub fn relocate(failure: &mut Failure, sites: &[Site]) {
-    // An error outside of an operation, such as in the head of a loop, has no operation text.
+    // An error that is not in an operation, such as an error in the head of a loop, has no
+    // operation text.
     let operation = failure.sources.files().next();
     let pairs = match (&operation, sites.first()) {
         (Some((_, source)), Some(site)) => pairs(&source.text, site),
@@ -56,7 +57,8 @@ pub fn relocate(failure: &mut Failure, sites: &[Site]) {
     failure.sources = sources;
 }
 
-/// Moves a label from the operation to the user's source; `None` if it has no counterpart there.
+/// Moves a label from the operation to the user's source; `None` if the label has no counterpart
+/// there.
 fn moved(label: &Label, operation: Option<FileId>, pairs: &[Pair], places: &[Span]) -> Option<Label> {
     let Span { file, start, end } = label.span;
     if Some(file) != operation {

@@ -30,7 +30,7 @@ impl From<Span> for OperationSpan {
 
 impl Session<'_> {
     /// Reports a diagnostic about the function that is being lowered, with the calls that lead to
-    /// it. Drops diagnostics after the first [`MAX_FINDINGS`], and a diagnostic with the code and
+    /// it. Keeps only the first [`MAX_FINDINGS`] diagnostics. Drops a diagnostic with the code and
     /// the position of an earlier one. A diagnostic without a position is dropped if its code and
     /// message are those of an earlier one.
     pub(crate) fn report(&mut self, diagnostic: Diagnostic) -> Reported {
@@ -62,7 +62,7 @@ impl Session<'_> {
     }
 
     /// Adds the calls that lead to the position of a diagnostic, innermost first. If the position
-    /// is in the library, the user's call of the library takes its place.
+    /// is in the library, it is replaced by the user's call of the library.
     fn with_calls(&self, mut diagnostic: Diagnostic) -> Diagnostic {
         let outermost_library = self.frames.iter().rposition(|frame| !frame.is_library);
         let user_frames = outermost_library.map_or(0, |index| index + 1);
@@ -75,9 +75,9 @@ impl Session<'_> {
         diagnostic
     }
 
-    /// Moves a diagnostic from the library to the user's call of it. Does nothing if the primary
-    /// label is already in the user's file, on an argument of the call. Secondary labels in the
-    /// user's file stay where they are.
+    /// Moves a diagnostic from the library to the user's call of the library. Does nothing if the
+    /// primary label is already in the user's file, on an argument of the call. Secondary labels in
+    /// the user's file stay where they are.
     fn blame_call(&self, diagnostic: &mut Diagnostic, frame: &Frame) {
         let is_inside = |label: &Label| label.span.file != frame.call.file;
         if diagnostic.primary.as_ref().is_some_and(|primary| !is_inside(primary)) {
@@ -125,8 +125,8 @@ impl<'a> Lowerer<'a, '_, '_> {
 
     pub(crate) fn too_deep(&mut self, span: Span) -> Reported {
         let message = "expressions, statements or calls nest too deep";
-        // The parts of a construct that is too deep are also too deep: report only the first
-        // finding.
+        // The parts of a construct that is nested too deeply are also nested too deeply, so only
+        // the first finding is reported.
         if self.session.diagnostics.last().is_some_and(|last| last.message == message) {
             return Reported;
         }

@@ -28,8 +28,8 @@ pub(crate) enum NameState {
     Value(IrOperand),
     /// The value of the name is an error that has been reported.
     Poisoned,
-    /// The name was assigned at the binding's span, but not on all paths that lead here. The text
-    /// is the label of that assignment in the error.
+    /// The name was assigned at the span of the binding, but not on all paths that lead to the
+    /// current point. The text is the label of that assignment in the error.
     Lost(&'static str),
 }
 

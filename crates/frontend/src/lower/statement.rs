@@ -1,6 +1,6 @@
 //! Lowers statements other than branches and loops. If a statement has an error, the error is
-//! reported and the names that the statement assigns are poisoned. The statements that follow are
-//! then checked without errors that only result from the first one.
+//! reported, and the names that the statement assigns are *poisoned*: a later use of such a name
+//! reports no further error. So the statements after it report only errors of their own.
 
 use ruff_python_ast::{Expr, Stmt, StmtAnnAssign, StmtAssert, StmtAugAssign};
 use ruff_text_size::Ranged;
@@ -51,7 +51,8 @@ impl<'a> Lowerer<'a, '_, '_> {
         }
     }
 
-    /// Poisons the names that statements assign: their values are errors that have been reported.
+    /// Poisons the names that statements assign: marks their values as errors that have been
+    /// reported.
     pub(crate) fn poison(&mut self, body: &'a [Stmt]) {
         for name in scope::assigned(body, &|_| None) {
             self.scope.insert(name, Binding::poisoned(self.span));
@@ -65,8 +66,8 @@ impl<'a> Lowerer<'a, '_, '_> {
                 let at = self.span_of(&*assign.value);
                 for target in &assign.targets {
                     let value = match &value {
-                        // The annotation of a field decides whether its value remains a
-                        // compile-time value.
+                        // The annotation of a field, not the assignment, decides whether its value
+                        // remains a compile-time value.
                         Ok(value) if target.is_attribute_expr() => Ok(value.clone()),
                         Ok(value) => self.decay_all(value),
                         Err(reported) => Err(*reported),
@@ -322,8 +323,8 @@ impl<'a> Lowerer<'a, '_, '_> {
         }
     }
 
-    /// Converts a value as a plain assignment does in Triton: a compile-time number becomes a
-    /// scalar of its natural type, also within a tuple. ([`as_constant`](Self::as_constant) still
+    /// Converts a value as a plain assignment does in Triton: a compile-time number, also one in a
+    /// tuple, becomes a scalar of its natural type. ([`as_constant`](Self::as_constant) still
     /// returns the compile-time value of that scalar to rules that need one.)
     pub(crate) fn decay_all(&mut self, value: &IrOperand) -> Lower<IrOperand> {
         if let Operand::Descriptor(descriptor) = value {

@@ -95,7 +95,7 @@ pub fn name_parts<V>(operand: &Operand<V>, name: &str, names: &mut Vec<String>) 
     }
 }
 
-/// Replaces the types in a template by the next values; `None` if there are too few values.
+/// Replaces each type in a template by the next of `values`; `None` if there are too few values.
 pub(crate) fn fill(template: &Template, values: &mut impl Iterator<Item = Value>) -> Option<IrOperand> {
     let mut complete = true;
     let filled = map(template, &mut |_| {
@@ -107,8 +107,8 @@ pub(crate) fn fill(template: &Template, values: &mut impl Iterator<Item = Value>
     complete.then_some(filled)
 }
 
-/// Returns whether two operands are the same; ranges never are. `tensors` compares two run-time
-/// values.
+/// Returns whether two operands are equal; a range is equal to no operand. `tensors` compares two
+/// run-time values.
 pub fn same<V, W>(left: &Operand<V>, right: &Operand<W>, tensors: &impl Fn(&V, &W) -> bool) -> bool {
     match (left, right) {
         (Operand::Tensor(left), Operand::Tensor(right)) => tensors(left, right),
@@ -143,7 +143,7 @@ pub fn same<V, W>(left: &Operand<V>, right: &Operand<W>, tensors: &impl Fn(&V, &
     }
 }
 
-/// Returns a hash that is equal for arguments that are the [`same`].
+/// Returns a hash of arguments. Arguments for which [`same`] returns true have equal hashes.
 pub(crate) fn hash(arguments: &[Template]) -> u64 {
     let mut hasher = FxHasher::default();
     for argument in arguments {
@@ -208,12 +208,13 @@ fn hash_constant(constant: &Constant, hasher: &mut FxHasher) {
     }
 }
 
-/// Makes a plain tuple. It is a compile-time value if all items are.
+/// Makes a plain tuple. The tuple is a compile-time value if all items are compile-time values.
 pub(crate) fn tuple<V>(items: Vec<Operand<V>>) -> Operand<V> {
     whole(items.into())
 }
 
-/// Converts a tuple to an operand. The operand is a compile-time value if all items are.
+/// Converts a tuple to an operand. The operand is a compile-time value if all items are
+/// compile-time values.
 pub fn whole<V>(items: Tuple<Operand<V>>) -> Operand<V> {
     if items.iter().all(|item| item.constant().is_some()) {
         let constants = items.iter().filter_map(|item| item.constant().cloned()).collect();

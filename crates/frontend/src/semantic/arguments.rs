@@ -269,7 +269,8 @@ pub(crate) fn count(number: usize, one: &str, many: &str) -> String {
     format!("{number} {}", if number == 1 { one } else { many })
 }
 
-/// Returns the compile-time value of an operand; a tuple of compile-time values has one, too.
+/// Returns the compile-time value of an operand; a tuple of compile-time values is a compile-time
+/// value.
 pub(super) fn constant_of<C: Caller + ?Sized>(c: &mut C, operand: &Op<C>) -> Option<Constant> {
     match operand {
         Operand::Constant(constant) => Some(constant.clone()),
@@ -286,7 +287,7 @@ pub(super) fn constant_of<C: Caller + ?Sized>(c: &mut C, operand: &Op<C>) -> Opt
     }
 }
 
-/// Returns the items of a tuple; any other operand is the only item.
+/// Returns the items of a tuple; for any other operand, the operand as the only item.
 pub(crate) fn flatten<V: Clone>(operand: &Operand<V>) -> Vec<Operand<V>> {
     match operand {
         Operand::Tuple(items) => items.to_vec(),

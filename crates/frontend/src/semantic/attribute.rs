@@ -106,8 +106,8 @@ pub fn attribute<C: Caller + ?Sized>(c: &mut C, value: &Op<C>, name: &str) -> Se
             if let Some(found) = type_attribute(ty, name) {
                 return found.map(Operand::Constant);
             }
-            // A type also has the attributes of its class: constants, modules such as `dtype.KIND`,
-            // and the function `is_dtype`.
+            // A type also has the attributes of the class `dtype`: constants, modules such as
+            // `dtype.KIND`, and the function `is_dtype`.
             match super::language(&format!("dtype.{name}")) {
                 Some(super::LanguageItem::Constant(constant)) => return Ok(Operand::Constant(constant)),
                 Some(super::LanguageItem::Module) => {

@@ -71,7 +71,7 @@ fn scalar<C: Caller + ?Sized>(
     Err(a.unexpected(index, "a scalar integer", &ty.to_string()))
 }
 
-/// Refuses an argument that only clusters have.
+/// Refuses an argument that names a block of a cluster; it must be `None`.
 fn no_cluster<C: Caller + ?Sized>(a: &Arguments<'_, C>, index: usize) -> Semantic<()> {
     if a.is_none(index) {
         Ok(())
@@ -88,9 +88,10 @@ pub(super) fn init<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Seman
     Ok(Operand::Constant(NONE))
 }
 
-/// Returns a number of arrivals. A phase has at least one.
+/// Returns a number of arrivals, which must be at least 1.
 fn arrivals<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>, index: usize) -> Semantic<u32> {
-    /// The most arrivals of a phase (PTX ISA, "Size and alignment of mbarrier object").
+    /// The maximum number of arrivals of a phase (PTX ISA, "Size and alignment of mbarrier
+    /// object").
     const MAX_ARRIVALS: u32 = (1 << 20) - 1;
     let found = count(c, a, index)?;
     if (1..=MAX_ARRIVALS).contains(&found) {

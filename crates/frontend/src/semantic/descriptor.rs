@@ -370,7 +370,7 @@ fn move_pointer<C: Caller + ?Sized>(
 
 /// Converts a descriptor as an assignment does: each part becomes a value, and the integers become
 /// int64. The last stride of a tensor descriptor is 1 and remains a compile-time value, because a
-/// descriptor that is made from it must have such a stride.
+/// descriptor that is made from this descriptor must have the last stride 1.
 pub fn decay_descriptor<C: Caller + ?Sized>(c: &mut C, descriptor: &DescriptorOf<C>) -> Semantic<Op<C>> {
     let is_tensor = descriptor.form.kind == DescriptorKind::Tensor;
     let fixed = is_tensor.then_some(descriptor.parts().len() - 1);
@@ -506,7 +506,7 @@ pub(super) fn element_type<C: Caller + ?Sized>(c: &mut C, descriptor: &Descripto
     pointee.ok_or_else(|| SemanticError::new(Code::TypeMismatch, "the base is no pointer"))
 }
 
-/// Returns the value of a load where the mask is false; `None` for 0.
+/// Returns the value that a load returns where the mask is false; `None` for 0.
 pub(super) fn padding_value<C: Caller + ?Sized>(
     c: &mut C,
     padding: Padding,
@@ -721,8 +721,8 @@ fn block_at<C: Caller + ?Sized>(
     elements(c, descriptor, base, &offsets, &vec![true; rank])
 }
 
-/// Returns the pointers and the mask of rows of a matrix, from a column on. The argument `index`
-/// has the indices of the rows, and the next argument has the index of the column.
+/// Returns the pointers and the mask of rows of a matrix, each from one column on. The argument
+/// `index` has the indices of the rows, and the next argument has the index of the column.
 fn rows_at<C: Caller + ?Sized>(
     c: &mut C,
     a: &Arguments<'_, C>,

@@ -1,4 +1,4 @@
-//! The rules of dots by an instruction that the program chooses (Gluon): `mma.sync` and `wgmma`.
+//! The rules of the dots of Gluon, whose instruction the program chooses: `mma.sync` or `wgmma`.
 
 use std::sync::Arc;
 

@@ -159,7 +159,8 @@ fn nearest(symbol: &str) -> Option<String> {
     suggest(name, known.iter().map(String::as_str)).map(|near| format!("__nv_{near}"))
 }
 
-/// A row of the table that a call passes: the types of the arguments, the symbol, the result type.
+/// A row of the dict that a call of `extern_elementwise` passes: the types of the arguments, the
+/// symbol, the result type.
 struct Row {
     types: Vec<Element>,
     symbol: String,
@@ -201,7 +202,8 @@ pub(super) fn extern_elementwise<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_
     converted(c, result, row)
 }
 
-/// Reads the table of a call. The caller has converted the dict to a tuple of pairs.
+/// Reads the rows of the dict that a call passes. The caller has converted the dict to a tuple of
+/// pairs.
 fn table<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Vec<Row>> {
     let wrong = || {
         let message = "`arg_type_symbol_dict` of `extern_elementwise` must be a dict of types and symbols";
@@ -344,7 +346,7 @@ fn apply<C: Caller + ?Sized>(
     tensor(c, &result, 2)
 }
 
-/// Converts the result to the type in the table, which may be C's `int` for a truth value.
+/// Converts the result to the type in the table, which may be the `int` of C for a truth value.
 fn converted<C: Caller + ?Sized>(c: &mut C, result: ValueOf<C>, row: &Row) -> Semantic<Op<C>> {
     let found = c.builder().type_of(&result).element;
     let is_same = match (found.value(), row.result.value()) {

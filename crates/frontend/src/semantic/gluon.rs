@@ -45,8 +45,8 @@ fn layout_text<C: Caller + ?Sized>(
     }
 }
 
-/// Returns an argument that is a layout of registers; `None` for `gl.AutoLayout()` and Python's
-/// `None`, with which the compiler chooses.
+/// Returns an argument that is a layout of registers; `None` for `gl.AutoLayout()`,
+/// `gl.CoalescedLayout()` and Python's `None`: the compiler then chooses the layout.
 fn layout<C: Caller + ?Sized>(
     c: &mut C,
     a: &Arguments<'_, C>,
@@ -64,7 +64,7 @@ fn misfit(index: usize, message: String) -> SemanticError {
     SemanticError::new(Code::LayoutMismatch, message).argument(index, "this layout does not fit")
 }
 
-/// Returns a tile in a layout; without a layout, the tile as it is.
+/// Converts a tile to a layout; without a layout, returns the tile unchanged.
 fn in_layout<C: Caller + ?Sized>(
     c: &mut C,
     value: ValueOf<C>,
@@ -90,7 +90,8 @@ fn in_layout<C: Caller + ?Sized>(
     Ok(Operand::Tensor(c.builder().emit_one(op, smallvec![value])?))
 }
 
-/// Returns the arguments of another builtin, for a call of its rule.
+/// Calls the rule of another builtin, and returns its result in the layout that the argument
+/// `index` states.
 fn with_layout<C: Caller + ?Sized>(
     c: &mut C,
     a: &Arguments<'_, C>,
@@ -146,8 +147,8 @@ pub(super) fn zeros_like<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) ->
     like(c, a, zero(), 1)
 }
 
-/// Makes a tile like the first argument. The shape, the element type and the layout follow from
-/// `first` on.
+/// Makes a tile like argument 0 with `value` as every element. Arguments `first`, `first + 1` and
+/// `first + 2` may replace its shape, element type and layout.
 fn like<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>, value: Op<C>, first: usize) -> Semantic<Op<C>> {
     let (_, ty) = a.typed(c, 0)?;
     let extents = ty.shape.iter().map(|extent| Constant::Int(i128::from(*extent))).collect();
@@ -212,12 +213,13 @@ pub(super) fn store<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Sema
     memory::store(c, &Arguments { spec: a.spec, values: &values })
 }
 
-/// Returns the argument `boundary_check` of an access without a block pointer.
+/// Returns an empty tuple: the argument `boundary_check` of an access without a block pointer.
 fn no_axes<V>() -> Operand<V> {
     Operand::Constant(Constant::Tuple(Vec::new().into()))
 }
 
-/// Returns a cache modifier or an eviction policy, for which Gluon also takes `None`.
+/// Returns a cache modifier or an eviction policy, with the default in place of `None`, which only
+/// Gluon accepts.
 fn modifier<V: Clone>(operand: &Operand<V>) -> Operand<V> {
     match operand {
         Operand::Constant(Constant::None) => Operand::Constant(Constant::Str("".into())),

@@ -1,9 +1,9 @@
 //! The library: the functions of `triton.language` that are written in the kernel language, in
 //! `stdlib/*.py`.
 //!
-//! A function of such a file is a name of the language unless its name begins with `_`. To add a
-//! function to the language, write it in such a file. A parameter with a new name also needs a row
-//! in [`PARAMETERS`](super::PARAMETERS) of `semantic/typing.rs`.
+//! A function in one of these files is a name of the language unless its name begins with `_`. To
+//! add a function to the language, write it in one of these files. A parameter with a new name also
+//! needs a row in [`PARAMETERS`](super::PARAMETERS) of `semantic/typing.rs`.
 
 use std::sync::LazyLock;
 
@@ -113,7 +113,8 @@ pub fn combining_signatures() -> Vec<(&'static str, &'static str)> {
     COMBINING.iter().filter_map(signature).collect()
 }
 /// Finds the public functions of a file by searching its text for `def`: a file is only parsed when
-/// one of its functions is called. A test compares the result with the parser's.
+/// one of its functions is called. A test compares the result with the functions that the parser
+/// finds.
 fn scan(file: &'static LibraryFile) -> Vec<Scanned> {
     let starts = file.text.match_indices("\ndef ").map(|(at, mark)| at + mark.len());
     starts.filter_map(|start| describe(file, start)).collect()

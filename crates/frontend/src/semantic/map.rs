@@ -124,8 +124,8 @@ fn mapped<C: Caller + ?Sized>(c: &mut C, result: &Op<C>) -> Semantic<Op<C>> {
     Ok(Operand::Tensor(tensor(c, result, 0)?))
 }
 
-/// Returns every `pack`-th of `items`: a function that is called with `pack` copies of each scalar
-/// returns `pack` copies of each result. Several items are returned as a tuple.
+/// Returns every `pack`-th of `items`: if the function is called with `pack` copies of each scalar,
+/// it returns `pack` copies of each result. Several items are returned as a tuple.
 fn grouped<C: Caller + ?Sized>(c: &mut C, items: &[Op<C>], pack: usize) -> Semantic<Op<C>> {
     let first: Semantic<Vec<Op<C>>> = items.iter().step_by(pack).map(|item| mapped(c, item)).collect();
     let mut first = first?;
@@ -138,7 +138,8 @@ fn grouped<C: Caller + ?Sized>(c: &mut C, items: &[Op<C>], pack: usize) -> Seman
     })
 }
 
-/// Replaces each scalar in the result of the function by the next tile that `next` returns.
+/// Returns the result of the function with each scalar replaced by the next tile that `next`
+/// returns.
 fn replaced<V: Clone>(result: &Operand<V>, next: &mut impl FnMut() -> Option<V>) -> Semantic<Operand<V>> {
     match result {
         Operand::Tuple(items) => {

@@ -91,8 +91,8 @@ pub(super) fn unsigned_mul_high<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_,
     Ok(Operand::Tensor(cast(c, product, dtype)?))
 }
 
-/// `libdevice.mulhi(x, y)`: the high half of the product, which is signed if the common type of the
-/// operands is.
+/// `libdevice.mulhi(x, y)`: the high half of the product. The product is signed if the common type
+/// of the operands is signed.
 pub(super) fn mul_high<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
     let (x, y, _) = wide_integers(c, a)?;
     Ok(Operand::Tensor(c.builder().binary(ElementwiseFn::MulHigh, x, y)?))

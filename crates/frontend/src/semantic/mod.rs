@@ -1,10 +1,10 @@
-//! The semantic rules: they check the arguments of each operator and of each name of
-//! `triton.language`, and emit its ops.
+//! The semantic rules: they check the arguments of each operator and of each function of
+//! `triton.language`, and emit the ops of the operator or function.
 //!
 //! The rules are generic over the [`Builder`], and do not depend on syntax: an error has the index
 //! of the offending argument, and the caller knows the position of the argument in the source.
 
-// A rule that no row of `table` names is a mistake: the row is missing.
+// If no row of `table` names a rule, the row is missing; the rule is then dead code.
 #![deny(dead_code)]
 
 mod access;
@@ -175,8 +175,8 @@ pub trait Caller {
     /// Returns the options of the compilation.
     fn options(&self) -> &crate::Options;
 
-    /// Returns the number of warps of a program, and records that the code depends on it; 0 means
-    /// the default, 4.
+    /// Returns the number of warps of a program, and records that the code depends on this number;
+    /// 0 means the default, 4.
     fn num_warps(&mut self) -> u32;
 
     /// Returns whether the code belongs to a library function, where integers may wrap without an
@@ -185,7 +185,7 @@ pub trait Caller {
         false
     }
 
-    /// Prints for the user while the kernel is compiled.
+    /// Prints a text for the user while the kernel is compiled.
     fn print(&mut self, text: &str);
 
     /// Returns the name of the `tl.const` parameter that a pointer derives from: the kernel may
@@ -270,7 +270,7 @@ pub enum Index<V> {
     Ellipsis,
     /// A value.
     Value(Operand<V>),
-    /// `start:stop:step` with at least one of them.
+    /// `start:stop:step`, in which at least one of the three is present.
     Slice {
         /// The first index.
         start: Option<Operand<V>>,

@@ -211,8 +211,8 @@ impl Slice {
         Self { starts: smallvec![0; rank], steps: smallvec![1; rank], shape: shape.clone(), is_whole: true }
     }
 
-    /// Restricts an axis to `count` elements, the first at `start`, the next ones at a distance of
-    /// `step`.
+    /// Restricts an axis to `count` elements, the first at `start`, each next one `step` after the
+    /// previous one.
     pub(super) fn part(&mut self, axis: usize, start: u32, step: i64, count: u32) {
         self.is_whole &= (start, step, count) == (0, 1, self.shape[axis]);
         self.starts[axis] = start.into();

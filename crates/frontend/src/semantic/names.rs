@@ -57,7 +57,7 @@ pub struct BuiltinSpec {
     pub(super) implementation: Builtin,
 }
 
-/// The methods of types that take no arguments.
+/// The methods of types. They take no arguments.
 pub(super) const TYPE_METHODS: &[&str] = &[
     "is_floating",
     "is_standard_floating",
@@ -201,7 +201,7 @@ pub(super) static NAMES: LazyLock<BTreeMap<String, LanguageItem>> = LazyLock::ne
             names.entry(path).or_insert(LanguageItem::Builtin(spec));
         }
     }
-    // The library comes last, because its functions replace rows with the same path.
+    // The library functions are inserted last, because they replace rows with the same path.
     for scanned in LIBRARY.iter() {
         names.insert(scanned.path.clone(), LanguageItem::Library(scanned.function));
     }

@@ -36,7 +36,7 @@ pub fn binary<C: Caller + ?Sized>(
     binary_with(c, op, lhs, rhs, is_checked)
 }
 
-/// Returns whether the kernel checks integer `+`, `-` and `*` for overflow here.
+/// Returns whether the code that the caller emits checks integer `+`, `-` and `*` for overflow.
 pub(crate) fn checks_overflow<C: Caller + ?Sized>(c: &C) -> bool {
     c.options().debug && !c.options().ignore_overflow && !c.is_in_library()
 }

@@ -154,8 +154,8 @@ fn leaves<V: Clone>(operand: &Operand<V>, found: &mut Vec<Operand<V>>) {
     }
 }
 
-/// Returns the text before a printed value, as Triton writes it: ` prefix: `. Without a value
-/// (`is_alone`), it is ` prefix`.
+/// Returns the text before a printed value, as Triton writes it: ` prefix: `. If no value follows
+/// (`is_alone`), the text is ` prefix`.
 fn print_prefix(prefix: &str, is_alone: bool) -> String {
     let mut text = prefix.to_owned();
     if !is_alone {

@@ -11,7 +11,7 @@ pub enum ParameterKind {
     Positional,
     /// Only by keyword.
     KeywordOnly,
-    /// By position: the tuple of all further positional arguments.
+    /// By position; the argument is the tuple of all further positional arguments.
     Variadic,
 }
 

@@ -44,8 +44,8 @@ pub fn subscript<C: Caller + ?Sized>(
         .hint("each `:` keeps one axis, each `None` adds one"));
     }
     let mut slice = Slice::whole(&ty.shape);
-    // `kept` has the axes of the tensor that remain, `new` the positions of the new axes in the
-    // result.
+    // `kept` lists the axes of the tensor that remain, and `new` the positions of the new axes in
+    // the result.
     let mut kept: Vec<usize> = Vec::new();
     let mut new: Vec<usize> = Vec::new();
     let (mut axis, mut place) = (0, 0);

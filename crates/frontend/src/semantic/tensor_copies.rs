@@ -37,7 +37,8 @@ fn descriptor<C: Caller + ?Sized>(
             .hint("allocate the memory with `desc.layout`"));
     }
     let dtype = element_type(c, &found)?;
-    // A memory may have leading axes of extent 1 that the blocks lack, and the reverse.
+    // The shared memory may have axes of extent 1 that the blocks lack, and the blocks may have
+    // axes of extent 1 that the memory lacks.
     let significant =
         |shape: &Shape| -> Vec<u32> { shape.iter().copied().filter(|extent| *extent != 1).collect() };
     if dtype != tiles.dtype || significant(&found.form.block_shape) != significant(&tiles.shape) {
@@ -54,7 +55,7 @@ fn descriptor<C: Caller + ?Sized>(
     Ok(found)
 }
 
-/// Appends the parts of a descriptor and the coordinates of a block.
+/// Appends the parts of a descriptor and the coordinates of a block to the operands of an op.
 fn append_block<C: Caller + ?Sized>(
     c: &mut C,
     a: &Arguments<'_, C>,

@@ -4,7 +4,7 @@
 //! The types are in the notation of the stubs. `_Value` is any operand, and `_Integer` an integer
 //! at run time. `_Int`, `_Flag`, `_Text` and `_Dtype` are compile-time values; `_Ints` and
 //! `_Offsets` are sequences. `_tuple` is Python's class, and the aliases of [`modes`] are `Literal`
-//! types. A parameter whose default is `None` accepts `None` as well.
+//! types. A parameter whose default is `None` also accepts `None`.
 
 use super::{atomics, descriptor, math, memory, reduce};
 
@@ -23,8 +23,8 @@ pub struct ParameterType {
 /// An overload of a function: the types of a parameter and of the result.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Overload {
-    /// The parameter that the result depends on (or several: `x, div`), and its type; `None` if the
-    /// result does not depend on a parameter.
+    /// The parameter that the result depends on, and its type; several parameters are written
+    /// `x, div`; `None` if the result does not depend on a parameter.
     pub parameter: Option<(&'static str, &'static str)>,
     /// The type of the result.
     pub result: &'static str,

@@ -14,8 +14,8 @@ use crate::reference::{MemberFunction, ObjectRef};
 /// A class of a module.
 pub(super) struct Class {
     name: String,
-    /// True if the class itself is decorated with `triton.aggregate`; false if only a base is, or
-    /// none.
+    /// True if the class itself is decorated with `triton.aggregate`; false if only one of its
+    /// bases is decorated, or no class.
     is_aggregate: bool,
     /// The method resolution order: the class, then its bases.
     order: Vec<ObjectRef>,
@@ -34,7 +34,8 @@ impl SourceHost {
             matches!(path, Some("aggregate" | "core.aggregate" | "core._aggregate"))
         });
         let object = if is_aggregate {
-            // A second definition of a class makes another object.
+            // The index in the path distinguishes a second definition of a class with the same
+            // name.
             let path = format!("{name}.{}", self.objects.len());
             self.object(path)
         } else {
@@ -67,8 +68,8 @@ impl SourceHost {
         }
     }
 
-    /// Returns the C3 linearization: a class precedes its bases, and the order of each list of
-    /// bases is preserved.
+    /// Returns the C3 linearization: each class precedes its bases, and the order of the bases of
+    /// each class is preserved.
     fn resolution_order(&self, class: ObjectRef, bases: &[ObjectRef]) -> Vec<ObjectRef> {
         let of_base =
             |base: &ObjectRef| self.classes.get(base).map_or(Vec::new(), |class| class.order.clone());

@@ -1,6 +1,6 @@
-//! Executes the statements of a module that define names. A name that may have one of several
-//! values, because it is assigned under a condition or in a loop, is opaque: its value is unknown.
-//! A kernel that reads the name gets an error, which is better than an arbitrary value.
+//! Executes those statements of a module that define names. If a name may have one of several
+//! values, because it is assigned under a condition or in a loop, the name is *opaque*: its value
+//! is unknown. A kernel that reads the name gets an error, which is better than an arbitrary value.
 
 use ruff_python_ast::{Expr, Stmt, StmtAugAssign, StmtIf, StmtTry};
 use rustc_hash::FxHashMap;
@@ -246,8 +246,8 @@ impl SourceHost {
         for name in known {
             let mut values = ends.iter().filter_map(|end| end.get(name));
             let Some(value) = values.next() else { continue };
-            // A function or module that only some paths define is the value of the name, because on
-            // the other paths the name would be undefined.
+            // If only some paths define the name as a function or module, the name has this value,
+            // because on the other paths it would be undefined.
             let is_everywhere = ends.iter().all(|end| end.contains_key(name));
             let is_constant = matches!(value, HostValue::PlainGlobal(_) | HostValue::Constant(_));
             if values.all(|other| other == value) && (is_everywhere || !is_constant) {

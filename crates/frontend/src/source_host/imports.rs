@@ -141,7 +141,8 @@ impl SourceHost {
         }
         let text = std::fs::read_to_string(&path).ok()?;
         let file = Arc::new(SourceFile::new(path.display().to_string(), text));
-        // A file that is not Python cannot be imported: a kernel that uses it gets an error.
+        // A file that is not valid Python cannot be imported: a kernel that uses the module gets an
+        // error.
         let module = Arc::new(parse(&file.text).ok()?);
         let index = self.others.len();
         let names = FxHashMap::default();

@@ -85,7 +85,7 @@ impl SourceHost {
         Self::from_file(&Arc::new(SourceFile::new(path, text)), None)
     }
 
-    /// Reads a module. With the path of its file, also reads the modules that it imports.
+    /// Reads a module. If `path` is the path of its file, also reads the modules that it imports.
     pub fn from_file(file: &Arc<SourceFile>, path: Option<&Path>) -> Result<Self, Box<Failure>> {
         let module = parse(&file.text).map_err(|failure| {
             let mut sources = SourceMap::default();
@@ -186,8 +186,8 @@ impl SourceHost {
         self.current.names.insert(function.name.as_str().to_owned(), value);
     }
 
-    /// Registers a function as a function of the kernel language; `None` if no decorator makes it
-    /// one.
+    /// Registers a function as a function of the kernel language; `None` if no decorator makes it a
+    /// function of the kernel language.
     fn decorated(&mut self, function: &StmtFunctionDef, decorators: &[Decorator]) -> Option<HostValue> {
         let noinline = decorators.iter().find_map(|decorator| match decorator {
             Decorator::Jit { noinline } => Some(*noinline),
@@ -353,7 +353,7 @@ impl Host for SourceHost {
     }
 
     fn print(&mut self, text: &str) {
-        // Ignore errors, such as that of a closed standard output.
+        // Errors are ignored, such as the error of a closed standard output.
         let mut out = std::io::stdout().lock();
         let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
     }

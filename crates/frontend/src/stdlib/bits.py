@@ -33,7 +33,7 @@ def popc(arg0):
 def clz(arg0):
     """The number of zero bits above the highest set bit of a 32- or 64-bit integer; int32."""
     x = arg0.to(_bits_of(arg0.dtype), bitcast=True)
-    # Every bit below the highest.
+    # Sets every bit below the highest set bit.
     for step in tl.static_range(5 if arg0.dtype.primitive_bitwidth == 32 else 6):
         x = x | (x >> (1 << step))
     return popc(~x)

@@ -675,7 +675,7 @@ def remainder(arg0, arg1):
     double = period + period
     rest = tl.abs(x)
     rest = tl.where(double < float("inf"), rest % double, rest)
-    # A half of a tiny number, and twice a huge one, would not be exact.
+    # Neither half of a tiny number nor twice a huge number is exact.
     tiny = period < 1.0
     beyond = tl.where(tiny, rest + rest > period, rest > 0.5 * period)
     once = rest - period

@@ -18,7 +18,7 @@ def _int_of(dtype):
 def _next_up(x):
     """Returns the next larger number; infinity and NaN are unchanged."""
     bits = x.to(_int_of(x.dtype), bitcast=True)
-    # The encodings of negative numbers count downwards.
+    # The next number above a negative number has its encoding minus 1.
     moved = tl.where(x == 0.0, bits * 0 + 1, tl.where(bits >= 0, bits + 1, bits - 1))
     return tl.where((x < float("inf")), moved.to(x.dtype, bitcast=True), x)
 
@@ -78,7 +78,7 @@ def _add(x, y, direction: tl.constexpr):
     x, y = tl.broadcast(x, y)
     if x.dtype == tl.float64:
         total, rest = _two_sum(x, y)
-        # If finite operands overflow, infinity is above the exact result, and minus infinity below it.
+        # If finite operands overflow, the exact result is below infinity, or above minus infinity.
         finite = (tl.abs(x) < float("inf")) & (tl.abs(y) < float("inf"))
         below = (rest < 0.0) | ((total == float("inf")) & finite)
         above = (rest > 0.0) | ((total == float("-inf")) & finite)
@@ -101,7 +101,7 @@ def _mul(x, y, direction: tl.constexpr):
     if x.dtype == tl.float64:
         product = x * y
         tiny = tl.abs(product) < 2.0**-960
-        # A factor overflows only if the other is zero. The error is then NaN, which counts as 0: the product is exact.
+        # A scaled factor is infinite only if the other is 0; the error is then NaN, which counts as 0: the product is exact.
         a = tl.where(tiny, _scale(x, 600), x)
         b = tl.where(tiny, _scale(y, 500), y)
         error = tl.fma(a, b, -tl.where(tiny, _scale(_scale(product, 600), 500), product))

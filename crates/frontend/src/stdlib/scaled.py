@@ -34,7 +34,7 @@ def _from_e2m1(x):
     """Converts e2m1 numbers (a sign, two bits of exponent, one bit of mantissa) to fp32."""
     sign = (x & 8).to(tl.uint32) << 28
     magnitude = (x & 7).to(tl.uint32) << 22
-    # The bits are in the positions of fp32; the factor corrects the bias of the exponent.
+    # The bits are at their positions in fp32; the factor corrects the bias of the exponent.
     return (sign | magnitude).to(tl.float32, bitcast=True) * 2.0**126
 
 
@@ -68,7 +68,7 @@ def _factors(scale, fast_math: tl.constexpr):
     else:
         tl.static_assert(scale.dtype.primitive_bitwidth == 8, "dot_scaled takes scales of 8 bits")
         byte = scale.to(tl.uint8, bitcast=True).to(tl.uint32)
-        # 2**-127 is subnormal.
+        # The scale of byte 0, 2**-127, is subnormal in fp32.
         bits = tl.where(byte == 0, 1 << 22, byte << 23)
         if not fast_math:
             bits = tl.where(byte == 255, 0x7fc00000, bits)

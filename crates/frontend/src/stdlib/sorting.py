@@ -72,7 +72,7 @@ def _from_keys(keys, dtype: tl.constexpr):
 
 @triton.constexpr_function
 def _bound(dtype, highest):
-    # Returns the greatest key of the type, or the least.
+    # Returns the greatest key of the type, or the least key if `highest` is false.
     if dtype.is_int_unsigned():
         return 2**dtype.primitive_bitwidth - 1 if highest else 0
     width = dtype.primitive_bitwidth
@@ -152,8 +152,8 @@ def _chosen_dtype(dtype, k, extent):
 
 @triton.jit
 def _topk(x, k: tl.constexpr, descending: tl.constexpr):
-    # Sorts blocks of `block` elements along the last axis, in alternating directions. The better elements at each position
-    # of two adjacent blocks are the best of both, and a bitonic sequence, which one merge sorts.
+    # Sorts blocks of `block` elements along the last axis, in alternating directions. For two adjacent blocks, the better
+    # elements at each position are the best elements of both blocks. They are a bitonic sequence, which one merge sorts.
     axis: tl.constexpr = len(x.shape) - 1
     block: tl.constexpr = _power_of_two_above(k)
     stages: tl.constexpr = tl._log2(block)

@@ -312,7 +312,7 @@ def _log_in_two(x):
         2 / 27, 2 / 25, 2 / 23, 2 / 21, 2 / 19, 2 / 17, 2 / 15, 2 / 13, 2 / 11, 2 / 9, 2 / 7, 2 / 5,
     )
     tail = cube * t * _horner(t, series)
-    # From the largest to the smallest, each sum with its rounding error.
+    # Add the terms from the largest to the smallest; `rest` has the rounding errors of the sums.
     power = e * 0.6931471803691238
     first = power + 2.0 * s
     rest = 2.0 * s - (first - power)
@@ -331,7 +331,7 @@ def _power_of_positive(x, y):
     product = y * high
     lost = tl.fma(y, high, -product) + y * low
     result = tl.exp(product)
-    # Correcting an infinite result by its error would make it NaN.
+    # Correct only finite results: the correction would make an infinite result NaN.
     is_finite = (tl.abs(product) < 800.0) & (result < float("inf"))
     return tl.where(is_finite, tl.fma(result, lost, result), result)
 
@@ -343,7 +343,7 @@ def pow(arg0, arg1):
     y = tl.to_tensor(arg1).to(tl.float64)
     base = tl.abs(x)
     size = _power_of_positive(tl.where((base > 0.0) & (base < float("inf")), base, 1.0), y)
-    # For zero and infinity the result is one of the two.
+    # For a base of zero or infinity, the result is zero or infinity.
     grows = (base > 1.0) == (y > 0.0)
     size = tl.where((base == 0.0) | (base == float("inf")), tl.where(grows, float("inf"), 0.0), size)
     whole = tl.floor(y) == y
@@ -394,7 +394,7 @@ def _gamma(x):
     )
     near = quotient * _horner(y - 2.0, coefficients)
     large = tl.minimum(tl.maximum(x, 12.0), 180.0)
-    # In two factors: the power overflows before the result does.
+    # Compute the power as a product of two factors, because it overflows before the result does.
     half = _power_of_positive(large, 0.5 * large - 0.25)
     far = (half * tl.exp(-large)) * (half * 2.5066282746310002) * tl.exp(_stirling(large))
     return tl.where(x < 12.5, near, far)
@@ -657,7 +657,7 @@ def yn(arg0, arg1):
     result = tl.where(n == 0, before, current)
     for k in range(1, _largest(n)):
         following = current * (2.0 * k) / x - before
-        # Minus infinity remains: the recurrence would make it NaN.
+        # Keep minus infinity, which the recurrence would turn into NaN.
         following = tl.where(current == float("-inf"), current, following)
         before = current
         current = following

@@ -187,7 +187,7 @@ def _with_positions(input, axis: tl.constexpr, combine: tl.constexpr, keep_dims:
 @triton.jit
 def _extremum(input, axis: tl.constexpr, return_indices: tl.constexpr, tie_break_left: tl.constexpr,
               keep_dims: tl.constexpr, combine: tl.constexpr, first: tl.constexpr, last: tl.constexpr):
-    # `combine` takes two elements. `first` and `last` also take their positions: they prefer the first or last of equal ones.
+    # `combine` takes two elements. `first` and `last` also take positions, and prefer the first or last of equal elements.
     if return_indices:
         return _with_positions(input, axis, first if tie_break_left else last, keep_dims)
     else:
@@ -197,7 +197,7 @@ def _extremum(input, axis: tl.constexpr, return_indices: tl.constexpr, tie_break
 @triton.jit
 def _choose(best, a, i, b, j, first: tl.constexpr):
     # Returns the better element: of two equal ones or two NaN, the first or the last; of NaN and a number, the number.
-    # `best` is the better number, NaN only if both are.
+    # `best` is the better of the two elements; it is NaN only if both are NaN.
     before = i < j if first else i > j
     is_left, is_not_right = a == best, b != best
     left = (is_left & is_not_right) | (before & (is_left | is_not_right))

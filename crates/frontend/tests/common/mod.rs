@@ -44,8 +44,8 @@ pub fn argument(text: &str) -> Argument {
     Argument::Constexpr(HostValue::Constant(constant))
 }
 
-/// Lowers the kernel `name` for arguments that are written as for [`argument`], with commas between
-/// them.
+/// Lowers the kernel `name`. The arguments are written as [`argument`] parses them, with commas
+/// between them.
 pub fn module(text: &str, name: &str, arguments: &str, options: Options) -> Result<Module, String> {
     let rendered = |failure: Box<tilewright_frontend::Failure>| {
         let mut texts: Vec<String> = Vec::new();

@@ -64,7 +64,7 @@ impl<D: Dialect> ScalarEvolution<'_, D> {
                 let shape = &D::tile_type(self.function.ty(from))?.shape;
                 Some(Address { base, offset: offset.reshaped(op.as_shape()?, shape)? })
             }
-            // tidy: wildcard because pointers of other ops have no base
+            // tidy: wildcard because the analysis does not follow the pointers of other ops
             _ => None,
         }
     }

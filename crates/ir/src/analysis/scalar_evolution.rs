@@ -35,7 +35,8 @@ pub(super) const MAX_DEPTH: u32 = 64;
 pub enum Term {
     /// The index along an axis of the tile.
     Axis(usize),
-    /// The element of a 1-D tile without a form, at the index along an axis.
+    /// The element of a 1-D tile that has no form. The index of the element is the index along this
+    /// axis.
     Element(usize, Value),
     /// The number of completed iterations of a counted loop.
     Iteration(Inst),
@@ -44,7 +45,8 @@ pub enum Term {
 }
 
 impl Term {
-    /// Returns the term after a shape op that moves the axes of the tile.
+    /// Returns the term after a shape op that moves the axes of the tile as `axis` states; `None`
+    /// if the axis of the term has no counterpart.
     pub fn with_axis(self, mut axis: impl FnMut(usize) -> Option<usize>) -> Option<Self> {
         Some(match self {
             Self::Axis(own) => Self::Axis(axis(own)?),
@@ -94,7 +96,7 @@ pub struct Wrap {
     pub bound: Form,
 }
 
-/// An integer, or the distance of a pointer from its base in elements.
+/// An integer, or the distance of a pointer from its base in elements, as a polynomial.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct IntegerForm {
     /// The polynomial.
@@ -151,7 +153,7 @@ pub struct ScalarEvolution<'f, D: Dialect = Tile> {
     known: FxHashMap<Value, Option<IntegerForm>>,
     /// Carried values whose next value is being computed.
     in_progress: FxHashSet<Value>,
-    /// True if any scalar pointer may be the base of an address, not only a parameter.
+    /// True if every scalar pointer may be the base of an address; false if only parameters may.
     pub(super) has_any_base: bool,
     /// True if the result of a `Described` hint is a base or a variable: the hint states an
     /// alignment that the form of its operand does not show.
@@ -218,7 +220,8 @@ impl<'f, D: Dialect> ScalarEvolution<'f, D> {
         &self.parents
     }
 
-    /// Returns the form of an integer; a value without a form is a variable.
+    /// Returns the form of an integer. A value that has no form gets the form that consists of the
+    /// value as a variable.
     pub fn form(&mut self, value: Value) -> Form {
         self.integer(value).map_or_else(|| Form::var(Term::Value(value)), |integer| integer.form)
     }
@@ -256,7 +259,7 @@ impl<'f, D: Dialect> ScalarEvolution<'f, D> {
         self.is_variable_tile(value).then(|| Form::var(Term::Element(0, value)).into())
     }
 
-    /// Returns whether the elements of a tile without a form are variables.
+    /// Returns whether the elements of a tile are variables if the tile has no form.
     fn is_variable_tile(&self, value: Value) -> bool {
         let is_index = |ty: &Type| ty.dtype().is_some_and(|dtype| dtype.is_int() && !dtype.is_bool());
         self.has_elements && self.ty(value).is_some_and(|ty| ty.rank() == 1 && is_index(ty))

@@ -51,10 +51,10 @@ impl std::error::Error for ConvertError {}
 ///
 /// A value whose elements stay in their warps is shuffled if shuffles cost no more than shared
 /// memory. A shuffle moves one 32-bit word a lane, as an access to shared memory without conflicts
-/// does. A word takes two accesses to shared memory, a store and a load with barriers around them;
-/// or it takes a single shuffle, which may need selects before and after it. `trip_cost` is the
-/// cost of shared memory in addition to its accesses: two barriers and the latency of a load. Its
-/// unit is half the issue time of an instruction.
+/// does. Through shared memory, a word takes two accesses: a store and a load, with barriers around
+/// them. Otherwise it takes one shuffle, which may need selects before and after it. `trip_cost` is
+/// the cost of a conversion through shared memory in addition to its accesses: two barriers and the
+/// latency of a load. Its unit is half the issue time of an instruction.
 ///
 /// # Panics
 /// If the layouts are not of one tile, or differ in the number of lanes, warps or blocks; or if the

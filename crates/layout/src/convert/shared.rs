@@ -55,7 +55,7 @@ pub struct Access {
     /// Maps each hardware index to an offset in elements; a vector is at the offset of its first
     /// register. The map is linear: the offset is that of the register XOR that of the thread.
     pub offsets: Transfer,
-    /// Wavefronts of each instruction.
+    /// The wavefronts of each instruction.
     pub wavefronts: u32,
 }
 
@@ -160,15 +160,16 @@ impl<'a> Side<'a> {
     }
 }
 
-/// A buffer and its cost. In the result of [`Planner::buffer`], the first element of `widths` and
-/// of `wavefronts` belongs to the side `wide`, the second to the side `other`.
+/// A candidate for the buffer, and its cost. In the result of [`Planner::buffer`], the first
+/// element of `widths` and of `wavefronts` belongs to the side `wide`, the second to the side
+/// `other`.
 struct Candidate {
     columns: Columns,
     /// The log2 of the number of elements of an access.
     widths: [usize; 2],
-    /// Wavefronts of one instruction.
+    /// The wavefronts of one instruction.
     wavefronts: [u32; 2],
-    /// The sum of the wavefronts and instructions of a warp.
+    /// The sum of the wavefronts and the instructions of a warp, over both sides.
     cost: u32,
 }
 
@@ -193,9 +194,9 @@ impl Planner<'_> {
         vector
     }
 
-    /// Returns the candidate in which `wide` moves more than the common vector at once, or `None`
-    /// if it cannot. Prefers to add elements that, on the other side, belong to lanes served
-    /// together: such lanes then access neighboring elements.
+    /// Returns the candidate in which one access of `wide` moves more than the common vector, or
+    /// `None` if this is impossible. Prefers to add elements that, on the other side, belong to
+    /// lanes served together: such lanes then access neighboring elements.
     fn widened(&self, wide: &Side, other: &Side, narrow: &[u32]) -> Option<Candidate> {
         let together = other.served_together(self.log_bytes + narrow.len());
         let mut preferred = f2::intersection(wide.registers, together);
@@ -203,12 +204,12 @@ impl Planner<'_> {
         preferred.extend_from_slice(wide.registers);
         // Two conditions hold before an element is added to `extra`, and must hold after it:
         // - The span of `narrow` and `extra` intersects the span of the threads of `wide` only in
-        //   zero. The condition stays true for an element that is not in the span of all of these,
-        //   `of_wide`.
+        //   zero. `of_wide` is the span of all of these vectors. The condition stays true for an
+        //   element that is not in `of_wide`.
         // - The span of `narrow` intersects `of_both`, the span of `extra` and of the threads of
-        //   both sides, only in zero: `with_narrow`, the span of both, has `narrow.len()`
-        //   dimensions more than `of_both`. The condition stays true for an element that is in both
-        //   of them, or in neither.
+        //   both sides, only in zero: `with_narrow`, the span of `narrow` and `of_both`, has
+        //   `narrow.len()` dimensions more than `of_both`. The condition stays true for an element
+        //   that is in both `of_both` and `with_narrow`, or in neither.
         let mut of_wide = Span::of(&concat(&[narrow, &wide.threads]));
         let mut of_both = Span::of(&concat(&[&wide.threads, &other.threads]));
         let mut with_narrow = of_both.clone();

@@ -6,10 +6,10 @@
 //! shuffle moves one coset of a subspace `U` (section 5.4 of Zhou et al., "Linear Layouts"): within
 //! the span of the elements that the warp needs, `U` is a complement of the span of the target's
 //! registers. `U` intersects the span of the source's registers as little as possible, because
-//! replicas must send the elements of this intersection. Within a shuffle, these are affine
+//! replicas must send the elements of this intersection. Within a shuffle, three indices are affine
 //! functions of the lane: the lane that sends to it, the register that it sends, and the register
-//! that it receives into. A register index that depends on the lane is an XOR with a linear
-//! function of the lane, which code implements with conditional swaps: [`Select`].
+//! that it receives into. A register index depends on the lane by an XOR with a linear function of
+//! the lane; code implements this XOR with conditional swaps of registers ([`Select`]).
 
 use smallvec::SmallVec;
 
@@ -40,14 +40,15 @@ impl Select {
 /// A shuffle of one element.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Round {
-    /// The register of the source that a lane sends, before the selects of [`ShufflePlan::give`].
+    /// The register of the source that a lane sends, before the selects of [`ShufflePlan::give`]
+    /// change it.
     pub register: u32,
     /// The mask that is XOR-ed to each lane's source lane in [`ShufflePlan::source_lane`].
     pub lane: u32,
 }
 
-/// A conversion within warps. In thread (`lane`, `warp`), where `...` repeats the XOR for each
-/// select:
+/// A conversion within warps. Each thread (`lane`, `warp`) computes the following, where `...`
+/// repeats the XOR for each select:
 /// ```text
 /// given[i]    = source[rounds[i].register ^ give.in_thread(lane, warp)...]
 /// received[i] = shuffle(given[i], from lane source_lane(lane, warp) ^ rounds[i].lane)
@@ -72,7 +73,8 @@ pub struct ShufflePlan {
 
 impl ShufflePlan {
     /// Returns whether every lane's source lane is its own index XOR a constant of the shuffle, as
-    /// in `shfl.bfly`. A shuffle whose constant is 0 then moves nothing.
+    /// in `shfl.bfly`. A shuffle whose constant is 0 then needs no instruction: each lane receives
+    /// its own element.
     pub fn is_butterfly(&self) -> bool {
         let is_own = |(bit, base): (usize, &u32)| *base == 1 << bit;
         self.source_lane.bases(Input::Lane).iter().enumerate().all(is_own)
@@ -97,8 +99,8 @@ impl ShufflePlan {
         self.take.iter().all(|select| select.registers & (elements_per_word - 1) == 0)
     }
 
-    /// Returns the cost of the plan, in halves of the issue time of a shuffle: selects issue twice
-    /// as fast.
+    /// Returns the cost of the plan, in halves of the issue time of a shuffle: a select issues
+    /// twice as fast as a shuffle.
     pub(super) fn cost(&self, element_bits: u32) -> u32 {
         let together = self.elements_per_word(element_bits);
         let given = self.give.len() as u32 * (self.rounds.len() as u32).div_ceil(together);
@@ -109,8 +111,8 @@ impl ShufflePlan {
 }
 
 /// Plans a conversion within warps, if no element has to leave its warp and each shuffle can
-/// deliver an element to every lane. The latter fails only if different warps hold copies of the
-/// source and each warp's lanes need elements of few lanes.
+/// deliver an element to every lane. Each shuffle can do so, unless different warps hold copies of
+/// the source and the lanes of a warp only need the elements of few lanes.
 ///
 /// # Panics
 /// If the layouts are not of one tile, or differ in the number of lanes, warps or blocks.
@@ -200,12 +202,12 @@ fn round_space(source: &Source, cosets: &[u32], needed: &[u32], lanes: &[u32]) -
 struct Source<'a> {
     registers: &'a [u32],
     lanes: &'a [u32],
-    /// The span of the registers, then the lanes.
+    /// The span of the bases of the registers, inserted first, and of the lanes.
     held: Span,
 }
 
 /// The assignment of senders for a shuffle: a basis of its elements, and the lane that sends each.
-/// No two lanes send the same element, and no lane sends two.
+/// No two lanes send the same element, and no lane sends two elements.
 struct Givers {
     elements: Columns,
     lanes: Columns,

@@ -18,7 +18,7 @@ use crate::memory::{SwizzleMode, swizzled};
 use crate::space::{Hardware, Input, Tile};
 use crate::tensor_core::{Fragment, Mma};
 
-/// Sizes, one for each axis, or axes.
+/// A size for each axis, or a list of axes.
 pub type Sizes = SmallVec<[u32; 3]>;
 
 /// The images of the bits of a hardware index: the coordinates that each bit contributes.
@@ -29,23 +29,23 @@ pub type Bases = Vec<Sizes>;
 pub enum StatedLayout {
     /// See [`blocked`].
     Blocked {
-        /// The elements of a thread.
+        /// The number of elements of a thread along each axis.
         size_per_thread: Sizes,
-        /// The lanes of a warp.
+        /// The number of lanes of a warp along each axis.
         threads_per_warp: Sizes,
-        /// The warps of a block.
+        /// The number of warps of a block along each axis.
         warps_per_cta: Sizes,
         /// The axes from the fastest to the slowest.
         order: Sizes,
     },
-    /// The parent without the axis `dim`.
+    /// The layout `parent` without the axis `dim`.
     Slice {
         /// The removed axis.
         dim: u32,
-        /// A layout with one more axis.
+        /// The layout with the axis `dim`.
         parent: Arc<Self>,
     },
-    /// A linear layout by its bases.
+    /// A linear layout, stated by its bases.
     Linear {
         /// The bases of the registers, of the lanes and of the warps.
         bases: [Bases; 3],
@@ -54,20 +54,21 @@ pub enum StatedLayout {
     },
     /// Operand A (index 0) or B (index 1) of a dot whose accumulator has the layout `parent`.
     DotOperand {
-        /// 0 or 1.
+        /// 0 for operand A, 1 for operand B.
         index: u32,
         /// The layout of the accumulator.
         parent: Arc<Self>,
-        /// The elements of a 32-bit register; 0 if the parent is a blocked layout.
+        /// The number of elements in a 32-bit register; 0 if the parent is a blocked layout.
         k_width: u32,
     },
-    /// The accumulator of `mma.sync` (version 2) or `wgmma` (version 3).
+    /// The accumulator of `mma.sync` or `wgmma`.
     Mma {
-        /// 2 or 3.
+        /// 2 for `mma.sync`, 3 for `wgmma`.
         version: u32,
-        /// The warps along M and N.
+        /// The number of warps along M and along N; with three numbers, the first is for the
+        /// leading axis.
         warps_per_cta: Sizes,
-        /// The extents of the instruction: M and N, or M, N and K.
+        /// The extents of the instruction for one warp: M and N, or M, N and K.
         instr_shape: Sizes,
     },
     /// The accumulator of `wgmma`s in flight, which is a tile of the layout `accumulator` after a
@@ -84,9 +85,9 @@ pub enum StatedBuffer {
     /// Rows along `order[0]`, whose vectors of `vec` elements are permuted: vector `v` of row `r`
     /// is at `v ^ (r / per_phase % max_phase)`.
     Swizzled {
-        /// The elements of a vector.
+        /// The number of elements of a vector.
         vec: u32,
-        /// The consecutive rows with one permutation.
+        /// The number of consecutive rows that have the same permutation.
         per_phase: u32,
         /// The number of permutations.
         max_phase: u32,
@@ -95,16 +96,16 @@ pub enum StatedBuffer {
     },
     /// The swizzle of tensor copies and `wgmma`: see [`swizzled`].
     Nvmma {
-        /// The bytes of a swizzled row: 0, 32, 64 or 128.
+        /// The number of bytes of a swizzled row: 32, 64 or 128; 0 without a swizzle.
         swizzle_byte_width: u32,
-        /// The bits of an element.
+        /// The number of bits of an element.
         element_bitwidth: u32,
         /// The number of axes.
         rank: u32,
         /// True if the first of the last two axes is contiguous.
         transposed: bool,
     },
-    /// A linear layout by the bases of the offset.
+    /// A linear layout, stated by the bases of the offset.
     Linear {
         /// The coordinates that each bit of the offset contributes.
         offset_bases: Bases,
@@ -142,8 +143,8 @@ impl StatedLayout {
     /// Returns the linear layout of a tile of this shape, without registers that only hold copies.
     ///
     /// # Errors
-    /// If the layout has another rank, a size that is no power of two, or is too large for the
-    /// shape.
+    /// Returns the reason why the layout is invalid or does not fit the tile. For example, it has
+    /// another rank than the tile, a size that is no power of two, or the shape of no instruction.
     pub fn linear(&self, shape: &[u32]) -> Result<Layout, Misfit> {
         self.check_rank(shape)?;
         let layout = match self {
@@ -182,8 +183,8 @@ impl StatedLayout {
         Ok(layout.without_duplicate_registers())
     }
 
-    /// Returns the layout of the tile with the axes in another order, if a class can state it
-    /// without the shape.
+    /// Returns the layout of the tile with its axes permuted; `None` except for a blocked layout,
+    /// because other classes cannot state the result without the shape of the tile.
     #[must_use]
     pub fn transposed(&self, permutation: &[usize]) -> Option<Self> {
         let Self::Blocked { size_per_thread, threads_per_warp, warps_per_cta, order } = self else {
@@ -199,7 +200,7 @@ impl StatedLayout {
         })
     }
 
-    /// Returns a linear layout of a tile as a stated one.
+    /// Returns the stated layout of class `Linear` that is equal to a linear layout.
     pub fn of_linear(layout: &Layout) -> Self {
         let tile = layout.output();
         let bases = [Input::Register, Input::Lane, Input::Warp].map(|input| {
@@ -235,7 +236,7 @@ impl StatedBuffer {
     /// Returns the linear layout of a buffer of this shape: the element at each offset.
     ///
     /// # Errors
-    /// As [`StatedLayout::linear`].
+    /// Returns an error if the layout does not fit a buffer of this shape or element width.
     pub fn linear(&self, shape: &[u32], element_bits: u32) -> Result<Layout, Misfit> {
         check_sizes(shape, shape.len())?;
         match self {
@@ -330,7 +331,8 @@ fn dot_operand(index: u32, parent: &StatedLayout, k_width: u32, shape: &[u32]) -
     }
 }
 
-/// Returns the instruction whose fragments have these extents, with operands of `bits` bits.
+/// Returns the instruction whose fragments have these extents, with operand elements of `bits`
+/// bits.
 fn instruction(version: u32, shape: &[u32], bits: u32) -> Result<Mma, Misfit> {
     let found = match (version, shape) {
         (2, [16, 8] | [16, 8, _]) => Some(Mma::new(16, 8, 256 / bits, bits)),
@@ -356,13 +358,14 @@ fn fragment(mma: Mma, fragment: Fragment, shape: &[u32], warps: &[u32]) -> Resul
     if !(2..=3).contains(&warps.len()) || warps[warps.len() - 2] < (mma.m / 16).max(1) {
         return Err(format!("{warps:?} warps do not run an instruction of {} rows", mma.m));
     }
-    // A tile that is smaller than that of the instruction repeats in it.
+    // If the tile is smaller than the tile of the instruction, copies of its elements fill the tile
+    // of the instruction.
     let mut whole = Sizes::from_slice(shape);
     for (size, own) in whole[shape.len() - 2..].iter_mut().zip(least) {
         *size = own.max(*size);
     }
     let order: SmallVec<[usize; 6]> = (0..shape.len()).rev().collect();
-    // The warps of `mma.sync` are along N first, those of `wgmma` along M.
+    // The lowest bits of the warp index are along N for `mma.sync`, along M for `wgmma`.
     Ok(mma.layout_by(fragment, &whole, warps, mma.m == 16).cover(shape, &order))
 }
 

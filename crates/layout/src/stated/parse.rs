@@ -1,4 +1,4 @@
-//! Parses stated layouts: the expressions as which they print themselves.
+//! Parses stated layouts from the expressions that their `Display` implementations print.
 
 use std::str::FromStr;
 use std::sync::Arc;
@@ -120,7 +120,7 @@ fn bases(term: &Term) -> Result<Bases, Misfit> {
     }
 }
 
-/// The most parentheses and brackets within each other.
+/// The maximum nesting depth of parentheses and brackets.
 const MAX_DEPTH: usize = 32;
 
 fn term(text: &str) -> Result<Term, Misfit> {

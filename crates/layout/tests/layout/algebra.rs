@@ -154,8 +154,8 @@ fn shape_operations_rename_coordinates() {
                 rest.insert(axis, 0);
                 assert_eq!(at(&removed.insert_axis(axis), all), rest);
                 assert_eq!(at(&layout.collapse(axis), all), rest);
-                // The broadcast of the collapsed axis: the same register or, in the second half,
-                // the register plus the number of registers.
+                // In the broadcast of the collapsed axis, the register is the same in the first
+                // half; in the second half, the number of registers is added to it.
                 let broadcast = layout.collapse(axis).broadcast(axis, 2);
                 for copy in 0..2 {
                     rest[axis] = copy;
@@ -249,7 +249,7 @@ fn coalesced_layouts_fill_the_fast_axis_first() {
             assert!(layout.is_surjective());
             assert_eq!((layout.bits_of(Input::Lane), layout.bits_of(Input::Warp)), (lanes, warps));
             let Some(first) = order.first() else { continue };
-            // Registers of the run, then lanes, then warps are consecutive in memory, within the
+            // The registers of a run, then lanes, then warps are consecutive in memory, modulo the
             // number of elements.
             let run = shape[*first].min(1 << width);
             let placement =
@@ -272,7 +272,7 @@ fn covering_repeats_in_registers_and_wraps_around() {
         assert_eq!(covered.output().shape()[..], shape);
         let fits = (0..2).all(|axis| tile.size(axis) <= shape[axis]);
         if !fits || layout.bases(Input::Register).contains(&0) {
-            // Registers may be dropped; the threads stay.
+            // `cover` may have dropped registers, so only register 0 of each thread is compared.
             for all in parts(&layout).into_iter().filter(|all| all[0] == 0) {
                 let wrapped: Vec<u32> =
                     at(&layout, all).iter().zip(shape).map(|(coordinate, size)| coordinate % size).collect();

@@ -228,7 +228,8 @@ fn transposes_have_no_bank_conflicts() {
 
 #[test]
 fn common_vectors_are_stored_and_loaded_whole() {
-    // The result of a dot and rows of 16 bytes: pairs of columns are consecutive in both.
+    // The accumulator of a dot, and rows with 8 elements in each thread: in both layouts, a thread
+    // holds pairs of consecutive columns.
     let rows = blocked(&[128, 128], &[1, 8], &[4, 8], &[4, 1], &[1, 0]);
     let product = Mma::new(16, 8, 16, 16).layout(Fragment::Accumulator, &[128, 128], [2, 2]);
     for element_bits in [8, 16, 32, 64] {
@@ -249,7 +250,7 @@ fn the_cheapest_kind_of_plan_is_taken() {
     let (rows, columns) = rows_and_columns(32);
     assert_eq!(convert(&rows, &rows, 32, TRIP_COST), Ok(Plan::Nothing));
     assert!(matches!(convert(&rows, &columns, 32, TRIP_COST), Ok(Plan::Shared(_))));
-    // Dropping replicas, and renaming registers.
+    // Both directions only rename registers; the first also drops replicas.
     let doubled = rows.product(&Layout::replicated(2, Input::Register, 2));
     assert!(
         matches!(convert(&doubled, &rows, 32, TRIP_COST), Ok(Plan::Registers(names)) if names.len() == 32)
@@ -264,7 +265,7 @@ fn the_cheapest_kind_of_plan_is_taken() {
         panic!("a shuffle is enough")
     };
     assert_eq!((plan.rounds.len(), plan.shuffles(32)), (2, 2));
-    // The accumulator of one dot is operand A of the next, unchanged.
+    // The accumulator of one dot has the layout of operand A of the next dot.
     let mma = Mma::new(16, 8, 16, 16);
     let [accumulator, a] =
         [Fragment::Accumulator, Fragment::A].map(|part| mma.layout(part, &[64, 64], [4, 1]));
@@ -273,7 +274,7 @@ fn the_cheapest_kind_of_plan_is_taken() {
 
 #[test]
 fn narrow_elements_are_shuffled_in_words() {
-    // Lanes 1 and 2 of the index swap; each lane's four elements stay together.
+    // The two lowest bits of the lane index swap; the four elements of each lane stay together.
     let from = Layout::from_bases(
         &[128],
         &[(Input::Register, &[&[1], &[2]]), (Input::Lane, &[&[4], &[8], &[16], &[32], &[64]])],
@@ -286,20 +287,19 @@ fn narrow_elements_are_shuffled_in_words() {
 
 #[test]
 fn words_are_found_for_sums_of_registers() {
-    // Sums of two registers stay together, though no single one does.
+    // No register basis of `to` is in the span of the registers of `from`, but the XOR of both is.
     let lanes = [4, 8, 16, 32, 64];
     let from = Layout::identity(1, 0, Input::Register, 4).product(&Layout::identity(1, 0, Input::Lane, 32));
     let to = from.with_bases(Input::Register, &[1 ^ 8, 2 ^ 8]).with_bases(Input::Lane, &lanes);
     let plan = shuffle_plan(&from, &to).unwrap();
-    // Of four shuffles, two are not needed, and two share a word.
+    // Of four shuffles, two move nothing, and the elements of the other two share a word.
     assert_eq!((plan.rounds.len(), plan.rounds_per_lane, plan.shuffles(16)), (4, 2, 1));
     check_plan(&Plan::Shuffle(Box::new(plan)), &from, &to, 16);
 }
 
 #[test]
 fn replicas_send_more_than_one_lane_could() {
-    // Every lane of 16 has both halves, and lane 16 copies it: it sends one half, the other lane
-    // sends the other.
+    // Lanes `l` and `l + 16` both hold the elements `l` and `l + 16`, so each of them sends one.
     let from = Layout::identity(1, 0, Input::Lane, 16)
         .product(&Layout::replicated(1, Input::Lane, 2))
         .product(&Layout::identity(1, 0, Input::Register, 2));
@@ -310,8 +310,8 @@ fn replicas_send_more_than_one_lane_could() {
         assert_eq!((plan.rounds.len() as u32, plan.shuffles(32)), (1, shuffles));
         check_plan(&Plan::Shuffle(Box::new(plan)), &from, &to, 32);
     }
-    // Without copies one shuffle cannot deliver an element to every lane: here lanes 16 to 31 hold
-    // elements that other warps need.
+    // Without replicas in the warp, one shuffle cannot deliver an element to every lane: lanes 0 to
+    // 15 hold all 32 elements that warp 0 needs.
     let from = Layout::identity(1, 0, Input::Register, 2)
         .product(&Layout::identity(1, 0, Input::Lane, 32))
         .product(&Layout::replicated(1, Input::Warp, 2));
@@ -323,8 +323,9 @@ fn replicas_send_more_than_one_lane_could() {
 
 #[test]
 fn vectors_of_one_side_do_not_break_those_of_both() {
-    // Element 2 is in the span of the threads and element 1: if it joined the vectors of one side,
-    // lane bits of the other would map into the common vector of element 1.
+    // Element 2 is in the span of element 1, the common vector, and of the lanes of both sides. If
+    // the vector of the stores contained element 2, a lane bit of the loads would map into the
+    // common vector.
     let from = Layout::identity(1, 0, Input::Register, 4).product(&Layout::identity(1, 0, Input::Lane, 32));
     let to = from.with_bases(Input::Register, &[1, 4]).with_bases(Input::Lane, &[7, 8, 16, 32, 64]);
     let plan = shared_plan(&from, &to, 32).unwrap();
@@ -334,7 +335,8 @@ fn vectors_of_one_side_do_not_break_those_of_both() {
 
 #[test]
 fn lanes_that_keep_their_elements_do_not_shuffle() {
-    // Each warp holds all elements before, and its part after: a register selected by the warp.
+    // Before the conversion, each warp holds all elements; after it, each warp holds one half,
+    // which is the register that the warp index selects.
     let all = Layout::from_bases(
         &[64],
         &[

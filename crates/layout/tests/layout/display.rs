@@ -1,4 +1,4 @@
-//! Layouts as text.
+//! Tests the texts of layouts, transfers and plans.
 
 use tilewright_layout::{Input, Layout, Mma, blocked, coalesced, convert};
 

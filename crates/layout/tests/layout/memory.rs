@@ -80,10 +80,10 @@ fn known_bank_conflicts() {
     let cases = [
         (&row, 32, 1, 32, 1),
         (&column, 32, 1, 32, 32),
-        // Rows of 64 bytes: two lanes share each line, at different banks.
+        // Rows of 64 bytes: two lanes access different banks of each 128-byte line.
         (&column, 16, 1, 32, 16),
         (&column, 8, 1, 32, 8),
-        // Two words a lane, half a warp at a time.
+        // Each lane accesses two words; half a warp is served at a time.
         (&row, 64, 1, 32, 2),
         (&column, 64, 1, 32, 32),
         (&broadcast, 32, 1, 1024, 1),
@@ -213,7 +213,8 @@ fn small_operands_take_fewer_matrices() {
 fn rows_that_are_not_whole_are_refused() {
     let (a, memory) = (Mma::new(16, 8, 16, 16).a(), Layout::strided(&[16, 16], &[1, 0]));
     assert!(a.matrix_access(&memory, 16).is_some());
-    // A lane of another row, or a register or a warp that changes the order within the row.
+    // A lane bit or a register bit that selects another row must not also change the position
+    // within the row; no warp bit may change this position.
     let mixed = |input: Input, bit: usize, with: u32| {
         let mut bases = a.bases(input).to_vec();
         bases[bit] ^= with;
@@ -223,7 +224,7 @@ fn rows_that_are_not_whole_are_refused() {
         assert_eq!(layout.matrix_access(&memory, 16), None, "{layout}");
     }
     assert_eq!(a.with_bases(Input::Warp, &[4]).matrix_access(&memory, 16), None);
-    // A register that changes the order within the word is only renamed.
+    // A register bit may also change the position within the word: the registers are only renamed.
     let renamed = mixed(Input::Register, 2, 1);
     let plan = renamed.matrix_access(&memory, 16).unwrap();
     check_matrix_access(&renamed, &memory, 16, &plan);

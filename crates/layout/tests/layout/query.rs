@@ -53,7 +53,7 @@ fn vectors_along_an_axis() {
         let tile = layout.output();
         for axis in 0..tile.rank() {
             let vector = layout.vector_along(axis);
-            // A memory in which this axis is fastest.
+            // A buffer in which this axis is the fastest.
             let order: Vec<usize> = (0..tile.rank()).map(|i| (axis + i) % tile.rank()).collect();
             let memory = Layout::strided(&tile.shape(), &order);
             let placement = memory.inverse().unwrap();

@@ -1,11 +1,11 @@
-//! Random layouts, and a runner of property tests with the same cases in every run.
+//! Generates random layouts, and runs property tests with the same cases in every run.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use tilewright_layout::{Hardware, Input, Layout, Tile};
 
-/// The cost of a trip through shared memory that plans are made with.
+/// The `trip_cost` that the tests pass to `convert`.
 pub const TRIP_COST: u32 = 40;
 
 /// Runs `test` on `cases` values; it fails by panicking.
@@ -76,7 +76,7 @@ pub fn surjective(total: u32, bits: u32, mixing: usize) -> impl Strategy<Value =
     })
 }
 
-/// Generates enough bits of the inputs for a tile of `bits` bits.
+/// Generates numbers of input bits that suffice for a tile of `bits` bits.
 pub fn enough_bits(bits: u32) -> impl Strategy<Value = Bits> {
     (0..=5_u32, 0..=2_u32, 0..=2_u32).prop_map(move |(lane, warp, spare)| Bits {
         register: bits.saturating_sub(lane + warp) + spare,
@@ -85,7 +85,7 @@ pub fn enough_bits(bits: u32) -> impl Strategy<Value = Bits> {
     })
 }
 
-/// Generates layouts that hold every element of a tile of up to 2^9.
+/// Generates layouts that hold every element of a tile of up to 2^9 elements.
 pub fn layouts() -> impl Strategy<Value = Layout> {
     (0..=9_u32)
         .prop_flat_map(|bits| (tiles(bits), enough_bits(bits), prop_oneof![Just(0), Just(12)]))

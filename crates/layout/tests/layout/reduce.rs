@@ -52,7 +52,7 @@ fn reductions_combine_each_element_once() {
                 combined.sort_unstable();
                 assert_eq!(combined, line(&layout, axis, element), "each element once");
             }
-            // Check the position of the result.
+            // Checks which register of the source becomes each register of the result.
             assert_eq!(reduction.registers.len() as u32, reduction.result.registers());
             assert_eq!(reduction.result.unique_registers(), reduction.result.registers());
             for (place, element) in places(&reduction.result) {
@@ -89,8 +89,8 @@ fn parts(layout: &Layout, steps: &[Step], place: u32) -> Vec<u32> {
     elements
 }
 
-/// Checks that the partial layout has the right part of every thread, and that the parts make up
-/// the line.
+/// Checks that `exchange.partials` assigns the right part to every thread, and that the parts of a
+/// line have all its elements.
 fn check_exchange(layout: &Layout, axis: usize, steps: &[Step], registers: &[u32], exchange: &Exchange) {
     let tile = exchange.partials.output();
     let last = tile.rank() - 1;
@@ -179,7 +179,7 @@ fn scans_combine_in_order() {
 
 #[test]
 fn a_row_per_warp() {
-    // Rows of 256 over the 8 registers and 32 lanes of a warp; four warps have a row each.
+    // Each of the four warps has a row of 256 elements in its 8 registers and 32 lanes.
     let layout = blocked(&[4, 256], &[1, 8], &[1, 32], &[4, 1], &[1, 0]);
     let reduction = Reduction::along(&layout, 1);
     let count = |reach| reduction.steps_of(reach).count();
@@ -194,7 +194,7 @@ fn a_row_per_warp() {
         [(Input::Warp, 1), (Input::Warp, 2)]
     );
     assert_eq!(across.registers.len(), 8);
-    // Registers that repeat beyond the lanes come last in a scan.
+    // Registers that repeat the layout of a warp are the last levels of a scan, after the lanes.
     let repeated = blocked(&[512], &[4], &[32], &[1], &[0]);
     assert!(!Scan::along(&repeated, 0).is_contiguous());
 }

@@ -147,7 +147,7 @@ fn larger_products_repeat_the_instruction() {
         assert_eq!(at(&accumulator), [0, warp % 2 * 16, warp / 2 * 8]);
         assert_eq!((at(&a), at(&b)), (vec![0, warp % 2 * 16, 0], vec![0, 0, warp / 2 * 8]));
     }
-    // Repetitions: the last axis fastest.
+    // Registers repeat the fragment along the last axis first.
     let repeated = |register| accumulator.coordinates(&[(Input::Register, register)]).to_vec();
     assert_eq!([4, 8, 16].map(repeated), [[0, 0, 16], [0, 32, 0], [1, 0, 0]]);
 }
