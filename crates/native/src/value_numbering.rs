@@ -1,8 +1,8 @@
 //! Value numbering: replaces an instruction that computes the same value as an earlier one.
 //!
-//! An integer is shared if the block of its first computation dominates that of the second one. A
-//! vector or mask is shared only inside of a block, because it would occupy a register across
-//! blocks.
+//! An integer is shared if the block of its first computation dominates the block of the second
+//! one. A vector or mask is shared only inside of a block, because otherwise it would occupy a
+//! register across blocks.
 
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
