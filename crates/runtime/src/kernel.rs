@@ -71,8 +71,8 @@ impl Kernel {
         }
     }
 
-    /// Returns the kernel with another device in place of the processor: a kernel that only GPUs
-    /// run uses the simulator.
+    /// Returns the kernel, which then runs on `device` wherever it would run on the processor. For
+    /// a kernel that only GPUs can run, such as a Gluon kernel, the device is the simulator.
     #[must_use]
     pub fn in_place_of_processor(mut self, device: Device) -> Self {
         self.processor = device;
@@ -382,7 +382,7 @@ impl Kernel {
         }
     }
 
-    /// As [`record`](Self::record), to a recording that is not that of this process.
+    /// As [`record`](Self::record), but to a recording other than that of this process.
     ///
     /// # Errors
     /// If the recording cannot be written.
