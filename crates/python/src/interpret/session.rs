@@ -47,7 +47,8 @@ pub(crate) struct Session {
 thread_local! {
     /// The active launches, outermost first. A kernel's body may launch another kernel.
     static SESSIONS: RefCell<Vec<Rc<Session>>> = const { RefCell::new(Vec::new()) };
-    /// The functions that launches of this thread call after each operation.
+    /// The functions of the active [`InterpretHook`]s of this thread, innermost last. A launch
+    /// calls only the innermost function after each operation.
     static HOOKS: RefCell<Vec<Py<PyAny>>> = const { RefCell::new(Vec::new()) };
 }
 

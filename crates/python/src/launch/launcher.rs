@@ -277,7 +277,7 @@ fn launch_heuristics<'py>(
     for (number, function) in calls.iter().enumerate() {
         let value = function.call1((&arguments,))?;
         if number + 1 < calls.len() {
-            // Each function sees the results of the functions before it.
+            // Each function receives the results of the functions before it.
             arguments.set_item(&names[number], &value)?;
         }
         computed.push(value);
