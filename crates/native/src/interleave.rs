@@ -26,8 +26,9 @@ const MIN_CHAIN: usize = 12;
 /// The number of vector registers by which the live values of a block may exceed the available
 /// registers. The allocator spills values with few uses, such as accumulators. These spills cost
 /// less than the latency of a chain that is not interleaved. The value 8 is between the measured
-/// values 4 and 12. Time relative to no groups, with AVX2, for the values 0, 4 and 12: softmax
-/// 0.93, 0.91, 0.86; gelu (erf) 0.97, 0.81, 0.82; gelu (tanh) 1.0, 0.81, 0.90 (EPYC, 2026-11-28).
+/// values 4 and 12. Time relative to code without groups, with AVX2, for the values 0, 4 and 12:
+/// softmax 0.93, 0.91, 0.86; gelu (erf) 0.97, 0.81, 0.82; gelu (tanh) 1.0, 0.81, 0.90 (EPYC,
+/// 2026-11-28).
 const MAX_SPILLED: usize = 8;
 
 /// Interleaves the chains of each block. Does not move a load across a store, or a store across a

@@ -440,7 +440,7 @@ impl<'a, M: Machine> Selector<'a, M> {
         layout: &Layout,
         arguments: &mut [Vec<VReg>; 2],
     ) -> Result<(), CompileError> {
-        // Emits the pending arguments here, because the edge blocks emit no instructions for them.
+        // Emits the pending arguments in this block, not in the edge blocks that pass them.
         for target in crate::uses::jumps(terminator) {
             for &argument in &target.arguments {
                 self.force(argument)?;

@@ -1,4 +1,4 @@
-//! Finds the uses of values. Instructions without uses and effects are dead.
+//! Finds the uses of values. An instruction is dead if it has no effect and its result has no uses.
 
 use crate::ir::{Block, Function, Inst, Op, Target, Terminator, Value};
 

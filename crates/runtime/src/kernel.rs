@@ -125,11 +125,12 @@ impl Kernel {
 
     /// As [`specialize`](Self::specialize), with an attachment. Calls `attach` after the
     /// compilation, and stores its result in the handle before another launch can find the handle.
-    /// If `attach` returns `None`, the handle is not cached. `attach` is not called if the code
-    /// already exists: another thread compiled it, or it was compiled for options that differ only
-    /// where the code does not depend on them. A handle with existing code may be out of date, as
-    /// one that [`lookup`](Self::lookup) returns: values that the compilation read may have
-    /// changed.
+    /// If `attach` returns `None`, the handle is not cached.
+    ///
+    /// Does not call `attach` if the code already exists: another thread compiled it, or it was
+    /// compiled for other options, but does not depend on the options that differ. A handle with
+    /// existing code may be out of date, like a handle that [`lookup`](Self::lookup) returns:
+    /// values that the compilation read may have changed.
     pub fn specialize_with(
         &self,
         arguments: &[Value<'_>],

@@ -2,12 +2,14 @@
 //! variables that equal other expressions, and solves linear programs over the monomials. For
 //! monomials of degree two and more, it adds products of inequalities.
 //!
-//! [`Answer::Never`] is exact: the solver has refuted each case over the rational numbers. In this
-//! refutation, each monomial is an independent variable (the linear relaxation). If the relaxation
+//! [`Answer::Never`] is exact: the solver has refuted each case. It refutes a case if an equation
+//! has no integer solution, or if the inequalities have no rational solution. For rational
+//! solutions, each monomial is an independent variable (the linear relaxation). If the relaxation
 //! has a solution, the solver adds products of inequalities: the product of two non-negative
-//! polynomials is non-negative (Sherali and Adams; in general Handelman's theorem). A solution is
-//! also exact: the solver has evaluated every formula for the integers of the solution. Other
-//! systems are undecided.
+//! polynomials is non-negative (Sherali and Adams; in general Handelman's theorem).
+//!
+//! [`Answer::Found`] is also exact: the solver has evaluated every formula for the integers of the
+//! solution. Other systems are undecided.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -228,7 +230,7 @@ enum RelaxationAnswer {
     Never,
     /// There is a solution: the value of each monomial in it, rounded down.
     Near(BTreeMap<Monomial, i128>),
-    /// A number overflows, or the simplex method does not end in time.
+    /// A number overflows, or the simplex method reaches its maximum number of pivots.
     Unknown,
 }
 

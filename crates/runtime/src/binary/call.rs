@@ -56,9 +56,9 @@ impl<'l> Call<'l> {
         self.launch.function()
     }
 
-    /// Returns the slots that `given` arguments fill: all slots, or only those that are passed at
-    /// run time. Callers pass either number of arguments, depending on the release of Triton. Fails
-    /// if `given` is neither number.
+    /// Returns the slots for a call with `given` arguments: all slots, or only those that are
+    /// passed at run time. Which number of arguments a caller passes depends on the release of
+    /// Triton. Fails if `given` is neither number.
     pub fn slots<'s>(
         &self,
         slots: &'s [Slot],

@@ -460,7 +460,8 @@ impl Selector<'_> {
         if self.is_memory(x) {
             std::mem::swap(&mut x, &mut y);
         }
-        // The instruction overwrites the register of an operand without later uses.
+        // Each of the instructions overwrites one operand: prefers an operand that has no later
+        // use.
         let is_last = |value: Value| self.uses.is_last(value, self.position) && !self.is_memory(value);
         let code = |code: Option<C>| code.ok_or_else(|| unsupported("MultiplyAdd", lane));
         let (code, tied, middle, last) = if is_last(z) {
