@@ -11,14 +11,14 @@ use smallvec::SmallVec;
 
 use crate::CompileError;
 
-/// The role of an instruction in its block.
+/// The effect of an instruction on the control flow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Flow {
-    /// It continues with the next instruction.
+    /// Continues with the next instruction.
     Next,
-    /// It ends the block and continues with a successor.
+    /// Ends the block and continues with a successor.
     Branch,
-    /// It ends the function.
+    /// Ends the function.
     Return,
 }
 

@@ -138,9 +138,9 @@ fn insert(index: usize, dependencies: &Dependencies, is_placed: &mut [bool], ord
     order.push(index);
 }
 
-/// Returns whether an instruction and the users of its result belong to the same chain. They do not
-/// if its result is an integer, a constant vector or mask, or a vector or mask that it computes
-/// only from an integer: several chains may use such a value.
+/// Returns whether an instruction and the users of its result must be in the same chain. Several
+/// chains may use a result that is an integer, a constant vector or mask, or a vector or mask that
+/// the instruction computes only from an integer.
 fn is_of_one_chain(function: &Function, inst: &Inst) -> bool {
     let is_shared = matches!(
         inst.op,
@@ -200,8 +200,9 @@ mod tests {
     /// The registers of a vector.
     const VECTOR_REGISTERS: usize = 4;
 
-    /// Returns a function with four chains of products. Each loads a vector. It stores its last
-    /// product at once or, without `stores_at_once`, after the products of the other chains.
+    /// Returns a function with four chains of products. A chain loads a vector and multiplies it by
+    /// itself. It stores its last product at once or, without `stores_at_once`, after the products
+    /// of the other chains.
     fn four_chains(stores_at_once: bool) -> Function {
         let mut builder = Builder::new(8);
         let base = builder.argument();

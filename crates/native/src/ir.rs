@@ -298,8 +298,8 @@ pub enum Op {
         address: Address,
         /// True if the last operand is a mask.
         masked: bool,
-        /// True if the store should bypass the caches. It then has no mask, and the address is a
-        /// multiple of the bytes that the store writes.
+        /// True if the store should bypass the caches. Such a store has no mask, and its address is
+        /// a multiple of the number of bytes that it writes.
         streaming: bool,
     },
     /// `(address…) -> ()`: moves the cache line of an address into the caches. The address need not

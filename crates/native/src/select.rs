@@ -6,8 +6,8 @@
 //!
 //! A constant has no register, so each use reads it from memory or computes it again; only loops
 //! with free registers keep constants in registers. An instruction whose only use is in its block
-//! may be *pending* until that use. One machine instruction may then do the work of both, such as
-//! an addition that loads an operand.
+//! may be *pending* until that use. One machine instruction may then do the work of the pending
+//! instruction and of its use, such as an addition that loads an operand.
 
 use std::fmt::Debug;
 
@@ -261,7 +261,7 @@ impl<'a, M: Machine> Selector<'a, M> {
     }
 
     /// Reserves bytes at the bottom of the frame. All instruction sequences that need such bytes
-    /// use the same ones, because no two of these sequences overlap.
+    /// use the same bytes, because no two of these sequences overlap.
     pub fn reserve_scratch(&mut self, bytes: usize) {
         self.out.scratch_bytes = self.out.scratch_bytes.max(bytes);
     }

@@ -392,7 +392,7 @@ fn loops_pass_values_at_once() {
     let result = int(|builder| {
         let (start, end) = (builder.int(0), builder.int(10));
         let (a, b) = (builder.int(0), builder.int(1));
-        // The Fibonacci numbers: both values change at once.
+        // Computes Fibonacci numbers: the two carried values must change in parallel.
         let repeated = builder.begin_loop([start, end], &[a, b]);
         let [a, b] = [repeated.values[0], repeated.values[1]];
         let next = builder.int_binary(IntBinary::Add, a, b);

@@ -23,8 +23,8 @@ pub enum Device {
     Cpu,
     /// An NVIDIA GPU, by its ordinal.
     Cuda(u16),
-    /// The simulator of an NVIDIA GPU with this compute capability (`90` for `sm_90`). It uses the
-    /// memory of the processor.
+    /// The simulator of an NVIDIA GPU with this compute capability (`90` for `sm_90`). The
+    /// simulator uses the memory of the processor.
     Sim(u16),
 }
 

@@ -1,9 +1,10 @@
 //! The instructions of AArch64 that the selector uses.
 //!
 //! An instruction is one word with registers and constants in fixed fields. An [`Opcode`] is the
-//! word with empty fields, which the selector and the encoder fill. Each word has the text that a
-//! disassembler prints for it, and the tests compare both. The words of vector instructions are
-//! those for 8-bit or binary32 lanes in 64 bits; [`Opcode::lanes`] chooses other lanes.
+//! word with empty fields, which the selector and the encoder fill. The table also has the text of
+//! each word, and a test compares this text with the output of a disassembler. The words of vector
+//! instructions are those for 8-bit or binary32 lanes in 64 bits; [`Opcode::lanes`] chooses other
+//! lanes.
 
 use crate::ir::Lane;
 

@@ -12,8 +12,8 @@ pub fn mix(arguments: usize) -> usize {
     }
 }
 
-/// Returns the address of a function of an address and an integer. It returns the 8 bytes at the
-/// address and adds the integer to them.
+/// Returns the address of a function whose parameters are an address and an integer. That function
+/// adds the integer to the 8 bytes at the address, and returns their previous value.
 pub fn exchange() -> usize {
     exchange_integers as *const () as usize
 }

@@ -167,8 +167,9 @@ impl System {
         feasible(&claims).is_never()
     }
 
-    /// Returns a lower bound of each variable that is a factor of a product: `var >= 1` if the
-    /// inequalities imply this bound, otherwise `var >= 0` if they imply this one, otherwise none.
+    /// Returns a lower bound of each variable that is a factor of a product: the better one of
+    /// `var >= 1` and `var >= 0` that the inequalities imply. Omits variables for which they imply
+    /// neither.
     fn bounds(&self) -> Vec<Poly> {
         let factors: BTreeSet<Var> = self
             .claims

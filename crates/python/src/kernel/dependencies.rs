@@ -17,7 +17,7 @@ pub(crate) struct Variable {
     source: VariableSource,
     value: Py<PyAny>,
     meaning: HostValue,
-    /// True if the same object may have another meaning later: it is a list, or contains one.
+    /// True if the same object may have another meaning later: it is a list, or contains a list.
     is_mutable: bool,
 }
 

@@ -22,7 +22,7 @@ use crate::kernel::jit::JitKernel;
 use crate::values::call::{Call, Expected};
 use crate::values::torch;
 
-/// Launches an object with a grid; the target is a tuple of both.
+/// Launches an object with a grid; the target is the tuple of the object and the grid.
 struct Launcher;
 
 impl Builtin for Launcher {

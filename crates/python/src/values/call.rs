@@ -105,8 +105,8 @@ impl<'a, 'py> Call<'a, 'py> {
         }
     }
 
-    /// Calls a function with the same call, in which one tuple replaces the positional arguments
-    /// from `first` on.
+    /// Calls a function with a copy of this call, in which one tuple replaces the positional
+    /// arguments from `first` on.
     pub(crate) fn with_rest<R>(
         &self,
         py: Python<'py>,

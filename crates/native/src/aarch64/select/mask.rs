@@ -43,7 +43,7 @@ impl Selector<'_> {
         Ok(register)
     }
 
-    /// Converts lanes that are all ones or all zeros to a mask.
+    /// Converts lanes whose bits are all 1 or all 0 to a mask.
     pub(super) fn mask_of_lanes(&mut self, parts: &[VReg], lane: Lane) -> VReg {
         match (parts, lane.bytes()) {
             (&[low, high], _) => self.compute(o::UZP1.lanes(Lane::I32), &[low, high]),
