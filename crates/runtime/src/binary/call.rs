@@ -57,8 +57,8 @@ impl<'l> Call<'l> {
     }
 
     /// Returns the slots for a call with `given` arguments: all slots, or only those that are
-    /// passed at run time. Which number of arguments a caller passes depends on the release of
-    /// Triton. Fails if `given` is neither number.
+    /// passed at run time. The release of Triton decides how many arguments a caller passes. Fails
+    /// if `given` is neither number.
     pub fn slots<'s>(
         &self,
         slots: &'s [Slot],
