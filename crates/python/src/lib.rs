@@ -11,13 +11,13 @@
 //!
 //! Other modules:
 //!
-//!
-//! | module | contents | |---|---|
+//! | module | contents |
+//! |---|---|
 //! | `linear_layout` | the algebra of layouts, for tools |
 //! | `gluon_layouts` | the layouts of Gluon |
 //! | `trace`, `interpreted_trace` | recordings of launches |
-//! | `errors`, `unsupported` | diagnostics as exceptions; names of Triton without an implementation
-//! |
+//! | `errors` | diagnostics as exceptions |
+//! | `unsupported` | names of Triton that tilewright does not have |
 //! | `output` | the texts that kernels print |
 //! | `signals` | Ctrl-C while a kernel runs |
 //! | `names` | the functions and types of the language |

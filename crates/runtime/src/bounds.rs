@@ -204,8 +204,9 @@ impl Handle {
 /// Adds the known facts about an argument to a statement:
 ///
 /// - A compile-time int is a constant.
-/// - The tensor of a descriptor has a known extent; its extents are at least 1, and its strides are
-///   at least 0.
+///
+/// - A descriptor's shape and strides determine the number of elements of its tensor. Each extent
+/// is at least 1, and each stride is at least 0.
 /// - Another tuple has the facts about its items.
 fn add_known(name: &str, argument: &Argument, statement: &mut Statement) {
     match argument {

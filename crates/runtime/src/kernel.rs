@@ -22,7 +22,7 @@ use crate::{Device, Error, Grid, Interrupt, Knobs, Options, Value, dump};
 ///
 /// ```text
 /// bind            assigns arguments to parameters (errors TW0101, TW0102, TW0107)
-/// lookup          arguments and options -> handle, if it is compiled (TW0105, TW0106, TW0109)
+/// lookup          arguments and options -> handle, if compiled (errors TW0105, TW0106, TW0109)
 /// specialize      as lookup; compiles a missing variant, or waits for a thread that compiles it
 /// Handle::launch  runs the kernel (errors TW02xx)
 /// ```

@@ -32,7 +32,8 @@ pub fn disassembly(isa: Isa, instructions: &[u8]) -> String {
     text
 }
 
-/// Checks that a decoder accepts all instructions.
+/// Checks that a decoder accepts all instructions. For x86-64, also checks that the decoded
+/// instructions have the same encoding again.
 pub fn check_instructions(isa: Isa, bytes: &[u8]) {
     match isa {
         Isa::Avx2 | Isa::Avx512 => check_x86(isa, bytes),

@@ -153,7 +153,7 @@ pub fn samples(lane: Lane, random: &mut Random) -> Vec<u64> {
     for _ in 0..24 {
         let mut bits = random.next();
         if random.next().is_multiple_of(2) {
-            // A smaller integer.
+            // Makes integers of all magnitudes.
             bits = if lane.is_float() { bits } else { bits >> (random.next() % 64) };
         }
         samples.push(bits);

@@ -91,8 +91,8 @@ impl Arena {
             // SAFETY: the calls have no precondition.
             unsafe {
                 libc::alarm(PATIENCE);
-                // A fault ends this process by a signal. Its messages must not be in the output of
-                // the tests.
+                // If a signal ends this process, its messages must not be in the output of the
+                // tests.
                 libc::close(libc::STDERR_FILENO);
             }
             let result = run(self.address());

@@ -1,4 +1,4 @@
-//! Describes classes that `triton.aggregate` decorates for the compiler. The Python side is
+//! Describes, for the compiler, the classes that `triton.aggregate` decorates. The Python side is
 //! `tilewright.language._aggregate`.
 
 use std::sync::Arc;

@@ -1,8 +1,8 @@
 //! The memory that a kernel may access through addresses that it loads, as a grouped matmul does:
 //! the memory of torch's tensors on the CPU, and the memory for the records of scopes in kernels.
-//! Only tensors count whose class is exactly `Tensor` or `Parameter` and that Python's garbage
-//! collector lists. The CPU executor and the simulator check each access, so they need this list of
-//! memory. A kernel on a GPU needs no list: it may access all memory of the GPU.
+//! This memory includes only tensors whose class is exactly `Tensor` or `Parameter` and that
+//! Python's garbage collector lists. The CPU executor and the simulator check each access, so they
+//! need this list of memory. A kernel on a GPU needs no list: it may access all memory of the GPU.
 #![expect(unsafe_code, reason = "the memory for records is known by its address")]
 
 use std::sync::OnceLock;
