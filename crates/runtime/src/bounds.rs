@@ -204,9 +204,8 @@ impl Handle {
 /// Adds the known facts about an argument to a statement:
 ///
 /// - A compile-time int is a constant.
-///
 /// - A descriptor's shape and strides determine the number of elements of its tensor. Each extent
-/// is at least 1, and each stride is at least 0.
+///   is at least 1, and each stride is at least 0.
 /// - Another tuple has the facts about its items.
 fn add_known(name: &str, argument: &Argument, statement: &mut Statement) {
     match argument {
