@@ -1,7 +1,7 @@
 //! Describes a function to the register allocator.
 //!
-//! Each backend fills a [`Program`] in addition to the list of its own instructions: an instruction
-//! has the same index in both.
+//! Each back end fills a [`Program`] in addition to the list of its own instructions. An
+//! instruction has the same index in the program and in the list.
 
 use regalloc2::{
     Allocation, Block, Function, Inst, InstRange, MachineEnv, Operand, Output, PRegSet, RegClass,
@@ -11,14 +11,14 @@ use smallvec::SmallVec;
 
 use crate::CompileError;
 
-/// The role of an instruction in its block.
+/// The effect of an instruction on the control flow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Flow {
-    /// It continues with the next instruction.
+    /// Continues with the next instruction.
     Next,
-    /// It ends the block and continues with a successor.
+    /// Ends the block and continues with a successor.
     Branch,
-    /// It ends the function.
+    /// Ends the function.
     Return,
 }
 
@@ -39,7 +39,7 @@ struct BlockData {
     successors: SmallVec<[Block; 2]>,
     predecessors: SmallVec<[Block; 4]>,
     parameters: Vec<VReg>,
-    /// The arguments for the parameters of each successor.
+    /// For each successor, the arguments for its parameters.
     arguments: [Vec<VReg>; 2],
 }
 
@@ -57,7 +57,7 @@ pub struct Program {
 }
 
 impl Program {
-    /// Begins a program whose blocks have these successors.
+    /// Begins a program. `successors` has the successors of each block.
     pub fn new(successors: &[SmallVec<[usize; 2]>], call_clobbers: PRegSet, slots: [usize; 3]) -> Self {
         let mut blocks = vec![BlockData::default(); successors.len()];
         for (from, targets) in successors.iter().enumerate() {
@@ -81,7 +81,7 @@ impl Program {
         self.blocks[block].parameters = parameters;
     }
 
-    /// Ends a block with the arguments of its successors.
+    /// Ends a block. `arguments` has the arguments for the parameters of each successor.
     pub fn end_block(&mut self, block: usize, arguments: [Vec<VReg>; 2]) {
         self.blocks[block].end = self.insts.len() as u32;
         self.blocks[block].arguments = arguments;

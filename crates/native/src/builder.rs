@@ -1,8 +1,7 @@
 //! Builds a [`Function`].
 //!
-//! The builder appends to a current block. It folds operations on constant integers. Its users may
-//! therefore compute addresses and bounds without a distinction between constant and other
-//! operands.
+//! The builder appends to a current block. It folds operations on constant integers, so its users
+//! compute addresses and bounds from constants in the same way as from other operands.
 
 use rustc_hash::FxHashMap;
 use smallvec::{SmallVec, smallvec};
@@ -239,7 +238,8 @@ impl Builder {
         self.emit_one(Op::IntBinary(function), &[x, y], Type::Int)
     }
 
-    /// Returns the result of a function that is known without an instruction.
+    /// Returns the result of a function if the result is a constant, equals an operand, or takes
+    /// cheaper instructions than the function; otherwise `None`.
     #[expect(clippy::match_same_arms, reason = "one arm for each neutral operand")]
     fn folded(&mut self, function: IntBinary, x: Value, y: Value) -> Option<Value> {
         use IntBinary as F;
@@ -354,12 +354,12 @@ impl Builder {
         self.emit(Op::IntStore { bytes, address }, &[base, value], None);
     }
 
-    /// Returns copies of constant bits.
+    /// Returns a vector whose lanes all have these bits.
     pub fn constant(&mut self, lane: Lane, bits: u64) -> Value {
         self.shared(Constant::Vector(lane, bits))
     }
 
-    /// Returns copies of the low bits of an integer.
+    /// Returns a vector whose lanes all have the low bits of an integer.
     pub fn splat(&mut self, lane: Lane, x: Value) -> Value {
         if let Some(value) = self.known(x) {
             let unused = 64 - 8 * lane.bytes() as u32;
@@ -368,12 +368,12 @@ impl Builder {
         self.emit_one(Op::Splat(lane), &[x], Type::Vector(lane))
     }
 
-    /// Returns the bits of the first lane.
+    /// Returns the bits of the first lane, extended with zeros.
     pub fn first(&mut self, x: Value) -> Value {
         self.emit_one(Op::First, &[x], Type::Int)
     }
 
-    /// Returns the index of each lane.
+    /// Returns a vector whose lane i is i.
     pub fn iota(&mut self, lane: Lane) -> Value {
         self.shared(Constant::Iota(lane))
     }
@@ -403,7 +403,7 @@ impl Builder {
         self.emit_one(Op::Compare(function), &[x, y], Type::Mask)
     }
 
-    /// Chooses each lane by a mask.
+    /// Returns the lanes of `x` where the mask is true, otherwise those of `y`.
     pub fn select(&mut self, mask: Value, x: Value, y: Value) -> Value {
         let ty = self.ty(x);
         assert!(ty == self.ty(y), "the operands of a selection are of one type");
@@ -513,7 +513,7 @@ impl Builder {
         }
     }
 
-    /// Returns the mask of the first lanes.
+    /// Returns the mask of the first `count` lanes.
     pub fn first_lanes(&mut self, count: Value) -> Value {
         match self.known(count) {
             Some(count) if count <= 0 => self.mask(false),
@@ -565,7 +565,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// Returns the address of a base.
+    /// Returns the address `base`, without index and offset.
     pub fn at(base: Value) -> Self {
         Self { base, index: None, offset: 0 }
     }

@@ -46,7 +46,8 @@ fn compile_function(function: &Function, target: Target, notes_origins: bool) ->
     }
 }
 
-/// Generates the code of a function whose lanes are those of the ISA.
+/// Generates the code of a function that has as many lanes as a vector register of the ISA has
+/// 32-bit lanes.
 fn generate<M: Machine>(
     mut function: Function,
     isa: M::Isa,

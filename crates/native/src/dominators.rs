@@ -7,7 +7,8 @@ use crate::{ir::Function, layout::reachable_blocks, uses::jumps};
 pub struct Dominators {
     /// The number of each block in reverse postorder; `None` for an unreachable block.
     order: Vec<Option<usize>>,
-    /// The immediate dominator of each block, by numbers in reverse postorder.
+    /// The immediate dominator of each block. The index and the dominator are numbers in reverse
+    /// postorder.
     parents: Vec<usize>,
 }
 
@@ -62,7 +63,7 @@ impl Dominators {
     }
 }
 
-/// Returns the closest common dominator of two blocks.
+/// Returns the closest common dominator of two blocks, all by their numbers in reverse postorder.
 fn intersect(parents: &[Option<usize>], mut a: usize, mut b: usize) -> usize {
     while a != b {
         if a > b {

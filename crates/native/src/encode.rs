@@ -46,7 +46,7 @@ pub fn write<W: Writer>(
     let program = &function.selected.program;
     let forwarding = forwarding_blocks(function);
     let resolve = |mut block: usize| {
-        // The bound only guards against a cycle; `forwarding_blocks` excludes cycles.
+        // `forwarding_blocks` excludes cycles; the bound ends this loop even if there is one.
         for _ in 0..program.blocks() {
             if !forwarding[block] {
                 break;
@@ -165,7 +165,8 @@ pub fn written_registers<M: Machine>(function: &Assigned<'_, M>) -> [[bool; 32];
     written
 }
 
-/// Returns the registers of a move, and the class of the value.
+/// Returns the class of a moved value and the numbers of the source and destination registers;
+/// `None` for a spill slot.
 pub fn moved_registers(
     from: Allocation,
     to: Allocation,

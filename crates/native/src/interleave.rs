@@ -4,8 +4,8 @@
 //! each vector, one chain after another. A processor overlaps the chains only if its schedulers
 //! hold instructions of more than one chain, but a single `exp` is a chain of 27 instructions,
 //! which together take 64 cycles. This file therefore divides the chains into groups. The chains of
-//! a group take turns, instruction by instruction. The group is the largest one whose values fit
-//! into the registers.
+//! a group take turns, instruction by instruction. The groups are as large as the number of vector
+//! registers permits.
 
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -16,7 +16,7 @@ use crate::{
     uses::Uses,
 };
 
-/// The numbers of chains of a group, in the order in which the pass tries them.
+/// The numbers of chains that a group may have, in the order in which the pass tries them.
 const GROUPS: [usize; 3] = [4, 3, 2];
 
 /// The fewest instructions of a chain that is interleaved. The processor overlaps shorter chains
@@ -26,12 +26,14 @@ const MIN_CHAIN: usize = 12;
 /// The number of vector registers by which the live values of a block may exceed the available
 /// registers. The allocator spills values with few uses, such as accumulators. These spills cost
 /// less than the latency of a chain that is not interleaved. The value 8 is between the measured
-/// values 4 and 12. Time relative to no groups, with AVX2, for the values 0, 4 and 12: softmax
-/// 0.93, 0.91, 0.86; gelu (erf) 0.97, 0.81, 0.82; gelu (tanh) 1.0, 0.81, 0.90 (EPYC, 2026-11-28).
+/// values 4 and 12. Time relative to code without groups, with AVX2, for the values 0, 4 and 12:
+/// softmax 0.93, 0.91, 0.86; gelu (erf) 0.97, 0.81, 0.82; gelu (tanh) 1.0, 0.81, 0.90 (EPYC,
+/// 2026-11-28).
 const MAX_SPILLED: usize = 8;
 
-/// Interleaves the chains of each block. Does not change the order of loads and stores. `registers`
-/// is the number of vector registers; `weight` says how many a value takes.
+/// Interleaves the chains of each block. Does not move a load across a store, or a store across a
+/// store. `registers` is the number of vector registers; `weight` returns how many of them a value
+/// takes.
 pub fn interleave(function: &mut Function, reachable: &[Block], registers: usize, weight: Weight<'_>) {
     let uses = &Uses::new(function, reachable);
     let constants = constant_weights(function, weight);
@@ -52,10 +54,11 @@ pub fn interleave(function: &mut Function, reachable: &[Block], registers: usize
     }
 }
 
-/// For each instruction of a block, the indices of the instructions that it has to follow.
+/// For each instruction of a block, the indices of earlier instructions that must stay before it.
 type Dependencies = Vec<SmallVec<[usize; 4]>>;
 
-/// Returns the chains of a block: for each, the indices of its instructions in their order.
+/// Returns the chains of a block, and the dependencies of its instructions. A chain is a list of
+/// the indices of its instructions, in ascending order.
 fn chains(function: &Function, uses: &Uses, block: Block) -> (Vec<Vec<usize>>, Dependencies) {
     let insts = &function.block(block).insts;
     let mut definitions: FxHashMap<Value, usize> = FxHashMap::default();
@@ -123,7 +126,8 @@ fn merged(chains: &[Vec<usize>], dependencies: &Dependencies, size: usize) -> Ve
     order
 }
 
-/// Adds an instruction after those that it has to follow.
+/// Appends an instruction to the order, after its dependencies. Does nothing if the instruction is
+/// already in the order.
 fn insert(index: usize, dependencies: &Dependencies, is_placed: &mut [bool], order: &mut Vec<usize>) {
     if std::mem::replace(&mut is_placed[index], true) {
         return;
@@ -134,9 +138,9 @@ fn insert(index: usize, dependencies: &Dependencies, is_placed: &mut [bool], ord
     order.push(index);
 }
 
-/// Returns whether an instruction and the users of its result belong to the same chain. The values
-/// that several chains may use are integers, constant vectors and masks, and vectors and masks that
-/// are computed only from an integer.
+/// Returns whether an instruction and the users of its result must be in the same chain. Several
+/// chains may use a result that is an integer, a constant vector or mask, or a vector or mask that
+/// the instruction computes only from an integer.
 fn is_of_one_chain(function: &Function, inst: &Inst) -> bool {
     let is_shared = matches!(
         inst.op,
@@ -196,8 +200,9 @@ mod tests {
     /// The registers of a vector.
     const VECTOR_REGISTERS: usize = 4;
 
-    /// Returns a function with four chains of products. Each loads a vector. It stores its last
-    /// product at once or, without `stores_at_once`, after the products of the other chains.
+    /// Returns a function with four chains of products. A chain loads a vector and multiplies it by
+    /// itself. It stores its last product at once or, without `stores_at_once`, after the products
+    /// of the other chains.
     fn four_chains(stores_at_once: bool) -> Function {
         let mut builder = Builder::new(8);
         let base = builder.argument();
@@ -243,8 +248,8 @@ mod tests {
 
     #[test]
     fn groups_fit_into_the_registers() {
-        // Whatever the order, the last chain needs a vector in addition to the results of the other
-        // three.
+        // In any order, the last chain needs registers for one vector while the results of the
+        // other three chains are live.
         let registers = 4 * VECTOR_REGISTERS - MAX_SPILLED;
         assert!(interleaved(four_chains(false), registers).starts_with("ll"));
         let one_after_another = interleaved(four_chains(false), registers - 1);

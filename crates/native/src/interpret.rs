@@ -1,8 +1,9 @@
 //! Interprets vector SSA, one lane after the other.
 //!
 //! The interpreter defines every operation in plain Rust, independently of the machine-code
-//! generator. Both have the same results, except for the payloads and the signs of NaN. It also
-//! checks the preconditions that the comments of [`crate::ir`] state on the values of operands.
+//! generator. A function has the same results in the interpreter and as machine code, except for
+//! the payloads and the signs of NaN. The interpreter also checks the preconditions that the
+//! comments of [`crate::ir`] state on the values of operands.
 
 mod memory;
 
@@ -183,7 +184,7 @@ impl Frame<'_> {
         (1 << self.function.lanes) - 1
     }
 
-    /// Computes each lane by its index.
+    /// Returns a vector whose lane i is `compute(i)`.
     fn each_lane(&self, mut compute: impl FnMut(usize) -> u64) -> Content {
         let lanes = self.function.lanes;
         Content::Vector(std::array::from_fn(|index| if index < lanes { compute(index) } else { 0 }))
@@ -375,12 +376,12 @@ fn width(lane: Lane) -> u32 {
     8 * lane.bytes() as u32
 }
 
-/// Keeps the bits of a lane.
+/// Sets the bits above the width of a lane to 0.
 fn low_bits(lane: Lane, bits: u64) -> u64 {
     bits & (u64::MAX >> (64 - width(lane)))
 }
 
-/// Returns the signed integer of a lane.
+/// Extends the bits of a lane by their sign.
 fn signed(lane: Lane, bits: u64) -> i64 {
     let unused = 64 - width(lane);
     (bits << unused) as i64 >> unused

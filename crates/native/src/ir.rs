@@ -186,8 +186,8 @@ pub enum Conversion {
     SignedToFloat,
     /// An unsigned integer of 32 or 64 bits to a float, rounded to nearest even.
     UnsignedToFloat,
-    /// A float to a signed integer of 32 or 64 bits, towards zero. The result is unspecified, but
-    /// always the same, if the integer type does not represent it.
+    /// A float to a signed integer of 32 or 64 bits, towards zero. If the integer type does not
+    /// represent the result, the result is unspecified, but always the same for the same float.
     FloatToSigned,
     /// binary32 to binary64, or binary64 to binary32, rounded to nearest even.
     FloatToFloat,
@@ -278,7 +278,8 @@ pub enum Op {
     Select,
     /// `(Vector) -> Vector(lane)`.
     Convert(Conversion, Lane),
-    /// `(Vector) -> Vector` of the same type: lane i is lane `(i + count) % lanes` of the operand.
+    /// `(Vector) -> Vector` of the same type. The attribute is `count`: lane i of the result is
+    /// lane `(i + count) % lanes` of the operand.
     Rotate(u8),
     /// `(address…, [Mask]) -> Vector(lane)`: loads consecutive lanes. With a mask, a lane that is
     /// off is 0, and its memory is not accessed.
@@ -297,8 +298,8 @@ pub enum Op {
         address: Address,
         /// True if the last operand is a mask.
         masked: bool,
-        /// True if the store should bypass the caches. It then has no mask, and the address is a
-        /// multiple of the bytes that the store writes.
+        /// True if the store should bypass the caches. Such a store has no mask, and its address is
+        /// a multiple of the number of bytes that it writes.
         streaming: bool,
     },
     /// `(address…) -> ()`: moves the cache line of an address into the caches. The address need not
@@ -320,7 +321,7 @@ pub enum Op {
     /// `(Int base, Vector(I64) offsets, Vector, Mask) -> ()`: stores each lane that is on to
     /// `base + offset`, the first lane first. The lane type has 32 or 64 bits.
     Scatter,
-    /// `() -> Mask`: all lanes.
+    /// `() -> Mask`: all lanes have this value.
     MaskConstant(bool),
     /// `(Mask, Mask) -> Mask`.
     MaskBinary(MaskBinary),

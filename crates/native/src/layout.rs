@@ -14,8 +14,8 @@ pub enum MachineBlock {
     Prologue,
     /// A block of the function.
     Source(Block),
-    /// A block on a critical edge: the jump with this index, from a block with two jumps to a block
-    /// with several predecessors.
+    /// A block on a critical edge, that is, a jump from a block with two jumps to a block with
+    /// several predecessors. The fields are the block with two jumps and the index of the jump.
     Edge(Block, usize),
 }
 
@@ -59,7 +59,7 @@ pub fn reachable_blocks(function: &Function) -> Vec<Block> {
 }
 
 impl Layout {
-    /// Orders the machine blocks. An edge block follows the block from which the edge comes.
+    /// Orders the machine blocks. An edge block follows the block in which its edge begins.
     pub fn new(function: &Function, reachable: &[Block]) -> Self {
         let mut predecessors = vec![0; function.blocks.len()];
         predecessors[0] = 1;

@@ -6,7 +6,7 @@ use iced_x86::{Decoder, DecoderOptions, FastFormatter, Instruction, OpKind, Symb
 
 use crate::{Code, Isa, Target};
 
-/// The bytes of an instruction of AArch64.
+/// The size of an instruction of AArch64 in bytes.
 const WORD: usize = 4;
 
 /// An instruction of a listing.
@@ -37,7 +37,7 @@ pub fn listing(code: &Code, target: &Target) -> Vec<ListedInstruction> {
     listed
 }
 
-/// The names of the instructions at these offsets.
+/// The labels of the instructions to which others jump, by the offsets of the instructions.
 #[derive(Clone, Default)]
 struct Labels(BTreeMap<u64, String>);
 

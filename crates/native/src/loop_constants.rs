@@ -15,14 +15,14 @@ use crate::{
 /// The number of registers that remain for the temporaries of instruction sequences.
 const RESERVED: usize = 4;
 
-/// The constants of a block that jumps to itself, by the block.
+/// For each block that jumps to itself, the constants that stay in registers.
 pub type LoopConstants = FxHashMap<Block, Vec<Value>>;
 
-/// Returns the number of vector registers of a value.
+/// A function that returns the number of vector registers that a value takes.
 pub type Weight<'a> = &'a dyn Fn(Value) -> usize;
 
 /// Chooses constants for each block that jumps to itself and that one other jump enters.
-/// `registers` is the number of vector registers; `weight` says how many a value takes.
+/// `registers` is the number of vector registers; `weight` returns how many of them a value takes.
 pub fn loop_constants(
     function: &Function,
     uses: &Uses,
@@ -31,7 +31,7 @@ pub fn loop_constants(
     weight: Weight<'_>,
 ) -> LoopConstants {
     let mut entries = vec![0; function.blocks.len()];
-    // The caller also enters the first block, so that the block has more than one entry.
+    // The caller also enters the first block, so this block never has only one entry.
     entries[0] = 2;
     let mut is_loop = vec![false; function.blocks.len()];
     for &block in reachable {
@@ -102,7 +102,8 @@ fn chosen(
     order.into_iter().map(|(value, _)| value).collect()
 }
 
-/// Returns the largest number of vector registers that the block's values take at once.
+/// Returns the largest number of vector registers that the values of a block take at once. Does not
+/// count the constants.
 pub fn max_live(
     function: &Function,
     uses: &Uses,

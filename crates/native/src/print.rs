@@ -1,8 +1,8 @@
 //! Prints a function as text, for messages and tests.
 //!
-//! Each instruction is one line: its result, its operation, the type that it works on, and its
+//! Each instruction is one line: its result, its operation, the type on which it operates, and its
 //! operands. The text of a function does not depend on the process, except for the addresses of
-//! called functions. A function that the verifier rejects also has a text.
+//! called functions. A function that the verifier rejects can also be printed.
 //!
 //! ```text
 //! function of 16 lanes

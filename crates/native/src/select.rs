@@ -1,4 +1,4 @@
-//! Selects instructions for a function. This file has the part that is the same for all processors.
+//! Selects instructions for a function: the part that is the same for all processors.
 //!
 //! An integer takes a general register. A vector takes one vector register, or two if its lanes
 //! have 64 bits; these registers are the *parts* of the vector. A vector of 8- or 16-bit lanes is
@@ -6,8 +6,8 @@
 //!
 //! A constant has no register, so each use reads it from memory or computes it again; only loops
 //! with free registers keep constants in registers. An instruction whose only use is in its block
-//! may be *pending* until that use. One machine instruction may then do the work of both, such as
-//! an addition that loads an operand.
+//! may be *pending* until that use. One machine instruction may then do the work of the pending
+//! instruction and of its use, such as an addition that loads an operand.
 
 use std::fmt::Debug;
 
@@ -63,8 +63,8 @@ pub trait Machine: Sized + Debug {
     /// Sets the flags, and returns the condition that an integer is not 0. Only moves may be
     /// emitted before the use of the condition.
     fn condition(selector: &mut Selector<'_, Self>, value: Value) -> Result<Self::Condition, CompileError>;
-    /// Returns whether an operation may be pending, because the instruction of its only use may
-    /// include it.
+    /// Returns whether an operation may be pending: one machine instruction may do the work of the
+    /// operation and of its only use.
     fn may_wait(op: &Op) -> bool;
     /// Selects the instructions of an operation that is not a constant.
     fn operation<'a>(selector: &mut Selector<'a, Self>, inst: &'a Inst) -> Result<(), CompileError>;
@@ -78,7 +78,7 @@ pub trait Machine: Sized + Debug {
 /// An instruction before its registers are assigned.
 #[derive(Debug)]
 pub enum MachineInst<M: Machine> {
-    /// Defines the argument of the function, without code.
+    /// Defines the register of the function's argument. The instruction has no code.
     Begin,
     /// An instruction of the processor.
     Plain(M::Plain),
@@ -88,7 +88,7 @@ pub enum MachineInst<M: Machine> {
     Branch(M::Condition),
     /// Calls the function at an address.
     Call(usize),
-    /// Ends the function, whose result is in the register of results.
+    /// Ends the function. Its result is in the register [`Machine::RESULT`].
     Return,
 }
 
@@ -116,9 +116,9 @@ pub struct Assigned<'a, M: Machine> {
     pub isa: M::Isa,
     /// The instructions.
     pub selected: &'a Selected<M>,
-    /// The registers, and moves between instructions.
+    /// The assigned registers, and the moves that the allocator inserts between instructions.
     pub output: &'a Output,
-    /// True if the code has the origins of its instructions.
+    /// True if the encoder notes the origins of the instructions.
     pub notes_origins: bool,
 }
 
@@ -186,13 +186,13 @@ pub struct Selector<'a, M: Machine> {
     pub function: &'a Function,
     /// The instruction set.
     pub isa: M::Isa,
-    /// The uses of its values.
+    /// The uses of the function's values.
     pub uses: &'a Uses,
     /// The instructions so far.
     pub out: Selected<M>,
     /// The registers of each value's parts.
     values: Vec<[Option<VReg>; 2]>,
-    /// The operations of constants.
+    /// The operation of each value that is a constant.
     known: Vec<Option<Op>>,
     /// The pending instructions of this block, in their order.
     pub pending: Vec<(Value, &'a Inst)>,
@@ -203,9 +203,10 @@ pub struct Selector<'a, M: Machine> {
     /// The registers of masks that were converted in this block to lanes of another width. The key
     /// is the mask, the bytes of a lane, and the part.
     pub mask_parts: FxHashMap<(Value, usize, usize), VReg>,
-    /// The constants that have registers in loops.
+    /// For each innermost loop, the constants that stay in registers.
     loop_constants: LoopConstants,
-    /// The registers of the parts of these constants, by the block of the loop.
+    /// The registers of these constants. The key is the block of the loop, the constant, and the
+    /// part.
     hoisted: FxHashMap<(Block, Value, usize), VReg>,
 }
 
@@ -254,13 +255,13 @@ impl<'a, M: Machine> Selector<'a, M> {
         self.register(INTS)
     }
 
-    /// Defines the register of a part of a value.
+    /// Sets the register of a part of a value.
     pub fn set(&mut self, value: Value, part: usize, register: VReg) {
         self.values[value.0 as usize][part] = Some(register);
     }
 
     /// Reserves bytes at the bottom of the frame. All instruction sequences that need such bytes
-    /// use the same ones, because no two of these sequences overlap.
+    /// use the same bytes, because no two of these sequences overlap.
     pub fn reserve_scratch(&mut self, bytes: usize) {
         self.out.scratch_bytes = self.out.scratch_bytes.max(bytes);
     }
@@ -278,13 +279,15 @@ impl<'a, M: Machine> Selector<'a, M> {
         self.known[value.0 as usize]
     }
 
-    /// Returns the register of a constant's part in this loop.
+    /// Returns the register of a part of a constant in the loop of the current block; `None` if the
+    /// loop does not keep the constant in a register.
     pub fn hoisted(&self, value: Value, part: usize) -> Option<VReg> {
         let (block, index) = self.position;
         if index == TERMINATOR { None } else { self.hoisted.get(&(block, value, part)).copied() }
     }
 
-    /// Loads or computes the constants of a loop before the jump that enters the loop.
+    /// Loads or computes the constants of the loop `header`, before the jump from another block
+    /// that enters the loop.
     fn hoist_constants(&mut self, from: Block, header: Block) {
         if from == header {
             return;
@@ -437,7 +440,7 @@ impl<'a, M: Machine> Selector<'a, M> {
         layout: &Layout,
         arguments: &mut [Vec<VReg>; 2],
     ) -> Result<(), CompileError> {
-        // Emits the pending arguments here, because the edge blocks emit no instructions for them.
+        // Emits the pending arguments in this block, not in the edge blocks that pass them.
         for target in crate::uses::jumps(terminator) {
             for &argument in &target.arguments {
                 self.force(argument)?;

@@ -57,8 +57,8 @@ impl Target {
         self.isa
     }
 
-    /// Returns the number of lanes of the functions that the target compiles: the lanes of 32 bits
-    /// of one vector register.
+    /// Returns the number of lanes that a function for this target must have: the number of 32-bit
+    /// lanes of one vector register.
     pub fn lanes(self) -> usize {
         match self.isa {
             Isa::Avx2 => 8,

@@ -1,4 +1,4 @@
-//! Finds the uses of values. Instructions without uses and effects are dead.
+//! Finds the uses of values. An instruction is dead if it has no effect and its result has no uses.
 
 use crate::ir::{Block, Function, Inst, Op, Target, Terminator, Value};
 
@@ -15,7 +15,7 @@ pub struct ValueUses {
     pub count: u32,
     /// The definition; a parameter has index 0 of its block.
     pub definition: Position,
-    /// The last use in the block of the definition. Only meaningful if [`Self::is_local`].
+    /// The last use, if [`Self::is_local`]; otherwise meaningless.
     pub last: Position,
     /// True if all uses are in the block of the definition.
     pub is_local: bool,
@@ -51,7 +51,7 @@ pub fn jumps(terminator: &Terminator) -> impl Iterator<Item = &Target> {
     first.into_iter().chain(second)
 }
 
-/// Returns the value that a terminator itself reads.
+/// Returns the value that a terminator reads, other than the arguments of its jumps.
 fn condition(terminator: &Terminator) -> Option<Value> {
     match terminator {
         Terminator::Jump(_) => None,

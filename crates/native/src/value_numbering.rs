@@ -1,8 +1,9 @@
-//! Value numbering: replaces an instruction that computes the same value as an earlier one.
+//! Value numbering: replaces the results of instructions that compute the same value as an earlier
+//! instruction.
 //!
-//! An integer is shared if the block of its first computation dominates that of the second one. A
-//! vector or mask is shared only inside of a block, because it would occupy a register across
-//! blocks.
+//! An integer is shared if the block of its first computation dominates the block of the second
+//! one. A vector or mask is shared only inside of a block, because otherwise it would occupy a
+//! register across blocks.
 
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -16,8 +17,8 @@ use crate::{
 /// An operation without effects, and its operands.
 type Key = (Op, SmallVec<[Value; 4]>);
 
-/// Replaces the uses of results that equal earlier ones. The replaced instructions stay, without
-/// uses.
+/// Replaces the uses of results that equal the result of an earlier instruction. The later
+/// instructions stay, without uses.
 pub fn number_values(function: &mut Function) {
     let dominators = Dominators::new(function);
     let mut computed: FxHashMap<Key, SmallVec<[(Block, Value); 1]>> = FxHashMap::default();

@@ -1,6 +1,6 @@
 //! Verifies that a function follows the rules that the comments of [`crate::ir`] state.
 //!
-//! The interpreter and the machine-code generator assume a function that passes.
+//! The interpreter and the machine-code generator assume a function that passes these checks.
 
 use std::fmt::{Display, Formatter};
 

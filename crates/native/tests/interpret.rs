@@ -88,7 +88,7 @@ fn double(values: [f64; LANES]) -> [u64; LANES] {
     values.map(f64::to_bits)
 }
 
-/// Computes a function of two integers that the builder does not know.
+/// Computes a function of two integers that are not constants for the builder.
 fn int_binary(function: IntBinary, x: i64, y: i64) -> Result<i64, InterpretError> {
     let mut builder = Builder::new(LANES);
     let argument = builder.argument();
@@ -266,7 +266,7 @@ fn conversions() {
     assert_eq!(convert(C::ZeroExtend, I8, I64, [0x80, 0x7f, 0xff, 0]), [0x80, 0x7f, 0xff, 0]);
     assert_eq!(convert(C::Truncate, I64, I16, [0x1_8765, 7, 0x10_0000, u64::MAX]), [0x8765, 7, 0, 0xffff]);
     let ones = u64::MAX;
-    // 2^24 + 1 and 2^24 + 3 are halfway between floats: both become the even one.
+    // 2^24 + 1 and 2^24 + 3 are halfway between two floats, and round to the even float.
     let x = [0x0100_0001, 0x0100_0003, 0xffff_ffff, 5];
     assert_eq!(convert(C::SignedToFloat, I32, F32, x), single([16_777_216.0, 16_777_220.0, -1.0, 5.0]));
     assert_eq!(
@@ -392,7 +392,7 @@ fn loops_pass_values_at_once() {
     let result = int(|builder| {
         let (start, end) = (builder.int(0), builder.int(10));
         let (a, b) = (builder.int(0), builder.int(1));
-        // The Fibonacci numbers: both values change at once.
+        // Computes Fibonacci numbers: the two carried values must change in parallel.
         let repeated = builder.begin_loop([start, end], &[a, b]);
         let [a, b] = [repeated.values[0], repeated.values[1]];
         let next = builder.int_binary(IntBinary::Add, a, b);

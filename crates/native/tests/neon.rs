@@ -1,4 +1,4 @@
-//! Tests the text of machine code for NEON, which needs no processor that has it.
+//! Tests the text of machine code for NEON. The tests run on any processor.
 
 #[path = "common/disassembler.rs"]
 mod disassembler;

@@ -133,7 +133,7 @@ fn operations_have_text() {
     .assert_eq(&function.to_string());
 }
 
-/// Returns the errors of functions that differ from a well-formed one.
+/// Applies each change to a well-formed function; returns the errors of the verifier.
 fn errors(changes: &[&dyn Fn(&mut Function)]) -> String {
     let mut text = String::new();
     for change in changes {
@@ -147,13 +147,13 @@ fn errors(changes: &[&dyn Fn(&mut Function)]) -> String {
     text
 }
 
-/// Returns the instruction of the loop whose operation is chosen.
+/// Returns the instruction of the loop whose operation `is_chosen` accepts.
 fn find(function: &mut Function, is_chosen: fn(&Op) -> bool) -> &mut Inst {
     let insts = &mut function.blocks[1].insts;
     insts.iter_mut().find(|inst| is_chosen(&inst.op)).expect("the loop has the operation")
 }
 
-/// Returns the sum of the loop.
+/// Returns the addition of the loop.
 fn add(function: &mut Function) -> &mut Inst {
     find(function, |op| matches!(op, Op::Binary(_)))
 }

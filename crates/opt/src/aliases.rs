@@ -28,8 +28,8 @@ impl Aliases {
         if old == new {
             return;
         }
-        // Unrelated values may share one constant, for which the name of one of them would be
-        // wrong.
+        // A constant may replace several unrelated values; the name of one would be wrong for the
+        // others.
         if function.values[new].name.is_none()
             && !matches!(function.defining_op(new), Some(Op::Constant { .. }))
         {

@@ -1,8 +1,8 @@
 //! Folds ops on constants, with the exact results of the CPU executor.
 //!
 //! Transcendental functions and functions of the 8-bit float formats are not folded: their results
-//! are not specified exactly. Division and square root of floats are folded with correct rounding;
-//! the error bounds of all targets allow its result.
+//! are not specified exactly. Division and square root of floats are folded with correct rounding,
+//! which the error bounds of all targets allow.
 
 use tilewright_ir::{
     ArithmeticFn, BitwiseFn, ComparisonFn, DivisionFn, Dtype, Element, ElementwiseFamily as Family,
@@ -218,8 +218,8 @@ fn int_to_float(value: i128, to: Dtype, rounding: Rounding) -> Option<Literal> {
     let wide = value as f64;
     let result = match to {
         Dtype::F32 => Literal { dtype: to, bits: u64::from((value as f32).to_bits()) },
-        // An integer that binary64 does not represent exactly overflows binary16. In bfloat16,
-        // which has the range of binary32, it would be rounded twice: do not fold it.
+        // An integer that binary64 does not represent exactly overflows binary16. In a conversion
+        // to bfloat16, which has the range of binary32, it would be rounded twice: do not fold it.
         _ if to == Dtype::F64 || wide as i128 == value => Literal::float(to, wide)?,
         _ => return None,
     };

@@ -67,7 +67,7 @@ fn a_mask_proves_every_size() {
     assert_eq!(one(MASKED, &statement(&[("x", "n + 1")], "", &[])), Outcome::Proved);
     assert!(matches!(one(MASKED, &statement(&[("x", "n - 1")], "", &[])), Outcome::Refuted(_)));
     assert_eq!(one(MASKED, &Statement::default()), Outcome::Undecided(Reason::NoExtent));
-    // One element too many.
+    // The mask admits one element too many.
     let at_most = MASKED.replace("= lt %5", "= le %5");
     let Outcome::Refuted(found) = one(&at_most, &statement(&[("x", "n")], "", &[])) else {
         panic!("it is out of bounds")
@@ -128,7 +128,7 @@ fn rows_with_a_stride() {
     assert_eq!(of("(M - 1) * s + N", &["s >= N"]), Outcome::Proved);
     assert_eq!(of("M * N", &["s == N"]), Outcome::Proved);
     assert_eq!(of("M * s", &["s >= N"]), Outcome::Proved);
-    // A negative stride, and rows that do not overlap.
+    // The counterexamples have a negative stride, and a stride above `N`.
     assert!(matches!(of("(M - 1) * s + N", &[]), Outcome::Refuted(_)));
     assert!(matches!(of("M * N", &["s >= 0"]), Outcome::Refuted(_)));
 }
@@ -242,19 +242,20 @@ impl Kernel {
         self.emit(&format!("{op} %{x}, %{y}"), "int1[4]")
     }
 
-    /// The scalars %0 to %3 are sizes and the index of the program.
+    /// Returns the text of a random kernel. %0 is the index of the program, %1 is 0, and %2 and %3
+    /// are the sizes `n` and `m`.
     fn random(random: &mut Random) -> String {
         let mut kernel = Kernel { text: String::new(), count: 0, scalars: vec![], tiles: vec![] };
         let program = kernel.emit("program_id {axis = 0}", "int32");
         let zero = kernel.constant(0);
-        // The parameters have indices, too, so that they can be picked.
+        // `scalars` has indices of instructions, so a sum with 0 gives each parameter an index.
         let n = kernel.emit("add %n, %1", "int32");
         let m = kernel.emit("add %m, %1", "int32");
         let four = kernel.constant(4);
         let start = kernel.emit(&format!("mul %{program}, %{four}"), "int32");
         let small = random.pick(&[-1, 1, 2, 3, 5]);
         let small = kernel.constant(small);
-        // Often negative, where quotients are rounded up.
+        // This dividend is often negative; quotients of negative numbers are rounded up.
         let less = kernel.emit(&format!("sub %{m}, %{four}"), "int32");
         let quotient = kernel.emit(&format!("int_div %{less}, %{small}"), "int32");
         let rest = kernel.emit(&format!("int_rem %{less}, %{small}"), "int32");
@@ -362,7 +363,7 @@ fn random_kernels_agree_with_brute_force() {
         }
     }
     println!("{proved} proved and {refuted} refuted of {total}");
-    // Most can be decided.
+    // The check decides most accesses, and both outcomes are frequent.
     assert!(proved * 8 >= total, "{proved} of {total} proved");
     assert!(refuted * 8 >= total, "{refuted} of {total} refuted");
     assert!((proved + refuted) * 10 >= total * 7, "{proved} proved and {refuted} refuted of {total}");
@@ -406,6 +407,6 @@ fn confirm(module: &Module, found: &Counterexample, describe: &dyn Fn() -> Strin
         |index: usize| found.arguments.iter().find(|(own, _)| *own == index).map_or(0, |(_, number)| *number);
     let program = [found.program[0] as u64, found.grid[0] as u64];
     let left = leaves(module, found.extent, [argument(1), argument(2)], program);
-    // A counterexample with numbers that wrap, or a long loop, is not checked.
+    // `leaves` cannot check a counterexample if numbers wrap or a loop is too long.
     assert_ne!(left, Some(false), "{}", describe());
 }

@@ -117,7 +117,7 @@ fn passes_preserve_results() {
     assert!(compared > 1_000, "{compared}");
 }
 
-/// Returns a fact about a value that does not hold for this tile.
+/// Returns the description of a fact about a value that does not hold for this tile.
 fn breach(info: &AxisInfo, ty: &Type, tile: &Tile, is_strict: bool) -> Option<String> {
     let (dtype, unit) = match ty.element {
         Element::Value(dtype) => (dtype, 1),
@@ -196,8 +196,8 @@ fn check_claims(
             broken = breach(info, ty, tile, assumes).map(|breach| (value, breach));
         }
     });
-    // A program that overflows violates the assumption. (The values of one that fails are valid up
-    // to that point.)
+    // A program that overflows violates the assumption. (If a program stops early, the values that
+    // it computed before are valid.)
     if assumes && result.is_none_or(|(_, overflowed)| overflowed) {
         return;
     }

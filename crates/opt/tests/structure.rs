@@ -1,5 +1,6 @@
 //! Compares parents, uses and constants of random programs with brute force and with the values
-//! that the programs compute.
+//! that the programs compute. Does the same for *forms*: the polynomials that scalar evolution
+//! ([`ScalarEvolution`]) finds for integers.
 //!
 //! Programs are identified by their seed; `TILEWRIGHT_SEEDS=100000` tests more of them.
 
@@ -21,7 +22,7 @@ fn blocks_of(function: &Function, inst: Inst) -> Vec<Block> {
     function.blocks.keys().filter(|block| function.blocks[*block].insts.contains(&inst)).collect()
 }
 
-/// Returns the instructions in blocks that own a block, by a search over all instructions.
+/// Returns the instructions, in any block, that own a block, by a search over all instructions.
 fn owners_of(function: &Function, block: Block) -> Vec<Inst> {
     let is_owner = |inst: &Inst| {
         function.insts[*inst].regions.contains(&block) && !blocks_of(function, *inst).is_empty()
@@ -130,8 +131,8 @@ fn folded_constants_match_execution() {
     assert!(found.iter().all(|found| *found > 20), "{found:?}");
 }
 
-/// Returns the value of a form at an element of a tile, modulo 2 to the power of 128, given the
-/// current values of scalars.
+/// Returns the value of a form at the element of a tile with these coordinates, modulo 2^128. `now`
+/// has the current values of the scalars.
 fn evaluate(
     function: &Function,
     now: &FxHashMap<Value, i128>,
@@ -158,7 +159,8 @@ fn evaluate(
     Some(sum)
 }
 
-/// Runs random programs; calls back with each integer scalar or tile, after its scalars are known.
+/// Runs random programs. Calls `each` with each integer scalar or tile that a program computes, and
+/// with the current values of all scalars.
 fn observe_integers(mut each: impl FnMut(u64, &Function, &FxHashMap<Value, i128>, (Value, &Type, &[u64]))) {
     for seed in seeds(400) {
         let mut module = generate::program(seed, generate::INDICES);
@@ -198,8 +200,7 @@ fn scalar_forms_match_execution() {
     assert!(compared > 1000 && moving > 100 && carried > 10, "{compared} {moving} {carried}");
 }
 
-/// Compares forms of scalars and tiles with the elements that a program computes, modulo 2 to the
-/// power of 32.
+/// Compares forms of scalars and tiles with the elements that a program computes, modulo 2^32.
 #[test]
 fn tile_forms_match_execution() {
     let (mut tiles, mut axes, mut moving) = (0, 0, 0);
@@ -286,7 +287,7 @@ fn exact_forms_of_tiles_and_addresses() {
     };
     assert_eq!(address.base, base);
     assert_eq!(address.offset.form, own.plus(&form(&[(&[Term::Iteration(inst)], 4)])).expect("it is small"));
-    // A remainder has no form modulo a word, nor has a tile modulo its type.
+    // Modulo a word, a remainder has no form. Modulo the type, a tile has no form.
     assert!(ScalarEvolution::modulo_word(function).integer(named("x")).is_none());
     assert!(ScalarEvolution::new(function).integer(named("r")).is_none());
 }

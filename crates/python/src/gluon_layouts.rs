@@ -1,18 +1,18 @@
-//! The layouts of Gluon as linear layouts: their bases, and tables for people.
+//! The layouts of Gluon as linear layouts: their bases, and their elements as tables of text.
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use tilewright_layout::{Input, Layout, StatedBuffer, StatedLayout};
 
-/// Returns the linear layout of a tile or buffer of this shape. `text` is the expression that makes
-/// the layout object; buffers of swizzled rows depend on the width of the elements.
+/// Returns the linear layout of a tile or buffer of this shape. `text` is the Python expression
+/// that makes the layout object. `element_bits` only affects buffers with swizzled rows.
 fn linear(text: &str, shape: &[u32], element_bits: u32) -> PyResult<Layout> {
     let of_buffer = |_| text.parse::<StatedBuffer>()?.linear(shape, element_bits);
     let found = text.parse::<StatedLayout>().and_then(|layout| layout.linear(shape)).or_else(of_buffer);
     found.map_err(PyValueError::new_err)
 }
 
-/// The bases of each hardware index: its name, and the coordinates that its bits contribute.
+/// For each hardware index, its name, and the coordinates that each of its bits contributes.
 type Bases = Vec<(&'static str, Vec<Vec<u32>>)>;
 
 /// Returns the bases of a layout: for each hardware index (`register`, `lane`, `warp` or `offset`),

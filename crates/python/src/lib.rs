@@ -9,10 +9,18 @@
 //! | `launch` | launches of kernels, compiled variants and wrappers |
 //! | `methods` | the Python methods of the classes that launch |
 //!
-//! `linear_layout` is the algebra of layouts for tools, `gluon_layouts` has the layouts of Gluon,
-//! `trace` records launches, `errors` converts
-//! diagnostics to exceptions, `output` shows the texts that kernels print, and `names` lists the
-//! functions and types of the language.
+//! Other modules:
+//!
+//! | module | contents |
+//! |---|---|
+//! | `linear_layout` | the algebra of layouts, for tools |
+//! | `gluon_layouts` | the layouts of Gluon |
+//! | `trace`, `interpreted_trace` | recordings of launches |
+//! | `errors` | diagnostics as exceptions |
+//! | `unsupported` | names of Triton that tilewright does not have |
+//! | `output` | the texts that kernels print |
+//! | `signals` | Ctrl-C while a kernel runs |
+//! | `names` | the functions and types of the language |
 //!
 //! The Python side (`python/tilewright`) has the code that launches do not run: decorators, names,
 //! the commands.

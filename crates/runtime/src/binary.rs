@@ -45,10 +45,10 @@ pub struct Binary {
     pub attributes: FunctionAttributes,
 }
 
-/// Assembles PTX for a GPU, or reads its cubin from the cache. `block` is the number of threads of
-/// a block, and the number of its bytes of shared memory. Without `max_registers`, the kernel may
-/// get another number of registers than the assembler would choose, so that more blocks are
-/// resident or less is spilled. Returns the cubin, and a warning if the cache cannot be used.
+/// Assembles PTX for a GPU, or reads its cubin from the cache. `block` has the number of threads
+/// and of bytes of shared memory of a block. Without `max_registers`, the kernel may get another
+/// number of registers than the assembler would choose, so that more blocks are resident or fewer
+/// registers are spilled. Returns the cubin, and a warning if the cache cannot be used.
 pub fn assemble(
     device: Device,
     kernel: &str,

@@ -201,9 +201,12 @@ impl Handle {
     }
 }
 
-/// Adds the known facts about an argument to a statement: a compile-time int is a constant; for a
-/// descriptor, adds the extent of its tensor and the conditions that its extents are at least 1 and
-/// its strides are at least 0; for another tuple, adds the facts about its items.
+/// Adds the known facts about an argument to a statement:
+///
+/// - A compile-time int is a constant.
+/// - A descriptor's shape and strides determine the number of elements of its tensor. Each extent
+///   is at least 1, and each stride is at least 0.
+/// - Another tuple has the facts about its items.
 fn add_known(name: &str, argument: &Argument, statement: &mut Statement) {
     match argument {
         Argument::Constexpr(HostValue::Constant(Constant::Int(number))) => {

@@ -23,18 +23,17 @@ pub enum Device {
     Cpu,
     /// An NVIDIA GPU, by its ordinal.
     Cuda(u16),
-    /// The simulator of an NVIDIA GPU with this compute capability (`90` for `sm_90`). It uses the
-    /// memory of the processor.
+    /// The simulator of an NVIDIA GPU with this compute capability (`90` for `sm_90`). The
+    /// simulator uses the memory of the processor.
     Sim(u16),
 }
 
-/// The compute capability (times 10) that kernels for the processor see as the capability of their
-/// target; 0 if they see none.
+/// The argument of the last [`claim_capability`]; 0 without one.
 static CLAIMED: AtomicU32 = AtomicU32::new(0);
 
-/// Makes `is_cuda()` and `cuda_capability_geq(...)` in kernels that are compiled for the processor
-/// from now on return the values for a GPU of this compute capability (times 10). This is for
-/// programs that run on the processor in place of a GPU.
+/// Sets the compute capability (times 10) that `is_cuda()` and `cuda_capability_geq(...)` assume in
+/// kernels that are compiled for the processor from now on: they return the values for such a GPU.
+/// This is for programs that run on the processor in place of a GPU.
 pub fn claim_capability(capability: u32) {
     CLAIMED.store(capability, Ordering::Relaxed);
 }
@@ -45,7 +44,8 @@ pub(crate) fn claimed_capability() -> u32 {
 }
 
 /// Returns the number of multiprocessors of the simulated GPU with this compute capability (times
-/// 10), or else with the next lower one; 1 if there is no such GPU.
+/// 10) or, if there is none, with the next lower capability. Returns 1 if no simulated GPU has this
+/// or a lower capability.
 pub fn multiprocessors_of(capability: u32) -> u32 {
     let of = |gpu: &sim::GpuModel| {
         let digits = gpu.architecture.trim_start_matches("sm_").trim_end_matches(char::is_alphabetic);

@@ -291,8 +291,9 @@ impl Handle {
         self.bind_to(positional, &named, &all)
     }
 
-    /// Binds the positional arguments to the parameters with the indices `targets`, in order, and
-    /// the defaults to run-time parameters without an argument. `named` has the bound keywords.
+    /// Binds the positional arguments to the parameters with the indices `targets`, in order. Then
+    /// binds the defaults to the run-time parameters without an argument. `named` has the keyword
+    /// arguments, which are already bound.
     fn bind_to(
         &self,
         positional: usize,

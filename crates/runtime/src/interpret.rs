@@ -81,7 +81,7 @@ pub struct Launch {
     /// The compiled operations that refer to functions or objects of the program. These may change
     /// before the next launch.
     cache: RefCell<Cache>,
-    /// The errors of the loads that ended in the padding of a tensor.
+    /// The errors that loads from the padding of a tensor would have caused.
     padded: RefCell<Vec<CompileError>>,
 }
 
@@ -320,8 +320,8 @@ impl Launch {
         }))
     }
 
-    /// Returns the errors of the loads from padding since the last call. [`locate`] moves them to
-    /// their positions in the user's source.
+    /// Returns the errors that loads from padding would have caused since the last call. [`locate`]
+    /// moves them to their positions in the user's source.
     pub fn take_padded_reads(&self) -> Vec<CompileError> {
         self.padded.take()
     }

@@ -22,8 +22,8 @@ use crate::{Device, Error, Grid, Interrupt, Knobs, Options, Value, dump};
 ///
 /// ```text
 /// bind            assigns arguments to parameters (errors TW0101, TW0102, TW0107)
-/// lookup          arguments and options -> handle, if it is compiled (errors TW0105, TW0106)
-/// specialize      the same; compiles a missing variant, or waits for a thread that does
+/// lookup          arguments and options -> handle, if compiled (errors TW0105, TW0106, TW0109)
+/// specialize      as lookup; compiles a missing variant, or waits for a thread that compiles it
 /// Handle::launch  runs the kernel (errors TW02xx)
 /// ```
 #[derive(Debug)]
@@ -71,8 +71,8 @@ impl Kernel {
         }
     }
 
-    /// Returns the kernel with another device in place of the processor: a kernel that only GPUs
-    /// run uses the simulator.
+    /// Returns the kernel, which then runs on `device` wherever it would run on the processor. For
+    /// a kernel that only GPUs can run, such as a Gluon kernel, the device is the simulator.
     #[must_use]
     pub fn in_place_of_processor(mut self, device: Device) -> Self {
         self.processor = device;
@@ -125,11 +125,12 @@ impl Kernel {
 
     /// As [`specialize`](Self::specialize), with an attachment. Calls `attach` after the
     /// compilation, and stores its result in the handle before another launch can find the handle.
-    /// If `attach` returns `None`, the handle is not cached. `attach` is not called if the code
-    /// already exists: another thread compiled it, or it was compiled for options that differ only
-    /// where the code does not depend on them. A handle with existing code may be out of date, as
-    /// one that [`lookup`](Self::lookup) returns: values that the compilation read may have
-    /// changed.
+    /// If `attach` returns `None`, the handle is not cached.
+    ///
+    /// Does not call `attach` if the code already exists: another thread compiled it, or it was
+    /// compiled for other options, but does not depend on the options that differ. A handle with
+    /// existing code may be out of date, like a handle that [`lookup`](Self::lookup) returns:
+    /// values that the compilation read may have changed.
     pub fn specialize_with(
         &self,
         arguments: &[Value<'_>],
@@ -382,7 +383,7 @@ impl Kernel {
         }
     }
 
-    /// As [`record`](Self::record), to a recording that is not that of this process.
+    /// As [`record`](Self::record), but to a recording other than that of this process.
     ///
     /// # Errors
     /// If the recording cannot be written.

@@ -1,6 +1,7 @@
-//! Reads the knobs: the settings that environment variables make. Other crates read further
+//! Reads the knobs: the settings that environment variables control. Other crates read further
 //! variables: `cuda` reads those of the driver, of the cache of cubins and of CUPTI, and
-//! `command-line` those that name NVIDIA's tools. `command-line` and `python` read `NO_COLOR`.
+//! `command-line` reads those that name NVIDIA's tools and Python. `command-line` and `python` read
+//! `NO_COLOR`.
 //!
 //! | variable | meaning |
 //! |---|---|
@@ -36,7 +37,7 @@ use tilewright_sanitize::Checks;
 /// system.
 pub(crate) const MAX_THREADS: usize = 1024;
 
-/// The settings that environment variables make, and that a program may change while it runs.
+/// The settings that environment variables control, and that a program may change while it runs.
 #[expect(clippy::struct_excessive_bools, reason = "they are independent switches")]
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Knobs {

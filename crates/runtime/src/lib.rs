@@ -19,12 +19,12 @@
 //! the kernel's cached maps.
 //!
 //! Of the compiled code, only cubins, which the driver's assembler makes, are cached on disk
-//! (`tilewright_cuda::Cache`). A cache of the rest would not pay: compiling a matmul of 13
-//! parameters, with four helper functions, takes 208 us (reading the module's text 61 us more): 138
-//! us from syntax to IR, 49 us for the passes, 20 us for the CPU program. Finding and checking a
-//! cached file would take about as long, and stale files and locks are a source of errors. The warm
-//! path takes 0.1 us for 5 arguments. (`crates/tilewright/examples/timings.rs` measures all of
-//! these.)
+//! (`tilewright_cuda::Cache`). A cache of the other code would save no time: compiling a matmul of
+//! 13 parameters, with four helper functions, takes 208 us (138 us from syntax to IR, 49 us for the
+//! passes, 20 us for the CPU program), and reading the module's text takes 61 us more. Finding and
+//! checking a cached file would take about as long, and stale files and locks are a source of
+//! errors. The warm path takes 0.1 us for 5 arguments. `crates/tilewright/examples/timings.rs`
+//! measures all of these times.
 
 pub mod binary;
 mod bounds;

@@ -1,10 +1,10 @@
-//! Reports loads that end in the padding of a tensor as warnings instead of errors, for programs
-//! that were written for a GPU.
+//! Reports loads from the padding after a tensor as warnings instead of errors, for programs that
+//! were written for a GPU.
 //!
-//! The allocator of torch for CUDA rounds each allocation up to a multiple of 512 bytes, so a GPU
-//! reads past the end of a tensor without harm, and some programs do so. If the processor or the
-//! simulator replaces the GPU and [`allow_padded_reads`] has permitted such loads, they return 0,
-//! and each line with such a load is reported once.
+//! The allocator of torch for CUDA rounds each allocation up to a multiple of 512 bytes. The added
+//! bytes are *padding*: a kernel on a GPU reads them without harm, and some programs do so. If the
+//! processor or the simulator replaces the GPU and [`allow_padded_reads`] has permitted loads from
+//! padding, these loads return 0, and each line with such a load is reported once.
 
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -28,26 +28,26 @@ thread_local! {
     static KEPT: RefCell<Vec<Error>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Sets whether loads may end in the padding of tensors from now on.
+/// Sets whether loads may read the padding of tensors from now on.
 pub fn allow_padded_reads(is_allowed: bool) {
     IS_ALLOWED.store(is_allowed, Ordering::Relaxed);
 }
 
-/// Returns whether loads may end in the padding of tensors.
+/// Returns whether loads may read the padding of tensors.
 #[inline]
 pub fn are_padded_reads_allowed() -> bool {
     IS_ALLOWED.load(Ordering::Relaxed)
 }
 
 /// Returns the number of bytes of padding after an allocation of `bytes` bytes; 0 if loads may not
-/// end in padding.
+/// read padding.
 #[inline]
 pub fn padding_of(bytes: usize) -> usize {
     if are_padded_reads_allowed() { bytes.next_multiple_of(ROUNDED_TO) - bytes } else { 0 }
 }
 
-/// Keeps the reports about a launch of this thread, but only one for each line of a kernel in the
-/// whole process.
+/// Keeps the reports about a launch of this thread. Drops a report if the process already has one
+/// for the same line of a kernel.
 pub fn keep_padded_reads(diagnostics: impl IntoIterator<Item = Diagnostic>, sources: &SourceMap) {
     for diagnostic in diagnostics {
         let place = diagnostic.primary.as_ref().map_or_else(Default::default, |label| {

@@ -37,7 +37,8 @@ pub struct SanitizerReport {
     pub place: Option<SourcePlace>,
     /// The first program with this finding.
     pub program: [u32; 3],
-    /// The index of the element in its tile, or the warp and the lane on a GPU; empty for a scalar.
+    /// On the CPU, the index of the element in its tile, empty for a scalar. In the simulator, the
+    /// warp and, if it is known, the lane.
     pub lane: Vec<u32>,
     /// The argument through which memory is accessed, and the index of the accessed element.
     pub element: Option<(String, i64)>,

@@ -1,7 +1,7 @@
 //! Specializes arguments: determines the facts about an argument that become part of the code, by
 //! Triton's rules.
 //!
-//! | argument | type | what the code knows |
+//! | argument | type | facts that the code may depend on |
 //! |---|---|---|
 //! | tensor | pointer to its dtype | whether the address is a multiple of 16 |
 //! | int that fits 32 bits, 64 bits, 64 bits unsigned | `int32`, `int64`, `uint64` | whether it is a multiple of 16; 1 is a constant |
@@ -18,9 +18,9 @@
 //! descriptor are multiples of 16 bytes.
 //!
 //! An annotation with a type decides the type; the int 1 is then a run-time value. For a parameter
-//! in `do_not_specialize`, the code knows neither that an int is 1 nor that an int or an address is
-//! a multiple of 16. For a parameter in `do_not_specialize_on_alignment`, the code does not know
-//! multiples of 16.
+//! in `do_not_specialize`, the code depends neither on whether an int is 1 nor on whether an int or
+//! an address is a multiple of 16. For a parameter in `do_not_specialize_on_alignment`, the code
+//! does not depend on multiples of 16.
 
 use smallvec::SmallVec;
 use tilewright_cpu as cpu;

@@ -21,11 +21,11 @@ const CHUNK: i64 = 16;
 /// The maximum number of axes of a tensor.
 const MAX_AXES: usize = 5;
 
-/// The bytes of a sector, the unit in which the L2 cache delivers data.
+/// The size in bytes of a sector, the unit in which the L2 cache delivers data.
 const SECTOR: u64 = 32;
 /// The number of blocks of a pair. Blocks run in pairs if a launch makes clusters of two blocks.
 pub(crate) const PAIR: u32 = 2;
-/// The bytes of a tensor map.
+/// A tensor map as the hardware reads it.
 type Map = [u8; sim::TENSOR_MAP_BYTES];
 
 /// The accesses to tensors that no map can describe, each once, with the reason.
@@ -60,8 +60,8 @@ pub struct TensorMaps {
     /// The parameter that passes the number of programs: its offset in the buffer of parameters.
     /// `None` unless the blocks of the kernel may run in pairs.
     programs: Option<usize>,
-    /// The minimum number of programs along the first axis for which blocks run in pairs, if this
-    /// number is odd. If it is even, blocks may always run in pairs.
+    /// The minimum odd number of programs along the first axis for which blocks run in pairs. For
+    /// an even number of programs, blocks may always run in pairs.
     least_odd: u32,
     /// The context whose driver encodes the maps; `None` in the simulator.
     context: Option<cuda::Context>,
@@ -108,7 +108,7 @@ impl TensorMaps {
     }
 
     /// Appends the maps to the parameters of a launch, and the number of programs if the kernel
-    /// takes it. Returns the blocks, which run in pairs only if `can` is true. If no map can
+    /// takes it. Returns the blocks, which can only run in pairs if `can` is true. If no map can
     /// describe some tensors, returns the accesses to these tensors instead, and appends nothing.
     /// `regions` is the memory that a kernel may access in the simulator; on a GPU, the driver is
     /// queried.
@@ -123,8 +123,8 @@ impl TensorMaps {
         let key: SmallVec<[i64; 8]> = self.used.iter().map(|number| self.argument(bytes, *number)).collect();
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if self.context.is_none() {
-            // In the simulator, each launch may have other regions, and a map is only made if its
-            // base is in a region.
+            // In the simulator, a map can only be made if its base is in a region, and each launch
+            // may have other regions.
             known.clear();
         }
         let place = if let Some(place) = known.iter().rposition(|(other, _)| *other == key) {
@@ -206,8 +206,8 @@ impl TensorMaps {
     fn append_programs(&self, grid: [u32; 3], wants_pairs: bool, parameters: &mut Parameters) -> Blocks {
         let Some(place) = self.programs else { return (grid, false) };
         let [x, y, z] = grid;
-        // An odd number of programs needs an idle block. The idle block costs little in a large
-        // grid, but may be half of the blocks of a small grid.
+        // For an odd number of programs, the last pair has an idle block. The idle block costs
+        // little in a large grid, but may be half of the blocks of a small grid.
         let is_many = (self.least_odd..MAX_GRID[0]).contains(&x);
         let is_paired = wants_pairs && (x.is_multiple_of(PAIR) || is_many);
         let programs = if is_paired { x } else { 0 };

@@ -2,8 +2,8 @@
 //! kernel's tensor maps cannot describe.
 //!
 //! The compiler chooses the variant ([`TensorMapVariant`]). A variant is compiled at its first use,
-//! and lives as long as the handle. A launch runs the handle's own code, and no variant, if all
-//! maps of that code can be made.
+//! and the handle keeps it. A launch runs the handle's own code, and no variant, if all maps of
+//! that code can be made.
 
 use std::fmt::Write;
 use std::sync::{Arc, PoisonError};

@@ -20,27 +20,27 @@ use crate::{
 
 type Assigned<'a> = select::Assigned<'a, Aarch64>;
 
-/// The bytes of a spill-slot unit.
+/// The size of the allocator's unit of spill slots, in bytes.
 const UNIT: usize = 8;
 
 /// The alignment of the first instruction of a loop, in bytes.
 const LOOP_ALIGNMENT: usize = 32;
 
-/// The bytes of the smallest page.
+/// The size of the smallest page, in bytes.
 const PAGE: usize = 4096;
 
-/// The bytes of an instruction.
+/// The size of an instruction in bytes.
 const WORD: usize = 4;
 
 /// The register in which the encoder computes far addresses and offsets.
 const TEMPORARY: u32 = TEMPORARIES[0];
 
-/// The distance that the encodings of jumps and of loads of constants reach.
+/// The encodings of conditional jumps and of loads of constants.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Reach {
-    /// 1 MiB.
+    /// One instruction, which reaches 1 MiB.
     Near,
-    /// 128 MiB; these encodings take more instructions.
+    /// Several instructions. A jump reaches 128 MiB, and a load of a constant reaches 4 GiB.
     Far,
 }
 
@@ -52,7 +52,7 @@ struct Frame {
     saved: Vec<[u32; 2]>,
     /// The pairs of saved vector registers.
     saved_vectors: Vec<[u32; 2]>,
-    /// The size of the spill slots in bytes.
+    /// The size of the spill slots in bytes, rounded up to a multiple of 16.
     size: usize,
     /// False if the function needs no frame.
     is_needed: bool,
@@ -94,7 +94,7 @@ impl Frame {
     }
 
     /// Returns the registers of a range that the function writes, in pairs. If their number is odd,
-    /// the last pair has another register of the range.
+    /// another register of the range completes the last pair.
     fn pairs(range: Range<usize>, written: &[bool]) -> Vec<[u32; 2]> {
         let (mut saved, rest): (Vec<usize>, Vec<usize>) = range.partition(|&register| written[register]);
         if saved.len() % 2 == 1 {
@@ -112,13 +112,15 @@ struct Writer<'a> {
     words: Vec<u32>,
     /// The index of the first instruction of each block.
     block_offsets: Vec<usize>,
-    /// The indices of jumps, each with its block. A conditional jump has its condition.
+    /// For each jump: its index in `words`, its target block and, if it is conditional, its
+    /// condition.
     jumps: Vec<(usize, usize, Option<Condition>)>,
-    /// The indices of loads, each with its constant.
+    /// For each load of a constant: the index in `words` of its first instruction, and the index of
+    /// the constant.
     constants: Vec<(usize, usize)>,
 }
 
-/// Sets the field of a register.
+/// Returns an instruction word that has only this register, in this field.
 fn field(register: u32, field: Field) -> u32 {
     register << field as u32
 }
@@ -129,14 +131,14 @@ impl Writer<'_> {
         self.words.push(opcode.0 | bits);
     }
 
-    /// Moves a constant to the register of far offsets.
+    /// Moves a constant to the register `TEMPORARY`.
     fn temporary(&mut self, value: u64) {
         for (index, opcode) in move_constant(value) {
             self.words.push(opcode.0 | index << 21 | field(TEMPORARY, Field::D));
         }
     }
 
-    /// Accesses a register of a spill slot.
+    /// Loads or stores `register` at an offset in the frame. The access has `bytes` bytes.
     fn spill(&mut self, opcode: Opcode, register: usize, bytes: usize, offset: usize) {
         let fields = [(register as u32, Field::D), (STACK, Field::N)];
         if let Some(opcode) = opcode.offset(bytes, offset as i64) {
@@ -181,7 +183,8 @@ impl Writer<'_> {
     }
 }
 
-/// Returns the instructions that move a constant to a register, each with the index of its 16 bits.
+/// Returns the instructions that move a constant to a register. Each instruction sets 16 bits of
+/// the register and comes with the index of these 16 bits.
 pub fn move_constant(value: u64) -> Vec<(u32, Opcode)> {
     let parts: Vec<u32> = (0..4).map(|index| (value >> (16 * index)) as u32 & 0xffff).collect();
     let count = |part: u32| parts.iter().filter(|&&other| other == part).count();
@@ -294,7 +297,7 @@ impl encode::Writer for Writer<'_> {
             register.expect("every operand of an instruction is in a register") as u32
         };
         if let Some((operand, bit)) = plain.guard {
-            // Skips the next instruction.
+            // Skips the next instruction if the bit is 0.
             self.inst(o::TBZ.with(bit << 19 | 2 << 5), &[(register(operand), Field::D)]);
         }
         let bits = plain.registers.iter().fold(0, |bits, &(at, operand)| bits | field(register(operand), at));
@@ -331,7 +334,7 @@ impl encode::Writer for Writer<'_> {
     }
 }
 
-/// Returns the field of an addition for a constant, which has to fit.
+/// Returns the immediate field of an addition or subtraction. The constant must fit into the field.
 fn addition(value: usize) -> u32 {
     super::immediates::addition(value as i64).expect("the constant has 12 bits, or is a page")
 }

@@ -25,7 +25,7 @@ pub struct Plain {
     pub opcode: Opcode,
     /// The positions of registers, with the index of each in the list of the allocator.
     pub registers: SmallVec<[(Field, u8); 4]>,
-    /// The constant in memory that it reads.
+    /// The index of the constant in memory that the instruction reads, if it reads one.
     pub constant: Option<usize>,
     /// The index of a register in the list of the allocator, and a bit of that register. The
     /// instruction is skipped unless the bit is set.
@@ -102,11 +102,11 @@ pub enum Arg {
     Def(Field, VReg),
     /// A register that the instruction reads.
     Use(Field, VReg),
-    /// The register of the result, which the instruction reads and writes.
+    /// The register of the result, from which the instruction also reads an input.
     Tied {
         /// The result.
         def: VReg,
-        /// The input.
+        /// The value that the register has before the instruction.
         input: VReg,
     },
     /// A constant in memory, by its index.

@@ -1,9 +1,10 @@
 //! The instructions of AArch64 that the selector uses.
 //!
 //! An instruction is one word with registers and constants in fixed fields. An [`Opcode`] is the
-//! word with empty fields, which the selector and the encoder fill. Each word has the text that a
-//! disassembler prints for it, and the tests compare both. The words of vector instructions are
-//! those for 8-bit or binary32 lanes in 64 bits; [`Opcode::lanes`] chooses other lanes.
+//! word with empty fields, which the selector and the encoder fill. The table also has the text of
+//! each word, and a test compares this text with the output of a disassembler. The words of vector
+//! instructions are those for 8-bit or binary32 lanes in 64 bits; [`Opcode::lanes`] chooses other
+//! lanes.
 
 use crate::ir::Lane;
 
@@ -11,7 +12,8 @@ use crate::ir::Lane;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Opcode(pub u32);
 
-/// The bit of instructions on vectors of 128 bits, or on the upper half of a vector.
+/// The bit (Q in the manual) with which a vector instruction operates on 128 bits. An instruction
+/// that widens or narrows lanes operates on the upper half of the narrow vector.
 const WHOLE: u32 = 1 << 30;
 
 impl Opcode {
@@ -21,13 +23,14 @@ impl Opcode {
         Self(self.0 | bits)
     }
 
-    /// Makes the instruction operate on 128 bits, or on the upper half of a vector.
+    /// Makes the instruction operate on 128 bits or, if it widens or narrows lanes, on the upper
+    /// half of the narrow vector.
     #[must_use]
     pub const fn whole(self) -> Self {
         self.with(WHOLE)
     }
 
-    /// Sets the size of lanes that are integers.
+    /// Sets the size of integer lanes.
     #[must_use]
     pub fn size(self, bytes: usize) -> Self {
         self.with(bytes.trailing_zeros() << 22)
@@ -45,7 +48,7 @@ impl Opcode {
         if lane.bytes() >= 4 { sized.whole() } else { sized }
     }
 
-    /// Sets a lane: its bytes and its index.
+    /// Selects a lane by its size in bytes and its index.
     #[must_use]
     pub fn element(self, bytes: usize, index: usize) -> Self {
         Self(self.0 & !(0x1f << 16)).with(((bytes * (1 + 2 * index)) as u32) << 16)
@@ -79,10 +82,11 @@ impl Opcode {
         self.with(0x0020_6800 | (u32::from(is_scaled) << 12))
     }
 
-    /// Sets the lane of a load or store of one lane.
+    /// Selects the lane that a load or store of one lane accesses.
     #[must_use]
     pub fn memory_element(self, bytes: usize, index: usize) -> Self {
-        // The index is above the bits of the size in four bits: 30, 12, 11 and 10.
+        // Bits 30, 12, 11 and 10 hold the offset of the lane in the register, in bytes. The lowest
+        // bits of the offset are 0, so bit 10 is also a part of the size of an 8-byte lane.
         let position = (index * bytes) as u32;
         let size = [0, 0x4000, 0x8000, 0x8400][bytes.trailing_zeros() as usize];
         self.with(size | ((position >> 3) << 30) | ((position & 7) << 10))

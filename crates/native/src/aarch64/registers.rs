@@ -11,7 +11,8 @@ use crate::select::{INTS, VECTORS};
 /// The general registers. The allocator may assign some of them.
 const GENERAL: Range<usize> = 0..29;
 
-/// The registers of the first arguments of a function. The first one is that of its result.
+/// The registers of the first four arguments of a function. The first register also holds the
+/// result.
 pub const ARGUMENTS: [usize; 4] = [0, 1, 2, 3];
 
 /// The registers that a linker may overwrite at a call. The encoder computes far addresses in them.
@@ -35,8 +36,8 @@ pub const LINK: u32 = 30;
 /// The stack pointer in addresses, additions and subtractions of a constant.
 pub const STACK: u32 = 31;
 
-/// The register that is always 0. Its number is that of the stack pointer; the instruction
-/// determines which of the two it names.
+/// The register that is always 0. It has the number of the stack pointer; each instruction defines
+/// which of these two registers the number names.
 pub const ZERO: u32 = 31;
 
 /// The number of vector registers.

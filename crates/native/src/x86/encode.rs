@@ -16,32 +16,32 @@ use crate::{
 
 type Assigned<'a> = select::Assigned<'a, X86>;
 
-/// The bytes of a spill-slot unit.
+/// The size of the allocator's unit of spill slots, in bytes.
 const UNIT: usize = 8;
 
-/// The alignment of the first instruction of a loop, in bytes: the window of the instruction
-/// caches.
+/// The alignment of the first instruction of a loop, in bytes. Caches of decoded instructions have
+/// windows of this size.
 const LOOP_ALIGNMENT: usize = 32;
 
-/// The bytes of the smallest page.
+/// The size of the smallest page, in bytes.
 const PAGE: usize = 4096;
 
 /// The frame of the function, from `rsp` up: the bytes that a called function may use, which are
-/// also the scratch area; spill slots; saved vector registers. Above `rbp - 8 * saved` are the
-/// saved general registers.
+/// also the scratch area; spill slots; saved vector registers. The saved general registers are
+/// directly below the address in `rbp`.
 #[derive(Debug)]
 struct Frame {
     /// The saved general registers.
     saved: Vec<usize>,
     /// The saved vector registers.
     saved_vectors: Vec<usize>,
-    /// The offset of the first spill slot.
+    /// The offset of the first spill slot from `rsp`.
     spills: usize,
-    /// The offset of the first saved vector register.
+    /// The offset of the first saved vector register from `rsp`.
     vectors: usize,
     /// The size in bytes, without the saved general registers.
     size: usize,
-    /// The alignment in bytes.
+    /// The alignment of `rsp` in bytes.
     alignment: usize,
     /// False if the function needs no frame.
     is_needed: bool,
@@ -99,7 +99,8 @@ impl Writer<'_> {
         let length = self
             .encoder
             .encode(instruction, self.position as u64)
-            // The names of all instructions would take 350 KB, so the error has the number.
+            // The names of all instructions would take 350 KB, so the message has the number of the
+            // instruction's code.
             .map_err(|error| CompileError::Encoding(format!("{}: {error}", instruction.code() as usize)))?;
         self.position += length;
         Ok(())

@@ -13,14 +13,14 @@ pub struct Plain {
     pub template: Instruction,
     /// The placeholders.
     pub patches: SmallVec<[Patch; 4]>,
-    /// The constant in memory that it reads.
+    /// The index of the constant in memory that the instruction reads, if it reads one.
     pub constant: Option<usize>,
 }
 
 /// The position of a register in an instruction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Slot {
-    /// An operand.
+    /// The operand with this index.
     Operand(u8),
     /// The base of the address.
     Base,
@@ -160,7 +160,7 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// Returns the address in a register.
+    /// Returns the address that is in a register.
     pub fn at(base: VReg) -> Self {
         Self { base: Base::Register(base), index: None, offset: 0, is_broadcast: false }
     }
@@ -193,16 +193,16 @@ pub enum Arg {
     Tied {
         /// The result.
         def: VReg,
-        /// The input.
+        /// The value that the register has before the instruction.
         input: VReg,
         /// The part of the register.
         size: Size,
     },
-    /// The register of the first operand, which the instruction names once more.
+    /// Another operand of the instruction, which names the register of the first operand again.
     First(Size),
     /// A memory operand.
     Memory(Memory),
-    /// A constant, with its kind.
+    /// A constant, after the kind of its encoding.
     Immediate(OpKind, i64),
     /// A fixed register that the instruction reads but does not name.
     FixedUse(VReg, PReg),

@@ -31,7 +31,7 @@ pub const SAVED: &[usize] =
 /// The vector registers whose low 128 bits a function saves before it writes them.
 pub const SAVED_VECTORS: std::ops::Range<usize> = if cfg!(windows) { 6..16 } else { 0..0 };
 
-/// The bytes below the arguments on the stack that belong to a called function.
+/// The number of bytes below the arguments on the stack that a called function may overwrite.
 pub const SHADOW_BYTES: usize = if cfg!(windows) { 32 } else { 0 };
 
 /// The part of a register that an operand of an instruction names.

@@ -711,8 +711,8 @@ pub fn sar_immediate(isa: Isa, lane: Lane) -> Option<C> {
     by_lane(isa, wide, narrow, lane)
 }
 
-/// Returns whether a memory operand of the vector instructions of a lane type can copy one element
-/// of this width to all lanes.
+/// Returns whether the vector instructions of a lane type can copy one element of their memory
+/// operand to all lanes.
 pub fn can_broadcast(isa: Isa, lane: Lane) -> bool {
     isa == Isa::Avx512 && lane.bytes() >= 4
 }

@@ -1,4 +1,4 @@
-//! Reads machine code back, by decoders that the compiler does not use.
+//! Decodes machine code, with decoders that the compiler does not use to encode it.
 
 use std::fmt::Write;
 
@@ -32,7 +32,8 @@ pub fn disassembly(isa: Isa, instructions: &[u8]) -> String {
     text
 }
 
-/// Checks that a decoder reads instructions back.
+/// Checks that a decoder accepts all instructions. For x86-64, also checks that the decoded
+/// instructions have the same encoding again.
 pub fn check_instructions(isa: Isa, bytes: &[u8]) {
     match isa {
         Isa::Avx2 | Isa::Avx512 => check_x86(isa, bytes),
@@ -53,7 +54,7 @@ fn check_x86(isa: Isa, bytes: &[u8]) {
     while decoder.can_decode() {
         let instruction = decoder.decode();
         assert!(!instruction.is_invalid(), "offset {:x} of\n{}", instruction.ip(), disassembly(isa, bytes));
-        // Jumps may have a longer encoding than the encoder chooses.
+        // A jump may have a longer encoding than the one that the encoder of this test chooses.
         if instruction.op0_kind() == OpKind::NearBranch64 {
             continue;
         }

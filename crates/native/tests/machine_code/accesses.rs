@@ -7,7 +7,7 @@ use tilewright_native::{
 
 use crate::harness::{LANES, Random, call, compiled, low, read, targets, write};
 
-/// Two pages: one that can be accessed, then one that cannot.
+/// A page that can be accessed, between two pages that cannot.
 struct Guarded {
     start: *mut u8,
     page: usize,
@@ -15,7 +15,7 @@ struct Guarded {
 
 impl Guarded {
     fn new() -> Self {
-        // SAFETY: a new mapping overlaps nothing; the second half of it loses its rights.
+        // SAFETY: a new mapping overlaps nothing; only its first and last page lose their rights.
         unsafe {
             let page = libc::sysconf(libc::_SC_PAGESIZE) as usize;
             let (rights, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANON);
@@ -136,7 +136,8 @@ fn gathers_and_scatters() {
             builder.scatter(to, offsets, value, mask);
             let whole = builder.int_load(8, argument, 32);
             builder.store(place(whole), value, None, false);
-            // The mask and the offsets are still there.
+            // The gather and the scatter must not overwrite the registers of the mask and the
+            // offsets.
             let bits = builder.mask_bits(mask);
             let first = builder.first(offsets);
             let sum = builder.int_binary(IntBinary::Add, bits, first);
@@ -148,7 +149,8 @@ fn gathers_and_scatters() {
                 let memory: Vec<u64> = (0..64).map(|_| random.next()).collect();
                 let mut stored = vec![0u64; 64];
                 let mask = random.next() & ((1 << lanes) - 1);
-                // Lanes that are off would fault. Lanes may coincide.
+                // An access of a lane that is off would fault. Other lanes may have the same
+                // offset.
                 let offsets: Vec<u64> = (0..lanes)
                     .map(|lane| {
                         if mask >> lane & 1 == 1 {

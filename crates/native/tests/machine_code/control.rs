@@ -70,7 +70,7 @@ fn spill(target: Target, count: i32) {
     let ints: Vec<Value> = masks.iter().map(|&mask| builder.mask_bits(mask)).collect();
     let zero = builder.int(0);
     let three = builder.int(3);
-    // All values are used in a loop after they were defined.
+    // The loop uses all values, which are therefore live at its entry.
     let repeated = builder.begin_loop([zero, three], &values);
     let mut next = Vec::new();
     for index in 0..count as usize {
@@ -174,7 +174,7 @@ extern "C" fn nothing() -> u64 {
     0
 }
 
-/// The number of calls that take more than 1 MiB, the reach of a conditional jump of AArch64.
+/// A number of calls whose code takes more than 1 MiB, the reach of a conditional jump of AArch64.
 const CALLS: usize = 90_000;
 
 #[test]

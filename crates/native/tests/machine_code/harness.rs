@@ -13,7 +13,7 @@ pub fn targets() -> Vec<Target> {
     Isa::ALL.into_iter().filter_map(Target::host_with).collect()
 }
 
-/// Compiles a function and checks that a decoder reads the instructions back.
+/// Compiles a function and checks that a decoder accepts its instructions.
 pub fn compiled(function: &Function, target: Target) -> Executable {
     let code = compile(function, &target).expect("the function compiles");
     let bytes = code.instructions();
@@ -143,7 +143,7 @@ pub fn samples(lane: Lane, random: &mut Random) -> Vec<u64> {
                 0x0000_0001_0000_0001,
                 0xffff_ffff_0000_0000,
                 0x8000_0000_0000_0001,
-                // Just above the middle of two floats, of 64 and of 32 bits.
+                // Just above the midpoint of two neighboring floats: binary64, then binary32.
                 0x8000_0000_0000_0401,
                 0x8000_0080_0000_0001,
                 31,
@@ -153,7 +153,7 @@ pub fn samples(lane: Lane, random: &mut Random) -> Vec<u64> {
     for _ in 0..24 {
         let mut bits = random.next();
         if random.next().is_multiple_of(2) {
-            // A number of another magnitude.
+            // Makes integers of all magnitudes.
             bits = if lane.is_float() { bits } else { bits >> (random.next() % 64) };
         }
         samples.push(bits);
@@ -186,6 +186,7 @@ pub fn same(lane: Lane, x: u64, y: u64) -> bool {
 }
 
 /// Runs `body` on each vector of the inputs, in a loop, and returns the lanes of the results.
+/// Checks that both loops of [`map_in_loop`] have the same results.
 pub fn map(
     target: Target,
     inputs: &[(Lane, Vec<u64>)],
@@ -201,7 +202,8 @@ pub fn map(
     results
 }
 
-/// Runs `body` in a loop of one block, which may hold constants in registers, or of two blocks.
+/// Runs `body` on each vector of the inputs in a loop. A loop of one block may keep constants in
+/// registers; a loop of two blocks may not.
 pub fn map_in_loop(
     target: Target,
     inputs: &[(Lane, Vec<u64>)],
@@ -248,7 +250,7 @@ pub fn map_in_loop(
     results
 }
 
-/// Returns all pairs of samples.
+/// Returns all pairs of samples: first the left elements, then the right elements.
 pub fn pairs(lane: Lane) -> [(Lane, Vec<u64>); 2] {
     let samples = samples(lane, &mut Random(7));
     let (mut left, mut right) = (Vec::new(), Vec::new());
@@ -279,7 +281,7 @@ pub fn check(
     }
 }
 
-/// Runs a function of integers, which are in memory.
+/// Runs a function of integers, which it loads from memory.
 pub fn integers(target: Target, values: &[i64], body: impl FnOnce(&mut Builder, &[Value]) -> Value) -> i64 {
     let mut builder = Builder::new(target.lanes());
     let argument = builder.argument();

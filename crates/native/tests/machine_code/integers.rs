@@ -83,7 +83,8 @@ fn functions_of_integers() {
                 let result = integers(target, &[y], |b, v| {
                     let x = b.int(x);
                     let result = b.int_binary(function, x, v[0]);
-                    // Uses the operand again.
+                    // The operand has a later use, so the instruction must not overwrite its
+                    // register.
                     let zero = b.int_binary(F::Xor, v[0], v[0]);
                     b.int_binary(F::Add, result, zero)
                 });

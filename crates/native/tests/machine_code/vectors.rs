@@ -248,7 +248,7 @@ fn multiply_add() {
             let z: Vec<u64> =
                 x.1.iter().rev().enumerate().map(|(index, &bits)| bits ^ (index as u64 % 5)).collect();
             let inputs = [x, y, (lane, z)];
-            // Each order of operands, with and without later uses and constants.
+            // Each combination of operands that are constants and operands that have later uses.
             for variant in 0..32 {
                 let constant = if lane == Lane::F32 { u64::from(1.1f32.to_bits()) } else { 1.1f64.to_bits() };
                 let choose = |which: u32| variant >> which & 1 == 1;
@@ -284,7 +284,7 @@ fn multiply_add() {
                             f64::from_bits(result).is_nan()
                         };
                         if is_nan && (choose(3) || choose(4)) {
-                            // The payload of NaN is free.
+                            // Any payload of the NaN is correct.
                             return results[index];
                         }
                         if choose(3) {

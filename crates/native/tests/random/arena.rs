@@ -6,7 +6,7 @@ use std::io;
 
 use crate::generate::ARENA;
 
-/// Memory of [`ARENA`] bytes between two pages without access. A child process shares it.
+/// Memory of [`ARENA`] bytes between two pages that cannot be accessed. Child processes share it.
 pub struct Arena {
     /// The mapping: a guard page, the arena, a guard page, and a page for results.
     mapping: *mut u8,
@@ -15,7 +15,7 @@ pub struct Arena {
     page: usize,
 }
 
-/// The end of a run in a child process.
+/// How a run in a child process ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Outcome {
     /// The run ended with this value.
@@ -80,8 +80,8 @@ impl Arena {
         unsafe { std::slice::from_raw_parts(self.start(), ARENA) }.to_vec()
     }
 
-    /// Runs a function in a child process, with the arena as its argument. The parent process sees
-    /// the stores to the arena. `run` must end within [`PATIENCE`] seconds.
+    /// Calls `run` in a child process, with the address of the arena. The stores to the arena also
+    /// change it in the parent process. A signal ends a run after [`PATIENCE`] seconds.
     pub fn isolate(&mut self, run: &dyn Fn(u64) -> Result<u64, String>) -> Outcome {
         let results = self.results();
         // SAFETY: the child process calls `run` only, and ends without running destructors.
@@ -91,7 +91,8 @@ impl Arena {
             // SAFETY: the calls have no precondition.
             unsafe {
                 libc::alarm(PATIENCE);
-                // The process may end by a signal, which is no news to the reader of the tests.
+                // If a signal ends this process, its messages must not be in the output of the
+                // tests.
                 libc::close(libc::STDERR_FILENO);
             }
             let result = run(self.address());

@@ -1,7 +1,7 @@
 //! Functions that random programs call. They change all registers that a call may change.
 #![expect(unsafe_code, reason = "a function of vector SSA passes addresses as integers")]
 
-/// Returns the address of a function of some integers.
+/// Returns the address of a function with this number of integer parameters.
 pub fn mix(arguments: usize) -> usize {
     match arguments {
         0 => mix_0 as *const () as usize,
@@ -12,8 +12,8 @@ pub fn mix(arguments: usize) -> usize {
     }
 }
 
-/// Returns the address of a function of an address and an integer. It returns the 8 bytes at the
-/// address and adds the integer to them.
+/// Returns the address of a function whose parameters are an address and an integer. That function
+/// adds the integer to the 8 bytes at the address, and returns their previous value.
 pub fn exchange() -> usize {
     exchange_integers as *const () as usize
 }
@@ -143,8 +143,8 @@ fn clobber() {
     }
 }
 
-/// Changes the registers that a function of the C ABI need not preserve, and the upper halves of
-/// vector registers, which it never preserves.
+/// Changes the registers that a function of the C ABI need not preserve. They include the upper
+/// halves of all vector registers.
 #[cfg(target_arch = "aarch64")]
 fn clobber() {
     // SAFETY: the instructions change declared registers only.

@@ -17,7 +17,7 @@ pub struct Engine {
     pub prepare: fn(&Function) -> Result<Run, String>,
 }
 
-/// The engine whose results are the expected ones.
+/// The engine whose results are the expected results.
 pub const INTERPRETER: Engine = Engine { name: "interpreter", prepare: prepare_interpreter };
 
 /// Returns the engines of this machine that execute functions of this number of lanes.

@@ -1,8 +1,8 @@
 //! Compares the engines on random functions.
 //!
-//! A function is identified by its seed. `TILEWRIGHT_SEEDS=0..50000` tries others than the default
-//! ones. A failing function is shrunk before it is printed. Each run of machine code is in a
-//! process of its own, so that a fault is a failure as well.
+//! A seed identifies a function. `TILEWRIGHT_SEEDS=0..50000` replaces the default seeds. The test
+//! shrinks a failing function before it prints it. Each run of machine code has its own process, so
+//! a fault of the processor also becomes a failure of the test.
 #![cfg(unix)]
 
 mod arena;
@@ -62,7 +62,7 @@ fn engines_agree() {
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
-/// The number of functions of each instruction set that a decoder reads back.
+/// The number of functions whose code a decoder checks for each instruction set.
 const DECODED: u64 = 100;
 
 #[test]
@@ -77,7 +77,7 @@ fn decoders_read_the_code_of_all_instruction_sets() {
     }
 }
 
-/// An engine with a fault, which the test finds and reports by a small function.
+/// An engine with a deliberate error. The test finds the error and reports a small function.
 const FAULTY: Engine = Engine {
     name: "faulty",
     prepare: |function| {
@@ -129,7 +129,7 @@ struct Execution {
     memory: Vec<u8>,
 }
 
-/// Executes a function in a process of its own.
+/// Executes a function in its own process.
 fn execute(engine: &Engine, function: &Function, program: &Program, arena: &mut Arena) -> Execution {
     arena.write(&program.arena);
     let outcome = match (engine.prepare)(function) {

@@ -36,7 +36,7 @@ impl Random {
         items[self.below(items.len())]
     }
 
-    /// Returns the bits of a lane, among which the edge cases are frequent.
+    /// Returns the bits of a random lane. Edge cases are frequent.
     pub fn bits(&mut self, lane: Lane) -> u64 {
         let width = 8 * lane.bytes();
         let kept = u64::MAX >> (64 - width);

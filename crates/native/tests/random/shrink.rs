@@ -8,9 +8,9 @@ use tilewright_native::ir::{
 
 use crate::generate::conversion_range;
 
-/// Returns a small function for which `fails` still holds. `fails` receives functions that may
-/// access any memory, may not end, and may violate the rules of the verifier; it is false for
-/// these.
+/// Returns a small function for which `fails` still holds. `fails` also receives functions that
+/// access memory outside of the arena, that do not end, or that violate the rules of the verifier.
+/// It must return false for them.
 pub fn shrink(function: &Function, fails: &mut dyn FnMut(&Function) -> bool) -> Function {
     let mut best = function.clone();
     loop {
@@ -45,7 +45,7 @@ fn try_change(best: &mut Function, fails: Fails, change: impl FnOnce(&mut Functi
     is_adopted
 }
 
-/// Ends the function at a block, or replaces the result.
+/// Replaces the terminators of blocks by a return of the function's argument.
 fn end_early(best: &mut Function, fails: Fails) -> bool {
     let mut any = false;
     for index in 0..best.blocks.len() {
@@ -75,7 +75,7 @@ fn simplify_branches(best: &mut Function, fails: Fails) -> bool {
     any
 }
 
-/// Drops instructions: first many at once, then one after the other.
+/// Removes instructions or replaces them by constants: first many at once, then one at a time.
 fn drop_instructions(best: &mut Function, fails: Fails) -> bool {
     let mut any = false;
     for block in 0..best.blocks.len() {
@@ -234,7 +234,7 @@ fn replace_results(best: &mut Function, fails: Fails) -> bool {
     any
 }
 
-/// Appends blocks to their only predecessor.
+/// Appends a block to its only predecessor.
 fn merge_blocks(best: &mut Function, fails: Fails) -> bool {
     let mut any = false;
     for block in 0..best.blocks.len() {
@@ -323,8 +323,8 @@ fn remove_unused(function: &mut Function) {
     }
 }
 
-/// Returns whether no payload of a NaN and no conversion out of range can influence results: the
-/// guards of the generator are still there.
+/// Returns whether all guards of the generator are still in the function. Then no payload of a NaN
+/// and no conversion out of range can influence results.
 fn is_defined(function: &Function) -> bool {
     let definitions: HashMap<Value, &Inst> = function
         .blocks
@@ -363,7 +363,7 @@ impl Guards<'_> {
         self.definitions.get(&value).is_some_and(|inst| matches!(inst.op, Op::Constant(..)))
     }
 
-    /// Returns whether each NaN of a value is that of a constant.
+    /// Returns whether a value has no NaN, except NaN from a constant.
     fn has_no_nan(&self, value: Value) -> bool {
         let Some(inst) = self.definitions.get(&value) else { return false };
         match inst.op {

@@ -106,7 +106,7 @@ impl<'a> Origins<'a> {
                 }
             }
             // tidy: wildcard because in all other families, a result is derived from the pointers
-            // among the operands, or from any parameter if there are none
+            // among the operands or, if no operand is a pointer, from any parameter
             _ => {
                 let mut origins: SmallVec<[usize; 8]> = SmallVec::new();
                 let mut has_pointer = false;

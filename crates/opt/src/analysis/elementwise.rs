@@ -200,8 +200,8 @@ impl Walk<'_> {
         match function {
             F::Add => Range { low: x.low + y.low, high: x.high + y.high }.wrapped(dtype, saturate),
             F::Sub => Range { low: x.low - y.high, high: x.high - y.low }.wrapped(dtype, saturate),
-            // Products of 64-bit numbers fit into `i128`, except for two unsigned ones, which
-            // saturate.
+            // Products of 64-bit numbers fit into `i128`, except that a product of two unsigned
+            // numbers may saturate.
             F::Mul => x.corners(y, i128::saturating_mul).wrapped(dtype, saturate),
             F::Shl if y.low >= 0 && y.high < i128::from(dtype.bits().min(62)) => {
                 x.corners(y, |x, y| x.saturating_mul(1 << y)).wrapped(dtype, false)

@@ -207,9 +207,10 @@ impl Walk<'_> {
                 HintKind::MultipleOf => known.divisibility = known.divisibility.max(promised),
                 HintKind::MaxContiguous => known.contiguity = known.contiguity.max(run),
                 HintKind::MaxConstancy => known.constancy = known.constancy.max(run),
-                // Rely on the promise about a field of a tensor descriptor only if the field is
-                // loaded from memory. The launch knows the divisibility of the arguments that it
-                // passes, and programs for GPUs without tensor copies may describe other tensors.
+                // Rely on this promise about a field of a tensor descriptor only if the field is
+                // loaded from memory. If the field is an argument of the kernel, the launch
+                // already specializes on its divisibility. Other fields may break the promise in
+                // programs for GPUs without tensor copies.
                 HintKind::Described if place == 0 && self.is_loaded(value) => {
                     known.divisibility = known.divisibility.max(promised);
                 }

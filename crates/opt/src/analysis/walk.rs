@@ -217,7 +217,7 @@ impl Walk<'_> {
             }
             _ => ends,
         };
-        // If the ends cross, the body never runs, and this is the range of the type.
+        // If the ends cross, the body never runs, and `intersection` returns the range of the type.
         info.range = ends.intersection(info.range);
         info.axes[0].divisibility = lower.divisibility_everywhere(1).min(step.divisibility_everywhere(1));
         info

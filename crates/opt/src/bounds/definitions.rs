@@ -161,7 +161,7 @@ impl Forms<'_> {
         }
         let rest = Poly::var(self.push(Kind::Defined, Formula::TRUE, Vec::new()));
         let quotient = self.define(|quotient| definition(x, divisor, quotient, &rest));
-        // A formula with the quotient or the remainder needs the definition of both.
+        // A system with the remainder also needs the definition, which the quotient has.
         for var in rest.vars() {
             let inputs = quotient.vars().chain(x.vars()).chain(divisor.vars()).collect();
             self.variables[var.0 as usize].inputs = inputs;

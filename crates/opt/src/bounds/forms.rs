@@ -56,7 +56,8 @@ pub struct Variable {
     pub kind: Kind,
     /// A formula about the variable that always holds.
     pub definition: Formula,
-    /// The variables from which its value is computed.
+    /// The variables from which the value is computed: those of the definition or, for a remainder,
+    /// those of the quotient, the dividend and the divisor.
     pub(super) inputs: Vec<Var>,
 }
 

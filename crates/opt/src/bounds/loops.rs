@@ -34,7 +34,8 @@ impl Forms<'_> {
                 let iteration = self.iteration(inst);
                 initial.plus_times(&step.times(&iteration)?, 1)
             }
-            // All regions of a loop carry the same value: make the first parameter the opaque one.
+            // The parameters for one carried value in the regions of a loop are equal: use the
+            // first parameter for the opaque variable.
             None => Some(self.opaque(first, at)),
         }
     }

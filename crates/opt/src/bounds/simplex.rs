@@ -82,7 +82,7 @@ enum EnteringVariable {
     Impossible,
 }
 
-/// Maximum pivots before the solver gives up.
+/// The maximum number of pivots. After it, the solver gives up.
 const MAX_PIVOTS: usize = 400;
 
 /// A system of linear inequalities. Its columns are variables: first those of the caller, then, for

@@ -2,12 +2,14 @@
 //! variables that equal other expressions, and solves linear programs over the monomials. For
 //! monomials of degree two and more, it adds products of inequalities.
 //!
-//! [`Answer::Never`] is exact: the solver has refuted each case over the rational numbers. In this
-//! refutation, each monomial is an independent variable (the linear relaxation). If the relaxation
+//! [`Answer::Never`] is exact: the solver has refuted each case. It refutes a case if an equation
+//! has no integer solution, or if the inequalities have no rational solution. For rational
+//! solutions, each monomial is an independent variable (the linear relaxation). If the relaxation
 //! has a solution, the solver adds products of inequalities: the product of two non-negative
-//! polynomials is non-negative (Sherali and Adams; in general Handelman's theorem). A solution is
-//! also exact: the solver has evaluated every formula for the integers of the solution. Other
-//! systems are undecided.
+//! polynomials is non-negative (Sherali and Adams; in general Handelman's theorem).
+//!
+//! [`Answer::Found`] is also exact: the solver has evaluated every formula for the integers of the
+//! solution. Other systems are undecided.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -165,8 +167,9 @@ impl System {
         feasible(&claims).is_never()
     }
 
-    /// Returns a lower bound of each variable that is a factor of a product: `var >= 1` if the
-    /// inequalities imply this bound, otherwise `var >= 0` if they imply this one, otherwise none.
+    /// Returns a lower bound of each variable that is a factor of a product: the better one of
+    /// `var >= 1` and `var >= 0` that the inequalities imply. Omits variables for which they imply
+    /// neither.
     fn bounds(&self) -> Vec<Poly> {
         let factors: BTreeSet<Var> = self
             .claims
@@ -228,7 +231,7 @@ enum RelaxationAnswer {
     Never,
     /// There is a solution: the value of each monomial in it, rounded down.
     Near(BTreeMap<Monomial, i128>),
-    /// A number overflows, or the simplex method does not end in time.
+    /// A number overflows, or the simplex method reaches its maximum number of pivots.
     Unknown,
 }
 

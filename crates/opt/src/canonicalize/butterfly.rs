@@ -21,8 +21,8 @@ use tilewright_ir::{Dtype, Element, ElementwiseFn, Literal, Op, Rounding, Shape,
 use super::{Canonicalizer, fold};
 
 impl Canonicalizer<'_> {
-    /// Rewrites the broadcast of `tile` to the type `ty`, if `tile` is a sum that picks one element
-    /// of each pair along an axis, and the broadcast is along that axis.
+    /// Rewrites a broadcast, whose operand is `tile` and whose type is `ty`, if `tile` is a sum
+    /// that picks one element of each pair along an axis, and the broadcast is along that axis.
     pub(super) fn picked(&mut self, tile: Value, ty: &Type) -> Option<Value> {
         let is_cast = |op: &Op| matches!(op, Op::Cast { .. });
         let dtype = ty.dtype().filter(|dtype| dtype.is_int() && !dtype.is_bool())?;

@@ -25,7 +25,8 @@ use tilewright_ir::{
 use crate::aliases::Aliases;
 use crate::fold;
 
-/// Maximum depth of nested simplifications. The next run of the pass does deeper ones.
+/// Maximum depth of nested simplifications. The next run of the pass performs deeper
+/// simplifications.
 const MAX_DEPTH: u32 = 16;
 
 /// Runs the pass. Returns whether it changed anything.

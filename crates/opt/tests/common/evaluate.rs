@@ -10,7 +10,8 @@ use super::number;
 /// The bits of each element in row-major order.
 pub type Tile = Vec<u64>;
 
-/// The memory of each pointer parameter; other addresses are out of bounds.
+/// The memory of each pointer parameter: its address and its bytes. All other addresses are out of
+/// bounds.
 #[derive(Clone, Default)]
 pub struct Memory(pub Vec<(u64, Vec<u8>)>);
 
@@ -23,7 +24,7 @@ impl Memory {
     }
 }
 
-/// The reason why an evaluation stopped: the program is wrong or runs too long.
+/// The reason why an evaluation stopped early: the program is wrong or runs too long.
 #[derive(Debug)]
 pub struct Stopped(pub &'static str);
 

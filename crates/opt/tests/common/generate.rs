@@ -14,7 +14,7 @@ use super::Random;
 pub struct Style {
     pub dtypes: &'static [Dtype],
     pub functions: &'static [ElementwiseFn],
-    /// True if programs load and store, call, and have loops without a compile-time bound.
+    /// True if programs load, store, compute dots, and have `while` loops.
     pub has_effects: bool,
     pub statements: usize,
 }
@@ -115,7 +115,7 @@ pub const INDICES: Style = Style {
     statements: 25,
 };
 
-/// The parameters of every program: three pointers, then integers.
+/// The types of the parameters of every program: three pointers to these types, then [`INTEGERS`].
 pub const POINTERS: [Dtype; 3] = [Dtype::I32, Dtype::F32, Dtype::I8];
 pub const INTEGERS: [Dtype; 4] = [Dtype::I32, Dtype::I32, Dtype::I64, Dtype::I8];
 /// The number of elements of each pointer's memory; offsets stay below it.
@@ -283,7 +283,7 @@ impl Generator<'_> {
         }
     }
 
-    /// Returns the shape of some value, or a new one.
+    /// Returns the shape of some value, or a new shape.
     fn shape_like(&mut self) -> Shape {
         if let Some(tile) = self.pick_where(|ty| !ty.is_scalar())
             && !self.random.chance(4)

@@ -1,5 +1,5 @@
-//! Elements as bits, and functions of them by definition: integers in 128 bits, floats in binary64
-//! and rounded.
+//! Elements as bits, and the functions of elements by their definitions: integers in 128 bits;
+//! floats in binary64, then rounded to their type.
 
 use tilewright_ir::{
     ArithmeticFn, BitwiseFn, ComparisonFn, DivisionFn, Dtype, ElementwiseFamily as Family, ElementwiseFn,
@@ -67,7 +67,8 @@ pub fn round(dtype: Dtype, value: f64) -> u64 {
         return sign | if value == 0.0 { 0 } else { infinity };
     }
     let exponent = ((value.to_bits() >> 52 & 0x7ff) as i32 - 1023).max(1 - offset);
-    // In units of the last place; scaled in two steps that stay within binary64.
+    // The magnitude in units of the last place. Two factors scale it, because their product may
+    // exceed binary64.
     let scale = mantissa_bits - exponent;
     let units =
         (value.abs() * 2_f64.powi(scale / 2) * 2_f64.powi(scale - scale / 2)).round_ties_even() as u64;
@@ -175,7 +176,7 @@ pub fn float_function(function: ElementwiseFn, dtype: Dtype, operands: &[u64]) -
             FloatFn::Floor => x.floor(),
             FloatFn::Ceil => x.ceil(),
         },
-        // Random programs contain only the exponential of these.
+        // Of the transcendental functions, random programs contain only this one.
         Family::Math(MathFn::Exp) => x.exp(),
         // tidy: wildcard because the optimizer has no facts about the values of transcendental
         // functions
@@ -215,7 +216,7 @@ pub fn cast(from: Dtype, to: Dtype, rounding: Rounding, bits: u64) -> u64 {
     }
 }
 
-/// Returns the nearest of the candidates around an integer, ties to the even one.
+/// Returns the float that is nearest to an integer; of two that are equally near, the even one.
 fn int_to_float(value: i128, to: Dtype) -> u64 {
     let near = round(to, value as f64);
     let candidates = [near.wrapping_sub(1), near, near.wrapping_add(1)];

@@ -100,7 +100,7 @@ pub(crate) fn interpret_merged<'py>(value: &Bound<'py, PyAny>) -> PyResult<Bound
     apply(value, Transition { decays: true, makes_dynamic: true })
 }
 
-/// Returns an argument as the callee sees it.
+/// Returns an argument as the callee receives it.
 ///
 /// Compile-time values stay compile-time values; a scalar that an assignment made from a
 /// compile-time value becomes a run-time value. A parameter that is declared `tl.constexpr`
@@ -116,7 +116,7 @@ pub(crate) fn interpret_passed<'py>(
     apply(value, Transition { decays: false, makes_dynamic: true })
 }
 
-/// Returns the result of a function as its caller sees it.
+/// Returns the result of a function as its caller receives it.
 ///
 /// The rules are those of [`interpret_passed`]. The parts of a block pointer or descriptor become
 /// run-time values, too.

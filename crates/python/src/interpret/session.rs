@@ -47,7 +47,8 @@ pub(crate) struct Session {
 thread_local! {
     /// The active launches, outermost first. A kernel's body may launch another kernel.
     static SESSIONS: RefCell<Vec<Rc<Session>>> = const { RefCell::new(Vec::new()) };
-    /// The functions that launches of this thread call after each operation.
+    /// The functions of the active [`InterpretHook`]s of this thread, innermost last. A launch
+    /// calls only the innermost function after each operation.
     static HOOKS: RefCell<Vec<Py<PyAny>>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -509,10 +510,11 @@ pub(crate) fn interpreted_program() -> Option<([u32; 3], [u32; 3], String)> {
     Some((session.launch.id(), session.launch.grid(), session.launch.name.clone()))
 }
 
-/// A context manager that calls a function after each operation of kernels that this thread
-/// interprets.
+/// A context manager that sets the hook of the launches of this thread in interpret mode.
 ///
-/// The call is `hook(name, keywords, operands, result, program)`.
+/// A launch calls the hook after each operation: `hook(name, keywords, operands, result, program)`.
+/// If several managers are active when the launch begins, it only calls the hook of the innermost
+/// one.
 #[pyclass(frozen, module = "tilewright._native")]
 pub(crate) struct InterpretHook {
     hook: Py<PyAny>,

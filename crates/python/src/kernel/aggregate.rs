@@ -1,4 +1,4 @@
-//! Classes that `triton.aggregate` decorates, as the compiler sees them. The Python side is
+//! Describes, for the compiler, the classes that `triton.aggregate` decorates. The Python side is
 //! `tilewright.language._aggregate`.
 
 use std::sync::Arc;

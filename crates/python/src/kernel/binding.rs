@@ -20,12 +20,12 @@ pub(crate) struct KnownBinding {
     pub(crate) sanitize: Option<usize>,
 }
 
-/// The options of the latest launch, for later launches that set the same objects.
+/// The options of the latest launch, for later launches that pass the same objects as options.
 #[derive(Debug)]
 struct KnownOptions {
     /// The immutable objects that the call passed as options.
     values: SmallVec<[Py<PyAny>; 4]>,
-    /// The options before the call set some of them.
+    /// The options to which the call added the values; `options` has the result.
     before: Options,
     options: Options,
 }
@@ -49,7 +49,8 @@ impl KnownBinding {
         Ok(Self { binding, options: Mutex::default(), sanitize })
     }
 
-    /// Returns the options that these objects set, if the latest call passed the same objects.
+    /// Returns `before` with the options that these objects set, if the latest call passed the same
+    /// objects and began with the same options.
     #[inline]
     pub(crate) fn known_options(
         &self,
@@ -62,7 +63,7 @@ impl KnownBinding {
         (are_same && known.before == *before).then(|| known.options.clone())
     }
 
-    /// Keeps the options that these objects set, unless one of the objects may be mutable.
+    /// Keeps the options of a call, unless an object that it passes as an option may be mutable.
     pub(crate) fn keep_options(
         &self,
         before: Options,

@@ -17,7 +17,7 @@ pub(crate) struct Variable {
     source: VariableSource,
     value: Py<PyAny>,
     meaning: HostValue,
-    /// True if the same object may have another meaning later: it is a list, or contains one.
+    /// True if the same object may have another meaning later: it is a list, or contains a list.
     is_mutable: bool,
 }
 
@@ -102,8 +102,8 @@ fn is_mutable(value: &Bound<'_, PyAny>) -> bool {
 
 /// Returns whether variables still have the values that they had.
 ///
-/// A variable is a tuple: a dict, or an object with attributes; the name; and the value, which is
-/// omitted if there was none.
+/// Each variable is a tuple of its owner (a dict, or an object with attributes), its name and its
+/// value. The tuple omits the value if the variable had none.
 #[pyfunction]
 pub(crate) fn is_unchanged(reads: &Bound<'_, PyList>) -> PyResult<bool> {
     for read in reads.iter() {
@@ -137,9 +137,9 @@ pub(crate) struct Dependencies {
 /// The result of comparing the variables of a program with the dependencies of a handle.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Freshness {
-    /// All variables are the same.
+    /// All variables have the same values.
     Same,
-    /// All variables are the same, but the comparison may have run code of the program, and
+    /// All variables have the same values, but the comparison may have run code of the program, so
     /// arguments may be at other addresses now.
     SameByCode,
     /// A variable has changed: the handle must not be used any more.
@@ -173,9 +173,9 @@ impl Dependencies {
         if others.is_empty() { freshness } else { self.compare(py, &variables, &others) }
     }
 
-    /// Compares variables that have another object now, or a mutable one, by their meaning:
-    /// notebooks and factories repeatedly create equal objects. If all have the same meaning, the
-    /// dependencies refer to the new objects afterwards.
+    /// Compares the meanings of the variables in `others`, which have another object now or a
+    /// mutable object: notebooks and factories repeatedly create equal objects. If all meanings are
+    /// the same, the dependencies refer to the new objects afterwards.
     #[cold]
     fn compare(
         &self,

@@ -269,8 +269,8 @@ impl State {
         self.names[index].bind(py)
     }
 
-    /// Returns the Python object for a handle: the same object each time, unless two threads
-    /// request the first one at once.
+    /// Returns the Python object for a handle: the same object each time, unless two threads make
+    /// the object at the same time.
     #[inline]
     pub(crate) fn python_handle(
         &self,

@@ -61,7 +61,7 @@ unsafe extern "C" fn call<B: Builtin>(
             let count = positional + keywords.map_or(0, |keywords| keywords.len());
             let values = match count {
                 0 => &[],
-                // Each pointer is to a live object, and `Borrowed` is such a pointer.
+                // Each pointer refers to a live object, and `Borrowed` has the same representation.
                 _ => std::slice::from_raw_parts(arguments.cast(), count),
             };
             (target, Call::new(values, positional, keywords, None))

@@ -75,14 +75,14 @@ pub(crate) fn device_name(py: Python<'_>, number: Option<u16>) -> PyResult<Strin
 }
 
 /// Returns the number of multiprocessors of the simulated GPU with this compute capability or, if
-/// there is none, with the next lower one.
+/// there is none, with the next lower capability.
 #[pyfunction]
 pub(crate) fn multiprocessors_of(major: u32, minor: u32) -> u32 {
     tilewright_runtime::multiprocessors_of(major * 10 + minor)
 }
 
-/// Makes kernels that are compiled for the CPU from now on answer `is_cuda()` and
-/// `cuda_capability_geq(...)` as on a GPU of this compute capability (times 10).
+/// Sets the compute capability (times 10) that `is_cuda()` and `cuda_capability_geq(...)` assume in
+/// kernels that are compiled for the CPU from now on: they return the values for such a GPU.
 #[pyfunction]
 pub(crate) fn claim_capability(capability: u32) {
     tilewright_runtime::claim_capability(capability);
@@ -194,9 +194,9 @@ pub(crate) fn reload_knobs() {
 /// Returns the properties of a device by which programs choose a grid.
 ///
 /// For the CPU and simulated GPUs, `multiprocessor_count` is the number of threads that run
-/// kernels, and the other properties are fixed values of a typical GPU: occupancy formulas then
-/// give at least one program for each thread. A simulated GPU has the `max_shared_mem` of its
-/// target.
+/// kernels, and the other properties are fixed values of a typical GPU, so that occupancy formulas
+/// yield at least one program for each thread. Only `max_shared_mem` of a simulated GPU is that of
+/// its target.
 #[pyfunction]
 #[pyo3(signature = (number = None))]
 pub(crate) fn device_properties(py: Python<'_>, number: Option<u16>) -> PyResult<Bound<'_, PyDict>> {

@@ -47,7 +47,8 @@ pub(crate) fn assemble<'py>(
 }
 
 /// Loads a cubin, a fat binary or PTX. Returns the driver handles of the module and of the kernel,
-/// the registers and the spilled registers of a thread, and the most threads of a block.
+/// the numbers of registers and of spilled registers of a thread, and the maximum number of threads
+/// of a block.
 #[pyfunction]
 pub(crate) fn load_binary(
     py: Python<'_>,
@@ -295,7 +296,7 @@ pub(crate) struct CudaLauncher {
     last: Mutex<Option<Last>>,
 }
 
-/// The kernel of the previous launch, which the next launch mostly repeats.
+/// The kernel of the previous launch. The next launch usually runs the same kernel.
 struct Last {
     /// The Python objects of the kernel's driver handle and of its packed metadata: a launch that
     /// passes the same objects does not read them again.

@@ -16,7 +16,7 @@ static AROUND_LAUNCHES: AtomicBool = AtomicBool::new(false);
 static AROUND_COMPILATIONS: AtomicBool = AtomicBool::new(false);
 static AROUND_LOADS: AtomicBool = AtomicBool::new(false);
 static CAPTURING: AtomicBool = AtomicBool::new(false);
-/// True if `AROUND_LOADS` or `CAPTURING` is true. With this flag, launches check only one.
+/// True if `AROUND_LOADS` or `CAPTURING` is true. Launches check this flag instead of both.
 static BEFORE_LAUNCHES: AtomicBool = AtomicBool::new(false);
 
 /// Sets which kinds of hooks there are.

@@ -22,7 +22,7 @@ use crate::kernel::jit::JitKernel;
 use crate::values::call::{Call, Expected};
 use crate::values::torch;
 
-/// Launches an object with a grid; the target is a tuple of both.
+/// Launches an object with a grid; the target is the tuple of the object and the grid.
 struct Launcher;
 
 impl Builtin for Launcher {
@@ -277,7 +277,7 @@ fn launch_heuristics<'py>(
     for (number, function) in calls.iter().enumerate() {
         let value = function.call1((&arguments,))?;
         if number + 1 < calls.len() {
-            // Each function sees the results of the functions before it.
+            // Each function receives the results of the functions before it.
             arguments.set_item(&names[number], &value)?;
         }
         computed.push(value);

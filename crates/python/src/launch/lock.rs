@@ -1,4 +1,5 @@
-//! Locks: the functions by which tuners and `tilewright lock` record and look up.
+//! Locks for Python: tuners record and look up their choices, and `tilewright lock` records kernels
+//! and writes locks.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -18,14 +19,14 @@ pub(crate) fn lock_is_active() -> bool {
     lock::is_locked()
 }
 
-/// Returns whether this process records what it compiles.
+/// Returns whether this process records the kernels that it compiles.
 #[pyfunction]
 pub(crate) fn lock_is_recording() -> bool {
     lock::is_recording()
 }
 
-/// Returns the locked configuration of a tuner for a key; `None` if the policy permits that it
-/// tunes.
+/// Returns the configuration that the lock has for a tuner and a key. Returns `None` without a
+/// lock, or if the lock has no such configuration and its policy permits tuning.
 #[pyfunction]
 #[expect(clippy::needless_pass_by_value, reason = "Python passes a list")]
 pub(crate) fn lock_choice(
@@ -62,7 +63,7 @@ pub(crate) fn lock_record(compiled: &Bound<'_, CompiledKernel>) -> PyResult<()> 
     raised(py, py.detach(|| kernel.kernel.record(&compiled.handle, &mut host)))
 }
 
-/// Stops recording what this thread compiles.
+/// Stops recording the kernels that this thread compiles, until `lock_resume`.
 #[pyfunction]
 pub(crate) fn lock_suspend() {
     lock::suspend_recording();
@@ -94,8 +95,8 @@ pub(crate) fn lock_assemble(py: Python<'_>, path: PathBuf, ptxas: PathBuf) -> Py
     raised(py, py.detach(|| lock::assemble_missing(&path, &ptxas)))
 }
 
-/// Returns the three expressions of a grid in C. Each name is that of a parameter, with its
-/// compile-time value, if it has one, and the description of a parameter that is no integer.
+/// Returns the three expressions of a grid in C. For each parameter, `names` has its name, its
+/// compile-time value if there is one, and its description if the parameter is no integer.
 #[pyfunction]
 #[expect(clippy::needless_pass_by_value, reason = "Python passes texts")]
 pub(crate) fn grid_in_c(

@@ -5,7 +5,7 @@
 //!                                     ^    ──> compiled: compiled variants ──> run
 //!                                     └─────── wrapper: autotuners and heuristics add arguments
 //! device, grid, sanitize, hooks: the other parts of a launch
-//! lock: what tuners and `tilewright lock` record and look up
+//! lock: records and looks up kernels and the choices of tuners
 //! driver, tensor_map: launches of device code by its driver handle, as Triton's driver module
 //! ```
 

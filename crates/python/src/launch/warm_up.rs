@@ -47,7 +47,7 @@ pub(crate) fn note_async_mode() {
     HAS_ASYNC_MODE.store(true, Ordering::Relaxed);
 }
 
-/// Calls a function with the same call, without the argument `grid`, which a warm-up ignores.
+/// Calls a function with a copy of a call without the argument `grid`, which a warm-up ignores.
 fn without_grid<'py, R>(
     py: Python<'py>,
     call: &Call<'_, 'py>,

@@ -105,8 +105,8 @@ impl<'a, 'py> Call<'a, 'py> {
         }
     }
 
-    /// Calls a function with the same call, in which one tuple replaces the positional arguments
-    /// from `first` on.
+    /// Calls a function with a copy of this call, in which one tuple replaces the positional
+    /// arguments from `first` on.
     pub(crate) fn with_rest<R>(
         &self,
         py: Python<'py>,
@@ -225,8 +225,8 @@ impl<T, const MAX: usize> ByCallShape<T, MAX> {
     }
 }
 
-/// Returns whether two tuples contain the same objects. Mostly they are the same tuple, which a
-/// call expression passes at each execution.
+/// Returns whether two tuples contain the same objects. Usually they are the same tuple, because a
+/// call expression passes the same tuple at each execution.
 #[inline]
 fn has_same_items(one: Borrowed<'_, '_, PyTuple>, other: Borrowed<'_, '_, PyTuple>) -> bool {
     let has_same_items =

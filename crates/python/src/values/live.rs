@@ -1,8 +1,8 @@
 //! The memory that a kernel may access through addresses that it loads, as a grouped matmul does:
 //! the memory of torch's tensors on the CPU, and the memory for the records of scopes in kernels.
-//! These are the tensors whose class is exactly `Tensor` or `Parameter` and that Python's garbage
-//! collector lists. A kernel on a GPU may access all of its memory. The CPU executor and the
-//! simulator check each access, so they need this list of memory.
+//! This memory includes only tensors whose class is exactly `Tensor` or `Parameter` and that
+//! Python's garbage collector lists. The CPU executor and the simulator check each access, so they
+//! need this list of memory. A kernel on a GPU needs no list: it may access all memory of the GPU.
 #![expect(unsafe_code, reason = "the memory for records is known by its address")]
 
 use std::sync::OnceLock;
@@ -89,7 +89,8 @@ fn holding(py: Python<'_>, address: usize) -> PyResult<Option<Held>> {
 
 /// Returns a tensor at an address whose allocation is unknown. If the address is in the memory of a
 /// tensor of torch on the CPU, the tensor is in that memory, and the returned object keeps the
-/// memory in place. Otherwise the tensor is on the GPU that torch uses, if there is one.
+/// memory in place. Otherwise the tensor is on the GPU that torch uses; returns `None` if torch
+/// uses no GPU.
 pub(crate) fn read_address(
     py: Python<'_>,
     torch: &Torch,

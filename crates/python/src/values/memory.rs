@@ -41,15 +41,16 @@ impl Tensor {
 
 /// The reason that a tensor cannot be passed to a kernel.
 pub(crate) enum Unfit {
-    /// No kernel takes its dtype, which has this name.
+    /// No kernel takes the dtype of the tensor, which has this name.
     Dtype(String),
-    /// Its device, with this name, runs no kernels.
+    /// The tensor is on a device with this name, which runs no kernels.
     Device(String),
-    /// Its description is impossible; the text completes the message "an array …".
+    /// The description of the tensor is impossible; the text completes the message "an array …".
     Malformed(String),
-    /// It has no memory of its own.
+    /// The tensor has no memory of its own.
     NoMemory,
-    /// Its elements in memory differ from its values: torch negates them when it reads them.
+    /// The elements in memory differ from the values of the tensor: torch negates the elements when
+    /// it reads them.
     Negated,
     /// Python raised this exception.
     Raised(PyErr),

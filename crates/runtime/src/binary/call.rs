@@ -56,8 +56,8 @@ impl<'l> Call<'l> {
         self.launch.function()
     }
 
-    /// Returns the slots that `given` arguments fill: all slots, or only those that are passed at
-    /// run time. Callers pass either number of arguments, depending on the release of Triton. Fails
+    /// Returns the slots for a call with `given` arguments: all slots, or only those that are
+    /// passed at run time. The release of Triton decides how many arguments a caller passes. Fails
     /// if `given` is neither number.
     pub fn slots<'s>(
         &self,

@@ -244,7 +244,7 @@ fn origin(kernel: &Function, pointer: Value) -> Option<usize> {
                 }
             }
             Definition::Parameter(block, _) => {
-                // Only regions of loops have parameters: the loop-carried values.
+                // A pointer is a parameter of a region only if a loop carries it.
                 open.extend(carried(kernel, parents.owner(block)?, value)?);
             }
             Definition::Result(inst, _) => match carried(kernel, inst, value) {

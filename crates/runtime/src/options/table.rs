@@ -19,11 +19,11 @@ pub enum OptionKind {
     Int(i128, i128),
     /// As `Int`, or `None`.
     OptionalInt(i128, i128),
-    /// A boolean; `None` selects the default.
+    /// A boolean, or the int 0 or 1; `None` selects the default.
     Bool,
     /// The name of a precision of `dot`.
     Precision,
-    /// A string.
+    /// A string, or `None`.
     Text,
     /// Any compile-time value.
     Any,

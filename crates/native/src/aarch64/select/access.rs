@@ -30,7 +30,7 @@ enum Guard {
 }
 
 impl Selector<'_> {
-    /// Returns an address. Its operands are the first operands of the access.
+    /// Returns the address of an access. `operands` begins with the operands of the address.
     fn memory(&mut self, address: Address, operands: &[Value]) -> Result<Memory, CompileError> {
         let mut offset = i64::from(address.offset);
         let mut index = None;
@@ -46,7 +46,7 @@ impl Selector<'_> {
         Ok(Memory { base: self.read(operands[0], 0)?, index, offset })
     }
 
-    /// Adds the index of an address to its base.
+    /// Replaces the base of an address by the sum of the base and the index.
     fn without_index(&mut self, memory: Memory) -> Memory {
         match memory.index {
             None => memory,
@@ -57,13 +57,13 @@ impl Selector<'_> {
         }
     }
 
-    /// Returns an address in a register.
+    /// Computes an address in one register.
     fn address_of(&mut self, memory: Memory) -> VReg {
         let memory = self.without_index(memory);
         self.add_constant(memory.base, memory.offset)
     }
 
-    /// Loads or stores the bytes of a register.
+    /// Loads or stores a register. The access has `bytes` bytes.
     fn access(&mut self, opcode: Opcode, bytes: usize, register: Arg, memory: Memory) {
         let mut memory = memory;
         if let Some((index, shift)) = memory.index
@@ -106,7 +106,7 @@ impl Selector<'_> {
             2 => o::LDRH,
             4 => o::LDR_W,
             8 => o::LDR_X,
-            // tidy: wildcard because the contract lists the widths
+            // tidy: wildcard because the verifier rejects other widths
             _ => return Err(CompileError::Unsupported(format!("a load of {bytes} bytes"))),
         };
         let memory = self.memory(address, operands)?;
@@ -127,7 +127,7 @@ impl Selector<'_> {
             2 => o::STRH,
             4 => o::STR_W,
             8 => o::STR_X,
-            // tidy: wildcard because the contract lists the widths
+            // tidy: wildcard because the verifier rejects other widths
             _ => return Err(CompileError::Unsupported(format!("a store of {bytes} bytes"))),
         };
         let memory = self.memory(address, operands)?;
@@ -144,7 +144,7 @@ impl Selector<'_> {
         (0..parts as i64).map(|part| Memory { offset: memory.offset + part * bytes, ..memory }).collect()
     }
 
-    /// Returns which lanes of a mask are on.
+    /// Returns the guard of an access with a mask.
     fn guard(&mut self, mask: Value) -> Result<Guard, CompileError> {
         match self.known(mask) {
             Some(Op::MaskConstant(true)) => Ok(Guard::All),
@@ -161,7 +161,7 @@ impl Selector<'_> {
         def
     }
 
-    /// Loads or stores a lane if a lane of the mask is on.
+    /// Loads or stores a lane if lane `bit` of the mask is on.
     fn lane_access(&mut self, opcode: Opcode, register: Arg, at: VReg, (guard, bit): (Guard, usize)) {
         let at = Arg::Use(Field::N, at);
         match guard {
@@ -268,7 +268,7 @@ impl Selector<'_> {
         Ok(())
     }
 
-    /// Returns the addresses of a register's lanes: a base and offsets.
+    /// Returns the address of each lane of a gather or scatter: `base` plus the offset of the lane.
     fn lane_addresses(&mut self, base: VReg, offsets: Value) -> Result<Vec<VReg>, CompileError> {
         let mut addresses = Vec::new();
         for index in 0..self.function.lanes {

@@ -46,7 +46,7 @@ impl Selector<'_> {
             Conversion::FloatToFloat => match (from, to) {
                 (Lane::F32, Lane::F64) => SmallVec::from(self.single_to_double(parts[0])),
                 (Lane::F64, Lane::F32) => smallvec![self.double_to_single(parts[0], parts[1])],
-                // tidy: wildcard because the contract excludes the others
+                // tidy: wildcard because the verifier rejects the others
                 _ => return Err(unsupported(conversion, from, to)),
             },
             Conversion::HalfToFloat => smallvec![self.compute(o::FCVTL_HALF, &[parts[0]])],
@@ -132,7 +132,7 @@ impl Selector<'_> {
                 }
                 Ok(result.into_iter().collect())
             }
-            // tidy: wildcard because the contract excludes the others
+            // tidy: wildcard because the verifier rejects the others
             _ => Err(unsupported("an integer to a float", from, to)),
         }
     }
@@ -150,7 +150,7 @@ impl Selector<'_> {
                 let wide = self.each_part(o::FCVTZS.lanes(from), parts);
                 Ok(smallvec![self.truncated(&wide, Lane::I64, to)])
             }
-            // tidy: wildcard because the contract excludes the others
+            // tidy: wildcard because the verifier rejects the others
             _ => Err(unsupported("a float to an integer", from, to)),
         }
     }

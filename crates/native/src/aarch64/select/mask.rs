@@ -8,8 +8,8 @@ use crate::{
     ir::{Lane, MaskBinary, Value},
 };
 
-/// Replaces the lane width in a key of [`Selector::mask_parts`]. With this key, the map keeps the
-/// register that has the bits of a mask as an integer. No lane has this width.
+/// A lane width that no lane has, for keys of [`Selector::mask_parts`]. Under such a key, the map
+/// has the register with the bits of a mask as an integer.
 const BITS: usize = 0;
 
 impl Selector<'_> {
@@ -23,8 +23,8 @@ impl Selector<'_> {
         self.vector_bits(0)
     }
 
-    /// Returns part `part` of a mask, in lanes of the width of `lane`: the mask of the same part of
-    /// a vector with such lanes.
+    /// Returns the mask of part `part` of a vector with lanes of type `lane`. The lanes of the
+    /// result have the width of `lane`.
     pub(super) fn mask_part(&mut self, mask: Value, lane: Lane, part: usize) -> Result<VReg, CompileError> {
         if lane.bytes() == 4 || self.known(mask).is_some() {
             return self.read(mask, 0);
@@ -43,7 +43,7 @@ impl Selector<'_> {
         Ok(register)
     }
 
-    /// Converts lanes that are all ones or all zeros to a mask.
+    /// Converts lanes whose bits are all 1 or all 0 to a mask.
     pub(super) fn mask_of_lanes(&mut self, parts: &[VReg], lane: Lane) -> VReg {
         match (parts, lane.bytes()) {
             (&[low, high], _) => self.compute(o::UZP1.lanes(Lane::I32), &[low, high]),
@@ -104,8 +104,8 @@ impl Selector<'_> {
         Ok(())
     }
 
-    /// Returns a vector with `1 << i` in its 32-bit lane i: the bit of this lane in the integer of
-    /// a mask.
+    /// Returns a vector with `1 << i` in its 32-bit lane i: the bit that represents this lane when
+    /// a mask becomes an integer.
     fn weights(&mut self) -> VReg {
         let weights = (0..self.function.lanes).flat_map(|lane| (1u32 << lane).to_le_bytes()).collect();
         self.constant(weights)

@@ -1,8 +1,8 @@
 //! Selects instructions of AArch64 for the operations of a function.
 //!
-//! A vector register has 4 lanes of 32 bits, or 2 of 64 bits. Lanes of 8 or 16 bits are also 4 in a
-//! register: they take its lowest bits, and its higher bits are unspecified. A mask is a vector of
-//! 32-bit lanes, which are all ones or all zeros.
+//! A vector register has 4 lanes of 32 bits, or 2 lanes of 64 bits. Lanes of 8 or 16 bits only take
+//! the lowest bits of a register: it also has 4 of them, and its higher bits are unspecified. A
+//! mask is a vector of 32-bit lanes; the bits of a lane are all 1 or all 0.
 //!
 //! If a comparison of integers has one use, in its own block, the comparison is *pending* until
 //! this use ([`crate::select`]). The instruction of the use may then read the flags.
@@ -32,7 +32,7 @@ use crate::{
 
 type Selector<'a> = select::Selector<'a, Aarch64>;
 
-/// The fields of the operands of an instruction that does not overwrite an operand.
+/// The fields of the operands that an instruction only reads, in order.
 const OPERANDS: [Field; 3] = [Field::N, Field::M, Field::A];
 
 impl Machine for Aarch64 {
@@ -102,7 +102,7 @@ impl<'a> Selector<'a> {
         self.push(MachineInst::Plain(inst), &operands, Flow::Next);
     }
 
-    /// Emits an instruction on registers.
+    /// Emits an instruction whose operands are registers.
     fn emit_to(&mut self, opcode: Opcode, result: Arg, operands: &[VReg]) {
         let mut args: SmallVec<[Arg; 4]> = SmallVec::new();
         args.push(result);
@@ -124,7 +124,8 @@ impl<'a> Selector<'a> {
         def
     }
 
-    /// Emits an instruction that changes a register.
+    /// Emits an instruction that overwrites the register `input`. Returns the register of the
+    /// result.
     fn modify(&mut self, opcode: Opcode, input: VReg, operands: &[VReg]) -> VReg {
         let def = self.register(input.class());
         self.emit_to(opcode, Arg::Tied { def, input }, operands);
@@ -155,8 +156,8 @@ impl<'a> Selector<'a> {
             Op::Convert(conversion, lane) => self.convert(result()?, conversion, lane, operands[0]),
             Op::Rotate(count) => self.rotate(result()?, count, operands[0]),
             Op::Load { lane, address, masked } => self.load(result()?, lane, address, masked, operands),
-            // The instructions that may bypass the caches store pairs of registers, so they are not
-            // used.
+            // A streaming store is an ordinary store: the instruction that may bypass the caches,
+            // `stnp`, stores only pairs of registers.
             Op::Store { address, masked, streaming: _ } => self.store(address, masked, operands),
             Op::Prefetch { address } => self.prefetch(address, operands),
             Op::LoadSplat { lane, address } => self.load_splat(result()?, lane, address, operands),

@@ -15,8 +15,8 @@ fn unsupported(operation: impl std::fmt::Debug, lane: Lane) -> CompileError {
     CompileError::Unsupported(format!("{operation:?} of {lane:?}"))
 }
 
-/// Returns the instruction without operands that fills a vector with copies of 64 bits, if there is
-/// one.
+/// Returns the instruction that fills a vector with copies of 64 constant bits and has no operands;
+/// `None` if there is no such instruction.
 fn move_vector(bits: u64) -> Option<Opcode> {
     let bytes = bits.to_le_bytes();
     if bytes.iter().all(|byte| matches!(byte, 0 | 0xff)) {
@@ -65,7 +65,7 @@ impl Selector<'_> {
         self.vector_bits((0..64).step_by(width).fold(0, |all, at| all | bits << at))
     }
 
-    /// Loads or computes a part of a constant in a new register.
+    /// Loads or computes a part of a constant vector in a new register.
     pub(super) fn vector_constant(&mut self, op: Op, part: usize) -> VReg {
         match op {
             Op::Constant(lane, bits) => self.copies(lane, bits),
@@ -228,8 +228,8 @@ impl Selector<'_> {
     /// Shifts each lane by the count in another vector.
     fn shifted_by(&mut self, function: Binary, lane: Lane, x: VReg, count: VReg) -> VReg {
         let width = self.copies(lane, 8 * lane.bytes() as u64);
-        // The instruction reads the low 8 bits of a count as a signed number; a shift by the width
-        // leaves zeros, or signs.
+        // The instruction reads only the low 8 bits of a count, as a signed number. So a count
+        // above the width becomes the width, which also leaves zeros or copies of the sign.
         let count = if lane == Lane::I64 {
             self.extremum(o::CMHI.lanes(lane), [width, count], count, width)
         } else {
@@ -335,7 +335,8 @@ impl Selector<'_> {
         for part in 0..lane_parts(lane) {
             let mask = self.mask_part(mask, lane, part)?;
             let (x, y) = (self.read(x, part)?, self.read(y, part)?);
-            // The instruction overwrites the register of an operand without later uses.
+            // Each of the three instructions overwrites one operand: prefers an operand that has no
+            // later use.
             let register = if is_mask_kept && overwrites_y {
                 self.modify(o::BIT.whole(), y, &[x, mask])
             } else if is_mask_kept && overwrites_x {

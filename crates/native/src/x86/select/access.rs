@@ -10,8 +10,8 @@ use crate::{
     x86::instruction::{Base, imm32},
 };
 
-/// The largest offset of an address. A signed integer of 32 bits also represents the offsets of all
-/// bytes of a vector that begins there.
+/// The largest offset of an address. The offsets of all bytes of a vector that begins there also
+/// fit in a signed 32-bit integer.
 const MAX_OFFSET: i64 = i32::MAX as i64 - 256;
 
 impl Selector<'_> {
@@ -56,7 +56,7 @@ impl Selector<'_> {
             2 => (C::Movzx_r32_rm16, Size::R32),
             4 => (C::Mov_r32_rm32, Size::R32),
             8 => (C::Mov_r64_rm64, Size::R64),
-            // tidy: wildcard because the contract lists the widths
+            // tidy: wildcard because the verifier rejects other widths
             _ => return Err(CompileError::Unsupported(format!("a load of {bytes} bytes"))),
         };
         let register = self.compute_int(code, size, &[memory]);
@@ -78,7 +78,7 @@ impl Selector<'_> {
             2 => (C::Mov_rm16_r16, Size::R16),
             4 => (C::Mov_rm32_r32, Size::R32),
             8 => (C::Mov_rm64_r64, Size::R64),
-            // tidy: wildcard because the contract lists the widths
+            // tidy: wildcard because the verifier rejects other widths
             _ => return Err(CompileError::Unsupported(format!("a store of {bytes} bytes"))),
         };
         self.emit(code, &[memory, Arg::Use(value, size)]);
@@ -128,12 +128,13 @@ impl Selector<'_> {
         Ok(())
     }
 
-    /// Returns the address of a memory operand in a register.
+    /// Computes the address of a memory operand in one register.
     fn address_of(&mut self, memory: Memory) -> VReg {
         self.compute_int(C::Lea_r64_m, Size::R64, &[Arg::Memory(memory)])
     }
 
-    /// Loads lanes of 8 or 16 bits one by one. A lane that is off reads zeros in the frame.
+    /// Loads lanes of 8 or 16 bits one by one. A lane that is off reads zeros from the scratch area
+    /// of the frame.
     fn load_lanes(&mut self, lane: Lane, memory: Memory, mask: Value) -> Result<VReg, CompileError> {
         self.reserve_scratch(8);
         let mask = self.read(mask, 0)?;
@@ -204,7 +205,8 @@ impl Selector<'_> {
         Ok(())
     }
 
-    /// Stores lanes of 8 or 16 bits one by one. A lane that is off writes to the frame.
+    /// Stores lanes of 8 or 16 bits one by one. A lane that is off writes to the scratch area of
+    /// the frame.
     fn store_lanes(
         &mut self,
         lane: Lane,
@@ -271,8 +273,8 @@ impl Selector<'_> {
             if self.is_avx512() {
                 let code =
                     if is_wide { C::EVEX_Vgatherqpd_zmm_k1_vm64z } else { C::EVEX_Vgatherqps_ymm_k1_vm64z };
-                // A part has as many lanes as a register of offsets, so it takes the mask of 64-bit
-                // lanes.
+                // Each part of the gather has as many lanes as a register of 64-bit offsets, so its
+                // mask is that of 64-bit lanes.
                 let mask = self.mask_part(operands[2], Lane::I64, part)?;
                 let consumed = self.register(super::MASKS);
                 self.emit_masked(code, &[to, at], Masking::Consumed { mask, def: consumed });
@@ -342,7 +344,7 @@ impl Selector<'_> {
         Ok(())
     }
 
-    /// Stores lanes one by one. A lane that is off writes to the frame.
+    /// Stores lanes one by one. A lane that is off writes to the scratch area of the frame.
     fn scatter_lanes(&mut self, base: VReg, lane: Lane, operands: &[Value]) -> Result<(), CompileError> {
         self.reserve_scratch(8);
         let mask = self.read(operands[3], 0)?;

@@ -59,7 +59,7 @@ impl Selector<'_> {
                         self.by_isa(C::EVEX_Vcvtpd2ps_ymm_k1z_zmmm512b64_er, C::VEX_Vcvtpd2ps_xmm_ymmm256);
                     self.narrow_value(x, code)?
                 }
-                // tidy: wildcard because the contract excludes the others
+                // tidy: wildcard because the verifier rejects the others
                 _ => return Err(unsupported(conversion, from, to)),
             },
             Conversion::HalfToFloat => {
@@ -101,7 +101,7 @@ impl Selector<'_> {
     }
 
     /// Returns half of the lanes of a vector as an operand, which may be memory. The vector must
-    /// have one register.
+    /// take only one register.
     fn half_operand(&mut self, x: Value, lane: Lane, half: usize) -> Result<Arg, CompileError> {
         if let Some(inst) = self.find_pending(x)
             && let Op::Load { address, .. } = inst.op
@@ -143,7 +143,8 @@ impl Selector<'_> {
         Ok(parts)
     }
 
-    /// Applies an instruction whose result has half the bits to both parts, and joins the results.
+    /// Narrows both parts of a vector by an instruction, whose result has half as many bits as its
+    /// operand, and joins the results.
     fn narrow_value(&mut self, x: Value, code: C) -> Result<Parts, CompileError> {
         let registers = [self.read(x, 0)?, self.read(x, 1)?];
         Ok(SmallVec::from_slice(&[self.narrow(registers, code)]))
@@ -155,7 +156,7 @@ impl Selector<'_> {
         self.join_halves(low, high)
     }
 
-    /// Extends the lanes of one register to lanes that fill one register.
+    /// Extends the lanes of a register to lanes that also fit in one register.
     pub(super) fn extended(&mut self, x: VReg, from: Lane, to: Lane, is_signed: bool) -> VReg {
         let Ok(code) = extension(self.isa, from, to, is_signed) else { return x };
         let size = self.size(to);
@@ -268,7 +269,7 @@ impl Selector<'_> {
                     );
                     self.narrow_value(x, code)
                 }
-                // tidy: wildcard because the contract excludes the others
+                // tidy: wildcard because the verifier rejects the others
                 _ => Err(unsupported("an integer to a float", from, to)),
             };
         }
@@ -295,7 +296,7 @@ impl Selector<'_> {
                 }
                 Ok(SmallVec::from_slice(&[self.join_halves(parts[0], parts[1])]))
             }
-            // tidy: wildcard because the contract excludes the others
+            // tidy: wildcard because the verifier rejects the others
             _ => Err(unsupported("an integer to a float", from, to)),
         }
     }
@@ -389,7 +390,7 @@ impl Selector<'_> {
                 (Lane::F64, Lane::I64) => self.each_part(x, C::EVEX_Vcvttpd2qq_zmm_k1z_zmmm512b64_sae),
                 (Lane::F32, Lane::I64) => self.widen(x, from, to, C::EVEX_Vcvttps2qq_zmm_k1z_ymmm256b32_sae),
                 (Lane::F64, Lane::I32) => self.narrow_value(x, C::EVEX_Vcvttpd2dq_ymm_k1z_zmmm512b64_sae),
-                // tidy: wildcard because the contract excludes the others
+                // tidy: wildcard because the verifier rejects the others
                 _ => Err(unsupported("a float to an integer", from, to)),
             };
         }
@@ -404,7 +405,7 @@ impl Selector<'_> {
                 }
                 Ok(parts)
             }
-            // tidy: wildcard because the contract excludes the others
+            // tidy: wildcard because the verifier rejects the others
             _ => Err(unsupported("a float to an integer", from, to)),
         }
     }
@@ -452,7 +453,7 @@ fn extension(isa: Isa, from: Lane, to: Lane, is_signed: bool) -> Result<C, Compi
         (Lane::I16, Lane::I32, false) => [C::EVEX_Vpmovzxwd_zmm_k1z_ymmm256, C::VEX_Vpmovzxwd_ymm_xmmm128],
         (Lane::I16, Lane::I64, false) => [C::EVEX_Vpmovzxwq_zmm_k1z_xmmm128, C::VEX_Vpmovzxwq_ymm_xmmm64],
         (Lane::I32, Lane::I64, false) => [C::EVEX_Vpmovzxdq_zmm_k1z_ymmm256, C::VEX_Vpmovzxdq_ymm_xmmm128],
-        // tidy: wildcard because the contract excludes the others
+        // tidy: wildcard because the verifier rejects the others
         _ => return Err(unsupported("an extension", from, to)),
     };
     Ok(match isa {

@@ -132,7 +132,8 @@ impl Selector<'_> {
         Ok(self.modify_int(condition.conditional_move(), x, &[Arg::Use(y, Size::R64)]))
     }
 
-    /// Divides 128 bits in `rdx` and `rax`. Returns the quotient and the remainder.
+    /// Divides `x`, extended to 128 bits in `rdx:rax`, by `y`. Returns the quotient and the
+    /// remainder.
     fn divide(&mut self, is_signed: bool, x: Value, y: Value) -> Result<[VReg; 2], CompileError> {
         let (x, y) = (self.read(x, 0)?, self.read(y, 0)?);
         let [rax, rdx] = [RAX, RDX].map(|register| PReg::new(register, INTS));
@@ -235,7 +236,7 @@ impl Selector<'_> {
             (8, true) => (C::Movsx_r64_rm8, Size::R64, Size::R8),
             (16, true) => (C::Movsx_r64_rm16, Size::R64, Size::R16),
             (32, true) => (C::Movsxd_r64_rm32, Size::R64, Size::R32),
-            // tidy: wildcard because the contract lists the widths
+            // tidy: wildcard because the verifier rejects other widths
             _ => return Err(CompileError::Unsupported(format!("the extension of {bits} bits"))),
         };
         let register = self.compute_int(code, to, &[Arg::Use(x, from)]);

@@ -46,7 +46,8 @@ impl Selector<'_> {
         }
     }
 
-    /// Returns the mask register, or the vector of masks, for a part of a vector.
+    /// Returns the mask of part `part` of a vector with lanes of type `lane`: a mask register, or
+    /// with AVX2 a vector with lanes of this width.
     pub(super) fn mask_part(&mut self, mask: Value, lane: Lane, part: usize) -> Result<VReg, CompileError> {
         let is_direct = if self.is_avx512() { part == 0 } else { lane.bytes() == 4 };
         if is_direct || self.known(mask).is_some() {
@@ -235,7 +236,7 @@ impl Selector<'_> {
         }
     }
 
-    /// Returns an address if a bit of an integer is set, otherwise another address.
+    /// Returns the address `on` if bit `bit` of the integer `bits` is set, otherwise `off`.
     pub(super) fn choose_address(&mut self, bits: VReg, bit: usize, on: VReg, off: VReg) -> VReg {
         debug_assert!(on.class() == INTS && off.class() == INTS, "addresses are integers");
         let immediate = imm32(1 << bit);

@@ -1,9 +1,10 @@
 //! Selects instructions of x86-64 for the operations of a function.
 //!
 //! With AVX-512, a mask takes a mask register. With AVX2, it takes a vector register of 32-bit
-//! lanes, which are all ones or all zeros. If a load or a comparison of integers has only one use,
-//! and this use is in the same block, the load or comparison is *pending* until this use
-//! ([`crate::select`]). The instruction of the use may then do the work of both.
+//! lanes; the bits of a lane are all 1 or all 0. If a load or a comparison of integers has only one
+//! use, and this use is in the same block, the load or comparison is *pending* until this use
+//! ([`crate::select`]). The instruction of the use may then also do the work of the load or
+//! comparison.
 
 mod access;
 mod convert;
@@ -177,7 +178,8 @@ impl<'a> Selector<'a> {
     }
 
     /// Returns an operand with a part of a vector. The operand may be memory. `broadcast` is the
-    /// number of bytes that the instruction can copy from memory to all lanes.
+    /// size in bytes of the element that the instruction can copy from memory to all lanes; `None`
+    /// if it cannot copy.
     fn operand(&mut self, value: Value, part: usize, broadcast: Option<usize>) -> Result<Arg, CompileError> {
         let lane = self.lane(value)?;
         let size = self.size(lane);
@@ -198,7 +200,7 @@ impl<'a> Selector<'a> {
         Ok(Arg::Use(self.read(value, part)?, size))
     }
 
-    /// Returns whether [`Self::operand`] is memory.
+    /// Returns whether [`Self::operand`] returns a memory operand.
     fn can_be_memory(&self, value: Value, broadcast: Option<usize>) -> bool {
         if self.known(value).is_some() {
             return self.hoisted(value, 0).is_none();
@@ -212,7 +214,8 @@ impl<'a> Selector<'a> {
         }
     }
 
-    /// Returns whether the lanes have at least the 128 bits that a memory operand reads.
+    /// Returns whether the lanes in a register have at least 128 bits, the fewest that a memory
+    /// operand reads.
     fn fills_register(&self, lane: Lane) -> bool {
         self.is_avx512() || lane != Lane::I8
     }

@@ -70,7 +70,7 @@ impl Selector<'_> {
         Memory::constant(self.out.constants.index(bytes), false)
     }
 
-    /// Loads or computes a part of a constant in a new register.
+    /// Loads or computes a part of a constant vector in a new register.
     pub(super) fn vector_constant(&mut self, op: Op, part: usize) -> VReg {
         if let Op::Constant(lane, bits) = op {
             if bits == 0 {
@@ -108,7 +108,7 @@ impl Selector<'_> {
         self.operand(value, part, broadcast)
     }
 
-    /// Returns whether [`Self::lane_operand`] is memory.
+    /// Returns whether [`Self::lane_operand`] returns a memory operand.
     fn is_memory(&self, value: Value) -> bool {
         let broadcast = self.lane(value).ok().and_then(|lane| self.broadcast_bytes(lane));
         self.can_be_memory(value, broadcast)
@@ -270,7 +270,8 @@ impl Selector<'_> {
                 Ok(self.truncated(&[shifted], wide, lane)[0])
             }
             (F::Sar, Lane::I64) => {
-                // Complements the negative numbers before and after a shift that inserts zeros.
+                // AVX2 has no such shift: complements negative numbers before and after a shift
+                // that inserts zeros.
                 let zero = self.zeros();
                 let args = [Arg::Use(zero, size), Arg::Use(x, size)];
                 let sign = self.compute(C::VEX_Vpcmpgtq_ymm_ymm_ymmm256, size, &args);
@@ -280,7 +281,8 @@ impl Selector<'_> {
             }
             (F::Mul, Lane::I64) => self.multiply_64(x, y),
             (F::Scale, Lane::F32) => {
-                // Only the product with the second factor rounds.
+                // Multiplies by two powers of two, because `2^y` itself may be out of range. Only
+                // the second multiplication rounds, unless the first product is subnormal.
                 let exponent = self.compute(C::VEX_Vcvtps2dq_ymm_ymmm256, size, &[Arg::Use(y, size)]);
                 let half = self.shifted(F::Sar, Lane::I32, exponent, 1)?;
                 let rest = self.binary_registers(F::Sub, Lane::I32, exponent, half)?;
@@ -306,7 +308,7 @@ impl Selector<'_> {
             (F::MulHighSigned | F::MulHighUnsigned, Lane::I64) => {
                 self.multiply_high_64(function == F::MulHighSigned, x, y)
             }
-            // tidy: wildcard because the contract excludes the others
+            // tidy: wildcard because the verifier rejects the others
             _ => Err(unsupported(function, lane)),
         }
     }
@@ -339,7 +341,7 @@ impl Selector<'_> {
         Ok(self.compute(code, size, &[Arg::Use(x, size), Arg::Memory(memory)]))
     }
 
-    /// Shifts all lanes by a constant below their width.
+    /// Shifts all lanes by a constant, which must be below the width of a lane.
     pub(super) fn shifted(
         &mut self,
         function: Binary,
@@ -458,7 +460,8 @@ impl Selector<'_> {
         if self.is_memory(x) {
             std::mem::swap(&mut x, &mut y);
         }
-        // The instruction overwrites the register of an operand without later uses.
+        // Each of the instructions overwrites one operand: prefers an operand that has no later
+        // use.
         let is_last = |value: Value| self.uses.is_last(value, self.position) && !self.is_memory(value);
         let code = |code: Option<C>| code.ok_or_else(|| unsupported("MultiplyAdd", lane));
         let (code, tied, middle, last) = if is_last(z) {
@@ -527,7 +530,8 @@ impl Selector<'_> {
         Ok(self.compute_mask(code, &[x, y, imm8(predicate)]))
     }
 
-    /// Compares lanes of a type with AVX2. Masks of narrow lanes have 32 bits.
+    /// Compares lanes with AVX2. The lanes of the mask have the width of `lane`, but at least 32
+    /// bits.
     fn compare_256(
         &mut self,
         function: Compare,
@@ -553,7 +557,7 @@ impl Selector<'_> {
         let mut function = function;
         if lane.bytes() < 4 {
             [x, y] = [x, y].map(|x| self.extended(x, lane, Lane::I32, !is_unsigned));
-            // The extended lanes are in the range of signed integers.
+            // The extended lanes are not negative, so a signed comparison has the same result.
             function = match function {
                 F::LtUnsigned => F::Lt,
                 F::LeUnsigned => F::Le,
@@ -700,8 +704,8 @@ impl Selector<'_> {
                 let args = [Arg::Use(high, Size::Z), Arg::Use(low, Size::Z), imm8(count)];
                 self.compute(C::EVEX_Valignq_zmm_k1z_zmm_zmmm512b64_imm8, Size::Z, &args)
             } else {
-                // Rotates both registers. The last lanes of the result are those of the second
-                // register.
+                // Rotates both registers by `count` lanes. The last `count` lanes of the result
+                // are those of `high`.
                 let selector = (0..4).fold(0, |bits, lane| bits | (((lane + count) % 4) << (2 * lane)));
                 let [low, high] = [low, high].map(|x| {
                     let args = [Arg::Use(x, Size::Y), imm8(selector)];

@@ -226,7 +226,7 @@ impl Generator {
         }
     }
 
-    /// Limits floats to those that an integer type represents.
+    /// Clamps floats to the range that an integer type represents.
     pub(super) fn clamp(&mut self, x: Value, to: Lane) -> Value {
         let lane = self.builder.lane(x);
         let [low, high] = conversion_range(lane, to);

@@ -6,13 +6,14 @@ use tilewright_native::ir::{Binary, IntBinary, Lane, Value};
 use super::{ARENA, DATA, Generator, Kind, REGION, REGIONS};
 
 impl Generator {
-    /// Returns the offset of a region of a kind in the arena.
+    /// Returns the offset in the arena of a random region of a kind.
     pub(super) fn region(&mut self, kind: Kind) -> usize {
         let regions: Vec<usize> = (0..REGIONS).filter(|&index| self.layout[index] == kind).collect();
         REGION * self.random.pick(&regions)
     }
 
-    /// Returns the region of the elements, and the alignment of their addresses.
+    /// Returns the offset of a region whose elements may have this type, and the alignment that
+    /// their addresses must have.
     pub(super) fn region_of(&mut self, lane: Lane) -> (usize, usize) {
         match lane {
             Lane::F32 => (self.region(Kind::Single), 4),
@@ -21,7 +22,8 @@ impl Generator {
         }
     }
 
-    /// Returns an address for an access of some bytes.
+    /// Returns an address for an access of `bytes` bytes in the first half of the region at
+    /// `start`.
     pub(super) fn place(&mut self, start: usize, bytes: usize, align: usize) -> Place {
         let argument = self.builder.argument();
         let last = DATA - bytes;
@@ -62,8 +64,9 @@ impl Generator {
         }
     }
 
-    /// Returns an offset with this alignment, at most `last` after `start`. Half of the time it is
-    /// that of an earlier access if one fits, so that loads often follow stores to the same bytes.
+    /// Returns a multiple of `align` from `start` to `start + last`. Half of the calls return the
+    /// offset of an earlier access, if one fits, so that loads often follow stores to the same
+    /// bytes.
     pub(super) fn within(&mut self, start: usize, last: usize, align: usize) -> i32 {
         let range = start as i32..=(start + last) as i32;
         let fits = |offset: &i32| range.contains(offset) && offset % align as i32 == 0;
@@ -142,8 +145,8 @@ impl Generator {
         }
     }
 
-    /// Returns an access with a mask, whose first or last lanes are off. If the first or the last
-    /// region has this kind, the memory of these lanes is outside of the arena.
+    /// Returns an address and a mask whose first or last lanes are off. If the access is in the
+    /// first or the last region, the memory of these lanes is outside of the arena.
     pub(super) fn edge(&mut self, lane: Lane) -> (Place, Value) {
         let lanes = self.builder.lanes();
         let base = self.builder.argument();
@@ -199,7 +202,7 @@ impl Generator {
         }
         let base = self.add(argument, displacement);
         if self.random.chance(50) {
-            // Lanes that are off have any offset.
+            // Lanes that are off get any offset.
             offsets = self.builder.select(mask, offsets, x);
         }
         if self.random.chance(50) {

@@ -2,7 +2,10 @@
 //!
 //! A function accesses an arena of four regions. A region has elements of one kind: integers of any
 //! width at any address, binary32 or binary64. So a NaN in memory is never read as an integer. A
-//! float becomes an integer only after each NaN is replaced.
+//! function replaces each NaN before it reads the bits of floats as integers.
+//!
+//! The generator appends a function in random *steps*. A step is one operation, a loop, or a
+//! branch.
 
 mod arithmetic;
 mod memory;
@@ -14,17 +17,17 @@ use crate::callees;
 use crate::random::Random;
 pub use arithmetic::conversion_range;
 
-/// The number of bytes of a region. Instructions access the first half; the last instructions store
-/// results to the second half.
+/// The number of bytes of a region. The steps access the first half. At the end, the function
+/// stores results to the second half.
 pub const REGION: usize = 2048;
 
-/// The number of bytes that instructions access.
+/// The number of bytes of a region that the steps access.
 const DATA: usize = REGION / 2;
 
 /// The number of regions of an arena.
 const REGIONS: usize = 4;
 
-/// The number of bytes of an arena, which is a multiple of the bytes of a page.
+/// The number of bytes of an arena: two pages of 4096 bytes.
 pub const ARENA: usize = REGIONS * REGION;
 
 /// The type of the elements of a region.
@@ -95,7 +98,8 @@ fn region(random: &mut Random, kind: Kind) -> Vec<u8> {
     bytes
 }
 
-/// The number of kinds of steps. A program has a random weight for each.
+/// The number of kinds of steps for which a program has a random weight. Accesses to single
+/// integers are one further kind; its weight is 1.
 const STEPS: usize = 14;
 
 /// A program under construction.
@@ -104,7 +108,7 @@ struct Generator {
     builder: Builder,
     /// The kind of each region.
     layout: [Kind; REGIONS],
-    /// The types of lanes that the function has most.
+    /// The lane types from which the generator chooses 95% of the lane types.
     lanes: Vec<Lane>,
     /// The values whose definitions dominate the current position.
     values: Vec<Value>,
@@ -112,15 +116,16 @@ struct Generator {
     depth: usize,
     /// The offsets of earlier accesses.
     recent_places: Vec<i32>,
-    /// The percentage of operands that are recent values: few make long live ranges.
+    /// The percentage of operands that must be recent values. A low percentage makes long live
+    /// ranges.
     recent: usize,
-    /// The percentage of operands that are constants or loads.
+    /// The percentage of operands that are new values: constants or loads.
     new: usize,
-    /// The percentage of constants among these.
+    /// The percentage of constants among the new values.
     constants: usize,
     /// The number of steps that the program may still make.
     remaining: usize,
-    /// The weight of each kind of steps.
+    /// The weight of each kind of steps, with which the generator chooses the next step.
     weights: [usize; STEPS],
 }
 
@@ -132,7 +137,7 @@ impl Generator {
         self.finish();
     }
 
-    /// Appends some instructions.
+    /// Appends at most `count` steps.
     fn steps(&mut self, count: usize) {
         for _ in 0..count.min(self.remaining) {
             self.step();
@@ -367,7 +372,7 @@ impl Generator {
         let types: Vec<Type> = passed.iter().map(|&value| self.builder.ty(value)).collect();
         let results: Vec<Value> = types.iter().map(|&ty| self.builder.parameter(join, ty)).collect();
         if self.random.chance(15) {
-            // Both targets are one block.
+            // Both jumps go to the same block, with different arguments.
             let others = self.values_like(&passed);
             self.builder.branch(condition, (join, &passed), (join, &others));
         } else {

@@ -32,7 +32,7 @@ pub(crate) struct CallShape {
 /// The cached results of earlier launches.
 #[derive(Default)]
 struct Memo {
-    /// The dtypes of the parameters, and their names.
+    /// For each parameter, the latest dtype and the name of this dtype.
     dtypes: Vec<Option<(Py<PyAny>, Py<PyAny>)>>,
     /// The names that were added, and the keywords of the call with these names at the end.
     keywords: Option<(Vec<Py<PyAny>>, Py<PyTuple>)>,
@@ -82,7 +82,7 @@ impl Added {
     }
 }
 
-/// The most configurations that a shape of a call remembers.
+/// The maximum number of configurations that a shape of a call remembers.
 const MAX_ADDED: usize = 8;
 
 /// A key of an autotuner that was looked up before.
