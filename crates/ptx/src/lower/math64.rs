@@ -228,9 +228,9 @@ impl Builder {
         self.select(Width::B64, is_nan, x, result)
     }
 
-    /// Returns the error function within 1.1 ulp (0.97 found): with t = |x|, x + x p(x^2) for t up
-    /// to 15/16, and 1 - e^-(t + t q(t)) with the sign of x beyond. p and q are the polynomials of
-    /// the least error (Remez).
+    /// Returns the error function within 1.1 ulp (largest error found: 0.97). With t = |x|, this is
+    /// x + x p(x^2) for t up to 15/16, and 1 - e^-(t + t q(t)) with the sign of x for a larger t. p
+    /// and q are the polynomials of the least error (Remez).
     pub(super) fn erf64(&mut self, x: Scalar) -> Scalar {
         let square = self.mul_rn(F64, x, x);
         let p = self.polynomial(

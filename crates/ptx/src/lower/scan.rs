@@ -46,7 +46,7 @@ pub(super) enum Wanted {
     Prefixes,
     /// The total of each block.
     Totals,
-    /// Both.
+    /// The prefixes and the totals.
     All,
 }
 

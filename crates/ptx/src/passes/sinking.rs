@@ -78,7 +78,7 @@ fn block(
     }
     let kept = lines.clone().filter(|place| !moves[place - start]);
     for place in kept.chain(lines.clone().filter(|place| moves[place - start])) {
-        // Each line needs those above it on the stack.
+        // The lines that a line needs are above it on the stack.
         let mut stack = vec![(place, false)];
         while let Some((line, is_ready)) = stack.pop() {
             if is_placed[line - start] {

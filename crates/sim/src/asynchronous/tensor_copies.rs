@@ -257,7 +257,8 @@ impl TensorStore {
                 let place = ResolvedAddress::Shared { rank, offset };
                 bulk::read(context, &operation.reads, (place, lane), &mut bytes[chunk])?;
             }
-            // The ISA does not say so, but Hopper writes the whole chunk at the end of the tensor.
+            // The ISA does not say so, but if the tensor ends within a chunk, Hopper writes the
+            // whole chunk.
             let inside = row.inside.start as usize..row.inside.end.next_multiple_of(CHUNK as u32) as usize;
             if !row.inside.is_empty() {
                 let place = ResolvedAddress::Global(row.address + u64::from(row.inside.start));
