@@ -1,7 +1,8 @@
 //! Launches a kernel of a PTX file on the simulator, as a description file specifies, and prints
 //! the report.
 //!
-//! A description has one word and its values a line, files relative to the working directory:
+//! A description has one keyword with its values on each line. File names are relative to the
+//! working directory:
 //!
 //! ```text
 //! ptx softmax.ptx           the module

@@ -22,7 +22,7 @@ impl Integer {
     }
 }
 
-/// Returns the PTX comparison that `function` stands for.
+/// Returns the PTX comparison for `function`.
 pub(super) fn comparison(function: ComparisonFn) -> Comparison {
     match function {
         ComparisonFn::Eq => Comparison::Eq,

@@ -1,6 +1,6 @@
 //! Dots by `mma.sync`: packs the fragments of operands into words (64 bits for fp64, 32 bits for
-//! other types). The result consists of fragments of the size of the instruction's result. Each
-//! takes one instruction for each step along K.
+//! other types). The result is divided into tiles of the size that one instruction computes. Each
+//! of them takes one instruction for each step along K.
 
 use smallvec::SmallVec;
 use tilewright_gpu_ir::MmaShape;

@@ -421,7 +421,7 @@ fn is_supported([d, a, b]: [ScalarType; 3]) -> bool {
     match (a, b) {
         (F16, F16) | (E4m3 | E5m2, E4m3 | E5m2) => matches!(d, F16 | F32),
         (Bf16, Bf16) | (Tf32, Tf32) => d == F32,
-        // The table omits one signed and one unsigned operand, which need a later PTX version.
+        // One signed and one unsigned operand are left out: they need a later PTX version.
         (S8, S8) | (U8, U8) => d == S32,
         // tidy: wildcard because the instruction has no others.
         _ => false,

@@ -10,8 +10,8 @@ use crate::isa::{AddressBase, Immediate, Instruction, RegisterId, ScalarType, So
 /// A register plus a constant.
 ///
 /// This type is separate from the linear form of `tilewright_ir` for two reasons. A register may be
-/// written again, so a sum holds only until the next write of its base. And it is the access that
-/// adds the constant to the address, in 64 bits, not an instruction of some integer type.
+/// written again, so a sum holds only until the next write of its base. And the access itself adds
+/// the constant to the address; no instruction of an integer type computes the sum.
 #[derive(Clone, Copy)]
 struct RegisterOffset {
     base: RegisterId,
