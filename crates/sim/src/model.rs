@@ -77,7 +77,8 @@ pub enum Bound {
     Memory,
     /// Shared-memory wavefronts, without those of bank conflicts.
     Shared,
-    /// Bank conflicts: the wavefronts beyond those that the same accesses need.
+    /// Bank conflicts: the wavefronts beyond those that the same accesses would take without
+    /// conflicts.
     Conflicts,
     /// The tensor cores.
     Tensor,

@@ -175,7 +175,6 @@ impl Builder {
         }
         // The result of the instruction is unspecified for the smallest number divided by -1, and
         // for a divisor of zero. The select handles -1; the caller handles zero.
-        // for a divisor of zero. The select handles -1; the caller handles zero.
         let ones = Scalar::constant(width.cut(u64::MAX));
         let is_minus_one = self.compare(width, signed, Comparison::Eq, y, ones);
         let negated = self.sub(width, Scalar::constant(0), x);

@@ -257,7 +257,7 @@ impl Lowering<'_> {
     }
 
     /// Returns the memory order of the instructions of an operation. If there are several, they are
-    /// relaxed, and this function emits the fence before them.
+    /// relaxed, and this function emits the fence before them, if the operation is a release.
     fn begin_order(
         &mut self,
         (sem, scope): (MemorySemantics, MemoryScope),

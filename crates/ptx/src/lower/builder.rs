@@ -5,8 +5,9 @@
 //! instruction until the result is used.
 //!
 //! A register is assigned once, with these exceptions: a register that carries a value around a
-//! loop or out of a branch; the result of a guarded load: an earlier move writes the value that the
-//! result has if the guard is false; the accumulator of `wgmma`.
+//! loop or out of a branch; the result of a guarded load or atomic operation (an earlier move
+//! writes the value that the result has if the guard is false); the accumulator of `wgmma`; a
+//! register that inline assembly reads and writes.
 
 use cranelift_entity::EntityRef;
 use rustc_hash::{FxHashMap, FxHashSet};

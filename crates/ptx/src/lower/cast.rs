@@ -149,7 +149,7 @@ impl Lowering<'_> {
             Dtype::BF16 if from.bits() > 16 && self.has(Feature::Bf16Sums) => {
                 Some(self.builder.float_convert(BF16, source, Some(rounding), x))
             }
-            // Integers of 16 bits are exact in fp32; wider ones are rounded to odd there.
+            // Integers of up to 16 bits are exact in fp32; wider ones are rounded to odd there.
             _ if from.bits() <= 16 => {
                 let wide = self.builder.float_convert(F32, source, Some(isa::Rounding::Rn), x);
                 self.narrow(to, wide, towards_zero)

@@ -207,8 +207,8 @@ impl Builder {
         self.log_special(F64, x, result)
     }
 
-    /// Returns the hyperbolic tangent within 3 ulp: with u = e^(-2|x|) - 1, tanh |x| = -u / (2 +
-    /// u).
+    /// Returns the hyperbolic tangent within 3 ulp: -u / (2 + u) for u = e^(-2|x|) - 1, with the
+    /// sign of x.
     pub(super) fn tanh64(&mut self, x: Scalar) -> Scalar {
         let a = self.float_source(F64, x);
         let t = self.pure(Width::B64, |d| isa::Abs { ftz: false, ty: ScalarType::F64, d, a });

@@ -3,9 +3,9 @@
 //!
 //! The lowering emits one op after the other, each for all elements of a tile. Sinking orders the
 //! code element by element, if that lowers the register pressure enough. Lines with effects keep
-//! their order, as do lines that write a register with several writes. A listing with dots of
-//! warpgroups is not changed: their register operands must be written before their fence. A listing
-//! with dots of warps (`mma.sync`) is not changed either, unless the pressure exceeds
+//! their order, as do lines that read or write a register with several writes. A listing with dots
+//! of warpgroups is not changed: their register operands must be written before their fence. A
+//! listing with dots of warps (`mma.sync`) is not changed either, unless the pressure exceeds
 //! `Tuning::max_live_registers`: the operands of several dots are computed together.
 
 use cranelift_entity::EntityRef;

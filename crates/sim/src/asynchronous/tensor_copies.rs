@@ -35,7 +35,8 @@ impl Execute for Replace {
     }
 }
 
-/// `tensormap.cp_fenceproxy`: copies a map from shared to global memory, once for the warp.
+/// `tensormap.cp_fenceproxy`: copies a map from shared to global memory and releases it, once for
+/// the warp.
 pub(crate) struct Publish {
     pub destination: Pointer,
     pub source: Pointer,
