@@ -1,5 +1,6 @@
-//! The texts of `tests/corpus`: every instruction of the table, what compilers write around calls, and kernels of the
-//! official triton (made by `tests/triton_corpus.py`).
+//! Tests the texts of `tests/corpus`. They have every instruction of the table, the code that
+//! compilers write around calls, and kernels of the official Triton (from
+//! `tests/triton_corpus.py`).
 
 mod common;
 
@@ -59,7 +60,7 @@ fn every_row_of_the_table_occurs() {
     assert!(missing.is_empty(), "write examples into tests/corpus/instructions.*.ptx of: {missing:?}");
 }
 
-/// Each spelling is one that the assembler has accepted.
+/// Every spelling in the corpus is one that the assembler has accepted.
 #[test]
 fn every_modifier_occurs() {
     let opcodes: Vec<String> = instructions().iter().map(Instruction::opcode).collect();

@@ -4,12 +4,12 @@ use tilewright_ptx::isa::parse;
 
 const HEAD: &str = ".version 8.0\n.target sm_80\n.address_size 64\n";
 
-/// Returns the error of a module whose fourth line is this.
+/// Returns the error of a module whose fourth line is `item`.
 fn error_of_item(item: &str) -> String {
     parse(&format!("{HEAD}{item}\n")).expect_err(item).to_string()
 }
 
-/// Returns the error of a kernel whose line 7 is this; `%r` and `%p` are declared.
+/// Returns the error of a kernel whose line 7 is `line`; `%r` and `%p` are declared.
 fn error_of(line: &str) -> String {
     let text =
         format!("{HEAD}.entry k(.param .u64 p) {{\n.reg .pred %p<3>;\n.reg .b32 %r<9>;\n{line}\nret;\n}}\n");

@@ -1,8 +1,9 @@
-//! Constants as programs write them: expressions, offsets of several terms, fractions, and lines of a preprocessor.
+//! Tests constants as programs write them: expressions, offsets with several terms, decimal
+//! fractions. Also tests that the parser skips lines of a preprocessor.
 
 use tilewright_ptx::isa::*;
 
-/// Returns the instructions of a kernel whose body is this; `%r`, `%f` and `%d` are declared.
+/// Returns the instructions of a kernel with this body; `%r`, `%f` and `%d` are declared.
 fn instructions(body: &str) -> Vec<Instruction> {
     let text = format!(
         ".version 8.0\n#line 1 \"kernel.cu\"\n.target sm_80\n.address_size 64\n.global .b32 table[9];\n

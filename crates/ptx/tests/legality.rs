@@ -1,5 +1,5 @@
-//! Legality checks: each instruction of the corpus, changed in many ways by a fixed seed, is
-//! accepted or refused as NVIDIA's assembler does it.
+//! Legality checks: changes each instruction of the corpus at random, with a fixed seed. The check
+//! must accept or refuse each change as NVIDIA's assembler does.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -61,9 +61,9 @@ fn head(target: &str, version: &str) -> String {
     text
 }
 
-/// Returns the errors of lines. All lines are in one text, and the remaining ones are assembled
-/// again until none is refused, since the assembler finds some errors only if there are no others.
-/// An error without a line is located by bisection.
+/// Finds the lines that the assembler refuses, with their errors. It assembles all lines in one
+/// text, then the accepted lines again until none is refused, since the assembler finds some errors
+/// only if there are no others. Bisection locates an error that names no line.
 fn refused_by_assembler(
     ptxas: &Ptxas,
     (head, target): (&str, &str),
@@ -116,13 +116,14 @@ fn refused_by_us(head: &str, line: &str) -> Option<Refusal> {
 }
 
 enum Refusal {
-    /// The parser does not read all that the assembler reads, such as a repeated modifier.
+    /// The parser refuses the line. It does not read all that the assembler reads, such as a
+    /// repeated modifier, so this counts as no disagreement.
     Parser,
     Check(String),
 }
 
-/// Returns whether the assembler accepts an error of ours after the first element of a list:
-/// predicates, special registers, constants of another type.
+/// Returns whether the error `ours` is one that the assembler reports only for the first element of
+/// a list: a predicate, a special register, or a constant or an address in place of a register.
 fn is_in_list(line: &str, ours: &str) -> bool {
     line.contains('{')
         && ["of .pred", "special register", "a constant", "is an address"]
@@ -198,7 +199,7 @@ fn changed(line: &str, random: &mut Random) -> String {
     let (opcode, operands) = line.split_once(' ').unwrap_or((line, ""));
     let mut words: Vec<String> = opcode.split('.').map(str::to_owned).collect();
     match random.below(8) {
-        // A register of another type, a constant or a special register.
+        // Replaces a register by a register of another type, a constant or a special register.
         0..=3 if operands.contains('%') => {
             let starts: Vec<usize> = operands.match_indices('%').map(|(at, _)| at).collect();
             let at = random.pick(&starts);
@@ -209,7 +210,7 @@ fn changed(line: &str, random: &mut Random) -> String {
             };
             format!("{opcode} {}", with_operand(operands, at, &new))
         }
-        // A word of the opcode left out, added or replaced.
+        // Leaves out, adds or replaces a word of the opcode.
         4 if words.len() > 1 => {
             words.remove(1 + random.below(words.len() - 1));
             format!("{} {operands}", words.join("."))
@@ -229,7 +230,7 @@ fn changed(line: &str, random: &mut Random) -> String {
     }
 }
 
-/// Heads that instructions are judged under.
+/// The targets and versions for which every instruction of the corpus is checked.
 const HEADS: [(&str, &str); 19] = [
     ("sm_75", "6.4"),
     ("sm_75", "7.4"),
@@ -253,7 +254,8 @@ const HEADS: [(&str, &str); 19] = [
     ("sm_110a", "9.0"),
 ];
 
-/// The number of agreements, and the disagreements.
+/// The number of checked and of refused lines, and the lines on which we and the assembler
+/// disagree.
 #[derive(Default)]
 struct Tally {
     judged: usize,
@@ -266,11 +268,12 @@ struct Tally {
     unjudged: Vec<String>,
 }
 
-/// The target and the version of the language of texts, and the texts.
+/// Lines, with the target and the PTX version for which they are checked.
 type Texts = ((&'static str, &'static str), Vec<String>);
 
 impl Tally {
-    /// Judges texts, those of each head in a thread of its own, which mostly waits for the assembler.
+    /// Checks lines, with a thread for each target and version: a thread mostly waits for the
+    /// assembler.
     fn of(ptxas: &Ptxas, texts: &[Texts]) -> Self {
         let judge = |(head, lines): &Texts| {
             let mut tally = Self::default();
@@ -330,7 +333,8 @@ impl Tally {
         )
     }
 
-    /// The assembler crashes on few texts, which is not a verdict.
+    /// Returns whether we agree with the assembler on all lines. The assembler may crash on a few
+    /// lines; a crash is no verdict.
     fn agrees(&self) -> bool {
         self.missed.is_empty() && self.wrong.is_empty() && self.unjudged.len() * 500 <= self.judged
     }
@@ -346,10 +350,10 @@ fn instructions_exist_from_their_target_and_version_on() {
     assert!(tally.agrees(), "{}", tally.report());
 }
 
-/// The reason to exclude texts of this opcode and these operands.
+/// A predicate of an opcode and its operands, and the reason to exclude the lines that satisfy it.
 type LeftOut = (fn(&str, &str) -> bool, &'static str);
 
-/// The excluded texts.
+/// The lines that are not checked.
 const LEFT_OUT: &[LeftOut] = &[
     (
         |opcode, _| opcode.starts_with("st") && opcode.contains(".param") || opcode.contains(".param::func"),
@@ -454,16 +458,17 @@ fn is_left_out(line: &str) -> bool {
     LEFT_OUT.iter().any(|(is_meant, _)| is_meant(opcode, &operands))
 }
 
-/// Heads that changed instructions are judged under.
+/// The targets and versions for which changed instructions are checked.
 const CHANGED_HEADS: [(&str, &str); 4] =
     [("sm_75", "8.8"), ("sm_80", "7.8"), ("sm_90a", "8.6"), ("sm_100a", "8.8")];
 
-/// The instructions that are changed, among them `barrier`, for which `barrier.cta` is another name.
+/// Returns the instructions that are changed. Omits `barrier.cta`, which is another name of
+/// `barrier`.
 fn changed_lines() -> Vec<String> {
     instructions().into_iter().filter(|line| !line.starts_with("barrier.cta")).collect()
 }
 
-/// `TILEWRIGHT_SEEDS=0..50` makes other changes.
+/// `TILEWRIGHT_SEEDS=0..50` selects other seeds of the changes.
 #[test]
 fn changed_instructions_are_refused_as_the_assembler_does() {
     let Some(ptxas) = Ptxas::find_or_skip("changed_instructions_are_refused_as_the_assembler_does") else {
@@ -482,7 +487,8 @@ fn changed_instructions_are_refused_as_the_assembler_does() {
     assert!(tally.agrees(), "{}", tally.report());
 }
 
-/// All that [`changed`] makes of an instruction, with one register of each type.
+/// Returns all changes that [`changed`] may make to an instruction, with only one register of each
+/// type.
 fn every_change(line: &str) -> BTreeSet<String> {
     let (opcode, operands) = line.split_once(' ').unwrap_or((line, ""));
     let mut all = BTreeSet::new();
@@ -511,7 +517,7 @@ fn every_change(line: &str) -> BTreeSet<String> {
     all
 }
 
-/// `TILEWRIGHT_SEEDS=0..5` tries these of 100 parts.
+/// The changes are divided into 100 parts; `TILEWRIGHT_SEEDS=0..5` checks only the first five.
 #[test]
 #[ignore = "takes many minutes: 600,000 texts"]
 fn every_changed_instruction_is_refused_as_the_assembler_does() {

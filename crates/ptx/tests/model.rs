@@ -1,4 +1,5 @@
-//! The module of a text, and the text of a built module.
+//! Tests the module that the parser makes of a text, and the text that the printer writes for a
+//! module built by code.
 
 use expect_test::expect;
 use tilewright_ptx::isa::*;
@@ -41,7 +42,7 @@ fn nested_scopes_become_one_with_distinct_names() {
     assert_eq!(labels, ["NEXT", "NEXT_1"]);
     let lines: Vec<u32> = function.body.as_ref().unwrap().iter().map(|statement| statement.line).collect();
     assert_eq!(lines, [8, 12, 13, 14, 15, 17, 18, 19, 20]);
-    // The inner jump targets the inner label, the outer jump the outer one.
+    // The inner jump targets the label of the inner scope, the outer jump that of the outer scope.
     let jumps = function.body.iter().flatten().filter_map(|statement| match &statement.kind {
         StatementKind::Instruction { instruction: Instruction::Bra(bra), .. } => Some(bra.target.0),
         _ => None,
@@ -93,7 +94,7 @@ fn registers_are_visited_by_role() {
         visited,
         ["%p0= %p1= %r0 %p2", "%r1= %d0", "%r2= %d0 %r3 %r4", "%f0+= %f1+= %f2+= %f3+= %d1 %d2 %p0"]
     );
-    // Mapping visits the same registers, and the new ones are printed.
+    // `map_registers` passes the same registers: a second replacement restores the instruction.
     let mut body = function.body.clone().unwrap();
     let StatementKind::Instruction { instruction, .. } = &mut body[0].kind else { unreachable!() };
     let before = instruction.clone();
@@ -299,7 +300,7 @@ fn what_is_built_prints_readably() {
         function.body.iter().flatten().map(|statement| built().instruction_text(id, statement)).collect();
     assert_eq!(texts[5], "@!%p0 bra END;");
     assert_eq!(texts[7], "END:");
-    // Everything but the comment is parsed back.
+    // Parsing the printed text restores everything but the comment.
     let mut expected = built();
     let again = parse(&print(&expected)).unwrap();
     let function = expected.functions.values_mut().next().unwrap();

@@ -1,5 +1,5 @@
-//! Runs `tests/ptx/*.ptx`: passes over the code of a thread, text in and text out. A case is the
-//! body of a kernel without its registers.
+//! Runs the cases of `tests/ptx/*.ptx`, which test passes over the code of a thread. A case has the
+//! body of a kernel before and after a pass, without the declarations of registers.
 
 use std::fmt::Write;
 
@@ -31,8 +31,8 @@ fn run(steps: &[&str], input: &str) -> Result<String, String> {
     Ok(body.flat_map(|line| [line, "\n"]).collect())
 }
 
-/// Sums that are stored, and stored again much later: kept if they are few, and recomputed if they
-/// would not fit in the registers of a thread.
+/// Products that are computed and stored, and computed and stored again much later. Value numbering
+/// removes the second computation, unless the results exceed the registers of a thread.
 #[test]
 fn what_is_far_apart_is_computed_again_where_registers_are_too_few() {
     let sums = |count: usize| {
@@ -55,6 +55,7 @@ fn what_is_far_apart_is_computed_again_where_registers_are_too_few() {
     };
     assert_eq!(sums(500), 500);
     assert_eq!(sums(501), 501);
-    // 4 lines each, so more than 2000; 510 words are twice the registers of a thread.
+    // The listing has more than 2,000 lines (4 for each product), and more than 510 live words,
+    // twice the registers of a thread.
     assert_eq!(sums(600), 1200);
 }

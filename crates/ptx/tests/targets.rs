@@ -1,10 +1,11 @@
-//! The features of targets, against the instruction table, which agrees with NVIDIA's assembler.
+//! Compares the features of targets with the instruction table, which agrees with NVIDIA's
+//! assembler.
 
 use tilewright_gpu_ir::GpuTarget;
 use tilewright_gpu_ir::target::Feature;
 use tilewright_ptx::isa::{check, parse};
 
-/// A feature, and an instruction that exactly the targets with the feature have.
+/// A feature, and an instruction that exists on exactly the targets with this feature.
 const CASES: &[(Feature, &str)] = &[
     (Feature::CpAsync, "cp.async.commit_group;"),
     (Feature::Redux, "redux.sync.add.s32 %r1, %r2, -1;"),

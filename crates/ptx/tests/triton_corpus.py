@@ -1,7 +1,7 @@
-"""Compiles kernels with the official triton, without a GPU, and writes the PTX of each for several targets.
+"""Compiles kernels with the official Triton, without a GPU, and writes the PTX of each for several targets.
 
-Usage: triton_corpus.py DIRECTORY. The test `official_triton` runs it where triton is installed. The kernels are made to
-reach as many different instructions as they can, not to be useful.
+Usage: triton_corpus.py DIRECTORY. The test `official_triton` runs it where Triton is installed. The kernels are made to
+use as many different instructions as possible, not to be useful.
 """
 
 import sys
@@ -96,7 +96,7 @@ def atomics(x, y, out, n, BLOCK: tl.constexpr):
 
 @triton.jit
 def combine(a, b):
-    """Not commutative."""
+    """A function that does not commute."""
     return a * 3 + b
 
 

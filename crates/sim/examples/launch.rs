@@ -1,14 +1,16 @@
 //! Launches a kernel of a PTX file on the simulator, as a description file specifies, and prints
 //! the report.
 //!
-//! A description has one word and its values a line, files relative to the working directory:
+//! A description has one keyword with its values on each line. File names are relative to the
+//! working directory:
 //!
 //! ```text
 //! ptx softmax.ptx           the module
 //! target sm_80              the simulated device
-//! kernel softmax_kernel     the kernel; by default, the only one
+//! kernel softmax_kernel     the kernel; by default, the first one
 //! grid 1823 1 1             blocks
 //! block 128 1 1             threads of a block
+//! cluster 2 1 1             blocks of a cluster; by default, one
 //! shared 1024               bytes of dynamic shared memory
 //! buffer x.bin              an argument: the file's bytes, written back after the launch
 //! null                      an argument: no memory

@@ -2,10 +2,11 @@
 //! in turns until all have exited.
 //!
 //! A cluster runs on one thread of the host. A warp runs until it has to wait, or for [`TURN`]
-//! steps; then the next warp runs. If no warp executes a step in a whole round, none can go on. The
-//! scheduler then reports a divergent barrier if lanes wait for other lanes of their own warp, else
-//! a deadlock with the position of each group. A *group* is the lanes of a warp that are at the
-//! same step; a *site* is the index of the PTX instruction from which a step was decoded.
+//! steps; then the next warp runs. If no warp executes a step in a whole round, none can go on. If
+//! lanes then wait at an `.aligned` instruction for the rest of their own warp, the scheduler
+//! reports a divergent barrier. Otherwise it reports a deadlock with the position of each group. A
+//! *group* is the lanes of a warp that are at the same step; a *site* is the index of the PTX
+//! instruction from which a step was decoded.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -114,8 +115,8 @@ impl Cluster<'_> {
         self.warps.iter().enumerate().flat_map(of_warp).collect()
     }
 
-    /// Returns the fault of a cluster without progress: a divergent barrier if lanes wait for the
-    /// rest of their own warp, else a deadlock.
+    /// Returns the fault of a cluster without progress: a divergent barrier if lanes wait at an
+    /// `.aligned` instruction for the rest of their own warp, else a deadlock.
     fn deadlock(&self) -> Stopped {
         for (index, warp) in self.warps.iter().enumerate() {
             for group in &warp.groups {

@@ -101,7 +101,7 @@ pub(crate) struct Context<'a> {
     pub agent: &'a mut Agent,
     /// The number of agents of the cluster.
     pub agents: usize,
-    /// The number of instructions that the warp has executed: its clock.
+    /// The number of steps that the warp has begun, including those that had to wait: its clock.
     pub time: u64,
     pub counters: &'a mut StepCounters,
     /// The global address of the warp's last atomic read.

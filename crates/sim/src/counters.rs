@@ -16,9 +16,9 @@ pub struct StepCounters {
     pub sectors: u64,
     /// Sectors that the same bytes would fill if they were contiguous.
     pub ideal_sectors: u64,
-    /// Shared-memory wavefronts. Lanes that are served together take one wavefront for each of the
-    /// words that they access in one bank: the bank with the most different words determines the
-    /// number.
+    /// Shared-memory wavefronts. The hardware serves a set of lanes together. Of all banks, the one
+    /// in which these lanes access the most different words determines the number of wavefronts:
+    /// one for each of these words.
     pub wavefronts: u64,
     /// Wavefronts that the same accesses would take without bank conflicts.
     pub ideal_wavefronts: u64,

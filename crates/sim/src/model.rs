@@ -77,7 +77,8 @@ pub enum Bound {
     Memory,
     /// Shared-memory wavefronts, without those of bank conflicts.
     Shared,
-    /// Bank conflicts: the wavefronts beyond those that the same accesses need.
+    /// Bank conflicts: the wavefronts beyond those that the same accesses would take without
+    /// conflicts.
     Conflicts,
     /// The tensor cores.
     Tensor,
@@ -137,7 +138,8 @@ pub struct Estimate {
     pub active: u32,
     /// The estimated time.
     pub nanoseconds: f64,
-    /// Floating-point operations of the tensor cores and of fp32 and fp64 arithmetic.
+    /// Operations of the tensor cores, floating-point arithmetic of other instructions, and special
+    /// functions.
     pub operations: f64,
     /// Bytes moved between the caches and memory.
     pub memory_bytes: f64,
@@ -222,7 +224,7 @@ fn width_of(opcode: &str) -> f64 {
     }
 }
 
-/// Returns the floating-point operations of all instructions.
+/// Returns the operations of all instructions, as [`Estimate::operations`] counts them.
 fn operations(report: &Report) -> f64 {
     let of = |instruction: &Instruction| {
         let counters = &instruction.counters;

@@ -1,11 +1,11 @@
 //! A warp: the program position of each lane, and the divergence of lanes.
 //!
 //! Lanes at the same step are a group and execute together. Of the groups that can go on, the group
-//! with the lowest step runs first. Groups at higher steps wait until it reaches their step; then
-//! the groups merge. (Nearly all compilers order the basic blocks of a function so that diverged
-//! paths rejoin at a higher step. Otherwise the lanes rejoin at the next warp-synchronous
-//! instruction.) Only the counters depend on where lanes rejoin. A lane at a lower step may spin
-//! until a lane at a higher step has done something, so the preference flips every
+//! with the lowest step runs first. A group at a higher step waits until the running group reaches
+//! its step; then the two groups merge. (Nearly all compilers order the basic blocks of a function
+//! so that diverged paths rejoin at a higher step. Otherwise the lanes rejoin at the next
+//! warp-synchronous instruction.) Only the counters depend on where lanes rejoin. A lane at a lower
+//! step may spin until a lane at a higher step has done something, so the preference flips every
 //! [`PREFERENCE_STEPS`] steps. While a lane is in a call that is not inlined ([`crate::call`]), the
 //! depth of the calls of a group decides before its step: the deepest group runs first.
 //!
@@ -48,7 +48,7 @@ pub(crate) struct Warp {
     pub alive: u32,
     /// The groups of lanes, sorted by step.
     pub groups: SmallVec<[Group; 4]>,
-    /// The number of instructions that the warp has executed.
+    /// The number of steps that the warp has begun, including those that had to wait.
     pub time: u64,
     /// The generation of the cluster's barrier at which the warp has arrived.
     pub cluster_arrival: Option<u64>,

@@ -57,7 +57,7 @@ pub(crate) struct WatchFinding {
     /// The index of the agent in the launch.
     pub agent: u32,
     pub lane: Option<u32>,
-    /// The access that it races with; `None` for a read of uninitialized memory.
+    /// The earlier access of the race; `None` for a read of uninitialized memory.
     pub first: Option<Access>,
     pub count: u64,
 }

@@ -212,9 +212,10 @@ fn barriers_order_earlier_accesses() {
     let output = copy(&handover(&wait(0)), 64, &[], 128);
     let expected: Vec<u8> = (100..132u32).flat_map(u32::to_le_bytes).collect();
     assert_eq!(output, expected);
-    // Without the wait, in any order of the warps.
+    // Without the wait, a fault is found in whichever order the warps run.
     assert!(matches!(mistake(&handover(""), 64), FaultKind::Race { .. } | FaultKind::Unwritten { .. }));
-    // With a wait for the previous phase, the kernel deadlocks unless the consumer comes first.
+    // With a wait for the previous phase, the kernel deadlocks. If the consumer runs first, it does
+    // not wait, and races instead.
     let fault = mistake(&handover(&wait(1)), 64);
     assert!(matches!(
         fault,
@@ -239,7 +240,7 @@ POLL:
 ",
     );
     let output = copy(&body, 32, &[], 128);
-    // The lanes arrive together or one after the other; the first one reads the full count.
+    // The lanes arrive together or one after the other. The first lane reads the full count.
     let pending = words(&output);
     assert!(pending.contains(&32) && pending.iter().all(|count| (1..=32).contains(count)), "{pending:?}");
 }
@@ -371,7 +372,8 @@ fn bulk_stores_want_a_fence_and_a_wait() {
 
 #[test]
 fn bulk_reductions_combine() {
-    // The operation and its type; the result as a function of the stored value and the old output.
+    // The operation with its type, and the result as a function of the old output and the stored
+    // value.
     type Combine = fn(u32, u32) -> u32;
     let cases: [(&str, Combine); 7] = [
         ("add.u32", |old, new| old.wrapping_add(new)),
@@ -517,7 +519,7 @@ fn tensor_loads_swizzle_lines() {
         run(&tensor_load(&[0, 0], line as u32 * 16), 32, &input, &mut output, &map.encode().unwrap())
             .unwrap();
         for (index, &byte) in input.iter().enumerate() {
-            // The swizzle permutes the chunks of a line by the index of its 128 bytes.
+            // The swizzle permutes the chunks of a 128-byte line by the index of this line.
             let chunk = (index / 16) ^ ((index / 128) % rows);
             assert_eq!(output[chunk * 16 + index % 16], byte, "{swizzle:?} byte {index}");
         }

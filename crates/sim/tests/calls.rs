@@ -69,7 +69,8 @@ $small:
     ret;
 }";
 
-/// Returns a call of a function of one number with `%a`, in the lanes whose guard holds.
+/// Returns a call of a function with one parameter in the lanes whose guard holds. The argument is
+/// `%a`, and `%d` gets the result.
 fn call(guard: &str, name: &str) -> String {
     format!(
         "    {{ .param .b32 argument; .param .b32 value; st.param.b32 [argument], %a;
@@ -225,7 +226,7 @@ fn an_alias_is_the_function() {
     assert_eq!(results(&aliased, &format!("    mov.u32 %a, %t;\n{}", call("", "other"))), expected);
 }
 
-/// The lanes of a warp shuffle and wait for the block in a recursive function.
+/// In a recursive function, the lanes of a warp shuffle, and wait at a barrier of the block.
 #[test]
 fn lanes_meet_in_functions_that_call_themselves() {
     let sum = "
@@ -278,8 +279,8 @@ fn invalid_calls_are_faults() {
     assert!(matches!(&kind, FaultKind::Unsupported(text) if text.contains("elsewhere")), "{kind:?}");
 }
 
-/// A function that writes its parameter of 8 bytes. The argument has to be a variable of the
-/// calling body, and large enough.
+/// Calls a function with a parameter of 8 bytes. The argument must be a variable of the calling
+/// body, and large enough.
 #[test]
 fn arguments_are_large_enough_variables_of_the_caller() {
     let function = "

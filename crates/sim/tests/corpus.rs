@@ -22,7 +22,7 @@ const COPIES_BY_WARPS: &str = include_str!("corpus/sm90_copies_by_warps.ptx");
 const TMA_MADE: &str = include_str!("corpus/sm90_tma_made.ptx");
 const ATTENTION: &str = include_str!("corpus/sm90_attention.ptx");
 
-/// Launches a kernel as it was compiled: its text has the threads of a block and the shared memory.
+/// Launches a kernel with the number of threads and the shared memory that its text states.
 fn launch(ptx: &str, grid: [u32; 3], arguments: Vec<Argument<'_>>) -> Result<Report, FaultKind> {
     let number = |after: &str| -> u32 {
         let (_, rest) = ptx.split_once(after).expect("the text has the number");
@@ -64,14 +64,14 @@ fn product(Size { m, n, k }: Size) -> Vec<i32> {
     (0..m * n).map(element).collect()
 }
 
-/// Returns B transposed.
+/// Returns the transpose of `matrix(k, n, 2)`.
 fn transposed(Size { n, k, .. }: Size) -> Vec<i32> {
     let right = matrix(k, n, 2);
     (0..n * k).map(|index| right[index % k * n + index / k]).collect()
 }
 
-/// Multiplies with a kernel that takes pointers, sizes and strides. Returns the result, of i32 or
-/// f32.
+/// Multiplies with a kernel that takes pointers, sizes and strides. Returns the result, which the
+/// kernel stores as i32 if `is_integer`, else as f32.
 fn multiply<const N: usize>(
     ptx: &str,
     size: Size,
@@ -210,7 +210,7 @@ fn multiply_by_made_maps(ptx: &str) -> Result<(), FaultKind> {
 #[test]
 fn products_through_tensor_maps_that_the_kernel_makes() {
     multiply_by_made_maps(TMA_MADE).expect("the kernel is right");
-    // All acquires are missing, or only that of one map.
+    // Removes all acquires, then only that of one map.
     let acquire = "fence.proxy.tensormap::generic.acquire";
     for part in [acquire.to_owned(), format!("{acquire}.gpu [ %rd16")] {
         let found = multiply_by_made_maps(&planted(TMA_MADE, &part, "")).expect_err("a mistake is planted");
@@ -223,7 +223,7 @@ fn products_through_tensor_maps_that_the_kernel_makes() {
 fn products_of_specialized_warps() {
     let size = Size { m: 72, n: 72, k: 264 };
     assert!(multiply_by_maps(SPECIALIZED, size, (64, 64), false, [WIDE; 3]) == Ok(product(size)));
-    // The consumers do not release a buffer, and the producer waits forever.
+    // Without the arrivals, the consumers do not release a buffer, and the producer waits forever.
     let text = planted(SPECIALIZED, "mbarrier.arrive.shared", "");
     let fault = multiply_by_maps(&text, size, (64, 64), false, [WIDE; 3]).expect_err("a mistake is planted");
     assert!(matches!(fault, FaultKind::Deadlock { .. }));
@@ -242,21 +242,21 @@ fn wgmma_on_copies_by_other_warps() {
     assert!(matches!(fault("fence.proxy.async", ""), FaultKind::MissingProxyFence { .. }));
     assert!(matches!(fault("cp.async.mbarrier.arrive", ""), FaultKind::Deadlock { .. }));
     assert!(matches!(fault("mbarrier.arrive.shared", ""), FaultKind::Deadlock { .. }));
-    // A barrier that expects more threads than copy, or fewer.
+    // The barrier expects more threads than copy, then fewer.
     let counted = |count: &str| run(&COPIES_BY_WARPS.replace("], 128;", &format!("], {count};")));
     assert!(matches!(counted("160"), Err(FaultKind::Deadlock { .. })));
     assert!(matches!(
         counted("96"),
         Err(FaultKind::Race { .. } | FaultKind::Unwritten { .. } | FaultKind::Illegal(_))
     ));
-    // An arrival that does not wait for the copies.
+    // The arrival does not wait for the copies.
     let early = COPIES_BY_WARPS
         .replace("cp.async.mbarrier.arrive.noinc.shared::cta.b64 ", "mbarrier.arrive.shared::cta.b64 _, ");
     let early = run(&early).expect_err("a mistake is planted");
     assert!(matches!(early, FaultKind::Race { .. } | FaultKind::Unwritten { .. }));
 }
 
-/// Replaces each line that contains a part; at least one does.
+/// Replaces each line that contains a part. Fails if there is none.
 fn planted(ptx: &str, part: &str, replacement: &str) -> String {
     assert!(ptx.contains(part), "{part}");
     let line = |line: &str| if line.contains(part) { replacement.to_owned() } else { line.to_owned() };

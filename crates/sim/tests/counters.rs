@@ -8,7 +8,7 @@ use tilewright_sim::{Class, Launch, Region, Report};
 #[repr(align(256))]
 struct Aligned([u32; 4096]);
 
-/// Loads of 32 lanes, each at its index times a stride in bytes.
+/// Runs a load in 32 lanes. Each lane accesses its index times `stride` bytes.
 fn global(stride: u32, load: &str) -> Report {
     let mut words = Box::new(Aligned([0; 4096]));
     let arguments = vec![memory(&mut words.0)];
@@ -119,7 +119,7 @@ fn regions_that_overlap_are_one_allocation() {
     }
 }
 
-/// Stores of 32 lanes to shared memory, each at its index times a stride in bytes.
+/// Runs a store to shared memory in 32 lanes. Each lane accesses its index times `stride` bytes.
 fn shared(stride: u32, store: &str) -> (u64, u64) {
     let body = format!(
         "

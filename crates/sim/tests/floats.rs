@@ -350,7 +350,7 @@ fn atomic_sums_of_subnormal_numbers() {
     assert_eq!(memory_of, [0, 10]);
 }
 
-/// The results of a vector use the registers of its operands.
+/// The results of a vector instruction are in the registers of its operands.
 #[test]
 fn atomic_vectors_read_their_operands_first() {
     let body = "

@@ -58,7 +58,7 @@ fn sums_and_products_wrap() {
 
 #[test]
 fn quotients_truncate() {
-    // The ISA leaves division by zero open: it is not compared.
+    // The ISA leaves the results of a division by zero open, so the test omits these rows.
     check("max", 2, |a, b, _, _, _| a.max(b));
     check("min", 2, |a, b, _, _, _| a.min(b));
     each_type(|ty, bits, signed| {
@@ -136,7 +136,8 @@ fn carries_chain() {
         let is_carry = a.checked_add(b).is_none();
         assert_eq!(after_add[index], u64::from(c.wrapping_sub(u32::from(!is_carry))), "{a:#x} {b:#x} {c:#x}");
     }
-    // The low word of a product with the carry to the high word: a 64-bit product of 32-bit halves.
+    // The high word of `a * b + c`: the product is computed in two halves, with the carry from the
+    // low one.
     let product = "
     mul.lo.u32 %x, %a, %b;
     mad.lo.cc.u32 %y, %a, %b, %c;

@@ -1,5 +1,5 @@
-//! Whole hand-written kernels, and the same with planted bugs: the simulator finds and names each
-//! bug.
+//! Tests whole kernels that are written by hand, and the same kernels with planted bugs. The
+//! simulator finds and names each bug.
 
 mod common;
 
@@ -62,8 +62,8 @@ fn vectors_are_added() {
     for i in 0..N {
         assert_eq!(z.0[i], x.0[i] + y.0[i], "{i}");
     }
-    // 31 warps of 32 lanes with 4 sectors each, and one of 8 lanes with 1; for two loads and a
-    // store.
+    // 31 warps have 32 lanes that access 4 sectors; one warp has 8 lanes that access 1 sector.
+    // There are two loads and one store.
     let total = report.total();
     assert_eq!((total.global_requests, total.sectors, total.ideal_sectors), (3 * 32, 3 * 125, 3 * 125));
     assert_eq!(report.instructions[19].counters.executions, 32, "the addition");
@@ -231,13 +231,13 @@ fn barriers_with_counts_order_their_threads() {
     let (report, result) = sum(&text, 128);
     report.unwrap_or_else(|fault| panic!("{fault}"));
     assert_eq!(result, 95.0 * 48.0);
-    // One arrival too few.
+    // The barrier expects 128 threads, but only 96 arrive.
     assert!(matches!(fault(sum(&text.replace(" 96;", " 128;"), 128).0), FaultKind::Deadlock { .. }));
 }
 
 #[test]
 fn the_fault_of_the_first_block_is_reported() {
-    // Blocks from the third on fault, and the third takes longest to reach its fault.
+    // The blocks from index 3 on fault. Block 3 takes longest to reach its fault.
     let text = "
 .version 7.8
 .target sm_80
@@ -290,10 +290,11 @@ fn a_kernel_without_end_is_cancelled() {
     let is_looping = |waiting: &Vec<Waiting>| {
         waiting.len() >= 4 && waiting.iter().any(|place| place.instruction == "bra $skip;")
     };
-    // All four warps are in the loop; on a busy machine after a longer time.
+    // All four warps must be in the loop. The delay grows, since they take longer on a busy
+    // machine.
     let mut found = (3..17).map(|power| waiting_after(&module, 1 << power));
     let waiting = found.find(is_looping).expect("the warps reach the loop");
-    // The message has the source lines.
+    // The message names the line of the PTX for each warp.
     let words = FaultKind::Cancelled { waiting }.to_string();
     assert!(words.contains("warp 3, lanes") && words.contains("PTX line"), "{words}");
 }
@@ -323,7 +324,8 @@ fn unsupported_instructions_fault_only_when_executed() {
     assert!(matches!(fault(sum(&text, 128).0), FaultKind::Unsupported(_)));
 }
 
-/// Blocks that wait for each other at a barrier of the whole grid, more than the host has threads.
+/// The blocks wait for each other at a barrier of the whole grid. There are more blocks than
+/// threads of the host.
 #[test]
 fn blocks_may_wait_for_blocks_that_begin_after_them() {
     const BLOCKS: usize = 150;
@@ -390,7 +392,7 @@ $wait:
     Ok(flags)
 }
 
-/// The block waits for the next one.
+/// Each block waits for the next one.
 const BACKWARDS: &str = "add.u32 %from, %block, 1;\n    sub.u32 %to, %from, 1;";
 const FORWARDS: &str = "mov.u32 %from, %block;\n    add.u32 %to, %block, 1;";
 

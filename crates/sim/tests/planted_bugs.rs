@@ -61,8 +61,9 @@ fn kernel(body: &str) -> String {
     )
 }
 
-/// Returns a kernel in which one thread stores 128 bytes with a bulk copy, stores another 128 bytes
-/// after `between`, and loads the last word after `after`.
+/// Returns a kernel in which one thread stores 128 bytes with a bulk copy, and then another 128
+/// bytes at offset `place`. It executes `between` between the two copies, and `after` and `read` at
+/// the end.
 fn bulk_stores(place: u32, between: &str, after: &str, read: &str) -> String {
     kernel(&format!(
         "
@@ -210,8 +211,8 @@ fn flags_order_blocks_by_release_acquire_and_barriers() {
     assert!(run(&unordered).iter().any(|kind| matches!(kind, FaultKind::GlobalRace { .. })));
 }
 
-/// Runs a cluster of two blocks that each write a word; one thread of the second block reads or
-/// writes the word of the first.
+/// Runs a cluster of two blocks that each write a word. In `access`, one thread of the second block
+/// accesses the word of the first; `last` is the code after `access`.
 fn neighbors(access: &str, last: &str) -> Result<(), FaultKind> {
     let body = format!(
         "
@@ -247,8 +248,8 @@ fn a_block_stays_while_others_access_its_memory() {
             };
             assert!(access.contains(&found.instruction), "{found:?}");
         }
-        // In the opposite order: the block waits first, at a barrier that does not order the
-        // access.
+        // If the blocks wait for each other before the access, no barrier orders the access before
+        // the exit of the first block.
         let early = neighbors(&format!("{meet}\n    {access}"), "");
         assert!(matches!(early, Err(FaultKind::EndedBlock { .. })), "{early:?}");
     }
@@ -300,8 +301,8 @@ fn registers_are_written_before_they_are_read() {
     };
     let right = [
         "mov.u32 %r9, 1;",
-        // Written on both paths, under guards, in the first iteration of a loop, and by the lanes
-        // that read it.
+        // The register is written on both paths, under two guards, in the first iteration of a
+        // loop, or by the lanes that read it.
         "setp.lt.u32 %p1, %r1, 5; @%p1 mov.u32 %r9, 1; @!%p1 mov.u32 %r9, 2;",
         "setp.lt.u32 %p1, %r1, 5; @%p1 bra ONE; mov.u32 %r9, 1; bra BOTH; ONE: mov.u32 %r9, 2; BOTH:",
         "mov.u32 %r4, 0; LOOP: setp.eq.u32 %p1, %r4, 0; @%p1 mov.u32 %r9, 7; add.u32 %r9, %r9, 1;
@@ -372,8 +373,8 @@ fn lanes_of_a_warp_synchronize() {
     }
     let shuffle = "shfl.sync.idx.b32 %r6, %r1, 0, 31, 0xffffffff;";
     for wait in ["", shuffle] {
-        // A read of another lane's write, a write of bytes that another lane has read, and a copy
-        // of others' writes.
+        // The first race is a read of another lane's write, the second a write of bytes that
+        // another lane has read, the third a bulk copy of bytes that other lanes have written.
         for (text, writes) in [
             (exchange(wait, sync, sync), false),
             (exchange(sync, wait, sync), true),

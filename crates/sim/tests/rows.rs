@@ -111,15 +111,16 @@ fn invalid_row_loads_are_found() {
         run(body, 32, &input, &mut output, &map).expect_err("the body is wrong")
     };
     let right = gather([0; 8], 0, 128, 1024);
-    // The barrier expects too many bytes, or its phase ends while bytes arrive.
+    // The barrier expects too many bytes. Then it expects too few, and its phase ends while bytes
+    // still arrive.
     let kind = found(&gather([0; 8], 0, 128, 2048), [32, 1]);
     assert!(matches!(kind, FaultKind::Deadlock { .. }), "{kind:?}");
     let kind = found(&gather([0; 8], 0, 128, 512), [32, 1]);
     assert!(!matches!(kind, FaultKind::Unsupported(_)), "{kind:?}");
-    // Without a wait.
+    // The loads do not wait for the phase.
     let kind = found(&right.replace("@!%p2 bra WAIT;", "@!%p2 bra NEXT;\nNEXT:"), [32, 1]);
     assert!(matches!(kind, FaultKind::Race { .. }), "{kind:?}");
-    // A box of several rows.
+    // The box of the map has several rows.
     let kind = found(&right, [32, 4]);
     assert!(matches!(&kind, FaultKind::Illegal(text) if text.contains("a box of one row")), "{kind:?}");
 }

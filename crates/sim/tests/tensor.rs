@@ -20,7 +20,8 @@ fn small(index: usize) -> f32 {
     (index * 5 % 11) as f32 - 4.0
 }
 
-/// Copies the input to shared memory, 16 bytes a thread of one warp, four times.
+/// Copies the input to shared memory: each thread copies 16 bytes, and 16 bytes that are 512 bytes
+/// later.
 const STAGE: &str = "
     shl.b32 %r5, %r1, 4;
     add.u32 %r6, %r2, %r5;
@@ -78,7 +79,8 @@ fn fragments_from_shared_memory_multiply() {
 
 #[test]
 fn four_small_products_of_a_warp() {
-    // Every element of A is 1, of B 2, and C counts the registers.
+    // Every element of A is 1, and every element of B is 2. The elements of C alternate between 0
+    // and 1.
     let body = "
     mov.b32 %r10, 0x3c003c00;
     mov.b32 %r11, 0x40004000;
@@ -141,8 +143,8 @@ fn matrix_instructions_check_their_addresses_and_lanes() {
     assert!(matches!(mistake(&divergent), FaultKind::Illegal(_)));
 }
 
-/// The steps of a kernel of one warpgroup: `D = A B` with A of 64x16 and B of 16x8 (as 8 rows of
-/// 16), in the unswizzled K-major layout: A at 0, B at 2048.
+/// The variable parts of the code of a warpgroup that computes `D = A B`. A is 64x16 and B is 16x8
+/// (stored as 8 rows of 16), both in the unswizzled K-major layout: A at 0, B at 2048.
 #[derive(Clone, Copy)]
 struct Product {
     proxy_fence: &'static str,
@@ -257,7 +259,8 @@ fn registers_of_a_product_on_its_way_are_not_touched() {
 
 #[test]
 fn accumulators_may_be_copied_before_the_wait() {
-    // As compilers do: after the wait, the copy is read or becomes an accumulator.
+    // Compilers copy an accumulator before the wait. After the wait, they read the copy or
+    // accumulate in it.
     let wait = "mov.f32 %f21, %f4; wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0; mov.f32 %f4, %f21;";
     let (left, right) = operands();
     let input = halves(left.into_iter().chain(right));

@@ -31,8 +31,8 @@ fn try_lanes(body: &str) -> Result<Vec<u32>, Box<tilewright_sim::Fault>> {
 
 #[test]
 fn lanes_that_diverge_meet_again() {
-    // The steps of the Collatz sequence: a loop that lanes leave at different times, with a branch
-    // inside.
+    // Counts the steps of the Collatz sequence: lanes leave the loop at different times, and it
+    // contains a branch.
     let out = lanes(
         "
     add.u32 %v, %t, 1;
@@ -67,7 +67,8 @@ $end:
 
 #[test]
 fn a_lane_may_wait_for_another_of_its_warp() {
-    // Each lane takes the lock once; the holder is ahead of the lanes that spin.
+    // Each lane takes the lock once. The lane that holds the lock is at a higher step than the
+    // lanes that spin.
     let body = "
     .reg .b64 %lock;
     .reg .b32 %d, %e;

@@ -84,7 +84,7 @@ struct Stored {
 impl Stored {
     fn new(kind: Kind, rows: usize, columns: usize, by_rows: bool) -> Self {
         let (lines, line) = if by_rows { (rows, columns) } else { (columns, rows) };
-        // A stride of a multiple of 32 bytes that exceeds a line.
+        // The stride exceeds the length of a line by 32 bytes.
         let stride = line + 256 / kind.bits();
         let bytes = vec![0; (lines * stride * kind.bits()).div_ceil(64)];
         Self { kind, rows, columns, by_rows, stride, bytes }

@@ -494,7 +494,8 @@ instructions! {
         (destination: TensorAddress, source: Address, policy: Option<CachePolicy>);
     /// Makes a group of the bulk copies since the last group.
     CpAsyncBulkCommitGroup cp_async_bulk_commit_group "cp.async.bulk.commit_group" [] ();
-    /// Waits until at most n groups are in flight; with `.read`, until their sources are read.
+    /// Waits until at most n groups are in flight; with `.read`, until all but n groups have read
+    /// their sources.
     CpAsyncBulkWaitGroup cp_async_bulk_wait_group "cp.async.bulk.wait_group" [read = ".read"] (n: Source);
     /// Replaces a field of a tensor map. For a field with one value for each dimension, `value` is
     /// the dimension and `dimension_value` the new value.

@@ -236,7 +236,7 @@ modifiers! {
         /// Within 2 ulp, for all divisors.
         Full = ".full",
     }
-    /// The behavior out of range.
+    /// The treatment of a shift amount, position or length that is out of range.
     pub enum BoundMode {
         /// Values are clamped to the bound.
         Clamp = ".clamp",
@@ -245,9 +245,9 @@ modifiers! {
     }
     /// The type of a result, and the narrower one of some operands.
     pub enum MixedType {
-        /// binary32, of binary16.
+        /// A binary32 result, binary16 operands.
         F16 = ".f32.f16",
-        /// binary32, of bfloat16.
+        /// A binary32 result, bfloat16 operands.
         Bf16 = ".f32.bf16",
     }
     /// The half of an operand that is taken.
@@ -349,18 +349,18 @@ modifiers! {
         Relu = ".relu",
         /// Results that are too large become the largest finite number.
         Satfinite = ".satfinite",
-        /// Both.
+        /// Both: `.relu` and `.satfinite`.
         ReluSatfinite = ".relu.satfinite",
-        /// Both, in the order that conversions to fp8 and narrower formats use.
+        /// Both, in the order that the syntax of conversions to fp8 and narrower formats requires.
         SatfiniteRelu = ".satfinite.relu",
     }
     /// The memory order of a load.
     pub enum LoadSemantics {
         /// Unordered: the default.
         Weak = ".weak",
-        /// As a relaxed operation of the system's scope.
+        /// As a relaxed operation of system scope.
         Volatile = ".volatile",
-        /// Atomically, without ordering others.
+        /// Atomic, without an order of other accesses.
         Relaxed = ".relaxed",
         /// Atomic, and ordered before all later accesses of the thread.
         Acquire = ".acquire",
@@ -371,9 +371,9 @@ modifiers! {
     pub enum StoreSemantics {
         /// Unordered: the default.
         Weak = ".weak",
-        /// As a relaxed operation of the system's scope.
+        /// As a relaxed operation of system scope.
         Volatile = ".volatile",
-        /// Atomically, without ordering others.
+        /// Atomic, without an order of other accesses.
         Relaxed = ".relaxed",
         /// Atomic, and ordered after all earlier accesses of the thread.
         Release = ".release",
@@ -388,7 +388,7 @@ modifiers! {
         Acquire = ".acquire",
         /// Ordered after all earlier accesses of the thread.
         Release = ".release",
-        /// Both.
+        /// Acquire and release.
         AcquireRelease = ".acq_rel",
         /// Acquire and release, in one order that all threads observe.
         SequentiallyConsistent = ".sc",
@@ -404,7 +404,7 @@ modifiers! {
         /// The system.
         Sys = ".sys",
     }
-    /// The caches of a load.
+    /// The caching of the line that a load reads.
     pub enum LoadCache {
         /// At all levels.
         All = ".ca",
@@ -417,7 +417,7 @@ modifiers! {
         /// Nowhere: each load fetches the line again.
         Volatile = ".cv",
     }
-    /// The caches of a store.
+    /// The caching of the line that a store writes.
     pub enum StoreCache {
         /// At all coherent levels.
         WriteBack = ".wb",
@@ -439,7 +439,7 @@ modifiers! {
     pub enum L1Eviction {
         /// The default.
         Normal = ".L1::evict_normal",
-        /// Unchanged.
+        /// The priority of the line stays unchanged.
         Unchanged = ".L1::evict_unchanged",
         /// First.
         First = ".L1::evict_first",
@@ -465,7 +465,7 @@ modifiers! {
         Normal = ".L2::evict_normal",
         /// First.
         First = ".L2::evict_first",
-        /// Unchanged.
+        /// The priority of the line stays unchanged.
         Unchanged = ".L2::evict_unchanged",
     }
     /// The bytes around an access that are fetched into L2.

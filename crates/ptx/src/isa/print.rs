@@ -70,8 +70,8 @@ pub fn print(module: &Module) -> String {
     out
 }
 
-/// Returns the functions without a body and those that a call, an address or an initializer names,
-/// in order.
+/// Returns the functions without a body and those that a call, a `mov` or an initializer names, in
+/// order.
 fn named_functions(module: &Module) -> BTreeSet<FunctionId> {
     let declared = module.functions.iter().filter(|(_, function)| function.body.is_none());
     let mut named: BTreeSet<FunctionId> = declared.map(|(id, _)| id).collect();

@@ -116,9 +116,9 @@ special_registers! {
     Clock64 = "%clock64", U64;
     /// Nanoseconds of a clock of the device.
     GlobalTimer = "%globaltimer", U64;
-    /// Nanoseconds, low half.
+    /// Low half of `%globaltimer`.
     GlobalTimerLo = "%globaltimer_lo", U32;
-    /// Nanoseconds, high half.
+    /// High half of `%globaltimer`.
     GlobalTimerHi = "%globaltimer_hi", U32;
     /// Bytes of shared memory that the kernel uses, static and dynamic, without the reserved part.
     TotalSmemSize = "%total_smem_size", U32;

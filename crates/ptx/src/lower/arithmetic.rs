@@ -22,7 +22,7 @@ impl Integer {
     }
 }
 
-/// Translates a comparison to that of PTX.
+/// Returns the PTX comparison for `function`.
 pub(super) fn comparison(function: ComparisonFn) -> Comparison {
     match function {
         ComparisonFn::Eq => Comparison::Eq,
@@ -94,13 +94,13 @@ impl Builder {
         self.cut_to_type(ty, result)
     }
 
-    /// Extends the low bits of a narrow integer to its register.
+    /// Extends the low bits of a narrow integer, by the sign or by zeros, to the whole register.
     fn cut_to_type(&mut self, ty: Integer, result: Scalar) -> Scalar {
         if ty.bits < 32 { self.extend(result, ty.bits, ty.signed) } else { result }
     }
 
-    /// Shifts by an unsigned count. A count of the register width or more yields 0, or the sign for
-    /// a right shift of a signed integer.
+    /// Shifts by an unsigned count. If the count is at least the register width, the result is 0;
+    /// for a right shift of a signed integer, all its bits are the sign.
     fn shift(&mut self, left: bool, ty: Integer, x: Scalar, count: Scalar) -> Scalar {
         let most = u64::from(ty.width.bits());
         if let Some(count) = count.as_constant() {
@@ -111,7 +111,7 @@ impl Builder {
                 _ => Scalar::constant(0),
             };
         }
-        // The shift instructions read a count of 32 bits and clamp it, so only a longer count is
+        // The shift instructions read a 32-bit count and clamp it, so only a 64-bit count must be
         // clamped here.
         let count = if ty.width == Width::B64 {
             let clamped = self.extremum(Width::B64, false, false, count, Scalar::constant(most));
@@ -139,8 +139,8 @@ impl Builder {
         }
     }
 
-    /// Returns the quotient, truncated towards zero. Division by zero yields all ones, and the
-    /// smallest number by -1 yields itself.
+    /// Returns the quotient, truncated towards zero. For a divisor of zero, all bits of the result
+    /// are ones. The smallest number divided by -1 yields itself.
     pub fn quotient(&mut self, ty: Integer, x: Scalar, y: Scalar) -> Scalar {
         let Integer { width, signed, .. } = ty;
         let ones = Scalar::constant(width.cut(u64::MAX));
@@ -173,7 +173,8 @@ impl Builder {
         if !signed {
             return quotient;
         }
-        // The instruction leaves the results for the smallest number by -1 and by zero unspecified.
+        // The result of the instruction is unspecified for the smallest number divided by -1, and
+        // for a divisor of zero. The select handles -1; the caller handles zero.
         let ones = Scalar::constant(width.cut(u64::MAX));
         let is_minus_one = self.compare(width, signed, Comparison::Eq, y, ones);
         let negated = self.sub(width, Scalar::constant(0), x);

@@ -12,7 +12,7 @@ use crate::isa::{
 };
 
 /// The system function of the GPU that stops the kernel. Its parameters are the message, the file,
-/// the line, the function, and the number of bytes of a character.
+/// the line, the function, and the size of a character in bytes.
 const ASSERT_FAIL: &str = "__assertfail";
 const ASSERT_FAIL_TYPES: [ScalarType; 5] =
     [ScalarType::B64, ScalarType::B64, ScalarType::B32, ScalarType::B64, ScalarType::B64];

@@ -1,11 +1,13 @@
 //! Atomic operations on global memory. If several threads hold copies of an element, only the first
 //! one executes the operation.
 //!
-//! A single instruction carries its own memory order. If a thread executes several instructions,
-//! they are relaxed, and between two fences. The two fences together cost as much as the order of
-//! one instruction. An operation without users is a `red`, unless it is an exchange. A `red` has no
-//! acquire order, and needs none: a thread that ignores the result has nothing to order after the
-//! operation.
+//! If a thread executes one instruction for an operation, the instruction carries the memory order.
+//! If a thread executes several, they are relaxed, and fences before and after them provide the
+//! order. The two fences together cost as much as the memory order of one instruction.
+//!
+//! If no op uses the result of an operation, the operation is a `red`, unless it is an exchange. A
+//! `red` cannot have acquire order, and needs none: a thread that ignores the result has nothing to
+//! order after the operation.
 //!
 //! Operations on 16-bit numbers that have no instruction are compare-and-swap loops.
 
@@ -26,7 +28,7 @@ use crate::isa::{
 /// The first PTX version with vector additions.
 const VECTORS_SINCE: (u32, u32) = (8, 1);
 
-/// The memory order of the instructions of an operation.
+/// The memory order of the instructions that implement an operation.
 #[derive(Clone, Copy)]
 struct Order {
     sem: MemorySemantics,
@@ -39,7 +41,7 @@ struct Order {
 #[derive(Clone)]
 struct AtomicAccess {
     address: Address,
-    /// The condition of the access; none if it is always true. It is never a constant false.
+    /// The condition of the access; `None` if it is always true. It is never a constant false.
     guard: Option<Predicate>,
     order: Order,
     /// True if the old value has users.
@@ -50,8 +52,9 @@ struct AtomicAccess {
 #[derive(Clone, Copy)]
 enum AtomicVariant {
     Instruction(AtomicOperation, ScalarType),
-    /// The minimum or maximum of floats by integer instructions on their bits: the signed operation
-    /// for a positive operand, the opposite unsigned operation for a negative one.
+    /// The minimum or maximum of floats by integer instructions on their bits. The first operation,
+    /// on signed integers, is for a positive operand. The second is the opposite operation, on
+    /// unsigned integers, for a negative operand.
     Extremum(AtomicOperation, AtomicOperation),
     /// A compare-and-swap loop on 16 bits.
     Loop,
@@ -224,7 +227,7 @@ impl Lowering<'_> {
         self.set_result(inst, [Scalar::from(is_met)]);
     }
 
-    /// Reads the global timer, in nanoseconds, at this point.
+    /// Reads the global timer, in nanoseconds. No pass moves the read.
     fn time(&mut self) -> Scalar {
         let time = self.builder.fresh(Width::B64);
         let a = SpecialRegister::GlobalTimer.into();
@@ -253,8 +256,8 @@ impl Lowering<'_> {
         (holds != Scalar::TRUE).then(|| self.builder.predicate(holds))
     }
 
-    /// Returns the memory order of the instructions of an operation. Several instructions are
-    /// relaxed, between fences; the fence before them is emitted here.
+    /// Returns the memory order of the instructions of an operation. If there are several, they are
+    /// relaxed, and this function emits the fence before them, if the operation is a release.
     fn begin_order(
         &mut self,
         (sem, scope): (MemorySemantics, MemoryScope),
@@ -281,7 +284,7 @@ impl Lowering<'_> {
         self.builder.emit(isa::Fence { semantics, restrict: None, scope });
     }
 
-    /// Returns the implementation of an operation on this number of elements.
+    /// Chooses the implementation of an operation on `elements` elements.
     fn variant(&self, kind: AtomicKind, element: Element, elements: usize) -> AtomicVariant {
         use AtomicOperation as A;
         use ScalarType as T;
@@ -426,7 +429,7 @@ impl Lowering<'_> {
         let is_negative = self.builder.compare(width, true, Comparison::Lt, value, Scalar::constant(0));
         let b = self.builder.register(width, value);
         let old = if place.is_used {
-            // One of the two instructions writes the register, unless the mask is false.
+            // Unless the mask is false, one of the two instructions overwrites the zero.
             self.zeros(width, 1, place)
         } else {
             SmallVec::new()

@@ -5,8 +5,9 @@
 //! instruction until the result is used.
 //!
 //! A register is assigned once, with these exceptions: a register that carries a value around a
-//! loop or out of a branch; the result of a guarded load: an earlier move writes the value that the
-//! result has if the guard is false; the accumulator of `wgmma`.
+//! loop or out of a branch; the result of a guarded load or atomic operation (an earlier move
+//! writes the value that the result has if the guard is false); the accumulator of `wgmma`; a
+//! register that inline assembly reads and writes.
 
 use cranelift_entity::EntityRef;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -62,9 +63,9 @@ pub(super) struct Builder {
     scopes: Vec<Vec<Line>>,
     /// The number of pure statements at the end of the innermost scope, at most [`REPEATED`].
     pure: usize,
-    /// The word that each list of elements was unpacked from.
+    /// For each list of elements that were unpacked from one word, this word.
     pub packed: FxHashMap<SmallVec<[Scalar; 4]>, Scalar>,
-    /// The word that each byte was extracted from, and the index of the byte in it.
+    /// For each extracted byte, the word that contains it, and the index of the byte in the word.
     pub bytes: FxHashMap<Scalar, (Scalar, u32)>,
     /// Words of four bytes, in which the high bit of each byte is known to be 0.
     pub small_bytes: FxHashSet<Scalar>,
@@ -394,7 +395,7 @@ pub(super) fn sources(registers: &[RegisterId]) -> Sources {
     registers.iter().copied().collect()
 }
 
-/// Returns the destination of an instruction without its optional second result.
+/// Returns a destination that has only the first of an instruction's two possible results.
 pub(super) fn only(register: RegisterId) -> isa::DestinationPair {
     isa::DestinationPair { first: Destination::Register(register), second: None }
 }

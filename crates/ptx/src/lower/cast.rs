@@ -1,4 +1,4 @@
-//! Conversions between element types. They have the results of the CPU executor's table of casts.
+//! Conversions between element types. The results equal those of the CPU executor's table of casts.
 //! Each result is as if rounded once: a conversion through a wider format rounds to odd in that
 //! format.
 
@@ -149,7 +149,7 @@ impl Lowering<'_> {
             Dtype::BF16 if from.bits() > 16 && self.has(Feature::Bf16Sums) => {
                 Some(self.builder.float_convert(BF16, source, Some(rounding), x))
             }
-            // Integers of 16 bits are exact in fp32; wider ones are rounded to odd there.
+            // Integers of up to 16 bits are exact in fp32; wider ones are rounded to odd there.
             _ if from.bits() <= 16 => {
                 let wide = self.builder.float_convert(F32, source, Some(isa::Rounding::Rn), x);
                 self.narrow(to, wide, towards_zero)
@@ -230,8 +230,8 @@ impl Lowering<'_> {
         }
     }
 
-    /// Converts to `fp8e4b15`, which has no NaN. The result takes its sign from the operand, since
-    /// intermediate conversions lose the sign of a NaN.
+    /// Converts to `fp8e4b15`, which has no NaN. The sign of the result is copied from the operand,
+    /// since the intermediate conversions lose the sign of a NaN.
     fn without_nan(&mut self, from: Dtype, x: Scalar, towards_zero: bool) -> Option<Scalar> {
         let result = if from == Dtype::F64 {
             self.narrow_double(Dtype::F8E4B15, x, towards_zero)?

@@ -14,12 +14,13 @@ use super::tensor_copy::load_of_box;
 use super::{LANES, Lowered, Lowering};
 use crate::isa::{self, Comparison, Destination, ScalarType, Source, SpecialRegister, StateSpace};
 
-/// The buffers that the blocks of a cluster fill by multicast, each with the condition under which
-/// they do so.
+/// The buffers that the blocks of a cluster fill by multicast. Each is mapped to the condition
+/// under which the blocks do so.
 #[derive(Default)]
 pub(super) struct ClusterBuffers {
     buffers: FxHashMap<Value, Value>,
-    /// The barriers that signal empty slots, each with the conditions of its buffers.
+    /// The barriers that signal empty slots, each with the conditions of the buffers that have
+    /// these slots.
     empty: FxHashMap<Value, Vec<Value>>,
 }
 
@@ -43,16 +44,16 @@ impl ClusterBuffers {
 }
 
 impl Lowering<'_> {
-    /// Ends the blocks without a program, which only complete the last pair of each row of the
-    /// grid.
+    /// Ends the blocks that have no program. Such a block exists only to complete the last pair of
+    /// blocks in a row of the grid.
     pub(super) fn end_without_program(&mut self) {
         if !self.program.header.paired {
             return;
         }
         let programs = *self.kernel.blocks[self.kernel.entry].parameters.last().expect("it has one");
         let own = self.special(SpecialRegister::CtaidX);
-        // A launch without pairs passes 0 programs: the limit wraps, so that every block has a
-        // program.
+        // A launch without pairs passes 0 as the number of programs: the last index then wraps to
+        // the largest number, and no block ends here.
         let last = self.scalar(programs).plus(Width::B32, u64::MAX);
         let is_behind = self.builder.compare(Width::B32, false, Comparison::Gt, own, last);
         let guard = self.builder.predicate(is_behind);
@@ -143,8 +144,9 @@ impl Lowering<'_> {
         coordinates: &[Value],
     ) {
         let blocks = self.program.header.sharing_blocks();
-        // The axis along which parts follow each other, the number of parts, and the distance
-        // between two parts in elements and in bytes.
+        // A part is a box, or a block's slice of the only box. These are the axis along which parts
+        // follow each other, the number of parts, and the distance between two parts in elements
+        // and in bytes.
         let (along, count, step, bytes) = if boxes.count.is_multiple_of(blocks) {
             (0, boxes.count, boxes.row, boxes.bytes)
         } else {

@@ -140,8 +140,8 @@ impl Lowering<'_> {
         if upper.as_constant().is_some_and(|end| fits(width, signed, end, step)) || size == 1 {
             return Ending::NextIndex;
         }
-        // Loops with matrix instructions are not unrolled, and have no register to spare for a
-        // count.
+        // The assembler does not unroll loops with matrix instructions, and such loops have no
+        // register to spare for a count.
         if size == 0 || self.has_dot(body) {
             return Ending::Distance;
         }
@@ -229,8 +229,8 @@ impl Lowering<'_> {
         for (value, (carried, &parameter)) in kernel.carried(inst).zip(parameters).enumerate() {
             let first = carried.initial.expect("a loop has an initial value of each carried value");
             let is_joint = self.is_sum(first) && self.is_moved_alike(carried.yielded[0], &carried.parameters);
-            // The registers of a dot in flight must not be copied, and have no other readers, so
-            // the loop carries the dot in the same registers.
+            // The registers of a dot in flight must not be copied. Nothing else reads them, so the
+            // loop carries the dot in the same registers.
             let keeps =
                 matches!(self.kernel.ty(first), Type::Pending { .. }) || self.stays_in_registers(inst, first);
             let scalars = self.get_in(first, self.layout_of(parameter));

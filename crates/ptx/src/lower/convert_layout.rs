@@ -75,8 +75,8 @@ impl Lowering<'_> {
         results
     }
 
-    /// Returns the words that a thread sends. A word has the elements of `together` rounds of the
-    /// plan.
+    /// Returns the words that a thread sends. Each word has the elements of `together` consecutive
+    /// rounds of the plan.
     fn given(
         &mut self,
         element: Element,
@@ -90,9 +90,9 @@ impl Lowering<'_> {
             plan.rounds[..together].iter().map(|round| round.register ^ first).collect();
         let wanted: SmallVec<[u32; 16]> =
             plan.rounds.iter().step_by(together).map(|round| round.register).collect();
-        // `chosen_from[0]` lists the words that are sent, each by the register of its first
-        // element. The words from which each select chooses follow, in reverse order of the
-        // selects.
+        // A word is named by the register of its first element. `chosen_from[0]` lists the words
+        // that are sent. The selects run in the order of `plan.give`; the following lists have the
+        // words from which each select chooses, the last select first.
         let mut chosen_from = vec![wanted.clone()];
         for select in plan.give.iter().rev() {
             let next = &chosen_from[chosen_from.len() - 1];

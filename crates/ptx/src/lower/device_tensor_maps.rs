@@ -15,8 +15,8 @@
 //! the launcher allocates no memory for maps and passes no address, even in graphs and with several
 //! streams. There are at least as many entries as concurrent blocks, so no block waits for another.
 //!
-//! **Empty tensors** cannot be described by a map. Their map describes one element instead, which
-//! is 0, in memory of the module that no thread writes.
+//! **Empty tensors** cannot be described by a map. The map of an empty tensor describes one element
+//! instead. The element is 0, in memory of the module that no thread writes.
 
 use tilewright_gpu_ir::Feature;
 use tilewright_gpu_ir::{LaunchInteger, SwizzleMode, TENSOR_MAP_BYTES, TensorMapPlan};
@@ -32,13 +32,13 @@ use crate::isa::{
     Scope, Semantics, Source, SpecialRegister, StateSpace, Symbol, TensormapField, Variable,
 };
 
-/// The names of the module's variables: the maps, the bits of used entries, and the element of an
-/// empty tensor.
+/// The names of three variables of the module: the maps, the bits of used entries, and the element
+/// of an empty tensor.
 const MAP_MEMORY: &str = "tensor_maps_made";
 const TAKEN: &str = "tensor_maps_taken";
 const EMPTY: &str = "tensor_of_nothing";
-/// The number of words with the bits of used entries: one for each multiprocessor of the largest
-/// device.
+/// The number of words that hold the bits of used entries: one for each multiprocessor of the
+/// largest device.
 const WORDS: u64 = 256;
 /// The largest number of threads of a multiprocessor.
 const MAX_THREADS: u32 = 2048;
@@ -82,7 +82,8 @@ impl Field {
 
 /// A map that [`Lowering::make_maps`] makes together with the other pending maps.
 pub(super) struct PendingMap {
-    /// The address of the template in shared memory, and of the word in it that this lane clears.
+    /// The address of the template in shared memory. `word` is the address of the word in the
+    /// template that this lane clears.
     template: Address,
     word: Address,
     /// The address of the map in the global state space; `map` is the generic address of the same
@@ -114,7 +115,7 @@ impl Lowering<'_> {
         self.builder.pure(Width::B64, |d| move_to(Width::B64, d, symbol))
     }
 
-    /// Returns the address of the word with this index among the words of used bits.
+    /// Returns the address of the word `number` of the bits of used entries.
     fn word_of(&mut self, number: Scalar) -> Address {
         let variable = self.variable(TAKEN, WORDS * 4, 16);
         let start = self.address_of(variable);
@@ -335,8 +336,8 @@ impl Lowering<'_> {
             });
         }
         self.builder.emit(isa::BarWarpSync { mask: (-1).into() });
-        // Fields share words, so a replacement waits for the previous one of the same map.
-        // Alternate between the maps.
+        // Fields of a map share words, so each replacement waits for the previous one in the same
+        // map. The loop therefore alternates between the maps.
         let longest = maps.iter().map(|map| map.fields.len()).max().unwrap_or(0);
         for place in 0..longest {
             for map in &maps {

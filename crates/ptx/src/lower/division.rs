@@ -10,7 +10,7 @@ use super::arithmetic::Integer;
 use super::builder::{Builder, Scalar, Width};
 use super::integer::Bitwise;
 
-/// ceil(2^p / d) as a number below 2^N, and p - N.
+/// An approximation of 1 / d: `factor` is ceil(2^p / d), which is below 2^N, and `shift` is p - N.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Reciprocal {
     factor: u64,
@@ -18,13 +18,13 @@ struct Reciprocal {
 }
 
 impl Reciprocal {
-    /// Returns the reciprocal that is exact enough for all numbers below 2^`magnitude`, if one of
-    /// at most `bits` bits exists.
+    /// Returns the reciprocal that is exact enough for all numbers below 2^`magnitude`; `None` if
+    /// no factor below 2^`bits` is. N is `bits`.
     fn of(divisor: u64, bits: u32, magnitude: u32) -> Option<Self> {
         let divisor = u128::from(divisor);
         (bits..2 * bits).find_map(|power| {
             let factor = (1_u128 << power).div_ceil(divisor);
-            // The excess of factor * divisor over 2^power.
+            // The amount by which `factor * divisor` exceeds 2^`power`.
             let excess = factor * divisor - (1 << power);
             let is_exact = excess <= 1 << (power - magnitude);
             (is_exact && factor < 1 << bits).then_some(Self { factor: factor as u64, shift: power - bits })
@@ -111,7 +111,8 @@ impl Builder {
         let Reciprocal { factor, shift } = reciprocal.expect("signed numbers have a reciprocal");
         let mut product = self.mul_high(width, true, x, Scalar::constant(factor));
         if width.signed(factor) < 0 {
-            // As a signed number, the factor is less by 2^N.
+            // The multiplication reads the factor as a signed number, which is 2^N less than the
+            // factor.
             product = self.add(width, product, x);
         }
         let below = self.shr(width, true, product, shift);
@@ -134,7 +135,7 @@ impl Builder {
             return self.shr(width, false, product, shift);
         }
         if zeros > 0 {
-            // After a shift, x has fewer bits.
+            // The shifted x has fewer bits, so a less exact factor suffices.
             let reciprocal = Reciprocal::of(divisor >> zeros, bits, bits - zeros);
             if let Some(Reciprocal { factor, shift }) = reciprocal {
                 let shifted = self.shr(width, false, x, zeros);
@@ -142,7 +143,7 @@ impl Builder {
                 return self.shr(width, false, product, shift);
             }
         }
-        // The factor has one more bit: 2^N + factor.
+        // The factor needs N + 1 bits: it is 2^N + `factor`.
         let size = 64 - (divisor - 1).leading_zeros();
         let above = (1_u128 << size) - u128::from(divisor);
         let factor = ((above << bits) / u128::from(divisor)) as u64 + 1;

@@ -150,7 +150,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// Returns the type of the elements of a value, which are numbers.
+    /// Returns the type of the elements of a value. The elements must be numbers, not pointers.
     pub(super) fn dtype(&self, value: Value) -> Dtype {
         match self.element(value) {
             Element::Value(dtype) => dtype,

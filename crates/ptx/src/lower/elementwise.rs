@@ -193,8 +193,8 @@ impl Lowering<'_> {
         Some(self.builder.float_compare(Float::F32, comparison, x, y))
     }
 
-    /// Computes a function in its own type if the target has the instructions, else in fp32 with a
-    /// second rounding.
+    /// Computes a function in the type `dtype` of its operands if the target has the instructions.
+    /// Otherwise, computes it in fp32, and rounds the result a second time.
     fn rounded(
         &mut self,
         needs: Needs,
@@ -225,7 +225,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// Computes arithmetic in a type with instructions.
+    /// Computes arithmetic in a type for which the target has instructions.
     fn native_arithmetic(&mut self, function: ArithmeticFn, float: Float, x: &[Scalar]) -> Scalar {
         let builder = &mut self.builder;
         match function {
@@ -258,7 +258,7 @@ impl Lowering<'_> {
         self.builder.float_binary(binary, float, rounding, x[0], x[1])
     }
 
-    /// Computes a function that only floats have, in a type with instructions.
+    /// Computes a function that only floats have, in a type for which the target has instructions.
     fn native_function(&mut self, function: FloatFn, float: Float, x: &[Scalar]) -> Scalar {
         let builder = &mut self.builder;
         match function {

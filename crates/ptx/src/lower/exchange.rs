@@ -2,10 +2,10 @@
 //! instruction, and between lanes by shuffles. Histograms in shared memory are here, too.
 //!
 //! In a bitonic merge, a bit of the coordinate gives the sort direction of a block of elements. If
-//! this bit depends only on the register, the direction is known at compile time. If it depends on
-//! the thread and enough steps compare registers (`Tuning::complemented_bits`), the elements of
-//! descending blocks are complemented before and after the merge, so that all comparisons have one
-//! direction.
+//! this bit depends only on the register, the direction is known at compile time. If the bit
+//! depends on the thread, and enough steps of the merge compare two registers of a thread
+//! (`Tuning::complemented_bits`), the elements of descending blocks are complemented before and
+//! after the merge. All comparisons then have one direction.
 
 use tilewright_ir::{Inst, Value};
 use tilewright_layout::{Input, Layout, Scan, ScanStep};
@@ -15,9 +15,9 @@ use super::integer::Bitwise;
 use super::{Lowered, Lowering};
 use crate::isa::{self, AtomicOperation, Comparison, ScalarType, StateSpace};
 
-/// Masks that select bits of an element's register, lane and warp index. The parity of the
-/// register's bits is known at compile time; the code computes that of the lane's and the warp's
-/// bits.
+/// Masks that select bits of an element's register, lane and warp index. The parity of the selected
+/// register bits is known at compile time; the emitted code computes the parity of the selected
+/// lane and warp bits.
 #[derive(Clone, Copy)]
 struct Parity {
     registers: u32,
@@ -48,8 +48,8 @@ impl Lowering<'_> {
         thread.plus(Width::Pred, u64::from(parity.of_register(register)))
     }
 
-    /// Returns the partner of each register: the element whose register and lane index differ in
-    /// the bits `place`.
+    /// Returns, for each register of a tile, the partner of its element. The bits `place` of the
+    /// element's position give the bits of register and lane index in which the two differ.
     fn partners(
         &mut self,
         inst: Inst,

@@ -108,8 +108,8 @@ impl Lowering<'_> {
         let two_halves = Words::new(Element::Value(Dtype::F16), 2);
         let mut wide = Vec::with_capacity(x.len());
         for elements in x.chunks(4) {
-            // Converts four elements at a time only if they already are one word. Otherwise two are
-            // joined, which takes fewer instructions than joining four.
+            // Converts four elements at a time only if they already are one word. Otherwise, joins
+            // pairs of elements, which takes fewer instructions than joining four.
             let pairs: SmallVec<[Scalar; 16]> = if let Some(&word) = self.builder.packed.get(elements) {
                 self.builder.unpack(two_halves, word)
             } else {

@@ -12,8 +12,8 @@ pub(super) enum Bitwise {
     Xor,
 }
 
-/// Returns the signed or unsigned integer type of a width; the type of a narrower width has 32
-/// bits.
+/// Returns the signed or unsigned integer type for a register width: 64 bits for `B64`, otherwise
+/// 32 bits.
 pub(super) fn integer(width: Width, signed: bool) -> ScalarType {
     match (width, signed) {
         (Width::B64, true) => ScalarType::S64,
@@ -167,9 +167,9 @@ impl Builder {
         })
     }
 
-    /// Returns the 64-bit product of a 32-bit number and a constant. The constant of `a` is
-    /// multiplied separately if adding it to the register cannot overflow: if the caller promises
-    /// this by `splits`, or if a bound of `a` proves it.
+    /// Returns the 64-bit product of a 32-bit number and a constant. If adding the constant of `a`
+    /// to its register cannot overflow, the two are multiplied separately. The caller promises this
+    /// by `splits`, or else a bound of `a` may prove it.
     pub fn mul_wide(&mut self, signed: bool, a: Scalar, factor: u64, splits: bool) -> Scalar {
         let extend = |bits: u64| if signed { Width::B32.signed(bits) as u64 } else { bits };
         let bound = self.bound(Width::B32, a);

@@ -1,7 +1,7 @@
 //! Division of 64-bit integers by numbers that are not constants. The assembler translates the
-//! instructions `div` and `rem` of 64 bits to calls of functions, and a kernel that calls a function
-//! waits for each `wgmma` before the next one starts (C7509). This code has no call; quotients by
-//! the same divisor share its reciprocal.
+//! 64-bit instructions `div` and `rem` to function calls. A kernel that calls a function waits for
+//! each `wgmma` before the next one starts (warning C7509 of `ptxas`). This code has no call, and
+//! quotients by the same divisor share its reciprocal.
 //!
 //! For a divisor d > 0, let r' = 2^64 / d, and r an integer with 0 <= r <= r'. A step of Newton's
 //! method, r + floor(r * (2^64 - d * r) / 2^64), is again at most r', and differs from it by at most

@@ -47,9 +47,9 @@ impl Builder {
         self.pure(Width::B32, |d| isa::Ex2 { approx: true, ftz: true, ty: ScalarType::F32, d, a })
     }
 
-    /// Returns e^x as the square of 2^(x log2(e) / 2), within 7 + 1.25 |x| ulp: twice the error of
-    /// the hardware's power, and the error of the rounded product. The square of a normal power may
-    /// be subnormal.
+    /// Returns e^x as the square of 2^(x log2(e) / 2), within 7 + 1.25 |x| ulp. This error is twice
+    /// that of the hardware's power, plus the error of the rounded product. The square of a normal
+    /// power may be subnormal.
     pub(super) fn fast_exp32(&mut self, x: Scalar) -> Scalar {
         let half = self.mul_rn(F32, x, f32_constant(std::f32::consts::LOG2_E / 2.0));
         let root = self.ex2(half);
@@ -185,8 +185,8 @@ impl Builder {
     pub(super) fn tanh32(&mut self, x: Scalar) -> Scalar {
         let t = self.absolute32(x);
         let s = self.mul_rn(F32, x, x);
-        // For |x| above 0.55 the reciprocal is at most a quarter. This reduces its error, and the
-        // error of the power.
+        // For |x| above 0.55 the reciprocal is at most a quarter, so its error and that of the
+        // power are small in comparison with the result.
         let exponent = self.mul_rn(F32, t, f32_constant(2.0 * std::f32::consts::LOG2_E));
         let power = self.ex2(exponent);
         let above = self.add_rn(F32, power, f32_constant(1.0));

@@ -207,8 +207,8 @@ impl Builder {
         self.log_special(F64, x, result)
     }
 
-    /// Returns the hyperbolic tangent within 3 ulp: with u = e^(-2|x|) - 1, tanh |x| = -u / (2 +
-    /// u).
+    /// Returns the hyperbolic tangent within 3 ulp: -u / (2 + u) for u = e^(-2|x|) - 1, with the
+    /// sign of x.
     pub(super) fn tanh64(&mut self, x: Scalar) -> Scalar {
         let a = self.float_source(F64, x);
         let t = self.pure(Width::B64, |d| isa::Abs { ftz: false, ty: ScalarType::F64, d, a });
@@ -228,9 +228,9 @@ impl Builder {
         self.select(Width::B64, is_nan, x, result)
     }
 
-    /// Returns the error function within 1.1 ulp (0.97 found): with t = |x|, x + x p(x^2) for t up
-    /// to 15/16, and 1 - e^-(t + t q(t)) with the sign of x beyond. p and q are the polynomials of
-    /// the least error (Remez).
+    /// Returns the error function within 1.1 ulp (largest error found: 0.97). With t = |x|, this is
+    /// x + x p(x^2) for t up to 15/16, and 1 - e^-(t + t q(t)) with the sign of x for a larger t. p
+    /// and q are the polynomials of the least error (Remez).
     pub(super) fn erf64(&mut self, x: Scalar) -> Scalar {
         let square = self.mul_rn(F64, x, x);
         let p = self.polynomial(

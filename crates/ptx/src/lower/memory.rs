@@ -202,7 +202,8 @@ pub(super) fn plain_store(address: Address, b: Sources, ty: ScalarType) -> St {
 }
 
 impl Builder {
-    /// Returns an address as an operand: always a register, to which a constant address is moved.
+    /// Returns an address operand, whose base is always a register: a constant address is first
+    /// moved to one.
     pub fn address(&mut self, width: Width, address: Scalar) -> Address {
         self.register(width, address).into()
     }
@@ -306,7 +307,8 @@ impl Builder {
 }
 
 impl Lowering<'_> {
-    /// Raises the PTX version of the module to that of an access to global memory.
+    /// Raises the PTX version of the module to that which an access to these words of global memory
+    /// needs.
     fn raise_version(&mut self, words: Words) {
         if words.bytes() > ACCESS_BYTES {
             self.module.version = self.module.version.max(WIDE_SINCE);

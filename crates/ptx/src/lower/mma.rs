@@ -1,5 +1,6 @@
 //! Dots by `mma.sync`: packs the fragments of operands into words (64 bits for fp64, 32 bits for
-//! other types). Each part of the tile takes one instruction for each step along K.
+//! other types). The result is divided into tiles of the size that one instruction computes. Each
+//! of them takes one instruction for each step along K.
 
 use smallvec::SmallVec;
 use tilewright_gpu_ir::MmaShape;
@@ -22,7 +23,7 @@ struct Repetitions {
     k: u32,
 }
 
-/// Returns how many of the elements of a fragment a thread holds.
+/// Returns how many elements of a fragment with `elements` elements each thread holds.
 fn held(elements: u32) -> u32 {
     elements / super::LANES
 }
@@ -117,8 +118,8 @@ impl Lowering<'_> {
         self.words(words, &registers)
     }
 
-    /// Rounds fp32 to 10 bits of mantissa, to nearest, ties away from zero: the only rounding on
-    /// the first targets with tf32.
+    /// Rounds fp32 to 10 bits of mantissa, to nearest, ties away from zero. The first targets with
+    /// tf32 have no other rounding to it.
     fn round_to_tf32(&mut self, x: Scalar) -> Scalar {
         let (to, from) = ((Width::B32, ScalarType::Tf32), (Width::B32, ScalarType::F32));
         self.builder.float_convert(to, from, Some(Rounding::Rna), x)

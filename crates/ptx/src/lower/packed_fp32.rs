@@ -3,7 +3,8 @@
 //! A pair is two consecutive registers of a tile: adjacent elements of a thread. The pair of a
 //! result is unpacked at once, and the builder remembers its word, so the next function on the same
 //! pair reads the word, and `passes` removes the moves that unpack it. The assembler places the
-//! halves of a word in consecutive registers, and takes one number for both halves of an operand.
+//! halves of a word in consecutive registers. If both halves of an operand are equal, it uses one
+//! register for both.
 
 use std::rc::Rc;
 
@@ -27,8 +28,9 @@ enum Packed {
 }
 
 impl Lowering<'_> {
-    /// Computes a function on pairs of fp32 numbers. Returns `None` if the target has no
-    /// instruction on pairs, or if the element-by-element code is shorter.
+    /// Computes a function on pairs of fp32 numbers. Returns `None` for other types, if the target
+    /// has no such instruction on pairs, or if the element-by-element code is shorter. Products
+    /// that a reduction reads are not computed in pairs either (see `reduced_tiles`).
     pub(super) fn in_pairs(
         &mut self,
         result: Value,
@@ -74,8 +76,9 @@ impl Lowering<'_> {
     }
 }
 
-/// Returns an estimate of the moves that form the pairs of the operands. A register is in place in
-/// one pair; each further pair needs a copy. An operand whose two halves are equal needs no pair.
+/// Returns an estimate of the moves that form the pairs of the operands. A register can be placed
+/// in one pair without a copy; each further pair needs a copy. An operand whose two halves are
+/// equal needs no pair.
 fn moves(columns: &[Rc<[Scalar]>]) -> usize {
     let mut pairs: FxHashSet<[Scalar; 2]> = FxHashSet::default();
     let mut registers: FxHashSet<Scalar> = FxHashSet::default();

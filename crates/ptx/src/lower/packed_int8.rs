@@ -2,8 +2,8 @@
 //! them, without unpacking the word.
 //!
 //! A conversion instruction converts one number, at a fraction of the throughput of other
-//! instructions. A byte that is placed below the right exponent is already a floating-point number
-//! plus a constant:
+//! instructions. Instead, a byte is placed in the lowest bits of a floating-point number with a
+//! suitable exponent. The number then equals a constant plus the byte:
 //!
 //! ```text
 //! binary32   4b 00 00 xx              2^23 + x
@@ -17,7 +17,7 @@
 //! numbers, bfloat16 takes no more instructions than the other formats.
 //!
 //! Bytes of different words, as in a transposed tile, are not extracted one by one either: one
-//! `prmt` selects two pairs of bytes from two words, and eight transpose four words.
+//! `prmt` selects two pairs of bytes from two words, and eight `prmt` transpose four words.
 
 use std::collections::hash_map::Entry;
 
@@ -430,9 +430,9 @@ impl Builder {
         Some(self.unpack(format.words(), sums))
     }
 
-    /// Adds a constant to a number that was converted from a byte, in one addition from the byte.
-    /// The conversion's own addition is exact, so rounding the combined sum equals rounding the
-    /// second sum. Returns `None` for other operands and for multiplications.
+    /// Adds a constant to a number that was converted from a byte. One addition adds both this
+    /// constant and that of the conversion. The conversion's own addition is exact, so the result
+    /// is rounded in the same way. Returns `None` for other operands and for multiplications.
     pub(super) fn sum_of_byte(&mut self, float: Float, function: Binary, x: &[Scalar]) -> Option<Scalar> {
         let format = match float {
             Float::F16 => Half::F16,
@@ -469,8 +469,8 @@ impl Builder {
     }
 
     /// Applies a bitwise function to the four bytes of words. Returns `None` for signed right
-    /// shifts, and for shifts unless the counts are one constant below 8: these would take more
-    /// instructions than on single bytes.
+    /// shifts, and for shifts whose counts are not one constant below 8: such shifts would take
+    /// more instructions on words than on single bytes.
     fn bitwise_of_bytes(
         &mut self,
         function: BitwiseFn,

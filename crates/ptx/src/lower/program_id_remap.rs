@@ -68,7 +68,7 @@ impl Lowering<'_> {
         let before = builder.mul(width, plane, rows);
         let row = builder.sub(width, line, before);
 
-        // If the number of programs exceeds 32 bits, they keep the launch order.
+        // If the number of programs exceeds 32 bits, the programs keep the launch order.
         let high = builder.mul_high(width, false, steps, lines);
         let fits = builder.compare(width, false, Comparison::Eq, high, Scalar::constant(0));
         let [x, y, z] = own;

@@ -1,4 +1,4 @@
-//! Finds the operands of reductions, among them products that stay scalar.
+//! Finds the operands of reductions. Products among them are not computed in pairs.
 
 use cranelift_entity::EntitySet;
 use tilewright_gpu_ir::{self as gpu, GpuOp, Op};
@@ -6,8 +6,9 @@ use tilewright_ir::Value;
 
 /// Returns the tiles that reductions read.
 ///
-/// Products among them are computed element by element: a reduction adds the elements one by one,
-/// and the assembler contracts the product of one element and its addition.
+/// If such a tile is a product, the lowering computes it element by element, not in pairs: the
+/// reduction adds the elements one by one, and the assembler contracts each multiplication with the
+/// addition of its result.
 pub(super) fn reduced_tiles(kernel: &gpu::Function) -> EntitySet<Value> {
     let mut found = EntitySet::new();
     kernel.walk(kernel.entry, &mut |inst| {

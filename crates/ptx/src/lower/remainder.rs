@@ -9,8 +9,8 @@ use crate::isa::{self, BranchTarget, Comparison, ScalarType};
 
 const LONG: Width = Width::B64;
 
-/// A number without its sign as `mantissa * 2^exponent`, up to a constant in the exponent; both
-/// have 64 bits.
+/// A number without its sign, as `mantissa * 2^(exponent - c)`, where the constant c depends on the
+/// format. Both fields are 64-bit integers.
 struct Parts {
     mantissa: Scalar,
     exponent: Scalar,
@@ -41,7 +41,9 @@ impl Lowering<'_> {
         let distance = builder.sub(LONG, dividend.exponent, divisor.exponent);
         builder.assign(LONG, left, distance);
         let (head, end) = (builder.label("divide"), builder.label("divided"));
-        // The bits of the quotient in a step: together with the mantissa they fit into 64.
+        // The largest number of quotient bits that one step computes. The step shifts the rest,
+        // which has no more bits than a mantissa, left by this number; the result fits into 64
+        // bits.
         let most = Scalar::constant(u64::from(63 - mantissa_bits(float)));
         builder.place(head);
         let is_done = builder.compare(LONG, true, Comparison::Le, left.into(), Scalar::constant(0));

@@ -46,7 +46,7 @@ pub(super) enum Wanted {
     Prefixes,
     /// The total of each block.
     Totals,
-    /// Both.
+    /// The prefixes and the totals.
     All,
 }
 
@@ -71,8 +71,8 @@ impl Scanned {
     }
 }
 
-/// Returns how many of the first levels join neighboring lanes, then pairs of lanes, then groups of
-/// four, and so on.
+/// Returns how many of the first levels join lanes in ascending order: each level joins lanes at
+/// twice the distance of the previous level.
 fn lanes_in_order(layout: &Layout, levels: &[ScanStep]) -> usize {
     let is_next = |(number, level): &(usize, &ScanStep)| {
         let lane = layout.input().place(&[(Input::Lane, level.step.lane)]);

@@ -28,7 +28,7 @@ impl Lowering<'_> {
     /// Returns the sum over F2 of the images of the bits that are set in the thread id; `images[i]`
     /// is the image of bit `i`.
     pub(super) fn linear(&mut self, images: &[u32]) -> Scalar {
-        // Bits that move by the same distance share a shift.
+        // Bits of the thread id that move by the same distance to their images share a shift.
         let mut distances: Vec<(i32, u32)> = Vec::new();
         let (mut written, mut overlaps) = (0_u32, false);
         for (bit, image) in images.iter().enumerate() {
@@ -47,7 +47,7 @@ impl Lowering<'_> {
         for (distance, mask) in distances {
             let thread = self.thread();
             let moved = if distance < 0 {
-                // The shift drops the lower bits.
+                // The shift also drops the bits below `distance`, so these need no mask.
                 let distance = distance.unsigned_abs();
                 let shifted = self.builder.shr(Width::B32, false, thread, distance);
                 if mask >> distance == all >> distance {
@@ -81,7 +81,8 @@ impl Lowering<'_> {
         if reached & constant == 0 {
             return thread_part.plus(Width::B32, constant.into());
         }
-        // Bits that no thread sets are added: an addition can become part of an address.
+        // Bits that no thread sets are added instead: the addition of a constant can become part of
+        // an address.
         let xor = Scalar::constant((constant & reached).into());
         let part = self.builder.bitwise(Bitwise::Xor, Width::B32, thread_part, xor);
         part.plus(Width::B32, (constant & !reached).into())

@@ -46,8 +46,9 @@ impl Builder {
     /// quadrant.
     fn reduce_large(&mut self, x: Scalar) -> (Scalar, Scalar) {
         let word = Width::B32;
-        // x is 2^(exponent - 31) times an integer of 32 bits. The 96 bits of 2/pi from position
-        // exponent - 32 after the point on determine the quadrant and 62 bits of the fraction.
+        // x is 2^(exponent - 31) times an integer of 32 bits. The 96 bits of 2/pi that begin at
+        // position exponent - 32 after the point determine the quadrant and 62 bits of the
+        // fraction.
         let biased = self.shr(word, false, x, 23);
         let biased = self.bitwise(Bitwise::And, word, biased, Scalar::constant(0xff));
         let place = biased.plus(word, 128_u64.wrapping_neg());

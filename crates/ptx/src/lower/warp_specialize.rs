@@ -17,7 +17,8 @@ use crate::isa::{self, Comparison, LabelId, RegisterCountChange, ScalarType};
 /// The granularity of register counts.
 const STEP: u32 = 8;
 
-/// A partition: its warps, and the number of registers of a thread, or 0 if it does not change.
+/// A partition: its warps, and its number of registers per thread. The number is 0 if the partition
+/// keeps the number with which it starts.
 #[derive(Clone, Copy)]
 struct Partition {
     warps: Warps,

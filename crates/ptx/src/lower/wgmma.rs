@@ -6,8 +6,8 @@
 //! instruction may touch before the wait. A dot therefore starts with new registers, to which the
 //! initial accumulator is copied. There are two exceptions: an accumulator of zeros is not copied,
 //! and if a loop carries the accumulator in registers that only the dot reads, the dot may use
-//! these registers. The next dots before a wait (the type of their accumulator is `pending`) use
-//! the same registers.
+//! these registers. Further dots that start before the wait, whose accumulators have the type
+//! `pending`, use the same registers.
 
 use std::ops::Range;
 
@@ -421,7 +421,7 @@ fn is_supported([d, a, b]: [ScalarType; 3]) -> bool {
     match (a, b) {
         (F16, F16) | (E4m3 | E5m2, E4m3 | E5m2) => matches!(d, F16 | F32),
         (Bf16, Bf16) | (Tf32, Tf32) => d == F32,
-        // A signed and an unsigned operand need a later version of PTX.
+        // One signed and one unsigned operand are left out: they need a later PTX version.
         (S8, S8) | (U8, U8) => d == S32,
         // tidy: wildcard because the instruction has no others.
         _ => false,

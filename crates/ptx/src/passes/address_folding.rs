@@ -9,9 +9,9 @@ use crate::isa::{AddressBase, Immediate, Instruction, RegisterId, ScalarType, So
 
 /// A register plus a constant.
 ///
-/// This is not the linear form of `tilewright_ir`, for two reasons. A register may be written
-/// again, so a sum holds only until the next write of its base. And the access itself adds the
-/// constant to the address, not an instruction with arithmetic modulo a type.
+/// This type is separate from the linear form of `tilewright_ir` for two reasons. A register may be
+/// written again, so a sum holds only until the next write of its base. And the access itself adds
+/// the constant to the address; no instruction of an integer type computes the sum.
 #[derive(Clone, Copy)]
 struct RegisterOffset {
     base: RegisterId,

@@ -1,10 +1,11 @@
-//! Loop-invariant code motion: moves a pure instruction to before a loop and its entry test, if
-//! the loop does not write the operands. Code in a branch inside of the loop stays.
+//! Loop-invariant code motion: if a loop does not write the operands of a pure instruction, moves
+//! the instruction before the loop and before its entry test. Code in a branch inside of the loop
+//! stays.
 //!
-//! The addition that computes the descriptor of the next part of a dot's operand in shared memory
-//! stays in the loop. The assembler itself hoists as many descriptors as there are uniform
-//! registers. If this pass hoisted the descriptors, they would occupy 16 registers of each thread
-//! for each operand. The accumulators need these registers.
+//! A dot's operand in shared memory may have several parts. The addition that computes the
+//! descriptor of the next part stays in the loop. The assembler itself hoists as many descriptors
+//! as there are uniform registers. If this pass hoisted the descriptors, they would occupy 16
+//! registers of each thread for each operand. The accumulators need these registers.
 //!
 //! The sign extension of an offset stays, too, if the offset is only added to variant values. In
 //! the loop, such an extension takes no instruction: the adder takes the sign of the lower word for

@@ -3,9 +3,9 @@
 //!
 //! The lowering emits one op after the other, each for all elements of a tile. Sinking orders the
 //! code element by element, if that lowers the register pressure enough. Lines with effects keep
-//! their order, as do lines that write a register with several writes. A listing with dots of
-//! warpgroups is not changed: their register operands must be written before their fence. A listing
-//! with dots of warps (`mma.sync`) is not changed either, unless the pressure exceeds
+//! their order, as do lines that read or write a register with several writes. A listing with dots
+//! of warpgroups is not changed: their register operands must be written before their fence. A
+//! listing with dots of warps (`mma.sync`) is not changed either, unless the pressure exceeds
 //! `Tuning::max_live_registers`: the operands of several dots are computed together.
 
 use cranelift_entity::EntityRef;
@@ -78,7 +78,7 @@ fn block(
     }
     let kept = lines.clone().filter(|place| !moves[place - start]);
     for place in kept.chain(lines.clone().filter(|place| moves[place - start])) {
-        // Each line needs those above it on the stack.
+        // The lines that a line needs are above it on the stack.
         let mut stack = vec![(place, false)];
         while let Some((line, is_ready)) = stack.pop() {
             if is_placed[line - start] {

@@ -7,8 +7,9 @@
 //! mul.lo.s64  %d, %x, %y;   =>   mul.wide.s32 %d, %a, %b;
 //! ```
 //! The assembler does not see the extensions, and multiplies all halves. The pass requires that
-//! each 32-bit number is written once, that its extension follows this write, and that the product
-//! follows the extension. So the numbers still have the same values at the product.
+//! each 32-bit number and its extension are written once. The lowering emits the write of a number
+//! before its extension, and the extension before the product. So the numbers still have the same
+//! values at the product.
 
 use rustc_hash::FxHashMap;
 

@@ -3,8 +3,8 @@
 use tilewright_ptx::isa::{Module, parse, print};
 use tilewright_testkit::Ptxas;
 
-/// Removes the lines of statements, which are those of the parsed text: two parses of equal modules
-/// are then equal.
+/// Sets the line numbers of all statements to 0. Modules that differ only in the lines of their
+/// texts then compare equal.
 pub fn without_lines(mut module: Module) -> Module {
     for function in module.functions.values_mut() {
         for statement in function.body.iter_mut().flatten() {
@@ -14,8 +14,9 @@ pub fn without_lines(mut module: Module) -> Module {
     module
 }
 
-/// Parses the text, prints it, and parses that: the two modules print alike. With the assembler,
-/// the print assembles to the same SASS as the text. Returns the module of the print, or the error.
+/// Parses the text, prints the module, and parses the printed text: printing again must yield the
+/// same text. With an assembler, the printed text must assemble to the same SASS as the original.
+/// Returns the module of the printed text, or the error.
 pub fn round_trip(text: &str, ptxas: Option<&Ptxas>) -> Result<Module, String> {
     let module = parse(text).map_err(|error| error.to_string())?;
     let printed = print(&module);
@@ -23,7 +24,7 @@ pub fn round_trip(text: &str, ptxas: Option<&Ptxas>) -> Result<Module, String> {
     if print(&again) != printed {
         return Err(format!("its print prints differently:\n{printed}"));
     }
-    // The print declares functions first; from then on their order, and thus the module, is stable.
+    // Two parses of the printed text must give equal modules.
     let third = parse(&printed).map_err(|error| error.to_string())?;
     if without_lines(third) != without_lines(again.clone()) {
         return Err("two readings of its print differ".to_owned());

@@ -1,5 +1,6 @@
 //! Instructions of data center Blackwell: accesses of 32 bytes, and arithmetic on pairs of fp32
-//! numbers. Their text, their results beside the CPU's executor, and their assembly by `ptxas`.
+//! numbers. The tests check the text, compare the results with the CPU executor's, and assemble the
+//! text with `ptxas`.
 
 use tilewright_ir::{Dtype, Module};
 use tilewright_testkit::Ptxas;
@@ -8,7 +9,7 @@ use crate::common::{Random, RandomTensor, Value, check_on, float, int, kernel, l
 
 const F32: Dtype = Dtype::F32;
 
-/// Returns a sum of two tensors whose addresses are multiples of `alignment`.
+/// Returns a kernel that adds two tensors whose addresses are multiples of `alignment`.
 fn sum(dtype: Dtype, alignment: u32, n: &str, block: u32) -> Module {
     let text = "
 @triton.jit
@@ -61,8 +62,8 @@ fn accesses_of_32_bytes_move_the_same_elements() {
     }
 }
 
-/// A kernel on tiles of 32 rows and 64 columns: rows and columns as operands, constants, a loop
-/// with carried tiles, and sums of products.
+/// A kernel on tiles of 32 rows and 64 columns. It has broadcast rows and columns as operands,
+/// constants, a loop with carried tiles, and sums of products.
 const ARITHMETIC: &str = "
 @triton.jit
 def k(x, y, rows, out, sums, scale, n, M: tl.constexpr, N: tl.constexpr):
@@ -121,13 +122,14 @@ fn adjacent_elements_are_computed_in_pairs() {
     for instruction in ["add.f32x2", "sub.f32x2", "mul.f32x2", "fma.rn.f32x2"] {
         assert!(text.contains(instruction), "{instruction}\n{text}");
     }
-    // The reduction adds the products one by one: the assembler contracts each with its addition.
+    // The products of the reduction are single numbers: the assembler contracts each with its
+    // addition.
     let products = 32 * 64 / 128;
     assert_eq!(text.matches("mul.f32 ").count(), products, "{text}");
     for target in ["sm_90a", "sm_120"] {
         assert!(!lower(&module, target, 4).0.contains("f32x2"), "{target}");
     }
-    // A function reads the words of the function before it.
+    // Each function reads the words in which the previous function has computed its pairs.
     let text = "
 @triton.jit
 def k(x, y, N: tl.constexpr):

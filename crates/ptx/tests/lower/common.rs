@@ -7,7 +7,7 @@ use tilewright_frontend::{Argument, Constant, HostValue, Options, Request, Sourc
 use tilewright_gpu_ir::GpuTarget;
 use tilewright_ir::{Dtype, Module};
 
-/// The beginning of the tests' modules.
+/// The beginning of every test module in Python.
 const HEADER: &str = "import triton\nimport triton.language as tl\n\n";
 
 /// An argument of a launch.
@@ -15,13 +15,13 @@ const HEADER: &str = "import triton\nimport triton.language as tl\n\n";
 pub enum Value {
     /// A tensor.
     Tensor(Vec<u8>),
-    /// The bits of a number, and its bytes.
+    /// The bits of a number, and its size in bytes.
     Scalar(u64, usize),
 }
 
-/// Random tensors.
+/// Makes random tensors.
 pub trait RandomTensor {
-    /// Returns random numbers of a type: small ones, for sums and products.
+    /// Returns a tensor of random numbers. Floats are from -2 to 2; integers have random bits.
     fn tensor(&mut self, dtype: Dtype, count: usize) -> Value;
 }
 
@@ -81,8 +81,8 @@ pub fn element(bytes: &[u8], dtype: Dtype, index: usize) -> u64 {
     u64::from_le_bytes(bits)
 }
 
-/// Parses an argument of a signature: `*fp32`, `int32`, with `:16` if it is a multiple of 16, or a
-/// constant.
+/// Parses an argument of a signature: a type such as `*fp32` or `int32`, followed by `:16` if the
+/// value is a multiple of 16; or a constant.
 fn argument(text: &str) -> Argument {
     let (name, divisibility) = text.split_once(':').unwrap_or((text, "1"));
     let divisibility = divisibility.parse().expect("a divisibility is a number");
@@ -100,12 +100,12 @@ fn argument(text: &str) -> Argument {
     Argument::Constexpr(HostValue::Constant(constant))
 }
 
-/// Returns the optimized IR of a kernel of a module's text.
+/// Returns the optimized IR of the function `kernel` of a Python module.
 pub fn compile(name: &str, text: &str, kernel: &str, signature: &str) -> Module {
     compile_with(name, text, kernel, signature, Options::default())
 }
 
-/// Returns the same with options.
+/// Same as `compile`, with options.
 fn compile_with(name: &str, text: &str, kernel: &str, signature: &str, options: Options) -> Module {
     let mut host = SourceHost::new(name, text).unwrap_or_else(|failure| panic!("{failure:?}"));
     let kernel = host.function(kernel).unwrap_or_else(|| panic!("there is no kernel {kernel}"));
@@ -117,12 +117,12 @@ fn compile_with(name: &str, text: &str, kernel: &str, signature: &str, options: 
     module
 }
 
-/// Returns the optimized IR of the kernel `k` of a text.
+/// Returns the optimized IR of the function `k` in a text without imports.
 pub fn kernel(text: &str, signature: &str) -> Module {
     compile("k.py", &format!("{HEADER}{text}"), "k", signature)
 }
 
-/// Returns the same with assertions.
+/// Same as `kernel`, with assertions.
 pub fn checked_kernel(text: &str, signature: &str) -> Module {
     let options = Options { debug: true, ..Options::default() };
     compile_with("k.py", &format!("{HEADER}{text}"), "k", signature, options)
@@ -133,7 +133,7 @@ pub fn lower(module: &Module, target: &str, warps: u32) -> (String, u32) {
     lower_in_stages(module, target, warps, 1)
 }
 
-/// Returns the same with this number of loop stages.
+/// Same as `lower`, with this number of loop stages.
 pub fn lower_in_stages(module: &Module, target: &str, warps: u32, stages: u32) -> (String, u32) {
     let target = GpuTarget::named(target).expect("the tests name targets that there are");
     let program =
@@ -169,7 +169,7 @@ pub fn run_cpu(module: &Module, grid: [u32; 3], values: &mut [Value]) {
     program.launch(&launch).unwrap_or_else(|error| panic!("{error:#?}"));
 }
 
-/// Runs the PTX of a kernel in the simulator; `Err` is the fault that it finds.
+/// Runs the PTX of a kernel in the simulator. `Err` is the fault that the simulator finds.
 pub fn run_sim(
     module: &Module,
     target: &str,
@@ -181,7 +181,7 @@ pub fn run_sim(
     run_text(&text, shared_bytes, target, warps, grid, values)
 }
 
-/// Runs the kernel of a PTX text in the simulator.
+/// Same as `run_sim`, for the first kernel of a PTX text.
 pub fn run_text(
     text: &str,
     shared_bytes: u32,
@@ -197,7 +197,7 @@ pub fn run_text(
     let places = loaded.parameters(&name).unwrap_or_else(|fault| panic!("{fault}"));
     let mut parameters = vec![0; places.last().map_or(0, |last| last.offset + last.bytes)];
     let mut regions = Vec::new();
-    // Tensors of a GPU are aligned, and kernels state it.
+    // The signatures promise that tensors are aligned, as they are on a GPU.
     let mut memory: Vec<(Vec<u8>, std::ops::Range<usize>)> = Vec::new();
     for value in values.iter() {
         let Value::Tensor(bytes) = value else { continue };
@@ -235,15 +235,15 @@ pub fn run_text(
 /// The alignment of tensors in bytes.
 const ALIGNMENT: usize = 64;
 
-/// Fails unless the kernel computes the same tensors on the CPU and in the simulator, up to
-/// `tolerance` relative to the larger of 1 and the value; on the first targets of each kind and
-/// several numbers of warps.
+/// Fails unless the kernel computes the same tensors on the CPU and in the simulator, for `sm_75`,
+/// `sm_80` and `sm_90a` and with one to eight warps. Two elements may differ by `tolerance`,
+/// relative to the larger of 1 and the value.
 pub fn check(module: &Module, grid: [u32; 3], values: &[Value], dtypes: &[Dtype], tolerance: f64) {
     let on = [("sm_75", 4), ("sm_80", 1), ("sm_80", 4), ("sm_90a", 8)];
     check_on(&on, module, grid, values, dtypes, tolerance);
 }
 
-/// Does the same on these targets, each with a number of warps.
+/// Same as `check`, for these targets, each with a number of warps.
 pub fn check_on(
     on: &[(&str, u32)],
     module: &Module,

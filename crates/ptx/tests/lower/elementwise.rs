@@ -1,6 +1,6 @@
 //! Every row of the elementwise table on every element type, and every cast, compared with the
-//! CPU's executor: exact if the row says so, else within twice its error, since either side may
-//! have it.
+//! CPU's executor. If the row says that the function is exact, the results must be equal. Otherwise
+//! they may differ by twice the error of the row, since both sides may have this error.
 
 use std::fmt::Write;
 
@@ -11,7 +11,8 @@ use crate::common::{Random, RandomTensor, Value, decode, element, kernel, lower,
 
 const COUNT: usize = 512;
 
-/// Returns ordinary numbers, small integers, the ends of the range, and any bits.
+/// Returns a tensor of ordinary numbers, small integers, the ends of the range, and random bits.
+/// With `are_shifts`, most are shift counts.
 fn inputs(random: &mut Random, dtype: Dtype, are_shifts: bool) -> Value {
     let mask = u64::MAX >> (64 - dtype.bits());
     let Value::Tensor(mut bytes) = zeros(dtype, COUNT) else { panic!("zeros are a tensor") };
@@ -56,7 +57,7 @@ fn module(op: &str, attributes: &str, operands: &[Dtype], result: Dtype) -> Modu
     tilewright_ir::parse(&text).unwrap_or_else(|error| panic!("{error}\n{text}"))
 }
 
-/// Returns whether bits are NaN, or its replacement in the format without NaN.
+/// Returns whether bits are NaN, or the number that replaces NaN in the format without NaN.
 fn is_nan(dtype: Dtype, bits: u64) -> bool {
     match dtype {
         Dtype::F8E5 => bits & 0x7f > 0x7c,
@@ -66,7 +67,7 @@ fn is_nan(dtype: Dtype, bits: u64) -> bool {
     }
 }
 
-/// Returns how many numbers of the type are between two.
+/// Returns the distance between two numbers, in steps from each number of the type to the next.
 fn distance(dtype: Dtype, a: u64, b: u64) -> f64 {
     let sign = 1 << (dtype.bits() - 1);
     let place = |bits: u64| if bits & sign == 0 { i128::from(bits) } else { -i128::from(bits & !sign) };
@@ -88,7 +89,7 @@ fn check(
 #[derive(Clone, Copy)]
 struct Allowed {
     ulps: f64,
-    /// 0 may replace a number of a binade this low.
+    /// True if 0 may replace a subnormal number.
     flushes: bool,
 }
 
@@ -100,7 +101,7 @@ impl From<f64> for Allowed {
 
 impl Allowed {
     fn contains(self, dtype: Dtype, a: u64, b: u64) -> bool {
-        // fp32 and bf16, which have equal exponents, flush subnormal numbers.
+        // Only fp32 and bf16, whose exponents have the same range, flush subnormal numbers.
         let exponent = match dtype {
             Dtype::F32 => 0xff << 23,
             Dtype::BF16 => 0xff << 7,
@@ -111,7 +112,7 @@ impl Allowed {
     }
 }
 
-/// Checks the same with this number of warps.
+/// Same as `check`, with this number of warps.
 fn check_on(
     what: &str,
     module: &Module,
@@ -136,7 +137,7 @@ fn check_on(
     }
 }
 
-/// Returns a kernel of each function on each type, and of casts to and from each.
+/// Returns a kernel for each function on several types, and for casts between types.
 pub fn modules() -> Vec<(String, Module)> {
     let mut modules = Vec::new();
     for &function in ElementwiseFn::ALL {
@@ -192,7 +193,7 @@ fn the_table_is_what_the_cpu_says() {
                 {
                     1.0
                 }
-                // Results are finite and not 0 up to |x| = 104.
+                // For |x| above 104, the result is 0 or not finite.
                 Accuracy::GrowingUlp(least, slope) if dtype == Dtype::F32 => f64::from(least + 104.0 * slope),
                 Accuracy::Ulp(ulps) | Accuracy::GrowingUlp(ulps, _) | Accuracy::FlushedUlp(ulps) => {
                     2.0 * f64::from(ulps)
@@ -253,7 +254,7 @@ fn tensor(dtype: Dtype, numbers: impl IntoIterator<Item = u64>) -> Value {
     Value::Tensor(numbers.into_iter().flat_map(|bits| bits.to_le_bytes()[..dtype.bytes()].to_vec()).collect())
 }
 
-/// Arithmetic of 16-bit floats uses other instructions on each of these targets.
+/// These targets use different instructions for the arithmetic of 16-bit floats.
 #[test]
 fn halves_at_the_edges_are_what_the_cpu_says() {
     use ElementwiseFn::{Add, Fma, Max, MaxNan, Min, MinNan, Mul, Sub};
@@ -281,15 +282,16 @@ fn halves_at_the_edges_are_what_the_cpu_says() {
     }
 }
 
-/// Returns a cast to nearest even.
+/// Returns a kernel that casts, rounding to nearest even.
 fn cast_to_nearest(from: Dtype, to: Dtype) -> Module {
     module("cast", &format!("{{element = {to}, rounding = \"rtne\"}} "), &[from], to)
 }
 
-/// Returns the numbers of a format that are, or are next to, a number of an 8-bit format or the
-/// middle between two of them; and the ends of fp32. `single` gives the 8-bit numbers in fp32.
+/// Returns numbers of the format `from`: all numbers of an 8-bit format, the middle between each
+/// two adjacent ones with its two neighbors, and ends of the range of fp32. `single` converts 8
+/// bits to fp32.
 fn around_fp8(from: Dtype, single: impl Fn(u64) -> f32) -> Vec<u64> {
-    // The bits by which fp32 exceeds the format.
+    // The number of low bits of fp32 that the format lacks.
     let unused = match from {
         Dtype::F16 => 13,
         Dtype::BF16 => 16,
@@ -297,7 +299,7 @@ fn around_fp8(from: Dtype, single: impl Fn(u64) -> f32) -> Vec<u64> {
     };
     let between = (0..0x7f_u64).flat_map(|code| {
         let [low, high] = [single(code), single(code + 1)];
-        // Above the largest number, the position of the next one.
+        // After the largest number, the value that the next number would have.
         let high = if high.is_finite() { high } else { 2.0 * low - single(code - 1) };
         let middle = f32::midpoint(low, high).to_bits();
         [middle - (1 << unused), middle, middle + (1 << unused), low.to_bits()]
@@ -312,8 +314,8 @@ fn around_fp8(from: Dtype, single: impl Fn(u64) -> f32) -> Vec<u64> {
     signed.map(narrow).collect()
 }
 
-/// Every 8-bit number, and numbers between two of them. Four elements a thread are converted by
-/// other instructions than two or one.
+/// Tests every 8-bit number, and numbers between two of them. With 16 warps, a thread has one
+/// element, with 8 warps two, and with 4 warps four: each takes other instructions.
 #[test]
 fn fp8_is_converted_as_the_cpu_says() {
     const TARGETS: [(&str, u32); 5] =
@@ -344,7 +346,7 @@ fn fp8_is_converted_as_the_cpu_says() {
     }
 }
 
-/// Elements that are not the bytes of one loaded word.
+/// Tests elements that are not the bytes of one loaded word.
 #[test]
 fn chosen_fp8_is_converted_as_the_cpu_says() {
     let text = "

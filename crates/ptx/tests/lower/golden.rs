@@ -1,4 +1,5 @@
-//! The PTX of the benchmarks' kernels, and its assembly by `ptxas`.
+//! The PTX of the benchmarks' kernels. The tests compare the PTX with the files in `golden/`, and
+//! assemble it with `ptxas`.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -10,14 +11,14 @@ use crate::common::{checked_kernel, compile, kernel, lower, lower_in_stages};
 
 /// A kernel of `benches/kernels.py`.
 struct Golden {
-    /// The file, without its ending.
+    /// The name of the file in `golden/`, without target and extension.
     file: &'static str,
     kernel: &'static str,
     signature: &'static str,
     warps: u32,
-    /// The most registers on `sm_90a`.
+    /// The largest allowed number of registers on `sm_90a`.
     registers: u32,
-    /// The most shuffles and barriers in the text.
+    /// The largest allowed numbers of shuffles and of barriers in the text.
     exchanges: [usize; 2],
 }
 
@@ -106,9 +107,9 @@ fn ptxas_accepts_the_kernels_and_spills_nothing() {
     }
 }
 
-/// Kernels of `products.py`, and their limits on `sm_90a`: warps, registers, instructions of the
-/// tensor cores in the text, instructions of a thread in the loop with dots, pipelined in three
-/// stages.
+/// Kernels of `products.py` with their signatures, for `sm_90a`. The numbers are: warps, the
+/// largest allowed number of registers, the tensor core instructions in the text, and the
+/// instructions of the loop with dots if it is pipelined in three stages.
 const PRODUCTS: &[(&str, &str, u32, u32, usize, usize)] = &[
     (
         "matmul",
@@ -177,7 +178,7 @@ fn products_of_warpgroups_run_beside_the_threads() {
     }
 }
 
-/// The driver's linker compiles PTX as relocatable code (`-c`). There, a division of 64 bits by the
+/// The driver's linker compiles PTX as relocatable code (`-c`). In such code, the 64-bit
 /// instruction `div` is a call, and the assembler serializes the dots of a kernel with calls.
 #[test]
 fn dots_are_asynchronous_beside_divisions_of_64_bits() {
@@ -193,7 +194,8 @@ fn dots_are_asynchronous_beside_divisions_of_64_bits() {
     assert_eq!(assembled.unwrap_or_else(|error| panic!("{error}\n{text}")).losses, [""; 0]);
 }
 
-/// Returns the instructions of the longest loop with dots: from its label to the jump back.
+/// Returns the number of instructions of the longest loop with dots, from its label to the jump
+/// back.
 fn instructions_in_the_loop(text: &str) -> usize {
     let lines: Vec<&str> = text.lines().map(str::trim).collect();
     let is_instruction = |line: &&&str| line.ends_with(';') && !line.starts_with(['.', '/']);
@@ -220,9 +222,9 @@ fn loops_with_products_are_short() {
     assert_eq!(lengths.collect::<Vec<_>>(), expected);
 }
 
-/// A dot of attention is in flight while the next iteration's softmax is computed: one wait leaves
-/// it in flight, and the other wait comes after the softmax. The assembler keeps this order, and
-/// has the registers.
+/// In attention, a dot is in flight while the softmax of the next iteration is computed: one wait
+/// leaves this dot in flight, and the wait for it comes after the softmax. The assembler keeps this
+/// order without spilling.
 #[test]
 fn a_product_is_under_way_beside_the_softmax() {
     let path = tilewright_testkit::project_root().join("crates/ptx/tests/lower/products.py");
@@ -233,7 +235,8 @@ fn a_product_is_under_way_beside_the_softmax() {
         let (text, _) = lower_in_stages(&module, "sm_90a", *warps, 2);
         let waits =
             [0, 1].map(|count| text.matches(&format!("wgmma.wait_group.sync.aligned {count};")).count());
-        // The waits for the first scores, in the loop, and for the last accumulator.
+        // Three waits leave no dot in flight: those for the first scores, for the dot in the loop,
+        // and for the last accumulator. One wait leaves one dot in flight.
         assert_eq!(waits, [3, 1], "{name} {signature}");
         assert_eq!(text.matches("pmevent").count(), 1, "{name} {signature}");
         let Some(ptxas) = &ptxas else { continue };
@@ -262,7 +265,8 @@ fn vector_add_is_four_wide_loads_and_two_wide_stores() {
     assert_eq!(text.matches("st.global.v4.b32").count(), 2);
 }
 
-/// Returns a sum in a loop, whose bounds and body are parts of its text.
+/// Returns the PTX of a kernel that sums in a loop. `bounds` are the arguments of its `range`, and
+/// `addend` is the expression that each iteration adds.
 fn sum_loop(bounds: &str, addend: &str) -> String {
     let text = format!(
         "
@@ -300,7 +304,7 @@ fn the_assembler_can_count_the_iterations_of_loops() {
             assert_eq!(end.contains(form), form == expected, "range({bounds}): {form}\n{text}");
         }
     }
-    // Loops with dots are not unrolled, and need the register.
+    // The assembler does not unroll loops with dots, and the dots need the register of a countdown.
     let text = sum_loop("0, n, 16", "tl.dot(loaded[:, None] + i[None, :], loaded[:, None] - i[None, :])");
     assert!(text.contains(distance), "{text}");
 }
@@ -340,8 +344,8 @@ def k(x, y, n, BLOCK: tl.constexpr):
     }
 }
 
-/// Appends a kernel `k`, renamed `k0`, `k1` and so on, to the kernels with the same header. The
-/// assembler judges all of them in one run, because its start takes longer than a small kernel.
+/// Appends a kernel `k`, renamed to `k` and `number`, to the kernels with the same header. The
+/// assembler checks all of them in one run, because its start takes longer than a small kernel.
 fn append(batches: &mut BTreeMap<String, String>, text: &str, number: usize, name: &str) {
     let (header, kernel) = text.split_at(text.find(".visible .entry k(").expect("the kernel is named k"));
     let kernel = kernel.replacen("entry k(", &format!("entry k{number}("), 1);

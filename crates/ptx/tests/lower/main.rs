@@ -1,5 +1,5 @@
-//! Programs to PTX: the text of the benchmarks' kernels, assembled by `ptxas`; and results of
-//! kernels in the simulator, compared with the CPU's executor.
+//! Lowers programs to PTX. The tests assemble the text of the benchmarks' kernels with `ptxas`, and
+//! compare the results of kernels in the simulator with the CPU's executor.
 
 mod asynchronous;
 mod blackwell;

@@ -1,5 +1,5 @@
-//! The transcendental functions of fp64: sine, cosine and error function compared with a table of
-//! correctly rounded results, all of them with the CPU.
+//! The transcendental functions of fp64. Sine, cosine and the error function are compared with a
+//! table of correctly rounded results, all functions with the CPU.
 
 use tilewright_ir::{Accuracy, Dtype, ElementwiseFn, MathFn, Module};
 use tilewright_testkit::Ptxas;
@@ -7,13 +7,14 @@ use tilewright_testkit::Ptxas;
 use crate::common::{Random, Value, element, kernel, lower, run_cpu, run_sim, zeros};
 
 const F64: Dtype = Dtype::F64;
-/// The columns of the table of exact results.
+/// The functions of the table of exact results, in the order of its columns.
 const COLUMNS: [MathFn; 3] = [MathFn::Sin, MathFn::Cos, MathFn::Erf];
 const TARGETS: [&str; 3] = ["sm_75", "sm_80", "sm_90a"];
-/// The bits of each number, and of the functions of it.
+/// Each line has the bits of a number, and the bits of the functions of this number.
 const TABLE: &str = include_str!("math64.txt");
 
-/// Returns a kernel that stores functions of a tile, one after the other.
+/// Returns a kernel that stores the results of each function of a tile, one function after the
+/// other.
 fn module(functions: &[MathFn], count: usize) -> Module {
     let name = |&function: &MathFn| match function {
         MathFn::AccurateExp => "extra.libdevice.exp".to_owned(),
@@ -32,8 +33,8 @@ def k(x, out, N: tl.constexpr):
     kernel(&text, &format!("*fp64:16, *fp64:16, {count}"))
 }
 
-/// Returns the allowed difference of two implementations: twice the error of the row, or less if
-/// both are known to be near.
+/// Returns the allowed difference between the simulator and the CPU, in units of the last place: 2
+/// for the functions of the table, and otherwise twice the error that the function's row states.
 fn allowance(function: MathFn) -> u64 {
     match ElementwiseFn::from(function).info().accuracy {
         _ if COLUMNS.contains(&function) => 2,
@@ -53,8 +54,8 @@ fn tensor(bits: &[u64]) -> Value {
     Value::Tensor(bits.iter().flat_map(|bits| bits.to_le_bytes()).collect())
 }
 
-/// Fails unless each function of each x in the simulator is at most `most` numbers from the
-/// expected one, in the order of the kernel's result.
+/// Fails unless the simulator's result for each function and each x is at most `most` units of the
+/// last place from the expected one. `expected` has the order of the kernel's result.
 fn check(functions: &[MathFn], x: &[u64], expected: &[u64], most: impl Fn(MathFn) -> u64) {
     let module = module(functions, x.len());
     for target in TARGETS {
@@ -62,7 +63,7 @@ fn check(functions: &[MathFn], x: &[u64], expected: &[u64], most: impl Fn(MathFn
         run_sim(&module, target, 4, [1, 1, 1], &mut values).unwrap_or_else(|fault| panic!("{fault}"));
         for (index, (found, &expected)) in bits(&values[1]).into_iter().zip(expected).enumerate() {
             let [argument, a, b] = [x[index % x.len()], found, expected].map(f64::from_bits);
-            // As integers, the zeros of different sign are far apart.
+            // The difference of the bits is large if only the sign of a zero is wrong.
             let function = functions[index / x.len()];
             let is_near = (a.is_nan() && b.is_nan()) || found.abs_diff(expected) <= most(function);
             assert!(is_near, "{function:?}({argument:e}) on {target} is {a:e}, not {b:e}");
@@ -98,8 +99,8 @@ fn any_arguments_are_what_the_cpu_says() {
     let mut random = Random(64);
     let x: Vec<u64> = (0..2048)
         .map(|index| {
-            // Any number, those of every kind of reduction, and those up to the end of the error
-            // function's range.
+            // Numbers of any magnitude, numbers for every kind of argument reduction, and numbers
+            // up to the end of the error function's range.
             let exponent =
                 [random.bits() % 2048, 1000 + random.bits() % 100, 1021 + random.bits() % 5][index % 3];
             random.bits() & !(0x7ff << 52) | exponent << 52

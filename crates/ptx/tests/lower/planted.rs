@@ -1,4 +1,5 @@
-//! Mistakes planted in the PTX of kernels: the simulator finds each, or the result changes.
+//! Mistakes planted in the PTX of kernels: for each, the simulator finds a fault or the result
+//! changes.
 
 use tilewright_ir::Dtype;
 
@@ -8,7 +9,7 @@ const F32: Dtype = Dtype::F32;
 const TARGET: &str = "sm_80";
 const WARPS: u32 = 4;
 
-/// A kernel with its arguments, one of them the output.
+/// A kernel with its arguments. `output` is the index of the argument that it writes.
 struct Case {
     target: &'static str,
     text: String,
@@ -50,7 +51,7 @@ impl Case {
         case
     }
 
-    /// Returns whether a text computes the CPU's result, or the fault.
+    /// Returns whether a PTX text computes the CPU's result. `Err` is the fault.
     fn outcome(&self, text: &str) -> Result<bool, String> {
         let mut values = self.values.clone();
         run_text(text, self.shared_bytes, self.target, WARPS, self.grid, &mut values)?;
@@ -66,7 +67,7 @@ impl Case {
         Ok(pairs.into_iter().all(|(x, y)| (x - y).abs() <= 1e-4 * y.abs().max(1.0)))
     }
 
-    /// Removes one of the lines that contain a word, by its index.
+    /// Removes the line with index `number` among the lines that contain a word.
     fn without(&self, word: &str, number: usize) -> String {
         let mut removed = false;
         let lines = self.text.lines().enumerate().filter(|(index, line)| {
@@ -124,7 +125,8 @@ def k(x, out, n, BLOCK: tl.constexpr):
     Case::new(&module, [2, 1, 1], values, 1)
 }
 
-/// Dots of warpgroups in a loop: one of loaded operands, one of the result of the first.
+/// Two dots of warpgroups in a loop. The first has loaded operands; an operand of the second is the
+/// result of the first.
 fn chain_of_products() -> Case {
     let text = "
 @triton.jit
@@ -147,7 +149,8 @@ def k(a, b, c, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr):
     Case::on("sm_90a", &module, [1, 1, 1], values, 2)
 }
 
-/// A dot of warpgroups whose operands threads copy, as one group, to four slots.
+/// A dot of warpgroups in a loop with four slots. Threads copy both operands, as one group for each
+/// slot.
 fn copied_product() -> Case {
     let text = "
 @triton.jit
@@ -191,7 +194,7 @@ fn what_copies_for_products_of_warpgroups_lack_is_found() {
             assert!(fault.contains(expected), "{word} {number}: {line}");
         }
     }
-    // One more group in flight is one too many.
+    // If one more group may be in flight, the data of the current iteration may be missing.
     let waits = body.lines().find(|line| line.contains("cp.async.wait_group")).expect("it waits");
     let (head, pending) = waits.rsplit_once(' ').expect("for a number");
     let pending: u32 = pending.trim_end_matches(';').parse().expect("a number");
@@ -205,15 +208,16 @@ fn what_products_of_warpgroups_lack_is_found() {
     let case = chain_of_products();
     let count = |word: &str| case.text.lines().filter(|line| line.contains(word)).count();
     for (word, first, expected) in [
-        // The fence in the loop comes after all earlier stores.
+        // The first fence is not needed: the fence in the loop also follows the stores before the
+        // loop.
         ("fence.proxy.async", 1, "proxy"),
         ("bar.sync", 0, "race"),
         ("wgmma.fence", 0, "wgmma.fence"),
         ("wgmma.wait_group", 0, "wgmma.wait_group"),
     ] {
         assert!(count(word) > first, "{word}\n{}", case.text);
-        // A move into a fragment of A counts as one that `ptxas` removes: its fence, the second, is
-        // not missed.
+        // The simulator treats a move to a fragment of A as a copy that `ptxas` removes. So it does
+        // not miss the second `wgmma.fence`, which is for such a move.
         let last = if word == "wgmma.fence" { 1 } else { count(word) };
         for number in first..last {
             let outcome = case.outcome(&case.without(word, number));
@@ -225,7 +229,7 @@ fn what_products_of_warpgroups_lack_is_found() {
             );
         }
     }
-    // The stride of a descriptor: eight rows of 64 bytes.
+    // The stride in a descriptor: eight rows of 64 bytes.
     let high = (512_u32 / 16) | 2 << 30;
     let stride = format!("{}", high as i32);
     assert!(case.text.contains(&stride), "{}", case.text);
@@ -248,7 +252,7 @@ fn each_removed_barrier_is_a_race() {
 #[test]
 fn a_wrong_swizzle_gives_another_product() {
     let case = product();
-    // The bits of the row that swizzle the column in shared memory.
+    // The instruction that swizzles the column by bits of the row.
     let swizzle = case.text.lines().find(|line| line.contains("xor.b32")).expect("places are swizzled");
     let wrong = case.text.replacen(swizzle, &swizzle.replace("xor.b32", "or.b32 "), 1);
     assert_ne!(wrong, case.text);

@@ -1,4 +1,4 @@
-"""Products on the tensor cores of warpgroups: a tiled matrix product and attention."""
+"""Dots of warpgroups (`wgmma`): a tiled matmul, attention, and a matmul whose rows wrap around."""
 
 import triton
 import triton.language as tl
@@ -20,7 +20,7 @@ def matmul(
     N: tl.constexpr,
     K: tl.constexpr,
 ):
-    """c = a @ b, rows of c one after the other."""
+    """c = a @ b; c is row-major without gaps between rows."""
     rows = tl.program_id(0) * M + tl.arange(0, M)
     columns = tl.program_id(1) * N + tl.arange(0, N)
     depth = tl.arange(0, K)
@@ -82,7 +82,7 @@ def wrapped_rows(
     a_ptr, b_ptr, c_ptr, M, K, stride_am, stride_bn, stride_cm,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
-    """A block of A times a block of B; rows of 64 bits wrap around at M, which may be any number."""
+    """A block of A times a block of B. Row indices have 64 bits and wrap around at M, which may be any number."""
     rows = (tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M).to(tl.int64)) % M
     columns = tl.arange(0, BLOCK_N)
     depth = tl.arange(0, BLOCK_K)

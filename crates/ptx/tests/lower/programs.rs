@@ -199,7 +199,8 @@ def k(x, out, M: tl.constexpr, N: tl.constexpr):
 fn accesses_are_coalesced_and_free_of_bank_conflicts() {
     let source = std::fs::read_to_string(tilewright_testkit::project_root().join("benches/kernels.py"));
     let source = source.expect("the benchmarks' kernels are there");
-    // The cost of requests beyond their bytes: sectors, wavefronts of shared memory.
+    // Returns the sectors and the shared-memory wavefronts beyond those that the accessed bytes
+    // need.
     let excess = |kernel: &str, signature: &str, grid: u32, mut values: Vec<Value>| {
         let module = crate::common::compile("k.py", &source, kernel, signature);
         let report = run_sim(&module, "sm_90a", 4, [grid, 1, 1], &mut values)
@@ -213,7 +214,7 @@ fn accesses_are_coalesced_and_free_of_bank_conflicts() {
         let values = vec![x, y, zeros(F32, length), int(length as i32)];
         assert_eq!(excess("add_kernel", &signature, 4, values), (0, 0), "vector add of {length}");
     }
-    // Rows begin at sectors; the mask ends them.
+    // Each row begins at a sector; the mask excludes the columns after the end of the row.
     for (columns, stride, divisibility) in [(1024, 1024, 16), (781, 1024, 1), (781, 784, 1), (13, 16, 1)] {
         let rows = |random: &mut Random, dtype| random.tensor(dtype, 3 * stride);
         let numbers = [int(stride as i32), int(columns as i32)];

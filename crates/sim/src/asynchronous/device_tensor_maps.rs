@@ -1,6 +1,7 @@
 //! The tensor maps that a launch itself has written to global memory. A copy sees the content of
 //! such a map only through the tensor map proxy: the writer has to release the map with
-//! `fence.proxy.tensormap`, and then the copying thread has to acquire the map at its address.
+//! `fence.proxy.tensormap` or `tensormap.cp_fenceproxy`, and then the copying thread has to acquire
+//! the map at its address with `fence.proxy.tensormap`.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -101,7 +102,8 @@ impl Context<'_> {
     }
 }
 
-/// `fence.proxy.tensormap`: acquires the map at an address, or releases all maps.
+/// `fence.proxy.tensormap`: acquires the map at an address, or releases all maps whose writes are
+/// ordered before the fence.
 pub(crate) struct MapFence {
     /// The map to acquire; `None` for a release.
     pub map: Option<Pointer>,

@@ -96,8 +96,8 @@ impl Mbarrier {
     /// `.noComplete`.
     ///
     /// # Errors
-    /// If the count is out of range, the phase expects fewer arrivals, or it completes although it
-    /// may not.
+    /// If the count is out of range, if the phase expects fewer arrivals, or if the phase completes
+    /// although `may_complete` is false.
     pub fn arrive(&mut self, count: u32, may_complete: bool, clock: &Clock) -> Result<Token, FaultKind> {
         if !(1..LIMIT).contains(&count) {
             return Err(illegal(format!(

@@ -35,7 +35,8 @@ impl Execute for Replace {
     }
 }
 
-/// `tensormap.cp_fenceproxy`: copies a map from shared to global memory, once for the warp.
+/// `tensormap.cp_fenceproxy`: copies a map from shared to global memory and releases it, once for
+/// the warp.
 pub(crate) struct Publish {
     pub destination: Pointer,
     pub source: Pointer,
@@ -257,7 +258,8 @@ impl TensorStore {
                 let place = ResolvedAddress::Shared { rank, offset };
                 bulk::read(context, &operation.reads, (place, lane), &mut bytes[chunk])?;
             }
-            // The ISA does not say so, but Hopper writes the whole chunk at the end of the tensor.
+            // The ISA does not say so, but if the tensor ends within a chunk, Hopper writes the
+            // whole chunk.
             let inside = row.inside.start as usize..row.inside.end.next_multiple_of(CHUNK as u32) as usize;
             if !row.inside.is_empty() {
                 let place = ResolvedAddress::Global(row.address + u64::from(row.inside.start));

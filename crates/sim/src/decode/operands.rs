@@ -208,7 +208,7 @@ impl Decoder<'_> {
             Some(StateSpace::Shared | StateSpace::SharedCta | StateSpace::SharedCluster) => {
                 AddressSpace::Shared
             }
-            // The parameters of inlined functions are in local memory.
+            // The parameters of called functions, inlined or not, are in local memory.
             Some(StateSpace::Local | StateSpace::ParamFunction) => AddressSpace::Local,
             Some(StateSpace::Param) if self.frames.len() > 1 || self.frame_bytes.is_some() => {
                 AddressSpace::Local

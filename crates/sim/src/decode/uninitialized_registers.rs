@@ -96,7 +96,7 @@ impl Decoder<'_> {
         by_step
     }
 
-    /// Marks the registers that a step writes in all of its lanes as initialized.
+    /// Marks the registers that a step writes as initialized, unless the step has a guard.
     fn transfer(&self, step: u32, registers: Option<usize>, state: &mut [u64]) {
         let Some(index) = registers else { return };
         if self.steps[step as usize].guard.is_none() {

@@ -1,5 +1,5 @@
 //! The functions that the hardware approximates: `ex2`, `lg2`, `sin`, `cos`, `tanh`, `rcp`,
-//! `rsqrt`, `sqrt` and `div` with `.approx`.
+//! `rsqrt`, `sqrt` and `div` with `.approx`, and `div` with `.full`.
 //!
 //! The results here are those of binary64, rounded once. They are within every error bound of the
 //! PTX ISA, but are not the bits of the hardware.

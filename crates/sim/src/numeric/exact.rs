@@ -88,7 +88,7 @@ impl Format {
     pub fn nan(self) -> u64 {
         match self.top {
             Top::Ieee if self.padding == 0 => (1 << self.sign_bit()) - 1,
-            // The NaN of binary32.
+            // TF32 has the NaN of binary32.
             Top::Ieee => 0x7fff_ffff,
             Top::OneNan | Top::Numbers => (1 << self.sign_bit()) - 1,
         }
@@ -192,7 +192,7 @@ impl Number {
         }
     }
 
-    /// Returns the exact product. The significands have at most 63 bits.
+    /// Returns the exact product. The significands must have at most 63 bits.
     #[must_use]
     pub fn times(self, other: Self) -> Self {
         let negative = self.is_negative() != other.is_negative();

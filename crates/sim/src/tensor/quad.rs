@@ -16,9 +16,9 @@ const PRODUCTS: usize = 4;
 /// One `mma.m8n8k4` of f16.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QuadMma {
-    /// True if lanes hold parts of rows of A, false for columns.
+    /// True if each lane holds a row of A, false if it holds half of a column.
     pub a_by_rows: bool,
-    /// True if lanes hold parts of rows of B, false for columns.
+    /// True if each lane holds half of a row of B, false if it holds a column.
     pub b_by_rows: bool,
     /// The format of C: f16 or f32.
     pub c: Element,

@@ -44,8 +44,8 @@ mod tests {
 
     #[test]
     fn chunks_move_as_the_drawings_of_the_isa_show() {
-        // Row r of the 128-byte pattern has its chunk c at index c xor r. Narrower patterns put
-        // several rows on 128 bytes and count the 128-byte lines.
+        // Chunk c of row r of the 128-byte pattern is at index c xor r. A narrower pattern has
+        // several rows in 128 bytes; there, r is the index of the 128-byte line.
         for row in 0..16 {
             for chunk in 0..8 {
                 let address = row * 128 + chunk * 16;

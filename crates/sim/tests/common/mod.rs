@@ -78,8 +78,8 @@ pub fn fault(result: Result<Report, Box<Fault>>) -> FaultKind {
     }
 }
 
-/// Evaluates instructions on rows of operands, one row a thread: `%d` of the type `to` from `%a`,
-/// `%b`, `%c` of the types `from`. The operands are raw bits.
+/// Evaluates instructions on rows of operands, one row for each thread. The instructions compute
+/// `%d` of the type `to` from `%a`, `%b` and `%c` of the types `from`. The operands are raw bits.
 pub fn evaluate(instructions: &str, to: &str, from: &[&str], rows: &[[u64; 3]]) -> Vec<u64> {
     let register = |ty: &str| match ty {
         "pred" => "pred".to_owned(),

@@ -1,14 +1,14 @@
-"""Kernels in CUDA C++ of the simulator's corpus.
+"""The kernels of the simulator's corpus that are written in CUDA C++.
 
-`python cuda.py LIBNVRTC INCLUDE .` compiles them with NVRTC (13; no GPU is needed): the paths of its library and of
-CUDA's headers.
+`python cuda.py LIBNVRTC INCLUDE .` compiles them with NVRTC (13; no GPU is needed). LIBNVRTC is the path of its
+library, INCLUDE that of CUDA's headers.
 """
 
 import ctypes
 import sys
 from pathlib import Path
 
-# Sums blocks of 128 float4, the next one loaded while one is added.
+# Sums blocks of 128 float4. The next block is loaded while the current one is added.
 PIPELINE = r"""
 #include <cuda_pipeline.h>
 extern "C" __global__ void sum(const float4* input, float4* output, int blocks) {
@@ -94,7 +94,7 @@ def compile_ptx(nvrtc, include, source, target):
 
 
 def main(library, include, out):
-    """Writes all of them."""
+    """Writes the PTX of both kernels."""
     nvrtc = ctypes.CDLL(library)
     registers = ", ".join(f"%{register}" for register in range(32))
     outputs = ", ".join(f'"+f"(d[{register}])' for register in range(32))

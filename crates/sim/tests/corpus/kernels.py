@@ -1,8 +1,8 @@
-"""The kernels of the simulator's corpus: what a compiler maps to the tensor cores, with pipelined copies.
+"""The kernels of the simulator's corpus: matmuls and attention, with tensor core instructions and pipelined copies.
 
 `python kernels.py .` compiles them with the official triton (3.9; no GPU is needed) and writes one `.ptx` for each,
-with the bytes of its dynamic shared memory in the first line. Debug sections, what refers to them, and the directories
-of files are left out.
+with the bytes of its dynamic shared memory in the first line. The script removes debug sections, references to them,
+and the directories of files.
 """
 
 import re
@@ -205,7 +205,7 @@ def made_descriptors(block, **options):
 
 
 def main(out):
-    """Writes all of them."""
+    """Writes the PTX of all kernels."""
     out.mkdir(exist_ok=True)
     made = {
         "sm80_fp16": pointers(80, "fp16", "fp32", (64, 64, 32), num_warps=4, num_stages=3),

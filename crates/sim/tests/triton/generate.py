@@ -1,7 +1,7 @@
 """Writes the PTX of this folder: kernels compiled by the official Triton, for `tests/triton.rs`.
 
-Run it as `python generate.py` where Triton is installed; it needs no GPU. Debug sections and paths are taken out of the
-text, positions in this file stay.
+Run it as `python generate.py` where Triton is installed; it needs no GPU. The script removes debug sections and paths
+from the text, and keeps the line numbers of this file.
 """
 
 import re

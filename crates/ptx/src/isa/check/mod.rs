@@ -566,7 +566,7 @@ impl Operands<'_> {
                 Err((place.clone(), format!("`{}`: {place} is not allowed there", self.opcode)))
             }
             (Source::Special(special), _) if expected.special => {
-                // Special registers of 32 bits had 16 in old versions.
+                // In old versions of PTX, the special registers that now have 32 bits had 16.
                 let is_narrow = special.ty() == ScalarType::U32 && ty.bits() == 16;
                 if is_narrow || takes(ty, special.ty(), expected.wider) {
                     return Ok(());
@@ -681,8 +681,8 @@ impl Operands<'_> {
         self.reads(&tensor.coordinates.0, ty)
     }
 
-    /// Returns whether the address with this index may have 32 bits. In the instructions of `PLAIN`
-    /// except those of `OTHERS`, generic and global addresses must have 64 bits.
+    /// Returns whether the address with this index may have 32 bits. If the opcode begins with a
+    /// text of `PLAIN` but with none of `OTHERS`, generic and global addresses must have 64 bits.
     fn may_be_narrow(&self, number: usize) -> bool {
         const PLAIN: [&str; 9] =
             ["ld.", "ldu.", "st.", "atom.", "red.", "prefetch", "discard.", "applypriority.", "mbarrier."];

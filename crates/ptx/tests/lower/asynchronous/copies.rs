@@ -1,4 +1,4 @@
-//! `cp.async`: copies in flight while other tiles are added.
+//! `cp.async`: copies of a tile that are in flight while threads add to the previous tile.
 
 use tilewright_layout::{Layout, blocked};
 
@@ -7,12 +7,13 @@ use super::{Argument, Head, Memory, float_bytes, with_operand, without};
 const TILE: u32 = 512;
 const TILES: i32 = 5;
 
-/// Adds 1 to `n` numbers, tile by tile, while the next tile is copied; numbers out of range are 0.
+/// Returns a program that adds 1 to `n` numbers, tile by tile, while the next tile is copied. It
+/// reads 0 in place of numbers from index `n` on.
 fn doubled(target: &'static str) -> (Head, String) {
     let mut head = Head::new(target, 4, 2 * TILE * 4);
     let l = head.add(blocked(&[TILE], &[4], &[32], &[4], &[0]));
     let m = head.add(Layout::strided(&[TILE], &[0]));
-    // Other threads copied the data that a thread reads.
+    // In this layout, a thread reads data that other threads have copied.
     let r = head.add(blocked(&[TILE], &[1], &[32], &[4], &[0]));
     let kernel = format!(
         "kernel func0 @k(%x: *fp32 {{divisibility = 16}}, %out: *fp32 {{divisibility = 16}}, %n: int32, %tiles: int32) {{
@@ -105,7 +106,7 @@ fn a_missing_wait_or_barrier_is_a_race() {
 
 #[test]
 fn narrow_copies_are_made_once() {
-    // Copies of 8 bytes; two of the four warps hold duplicates.
+    // Each copy moves 4 bytes, and two of the four warps hold duplicates.
     let mut head = Head::new("sm_80", 4, 256);
     let l = head.add(blocked(&[128], &[2], &[32], &[4], &[0]));
     let m = head.add(Layout::strided(&[128], &[0]));

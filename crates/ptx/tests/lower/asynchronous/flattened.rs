@@ -15,7 +15,7 @@ const DEPTH: u32 = 256;
 const STEP: u32 = 32;
 const TILES: u32 = 3;
 
-/// The PTX, with the boxes of A and B and the bytes of shared memory.
+/// The PTX of the matmul, the extents of the boxes of A and B, and the bytes of shared memory.
 struct Product {
     text: String,
     boxes: Vec<[u32; 2]>,
@@ -23,8 +23,9 @@ struct Product {
     shared_bytes: u32,
 }
 
-/// Returns accumulated dots, or dots times a number, for which each iteration waits. Threads store
-/// the result: the store has a mask.
+/// Compiles the persistent matmul. The text `factor` follows the dot: empty, or a multiplication,
+/// for which each iteration has to wait for its dot. Since the store has a mask, threads store the
+/// result, not a tensor copy.
 fn product(warps: u32, factor: &str) -> Product {
     let rows = ROWS * warps / 4;
     let source = format!(
@@ -62,7 +63,8 @@ fn halves(count: u32) -> Vec<half::f16> {
 }
 
 impl Product {
-    /// Returns whether a text computes the dot of this number of iterations a tile, or the fault.
+    /// Returns whether the PTX `text` computes the matmul with `depth` as the extent of K. `Err` is
+    /// the fault.
     fn outcome(&self, text: &str, depth: u32) -> Result<bool, String> {
         let rows = ROWS * self.warps / 4 * TILES;
         let [a, b] = [rows * DEPTH, DEPTH * COLUMNS].map(halves);
@@ -105,14 +107,15 @@ impl Product {
         Ok(c.floats().into_iter().enumerate().all(is_right))
     }
 
-    /// Counts a word up to the end of the loop over tiles: no thread waits for slots that are
-    /// released after it.
+    /// Counts the lines with a word up to the end of the loop over tiles. Later lines are not
+    /// needed: no thread waits for slots that are released after the loop.
     fn count(&self, word: &str) -> usize {
         let is_within = |line: &&str| !line.starts_with("$end_1:");
         self.text.lines().take_while(is_within).filter(|line| line.contains(word)).count()
     }
 
-    /// Checks that each line with a word is needed, from this one on.
+    /// Checks that each line with a word is needed, from the line with index `first` among them on:
+    /// without the line, the result is wrong or the simulator finds a fault.
     fn each_is_needed(&self, word: &str, first: usize) {
         assert!(self.count(word) > first, "{word}\n{}", self.text);
         for number in first..self.count(word) {
@@ -126,7 +129,7 @@ impl Product {
 fn tiles_of_any_number_of_iterations() {
     for (warps, factor) in [(4, ""), (8, ""), (4, " * 1.0"), (8, " * 1.0")] {
         let product = product(warps, factor);
-        // Three slots of two operands before the loops, and in the loop over tiles.
+        // The text fills three slots of two operands before the loops.
         let before = product.text.find("$loop").expect("there are loops");
         let copies = "cp.async.bulk.tensor.2d.shared::cluster.global";
         assert_eq!(product.text[..before].matches(copies).count(), 6);
@@ -145,7 +148,7 @@ fn each_mistake_is_found() {
         product.each_is_needed("mbarrier.arrive.expect_tx", 0);
         product.each_is_needed("wgmma.wait_group", 0);
         if warps == 4 {
-            // One barrier of the block for each place where slots are filled again.
+            // There is one barrier of the block for each point at which slots are filled again.
             product.each_is_needed("bar.sync", 0);
         } else {
             product.each_is_needed("mbarrier.arrive.shared", 0);

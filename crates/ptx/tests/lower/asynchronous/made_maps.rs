@@ -1,5 +1,5 @@
-//! Tensor maps that the kernel makes of a pointer and integers: loads by them, and mistakes that
-//! the simulator detects.
+//! Tensor maps that the kernel makes of a pointer and integers: tests loads through such maps, and
+//! that the simulator detects mistakes.
 
 use tilewright_gpu_ir::TensorMapPlan;
 use tilewright_layout::Layout;
@@ -8,8 +8,8 @@ use tilewright_sim::{Swizzle, TensorDataType};
 use super::tensors::{COLUMNS, ROWS, map, ring};
 use super::{Argument, Head, Memory, without};
 
-/// Returns a program that doubles a matrix, which it loads by its own map. The program gets the
-/// height of the matrix; its width is 120 columns.
+/// Returns a program that doubles a matrix. It makes the tensor map through which it loads the
+/// matrix. The height of the matrix is a parameter; its width is 120 columns.
 fn program() -> (Head, String) {
     let (mut head, kernel) = ring();
     let bytes = head.shared_bytes.next_multiple_of(128);
@@ -62,7 +62,7 @@ fn boxes_of_a_map_that_the_kernel_makes() {
     let (head, kernel) = program();
     let text = head.lower(&kernel);
     assert_eq!(text.matches("tensormap.cp_fenceproxy").count(), 1, "{text}");
-    // Rows after the last one are zeros; a tensor without rows is all zeros.
+    // The program reads zeros after the last row, and only zeros from a tensor without rows.
     for height in [4 * ROWS, 3 * ROWS + 5, 1, 0] {
         assert_eq!(outcome(&head, &text, height), Ok(true), "{height} rows\n{text}");
     }
@@ -82,7 +82,7 @@ fn what_is_missing_is_found() {
     }
 }
 
-/// Copies the words with the bits of used map entries.
+/// A kernel that copies the words with the bits of used map entries to its parameter.
 const LOOK: &str = "
 .visible .entry look(.param .u64 look_param_0)
 {
@@ -109,7 +109,7 @@ fn the_place_is_given_back() {
     assert_eq!(places_taken(&head, &without(&text, "red.release", 0)), 1);
 }
 
-/// Returns the number of used map entries after the kernel has ended.
+/// Runs the kernel, and returns how many map entries are marked as used after it has ended.
 fn places_taken(head: &Head, text: &str) -> u32 {
     let loaded = head.load(&format!("{text}{LOOK}"));
     let (mut from, mut to) = (Memory::zeros(16), Memory::zeros(240 * 64));

@@ -1,5 +1,5 @@
 //! Programs with asynchronous copies and dots, barriers and partitions, in the text of the GPU
-//! dialect: their PTX, and its results in the simulator.
+//! dialect. The tests check their PTX, and run the PTX in the simulator.
 
 mod copies;
 mod flattened;
@@ -16,7 +16,7 @@ use tilewright_layout::{Layout, blocked};
 use tilewright_sim::{LoadedModule, Region, Report};
 use tilewright_testkit::Ptxas;
 
-/// The head of a program, to which layouts are added.
+/// The settings of a program: its target, warps, shared memory and layouts.
 pub struct Head {
     layouts: Layouts,
     target: &'static str,
@@ -24,7 +24,8 @@ pub struct Head {
     shared_bytes: u32,
     /// The tensor maps that the kernel makes.
     made_maps: Vec<TensorMapPlan>,
-    /// The number of clusters of two blocks that run; 0 for a single block without a cluster.
+    /// The number of clusters of two blocks that a launch runs; 0 for a single block without a
+    /// cluster.
     pairs: u32,
 }
 
@@ -33,17 +34,17 @@ impl Head {
         Self { layouts: Layouts::default(), target, warps, shared_bytes, made_maps: Vec::new(), pairs: 0 }
     }
 
-    /// Returns the head of a program whose blocks run in this number of pairs.
+    /// Makes launches run this number of pairs of blocks.
     pub fn of_pairs(self, pairs: u32) -> Self {
         Self { pairs, ..self }
     }
 
-    /// Returns the id of a layout.
+    /// Adds a layout to the program, and returns its id.
     pub fn add(&mut self, layout: Layout) -> LayoutId {
         self.layouts.add(layout)
     }
 
-    /// Returns the program with this kernel; `Err` is the message of the verifier.
+    /// Returns the program with this kernel. `Err` is the message of the verifier.
     pub fn parse(&self, kernel: &str) -> Result<Module, String> {
         let target = GpuTarget::named(self.target).expect("the tests name targets that there are");
         let mut header = Header::new(target, self.warps);
@@ -54,7 +55,8 @@ impl Head {
         tilewright_ir::parse_dialect::<Gpu>(&text).map_err(|error| format!("{error}\n{text}"))
     }
 
-    /// Returns the PTX of a kernel, and assembles it if NVIDIA's assembler is installed.
+    /// Returns the PTX of a kernel. If NVIDIA's assembler is installed, also assembles the PTX,
+    /// without spills.
     pub fn lower(&self, kernel: &str) -> String {
         let module = self.parse(kernel).unwrap_or_else(|error| panic!("{error}"));
         let ptx = tilewright_ptx::lower(&module).unwrap_or_else(|error| panic!("{error:#?}"));
@@ -67,7 +69,7 @@ impl Head {
         text
     }
 
-    /// Returns the reason why a kernel is refused, or cannot be lowered.
+    /// Returns the message with which the verifier or the lowering refuses a kernel.
     pub fn refusal(&self, kernel: &str) -> String {
         match self.parse(kernel) {
             Ok(module) => tilewright_ptx::lower(&module).expect_err("it is refused").message.clone(),
@@ -75,7 +77,7 @@ impl Head {
         }
     }
 
-    /// Runs PTX in a block, or in pairs of blocks; `Err` is the fault.
+    /// Runs the first kernel of a PTX text in one block, or in pairs of blocks. `Err` is the fault.
     pub fn run(&self, text: &str, arguments: &mut [Argument<'_>]) -> Result<Report, String> {
         let loaded = self.load(text);
         let name = loaded.kernels().next().expect("there is a kernel").to_owned();
@@ -89,7 +91,7 @@ impl Head {
         loaded.unwrap_or_else(|error| panic!("{error}\n{text}"))
     }
 
-    /// Runs a kernel in a block; `Err` is the fault.
+    /// Runs a kernel in one block, or in pairs of blocks. `Err` is the fault.
     pub fn launch(
         &self,
         loaded: &LoadedModule,
@@ -129,7 +131,7 @@ impl Head {
 /// An argument of a launch.
 pub enum Argument<'a> {
     Memory(&'a mut Memory),
-    /// Memory whose address is in a tensor map.
+    /// Memory that is no parameter: a tensor map has its address.
     Hidden(&'a mut Memory),
     Int(i32),
 }
@@ -170,7 +172,7 @@ impl Memory {
     }
 }
 
-/// Returns numbers as bytes.
+/// Returns the bytes of fp32 numbers.
 pub fn float_bytes(values: &[f32]) -> Vec<u8> {
     values.iter().flat_map(|value| value.to_le_bytes()).collect()
 }
@@ -181,7 +183,7 @@ pub fn by_rows(shape: [u32; 2], width: u32, warps: u32) -> Layout {
     blocked(&shape, &[1, width], &[32 / across, across], &[warps, 1], &[1, 0])
 }
 
-/// Removes one of the lines that contain a word, by its index.
+/// Removes the line with index `number` among the lines that contain a word.
 pub fn without(text: &str, word: &str, number: usize) -> String {
     let found: Vec<usize> =
         text.lines().enumerate().filter(|(_, line)| line.contains(word)).map(|(index, _)| index).collect();

@@ -1,5 +1,6 @@
 //! Clusters of two blocks that fill buffers together: a ring of two slots, one filled while the
-//! other is read. Removing any synchronization between the blocks has an observable effect.
+//! other is read. If one of the synchronizations between the blocks is missing, the simulator finds
+//! a fault.
 
 use tilewright_layout::{SwizzleMode, swizzled};
 use tilewright_sim::{Swizzle, TensorDataType};
@@ -11,8 +12,8 @@ const ROWS: u32 = 32;
 const SLOTS: u32 = 2;
 const STEPS: u32 = 5;
 
-/// Doubles the same rows of `columns` columns in every program, and stores them after those of the
-/// previous programs.
+/// Returns a program that doubles a matrix of `columns` columns. Every program of the grid doubles
+/// the same matrix, and stores its result after the results of the previous programs.
 fn ring(columns: u32, pairs: u32) -> (Head, String) {
     let slot_bytes = ROWS * columns * 2;
     let barriers = (SLOTS + 1) * slot_bytes;
@@ -91,8 +92,8 @@ fn ring(columns: u32, pairs: u32) -> (Head, String) {
     (head, kernel)
 }
 
-/// Returns the result of a text with this number of programs; `said` is the parameter that tells
-/// whether the launch has pairs.
+/// Returns whether the result of a PTX text is right with this number of programs. `said` is the
+/// value of the parameter with the number of programs; 0 says that the launch has no pairs.
 fn outcome(head: &Head, text: &str, columns: u32, programs: u32, said: u32) -> Result<bool, String> {
     let count = STEPS * ROWS * columns;
     let numbers: Vec<half::f16> =
@@ -121,13 +122,15 @@ fn outcome(head: &Head, text: &str, columns: u32, programs: u32, said: u32) -> R
 
 #[test]
 fn each_block_copies_half_to_both() {
-    // Two boxes a tile, one copied by each block; and one box, whose halves the blocks copy.
+    // A tile of 128 columns is two boxes; each block copies one of them. A tile of 64 columns is
+    // one box; each block copies one half of it.
     for columns in [128, 64] {
         let (head, kernel) = ring(columns, 2);
         let text = head.lower(&kernel);
         assert_eq!(text.matches(".multicast::cluster").count(), 2, "{text}");
         assert_eq!(outcome(&head, &text, columns, 4, 4), Ok(true), "{text}");
-        // The last block has no program; then no block is in a pair.
+        // With three programs, the last block has no program. With 0 as the parameter, no block is
+        // in a pair.
         assert_eq!(outcome(&head, &text, columns, 3, 3), Ok(true), "{text}");
         assert_eq!(outcome(&head, &text, columns, 4, 0), Ok(true), "{text}");
     }
@@ -138,13 +141,14 @@ fn each_mistake_is_found() {
     let (head, kernel) = ring(128, 1);
     let text = head.lower(&kernel);
     let fault = |text: &str| outcome(&head, text, 128, 2, 2).expect_err("the mistake is found");
-    // Both copy the same half: one half gets more bytes than it holds, and no block writes the
-    // other.
+    // With this change, both blocks copy the same half of a slot: that half gets too many bytes,
+    // and no block writes the other half.
     let wrong = text.replace("%cluster_ctarank", "0");
     assert_ne!(wrong, text);
     let found = fault(&wrong);
     assert!(found.contains("race") || found.contains("uninitialized shared memory"), "{found}");
-    // A slot is released by only the own block, or to only the own block.
+    // With this change, threads arrive only at the barriers of their own block. So a block fills a
+    // slot before the other block has released it.
     let own =
         text.replace("mapa.shared::cluster.u32", "add.u32").replace("mbarrier.init.shared::cta.b64", "INIT");
     let line =
@@ -155,8 +159,9 @@ fn each_mistake_is_found() {
         .replace("INIT", "mbarrier.init.shared::cta.b64");
     let found = fault(&own);
     assert!(found.contains("race"), "{found}");
-    // Without the first cluster barrier, barriers are not initialized; without the last one, the
-    // memory is gone.
+    // Without the first cluster barrier, a block uses barriers that the other one has not
+    // initialized. Without the last one, a block may exit while the other one still accesses its
+    // shared memory.
     let found = fault(&without(&without(&text, "barrier.cluster.wait", 0), "barrier.cluster.arrive", 0));
     assert!(found.contains("mbarrier") || found.contains("race") || found.contains("visible"), "{found}");
     let found = fault(&without(&without(&text, "barrier.cluster.wait", 1), "barrier.cluster.arrive", 1));

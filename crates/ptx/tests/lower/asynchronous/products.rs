@@ -1,5 +1,5 @@
-//! Dots of warpgroups: operands of every type in the layouts that `wgmma` reads, compared with
-//! fp64.
+//! Dots of warpgroups: operands of every type in the layouts that `wgmma` reads. The results are
+//! compared with fp64.
 
 use std::fmt::Write;
 
@@ -9,17 +9,19 @@ use tilewright_layout::{Fragment, Input, Layout, Mma, SwizzleMode, swizzled};
 use super::{Argument, Head, Memory, by_rows, without};
 use crate::common::{Random, decode, element};
 
-/// A memory layout of the extent of m or n, the extent of k, and the axis of m or n.
+/// Returns the memory layout of an operand from the extent along m or n, the extent along k, the
+/// axis of m or n, and the bits of an element.
 type Form = fn(u32, u32, usize, u32) -> Layout;
 
-/// Rows of K, or columns, with the widest swizzle.
+/// Swizzled layouts: K-major and MN-major, with swizzles of 128, 64 and 32 bytes.
 const K_MAJOR: Form = |mn, k, axis, bits| swizzle(mn, k, axis, bits, false, SwizzleMode::Bytes128);
 const MN_MAJOR: Form = |mn, k, axis, bits| swizzle(mn, k, axis, bits, true, SwizzleMode::Bytes128);
 const K_MAJOR_64: Form = |mn, k, axis, bits| swizzle(mn, k, axis, bits, false, SwizzleMode::Bytes64);
 const MN_MAJOR_64: Form = |mn, k, axis, bits| swizzle(mn, k, axis, bits, true, SwizzleMode::Bytes64);
 const K_MAJOR_32: Form = |mn, k, axis, bits| swizzle(mn, k, axis, bits, false, SwizzleMode::Bytes32);
 const MN_MAJOR_32: Form = |mn, k, axis, bits| swizzle(mn, k, axis, bits, true, SwizzleMode::Bytes32);
-/// Chunks of 16 bytes, consecutive along the other axis.
+/// Layouts without a swizzle: chunks of 16 bytes along the contiguous dimension are consecutive
+/// along the other dimension.
 const K_MAJOR_PLAIN: Form = |mn, k, axis, bits| chunks([k, mn], [1 - axis, axis], bits);
 const MN_MAJOR_PLAIN: Form = |mn, k, axis, bits| chunks([mn, k], [axis, 1 - axis], bits);
 
@@ -35,19 +37,19 @@ fn chunks([fast, slow]: [u32; 2], [fast_axis, slow_axis]: [usize; 2], bits: u32)
     count(fast_axis, chunk).product(&count(slow_axis, slow)).product(&count(fast_axis, fast / chunk))
 }
 
-/// A dot.
+/// A dot, with the types, the shape and the layouts of its operands.
 #[derive(Clone, Copy)]
 struct Case {
     a: Dtype,
     b: Dtype,
     sum: Dtype,
     shape: [u32; 3],
-    /// Columns of an instruction.
+    /// The number of columns of one instruction.
     n: u32,
     warps: [u32; 2],
     left: Form,
     right: Form,
-    /// A is in registers.
+    /// True if A is in registers.
     from_registers: bool,
 }
 
@@ -63,12 +65,13 @@ const HALF: Case = Case {
     from_registers: false,
 };
 
-/// The program between the operands and the result `%sum` of `%acc`.
+/// The part of a program that computes the result `%sum` from the operands and the initial
+/// accumulator `%acc`: here, by one dot.
 const ONE_PRODUCT: &str = "  %product = wgmma %left, %b_buffer, %acc {INSTRUCTION} : pending<ACC>
   %sum = wgmma_wait %product {pending = 0} : ACC
 ";
 
-/// A second dot runs beside two that follow each other in one accumulator: the result is three
+/// Two dots accumulate in the same registers, while a third dot is in flight. The result is three
 /// times the dot.
 const THREE_PRODUCTS: &str = "  %p1 = wgmma %left, %b_buffer, %acc {INSTRUCTION} : pending<ACC>
   %q = wgmma %left, %b_buffer, %acc {INSTRUCTION} : pending<ACC>
@@ -80,7 +83,7 @@ const THREE_PRODUCTS: &str = "  %p1 = wgmma %left, %b_buffer, %acc {INSTRUCTION}
   %sum = sub %three, %beside : ACC
 ";
 
-/// Dots that follow each other around a loop, five in all.
+/// One dot before a loop and four in the loop accumulate in the same registers.
 const PRODUCTS_IN_A_LOOP: &str = "  %zero = constant {value = 0:int32} : int32
   %one = constant {value = 1:int32} : int32
   %four = constant {value = 4:int32} : int32
@@ -176,7 +179,7 @@ impl Case {
         (head, kernel)
     }
 
-    /// Returns whether a text computes `times` the dot.
+    /// Returns whether a PTX text computes `times` times the dot. `Err` is the fault.
     fn outcome(self, head: &Head, text: &str, times: f64) -> Result<bool, String> {
         let [m, n, k] = self.shape.map(|extent| extent as usize);
         let mut random = Random(7);
@@ -209,7 +212,7 @@ impl Case {
 
 /// Returns numbers of the type whose products and sums are exact, with their bytes.
 fn numbers(random: &mut Random, dtype: Dtype, count: usize) -> (Vec<f64>, Vec<u8>) {
-    // For an 8-bit float: 0, 0.5, 1, 1.5, 2, -1.
+    // Values with their bits. A float has one of the values 0, 0.5, 1, 1.5, 2 and -1.
     let table: [(f64, u64); 6] = match dtype {
         Dtype::F8E4NV => [(0.0, 0), (0.5, 0x30), (1.0, 0x38), (1.5, 0x3c), (2.0, 0x40), (-1.0, 0xb8)],
         Dtype::F8E5 => [(0.0, 0), (0.5, 0x38), (1.0, 0x3c), (1.5, 0x3e), (2.0, 0x40), (-1.0, 0xbc)],
@@ -292,7 +295,8 @@ fn a_product_goes_on_beside_another() {
         let (head, kernel) = case.program(THREE_PRODUCTS);
         let text = head.lower(&kernel);
         assert_eq!(case.outcome(&head, &text, 3.0), Ok(true), "{text}");
-        // The dot that follows another uses its registers; the one beside it has others.
+        // The second dot in the accumulator uses the registers of the first one. The dot beside
+        // them has other registers.
         let sums: Vec<&str> = text
             .lines()
             .filter(|line| line.contains("wgmma.mma_async"))
@@ -313,7 +317,7 @@ fn products_under_way_go_around_a_loop() {
         assert_eq!(case.outcome(&head, &text, 5.0), Ok(true), "{text}");
         let start = text.find("$loop").expect("there is a loop");
         let body = text[start..].split("$end").next().expect("it ends");
-        // Only the counter of the loop moves.
+        // The only move in the loop is that of its counter.
         assert_eq!(body.matches("mov.b32").count(), 1, "the registers stay where they are\n{text}");
     }
 }
@@ -337,7 +341,7 @@ fn each_mistake_is_found() {
     let wait = text.lines().find(|line| line.contains("wgmma.wait_group")).expect("there is one");
     let found = fault(&text.replacen(wait, &wait.replace("1;", "2;"), 1));
     assert!(found.contains("wgmma.wait_group"), "{found}");
-    // A swizzle that the operands do not have.
+    // Replaces the swizzle in a descriptor by one that the operand does not have.
     let mode = text.lines().find(|line| line.contains("1073741888")).unwrap_or_default();
     assert!(
         !mode.is_empty(),

@@ -1,4 +1,5 @@
-//! Warp specialization: one warp copies, four multiply, and barriers synchronize them.
+//! Warp specialization: one partition copies, a warpgroup multiplies, and barriers synchronize
+//! them.
 
 use std::fmt::Write;
 
@@ -15,8 +16,10 @@ const K: u32 = 64;
 const SLOTS: u32 = 3;
 const BYTES: u32 = (M + N) * K * 2;
 
-/// Returns a dot along K by a consumer warpgroup; `%producer` fills the slots. `registers` are
-/// those of the partitions.
+/// Returns a program in which a consumer warpgroup computes a dot along K. `producer` is the code
+/// that fills a slot, and `arrivals` the number of arrivals at the barrier of a full slot. `roles`
+/// has the attributes of `warp_specialize`. `rest` is the text after the first two partitions: a
+/// third partition, or code.
 fn pipeline(producer: &str, arrivals: u32, roles: &str, rest: &str) -> (Head, String) {
     let barriers = SLOTS * BYTES;
     let mut head = Head::new("sm_90a", 8, barriers + 16 * SLOTS);
@@ -87,7 +90,7 @@ VISIBLE      %left = slot %as, %slot : buffer<1, fp16[{M}, {K}]@{a}>
     (head, kernel)
 }
 
-/// Returns the program with tensor copies.
+/// Returns the program whose producer uses tensor copies.
 fn by_tensor_copies(roles: &str, rest: &str) -> (Head, String) {
     let producer = format!(
         "      mbarrier_expect %full, %slot {{bytes = {BYTES}}}
@@ -99,7 +102,8 @@ fn by_tensor_copies(roles: &str, rest: &str) -> (Head, String) {
     (head, kernel.replace("VISIBLE", ""))
 }
 
-/// Returns the program with copies of the threads of one warp, both operands row-major.
+/// Returns the program whose producer is one warp that copies by `cp.async`. Both operands are
+/// row-major; A is stored as one block of K after the other.
 fn by_thread_copies() -> (Head, String) {
     let size = K * N;
     let mut producer = format!(
@@ -123,11 +127,13 @@ fn by_thread_copies() -> (Head, String) {
     let roles = "{warps = [4, 1, 3], registers = [0, 0, 0]}";
     let (head, kernel) = pipeline(&producer, 32, roles, "() {\n    yield_values\n  }");
     let size = format!("  %size = constant {{value = {size}:int32}} : int32\n  warp_specialize");
-    // The copies write through the generic proxy, but the dots read through the asynchronous one.
+    // The copies write through the generic proxy, but the dots read through the asynchronous proxy,
+    // so the consumer needs a fence.
     (head, kernel.replace("VISIBLE", "      fence_proxy\n").replace("  warp_specialize", &size))
 }
 
-/// Returns whether the result is the dot; `is_blocked` if A is in memory block of K after block.
+/// Returns whether the result is the dot. `is_blocked` is true if A is stored as one block of K
+/// after the other. `Err` is the fault.
 fn outcome(head: &Head, text: &str, steps: u32, is_blocked: bool) -> Result<bool, String> {
     let mut random = Random(11);
     let (depth, [m, n, k]) = ((K * steps) as usize, [M, N, K].map(|extent| extent as usize));
@@ -189,7 +195,7 @@ fn registers_go_from_role_to_role() {
     assert_eq!(changes.len(), 2, "nothing follows: {changes:?}");
     assert!(changes[0].contains(".inc") && changes[0].contains("232"), "{changes:?}");
     assert!(changes[1].contains(".dec") && changes[1].contains("40"), "{changes:?}");
-    // Before code that follows, all warps have their previous registers.
+    // If code follows the partitions, all warps first return to their previous number of registers.
     let after = "\n  %x = constant {value = 1.0:fp32} : fp32\n  store %c, %x {cache = \"\", eviction = \"\", axis = 0, width = 1}";
     let (head, kernel) = by_tensor_copies("{warps = [4, 4], registers = [232, 40]}", after);
     let text = head.lower(&kernel);
@@ -206,7 +212,8 @@ fn a_warp_copies_by_its_threads() {
     for steps in [2, 7] {
         assert_eq!(outcome(&head, &text, steps, true), Ok(true), "{steps} steps\n{text}");
     }
-    // The first fence is for the barriers.
+    // The fence with index 0 is for the initialized barriers, that with index 1 for the copied
+    // data.
     let found = outcome(&head, &without(&text, "fence.proxy.async", 1), 4, true).expect_err("it is found");
     assert!(found.contains("proxy"), "{found}");
 }
@@ -214,7 +221,7 @@ fn a_warp_copies_by_its_threads() {
 #[test]
 fn each_mistake_is_found() {
     let (head, kernel) = by_tensor_copies(THREE_ROLES, IDLE);
-    // The verifier finds some mistakes, the simulator the others.
+    // The verifier finds some of the mistakes, the simulator finds the others.
     let fault = |kernel: &str| match head.parse(kernel) {
         Ok(_) => outcome(&head, &head.lower(kernel), 8, false).expect_err("the mistake is found"),
         Err(message) => format!("refused: {message}"),
@@ -233,7 +240,7 @@ fn each_mistake_is_found() {
         let found = fault(&kernel.replacen(&wait, &other, 1));
         assert!(expected.iter().any(|word| found.contains(word)), "{barriers}: {found}");
     }
-    // The slot is released before the dot has read it.
+    // The consumer releases the slot before the dot has read it.
     let arrive = "      mbarrier_arrive %empty, %slot\n";
     let early =
         kernel.replacen(arrive, "", 1).replacen("      %product", &format!("{arrive}      %product"), 1);

@@ -1,4 +1,5 @@
-//! Tensor copies through barriers in shared memory: a ring of slots is loaded, copied from slot to slot, and stored.
+//! Tensor copies that signal barriers in shared memory: a program loads tiles into a ring of slots,
+//! doubles them, and stores them.
 
 use tilewright_layout::{Layout, SwizzleMode, blocked, swizzled};
 use tilewright_sim::{OutOfBoundsFill, Swizzle, TensorDataType, TensorMap};
@@ -36,8 +37,8 @@ pub const COLUMNS: u32 = 128;
 const SLOTS: u32 = 3;
 const SLOT_BYTES: u32 = ROWS * COLUMNS * 2;
 
-/// Doubles a matrix of `steps` times 32 rows of 128 columns through a ring of three slots; each
-/// slot is two boxes.
+/// Returns a program that doubles a matrix of `steps` times 32 rows of 128 columns through a ring
+/// of three slots. Each slot is two boxes.
 pub fn ring() -> (Head, String) {
     let out = SLOTS * SLOT_BYTES;
     let barriers = out + SLOT_BYTES;
@@ -111,14 +112,15 @@ fn outcome(head: &Head, text: &str, steps: u32) -> Result<bool, String> {
     outcome_of_boxes(head, text, steps, ([64, ROWS], Swizzle::Bytes128))
 }
 
-/// Returns the outcome with boxes of the tensor map of the loads.
+/// Returns whether the result is right if the tensor map of the loads has boxes of this extent and
+/// swizzle. `Err` is the fault.
 fn outcome_of_boxes(
     head: &Head,
     text: &str,
     steps: u32,
     (boxes, swizzle): ([u32; 2], Swizzle),
 ) -> Result<bool, String> {
-    // The last two rows are missing, and the last eight columns.
+    // The last boxes exceed the tensor by two rows and eight columns.
     let (rows, columns) = (steps * ROWS - 2, COLUMNS - 8);
     let numbers: Vec<half::f16> =
         (0..rows * columns).map(|index| half::f16::from_f32((index % 1999) as f32 / 4.0)).collect();
@@ -143,7 +145,7 @@ fn outcome_of_boxes(
 fn a_ring_of_slots_turns_several_times() {
     let (head, kernel) = ring();
     let text = head.lower(&kernel);
-    // Two boxes a slot, at two positions; one arrival each.
+    // The text fills slots in two loops. In each, it loads two boxes and arrives once.
     assert_eq!(text.matches("cp.async.bulk.tensor.2d.shared::cluster.global").count(), 4, "{text}");
     assert_eq!(text.matches("mbarrier.arrive.expect_tx").count(), 2, "{text}");
     for steps in [2, 3, 8] {
@@ -156,7 +158,8 @@ fn each_mistake_is_found() {
     let (head, kernel) = ring();
     let text = head.lower(&kernel);
     let fault = |text: &str| outcome(&head, text, 8).expect_err("the mistake is found");
-    // The first fence is for the barriers, which the verifier checks.
+    // The fence with index 0 is for the initialized barriers, and the verifier checks it. The fence
+    // with index 1 is for the result.
     let found = fault(&without(&text, "fence.proxy.async", 1));
     assert!(found.contains("proxy"), "{found}");
     for number in 0..3 {
@@ -171,7 +174,7 @@ fn each_mistake_is_found() {
     let jump = text.lines().nth(wait + 1).expect("it is a loop");
     let found = fault(&text.replacen(jump, "", 1));
     assert!(found.contains("race"), "{found}");
-    // With the other parity, the wait for the first phase does not wait.
+    // With the other parity, the first wait returns at once.
     let start = text.find("mbarrier.try_wait").expect("there is a wait");
     let line = text[start..].split(';').next().expect("it ends");
     let parity = line.rsplit(", ").next().expect("it has a parity");
@@ -182,15 +185,15 @@ fn each_mistake_is_found() {
     let text_of_wrong = text_of_wrong.replacen(".reg .pred", ".reg .b32 %other;\n.reg .pred", 1);
     let found = fault(&text_of_wrong);
     assert!(found.contains("race"), "{found}");
-    // Bytes that never arrive.
+    // The barrier expects bytes that never arrive.
     let expect = text.lines().find(|line| line.contains("expect_tx")).expect("there is one");
     let more = expect.replace(&SLOT_BYTES.to_string(), &(SLOT_BYTES + 16).to_string());
     let found = fault(&text.replacen(expect, &more, 1));
     assert!(found.contains("deadlock") || found.contains("wait"), "{found}");
     let found = fault(&with_operand(&text, "cp.async.bulk.wait_group.read", "1"));
     assert!(found.contains("race"), "{found}");
-    // Boxes of half the rows have too few bytes; the other boxes have a swizzle that the slots
-    // lack.
+    // Boxes of half the rows bring too few bytes. Boxes without a swizzle do not have the layout of
+    // the slots.
     let found = outcome_of_boxes(&head, &text, 8, ([64, ROWS / 2], Swizzle::Bytes128)).expect_err("it waits");
     assert!(found.contains("deadlock") || found.contains("wait"), "{found}");
     assert_eq!(outcome_of_boxes(&head, &text, 8, ([64, ROWS], Swizzle::None)), Ok(false));
@@ -202,7 +205,7 @@ fn reductions_add_up_and_need_what_stores_need() {
     let stored = "tensor_store %result, %to, %target, %zero";
     assert!(kernel.contains(stored));
     let reduced = "tensor_reduce %result, %to, %target, %zero {kind = \"add\"}";
-    // The old values are zero.
+    // The old values are zero, so the sums equal the stored values.
     let text = head.lower(&kernel.replace(stored, reduced));
     assert_eq!(text.matches("cp.reduce.async.bulk.tensor.2d.global.shared::cta.add").count(), 2, "{text}");
     assert_eq!(outcome(&head, &text, 8), Ok(true), "{text}");
@@ -219,8 +222,8 @@ fn reductions_add_up_and_need_what_stores_need() {
     }
 }
 
-/// Adds the blocks of a matrix; eight warps release its slots by arriving at a barrier, so the loop
-/// has no barrier of the block.
+/// Returns a program that adds blocks of a matrix. Eight warps release each slot of a ring by
+/// arriving at a barrier in shared memory, so the loop has no barrier of the block.
 fn handed_back() -> (Head, String) {
     const TURNS: u32 = 2;
     let out = TURNS * SLOT_BYTES;
@@ -305,18 +308,19 @@ fn a_slot_that_is_not_handed_back_is_a_race() {
         Ok::<bool, String>(found.enumerate().all(|(place, found)| found == sum(place)))
     };
     assert_eq!(outcome(&text), Ok(true), "{text}");
-    // Without the wait for an empty slot.
+    // The wait for an empty slot is missing.
     let wait = text.lines().position(|line| line.contains("mbarrier.try_wait")).expect("there is a wait");
     let jump = text.lines().nth(wait + 1).expect("it is a loop");
     let found = outcome(&text.replacen(jump, "", 1)).expect_err("the mistake is found");
     assert!(found.contains("race"), "{found}");
-    // Some warps do not arrive: the others wait forever.
+    // Warps do not arrive at the barrier, so the next wait never ends.
     let arrive = text.lines().find(|line| line.contains("mbarrier.arrive") && !line.contains("expect_tx"));
     let found = outcome(&text.replacen(arrive.expect("warps arrive"), "", 1)).expect_err("it waits");
     assert!(found.contains("deadlock") || found.contains("wait"), "{found}");
 }
 
-/// Loads a box at coordinates that are parameters by one thread; its elements are stored in order.
+/// Returns a program in which one thread loads a box. Its coordinates are parameters; the program
+/// stores its elements in order.
 fn one_box(shape: &[u32], coordinates: usize) -> (Head, String) {
     let size: u32 = shape.iter().product();
     let barrier = size * 4;
@@ -365,7 +369,7 @@ fn boxes_of_every_rank_with_the_last_coordinate_contiguous() {
         let (head, kernel) = one_box(shape, rank);
         let text = head.lower(&kernel);
         assert!(text.contains(&format!("cp.async.bulk.tensor.{rank}d.")), "{text}");
-        // The tensor has four more elements along each axis, before or after the box.
+        // The tensor has four elements more than the box along each axis, before or after the box.
         let start = |axis: usize| if axis + 1 == rank { 4 } else { axis % 3 + 1 };
         let boxes: Vec<u32> =
             std::iter::repeat_n(1, rank - shape.len()).chain(shape.iter().copied()).collect();
