@@ -10,8 +10,8 @@ use libloading::Library;
 
 use crate::{Error, Version};
 
-/// The version of CUDA since which the driver has every required function (`cuLaunchKernelEx` came
-/// with CUDA 11.8).
+/// The first version of CUDA whose driver has every required function (`cuLaunchKernelEx` is new in
+/// CUDA 11.8).
 pub(crate) const NEEDED: Version = Version { major: 11, minor: 8 };
 
 /// `CUresult`; 0 is success.

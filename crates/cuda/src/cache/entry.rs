@@ -1,4 +1,4 @@
-//! Encodes and decodes the bytes of an entry:
+//! Encodes and decodes the bytes of an entry. The second row has the sizes in bytes:
 //!
 //! ```text
 //! magic  key  checksum of the rest  length of the provenance  provenance            content
