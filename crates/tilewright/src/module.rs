@@ -297,7 +297,7 @@ impl Kernel {
     /// let mut x = [1.0_f32; 100];
     /// let first = double.warmup(args![&mut x, 100, BLOCK = 128])?;
     /// assert!(Arc::ptr_eq(&first, &double.warmup(args![&mut x, 99, BLOCK = 128])?));
-    /// The code also depends on whether `n` is a multiple of 16.
+    /// // The code also depends on whether `n` is a multiple of 16.
     /// assert!(!Arc::ptr_eq(&first, &double.warmup(args![&mut x, 96, BLOCK = 128])?));
     /// # Ok(())
     /// # }
