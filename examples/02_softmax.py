@@ -1,6 +1,6 @@
 """Computes the softmax of each row of a matrix, by a kernel that reads each row once and writes it once.
 
-The figure compares the kernel with the operations of an array library, each of which reads and writes memory:
+The figure compares the kernel with four operations of an array library; each operation reads and writes memory:
 
 ```text
              reads            writes
