@@ -1,4 +1,4 @@
-"""Add two vectors. Only needs tilewright and numpy: no torch, no GPU.
+"""Adds two vectors. The program needs only tilewright and numpy: no torch, no GPU.
 
 ```text
   program     0              1              2         …       96
@@ -29,7 +29,7 @@ def add_kernel(x_ptr, y_ptr, output_ptr, n_elements, BLOCK_SIZE: tl.constexpr):
 
 
 def main() -> None:
-    """Add 98,432 random numbers on the CPU and compare with numpy."""
+    """Adds two vectors of 98,432 random numbers on the CPU, and compares the sums with numpy's."""
     generator = np.random.default_rng(0)
     n_elements = 98_432
     x = generator.random(n_elements, dtype=np.float32)

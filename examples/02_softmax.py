@@ -1,6 +1,6 @@
-"""The softmax of the rows of a matrix: a kernel that reads each row once and writes it once.
+"""Computes the softmax of each row of a matrix, by a kernel that reads each row once and writes it once.
 
-As four operations of an array library; each reads and writes memory:
+The figure compares the kernel with four operations of an array library; each operation reads and writes memory:
 
 ```text
              reads            writes
@@ -13,8 +13,8 @@ y = e / s    ████████ e       ████████ y
 this kernel  ████████ x       ████████ y        between them the row stays in registers
 ```
 
-A tile has a power of two of elements, and a row any number: what is past its end is loaded as minus infinity, whose
-exponential is 0, so that it changes neither the largest element nor the sum.
+The number of elements of a tile is a power of two; that of a row may be any. Elements of the tile past the end of the
+row are loaded as minus infinity. Their exponential is 0, so they change neither the largest element nor the sum.
 
 Run it with `python examples/02_softmax.py`; it checks itself against torch. Shapes: x and y are [rows, n].
 """
@@ -32,15 +32,15 @@ def softmax_kernel(x_ptr, y_ptr, x_stride, y_stride, n, BLOCK: tl.constexpr):
     columns = tl.arange(0, BLOCK)
     mask = columns < n
     x = tl.load(x_ptr + row * x_stride + columns, mask=mask, other=float("-inf")).to(tl.float32)
-    # The exponential of a large number is infinite. That of a number which is at most 0 is not.
+    # The exponential of a large number is infinite. After the subtraction, numbers are at most 0.
     e = tl.exp(x - tl.max(x, axis=0))
     y = e / tl.sum(e, axis=0)
-    # A store converts to what is stored: fp16, if y is.
+    # A store converts elements to the element type of y, such as fp16.
     tl.store(y_ptr + row * y_stride + columns, y, mask=mask)
 
 
 def softmax(x: torch.Tensor) -> torch.Tensor:
-    """The softmax of each row."""
+    """Returns the softmax of each row."""
     rows, n = x.shape
     y = torch.empty_like(x)
     softmax_kernel[(rows,)](x, y, x.stride(0), y.stride(0), n, BLOCK=triton.next_power_of_2(n))
@@ -59,7 +59,7 @@ def main() -> None:
             torch.testing.assert_close(found, expected, atol=tolerance, rtol=tolerance)
             difference = (found.float() - expected.float()).abs().max().item()
             print(f"{dtype} [{rows}, {n}]: largest difference {difference:.1e}")
-    # The rows of a part of a matrix do not follow each other without gaps; their stride says where they are.
+    # In a part of a matrix, there are gaps between the rows; the kernel finds the rows by their stride.
     x = torch.randn(5, 200, device=device)
     torch.testing.assert_close(softmax(x[:, 30:130]), torch.softmax(x[:, 30:130], 1))
 

@@ -1,9 +1,9 @@
-"""A product of matrices, C = A @ B, whose block sizes are found by autotuning.
+"""Multiplies matrices, C = A @ B, with block sizes that autotuning chooses.
 
 ```text
           K                     N
      ┌──┬──┬──┬──┐        ┌───┬───┬───┬───┐
-     │  │  │  │  │        │   │   │ ↓ │   │     A program has one tile of C. It walks along K, and adds the product
+     │  │  │  │  │        │   │   │ ↓ │   │     A program computes one tile of C. It goes along K, and adds the product
      ├──┼──┼──┼──┤        ├───┼───┼───┼───┤     of a tile of A and a tile of B in each step.
   M  │→ │→ │→ │→ │  @  K  │   │   │ ↓ │   │
      ├──┼──┼──┼──┤        ├───┼───┼───┼───┤
@@ -43,7 +43,7 @@ def matmul_kernel(
 ):  # fmt: skip
     """Each program computes one tile of C. `a_row` is the distance in memory from one row of A to the next."""
     tiles_m, tiles_n = tl.cdiv(M, BLOCK_M), tl.cdiv(N, BLOCK_N)
-    # Groups of rows of tiles: within a group columns are outside, rows inside. The last group may have fewer rows.
+    # A group is several rows of tiles; within it, programs go down each column. The last group may have fewer rows.
     program = tl.program_id(0)
     first_m = program // (GROUP * tiles_n) * GROUP
     rows_of_group = tl.minimum(tiles_m - first_m, GROUP)
@@ -57,7 +57,7 @@ def matmul_kernel(
     b_ptrs = b_ptr + k[:, None] * b_row + columns[None, :] * b_column
     accumulator = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
     for first in range(0, K, BLOCK_K):
-        # Past the end of K both are 0, and add nothing. Past the ends of M and N nothing is stored.
+        # Past the end of K, both are 0 and add nothing. Past the ends of M and N, nothing is stored.
         a = tl.load(a_ptrs, mask=(rows[:, None] < M) & (first + k[None, :] < K), other=0.0)
         b = tl.load(b_ptrs, mask=(first + k[:, None] < K) & (columns[None, :] < N), other=0.0)
         accumulator = tl.dot(a, b, accumulator, input_precision="ieee")
@@ -68,10 +68,10 @@ def matmul_kernel(
 
 
 def matmul(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    """The product, in the dtype of the operands."""
+    """Returns the product, in the dtype of the operands."""
     (m, k), n = a.shape, b.shape[1]
     c = torch.empty(m, n, dtype=a.dtype, device=a.device)
-    # The configuration says how many tiles there are, so the grid is a function of it.
+    # The number of tiles depends on the configuration, so the grid is a function of the configuration.
     matmul_kernel[lambda meta: (triton.cdiv(m, meta["BLOCK_M"]) * triton.cdiv(n, meta["BLOCK_N"]),)](
         a, b, c, m, n, k, *a.stride(), *b.stride(), *c.stride()
     )
@@ -79,7 +79,7 @@ def matmul(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
 
 
 def main() -> None:
-    """Compare with torch, also where B is a transposed view."""
+    """Compares products with torch's, also for a transposed view as B."""
     torch.manual_seed(0)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     for dtype, tolerance in ((torch.float32, 1e-4), (torch.float16, 1e-2), (torch.bfloat16, 5e-2)):

@@ -1,4 +1,4 @@
-"""Dropout whose mask is never stored: a seed and the position of an element say whether it is kept.
+"""Computes dropout without storing a mask: a seed and the position of an element decide whether the element is kept.
 
 ```text
                forward            kept for the backward pass       backward
@@ -7,7 +7,7 @@ by seed        y = x * f(seed)    4 bytes: the seed                dx = dy * f(s
 ```
 
 `tl.rand(seed, position)` is the Philox generator (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011).
-It has no state: any program computes the number of any position, in any order, and each device gives the same number.
+It has no state: any program can compute the number of any position, in any order, and each device gets the same number.
 Dropout is linear in x, so its backward pass is the same kernel on the gradient.
 
 Run it with `python examples/04_dropout.py`; it checks itself against torch. Shapes: any.
@@ -21,7 +21,7 @@ import tilewright.language as tl
 
 @triton.jit
 def dropout_kernel(x_ptr, y_ptr, n, p, seed, BLOCK: tl.constexpr):
-    """Keeps each element with the probability 1 - p, and scales it so that the mean stays."""
+    """Keeps each element with the probability 1 - p, and scales it so that the expected mean stays the same."""
     position = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     mask = position < n
     x = tl.load(x_ptr + position, mask=mask)
@@ -30,7 +30,7 @@ def dropout_kernel(x_ptr, y_ptr, n, p, seed, BLOCK: tl.constexpr):
 
 
 def scale_or_drop(x: torch.Tensor, p: float, seed: int, block: int) -> torch.Tensor:
-    """One launch."""
+    """Launches the kernel."""
     x = x.contiguous()
     y = torch.empty_like(x)
     dropout_kernel[(triton.cdiv(x.numel(), block),)](x, y, x.numel(), p, seed, BLOCK=block)
@@ -38,7 +38,7 @@ def scale_or_drop(x: torch.Tensor, p: float, seed: int, block: int) -> torch.Ten
 
 
 class Dropout(torch.autograd.Function):
-    """One number is saved between the passes: the seed."""
+    """Dropout for autograd. Only the seed is saved for the backward pass."""
 
     @staticmethod
     def forward(ctx, x, p, seed):
@@ -52,7 +52,7 @@ class Dropout(torch.autograd.Function):
 
 
 def main() -> None:
-    """Compare the gradient with that of a product with the mask, and count what is kept."""
+    """Compares the gradient with that of a product with the mask, and counts the kept elements."""
     torch.manual_seed(0)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     p = 0.3
@@ -62,7 +62,7 @@ def main() -> None:
         y = Dropout.apply(x, p, 123)
         (found,) = torch.autograd.grad(y, x, dy)
 
-        # Which elements are kept is seen where ones go in; what becomes of them, by torch.
+        # Dropout of a tensor of ones shows which elements are kept; torch computes the expected result from this mask.
         mask = scale_or_drop(torch.ones_like(x), p, 123, block=512) != 0
         by_torch = x.float() * mask / (1 - p)
         (expected,) = torch.autograd.grad(by_torch, x, dy.float())

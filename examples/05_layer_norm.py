@@ -1,4 +1,4 @@
-"""Layer norm, forward and backward: y = (x - mean) * rstd * w + b for each row, rstd = 1 / sqrt(variance + eps).
+"""Layer norm, forward and backward: for each row, y = (x - mean) * rstd * w + b with rstd = 1 / sqrt(variance + eps).
 
 ```text
   forward     one program a row       x ────> mean, rstd ────> y          mean and rstd are kept: two numbers a row
@@ -26,7 +26,7 @@ def forward_kernel(x_ptr, w_ptr, b_ptr, y_ptr, mean_ptr, rstd_ptr, N, EPS: tl.co
     mask = columns < N
     x = tl.load(x_ptr + row * N + columns, mask=mask, other=0.0).to(tl.float32)
     mean = tl.sum(x, 0) / N
-    # Past the end of the row `x - mean` is not 0, and would be counted.
+    # Past the end of the row, `x - mean` is not 0: without the mask, it would be added to the variance.
     centered = tl.where(mask, x - mean, 0.0)
     rstd = 1 / tl.sqrt(tl.sum(centered * centered, 0) / N + EPS)
     w = tl.load(w_ptr + columns, mask=mask)
@@ -40,7 +40,7 @@ def forward_kernel(x_ptr, w_ptr, b_ptr, y_ptr, mean_ptr, rstd_ptr, N, EPS: tl.co
 def backward_kernel(
     x_ptr, w_ptr, dy_ptr, mean_ptr, rstd_ptr, dx_ptr, dw_ptr, db_ptr, rows, N, BLOCK: tl.constexpr
 ):
-    """Each program has the rows p, p + P, p + 2P, … of the P programs, and one row of partial sums."""
+    """Program p of P programs computes rows p, p + P, p + 2P, …, and one row of partial sums."""
     program = tl.program_id(0)
     columns = tl.arange(0, BLOCK)
     mask = columns < N
@@ -63,7 +63,7 @@ def backward_kernel(
 
 
 class LayerNorm(torch.autograd.Function):
-    """Of contiguous matrices, by rows."""
+    """Layer norm of the rows of a contiguous matrix, for autograd."""
 
     @staticmethod
     def forward(ctx, x, w, b, eps):
@@ -79,7 +79,7 @@ class LayerNorm(torch.autograd.Function):
     def backward(ctx, dy):
         x, w, mean, rstd = ctx.saved_tensors
         rows, n = x.shape
-        # On a GPU, some programs for each multiprocessor; more only make the last sum longer.
+        # On a GPU, a few programs for each multiprocessor are enough: more programs make the last sum longer.
         programs = min(rows, 4)
         dx = torch.empty_like(x)
         dw, db = torch.empty(2, programs, n, device=x.device)
@@ -90,7 +90,7 @@ class LayerNorm(torch.autograd.Function):
 
 
 def main() -> None:
-    """Compare outputs and gradients with torch's, in double precision."""
+    """Compares outputs and gradients with torch's in double precision."""
     torch.manual_seed(0)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     for dtype, tolerance in ((torch.float32, 1e-4), (torch.float16, 5e-3), (torch.bfloat16, 5e-2)):

@@ -11,8 +11,8 @@ program 1   rows 1, 5, 9, …   ─> parts[1] ─┼─> dw
 …                                …        ─┘
 ```
 
-The gradient of w is a sum over all rows. Each program keeps the sum of its own in registers, and the sum over the
-programs is left to torch.
+The gradient of w is a sum over all rows. Each program keeps the sum over its own rows in registers, and torch adds the
+sums of the programs.
 
 Run it with `python examples/10_rms_norm.py`; it checks itself against torch. Shapes: x and dy are [rows, n], w is
 [n].
@@ -39,7 +39,7 @@ def forward_kernel(x_ptr, w_ptr, y_ptr, rstd_ptr, n, eps, BLOCK: tl.constexpr):
 
 @triton.jit
 def backward_kernel(x_ptr, w_ptr, dy_ptr, rstd_ptr, dx_ptr, parts_ptr, rows, n, BLOCK: tl.constexpr):
-    """Each program computes every so-many-th row, and its part of the gradient of w."""
+    """Program p of P programs computes rows p, p + P, p + 2P, …, and its part of the gradient of w."""
     program = tl.program_id(0)
     columns = tl.arange(0, BLOCK)
     mask = columns < n
@@ -58,7 +58,7 @@ def backward_kernel(x_ptr, w_ptr, dy_ptr, rstd_ptr, dx_ptr, parts_ptr, rows, n, 
 
 
 class RMSNorm(torch.autograd.Function):
-    """The norm of the rows of a contiguous matrix."""
+    """The norm of the rows of a contiguous matrix, for autograd."""
 
     @staticmethod
     def forward(ctx, x, w, eps):
@@ -72,7 +72,7 @@ class RMSNorm(torch.autograd.Function):
     def backward(ctx, dy):
         x, w, rstd = ctx.saved_tensors
         rows, n = x.shape
-        # As many as run at the same time is best on a GPU: one or two for each multiprocessor.
+        # On a GPU, the best number is that of the programs that run at once: one or two for each multiprocessor.
         programs = min(rows, 4)
         dx, parts = torch.empty_like(x), torch.empty(programs, n, device=x.device)
         backward_kernel[(programs,)](
@@ -82,7 +82,7 @@ class RMSNorm(torch.autograd.Function):
 
 
 def main() -> None:
-    """Compare the norm and its gradients with those of torch in double precision."""
+    """Compares the norm and its gradients with those of torch in double precision."""
     torch.manual_seed(0)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     for dtype, tolerance in ((torch.float32, 1e-5), (torch.float16, 1e-2), (torch.bfloat16, 5e-2)):

@@ -9,7 +9,7 @@
   backward  dx [ da  …   | db  …   ]  <─  dy, and x again          db = dy * f(a)
 ```
 
-The backward pass computes f(a) again. That is cheaper than to keep it: a few instructions are nothing beside memory.
+The backward pass computes f(a) again, because a few instructions take less time than storing and loading f(a).
 
 Run it with `python examples/11_gated_activations.py`; it checks itself against torch. Shapes: x is [rows, 2 n], y
 [rows, n].
@@ -22,14 +22,14 @@ import torch
 import tilewright as triton
 import tilewright.language as tl
 
-# A kernel takes from its module what is constexpr.
+# A kernel can use those globals of its module that are constexpr.
 SQRT_HALF = tl.constexpr(math.sqrt(0.5))
 DENSITY_AT_0 = tl.constexpr(1 / math.sqrt(2 * math.pi))
 
 
 @triton.jit
 def activation(a, KIND: tl.constexpr):
-    """f(a) and its derivative. A caller that needs only one pays for one: unused values are not computed."""
+    """Returns f(a) and its derivative. If a caller uses only one of them, the compiler removes the other."""
     if KIND == "swiglu":
         s = tl.sigmoid(a)
         return a * s, s + a * s * (1 - s)
@@ -66,7 +66,7 @@ def backward_kernel(x_ptr, dy_ptr, dx_ptr, n, KIND: tl.constexpr, BLOCK: tl.cons
 
 
 class Gated(torch.autograd.Function):
-    """Of a contiguous x."""
+    """A gated activation of a contiguous x, for autograd."""
 
     @staticmethod
     def forward(ctx, x, kind):
@@ -87,7 +87,7 @@ class Gated(torch.autograd.Function):
 
 
 def main() -> None:
-    """Compare both with torch's functions and their gradients, in double precision."""
+    """Compares both activations and their gradients with torch's in double precision."""
     torch.manual_seed(0)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     by_torch = {"swiglu": torch.nn.functional.silu, "geglu": torch.nn.functional.gelu}

@@ -1,4 +1,4 @@
-"""The backward pass of layer norm, with its two sums over rows made in two ways.
+"""The backward pass of layer norm, which sums dw and db over rows, in two ways.
 
 ```text
           rows of x and dy                 partial sums of dw, db              dw, db
@@ -20,7 +20,7 @@ import tilewright.language as tl
 
 @triton.jit
 def gradient_of_row(x_ptr, dy_ptr, w_ptr, dx_ptr, row, columns, N, EPS: tl.constexpr):
-    """The gradient of x of one row; gives what the row adds to those of w and b."""
+    """Stores the gradient of x for one row, and returns the terms that the row adds to the gradients of w and b."""
     mask = columns < N
     x = tl.load(x_ptr + row * N + columns, mask=mask, other=0.0)
     dy = tl.load(dy_ptr + row * N + columns, mask=mask, other=0.0)
@@ -41,7 +41,7 @@ def backward_with_locks(
     x_ptr, dy_ptr, w_ptr, dx_ptr, dw_ptr, db_ptr, locks_ptr, N,
     EPS: tl.constexpr, GROUPS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """A program has one row. It adds to one of GROUPS partial sums, which a lock protects."""
+    """Computes one row in each program. The program adds to one of GROUPS partial sums, each protected by a lock."""
     row = tl.program_id(0)
     columns = tl.arange(0, BLOCK)
     mask = columns < N
@@ -60,7 +60,7 @@ def backward_with_locks(
         db += tl.load(db_ptrs, mask=mask)
     tl.store(dw_ptrs, dw, mask=mask)
     tl.store(db_ptrs, db, mask=mask)
-    # All threads have stored before the lock is released: the exchange sees to that.
+    # The exchange releases the lock. It orders the stores of all threads of the program before the release.
     tl.atomic_xchg(lock_ptr, 0)
 
 
@@ -68,7 +68,7 @@ def backward_with_locks(
 def backward_two_stage(
     x_ptr, dy_ptr, w_ptr, dx_ptr, dw_ptr, db_ptr, rows, N, EPS: tl.constexpr, BLOCK: tl.constexpr
 ):
-    """A program has every so-many-th row, and a partial sum of its own."""
+    """Program p of P programs computes rows p, p + P, p + 2P, …, and a partial sum of its own."""
     first, programs = tl.program_id(0), tl.num_programs(0)
     columns = tl.arange(0, BLOCK)
     dw = tl.zeros([BLOCK], tl.float32)
@@ -83,7 +83,7 @@ def backward_two_stage(
 
 @triton.jit
 def sum_of_parts(parts_ptr, out_ptr, PARTS, N, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
-    """The sums of the columns of [PARTS, N]."""
+    """Adds up the columns of a matrix [PARTS, N]."""
     columns = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
     total = tl.zeros([COLUMNS], tl.float32)
     for first in range(0, PARTS, ROWS):
@@ -94,7 +94,7 @@ def sum_of_parts(parts_ptr, out_ptr, PARTS, N, ROWS: tl.constexpr, COLUMNS: tl.c
 
 
 def layer_norm_backward(x, dy, w, eps, way):
-    """The gradients of x, w and b."""
+    """Returns the gradients of x, w and b."""
     rows, n = x.shape
     parts = 4
     dx = torch.empty_like(x)
@@ -114,7 +114,7 @@ def layer_norm_backward(x, dy, w, eps, way):
 
 
 def main() -> None:
-    """Compare both ways with torch's gradients."""
+    """Compares both ways with torch's gradients."""
     torch.manual_seed(0)
     rows, n, eps = 37, 100, 1e-5
     device = "cuda" if torch.cuda.is_available() else "cpu"

@@ -1,4 +1,4 @@
-"""Rotary position embedding (arXiv 2104.09864), forward and backward: pairs of features turn by an angle of their step.
+"""Rotary position embedding (arXiv 2104.09864), forward and backward: rotates pairs of features by angles.
 
 ```text
   one head     x0 x1 … x(h-1) | xh … x(2h-1)       the pair (x[i], x[i + h]) is a point of a plane, which turns by the
@@ -24,7 +24,7 @@ def rotate_kernel(
     x_ptr, y_ptr, cos_ptr, sin_ptr, steps, heads, half, stride_batch, stride_step, stride_head,
     IS_BACKWARD: tl.constexpr, HEADS: tl.constexpr, HALF: tl.constexpr,
 ):  # fmt: skip
-    """Each program turns all heads of one step. y is contiguous; of x the features of a head are."""
+    """Rotates all heads of one step in each program. y is contiguous; in x, only the features of a head are."""
     step, batch = tl.program_id(0), tl.program_id(1)
     head = tl.arange(0, HEADS)[:, None]
     pair = tl.arange(0, HALF)[None, :]
@@ -42,7 +42,7 @@ def rotate_kernel(
 
 
 def rotate(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, is_backward: bool) -> torch.Tensor:
-    """One launch. x may be a view, as queries and keys are of one projection."""
+    """Launches the kernel. x may be a view, such as the queries in the result of one projection."""
     batch, steps, heads, width = x.shape
     assert x.stride(3) == 1
     y = torch.empty(x.shape, dtype=x.dtype, device=x.device)
@@ -54,7 +54,7 @@ def rotate(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, is_backward: b
 
 
 class Rotary(torch.autograd.Function):
-    """The angles have no gradient."""
+    """The rotation, for autograd. The angles have no gradient."""
 
     @staticmethod
     def forward(ctx, x, cos, sin):
@@ -67,14 +67,14 @@ class Rotary(torch.autograd.Function):
 
 
 def main() -> None:
-    """Compare with a product of complex numbers, and its gradient."""
+    """Compares the rotation and its gradient with a product of complex numbers."""
     torch.manual_seed(0)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     batch, steps, heads, width = 2, 11, 3, 40
     frequencies = 10_000 ** -(torch.arange(width // 2, device=device) / (width // 2))
     angles = torch.arange(steps, device=device)[:, None] * frequencies[None, :]
     for dtype, tolerance in ((torch.float32, 1e-6), (torch.float16, 2e-3), (torch.bfloat16, 2e-2)):
-        # Queries, keys and values in one tensor, as a projection gives them; the queries are a view.
+        # One tensor has queries, keys and values, as the result of a projection does; the queries are a view of it.
         qkv = torch.randn(batch, steps, 3, heads, width, device=device).to(dtype).requires_grad_()
         dy = torch.randn(batch, steps, heads, width, device=device).to(dtype)
         y = Rotary.apply(qkv[:, :, 0], angles.cos(), angles.sin())

@@ -1,18 +1,18 @@
-"""Cross entropy of rows of logits with its gradient, which takes the place of the logits.
+"""Cross entropy of rows of logits, with its gradient, which overwrites the logits.
 
 With a vocabulary of 100,000 the logits are the largest tensor of a training step, and their gradient is as large. So
 one kernel does both passes, and writes the gradient where the logits were:
 
 ```text
   logits of a row    [ block 0 | block 1 | block 2 | … ]     a row is longer than a tile
-  first walk          ──────────────────────────────>        largest logit m and sum s of e^(x - m), of all so far
+  first pass          ──────────────────────────────>        largest logit m and sum s of e^(x - m), of all so far
   loss = m + log(s) - x[target]
-  second walk         ──────────────────────────────>        x = (e^(x - m) / s - [column is target]) / rows
+  second pass         ──────────────────────────────>        x = (e^(x - m) / s - [column is target]) / rows
 ```
 
 When a block has a larger logit than all before it, the sum so far is scaled: s = s * e^(m - m') (Milakov and
-Gimelshein, arXiv 1805.02867). Rows whose target is IGNORED count for nothing. The backward pass is left with one
-product, by the gradient of the loss, and none if that is 1.
+Gimelshein, arXiv 1805.02867). Rows whose target is IGNORED do not contribute. The backward pass only multiplies by the
+gradient of the loss, and does nothing if that gradient is 1.
 
 Run it with `python examples/14_cross_entropy.py`; it checks itself against torch. Shapes: logits are [rows, columns],
 targets are [rows].
@@ -60,7 +60,7 @@ def loss_and_gradient(
 
 @triton.jit
 def scale_kernel(x_ptr, factor_ptr, n, BLOCK: tl.constexpr):
-    """x = x * factor, if the factor is not 1."""
+    """Multiplies x by the factor in place, if the factor is not 1."""
     factor = tl.load(factor_ptr)
     if factor != 1.0:
         place = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK).to(tl.int64)
@@ -69,7 +69,7 @@ def scale_kernel(x_ptr, factor_ptr, n, BLOCK: tl.constexpr):
 
 
 class CrossEntropy(torch.autograd.Function):
-    """The mean loss. The logits hold their gradient afterwards: no other operation may need them."""
+    """The mean loss, for autograd. The gradient overwrites the logits, so no other operation may need the logits."""
 
     @staticmethod
     def forward(ctx, logits, targets):
@@ -79,20 +79,20 @@ class CrossEntropy(torch.autograd.Function):
         loss_and_gradient[(rows,)](
             logits, targets, losses, counted, columns, logits.stride(0), IGNORED=IGNORED, BLOCK=256
         )
-        # Without a graph: what the logits are now, autograd need not know.
+        # A detached tensor: autograd must not see that the kernel overwrites the logits.
         ctx.gradient = logits.detach()
         return losses.sum() / counted
 
     @staticmethod
     def backward(ctx, of_loss):
         gradient = ctx.gradient
-        # The factor is read on the device, so that the host need not wait for it.
+        # The kernel reads the factor on the device, so that the host does not wait for it.
         scale_kernel[(triton.cdiv(gradient.numel(), 1024),)](gradient, of_loss, gradient.numel(), BLOCK=1024)
         return gradient, None
 
 
 def main() -> None:
-    """Compare the loss and the gradients of what comes before the logits with torch's."""
+    """Compares with torch's the loss, and the gradients of the tensors from which the logits are computed."""
     torch.manual_seed(0)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     rows, width, columns = 19, 24, 1000

@@ -1,15 +1,15 @@
-"""Products of matrices in a batch, where either operand may be shared by all: C[b] = A[b] @ B[b].
+"""Multiplies matrices in a batch, C[b] = A[b] @ B[b]. All matrices of the batch may share one A or one B.
 
 ```text
   grid (tiles of C, batch)          strides of the batch, in elements
 
   A[0] ┌──┐  B[0] ┌──┐  C[0]        A of [batch, M, K]             M * K
-  A[1] ┌──┐  B[1] ┌──┐  C[1]        B of [K, N], the same for all  0: each program goes to the same place
+  A[1] ┌──┐  B[1] ┌──┐  C[1]        B of [K, N], the same for all  0: each program reads the same matrix
   A[2] ┌──┐  B[2] ┌──┐  C[2]        B of [batch, N, K] transposed  N * K, with the strides of row and column exchanged
 ```
 
 A kernel that takes all strides needs no copy for a transposed, sliced or broadcast operand. Offsets of the batch
-are computed in 64 bits: the offset of the last matrix may exceed 2^31 where no offset within a matrix does.
+are computed in 64 bits: the offset of the last matrix may exceed 2^31, even if no offset within a matrix does.
 
 Run it with `python examples/20_batched_matmul.py`; it checks itself against torch. Shapes: [batch, M, K] @ [batch, K,
 N].
@@ -48,9 +48,9 @@ def batched_kernel(
 
 
 def matmul(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    """The products; an operand without a batch, or with one of 1, is used for all."""
+    """Returns the products. An operand without a batch, or with a batch of 1, is used for all of them."""
     batch = max(x.shape[0] if x.dim() == 3 else 1 for x in (a, b))
-    # Expanding copies nothing: it sets the stride to 0.
+    # `expand` copies nothing: it sets the stride to 0.
     a, b = (x.expand(batch, *x.shape[-2:]) for x in (a, b))
     (_, m, k), n = a.shape, b.shape[2]
     c = torch.empty(batch, m, n, dtype=a.dtype, device=a.device)
@@ -62,7 +62,7 @@ def matmul(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
 
 
 def main() -> None:
-    """Compare with torch: both in a batch, one shared, one transposed."""
+    """Compares products with torch's: both operands in a batch, one operand shared, one operand transposed."""
     torch.manual_seed(0)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     for dtype, tolerance in ((torch.float32, 1e-4), (torch.float16, 1e-2), (torch.bfloat16, 1e-1)):

@@ -1,7 +1,7 @@
-"""Products of matrices of different sizes in one launch: C[g] = A[g] @ B[g], as the experts of a mixture need them.
+"""Multiplies matrices of different sizes in one launch, C[g] = A[g] @ B[g], as for the experts of a mixture.
 
 ```text
-  tiles of C[0]   C[1]      C[2]                 a few programs walk over the tiles of all products in turn
+  tiles of C[0]   C[1]      C[2]                 a few programs take turns at the tiles of all products
   ┌──┬──┐        ┌──┐      ┌──┬──┬──┐
   │ 0│ 1│        │ 4│      │ 5│ 0│ 1│            6 programs, 11 tiles: program 0 has tile 0 of C[0] and tile 1 of C[2].
   ├──┼──┤        └──┘      ├──┼──┼──┤            One launch for each product would leave most of a GPU idle
@@ -26,7 +26,7 @@ DTYPES = {torch.float32: tl.float32, torch.float16: tl.float16, torch.bfloat16: 
 def tile_of_product(
     a_ptr, b_ptr, c_ptr, M, N, K, tile, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr
 ):  # fmt: skip
-    """One tile of C; the matrices are contiguous."""
+    """Computes one tile of C. The matrices are contiguous."""
     tiles_n = tl.cdiv(N, BLOCK_N)
     rows = tile // tiles_n * BLOCK_M + tl.arange(0, BLOCK_M)
     columns = tile % tiles_n * BLOCK_N + tl.arange(0, BLOCK_N)
@@ -47,7 +47,7 @@ def grouped_kernel(
     addresses_ptr, sizes_ptr, GROUPS, DTYPE: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
-    """A program computes tiles of one product after another; `tile` counts on through all of them."""
+    """Computes tiles of one product after the other in each program. `tile` counts the tiles of all products."""
     tile = tl.program_id(0)
     first = 0
     for group in range(GROUPS):
@@ -66,7 +66,7 @@ def grouped_kernel(
 
 
 def grouped_matmul(pairs: list[tuple[torch.Tensor, torch.Tensor]], programs: int = 6) -> list[torch.Tensor]:
-    """The product of each pair. On a GPU, a program for each multiprocessor is a good number."""
+    """Returns the product of each pair. On a GPU, `programs` should be the number of multiprocessors."""
     device = pairs[0][0].device
     products = [torch.empty(a.shape[0], b.shape[1], dtype=a.dtype, device=device) for a, b in pairs]
     addresses = [[x.data_ptr() for x in (a, b, c)] for (a, b), c in zip(pairs, products, strict=True)]
@@ -80,7 +80,7 @@ def grouped_matmul(pairs: list[tuple[torch.Tensor, torch.Tensor]], programs: int
 
 
 def main() -> None:
-    """Compare with one product of torch after the other; one group is empty, as an expert may be."""
+    """Compares each product with torch's. One group is empty, because an expert may have no tokens."""
     torch.manual_seed(0)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     shapes = ((20, 30, 64), (16, 8, 100), (0, 24, 16), (27, 40, 33), (1, 1, 1))

@@ -1,4 +1,4 @@
-"""A product of matrices by as many programs as run at once; each computes many tiles: C = relu(A @ B + bias).
+"""Computes C = relu(A @ B + bias) by as many programs as run at the same time, so each program computes many tiles.
 
 ```text
   one program a tile                          persistent: a program a multiprocessor, which takes every P-th tile
@@ -7,12 +7,12 @@
   SM 1  [start|tile 1|store][start|tile 5|…   SM 1  [start|tile 1|store|tile 5|store|…
 ```
 
-The prologue of a program runs P times and not once a tile; and the loads of the next tile need not wait for the
-store of the last. The loop over tiles says so: `flatten=True` requests one loop of it and the loop along K.
+The prologue of a program runs P times, not once for each tile. `flatten=True` fuses the loop over tiles with the loop
+along K, so that the loads of the next tile do not wait for the store of the previous tile.
 
-The operands are tensor descriptors, made by the host: base, sizes and strides in one, so that a load says where in
-the matrix its block begins, and no more. Elements outside of the matrix are 0, and are not stored. Such a matrix begins
-at a multiple of 16 bytes, as each of its rows does.
+The operands are tensor descriptors that the host makes. A descriptor has base, sizes and strides, so a load needs only
+the position of its block in the matrix. Elements outside of the matrix are loaded as 0, and are not stored. The matrix
+and each of its rows must begin at a multiple of 16 bytes.
 
 Run it with `python examples/22_persistent_matmul.py`; it checks itself against torch. Shapes: [M, K] @ [K, N] + [N].
 """
@@ -29,7 +29,7 @@ def persistent_kernel(
     a_desc, b_desc, c_desc, bias_ptr, M, N, K,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
-    """Each program computes the tiles p, p + P, p + 2P, … of the P programs."""
+    """Program p of P programs computes tiles p, p + P, p + 2P, …"""
     tiles_n = tl.cdiv(N, BLOCK_N)
     tiles = tl.cdiv(M, BLOCK_M) * tiles_n
     for tile in tl.range(tl.program_id(0), tiles, tl.num_programs(0), flatten=True):
@@ -46,11 +46,11 @@ def persistent_kernel(
 
 
 def linear_relu(a: torch.Tensor, b: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
-    """relu(a @ b + bias)."""
+    """Returns relu(a @ b + bias)."""
     (m, k), n = a.shape, b.shape[1]
     c = torch.empty(m, n, dtype=a.dtype, device=a.device)
     block_m, block_n, block_k = 32, 32, 32
-    # Few on the CPU, so that each has several tiles and the loop is worth its name.
+    # On the CPU, a few programs are enough: then each program computes several tiles in its loop.
     at_once = torch.cuda.get_device_properties(a.device).multi_processor_count if a.is_cuda else 3
     tiles = triton.cdiv(m, block_m) * triton.cdiv(n, block_n)
     persistent_kernel[(min(at_once, tiles),)](
@@ -63,7 +63,7 @@ def linear_relu(a: torch.Tensor, b: torch.Tensor, bias: torch.Tensor) -> torch.T
 
 
 def main() -> None:
-    """Compare with torch, at sizes that are no multiples of the blocks."""
+    """Compares results with torch's, for sizes that are not multiples of the block sizes."""
     torch.manual_seed(0)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     for dtype, tolerance in ((torch.float32, 1e-4), (torch.float16, 1e-2), (torch.bfloat16, 1e-1)):

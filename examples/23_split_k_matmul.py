@@ -1,4 +1,4 @@
-"""A product of matrices whose sums are split over programs, which add their parts by atomic operations.
+"""Multiplies matrices with K split over programs, which add their partial sums to C by atomic operations.
 
 ```text
       K                 N
@@ -8,8 +8,8 @@ M │ 0 │ 1 │ 2 │  @   ├─────┤ part 1     one program each, 
                      └─────┘
 ```
 
-Where M and N are small and K is large there are too few tiles of C to keep a device busy; splitting K makes more
-programs. The order of the additions is not fixed, so the last bits may differ from run to run.
+If M and N are small and K is large, C has too few tiles to keep a device busy, so K is split to get more programs. The
+order of the additions is not fixed, so the last bits may differ from run to run.
 
 Run it with `python examples/23_split_k_matmul.py`; it checks itself against torch. Shapes: [M, K] @ [K, N].
 """
@@ -25,7 +25,7 @@ def split_k_matmul(
     a_ptr, b_ptr, c_ptr, M, N, K,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, SPLIT_K: tl.constexpr,
 ):  # fmt: skip
-    """A program has a tile of C, and every SPLIT_K-th block along K."""
+    """Adds to a tile of C, in each program, the products of every SPLIT_K-th block along K."""
     rows = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
     columns = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
     part = tl.program_id(2)
@@ -38,12 +38,12 @@ def split_k_matmul(
         b = tl.load(b_ptr + k[:, None] * N + columns[None, :], mask=in_b, other=0.0)
         sums = tl.dot(a, b, sums)
     in_c = (rows[:, None] < M) & (columns[None, :] < N)
-    # C is not read before the kernel ends: the additions need no order.
+    # The additions are relaxed, because nothing reads C before the kernel ends.
     tl.atomic_add(c_ptr + rows[:, None] * N + columns[None, :], sums, mask=in_c, sem="relaxed")
 
 
 def matmul(a, b, split_k):
-    """The product, in fp32."""
+    """Returns the product, in fp32."""
     (m, k), n = a.shape, b.shape[1]
     c = torch.zeros(m, n, device=a.device)
     grid = (triton.cdiv(m, 16), triton.cdiv(n, 16), split_k)
@@ -52,7 +52,7 @@ def matmul(a, b, split_k):
 
 
 def main() -> None:
-    """Compare some splits with torch."""
+    """Compares the products for several splits with torch's."""
     torch.manual_seed(0)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     a, b = (torch.randn(shape, dtype=torch.float16, device=device) for shape in ((24, 500), (500, 40)))

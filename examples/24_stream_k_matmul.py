@@ -1,4 +1,4 @@
-"""Stream-K (arXiv 2301.03598): a product of matrices whose work is cut into equal parts, wherever tiles begin and end.
+"""Multiplies matrices by stream-K (arXiv 2301.03598): all programs get equal parts of the work, across tile boundaries.
 
 ```text
   a tile each: 5 tiles for 4 programs            stream-K: 5 tiles of 8 steps along K are 40, 10 for each of 4 programs
@@ -10,9 +10,9 @@
              ──────────────────> 16 steps                   ───────────> 10 steps
 ```
 
-A tile of one program only is stored. The programs that share a tile each add their sums to C by atomic
-operations, in any order, so that its last bits may differ from run to run. (The paper lets one of them collect the
-parts.)
+If one program computes all steps of a tile, it stores the tile. If several programs share a tile, each adds its sums to
+C by atomic operations, in any order, so the last bits of such a tile may differ from run to run. (In the paper, one of
+these programs collects the sums.)
 
 Run it with `python examples/24_stream_k_matmul.py`; it checks itself against torch. Shapes: [M, K] @ [K, N].
 """
@@ -28,12 +28,12 @@ def stream_k_kernel(
     a_ptr, b_ptr, c_ptr, M, N, K,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
-    """A program has the steps from `step` to `end`, counted through all tiles."""
+    """Computes the steps from `step` to `end` in each program. Steps are numbered through all tiles."""
     tiles_n = tl.cdiv(N, BLOCK_N)
     steps_of_tile = tl.cdiv(K, BLOCK_K)
     steps = tl.cdiv(M, BLOCK_M) * tiles_n * steps_of_tile
     program, programs = tl.program_id(0), tl.num_programs(0)
-    # The first few have one step more if they do not come out even.
+    # If the division has a remainder, the first programs have one step more.
     step = program * (steps // programs) + tl.minimum(program, steps % programs)
     end = (program + 1) * (steps // programs) + tl.minimum(program + 1, steps % programs)
     while step < end:
@@ -55,13 +55,13 @@ def stream_k_kernel(
         if end_k - first_k == steps_of_tile:
             tl.store(c_ptrs, sums, mask=in_c)
         else:
-            # C is not read before the kernel ends: the additions need no order.
+            # The additions are relaxed, because nothing reads C before the kernel ends.
             tl.atomic_add(c_ptrs, sums, mask=in_c, sem="relaxed")
         step += end_k - first_k
 
 
 def matmul(a: torch.Tensor, b: torch.Tensor, programs: int) -> torch.Tensor:
-    """The product in fp32, by `programs` programs: on a GPU, as many as run at once."""
+    """Returns the product in fp32, computed by `programs` programs. On a GPU, use as many as run at the same time."""
     (m, k), n = a.shape, b.shape[1]
     c = torch.zeros(m, n, device=a.device)
     stream_k_kernel[(programs,)](a, b, c, m, n, k, BLOCK_M=16, BLOCK_N=16, BLOCK_K=32)
@@ -69,7 +69,7 @@ def matmul(a: torch.Tensor, b: torch.Tensor, programs: int) -> torch.Tensor:
 
 
 def main() -> None:
-    """Compare with torch: fewer programs than tiles, more, and more than steps."""
+    """Compares with torch, with fewer programs than tiles, more programs than tiles, and more programs than steps."""
     torch.manual_seed(0)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     for dtype, tolerance in ((torch.float32, 1e-4), (torch.float16, 1e-3), (torch.bfloat16, 1e-3)):

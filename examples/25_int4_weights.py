@@ -1,4 +1,4 @@
-"""A linear layer whose weights are integers of 4 bits, turned into numbers in the kernel: y = x @ ((q - zero) * scale).
+"""A linear layer with weights of 4-bit integers, which the kernel dequantizes: y = x @ ((q - zero) * scale).
 
 ```text
   memory: bytes [K / 2, N]                  in the kernel
@@ -12,8 +12,8 @@
   a scale and a zero for each column of every GROUP rows
 ```
 
-A layer that serves a few tokens reads each weight once and computes little with it. Memory sets its time, and weights
-of 4 bits are a quarter of those of 16.
+A layer that serves a few tokens reads each weight once and computes little with it. The memory bandwidth limits the
+layer, and 4-bit weights need a quarter of the bytes of 16-bit weights.
 
 Run it with `python examples/25_int4_weights.py`; it checks itself against torch. Shapes: x is [M, K], the packed
 weights are [K / 2, N], scales and zeros are [K / GROUP, N].
@@ -47,7 +47,7 @@ def int4_kernel(
             mask=(pair[:, None] < K // 2) & in_n[None, :],
             other=0,
         )
-        # Joined along a new last axis, [K / 2, N, 2]; the axis goes beside that of the pairs, and the two become one.
+        # `tl.join` adds a last axis, [K / 2, N, 2]. `permute` moves it after the first; `reshape` merges the two.
         q = tl.join(packed & 15, packed >> 4).permute(0, 2, 1).reshape(BLOCK_K, BLOCK_N)
         scale = tl.load(scales_ptr + first // GROUP * N + columns, mask=in_n, other=0.0)
         zero = tl.load(zeros_ptr + first // GROUP * N + columns, mask=in_n, other=0.0)
@@ -57,7 +57,7 @@ def int4_kernel(
 
 
 def quantize(w: torch.Tensor, group: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """The packed weights, the scales and the zeros: each group of a column goes from 0, its least, to 15."""
+    """Returns packed weights, scales and zeros. In each group of a column, the least weight is 0, the greatest 15."""
     k, n = w.shape
     groups = w.float().reshape(k // group, group, n)
     least, most = groups.amin(1), groups.amax(1)
@@ -68,7 +68,7 @@ def quantize(w: torch.Tensor, group: int) -> tuple[torch.Tensor, torch.Tensor, t
 
 
 def linear(x, packed, scales, zeros, group):
-    """The layer."""
+    """Returns the output of the layer."""
     (m, k), n = x.shape, packed.shape[1]
     y = torch.empty(m, n, dtype=x.dtype, device=x.device)
     grid = (triton.cdiv(m, 16), triton.cdiv(n, 32))
@@ -77,7 +77,7 @@ def linear(x, packed, scales, zeros, group):
 
 
 def main() -> None:
-    """Compare with torch's product with the weights as they are after quantization."""
+    """Compares the layer with torch's product of x and the dequantized weights."""
     torch.manual_seed(0)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     m, n, k, group = 5, 75, 192, 64

@@ -1,4 +1,4 @@
-"""A matmul of quantized operands, C = A @ B, in which each 32 elements along K share a scale.
+"""Multiplies quantized operands, C = A @ B, in which each group of 32 elements along K shares a scale.
 
 ```text
   A, fp8: a byte for each element               B, fp4: two elements in a byte, packed along K
@@ -43,7 +43,7 @@ def block_scaled_kernel(
         k = first + tl.arange(0, BLOCK_K)
         in_a = (rows[:, None] < M) & (k[None, :] < K)
         a = tl.load(a_ptr + rows[:, None] * K + k[None, :], mask=in_a, other=0)
-        # Half as many rows: a byte of B has the elements 2 i and 2 i + 1 of a column.
+        # B has half as many rows of bytes: byte i of a column has the elements 2 i and 2 i + 1.
         pair = first // 2 + tl.arange(0, BLOCK_K // 2)
         in_b = (pair[:, None] < K // 2) & (columns[None, :] < N)
         b = tl.load(b_ptr + pair[:, None] * N + columns[None, :], mask=in_b, other=0)
@@ -77,7 +77,7 @@ def quantize(x: torch.Tensor, element: str) -> tuple[torch.Tensor, torch.Tensor,
 
 
 def block_scaled_matmul(a, a_scale, b, b_scale) -> torch.Tensor:
-    """The product, in fp32."""
+    """Returns the product, in fp32."""
     (m, k), n = a.shape, b.shape[1]
     c = torch.empty(m, n, device=a.device)
     grid = (triton.cdiv(m, 32), triton.cdiv(n, 32))
@@ -86,7 +86,7 @@ def block_scaled_matmul(a, a_scale, b, b_scale) -> torch.Tensor:
 
 
 def main() -> None:
-    """Compare with torch: exactly with the quantized matrices, and roughly with the original ones."""
+    """Compares with torch's product, exactly for the quantized matrices and roughly for the original ones."""
     torch.manual_seed(0)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     for m, n, k in ((64, 64, 128), (50, 70, 96), (5, 33, 32)):

@@ -1,17 +1,17 @@
-"""Running sums in one pass over memory: each program looks back at what those before it have found.
+"""Computes running sums in one pass over memory. Each program reads the results of the programs before it.
 
-This is decoupled look-back:
+This is the algorithm *decoupled look-back*:
 
 ```text
-state of a block    0: nothing yet    1: its own sum is there    2: the sum of all up to it is there
+state of a block    0: nothing yet    1: its own sum is known    2: its prefix is known: the sum of all blocks up to it
 
 block   0   1   2   3   4   5
-state   2   2   1   1   0   …       block 4 adds the sums of 3 and 2, meets the prefix of 1, and is done
+state   2   2   1   1   0   …       block 4 adds the sums of 3 and 2 and the prefix of 1, and is done
 ```
 
-A program publishes a number by storing it and then exchanging the state with `sem="release"`; who reads the state with
-`sem="acquire"` sees the number. Programs take their blocks by a ticket, so that a block only ever waits for those that
-have begun.
+A program publishes a number: it stores the number and then exchanges the state with `sem="release"`. A program that
+reads this state with `sem="acquire"` sees the number. Each program takes the next block by a ticket, so it only waits
+for programs that have begun.
 
 Run it with `python examples/30_single_pass_scan.py`; it checks itself against torch. Shapes: x is [n].
 """
@@ -24,7 +24,7 @@ import tilewright.language as tl
 
 @triton.jit
 def scan(x_ptr, out_ptr, ticket_ptr, states_ptr, sums_ptr, prefixes_ptr, n, BLOCK: tl.constexpr):
-    """The running sums of one block."""
+    """Computes the running sums of one block in each program of the grid."""
     block = tl.atomic_add(ticket_ptr, 1, sem="relaxed")
     i = tl.arange(0, BLOCK)
     mask = block * BLOCK + i < n
@@ -44,13 +44,13 @@ def scan(x_ptr, out_ptr, ticket_ptr, states_ptr, sums_ptr, prefixes_ptr, n, BLOC
             other -= 1
     tl.store(prefixes_ptr + block, before + total)
     tl.atomic_xchg(states_ptr + block, 2, sem="release")
-    # Inside the block: each element sums up itself and the earlier ones.
+    # Within the block, each running sum has its own element and the earlier ones.
     inside = tl.sum(tl.where(i[None, :] <= i[:, None], x[None, :], 0), 1)
     tl.store(out_ptr + block * BLOCK + i, before + inside, mask=mask)
 
 
 def running_sums(x, block=64):
-    """The running sums of integers."""
+    """Returns the running sums of integers."""
     programs = triton.cdiv(x.numel(), block)
     out = torch.empty_like(x)
     ticket = torch.zeros(1, dtype=torch.int32, device=x.device)
@@ -61,7 +61,7 @@ def running_sums(x, block=64):
 
 
 def main() -> None:
-    """Compare with torch."""
+    """Compares running sums with torch's."""
     torch.manual_seed(0)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     for n in (1, 64, 1000, 3000):

@@ -1,8 +1,8 @@
-"""A radix sort: each pass puts keys in the order of four of their bits, and keeps the order of equal ones.
+"""A radix sort: each pass sorts the keys by one digit of four bits, and keeps the order of keys with equal digits.
 
-A pass is two kernels. The first counts the digits of each block. From the sums of the counts of all that comes before
-follows where the block's keys of each digit go. The second finds the rank of each key among those of its digit in the
-block by a scan.
+A pass has two kernels. The first counts the digits of each block. Sums of these counts give, for each block and digit,
+the index of the first key in the sorted array. The second kernel finds, by a scan, the rank of each key among the
+keys of the block with the same digit, and stores the key at the sum of index and rank.
 
 ```text
   a pass over one digit, 0 or 1 for short             block 0        block 1
@@ -26,7 +26,7 @@ BITS = 4
 
 @triton.jit
 def count_kernel(keys_ptr, counts_ptr, n_keys, shift, BLOCK: tl.constexpr, DIGITS: tl.constexpr):
-    """How many keys of a block have each digit."""
+    """Counts the keys of a block that have each digit."""
     pid = tl.program_id(0)
     place = pid * BLOCK + tl.arange(0, BLOCK)
     key = tl.load(keys_ptr + place, mask=place < n_keys, other=0)
@@ -39,7 +39,7 @@ def count_kernel(keys_ptr, counts_ptr, n_keys, shift, BLOCK: tl.constexpr, DIGIT
 def scatter_kernel(
     keys_ptr, sorted_ptr, starts_ptr, n_keys, shift, BLOCK: tl.constexpr, DIGITS: tl.constexpr
 ):
-    """Puts the keys of a block where they belong."""
+    """Stores the keys of a block at their indices in the sorted array."""
     pid = tl.program_id(0)
     place = pid * BLOCK + tl.arange(0, BLOCK)
     key = tl.load(keys_ptr + place, mask=place < n_keys, other=0)
@@ -51,7 +51,7 @@ def scatter_kernel(
 
 
 def radix_sort(keys: torch.Tensor) -> torch.Tensor:
-    """The keys, int32 and not negative, in ascending order."""
+    """Returns the keys in ascending order. They are int32 and not negative."""
     block, digits, n_keys = 256, 1 << BITS, keys.numel()
     grid = (triton.cdiv(n_keys, block),)
     counts = torch.empty(digits * grid[0], dtype=torch.int32, device=keys.device)
@@ -65,7 +65,7 @@ def radix_sort(keys: torch.Tensor) -> torch.Tensor:
 
 
 def main() -> None:
-    """Sort 10,000 keys and compare with torch."""
+    """Sorts 10,000 keys, and compares the result with torch's."""
     torch.manual_seed(0)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     keys = torch.randint(0, 2**31 - 1, (10_000,), dtype=torch.int32, device=device)

@@ -1,8 +1,8 @@
-"""Top-k gating, as a mixture of experts begins: which experts each token goes to, and with what weight.
+"""Top-k gating, the first step of a mixture of experts: chooses K experts for each token, and their weights.
 
-`tl.topk` only returns values. So that they carry their index, each logit and its expert are one integer of 64
-bits: the logit in the high half, as an integer in the order of floats, and the expert in the low one, counted from
-the last, so that of equal logits the first expert wins.
+`tl.topk` returns only values, not indices. So each logit and its expert are packed into one 64-bit integer. The high
+half is the logit, as an integer in the order of floats. The low half is the expert, counted from the last one, so that
+the first of several experts with equal logits wins.
 
 ```text
   logit    -1.5          0.25         -0.0           the bits of a float, as an integer, ascend with it if it is
@@ -50,7 +50,7 @@ def gate_kernel(
 
 
 def gate(logits: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """The weights and the experts of each token."""
+    """Returns the weights and the experts of each token."""
     tokens, experts = logits.shape
     weights = torch.empty(tokens, k, dtype=torch.float32, device=logits.device)
     chosen = torch.empty(tokens, k, dtype=torch.int32, device=logits.device)
@@ -59,7 +59,7 @@ def gate(logits: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def main() -> None:
-    """Gate 1,000 tokens among 64 experts and compare with torch."""
+    """Chooses among 64 experts for 1,000 tokens, and compares the result with torch's."""
     torch.manual_seed(0)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     logits = torch.randn(1_000, 64, device=device)

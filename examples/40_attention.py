@@ -3,7 +3,7 @@
 The algorithm is FlashAttention-2 (arXiv 2307.08691).
 
 ```text
-  causal: blocks of the scores                 forward: a program has a block of queries and walks over keys →
+  causal: blocks of the scores                 forward: a program has a block of queries and loops over keys →
          keys
        0  1  2  3     █ all visible            m  the largest score so far       m' = max(m, max(s))
      0 ◣              ◣ some: masked           l  the sum of e^(s - m)           l = l * e^(m - m') + sum(e^(s - m'))
@@ -13,11 +13,11 @@ The algorithm is FlashAttention-2 (arXiv 2307.08691).
 
   backward, with p = softmax and D = sum(do * o) of each query
        dv = pᵀ do        dp = do vᵀ        ds = p * (dp - D)        dq = ds k * scale        dk = dsᵀ q * scale
-       a program with a block of keys walks over queries ↓ for dk and dv, one with a block of queries → for dq
+       for dk and dv, a program has a block of keys and loops over queries ↓; for dq, it has queries, over keys →
 ```
 
-No matrix of scores is ever in memory: what is kept for the backward pass is o and one number for each query.
-Exponentials are powers of two, which the hardware has; log2(e) goes into the scale.
+No matrix of scores is ever in memory: the forward pass keeps only o and one number for each query.
+Exponentials are computed as powers of two, for which GPUs have an instruction: log2(e) is a factor of the scale.
 
 Run it with `python examples/40_attention.py`; it checks itself against torch. Shapes: all are [batch, heads, steps,
 width].
@@ -35,21 +35,21 @@ LOG2_E = tl.constexpr(1 / math.log(2))
 
 @triton.jit
 def load_rows(ptr, first, steps, ROWS: tl.constexpr, WIDTH: tl.constexpr):
-    """The rows from `first` on, and 0 past the last."""
+    """Loads the rows from `first` on; rows past the last one are 0."""
     row = first + tl.arange(0, ROWS)[:, None]
     return tl.load(ptr + row * WIDTH + tl.arange(0, WIDTH)[None, :], mask=row < steps, other=0.0)
 
 
 @triton.jit
 def store_rows(ptr, tile, first, steps, ROWS: tl.constexpr, WIDTH: tl.constexpr):
-    """Stores those rows that are there."""
+    """Stores the rows of a tile that are not past the last row."""
     row = first + tl.arange(0, ROWS)[:, None]
     tl.store(ptr + row * WIDTH + tl.arange(0, WIDTH)[None, :], tile, mask=row < steps)
 
 
 @triton.jit
 def is_visible(query, key, steps, CAUSAL: tl.constexpr):
-    """Which keys a query looks at."""
+    """Returns for each query and key whether the query attends to the key."""
     if CAUSAL:
         return (query >= key) & (key < steps)
     else:
@@ -61,7 +61,7 @@ def attend(
     o, l, m, q, k_ptr, v_ptr, query, start, end, steps, scale,
     MASKED: tl.constexpr, CAUSAL: tl.constexpr, KEYS: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
-    """Adds what the keys from `start` to `end` give to o, l and m."""
+    """Updates o, l and m with the keys from `start` to `end`."""
     for first in range(start, end, KEYS):
         k = load_rows(k_ptr, first, steps, KEYS, WIDTH)
         v = load_rows(v_ptr, first, steps, KEYS, WIDTH)
@@ -93,7 +93,7 @@ def forward_kernel(
     o = tl.zeros([QUERIES, WIDTH], tl.float32)
     l = tl.zeros([QUERIES], tl.float32)
     m = tl.full([QUERIES], float("-inf"), tl.float32)
-    # First the blocks that all queries see whole, without a mask; then those on the diagonal or at the end.
+    # The first blocks of keys need no mask, because all queries see them. Those on the diagonal or at the end need one.
     if CAUSAL:
         whole = tl.minimum(first, steps) // KEYS * KEYS
         end = tl.minimum(first + QUERIES, steps)
@@ -108,7 +108,7 @@ def forward_kernel(
 
 @triton.jit
 def delta_kernel(o_ptr, do_ptr, delta_ptr, steps, QUERIES: tl.constexpr, WIDTH: tl.constexpr):
-    """D of the backward pass: the sum of do * o of each query."""
+    """Computes D for the backward pass: the sum of do * o of each query."""
     head = tl.program_id(1).to(tl.int64) * steps
     first = tl.program_id(0) * QUERIES
     o = load_rows(o_ptr + head * WIDTH, first, steps, QUERIES, WIDTH).to(tl.float32)
@@ -119,10 +119,10 @@ def delta_kernel(o_ptr, do_ptr, delta_ptr, steps, QUERIES: tl.constexpr, WIDTH: 
 
 @triton.jit
 def scores_again(q, k, v, do, lse, delta, query, key, steps, scale, CAUSAL: tl.constexpr):
-    """p and ds of a block, [queries, keys]."""
+    """Returns p and ds of a block, [queries, keys]."""
     s = tl.dot(q, tl.trans(k), input_precision="ieee") * (scale * LOG2_E)
     p = tl.exp2(s - lse[:, None])
-    # A query past the end has the gradient 0, and adds nothing.
+    # The gradient of a query past the end is 0, so it adds nothing.
     p = tl.where(is_visible(query[:, None], key[None, :], steps, CAUSAL), p, 0.0)
     dp = tl.dot(do, tl.trans(v), input_precision="ieee")
     return p, p * (dp - delta[:, None])
@@ -141,7 +141,7 @@ def dk_dv_kernel(
     v = load_rows(v_ptr + head * WIDTH, first_key, steps, KEYS, WIDTH)
     dk = tl.zeros([KEYS, WIDTH], tl.float32)
     dv = tl.zeros([KEYS, WIDTH], tl.float32)
-    # No query before the first key sees it.
+    # Queries before the first key of the block do not attend to any key of the block.
     start = first_key // QUERIES * QUERIES if CAUSAL else 0
     for first in range(start, steps, QUERIES):
         query = first + tl.arange(0, QUERIES)
@@ -184,7 +184,7 @@ BLOCKS = {"QUERIES": 32, "KEYS": 32}
 
 
 class Attention(torch.autograd.Function):
-    """Of contiguous tensors; the width of a head is a power of two."""
+    """Attention of contiguous tensors, for autograd. The width of a head is a power of two."""
 
     @staticmethod
     def forward(ctx, q, k, v, is_causal):
@@ -192,7 +192,7 @@ class Attention(torch.autograd.Function):
         o = torch.empty_like(q)
         lse = torch.empty(batch, heads, steps, device=q.device)
         grid = (triton.cdiv(steps, BLOCKS["QUERIES"]), batch * heads)
-        # The options of all kernels of both passes.
+        # Both passes launch all their kernels with these options.
         shared = {"CAUSAL": is_causal, "WIDTH": width, **BLOCKS}
         forward_kernel[grid](q, k, v, o, lse, steps, width**-0.5, **shared)
         ctx.save_for_backward(q, k, v, o, lse)
@@ -215,7 +215,7 @@ class Attention(torch.autograd.Function):
 
 
 def main() -> None:
-    """Compare outputs and gradients with torch's, in double precision, also at a length that blocks do not divide."""
+    """Compares outputs and gradients with torch's in double precision. One length is no multiple of the block sizes."""
     torch.manual_seed(0)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     for dtype, tolerance in ((torch.float32, 1e-4), (torch.float16, 5e-3), (torch.bfloat16, 4e-2)):

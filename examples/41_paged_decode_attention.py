@@ -11,9 +11,9 @@
   part 1: page  2     ─>  m1, l1, o1 ─┴─>  weights e^(lse - max)  ─>  o = sum(weight * part) / sum(weight)
 ```
 
-One new token gives each head a single row of queries: too little work for a GPU, if each sequence were one program.
-So the steps are split (as in "Flash-Decoding"), and the heads of queries that share a head of keys are the rows of
-one tile, so that keys are read once for all of them.
+For one new token, each head has a single row of queries. One program for each sequence would be too little work for a
+GPU, so several programs divide the steps of a sequence, as in "Flash-Decoding". The query heads that share a key head
+are the rows of one tile, so that a program reads the keys once for all of these heads.
 
 Run it with `python examples/41_paged_decode_attention.py`; it checks itself against torch. Shapes: queries are
 [sequences, heads, width], the caches are [pages, PAGE, key heads, width], the table is [sequences, most pages],
@@ -35,10 +35,10 @@ def part_kernel(
     q_ptr, k_ptr, v_ptr, table_ptr, lengths_ptr, parts_ptr, lse_ptr, most_pages, heads, scale,
     GROUP: tl.constexpr, ROWS: tl.constexpr, PAGE: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
-    """Each program: one part of one sequence, one head of keys, and the GROUP heads of queries that share it."""
+    """Computes in each program one part of one sequence, for one key head and the GROUP query heads that share it."""
     part, key_head, sequence = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     splits, key_heads = tl.num_programs(0), tl.num_programs(1)
-    # A product wants 16 rows: those past the group are empty.
+    # `tl.dot` needs at least 16 rows. The rows after the heads of the group are unused.
     row = tl.arange(0, ROWS)
     head = sequence * heads + key_head * GROUP + row
     columns = tl.arange(0, WIDTH)[None, :]
@@ -55,7 +55,7 @@ def part_kernel(
         page = tl.load(table_ptr + sequence * most_pages + number).to(tl.int64)
         step = tl.arange(0, PAGE)
         place = ((page * PAGE + step[:, None]) * key_heads + key_head) * WIDTH + columns
-        # The last page is not full; what it holds besides may be anything, NaN too.
+        # The last page may be only partly used. The rest of it may contain any bits, also NaN.
         is_there = number * PAGE + step < length
         k = tl.load(k_ptr + place, mask=is_there[:, None], other=0.0)
         v = tl.load(v_ptr + place, mask=is_there[:, None], other=0.0)
@@ -67,7 +67,7 @@ def part_kernel(
         l = l * shrink + tl.sum(p, 1)
         o = tl.dot(p.to(v.dtype), v, o * shrink[:, None], input_precision="ieee")
         m = larger
-    # A part without a page has l = 0 and m = -inf: its weight will be 0.
+    # A part without pages has l = 0 and m = -inf, so that its weight will be 0.
     l = tl.where(l > 0, l, 1.0)
     o = o / l[:, None]
     out = head * splits + part
@@ -77,7 +77,7 @@ def part_kernel(
 
 @triton.jit
 def combine_kernel(parts_ptr, lse_ptr, o_ptr, splits, SPLITS: tl.constexpr, WIDTH: tl.constexpr):
-    """Each program: the parts of one head of one sequence."""
+    """Combines in each program the parts of one head of one sequence."""
     head = tl.program_id(0)
     part = tl.arange(0, SPLITS)
     columns = tl.arange(0, WIDTH)
@@ -90,7 +90,7 @@ def combine_kernel(parts_ptr, lse_ptr, o_ptr, splits, SPLITS: tl.constexpr, WIDT
 
 
 def decode(q, k_cache, v_cache, table, lengths, splits):
-    """The outputs, as q."""
+    """Returns the outputs, in the shape of q."""
     sequences, heads, width = q.shape
     _, page, key_heads, _ = k_cache.shape
     parts = torch.empty(sequences, heads, splits, width, device=q.device)
@@ -108,7 +108,7 @@ def decode(q, k_cache, v_cache, table, lengths, splits):
 
 
 def fill_pages(dense, lengths, page):
-    """Caches of keys and values with the steps of all sequences in random pages, and the table that says which."""
+    """Returns caches with the keys and values of all sequences in random pages, and the table of these pages."""
     counts = [triton.cdiv(length, page) for length in lengths]
     free = torch.randperm(sum(counts) + 3).tolist()
     caches = [
@@ -126,7 +126,7 @@ def fill_pages(dense, lengths, page):
 
 
 def main() -> None:
-    """Compare sequences of four lengths with torch, for 8 heads of queries and 2 of keys."""
+    """Compares sequences of four lengths with torch, for 8 query heads and 2 key heads."""
     torch.manual_seed(0)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     lengths, heads, key_heads, width = [37, 1, 100, 16], 8, 2, 32

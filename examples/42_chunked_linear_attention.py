@@ -1,7 +1,7 @@
 """Linear attention with a decay, in chunks: o[t] = q[t] @ S[t] with S[t] = exp(g[t]) S[t - 1] + k[t]^T v[t].
 
-Within a chunk the decays from one step to another are differences of a cumulative sum of g, and the chunk is products
-of matrices; only the state S goes from chunk to chunk.
+Within a chunk, the decays between steps are differences of a cumulative sum of g, so the chunk is computed by products
+of matrices. Only the state S is carried from chunk to chunk.
 
 ```text
   chunk        0               1               2
@@ -49,7 +49,7 @@ def attention_kernel(
 
 
 def attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, g: torch.Tensor) -> torch.Tensor:
-    """The outputs of all heads: q and k are [heads, steps, keys], v is [heads, steps, values], g is [heads, steps]."""
+    """Returns the outputs. q and k are [heads, steps, keys], v is [heads, steps, values], g is [heads, steps]."""
     heads, steps, keys = q.shape
     o = torch.empty_like(v)
     attention_kernel[(heads,)](q, k, v, g, o, steps, CHUNK=32, KEYS=keys, VALUES=v.shape[2])
@@ -57,7 +57,7 @@ def attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, g: torch.Tensor
 
 
 def reference(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, g: torch.Tensor) -> torch.Tensor:
-    """The same, step by step, in double precision."""
+    """Computes the recurrence step by step, in double precision."""
     q, k, v, g = (x.double() for x in (q, k, v, g))
     state = torch.zeros(q.shape[0], q.shape[2], v.shape[2], dtype=torch.float64, device=q.device)
     outputs = []
@@ -68,7 +68,7 @@ def reference(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, g: torch.Tensor
 
 
 def main() -> None:
-    """Four heads of 256 steps, compared with the recurrence."""
+    """Compares four heads of 256 steps with the recurrence."""
     torch.manual_seed(0)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     q, k, v = (torch.randn(4, 256, width, device=device) for width in (32, 32, 64))

@@ -150,10 +150,10 @@ def next_power_of_2(n: int) -> int:
 
 _environment.say_what_has_no_effect()
 
-# Kernels may call these functions as well, also with values that are known only at run time.
+# Kernels may call these functions too, even with values that are known only at run time.
 cdiv._tilewright_path = "builtins.triton.cdiv"
 next_power_of_2._tilewright_path = "builtins.triton.next_power_of_2"
 
-# This is last, because the sanitizer uses the names that are defined above.
+# This call is last, because the sanitizer uses the names that are defined above.
 if _environment.asks_for_sanitizer():
     __getattr__("sanitizer")._begin_by_environment()  # type: ignore[attr-defined]

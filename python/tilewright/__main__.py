@@ -1,6 +1,6 @@
-"""The command ``tilewright``. ``run``, ``profile``, ``bench``, ``lock`` and ``sim report`` run Python programs,
-``tuning`` works on tuning files, ``activate``, ``deactivate`` and ``status`` on this installation of Python; these are
-in Python, the other commands in Rust."""
+"""The command ``tilewright``. The commands in Python are ``run``, ``profile``, ``bench``, ``lock`` and ``sim report``,
+which run Python programs; ``tuning``, which works on tuning files; and ``activate``, ``deactivate`` and ``status``,
+which work on this installation of Python. The other commands are in Rust."""
 
 from __future__ import annotations
 
@@ -58,6 +58,6 @@ def main() -> int:
 
 if __name__ == "__main__":
     code = main()
-    # With `-i`, the interpreter goes on after the program, and prints the prompt.
+    # With `-i`, the interpreter continues after the program, and prints the prompt.
     if not sys.flags.inspect:
         sys.exit(code)

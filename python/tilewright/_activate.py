@@ -81,13 +81,13 @@ def deactivate(arguments: list[str]) -> int:
 
 
 def status(arguments: list[str]) -> int:
-    """Prints the meaning of ``import triton`` in this process, which began as any other of the environment."""
+    """Prints the meaning of ``import triton`` in this process, which is the same in each process of the environment."""
     description = "Print what `import triton` imports; exits with 0 if it is tilewright, else with 1"
     Parser("tilewright status", [""], description).parse(arguments)
     import tilewright
     from tilewright._alias import find_official
 
-    # An import of a part ends the waiting, so it is read first.
+    # `_find("triton")` ends the waiting for `triton`, so the parts are read first.
     try:
         parts = waiting_parts()
     except ValueError:
@@ -121,7 +121,7 @@ def status(arguments: list[str]) -> int:
 
 
 def _variable(has_effect: bool) -> str:
-    """Returns the value of the variable, and why it has no effect."""
+    """Returns the value of the variable ``TILEWRIGHT_AS_TRITON``, and the reason if it has no effect."""
     value = os.environ.get(VARIABLE)
     if value is None:
         return "not set"
@@ -178,7 +178,7 @@ def _write(parts: tuple[str, ...]) -> list[str]:
 
 
 def _requirement() -> str:
-    """The requirement of the distribution: none if tilewright is imported from a folder without metadata."""
+    """Returns the requirement of the distribution; none if tilewright is imported from a folder without metadata."""
     try:
         distribution("tilewright")
     except PackageNotFoundError:
@@ -187,7 +187,7 @@ def _requirement() -> str:
 
 
 def _remove() -> list[str]:
-    """Removes the distribution, also a part of one; returns the removed paths."""
+    """Removes the distribution, even if it is incomplete; returns the removed paths."""
     import shutil
 
     site_packages = _site_packages()
@@ -220,13 +220,13 @@ def _refuse(path: str, error: OSError) -> NoReturn:
 
 
 def _official_metadata() -> Distribution | None:
-    """The distribution ``triton`` that is not tilewright's, if there is one."""
+    """Returns the metadata of a distribution ``triton`` that is not tilewright's, if there is one."""
     found = (one for one in distributions(name="triton") if "+tilewright" not in one.version)
     return next(found, None)
 
 
 def _metadata() -> str:
-    """The distribution that ``importlib.metadata`` and pip find under the name."""
+    """Returns the distribution that ``importlib.metadata`` and pip find under the name ``triton``."""
     found = next(iter(distributions(name="triton")), None)
     return f"triton {found.version}" if found is not None else "no distribution triton"
 

@@ -1,7 +1,7 @@
 """Makes ``import triton`` import tilewright: :func:`begin` and ``install_as_triton``.
 
-Each way to use tilewright as Triton ends here: ``tilewright run``, the pytest plugin, an activated environment, the
-variable ``TILEWRIGHT_AS_TRITON`` and the public function.
+Each way to use tilewright as Triton calls these functions: ``tilewright run``, the pytest plugin, an activated
+environment, the variable ``TILEWRIGHT_AS_TRITON`` and the program itself.
 
 A finder on ``sys.meta_path`` finds ``triton`` and its submodules, so the files of an official package, if there is one,
 are neither read nor changed. ``triton_viz`` is ``tilewright.viz``. ``triton.language`` *is* the module
@@ -51,8 +51,8 @@ class AliasLoader:
                 __version__=TRITON_VERSION, __file__=module.__file__, __path__=module.__path__
             )
             return top
-        # The import system will overwrite the module's spec and loader with those of the alias:
-        # keep the original ones.
+        # The import system will overwrite the module's spec and loader with those of the alias.
+        # Keep the original ones.
         spec.loader_state = (module.__spec__, module.__loader__)
         return module
 
@@ -107,14 +107,13 @@ class _TritonFinder:
         except ModuleNotFoundError:
             real = None
         if real is None:
-            # Later finders search the folders of tilewright and find nothing. But finders of
-            # editable installations search by
-            # name only, and must not find a module of an official package.
+            # Other later finders search the folders of tilewright and find nothing. But finders of
+            # editable installations search only by name; they must not find a module of an official
+            # package.
             _refuse_others(fullname, path, target)
             return None
-        # The loader is not derived from `importlib.abc.Loader`: importing that module would take
-        # half of the time of
-        # importing tilewright.
+        # The loader is not derived from `importlib.abc.Loader`, because importing `importlib.abc` would
+        # take half of the time of importing tilewright.
         loader: Any = AliasLoader()
         is_package = real.submodule_search_locations is not None
         spec = ModuleSpec(fullname, loader, origin=real.origin, is_package=is_package)
@@ -126,7 +125,7 @@ class _TritonFinder:
 def _others(
     fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
 ) -> Iterator[ModuleSpec]:
-    """The modules of this name that finders other than tilewright's find."""
+    """Returns the specs of the modules of this name that finders other than tilewright's find."""
     for finder in sys.meta_path:
         find_spec = getattr(finder, "find_spec", None)
         if find_spec is None or isinstance(finder, (_TritonFinder, Watch)):

@@ -111,8 +111,8 @@ class ProgramParser(Parser):
         self._refuse(unknown)
         given = {kind: getattr(found, kind) for kind in ("-m", "-c") if getattr(found, kind) is not None}
         found.kind, named = next(iter(given.items()), ("", []))
-        # The program and its arguments are the last ones. Take them from `arguments`, which has no
-        # added `=`.
+        # The last arguments are the program and its own arguments. Take them from `arguments`, which
+        # has no added `=`.
         found.program = list(arguments[len(arguments) - len(named) - len(found.program) :])
         if named and found.program[0] == found.kind + named[0]:
             # The word was joined with its option, as in `-mpytest`: split it.
@@ -126,7 +126,7 @@ class ProgramParser(Parser):
         return found
 
     def _misplaced_option(self, given: argparse.Namespace, arguments: Sequence[str]) -> list[str]:
-        """Returns an option of the command, with its value, that is after the program and was not given before it.
+        """Returns an option of the command, with its value, that is after the program but not also before the program.
 
         The program may have an option of the same name. A `--` before the program states that it has.
         """

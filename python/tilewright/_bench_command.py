@@ -204,7 +204,7 @@ def _text(result: dict[str, Any], labels: tuple[str, str], is_json: bool) -> str
 
 
 def _place(name: str) -> tuple[str, str]:
-    """The file and the name in it."""
+    """Returns the file that a text names, and the name in the file."""
     path, _, function = name.rpartition("::")
     if not path or not function:
         raise _Refused(f"a version is a file and a name, such as a.py::add, not '{name}'")
@@ -286,7 +286,7 @@ def _load(path: str, number: int) -> Any:
 
 
 def _seed() -> None:
-    """Seeds the global generators, those of torch and numpy at their import: both versions draw the same numbers."""
+    """Seeds the global generators, and those of torch and numpy when they are imported, with the same seed."""
     from tilewright._import_hook import when_imported
 
     random.seed(0)
@@ -305,7 +305,7 @@ class _Function:
 
 
 def _equal_places(mine: Any, theirs: Any) -> Iterator[_Place]:
-    """Yields the places of equal tensors in two dictionaries or lists, and in those that these contain."""
+    """Yields where two dictionaries or lists, or those that they contain, have equal tensors."""
     keys = mine.keys() & theirs.keys() if isinstance(mine, dict) else range(min(len(mine), len(theirs)))
     for key in keys:
         one, other = mine[key], theirs[key]
@@ -318,7 +318,7 @@ def _equal_places(mine: Any, theirs: Any) -> Iterator[_Place]:
 
 
 def _exchange_tensors(places: list[_Place]) -> None:
-    """Exchanges tensors with equal properties; the versions keep other objects."""
+    """Exchanges tensors with equal properties between the versions. Each version keeps its other objects."""
     for mine, theirs, key in places:
         if _layout(mine[key]) is not None and _layout(mine[key]) == _layout(theirs[key]):
             mine[key], theirs[key] = theirs[key], mine[key]
@@ -355,7 +355,7 @@ class _Launch:
 
 
 def _layout(value: Any) -> object:
-    """Returns the properties that two exchanged tensors have in common; ``None`` for another object."""
+    """Returns the properties in which two tensors must agree to be exchanged; ``None`` if the object is no tensor."""
     if not hasattr(value, "shape") or not hasattr(value, "dtype"):
         return None
     strides = value.stride() if hasattr(value, "stride") else getattr(value, "strides", None)
@@ -388,7 +388,7 @@ def _evaluated(text: str, option: str, known: dict[str, Any]) -> Any:
 
 
 def _difference(a: Any, b: Any) -> str | None:
-    """Describes the difference between the results of two versions; nothing if they are equal, or not comparable."""
+    """Describes the difference between the results of two versions; empty if they are equal or not comparable."""
     import numpy as np
 
     lists = [list(value) if isinstance(value, (list, tuple)) else [value] for value in (a, b)]
@@ -467,7 +467,7 @@ def _measured(versions: list[Callable[[], Any]], seconds: float) -> dict[str, An
         for number in order:
             pair[number].append(measure(number))
         if places:
-            # In the other order, so that a drift and the state of the caches affect both alike.
+            # The versions run in the other order, so that a drift and the state of the caches affect both alike.
             _exchange_tensors(places)
             for number in reversed(order):
                 pair[number].append(measure(number))

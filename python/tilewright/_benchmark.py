@@ -153,9 +153,9 @@ class GpuClock(HostClock):
         for start, end in events:
             before()
             self.driver.clear_cache(self.cache)
-            # A GPU stalls at intervals while it fetches submitted work. The first record takes a stall
-            # that otherwise lies between the two events of every second run: an addition of 5 µs took
-            # 4.7 or 5.3 µs, by the number of submissions before it (H100, 2026-11-28).
+            # A GPU stalls at intervals while it fetches submitted work. This first record absorbs a stall
+            # that otherwise is between the two events of every second run: an addition of 5 µs took
+            # 4.7 or 5.3 µs, depending on the number of submissions before it (H100, 2026-11-28).
             start.record()
             start.record()
             try:

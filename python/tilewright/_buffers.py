@@ -1,4 +1,4 @@
-"""Buffers of Python as arguments of kernels: ``array.array``, ``bytearray``, ``memoryview`` and others."""
+"""Lets kernels take Python's buffers as arguments: ``array.array``, ``bytearray``, ``memoryview`` and others."""
 
 from __future__ import annotations
 

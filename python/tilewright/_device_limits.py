@@ -10,7 +10,7 @@ from tilewright import _native
 from tilewright.errors import LaunchStateError, LaunchValueError
 
 _TENSOR_CORE_OPERATIONS = {
-    # Multiply-adds of fp16 in a cycle and a quarter of a multiprocessor, by compute capability.
+    # The number of fp16 multiply-adds of a quarter of a multiprocessor in a cycle, by compute capability.
     (7, 0): 256,
     (7, 5): 256,
     (8, 0): 512,
@@ -22,7 +22,7 @@ _TENSOR_CORE_OPERATIONS = {
 }
 
 _SIMD_OPERATIONS = {
-    # The same without tensor cores: fp32 and fp16.
+    # The numbers of fp32 and fp16 multiply-adds without tensor cores.
     (7, 0): (32, 64),
     (8, 0): (32, 128),
     (8, 6): (64, 64),
@@ -39,7 +39,7 @@ def _need_gpu(function: str) -> None:
 
 
 def _of_capability(table: dict[tuple[int, int], Any], device: int | None, asked: str) -> tuple[Any, int]:
-    """The entry of the newest architecture that is not newer than the device's, and the quarters of the device."""
+    """Returns the entry of the newest architecture that is not newer than the device's, and the device's quarters."""
     _need_gpu(asked)
     capability = _native.device_capability(device)
     known = [entry for entry in table if entry <= capability]

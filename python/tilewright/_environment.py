@@ -212,7 +212,7 @@ def _is_of_development(name: str) -> bool:
 
 
 def _check_parts(value: str) -> None:
-    """Says that a list of parts is wrong; in a process that waits for ``import triton``, this import is an error."""
+    """Warns of a wrong list of parts. If the process waits for ``import triton``, that import will be an error."""
     try:
         parse_parts(value)
     except ValueError as error:
@@ -220,7 +220,7 @@ def _check_parts(value: str) -> None:
 
 
 def _check_dump(value: str) -> None:
-    """Says that a value is a folder if it may be a misspelled stage."""
+    """Warns that a value counts as the name of a folder, if the value may be a misspelled stage."""
     import re
 
     is_folder = not re.fullmatch("[a-z]+", value) or os.path.isdir(value)

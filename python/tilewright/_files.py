@@ -17,7 +17,7 @@ def write_file(path: str, content: bytes | str, mode: int = 0o666) -> None:
         with open(path, "wb") as file:
             file.write(data)
         return
-    # A link stays a link: its target is replaced. The temporary file is in the folder of the target,
+    # A link stays a link, and its target is replaced. The temporary file is in the folder of the target,
     # because a rename works only within a file system.
     path = os.path.realpath(path)
     number, temporary = tempfile.mkstemp(prefix="tmp.", dir=os.path.dirname(path))
@@ -35,7 +35,7 @@ _the_umask: int | None = None
 
 
 def _umask() -> int:
-    """The permission bits that the process removes from new files; they can only be read by setting them."""
+    """Returns the permission bits that the process removes from new files. Only by setting them can they be read."""
     global _the_umask
     if _the_umask is None:
         import os

@@ -77,7 +77,7 @@ def flame_graph(stacks: list[tuple[list[str], float]], is_html: bool = False) ->
     script = _ZOOM.replace("WIDTH", str(_WIDTH))
     if not is_html:
         return "\n".join([head, _STYLE, *boxes, script, "</svg>\n"])
-    # A parser of HTML also ends a script at its tag, but reads no sections of character data.
+    # An HTML parser also ends a script at `</script>`, but does not know CDATA sections.
     script = script.replace("<![CDATA[", "").replace("]]>", "")
     svg = "\n".join([head, _STYLE, *boxes, "</svg>", script, ""])
     top = '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>flame graph</title></head>\n'

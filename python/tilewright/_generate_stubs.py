@@ -297,7 +297,7 @@ class Function:
         return f"{argument.arg}: {ty} = {text}"
 
     def _signature(self, about: tuple[str, str] | None, required: int | None) -> str:
-        """The parameters. Up to the number ``required`` they have no default; -1 makes what follows keywords."""
+        """Returns the parameters. Those up to index ``required`` have no default; -1 makes ``about``'s keyword-only."""
         parts = ["self"] if self.is_method else []
         is_star = False
         for index, (argument, default) in enumerate(self.positional):
@@ -324,9 +324,9 @@ class Function:
             names = [argument.arg for argument, _ in self.positional]
             index = names.index(about[0].split(", ")[0]) if about else -1
             if number > 0 and index >= 0 and self.positional[index][1] is not None:
-                # Only the first overload has the default of this argument. In another overload a
-                # caller passes the
-                # argument by position, together with the earlier ones, or by name.
+                # Only the first overload has the default of this argument. For another overload,
+                # a caller passes the argument by name, or by position together with the earlier
+                # arguments.
                 found.append((self._signature(about, index), result))
                 if any(default is not None for _, default in self.positional[:index]):
                     found.append((self._signature(about, -1), result))
@@ -371,7 +371,7 @@ def operators() -> str:
             lines.append(f"    def __{name}__(self, other: _Value, /) -> tensor: ...  # type: ignore[misc]\n")
         elif name in names:
             # With a `constexpr` on the left, the operator of `constexpr` applies, so a reflected
-            # one only gets plain numbers.
+            # operator gets only plain numbers.
             other = "float" if name[0] == "r" and name != "rshift" else "_Value"
             lines.append(f"    def __{name}__(self, other: {other}, /) -> tensor: ...\n")
     lines += [f"    def __{name}__(self) -> tensor: ...\n" for name in ("neg", "pos", "invert", "abs", "not")]
@@ -452,7 +452,7 @@ def root() -> str:
 
 
 def _exported(module: str) -> list[str]:
-    """The names that a star import takes from a module of the language at run time."""
+    """Returns the names that a star import takes from a module of the language at run time."""
     found: list[str] = vars(importlib.import_module(f"tilewright.language.{module}".rstrip(".")))["__all__"]
     return found
 
@@ -514,7 +514,7 @@ def stubs() -> dict[str, str]:
 
 
 def _without(text: str, module: str) -> str:
-    """The text of ``triton.language.math`` with the functions that older versions had there as well."""
+    """Returns the text of ``triton.language.math``, with the functions that only older versions had there too."""
     own = {path.rpartition(".")[2] for path in paths_below("math.")}
     names = [path.rpartition(".")[2] for path in paths_below(f"{module}.")]
     more = [name for name in names if name not in own]
@@ -537,7 +537,7 @@ def constexpr() -> str:
 
 
 def _left_out(text: str) -> list[str]:
-    """The names that a module exports (``import x as x``) and a star import leaves out."""
+    """Returns the names that a module exports (``import x as x``) but a star import leaves out."""
     body = ast.parse(text).body
     lists = [
         node for node in body if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__"

@@ -1,4 +1,4 @@
-"""Events of devices whose work is done when a launch returns: they note the time of the host."""
+"""Events for devices whose work is done when a launch returns. An event notes the time of the host."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calls a function when a module has been imported for the first time, without importing it."""
+"""Calls a function when a module has been imported for the first time. Does not itself import the module."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 
 class _Loader:
-    """The module's own loader, and the call."""
+    """Loads a module by its own loader, and then calls the function."""
 
     def __init__(self, loader: Any, then: Callable[[ModuleType], None]) -> None:
         self._loader = loader
@@ -34,7 +34,7 @@ class _Loader:
 
 
 class _Finder:
-    """Lets the other finders find the module, and puts the call after its loader."""
+    """Finds the module by the other finders, and wraps its loader to call the function."""
 
     def __init__(self, name: str, then: Callable[[ModuleType], None]) -> None:
         self._name = name

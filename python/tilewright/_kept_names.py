@@ -1,6 +1,6 @@
-"""Names of modules that are found at their first use, and then kept as ordinary globals.
+"""Keeps names that the ``__getattr__`` of a module finds at their first use as ordinary globals of the module.
 
-A module whose ``__getattr__`` imports the object would otherwise import it again at each access.
+Without this, the module's ``__getattr__`` would import the object again at each access.
 """
 
 from __future__ import annotations

@@ -116,7 +116,7 @@ def _write(folder: str, path: Path) -> int:
 
 
 def _near_command(given: Namespace) -> str | None:
-    """Returns the command whose name a program that does not exist may be meant to be."""
+    """Returns the command that the user may have meant, if the program does not exist but resembles a command."""
     import difflib
 
     name: str = given.program[0]
@@ -126,12 +126,12 @@ def _near_command(given: Namespace) -> str | None:
 
 
 def _files(folder: str, kind: str) -> list[Path]:
-    """Returns the files of one kind in a recording; the names of unfinished ones begin with a dot."""
+    """Returns the files of one kind in a recording. Names of unfinished files begin with a dot."""
     return sorted(file for file in Path(folder, kind).glob("*") if not file.name.startswith("."))
 
 
 def _check_output(path: Path) -> str | None:
-    """Returns why no lock can be written to a path, before the program runs."""
+    """Returns why no lock can be written to a path, if so. The check precedes the run of the program."""
     if path.suffix == ".tar":
         other = path.with_suffix(".lock")
         return f"a lock is no archive: write {other}, then `tilewright lock pack {other} -o {path}`"

@@ -24,7 +24,7 @@ def run_command(command: Callable[[list[str]], int], arguments: list[str]) -> in
     code = 0
     try:
         code = command(arguments)
-        # The interpreter would report an error of this flush at its end, and exit with 120.
+        # Without this flush, the interpreter would flush at its end, report the error, and exit with 120.
         sys.stdout.flush()
     except BrokenPipeError:
         _discard_output()
@@ -32,5 +32,5 @@ def run_command(command: Callable[[list[str]], int], arguments: list[str]) -> in
 
 
 def _discard_output() -> None:
-    """Discards what standard output still buffers, and later text."""
+    """Discards the text that standard output still buffers, and later text."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

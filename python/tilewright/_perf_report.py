@@ -48,7 +48,7 @@ class Benchmark:
 
 
 class _Table:
-    """The numbers of a benchmark: columns by name, the lines' first, then their lower and upper ends."""
+    """The numbers of a benchmark, in columns with names: first those of the lines, then their lower and upper ends."""
 
     def __init__(self, bench: Benchmark) -> None:
         self.bench = bench
@@ -219,7 +219,7 @@ def _numbers(values: list[Any]) -> list[float]:
 
 
 def _text(columns: list[str], rows: list[list[Any]]) -> str:
-    """The table as text: numbers of a column with as many digits, columns at their right ends."""
+    """Returns the table as text. Numbers of a column have equally many digits, and columns are aligned at the right."""
     cells = [[_cell(value) for value in row] for row in rows]
     indices = [str(number) for number in range(len(rows))]
     margin = max(map(len, indices), default=0)

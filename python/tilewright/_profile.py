@@ -177,9 +177,9 @@ def complete(profile: dict[str, Any]) -> dict[str, Any]:
 
 
 def _lines(kernel: dict[str, Any]) -> list[dict[str, Any]]:
-    """The measurements by line.
+    """Returns the measurements by line.
 
-    Machine code that several lines share, a nest, is one row. The time of a fused loop of the executor is shared out
+    Machine code that several lines share, a nest, is one row. The time of a fused loop of the executor is divided
     evenly among its lines.
     """
     lines: dict[tuple[str, str], dict[str, Any]] = {}
@@ -221,7 +221,7 @@ def _lines(kernel: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _ranges(lines: list[tuple[str, int]]) -> str:
-    """Lines as text: consecutive ones are a range, and only lines of other files than the first one name theirs."""
+    """Returns lines as text. Consecutive lines are a range. Only lines outside of the first line's file name a file."""
     file = min(lines)[0]
     ranges: list[list[Any]] = []
     for other, line in sorted(lines):
@@ -278,7 +278,7 @@ def table(profile: dict[str, Any], most_lines: int = 8) -> str:
 
 
 def _rows(profile: dict[str, Any]) -> list[dict[str, Any]]:
-    """The rows of the table, which are the outermost frames of the flame graph.
+    """Returns the rows of the table, which are the outermost frames of the flame graph.
 
     The time of a first launch on the CPU includes the compilation to machine code, so it is a separate row. Bytes and
     operations of a kernel are divided among its rows in proportion to their programs.
@@ -392,7 +392,7 @@ def chrome_trace(profile: dict[str, Any]) -> dict[str, Any]:
 
 
 def _stacks(profile: dict[str, Any]) -> Iterator[tuple[list[str], float]]:
-    """Row of the table, line, op: lines have their shares of the kernel in the table."""
+    """Returns stacks of a row of the table, a line and an op. A line has its share of the time in the table."""
     for row in _rows(profile):
         lines = row["kernel"]["lines"]
         whole = sum(line["ns"] for line in lines)

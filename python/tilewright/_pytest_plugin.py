@@ -68,8 +68,8 @@ def tilewright_sanitize() -> Iterator[Found]:
 
     with sanitizer.sanitize(raises=False) as found:
         yield found
-    # A test that passed has failed with its findings (`pytest_runtest_call`). These are of one that
-    # failed otherwise, or of the teardown of another fixture.
+    # If a test passed, its findings have made it fail already (`pytest_runtest_call`). These findings are of
+    # a test that failed for another reason, or of the teardown of another fixture.
     if found.reports:
         _fail(found.reports, found.dropped)
 

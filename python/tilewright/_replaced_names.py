@@ -1,4 +1,4 @@
-"""Names of Triton with another name in tilewright or torch, most of them for compiling C or reading LLVM IR.
+"""Names of Triton that tilewright or torch replace by other names, most of them for compiling C or reading LLVM IR.
 
 Programs can import these names. Using one raises ``NotAvailableError``, which names the replacement.
 """

@@ -171,7 +171,7 @@ def _begin_again_to_inspect(command: str, arguments: list[str]) -> NoReturn:
 
 
 def _refuse(failure: str, code: int) -> int:
-    """Prints why no program runs; returns the exit code. With ``-i``, ends the process: no prompt follows."""
+    """Prints why no program runs; returns the exit code. With ``-i``, ends the process, so that no prompt follows."""
     print(failure, file=sys.stderr)
     if sys.flags.inspect:
         sys.stderr.flush()
@@ -197,7 +197,7 @@ def _prepare(device: str | None, is_strict: bool = False, parts: tuple[str, ...]
 
 
 def _sanitize(names: str) -> str | None:
-    """Switches the checks of launches on; returns an error text."""
+    """Switches the checks of launches on; returns an error text if they cannot be."""
     from tilewright import _native, sanitizer
     from tilewright.errors import LaunchValueError
 
@@ -215,7 +215,7 @@ def _sanitize(names: str) -> str | None:
 
 
 def _leave_out_summary() -> None:
-    """Prints no summary of the sanitizer at the end: the program did not run, or has ended with an error."""
+    """Suppresses the summary of the sanitizer at the end: the program did not run, or has ended with an error."""
     if (sanitizer := sys.modules.get("tilewright.sanitizer")) is not None:
         sanitizer.leave_out_empty_summary()
 
@@ -285,7 +285,7 @@ def _stop_ending(end: Any) -> None:
 
 
 def _program(kind: str, argv: list[str]) -> tuple[Any, ...]:
-    """The function to call and its arguments, once all is as Python has it before the first line."""
+    """Returns the function to call and its arguments. Before, sets up the process as Python does for a program."""
     if not argv:
         return _prompt()
     if kind == "-m":
@@ -328,7 +328,7 @@ def _program(kind: str, argv: list[str]) -> tuple[Any, ...]:
 
 
 def _prompt() -> tuple[Any, ...]:
-    """Returns a function that prints what Python prints before the prompt of ``python -i``, which then follows."""
+    """Returns a function that prints what Python prints before the prompt of ``python -i``. The prompt then follows."""
     from tilewright import __version__
 
     sys.argv = [""]
@@ -340,7 +340,7 @@ def _prompt() -> tuple[Any, ...]:
 
 
 def _as_main(module: str, is_named: bool) -> tuple[Any, ...]:
-    """Returns the code that ``python -m module`` calls, and ``python folder``."""
+    """Returns the code that ``python -m module`` or ``python folder`` runs."""
     import runpy
 
     _new_main()
@@ -412,7 +412,7 @@ def _set_path(first: str) -> None:
 
 
 def _new_main() -> ModuleType:
-    """A fresh ``__main__``."""
+    """Returns a fresh module ``__main__``."""
     module = ModuleType("__main__")
     module.__dict__.update(__builtins__=builtins, __annotations__={})
     sys.modules["__main__"] = module
@@ -455,8 +455,8 @@ def _of_program(trace: TracebackType | None) -> TracebackType | None:
         if code.co_filename not in _OWN:
             kept.append(trace)
         elif kept and kept[-1].tb_frame.f_code.co_name == "handle_torch_function":
-            # This frame of tilewright was called by torch's override mechanism: drop the two frames
-            # that led here.
+            # Torch's override mechanism called this frame of tilewright: drop the two frames before
+            # it.
             del kept[-2:]
         trace = trace.tb_next
     whole = None

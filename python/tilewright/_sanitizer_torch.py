@@ -111,7 +111,7 @@ _numpy: Any = None
 
 
 def _to_numpy(torch: Any) -> None:
-    """Counts a tensor that becomes a numpy array as written: writes of numpy are not observed."""
+    """Marks a tensor that becomes a numpy array as written, because writes of numpy are not observed."""
     global _numpy
     if _numpy is not None:
         return

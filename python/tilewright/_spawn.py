@@ -91,9 +91,9 @@ def install(device: str | None, parts: tuple[str, ...]) -> None:
         spawn.get_command_line = lambda **arguments: prepared(command_line(**arguments))  # type: ignore[attr-defined]
 
     def wrap_forkserver(forkserver: ModuleType) -> None:
-        # The fork server builds its command line inside a method that passes it to
-        # `util.spawnv_passfds`, and to no other
-        # function of `util`: replace that function.
+        # The fork server builds its command line inside a method that passes the command line to
+        # `util.spawnv_passfds`. The method uses no other function of `util`, so replace this
+        # function.
         util = forkserver.util
 
         class Util:

@@ -1,8 +1,8 @@
 """``tilewright tuning``: writes, imports, merges and lists tuning files.
 
-``export`` runs a program as ``tilewright lock`` does, and keeps the choices of its tuners. It does
-not read the timings on disk without a program: these are of every program of the user, also of
-kernels that have changed since.
+``export`` runs a program as ``tilewright lock`` does, and keeps the choices of its tuners. It needs
+a program, because the timings on disk are those of all programs of the user, also of kernels that
+have changed since.
 """
 
 from __future__ import annotations
@@ -221,7 +221,7 @@ def _values_of_name(path: str) -> dict[str, Scalar]:
             raise invalid(path, "its name is not of the form E=8,N=7168,device_name=NVIDIA_H200.json")
         # vLLM writes block_shape without the space that SGLang has.
         found[name] = _value(re.sub(", *", ", ", text))
-    # SGLang has such files for the second matmul of an expert.
+    # SGLang has files with this mark for the second matmul of an expert.
     return {**found, "down": True} if is_down else found
 
 

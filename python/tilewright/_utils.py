@@ -65,7 +65,7 @@ def is_namedtuple(val: Any) -> bool:
 
 
 def _tuple_create(arg: Any, contents: Iterable[Any]) -> Any:
-    """A tuple of the class of another one."""
+    """Makes a tuple of the class of another tuple."""
     return type(arg)(*contents) if hasattr(arg, "_fields") else type(arg)(contents)
 
 
@@ -91,7 +91,7 @@ def validate_block_shape(shape: list[Any]) -> int:
 
 
 def _type_names() -> dict[str, str]:
-    """The name of a type in a signature, by each of its names."""
+    """Returns a mapping from each name of a type to its name in a signature."""
     floats = {
         "fp8e4nv": "float8e4nv float8_e4m3fn",
         "fp8e5": "float8e5 float8_e5m2",

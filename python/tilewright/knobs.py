@@ -83,7 +83,7 @@ class _Folder(_Text):
 
 @functools.lru_cache
 def _below_home(triton_home: str | None, _home: str | None, name: str) -> str:
-    """A folder below the home folder of Triton, by the variables that it depends on."""
+    """Returns a folder below the home folder of Triton. Variables of the environment determine the home folder."""
     return os.path.join(triton_home or os.path.expanduser("~"), ".triton", name)
 
 
@@ -165,7 +165,7 @@ class NvidiaTool:
 
 
 def _programs_of_packages(program: str) -> list[str]:
-    """The program in the packages of the toolkit that torch depends on."""
+    """Returns the paths of a program in the packages of the CUDA toolkit that torch depends on."""
     import glob
     import importlib.util
 
@@ -211,7 +211,7 @@ class _Tool(_Text):
 
 
 class _Env:
-    """``knobs.env``: assigned to a knob, it undoes the earlier assignment."""
+    """The class of ``knobs.env``. Assigning ``knobs.env`` to a knob undoes the earlier assignment."""
 
 
 env = _Env()
@@ -287,7 +287,7 @@ class Knobs:
             try:
                 found[name] = getattr(self, name)
             except RuntimeError:
-                # The knob is the path of a program that is not installed.
+                # The value of the knob is the path of a program that is not installed.
                 found[name] = None
         return found
 

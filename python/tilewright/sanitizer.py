@@ -318,18 +318,18 @@ def _summarize(owner: int) -> None:
 
 
 def _begin_by_environment() -> None:
-    """Begins if the environment says so, once a program imports tilewright."""
+    """Begins to sanitize the program if the environment says so; called when a program imports tilewright."""
     names = os.environ.get(_VARIABLE, "")
     try:
         chosen = parse_checks(names, _VARIABLE)
     except LaunchValueError as error:
-        # A command of tilewright ends with its message; `python -m` imports the package before it.
+        # A command of tilewright prints the message of this error itself; `python -m` imports the package before.
         is_command = sys.argv[0] == "-m" and "tilewright" in sys.orig_argv[1:4]
         if is_command or os.path.splitext(os.path.basename(sys.argv[0]))[0] == "tilewright":
             print(error, file=sys.stderr)
             raise SystemExit(2) from None
         if (pytest := sys.modules.get("pytest")) is not None:
-            # pytest prints the message only. The plugin cannot raise this error: its package fails first.
+            # For this exception, pytest prints only the message. The plugin cannot raise it: its package fails first.
             raise pytest.UsageError(str(error)) from None
         raise error.with_traceback(None) from None
     if chosen:

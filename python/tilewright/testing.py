@@ -50,7 +50,7 @@ __getattr__ = replaced_names(
 
 
 def _quantile(a: Any, q: Any) -> list[float]:
-    """Quantiles of numbers, between two of them by linear interpolation."""
+    """Returns quantiles of numbers, by linear interpolation between two numbers."""
     return [_quantile_of(a, fraction) for fraction in q]
 
 
@@ -86,7 +86,7 @@ def allclose(x: Any, y: Any, tol: float = 1e-2) -> bool:
 
 
 def _tolerance(tolerance: Any, dtype: Any) -> float:
-    """A tolerance may be a function of the dtype."""
+    """Returns the value of a tolerance, which may be a function of the dtype."""
     return float(tolerance(dtype) if callable(tolerance) else tolerance)
 
 

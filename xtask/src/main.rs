@@ -1,5 +1,6 @@
-//! Checks of the project's own rules (`cargo xtask tidy`), the cycles of module graphs (`cargo
-//! xtask cycles`), and comparisons of the code that two commits generate (`cargo xtask replay`).
+//! Runs the checks of the project's own rules (`cargo xtask tidy`), prints the cycles of module
+//! graphs (`cargo xtask cycles`), and compares the code that two commits generate (`cargo xtask
+//! replay`).
 //!
 //! `Cargo.toml` and `clippy.toml` have the rules that the compiler and clippy can enforce; the
 //! others are here. A check is a function from the text of the tree to findings, and has a test in
@@ -85,8 +86,8 @@ fn tidy() -> ExitCode {
     }
 }
 
-/// Lowers the maxima of the word table to the present numbers. If one would rise, prints it and
-/// does not change the table.
+/// Lowers the maxima of the word table to the present numbers. If a number would rise, prints it
+/// and does not change the table.
 fn bless() -> ExitCode {
     let root = project_root();
     let written = Tree::read(&root).map(|tree| match checks::words::lowered(&tree) {
@@ -118,8 +119,8 @@ fn check_packages(root: &Path) -> Result<Vec<Finding>, String> {
     Ok(findings)
 }
 
-/// Returns the root of the workspace. Cargo sets the folder of this package at run time; it is not
-/// compiled in, because checkouts may share one target directory.
+/// Returns the root of the workspace. Cargo sets the variable with the folder of this package at
+/// run time. The folder is not compiled in, because checkouts may share one target directory.
 fn project_root() -> PathBuf {
     let package =
         std::env::var_os("CARGO_MANIFEST_DIR").map_or_else(|| PathBuf::from("xtask"), PathBuf::from);

@@ -1,4 +1,4 @@
-//! The packages of the workspace and all their dependencies, from `cargo metadata`.
+//! Reads the packages of the workspace and all their dependencies from `cargo metadata`.
 
 use std::path::Path;
 use std::process::Command;
@@ -19,7 +19,7 @@ pub struct Package {
     pub version: String,
     /// The license in its manifest, an SPDX expression.
     pub license: Option<String>,
-    /// The origin of the package; none for a package of this workspace.
+    /// The origin of the package; `None` for a package of this workspace.
     pub source: Option<String>,
     /// The packages that its manifest names.
     pub dependencies: Vec<Dependency>,
@@ -28,9 +28,9 @@ pub struct Package {
 /// A dependency that a manifest states.
 #[derive(Deserialize, Default, Debug)]
 pub struct Dependency {
-    /// The name of the package, also if the manifest renames it.
+    /// The name of the package, even if the manifest renames it.
     pub name: String,
-    /// `dev` or `build`; none for an ordinary dependency.
+    /// `dev` or `build`; `None` for an ordinary dependency.
     pub kind: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! The module graph of each crate, by file, and its cycles.
+//! Computes the module graph of each crate, by file, and its cycles.
 //!
 //! A file depends on each file that defines a name which it uses. Paths are followed through
 //! re-exports and imports to the definition. A `mod.rs` that only declares and re-exports its

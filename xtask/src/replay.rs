@@ -8,7 +8,8 @@
 //!                                  and with the working tree, and compares the code
 //! ```
 //! Everything is below `build/replay`. `crates/testkit/examples/replay.rs` compiles and compares.
-//! The commit is built in its own worktree, with the example of the working tree if it has none.
+//! The commit is built in a worktree of its own. If the commit lacks `replay.rs`, that of the
+//! working tree is used.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};

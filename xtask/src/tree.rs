@@ -1,4 +1,4 @@
-//! The source tree in memory, and the findings of checks.
+//! Reads the source tree into memory, and defines the findings of checks.
 
 use std::fmt;
 use std::fs;
@@ -11,8 +11,8 @@ const NOT_SOURCE: [&str; 7] =
     ["target", "build", "dist", "venv", "fuzz/target", "fuzz/corpus", "fuzz/artifacts"];
 const HIDDEN_SOURCE: [&str; 3] = [".cargo", ".ci", ".github"];
 
-/// The folder of users' programs, which must not be changed: the rules of style do not apply to
-/// them.
+/// The folder of users' programs. The rules of style do not apply to these programs, because they
+/// must not be changed.
 const USER_PROGRAMS: &str = "tests/programs/";
 
 /// A text file. `path` is relative to the root, with `/` between folders.
@@ -74,7 +74,7 @@ impl Tree {
         self.files.iter().filter(|file| file.has_extension("rs"))
     }
 
-    /// Returns the Python files, without stubs, which are generated.
+    /// Returns the Python files, except stubs, which are generated.
     pub fn python(&self) -> impl Iterator<Item = &File> {
         self.files.iter().filter(|file| file.has_extension("py"))
     }

@@ -1,5 +1,5 @@
-//! The cost of an addition: `tests/patches/` holds patches of example additions. They still apply
-//! to the tree, and touch no more files than `CONTRIBUTING.md` says.
+//! Tests the cost of an addition: `tests/patches/` has patches with example additions. The patches
+//! still apply to the tree, and touch exactly the files that `CONTRIBUTING.md` names.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

@@ -111,9 +111,9 @@ pub fn assemble(
 /// C7512 and others).
 const SERIALIZED: &str = "wgmma.mma_async instructions are serialized";
 
-/// Returns the cached cubin, or assembles the module as [`assemble`] does and caches the cubin. An
-/// empty entry in the cache means that the assembler serializes the wgmma instructions of this
-/// source.
+/// Returns the cached cubin of a PTX module. If there is none, assembles the module as [`assemble`]
+/// does and caches the cubin. An empty entry in the cache means that the assembler serializes the
+/// wgmma instructions of the module.
 ///
 /// # Errors
 /// As [`assemble`].

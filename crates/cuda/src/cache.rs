@@ -13,14 +13,15 @@
 //!   several processes or threads request the entry, one builds it; the others wait and then read
 //!   it. The system releases the lock of a process that dies. If a lock cannot be acquired, an
 //!   entry may be built twice, but is never wrong.
-//! - Each of the 16 folders may take a 16th of the limit. A writer removes the least recently used
-//!   entries of its folder, so that its work depends only on the size of one folder.
+//! - Each of the 16 folders may take a 16th of the limit (`TILEWRIGHT_CACHE_LIMIT`). A writer
+//!   removes the least recently used entries of its folder, so that its work depends only on the
+//!   size of one folder.
 //! - Entries and folders of other users, except the superuser, are not used, unless the settings
-//!   trust all users (`TILEWRIGHT_CACHE_SHARED=1`). Entries that other users may write are not used
-//!   either. `trust` has the exact rule.
-//! - After an error of the disk, [`Cache::get_or_build`] still returns contents;
-//!   [`Cache::take_warning`] returns the error. Transient errors of network file systems (`disk`)
-//!   cause no warning.
+//!   trust all users (`TILEWRIGHT_CACHE_SHARED=1`). Entries that other users have permission to
+//!   write are not used either. `trust` has the exact rule.
+//! - After an error of the disk, [`Cache::get_or_build`] still returns contents, and
+//!   [`Cache::take_warning`] returns the error. Transient errors of network file systems (see
+//!   `disk`) cause no warning.
 //!
 //! `docs/cache.md` has the table of all faults.
 
@@ -50,14 +51,15 @@ pub use trust::Distrust;
 use folder::{EntryPaths, Found};
 use trust::Trust;
 
-/// The number of this format of entries.
+/// The version of the format of entries.
 const FORMAT: u32 = 2;
 
 /// The number of values of a hexadecimal digit. The first digit of a key selects one of this many
 /// folders, the second digit one of this many locks in the folder.
 const DIGITS: usize = 16;
 
-/// Returns the name of a format's folder, within a cache folder that other programs may use too.
+/// Returns the name of the folder for a version of the format. The folder is within the cache
+/// folder, which other programs may use too.
 fn format_folder(format: u32) -> String {
     format!("tilewright-{format}")
 }
@@ -65,7 +67,7 @@ fn format_folder(format: u32) -> String {
 /// A cache of cubins in a folder. Any number of processes and threads may use one folder at a time.
 #[derive(Debug)]
 pub struct Cache {
-    /// The folder of this format; `None` if the settings name no folder.
+    /// The folder for this version of the format; `None` if the settings name no cache folder.
     folder: Option<PathBuf>,
     /// The maximum number of bytes of each of the 16 folders; 0 turns the cache off.
     limit: u64,
@@ -81,7 +83,8 @@ enum Warning {
 }
 
 impl Cache {
-    /// Creates the cache that the settings describe. It accesses the disk only when it is used.
+    /// Creates the cache that the settings describe. The disk is accessed only when the cache is
+    /// used.
     pub fn new(settings: &Settings) -> Self {
         let folder = settings.cache_directory.as_ref();
         let warning = match folder {
@@ -100,8 +103,8 @@ impl Cache {
         }
     }
 
-    /// Returns the first reason why the cache cannot be used, if there is one. Returns it only
-    /// once; later calls return `None`.
+    /// Returns the first reason why the cache could not be used, if there is one. Only one call
+    /// returns the reason; later calls return `None`.
     pub fn take_warning(&self) -> Option<String> {
         let mut warning = self.warning.lock().unwrap_or_else(PoisonError::into_inner);
         if !matches!(*warning, Warning::Waiting(_)) {
@@ -126,9 +129,10 @@ impl Cache {
     }
 
     /// Returns the entry of a key, and builds it if there is none. Of concurrent callers with the
-    /// same key, one calls `build`. All of them call it if the cache is off or rejects a folder, if
-    /// the lock cannot be acquired, or if the entry cannot be written. The provenance is stored
-    /// with the entry for [`Cache::entries`]; it is not part of the key.
+    /// same key, one calls `build`. All of them call `build` if the cache is off or rejects a
+    /// folder, if the lock cannot be acquired, if the entry cannot be written, or if the entry is
+    /// larger than the limit. The provenance is stored with the entry for [`Cache::entries`]; it is
+    /// not part of the key.
     ///
     /// # Errors
     /// Only those of `build`.
@@ -155,7 +159,7 @@ impl Cache {
                 return build();
             }
         };
-        // Another process may have built the entry while this one waited, or just before.
+        // Another process may have built the entry since the first read.
         if let Found::Content(content) = paths.read(self.trust) {
             return Ok(content);
         }

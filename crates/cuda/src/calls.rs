@@ -1,8 +1,8 @@
-//! Defines methods that call the functions of the driver in the table of `sys`. The methods are
-//! safe, except those that begin a copy between the host and a GPU: their callers must keep the
-//! slice until the copy has completed. The calls are sound for three reasons: each handle comes
-//! from the driver and belongs to a value that outlives the call; each length is that of its slice;
-//! the driver checks all other arguments and returns a code.
+//! Defines methods that call the driver's functions in the table of `sys`. The methods are safe,
+//! except the two that begin a copy between the host and a GPU: their callers must keep the slice
+//! until the copy has completed. The calls are sound for three reasons: each handle comes from the
+//! driver and belongs to a value that outlives the call; each length is that of its slice; the
+//! driver checks all other arguments and returns a code.
 #![expect(unsafe_code, reason = "calls of a C library")]
 
 use std::ffi::{CStr, CString, c_char, c_void};
@@ -119,7 +119,7 @@ impl Driver {
     }
 
     pub(crate) fn init(&self) -> Result<(), Error> {
-        // SAFETY: may be called at any time, and any number of times.
+        // SAFETY: a program may call `cuInit` at any time, and any number of times.
         unsafe { call!(self.cuInit(0)) }
     }
 
@@ -221,12 +221,12 @@ impl Driver {
 /// Memory. Device addresses are integers: for a wrong address, the driver returns an error, and no
 /// memory of this process is accessed.
 impl Driver {
-    /// Returns whether kernels can access an address; `false` also for an address that the driver
-    /// did not allocate, for which it returns `INVALID_VALUE`.
+    /// Returns whether kernels can access an address. Returns `false` also for an address that the
+    /// driver did not allocate: for such an address, the driver returns `INVALID_VALUE`.
     pub(crate) fn is_mapped(&self, address: u64) -> Result<bool, Error> {
         let mut is_mapped = 0_i32;
         let place = (&raw mut is_mapped).cast();
-        // SAFETY: the result is a bool or an int, and any address is allowed.
+        // SAFETY: `place` has room for the result, a bool or an int; any address is allowed.
         let code = unsafe { (self.functions()?.cuPointerGetAttribute)(place, sys::POINTER_MAPPED, address) };
         if code == sys::INVALID_VALUE {
             return Ok(false);
@@ -576,8 +576,8 @@ impl Driver {
     }
 
     /// Launches a kernel with its parameters as one block of bytes. The driver also accepts a list
-    /// of pointers to the parameters, but this list has no lengths: only the driver would know how
-    /// many bytes it reads from each pointer.
+    /// of pointers to the parameters. That list has no lengths, so this crate could not check how
+    /// many bytes the driver reads from each pointer.
     pub(crate) fn launch(
         &self,
         function: FunctionHandle,
@@ -638,8 +638,8 @@ impl Driver {
                 const CALL: &str = "cuTensorMapEncodeTiled";
                 let encode = functions.cuTensorMapEncodeTiled.ok_or_else(|| lacks(CALL))?;
                 let block = block.as_ptr();
-                // SAFETY: the map has the size and alignment of the header; the driver checks that
-                // the rank is at most 5 before it reads that many elements of the lists.
+                // SAFETY: the map has the size and alignment of `CUtensorMap`; the driver checks
+                // that the rank is at most 5 before it reads `rank` elements of the lists.
                 let code = unsafe {
                     encode(
                         place,

@@ -118,8 +118,8 @@ impl Context {
         self.driver().set_limit(sys::LIMIT_PRINTF_FIFO_SIZE, bytes)
     }
 
-    /// Makes the context current until the returned guard is dropped. If this thread had another
-    /// current context, the guard restores it; if it had none, this context stays current.
+    /// Makes the context current on this thread. If another context was current, dropping the
+    /// returned guard makes it current again. If none was current, this context stays current.
     #[inline]
     pub(crate) fn enter(self) -> Result<Entered, Error> {
         let driver = self.driver();
@@ -134,7 +134,7 @@ impl Context {
     }
 }
 
-/// The guard of [`Context::enter`]: the context is current while the guard is alive.
+/// The guard that [`Context::enter`] returns: the context is current while the guard is alive.
 pub(crate) struct Entered {
     driver: &'static Driver,
     is_pushed: bool,

@@ -3,9 +3,9 @@
 //!
 //! CUPTI's activity interface requests buffers from this module, writes records into them and
 //! returns them. The caller makes each launch between [`Cupti::push`] and [`Cupti::pop`] of an
-//! external correlation id. One CUPTI record links this id to the id of the driver's call, and
-//! another one links the id of the call to the kernel. Records of kernels without such an id, which
-//! other libraries launch, are skipped. New versions of CUPTI append fields to records; the fields
+//! external correlation id. One CUPTI record links this id to the id of the driver's call. Another
+//! record links the id of the call to the kernel. Kernels without an external correlation id are
+//! skipped: other libraries launch them. New versions of CUPTI append fields to records; the fields
 //! that this module reads have had the same offsets since CUDA 9.
 #![expect(unsafe_code, reason = "a C library that calls back")]
 
@@ -141,7 +141,7 @@ impl Cupti {
     }
 
     /// Opens the first usable candidate. If there is none, returns the error of the first candidate
-    /// that can be opened but is not usable, or else of the first that cannot be opened.
+    /// that can be opened but is not usable. If none can be opened, returns the error of the first.
     fn open(candidates: &[PathBuf]) -> Result<Self, String> {
         let (mut refused, mut absent) = (None, None);
         for candidate in candidates {
@@ -325,8 +325,8 @@ fn candidates(driver: Version, folders: &[PathBuf]) -> Result<Vec<PathBuf>, Stri
     }
     let mut files: Vec<PathBuf> =
         variable("TRITON_CUPTI_LIB_PATH").map_or(Vec::new(), |folder| within(&folder));
-    // A name without a folder also finds a library that the process has loaded already, as torch
-    // does.
+    // A name without a folder also finds a library that the process has already loaded. Torch loads
+    // one.
     files.extend(names.iter().take(names.len() - 1).map(PathBuf::from));
     let toolkit =
         ["CUDA_HOME", "CUDA_PATH"].into_iter().find_map(variable).unwrap_or("/usr/local/cuda".into());

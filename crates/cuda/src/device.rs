@@ -9,7 +9,7 @@ use crate::{Capability, Driver, Error};
 /// The oldest device that kernels are compiled for.
 const NEEDED_CAPABILITY: Capability = Capability { major: 7, minor: 5 };
 
-/// The data of a device. `new` reads the handle and the capability; the primary context and the
+/// The data of a device. `new` reads the handle and the capability. The primary context and the
 /// properties are determined at their first use.
 pub(crate) struct DeviceSlot {
     pub(crate) handle: i32,

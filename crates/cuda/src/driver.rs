@@ -22,12 +22,12 @@ pub struct Driver {
 }
 
 impl Driver {
-    /// Returns the driver. The first call opens the library that [`Settings::from_environment`]
-    /// names; later calls return the same result, even if it is an error.
+    /// Returns the driver. The first call opens the library in [`Settings::from_environment`];
+    /// later calls return the same result, even if it is an error.
     ///
     /// # Errors
-    /// There is no driver library, the library is not a driver, the driver is too old or does not
-    /// start, or there is no GPU. Each error is one line.
+    /// There is no driver library, the library is not a driver, the driver is too old or its
+    /// initialization fails, or there is no GPU. Each error is one line.
     pub fn get() -> Result<&'static Self, Error> {
         static DRIVER: OnceLock<Result<&'static Driver, Error>> = OnceLock::new();
         DRIVER.get_or_init(|| Self::open(Settings::from_environment().library.as_deref())).clone()
@@ -103,8 +103,8 @@ impl Driver {
         self.slots.len() as u32
     }
 
-    /// Returns a GPU by its ordinal, counted from 0. The GPU may be too old:
-    /// [`crate::Context::primary`] checks that.
+    /// Returns a GPU by its ordinal, counted from 0. Does not check whether the GPU is too old;
+    /// [`crate::Context::primary`] does.
     pub fn device(&'static self, ordinal: u32) -> Result<Device, Error> {
         if ordinal < self.num_devices() {
             return Ok(Device::new(self, ordinal));
@@ -141,8 +141,8 @@ const NAMES: &[&str] = &["libcuda.so.1", "libcuda.so", "/usr/lib/wsl/lib/libcuda
 #[cfg(windows)]
 const NAMES: &[&str] = &["nvcuda.dll"];
 
-/// Opens the driver library: the file `path`, a library in `path` if that is a folder, or the
-/// library of the system without a `path`. Returns the library with its name.
+/// Opens the driver library: the file `path`; a library in `path`, if `path` is a folder; or,
+/// without a `path`, the library of the system. Returns the library with its name.
 fn open_library(path: Option<&Path>) -> Result<(Library, String), Error> {
     let candidates: Vec<PathBuf> = match path {
         Some(path) if path.is_dir() => {

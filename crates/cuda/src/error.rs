@@ -1,7 +1,7 @@
 //! Defines the error type of this crate. The message about an unusable machine (no driver, no GPU,
-//! a version that is too old) is one line; it states the version that was found and the version
-//! that is needed, if a version is the cause. The message about a failed call names the call, its
-//! subject and the driver's code.
+//! a version that is too old) is one line. If a version is the cause, the message states the
+//! version that was found and the version that is needed. The message about a failed call names the
+//! call, its subject and the driver's code.
 
 use std::fmt;
 
@@ -60,13 +60,13 @@ pub struct CallError {
     pub context: String,
 }
 
-/// The codes of failures on the device. The call that launched the work or any later call returns
-/// them, and the context is unusable from then on.
+/// The codes of failures on the device. The call that launched the work returns such a code, or any
+/// later call does. The context is unusable from then on.
 const ASYNCHRONOUS: [i32; 10] = [700, 702, 710, 714, 715, 716, 717, 718, 719, 214];
 
 impl CallError {
-    /// Returns whether the failure happened on the device, in this or an earlier launch, and made
-    /// the context unusable.
+    /// Returns whether the failure happened on the device, in this launch or in an earlier one, and
+    /// made the context unusable.
     pub fn is_asynchronous(&self) -> bool {
         ASYNCHRONOUS.contains(&self.code)
     }
@@ -98,7 +98,7 @@ impl fmt::Display for CallError {
 pub enum Error {
     /// There is no driver library on this machine, or it cannot be opened.
     NoLibrary {
-        /// The dynamic linker's message for each name that was tried.
+        /// The dynamic linker's message for the first name that was tried.
         reasons: Vec<String>,
     },
     /// The library lacks a function that every supported driver has.
@@ -113,21 +113,21 @@ pub enum Error {
         /// The version that the driver supports.
         driver: Version,
     },
-    /// There is a driver, but it does not start.
+    /// There is a driver, but its initialization fails.
     NotReady {
         /// The version that the driver supports.
         driver: Version,
         /// The call that failed.
         cause: Box<CallError>,
     },
-    /// The driver is older than this crate needs.
+    /// The driver is older than the oldest version that this crate supports.
     DriverTooOld {
         /// The version that the driver supports.
         found: Version,
         /// The minimum version.
         needed: Version,
     },
-    /// The driver lacks a function that newer ones have.
+    /// The driver lacks a function that newer drivers have.
     NotInThisDriver {
         /// The function.
         call: &'static str,
@@ -174,7 +174,7 @@ pub enum Error {
         /// The version that the driver supports.
         driver: Version,
     },
-    /// The assembler serializes the wgmma instructions, because there are too few registers.
+    /// The assembler serializes the wgmma instructions, because a thread has too few registers.
     SerializedWgmma {
         /// The kernel.
         kernel: String,

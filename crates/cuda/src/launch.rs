@@ -28,8 +28,8 @@ pub struct LaunchOptions {
     pub shared_bytes: u32,
     /// Blocks of a cluster along each axis; `[1, 1, 1]` without clusters.
     pub cluster: [u32; 3],
-    /// True if the kernel may start before the previous one on the stream has ended (programmatic
-    /// dependent launch).
+    /// True if the kernel may start before the previous kernel on the stream has ended
+    /// (programmatic dependent launch).
     pub programmatic: bool,
     /// True if all blocks must be resident at once, so that they can wait for each other.
     pub cooperative: bool,
@@ -88,8 +88,9 @@ impl Function {
         Ok(LaunchConfiguration { function: self.clone(), options, attributes })
     }
 
-    /// Lets a block have `dynamic` bytes of dynamic shared memory: opts in if these and the static
-    /// bytes of the kernel are more than 48 KiB. The kernel's context must be current.
+    /// Lets a block have `dynamic` bytes of dynamic shared memory. Opts in if the dynamic bytes and
+    /// the static bytes of the kernel are more than 48 KiB together. The kernel's context must be
+    /// current.
     pub(crate) fn opt_in(&self, dynamic: u32) -> Result<(), Error> {
         let fixed = self.attributes().shared_bytes;
         if dynamic.saturating_add(fixed) <= SHARED_WITHOUT_OPTIN {
@@ -102,7 +103,7 @@ impl Function {
         let driver = self.context().driver();
         let set = driver.prefer_shared_memory(self.handle()).and_then(|()| {
             // The attribute is set to the maximum, so that another configuration of the same kernel
-            // does not lower it again.
+            // never lowers it.
             let attribute = function_attribute::MAX_DYNAMIC_SHARED_BYTES;
             driver.set_function_attribute(self.handle(), attribute, limit - fixed)
         });
@@ -227,7 +228,7 @@ impl Parameters {
     }
 
     /// Appends bytes at the offset `start`, which must not be before the end of the previous
-    /// parameter. The bytes between them become 0.
+    /// parameter. The bytes between the two parameters become 0.
     #[inline]
     pub fn push_at(&mut self, bytes: &[u8], start: usize) -> &mut Self {
         let end = start + bytes.len();

@@ -95,7 +95,7 @@ impl DeviceBuffer {
     /// `from` must be alive and unchanged until the stream has completed the copy.
     #[expect(unsafe_code, reason = "the driver reads the slice after this has returned")]
     pub unsafe fn write_async(&mut self, from: &[u8], stream: StreamRef<'_>) -> Result<(), Error> {
-        // SAFETY: the caller ensures the same.
+        // SAFETY: the caller keeps the slice until the copy has completed.
         let copy =
             || unsafe { self.context.driver().copy_to_device_async(self.address, from, stream.handle()) };
         self.copy(from.len(), copy)
@@ -108,7 +108,7 @@ impl DeviceBuffer {
     #[expect(unsafe_code, reason = "the driver writes the slice after this has returned")]
     pub unsafe fn read_async(&self, to: &mut [u8], stream: StreamRef<'_>) -> Result<(), Error> {
         let bytes = to.len();
-        // SAFETY: the caller ensures the same.
+        // SAFETY: the caller keeps the slice until the copy has completed.
         let copy = || unsafe { self.context.driver().copy_to_host_async(to, self.address, stream.handle()) };
         self.copy(bytes, copy)
     }

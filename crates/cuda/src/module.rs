@@ -28,8 +28,8 @@ impl Drop for Loaded {
 }
 
 impl Module {
-    /// Loads a cubin, a fat binary or PTX; assembles PTX with the default options. Errors name
-    /// `kernel` as their subject.
+    /// Loads a cubin, a fat binary or PTX. Assembles PTX with the default options first. Errors
+    /// name `kernel` as their subject.
     pub fn load(context: Context, kernel: &str, image: &[u8]) -> Result<Self, Error> {
         let invalid = |reason| Error::InvalidImage { kernel: kernel.to_owned(), reason };
         let image = if Image::is_binary(image) {
@@ -60,8 +60,8 @@ impl Module {
     }
 
     /// As [`function`](Self::function), for a kernel with `parameters` parameters.
-    /// [`function`](Self::function) does not know this number and queries the driver until a query
-    /// fails.
+    /// [`function`](Self::function) does not know the number of parameters, so it queries the
+    /// driver for one parameter after the other until a query fails.
     pub fn function_of(&self, name: &str, parameters: usize) -> Result<Function, Error> {
         self.find(name, Some(parameters))
     }

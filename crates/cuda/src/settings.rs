@@ -12,16 +12,16 @@
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
-/// The path of the driver, and the path and the limit of the cache.
+/// The path of the driver, and the path, the limit and the trust of the cache.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Settings {
-    /// The driver library or its folder; the system's if this is `None`.
+    /// The driver library or its folder; `None` for the library of the system.
     pub library: Option<PathBuf>,
-    /// The folder of the cache; there is no cache if this is `None`.
+    /// The folder of the cache; `None` for no cache.
     pub cache_directory: Option<PathBuf>,
     /// The maximum number of bytes of the cache; 0 turns the cache off.
     pub cache_limit: u64,
-    /// The files of other users in the cache are trusted.
+    /// True if files of other users in the cache are trusted.
     pub cache_is_shared: bool,
 }
 

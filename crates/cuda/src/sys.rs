@@ -10,7 +10,8 @@ use libloading::Library;
 
 use crate::{Error, Version};
 
-/// The oldest driver that has every required function (`cuLaunchKernelEx` came with CUDA 11.8).
+/// The first version of CUDA whose driver has every required function (`cuLaunchKernelEx` is new in
+/// CUDA 11.8).
 pub(crate) const NEEDED: Version = Version { major: 11, minor: 8 };
 
 /// `CUresult`; 0 is success.
@@ -56,7 +57,8 @@ handles! {
 pub(crate) struct LaunchAttribute {
     pub(crate) id: u32,
     pub(crate) padding: u32,
-    /// A union of 64 bytes. The attributes that are used here have their values in the first words.
+    /// A union of 64 bytes. The attributes that this crate uses have their values in the first
+    /// words.
     pub(crate) value: [u32; 16],
 }
 
@@ -84,8 +86,8 @@ pub(crate) struct LaunchConfig {
     pub(crate) attribute_count: u32,
 }
 
-/// `CU_LAUNCH_PARAM_END`, `_BUFFER_POINTER`, `_BUFFER_SIZE`: the keys of the list `extra` of a
-/// launch.
+/// `CU_LAUNCH_PARAM_END`, `_BUFFER_POINTER`, `_BUFFER_SIZE`: the keys in the argument `extra` of a
+/// launch, a list of keys and values.
 pub(crate) const PARAM_END: *mut c_void = std::ptr::null_mut();
 pub(crate) const PARAM_BUFFER_POINTER: *mut c_void = std::ptr::without_provenance_mut(1);
 pub(crate) const PARAM_BUFFER_SIZE: *mut c_void = std::ptr::without_provenance_mut(2);
@@ -187,7 +189,7 @@ macro_rules! functions {
             }
         }
 
-        /// Returns the first version of CUDA that has a function.
+        /// Returns the first version of CUDA whose driver has a function.
         pub(crate) fn needed_version(call: &str) -> Version {
             match call {
                 $(stringify!($optional) => Version { major: $major, minor: $minor },)*

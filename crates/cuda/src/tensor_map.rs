@@ -57,7 +57,7 @@ numbered! {
     }
     /// The interleaving of channels in memory.
     TensorMapInterleave {
-        /// None.
+        /// No interleaving.
         #[default]
         None = 0,
         /// In groups of 16 bytes.
@@ -67,7 +67,7 @@ numbered! {
     }
     /// The swizzle in shared memory: permutes the 16-byte chunks of a row within a span.
     TensorMapSwizzle {
-        /// None.
+        /// No swizzle.
         #[default]
         None = 0,
         /// Within 32 bytes.
@@ -179,7 +179,7 @@ pub enum TensorMapRule {
     Rank {
         /// The number of axes.
         found: usize,
-        /// The minimum.
+        /// The minimum number of axes.
         least: usize,
     },
     /// A list has the length that the number of axes requires.
@@ -202,7 +202,7 @@ pub enum TensorMapRule {
     Shape {
         /// The axis.
         axis: usize,
-        /// Its elements.
+        /// The number of elements along the axis.
         found: u64,
     },
     /// A stride is a multiple of 16 bytes (of 32 with interleaving by 32 bytes) below 2^40.
@@ -218,19 +218,19 @@ pub enum TensorMapRule {
     Block {
         /// The axis.
         axis: usize,
-        /// Its elements.
+        /// The number of elements of the block along the axis.
         found: u32,
     },
     /// A row of a block without interleaving is a multiple of 16 bytes.
     Row {
-        /// Its bytes.
+        /// The bytes of the row.
         found: u32,
     },
     /// A row of a block without interleaving fits into the span of its swizzle.
     SwizzledRow {
-        /// Its bytes.
+        /// The bytes of the row.
         found: u32,
-        /// The span.
+        /// The span of the swizzle in bytes.
         span: u32,
     },
     /// Interleaving by 32 bytes requires the swizzle of 32 bytes.

@@ -105,11 +105,11 @@ fn threads_build_once() {
     assert_eq!(builds.into_inner(), 3);
 }
 
-// --- Other processes: they run this executable again; a variable has their task ---
+// --- Child processes: this executable again, with the task in an environment variable ---
 
 const CHILD: &str = "TILEWRIGHT_CACHE_TEST_CHILD";
 
-/// Another process, which ends with its test.
+/// A child process. Dropping the value kills the process.
 struct Process(Child);
 
 impl Drop for Process {
@@ -129,15 +129,15 @@ impl Process {
     }
 }
 
-/// Starts `child` in another process.
+/// Runs the test `child` in a child process.
 fn start(folder: &Path, work: &str) -> Process {
     let mut command = Command::new(env::current_exe().unwrap());
     command.args(["--exact", "child"]).env(CHILD, format!("{work} {}", folder.display()));
     Process(command.stdout(Stdio::null()).stderr(Stdio::inherit()).spawn().unwrap())
 }
 
-/// The test that the other process runs: adds a byte to the file `builds` for each entry that it
-/// builds.
+/// The test that a child process runs. It gets 20 entries, and adds a byte to the file `builds` for
+/// each entry that it builds.
 #[test]
 fn child() {
     let Ok(text) = env::var(CHILD) else { return };
@@ -210,7 +210,7 @@ fn processes_that_are_killed_at_any_moment_leave_nothing_wrong() {
     }
 }
 
-// --- Room ---
+// --- The limit ---
 
 fn entries(folder: &Path) -> usize {
     let names = fs::read_dir(folder).unwrap().map(|file| file.unwrap().file_name().into_string().unwrap());
@@ -257,7 +257,7 @@ fn what_killed_writers_left_is_removed_in_time() {
     assert!(!parent.join("7a.1-0.new").exists() && parent.join("7b.2-0.new").exists());
 }
 
-// --- Disks ---
+// --- Disks that fail ---
 
 /// Checks that a cache that cannot be used still returns entries, and warns once.
 fn check_warning(cache: &Cache, expect: &str) {
@@ -311,8 +311,8 @@ fn a_folder_that_may_not_be_written_is_read() {
 #[cfg(target_os = "linux")]
 const SMALL: &str = "TILEWRIGHT_CACHE_TEST_SMALL";
 
-/// Runs a test of this file again in a shell, with a folder in a variable. Returns whether the test
-/// succeeds.
+/// Runs a test of this file in a child process, after the commands `script` of a shell. The
+/// variable `SMALL` gives the folder to the child. Returns whether the test succeeds.
 #[cfg(target_os = "linux")]
 fn again(test: &str, script: &str, folder: &Path) -> bool {
     let mut command = Command::new("sh");

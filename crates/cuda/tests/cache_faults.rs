@@ -1,6 +1,6 @@
-//! The rows of the fault table of `docs/cache.md` about users, clocks and odd files, and the
-//! maintenance of the cache. `cache.rs` has the rows about processes and disks, and the unit tests
-//! of the crate those about network file systems.
+//! Tests the rows of the fault table of `docs/cache.md` about users, clocks and odd files, and the
+//! maintenance of the cache. `cache.rs` tests the rows about processes and disks. The unit tests of
+//! the crate test the rows about network file systems.
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, reason = "an error is a failed test")]
 
@@ -20,10 +20,10 @@ use common::TemporaryFolder;
 use entries::{cache, cache_of, content, entry, get, key, names_of_one_folder, provenance};
 use tilewright_cuda::{Cache, EntryState, Settings};
 
-/// The user that is the other one if the tests run as the superuser.
+/// The id of another user, for tests that run as the superuser.
 const OTHER: u32 = 65534;
 
-/// Gives a file to another user. Returns false if this process may not.
+/// Gives a file to another user. Returns false if this process lacks the permission.
 fn give_away(path: &Path) -> bool {
     let is_given = chown(path, Some(OTHER), Some(OTHER)).is_ok();
     if !is_given {
@@ -118,15 +118,16 @@ fn an_entry_that_other_users_may_write_is_built_anew() {
 
 const WORK: &str = "TILEWRIGHT_CACHE_TEST_WORK";
 
-/// Runs a test of this file in another process with a text in a variable; as another user, or with
-/// a shell's command before. Returns whether the test succeeds.
+/// Runs a test of this file in a child process: as the user `user`, if there is one, and after the
+/// commands `script` of a shell. The variable `WORK` has the text `work`. Returns whether the test
+/// succeeds.
 fn again(test: &str, work: &str, user: Option<u32>, script: &str) -> bool {
-    // A copy that the other user may execute.
+    // The child runs a copy of this executable that the other user may execute.
     let folder = TemporaryFolder::new();
     permit(&folder.0, 0o755);
     let program = folder.0.join("test");
-    // Another process writes the copy: a child that another test forks now would inherit this
-    // process's file, and the system executes no file that is open for writing.
+    // `cp` writes the copy. If this process wrote it, a child that another test forks at that
+    // moment would inherit the open file, and the system executes no file that is open for writing.
     let copied = Command::new("cp").arg(env::current_exe().unwrap()).arg(&program).status().unwrap();
     assert!(copied.success());
     let mut command = Command::new("sh");
@@ -232,7 +233,7 @@ fn a_file_that_is_not_regular_is_no_entry() {
 #[test]
 fn files_of_other_names_are_left_alone() {
     let folder = TemporaryFolder::new();
-    // A 16th of this holds one entry of 5100 bytes.
+    // A 16th of the limit holds one entry of 5100 bytes.
     let cache = cache_of(&folder.0, 16 * 5100);
     let names: Vec<String> = names_of_one_folder().take(3).collect();
     assert!(get(&cache, &names[0]));
@@ -256,7 +257,7 @@ const DAY: Duration = Duration::from_hours(24);
 #[test]
 fn a_time_in_the_future_keeps_no_entry_for_ever() {
     let folder = TemporaryFolder::new();
-    // A 16th of this holds two entries of 5100 bytes.
+    // A 16th of the limit holds two entries of 5100 bytes.
     let cache = cache_of(&folder.0, 16 * 2 * 5100);
     let names: Vec<String> = names_of_one_folder().take(6).collect();
     let path = |index: usize| entry(&folder.0, &names[index]);

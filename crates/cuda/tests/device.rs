@@ -223,8 +223,8 @@ fn tensor_maps_are_encoded() {
     assert_ne!(map.as_bytes(), [0; 128]);
 }
 
-/// Compares CUPTI's time of a kernel with two limits: at least the time that the kernel waits, and
-/// at most the time between events around the launch.
+/// Checks CUPTI's time of a kernel: it is about the time that the kernel waits, and at most the
+/// time between events around the launch.
 #[test]
 fn cupti_times_a_kernel() {
     let Some(context) = context(7) else { return };
@@ -235,7 +235,7 @@ fn cupti_times_a_kernel() {
         Ok(cupti) => cupti,
         Err(reason) => return eprintln!("skipped: {reason}"),
     };
-    // 300 microseconds of the GPU's clock.
+    // The kernel waits for 300 microseconds of the GPU's clock.
     let wait = "mov.u64 %a0, %globaltimer;\nadd.u64 %a0, %a0, 300000;\nWAIT:\nmov.u64 %a1, %globaltimer;\n\
                 setp.lt.u64 %p0, %a1, %a0;\n@%p0 bra WAIT;\nst.global.u32 [%at], %thread;";
     let ptx = kernel("sm_75", "", &format!(".reg .pred %p<1>;\n{wait}"));

@@ -1,5 +1,5 @@
-//! Tests that each call in a forked child returns the error that CUDA cannot be used there. The
-//! file has only one test, because a fork copies only the calling thread.
+//! Tests that each call in a forked child returns the error that CUDA cannot be used in the child.
+//! The file has only one test, because a fork copies only the calling thread.
 #![cfg(unix)]
 #![expect(unsafe_code, reason = "a fork")]
 

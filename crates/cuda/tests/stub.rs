@@ -16,7 +16,7 @@ use tilewright_cuda::{
     TensorMapWindow, Version, assemble,
 };
 
-/// Checks the message of the error of opening a stub with the configuration `words`.
+/// Checks the error message when a stub with the configuration `words` is opened.
 fn check_open(words: &str, expect: &str) {
     let error = Stub::new(words).open().unwrap_err();
     let text = error.to_string();

@@ -24,7 +24,7 @@ use tilewright_gpu_ir::target::REGISTER_FILE;
 use tilewright_ir::Module;
 use tilewright_testkit::Ptxas;
 
-/// The target GPUs, and whether the launcher provides tensor maps.
+/// The target GPUs, each with true if launches on it provide tensor maps.
 const VARIANTS: [(&str, bool); 4] = [("sm_75", false), ("sm_80", false), ("sm_90a", true), ("sm_100a", true)];
 
 /// The maximum number of differing PTX files that a comparison lists; further files are only
@@ -134,7 +134,7 @@ fn compile_kernel(path: &Path, out: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Returns the program in the GPU dialect, followed by the remarks of the passes.
+/// Returns the module in the GPU dialect, followed by the remarks of the passes.
 fn compile_for_gpu(
     module: &Module,
     target: GpuTarget,
@@ -180,7 +180,7 @@ fn guarded(stage: impl FnOnce() -> Result<String, String>) -> String {
     }
 }
 
-/// The assembler's figures for a PTX file, assembled as for a launch.
+/// The resources of a PTX file, assembled as a launch assembles it.
 #[derive(Clone, Copy, Default)]
 struct Figures {
     registers: u32,
@@ -203,7 +203,7 @@ impl Figures {
         Some(Self { registers, instructions, spills })
     }
 
-    /// Returns the registers of a thread and the bytes of all spill stores.
+    /// Returns the maximum number of registers of a thread and the total bytes of spill stores.
     fn assemble(ptxas: &Ptxas, text: &str, target: &str) -> Option<[u32; 2]> {
         let figures = |text: &str| {
             let usage = ptxas.assemble(text, target).ok()?.usage;

@@ -57,7 +57,7 @@ pub trait DeviceMemory {
     fn download(&mut self, address: u64, bytes: &mut [u8]) -> Result<(), String>;
 }
 
-/// The ways to run a case; the results must be right in each.
+/// The ways to run a case. The results must be right in each way.
 #[derive(Clone, Copy, Debug)]
 enum Mode {
     /// On the CPU, with optimized IR.
@@ -95,7 +95,7 @@ impl Case {
     }
 
     /// Like [`run`](Self::run), but launches the kernel once, on a device. `memory` is the memory
-    /// of the device, if it is separate from the host's; an `Err` may also come from it.
+    /// of the device, if it is separate from the host's. An `Err` may also be an error of `memory`.
     pub fn run_on(
         &self,
         device: Device,
@@ -238,8 +238,8 @@ impl Case {
         Ok(launched)
     }
 
-    /// Returns a text about the first difference from the expected results; `None` if there is
-    /// none.
+    /// Describes the first difference from the expected results. Returns `None` if there is no
+    /// difference.
     fn compare(
         &self,
         before: &[(String, Array)],

@@ -1,9 +1,9 @@
-//! Parses and evaluates the expressions of test cases. They have Python's syntax and a few
-//! functions, and are evaluated in binary64.
+//! Parses and evaluates the expressions of test cases. An expression has Python's syntax and is
+//! evaluated in binary64.
 //!
 //! `i`, `j`, `k`, `l` are the indices of the element; `x[i, j]` is an element of an input. `sum(k,
-//! 8, …)`, `max(k, 8, …)` and `min(k, 8, …)` bind `k` to 0 through 7. `tdiv` and `tmod` truncate,
-//! like `//` and `%` on integers in kernels.
+//! 8, …)`, `max(k, 8, …)` and `min(k, 8, …)` evaluate their last argument for `k` from 0 to 7.
+//! `tdiv` and `tmod` truncate, like `//` and `%` on integers in kernels.
 
 use ruff_python_ast::{CmpOp, Expr, Number, Operator, UnaryOp};
 use ruff_python_parser::parse_expression;

@@ -33,11 +33,12 @@
 //! ```
 //! ````
 //! A case with a `signature` is only compiled; another case is also run. A case with neither
-//! `expect` nor `text` must compile, and its run must end without an error. Expected values are
-//! computed from the inputs as they were before the launch. Each case runs on the CPU in three
-//! modes: with optimized IR, with the IR before optimization, and without symbolic tiles. In the
-//! last mode, the CPU executor stores each tile element by element, not as a formula. The cases of
-//! `tests/kernels` also run on simulated GPUs and on the machine's GPU.
+//! `expect` nor `text` must compile, and its run must end without an error. The expressions of
+//! `expect` use the inputs as they were before the launch. Each case runs on the CPU in three
+//! modes: with optimized IR, with the IR before optimization, and without symbolic tiles. A
+//! symbolic tile is a tile that the CPU executor stores as a formula; in the last mode, it stores
+//! each tile element by element. The cases of `tests/kernels` also run on simulated GPUs and on the
+//! machine's GPU.
 //!
 //! `TILEWRIGHT_BLESS=1` updates the snapshots, the expected text of [`run_text_cases`], and the
 //! `text` blocks.
@@ -66,7 +67,7 @@ pub fn say_skipped(test: &str, reason: &str) {
     let _ = writeln!(std::io::stderr(), "\nSKIPPED {test}: {reason}");
 }
 
-/// Tests the examples of the page about Rust.
+/// Runs the examples of `docs/rust.md` as doc tests.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/rust.md")]
 struct RustPage;

@@ -1,5 +1,5 @@
-//! Runs NVIDIA's assembler, which validates a PTX module, and returns the resources and the machine
-//! code of its kernels.
+//! Runs NVIDIA's assembler, `ptxas`. It validates a PTX module, and its output has the resources
+//! and the machine code of the kernels.
 //!
 //! The assembler is a test dependency that `make test` installs into `.venv` from NVIDIA's package.
 //! Tests that need it are reported as skipped if it is missing.
@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::{project_root, say_skipped};
 
-/// The start of the error line for a crash of the assembler, in which case the text was not
+/// The start of the error line for a crash of the assembler. After a crash, the text counts as not
 /// validated.
 pub const DIED: &str = "the assembler died";
 
@@ -83,8 +83,8 @@ impl Ptxas {
         found
     }
 
-    /// Assembles PTX for a target (`sm_90a`) with optimizations; `Err` contains the assembler's
-    /// messages.
+    /// Assembles PTX for a target, such as `sm_90a`, with optimizations. An `Err` contains the
+    /// assembler's messages.
     pub fn assemble(&self, text: &str, target: &str) -> Result<Assembled, String> {
         self.assemble_with(text, target, &[])
     }

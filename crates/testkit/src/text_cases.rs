@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use crate::markdown::project_root;
 use crate::snapshot::is_blessing;
 
-/// A function that runs the steps of a case on its input and returns the output. The function fails
-/// if the case itself is malformed.
+/// A function that applies the steps of a case to its input and returns the output. It fails if the
+/// case itself is malformed.
 type Run<'a> = &'a dyn Fn(&[&str], &str) -> Result<String, String>;
 
 /// A case: prose, steps, input and expected output.

@@ -37,8 +37,8 @@ fn code(text: &str) -> &str {
     text.split(['[', ']']).nth(1).unwrap_or_default()
 }
 
-/// Checks that every kernel behaves the same on simulated GPUs and on the CPU: equal results, or a
-/// diagnostic with the same code.
+/// Checks that every kernel has the same outcome on simulated GPUs and on the CPU: the expected
+/// results, or a diagnostic with the same code.
 #[test]
 fn kernels_on_simulated_gpus() {
     for device in ["sim:sm_80", "sim:sm_90"].map(|name| Device::parse(name).expect("it is a device")) {

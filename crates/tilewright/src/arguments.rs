@@ -135,7 +135,7 @@ elements! {
 /// | `Option` | `None`, or the argument inside |
 /// | tuples of at most six items, `Vec` | a tuple |
 ///
-/// A type of a program converts itself to one of these:
+/// A program can implement the trait for a type of its own, by conversion to one of these types:
 ///
 /// ```
 /// use tilewright::{IntoArgument, Module, args, runtime::Value};
@@ -317,8 +317,8 @@ fn constant<'m>(constant: Constant) -> Value<'m> {
     Value::Constant { value: HostValue::Constant(constant), is_explicit: false }
 }
 
-/// A type whose values can be the grid of a launch: a number of programs, an array of one to three
-/// numbers, or a tuple of two or three numbers.
+/// A type whose values can be the grid of a launch: one number of programs, an array of one to
+/// three such numbers, or a tuple of two or three.
 ///
 /// ```
 /// use tilewright::{Code, Error, Grid, IntoGrid};
@@ -346,7 +346,7 @@ pub trait IntoGrid {
     /// Returns the checked grid.
     ///
     /// # Errors
-    /// If there are no or more than three extents, or if one is not between 0 and 2^31 - 1.
+    /// If there are no or more than three extents, or if an extent is not between 0 and 2^31 - 1.
     fn into_grid(self) -> Result<Grid, Error>;
 }
 
@@ -382,8 +382,8 @@ macro_rules! grids {
 }
 grids!(i32 i64 u32 u64 usize);
 
-/// Returns the constant in an argument that sets the option `name`. Fails if the argument is
-/// something else, such as a tensor or a tuple.
+/// Returns the constant that the argument for the option `name` contains. Fails if the argument is
+/// not a constant but, for example, a tensor or a tuple.
 pub(crate) fn to_constant(name: &str, value: &Value<'_>) -> Result<Constant, Error> {
     if let Some(HostValue::Constant(constant)) = value.to_host_value() {
         return Ok(constant);

@@ -37,7 +37,7 @@ enum Memory {
     Gpu(DeviceBuffer),
 }
 
-/// The unit of allocation in main memory: a buffer is aligned for each vector instruction.
+/// The unit of allocation in main memory. It aligns a buffer for every vector instruction.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C, align(64))]
 struct CacheLine([u8; 64]);
@@ -113,8 +113,8 @@ impl<T: Element> Buffer<T> {
         self.len == 0
     }
 
-    /// Returns the elements if they are in main memory; `None` for a GPU. The first is at a
-    /// multiple of 64 bytes.
+    /// Returns the elements if they are in main memory; `None` for a GPU. The address of the first
+    /// element is a multiple of 64.
     ///
     /// ```
     /// use tilewright::{Buffer, Device};
@@ -130,7 +130,8 @@ impl<T: Element> Buffer<T> {
         Some(bytemuck::cast_slice(&bytemuck::cast_slice::<_, u8>(lines)[..self.len * size_of::<T>()]))
     }
 
-    /// As [`as_slice`](Self::as_slice), for writing.
+    /// Returns the elements for writing if they are in main memory, as [`as_slice`](Self::as_slice)
+    /// does.
     ///
     /// ```
     /// use tilewright::{Buffer, Device};
@@ -308,13 +309,13 @@ impl<T: Element> Buffer<T> {
         }
     }
 
-    /// Waits for the launches on every stream, which may use the buffer.
+    /// Waits for the launches on every stream of the device, because they may use the buffer.
     fn wait(&self) -> Result<(), Error> {
         Ok(self.device.context()?.synchronize()?)
     }
 
-    /// Returns the pointer to a range. On a GPU, its region is empty: only the CPU and the simulator
-    /// check accesses against it.
+    /// Returns the pointer to a range of the elements. `region` is the range in main memory,
+    /// against which the CPU and the simulator check accesses. On a GPU, the region is empty.
     fn pointer<'m>(&self, start: usize, region: Region<'m>) -> Value<'m> {
         let address = match &self.memory {
             Memory::Host(_) => region.address(),
@@ -339,7 +340,8 @@ impl<T: Element> Buffer<T> {
         Value::Pointer(Pointer { pointee: T::DTYPE, address, region, device: Device::Cpu })
     }
 
-    /// Returns the memory of a range if it is on a GPU: the device, the address and the bytes.
+    /// Returns the memory of a range if the range is on a GPU: the device, the address and the
+    /// bytes.
     pub(crate) fn gpu_memory(&self, range: &Range<usize>) -> Option<GpuMemory> {
         let Memory::Gpu(memory) = &self.memory else { return None };
         let address = memory.address() + (range.start * size_of::<T>()) as u64;

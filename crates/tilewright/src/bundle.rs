@@ -48,7 +48,7 @@ use crate::{Arguments, IntoArgument, IntoGrid, Stream, module};
 #[derive(Clone, Debug)]
 pub struct Bundle {
     bundle: Arc<runtime::lock::Bundle>,
-    /// The device of launches; `None` for that of their tensors.
+    /// The device that launches run on; `None` for the device of their tensors.
     device: Option<Device>,
 }
 
@@ -72,8 +72,8 @@ impl Bundle {
         Ok(Self { bundle, device: Device::selected()? })
     }
 
-    /// Reads a packed lock from memory; errors name it `name`. Launches choose their device as those
-    /// of [`open`](Self::open) do.
+    /// Reads a packed lock from memory; errors name it `name`. Launches choose their device as
+    /// after [`open`](Self::open).
     ///
     /// ```
     /// use tilewright::{Bundle, Code};
@@ -114,8 +114,8 @@ impl Bundle {
     }
 
     /// Runs a kernel for every program of a grid. Returns when all programs have ended; on a GPU,
-    /// already when the launch is on the default stream. Every argument is named. A compile-time
-    /// argument may be left out if the lock has only one value for it.
+    /// as soon as the launch is queued on the default stream. Every argument needs its name. A
+    /// compile-time argument may be left out if the lock has only one value for it.
     ///
     /// # Errors
     /// If the lock has no kernel for these arguments, or if the kernel fails.
@@ -123,7 +123,7 @@ impl Bundle {
         self.start(None, kernel, grid.into_grid()?, arguments)
     }
 
-    /// As [`launch`](Self::launch), on a stream, whose device runs the kernel.
+    /// As [`launch`](Self::launch), on a stream. The device of the stream runs the kernel.
     ///
     /// # Errors
     /// As [`launch`](Self::launch).
@@ -158,7 +158,7 @@ impl Bundle {
     }
 }
 
-/// A packed lock in the binary, which `include_kernels!` makes.
+/// A packed lock that `include_kernels!` has put into the binary.
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct EmbeddedBundle {
@@ -168,7 +168,7 @@ pub struct EmbeddedBundle {
 }
 
 impl EmbeddedBundle {
-    /// Makes the bundle of a packed lock, which is read at the first use.
+    /// Makes the bundle of a packed lock. The first use of the bundle reads the lock.
     pub const fn new(name: &'static str, bytes: &'static [u8]) -> Self {
         Self { name, bytes, bundle: OnceLock::new() }
     }
@@ -226,7 +226,7 @@ pub struct KernelLaunch<'m> {
 }
 
 impl<'m> KernelLaunch<'m> {
-    /// Adds an argument.
+    /// Adds an argument by name.
     #[doc(hidden)]
     pub fn with(mut self, name: &'static str, value: impl IntoArgument<'m>) -> Self {
         self.arguments = self.arguments.keyword(name, value);
@@ -234,7 +234,7 @@ impl<'m> KernelLaunch<'m> {
     }
 
     /// Selects the device of the launch, such as the simulator. Without this call, the launch runs
-    /// on the device that the process has selected, or else on that of its tensors (see
+    /// on the device that the process has selected, or else on the device of its tensors (see
     /// [`Bundle::open`]).
     pub fn on(mut self, device: Device) -> Self {
         self.device = Some(device);
@@ -242,7 +242,7 @@ impl<'m> KernelLaunch<'m> {
     }
 
     /// Runs the kernel for every program of a grid. Returns when all programs have ended; on a GPU,
-    /// already when the launch is on the default stream.
+    /// as soon as the launch is queued on the default stream.
     ///
     /// # Errors
     /// If the kernel has no code for the device or for these arguments, or if it fails.
@@ -254,7 +254,7 @@ impl<'m> KernelLaunch<'m> {
         }
     }
 
-    /// As [`run`](Self::run), on a stream, whose device runs the kernel.
+    /// As [`run`](Self::run), on a stream. The device of the stream runs the kernel.
     ///
     /// # Errors
     /// As [`run`](Self::run).

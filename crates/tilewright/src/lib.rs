@@ -252,7 +252,7 @@ pub use tilewright_runtime::Device;
 /// ```
 #[doc(inline)]
 pub use tilewright_runtime::Error;
-/// Numbers the programs of a launch; launches take everything that is [`IntoGrid`].
+/// States the number of programs along each axis of a launch; launches accept every [`IntoGrid`].
 ///
 /// ```
 /// use tilewright::Grid;
@@ -282,7 +282,7 @@ pub use tilewright_runtime::Grid;
 /// ```
 #[doc(inline)]
 pub use tilewright_runtime::Handle;
-/// Sets in a program what environment variables set for a process.
+/// Sets options of the process, as environment variables do.
 ///
 /// ```
 /// use tilewright::Knobs;
@@ -339,7 +339,7 @@ pub use tilewright_runtime::Stage;
 /// ```
 #[doc(inline)]
 pub use tilewright_runtime::Target;
-/// Reads the number of threads.
+/// Reads the number of threads of launches on the CPU.
 ///
 /// ```
 /// assert!(tilewright::num_threads() >= 1);

@@ -9,9 +9,9 @@ use tilewright_runtime::{Error, Knobs, Target};
 
 /// Runs a function, and writes the lock of the kernels that it compiles and of the choices of its
 /// tuners: the file at `path` and a folder of artifacts beside it. Each kernel is compiled for all
-/// `targets`, or without any for the device of its launch. A kernel that was compiled before is not
-/// recorded. A process with `TILEWRIGHT_LOCK=path` launches these kernels, and compiles and tunes
-/// nothing.
+/// `targets`; if `targets` is empty, for the device of its launch. A kernel that was compiled
+/// before the call is not recorded. A process with `TILEWRIGHT_LOCK=path` launches the kernels of
+/// the lock, and compiles and tunes nothing.
 ///
 /// ```
 /// use tilewright::{Bundle, Device, Module, Target, args, record_lock};
@@ -51,7 +51,7 @@ pub fn record_lock<R>(
             }
         }
     }
-    // The recording is a property of the process.
+    // A process has only one recording at a time, so concurrent calls take turns.
     static RECORDING: Mutex<()> = Mutex::new(());
     let _recording = RECORDING.lock().unwrap_or_else(PoisonError::into_inner);
     let path = path.as_ref();
@@ -63,7 +63,7 @@ pub fn record_lock<R>(
     let result = run();
     drop(restore);
     let collected = result.and_then(|result| collect(&folder, path).map(|_| result));
-    // The lock has all of the recording. A folder that stays does no harm.
+    // The lock now has all of the recording, so a folder that cannot be removed does no harm.
     let _ = std::fs::remove_dir_all(&folder);
     collected
 }

@@ -204,7 +204,8 @@ impl Kernel {
     }
 
     /// Runs the kernel for every program of a grid, and compiles it first if necessary. Returns
-    /// when all programs have ended; on a GPU, as soon as the launch is on the default stream.
+    /// when all programs have ended; on a GPU, as soon as the launch is queued on the default
+    /// stream.
     ///
     /// The keyword `warmup = true` compiles the kernel and does not run it; `sanitize = true`, or
     /// the names of checks such as `sanitize = "race,init"`, makes each finding of the sanitizer an
@@ -233,9 +234,10 @@ impl Kernel {
     /// ```
     ///
     /// # Errors
-    /// If the arguments do not fit the parameters, if the kernel does not compile, or if it fails:
-    /// on the CPU and in the simulator at an access out of bounds or a failed assertion. The error
-    /// of a kernel that fails on a GPU is that of a later call, such as [`Stream::synchronize`].
+    /// If the arguments do not fit the parameters, if the kernel does not compile, or if it fails.
+    /// On the CPU and in the simulator, it fails at an access out of bounds or at a failed
+    /// assertion. If a kernel fails on a GPU, a later call returns the error, such as
+    /// [`Stream::synchronize`].
     pub fn launch(&self, grid: impl IntoGrid, arguments: Arguments<'_>) -> Result<(), Error> {
         self.start(None, grid.into_grid()?, arguments)
     }
@@ -283,8 +285,8 @@ impl Kernel {
         if checks.is_empty() { run() } else { sanitized(checks, handle.device(), run) }
     }
 
-    /// Compiles the kernel for these arguments, without running it. The next launch with such
-    /// arguments only runs.
+    /// Compiles the kernel for these arguments, without running it. The next launch with arguments
+    /// of these types and properties compiles nothing.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -295,7 +297,7 @@ impl Kernel {
     /// let mut x = [1.0_f32; 100];
     /// let first = double.warmup(args![&mut x, 100, BLOCK = 128])?;
     /// assert!(Arc::ptr_eq(&first, &double.warmup(args![&mut x, 99, BLOCK = 128])?));
-    /// // A multiple of 16 is a property that the code depends on.
+    /// // The code also depends on whether `n` is a multiple of 16.
     /// assert!(!Arc::ptr_eq(&first, &double.warmup(args![&mut x, 96, BLOCK = 128])?));
     /// # Ok(())
     /// # }
@@ -309,7 +311,8 @@ impl Kernel {
     }
 
     /// Compiles the kernel for arguments that a text describes: `*fp32,*fp32:16,i32,BLOCK=1024`.
-    /// The syntax is that of `tilewright compile --signature`: `:16` is a divisibility.
+    /// The syntax is that of `tilewright compile --signature`: `:16` means that the address or the
+    /// number is divisible by 16.
     ///
     /// ```
     /// use tilewright::{Device, Module, Options, Stage};
@@ -461,7 +464,7 @@ pub(crate) fn launch(
     }
 }
 
-/// Prints once in a process that Cargo did not optimize this library.
+/// Prints a warning that Cargo did not optimize this library, once in a process.
 #[cold]
 fn warn_of_slow_launches() {
     static ONCE: std::sync::Once = std::sync::Once::new();
@@ -474,7 +477,8 @@ fn warn_of_slow_launches() {
     });
 }
 
-/// Runs a launch with these checks of the sanitizer. A finding is an error.
+/// Runs a launch with these checks of the sanitizer. Returns an error if the sanitizer has a
+/// finding.
 fn sanitized(checks: Checks, device: Device, run: impl FnOnce() -> Result<(), Error>) -> Result<(), Error> {
     if let Device::Cuda(_) = device {
         let message = format!("the launch option sanitize is set, and the launch is on {device}");

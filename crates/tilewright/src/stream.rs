@@ -58,7 +58,7 @@ impl Stream {
         Ok(Self { device, own })
     }
 
-    /// Returns the default stream of a device, on which launches run that name no stream.
+    /// Returns the default stream of a device. Launches without a stream run on it.
     ///
     /// ```
     /// use tilewright::{Device, Stream};
@@ -205,7 +205,7 @@ impl Event {
     }
 
     /// Waits for both events, and returns the time between them; 0 if `later` was earlier. A GPU
-    /// measures it to half a microsecond.
+    /// measures the time to half a microsecond.
     ///
     /// ```
     /// # fn main() -> Result<(), tilewright::Error> {
@@ -217,7 +217,7 @@ impl Event {
     /// ```
     ///
     /// # Errors
-    /// If they are of different kinds of devices, or with the error of a kernel that failed.
+    /// If the events are of different kinds of devices, or if a kernel failed on the device.
     pub fn duration_until(&self, later: &Self) -> Result<Duration, Error> {
         match (&self.point, &later.point) {
             (Point::Host(start), Point::Host(end)) => Ok(end.saturating_duration_since(*start)),

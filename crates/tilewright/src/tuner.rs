@@ -16,13 +16,13 @@ use crate::module::{self, Call};
 use crate::{Arguments, IntoArgument, IntoGrid, Kernel, Stream};
 
 /// A configuration of a kernel: values of its `tl.constexpr` parameters, and options.
-/// [`config!`](crate::config) makes it.
+/// [`config!`](crate::config) makes a configuration.
 ///
 /// ```
 /// let config = tilewright::config! { BLOCK = 256, num_warps = 8 };
 /// assert_eq!(config["BLOCK"], 256);
 /// ```
-/// Configurations are values, so a program computes them:
+/// Configurations are values, so a program can compute them:
 ///
 /// ```
 /// use tilewright::Config;
@@ -34,7 +34,7 @@ use crate::{Arguments, IntoArgument, IntoGrid, Kernel, Stream};
 #[derive(Clone, Debug, Default)]
 pub struct Config {
     values: Vec<(&'static str, Value<'static>)>,
-    /// The values that are sizes, for the computation of grids.
+    /// The values that are integers of at least 0, by name. A grid can be computed from them.
     sizes: Vec<(&'static str, usize)>,
 }
 
@@ -65,8 +65,8 @@ impl Config {
     }
 }
 
-/// Returns a value as Python writes it: `50`, `1.5`, `True`, `'tf32'`, `(1, 2)`. A value that
-/// Python cannot write is described.
+/// Returns a value as Python writes it: `50`, `1.5`, `True`, `'tf32'`, `(1, 2)`. For a value that
+/// Python cannot write, returns a description.
 fn text_of(value: &Value<'_>) -> String {
     match (value, value.to_host_value()) {
         (_, Some(HostValue::Constant(constant))) => constant.to_string(),
@@ -137,8 +137,8 @@ pub struct Tuner {
     choices: Mutex<FxHashMap<Vec<String>, usize>>,
 }
 
-/// The times of the runs of a configuration, without its first run: that run compiles the
-/// configuration and fills caches.
+/// The times of the measured runs of a configuration. The first run is not measured, because it
+/// compiles the configuration and fills caches.
 struct Timing {
     index: usize,
     times: Vec<Duration>,
@@ -148,8 +148,8 @@ struct Timing {
 const RUNS: usize = 25;
 /// The maximum time in which a configuration is measured.
 const BUDGET: Duration = Duration::from_millis(100);
-/// A configuration is measured only once if it takes more than this many times as long as the
-/// fastest.
+/// A configuration is measured only once if its first measured time is more than this many times
+/// the shortest first time.
 const SLOW: u32 = 3;
 
 impl Kernel {
@@ -362,8 +362,8 @@ impl Tuner {
         Ok(best)
     }
 
-    /// Measures the configurations in turn, and returns their times, the fastest first. Skips those
-    /// that do not compile or run.
+    /// Measures the configurations in turn, and returns their times, the fastest first. Skips
+    /// configurations that do not compile or run.
     fn measure(
         &self,
         stream: Option<&Stream>,
@@ -398,7 +398,7 @@ fn measure_in_turn(
 ) -> Result<Vec<Timing>, Error> {
     let (mut timings, mut failure) = (Vec::new(), None);
     for index in 0..configs {
-        // The first run of a configuration compiles it and fills caches.
+        // The first run is not measured: it compiles the configuration and fills caches.
         match run(index).and_then(|_| run(index)) {
             Ok(time) => timings.push(Timing { index, times: vec![time] }),
             Err(error) => failure = failure.or(Some(error)),

@@ -1,5 +1,5 @@
-//! Devices that the features leave out. With all features, the test checks only that each device is
-//! known; `make test-features` runs it with one device at a time.
+//! Tests that a device whose Cargo feature is off is an error. With all features, the test checks
+//! only that each device is known; `make test-features` runs it with one device at a time.
 
 use tilewright::{Buffer, Code, Device, Error, Module, Options, Stream, args};
 

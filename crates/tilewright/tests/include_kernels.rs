@@ -1,5 +1,5 @@
-//! Kernels that the build has compiled into this binary: their functions, on the CPU, in the
-//! simulator and for targets that this machine lacks.
+//! Tests kernels that the build has compiled into this binary: their functions, on the CPU, in the
+//! simulator, and for targets that this machine lacks.
 
 use tilewright::{Code, Device, Stream, bf16};
 
@@ -9,7 +9,7 @@ tilewright::include_kernels! {
     targets = ["cpu", "sm_80", "sm_90"];
 
     from "include/scale.py" {
-        /// Multiplies `n` elements by a factor, to at most 100.
+        /// Multiplies `n` elements by a factor, and limits the results to 100.
         scale("*kfp32, *fp32, fp32, i32, BLOCK=256", num_warps = 2);
         scale as scale_bf16("*kbf16, *bf16, fp32, i32, BLOCK=64");
         fill("*i32, i64, i32, mode='index', dtype=tl.int32");

@@ -1,4 +1,4 @@
-//! Buffers, streams and events.
+//! Tests buffers, streams and events.
 
 use std::time::Duration;
 

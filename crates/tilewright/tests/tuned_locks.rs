@@ -1,4 +1,4 @@
-//! The choices of tuners in a lock. The lock is a property of the process: this file has one test.
+//! Tests the choices of tuners in a lock. A process has only one lock, so this file has one test.
 
 use tilewright::runtime::Knobs;
 use tilewright::{Code, Error, Kernel, Module, args, config, record_lock};

@@ -1,4 +1,4 @@
-//! Tuners: their choices, and the memory that they restore.
+//! Tests tuners: their choices, and the memory that they restore.
 
 use tilewright::{Code, Device, Error, Kernel, Module, args, config};
 
@@ -46,7 +46,7 @@ fn the_fastest_configuration_is_launched_and_memory_restored() {
     }
 }
 
-/// The texts are those of Python's `repr`.
+/// The key has the values as Python's `repr` writes them.
 #[test]
 fn keys_have_values_as_python_writes_them() {
     const SOURCE: &str = "

@@ -1,6 +1,6 @@
 //! Checks the numeric constants of the compiler. A threshold is an entry of the tuning table of its
-//! target, with its evidence. Each other constant is a row of `xtask/constants.txt`, with the reason
-//! why it is not a threshold.
+//! target, with its evidence. Every other constant has a row in `xtask/constants.txt` with the
+//! reason why it is not a threshold.
 
 use std::collections::BTreeMap;
 
@@ -9,11 +9,11 @@ use syn::{Attribute, Expr, ExprLit, Item, Lit, Meta, Type};
 
 use crate::tree::{File, Finding, Tree};
 
-/// The table of constants that are not thresholds, relative to the root.
+/// The path of the table of constants that are not thresholds, relative to the root.
 const TABLE: &str = "xtask/constants.txt";
-/// The tuning tables: of GPUs, and of CPUs.
+/// The paths of the tuning tables of GPUs and of CPUs.
 const TABLES: [&str; 2] = ["crates/gpu-ir/src/tuning.rs", "crates/cpu/src/tuning.rs"];
-/// The crates that choose between alternatives to compile a kernel.
+/// The folders whose constants are checked: their code decides how a kernel is compiled.
 const FOLDERS: [&str; 9] = [
     "crates/compiler/src/",
     "crates/cpu/src/",
@@ -30,10 +30,10 @@ const REASONS: [&str; 3] = ["hardware", "format", "bound"];
 const NUMBERS: [&str; 14] =
     ["u8", "u16", "u32", "u64", "u128", "usize", "i8", "i16", "i32", "i64", "i128", "isize", "f32", "f64"];
 const RULE: &str = "constant";
-/// The processors that entries were measured on, and the assembler that counts registers.
+/// The words that a measurement names: a processor, or the assembler that counts registers.
 const PROCESSORS: [&str; 5] = ["H100", "H200", "Xeon", "EPYC", "ptxas"];
 
-/// Checks that each numeric constant has a row, and each row a constant.
+/// Checks that each numeric constant has a row, and that the constant of each row exists.
 pub fn listed(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut rows: BTreeMap<(String, String), usize> = BTreeMap::new();
@@ -73,8 +73,8 @@ pub fn listed(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// Checks that each entry of a tuning table states its evidence: a processor and a date, or that it is
-/// derived or not measured.
+/// Checks that each entry of a tuning table states its evidence: a processor and a date,
+/// `Derived:`, or `Not measured`.
 pub fn evidence(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for file in tree.rust().filter(|file| TABLES.contains(&&*file.path)) {
@@ -166,8 +166,8 @@ fn is_number(ty: &Type) -> bool {
     matches!(ty, Type::Path(ty) if ty.path.get_ident().is_some_and(|name| NUMBERS.iter().any(|known| name == known)))
 }
 
-/// Returns whether a value is a literal, with or without a sign, or two with an operator between
-/// them.
+/// Returns whether a value is a literal, with or without a sign, or two literals with an operator
+/// between them.
 fn is_literal(value: &Expr) -> bool {
     match value {
         Expr::Lit(_) => true,

@@ -1,4 +1,4 @@
-//! Rules for the documents that explain the code: the files and headings that they name exist,
+//! Checks the documents that explain the code: the files and headings that they name exist,
 //! decisions have their four parts, and pages and lines do not exceed their maximum length.
 
 use std::path::Path;
@@ -64,7 +64,8 @@ fn outside_fences(file: &File) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// Checks that each link from a page to a text file or a heading of this project has a target.
+/// Checks that the target of each link from a page to a text file or a heading of this project
+/// exists.
 pub fn links(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for file in tree.files.iter().filter(|file| file.has_extension("md")) {

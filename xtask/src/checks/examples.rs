@@ -1,9 +1,9 @@
 //! Checks that the documentation of each public item of the crate `tilewright` has an example that
 //! the tests run.
 //!
-//! A type, a trait, a macro and a function need an example of their own, also a function of a type
-//! that has no `self`. A method with `self` may share an example of its type that calls it. The
-//! names that `lib.rs` exports from other crates need one where it exports them.
+//! A type, a trait, a macro and a function each need an example of their own. So does a function of
+//! a type that has no `self`. A method with `self` needs none if an example of its type calls the
+//! method. A name that `lib.rs` exports from another crate needs an example at the export.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -33,12 +33,12 @@ pub fn of_public_items(tree: &Tree) -> Vec<Finding> {
     api.findings
 }
 
-/// The public items of the crate, as far as they are read.
+/// The public items of the crate, collected file by file.
 #[derive(Default)]
 struct Api {
     /// The names that `lib.rs` exports from modules of the crate.
     exports: BTreeSet<String>,
-    /// The text of the examples of each type and of its functions.
+    /// For each type, the text of the examples of the type and of its functions.
     calls: BTreeMap<String, String>,
     methods: Vec<Method>,
     findings: Vec<Finding>,
@@ -66,7 +66,8 @@ impl Method {
 }
 
 impl Api {
-    /// Reads the `pub use` items of `lib.rs`. Names from crates of the project need an example here.
+    /// Reads the `pub use` items of `lib.rs`, and requires an example for each name of another
+    /// crate.
     fn read_exports(&mut self, root: &File, syntax: &syn::File) {
         let modules: BTreeSet<String> = syntax
             .items

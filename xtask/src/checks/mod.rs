@@ -1,4 +1,4 @@
-//! The list of checks.
+//! Lists the checks.
 
 mod codes;
 mod constants;

@@ -1,4 +1,4 @@
-//! Rules for the Python side that ruff does not have.
+//! Checks the rules for Python files that ruff does not have.
 
 use crate::tree::{File, Finding, Tree};
 
@@ -28,7 +28,7 @@ pub fn suppressions(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// Checks the length of functions. (For Rust, clippy does.)
+/// Checks the length of functions. (For Rust, clippy checks it.)
 pub fn function_lengths(tree: &Tree) -> Vec<Finding> {
     tree.python().flat_map(long_functions).collect()
 }
@@ -67,17 +67,17 @@ fn long_functions(file: &File) -> Vec<Finding> {
     findings
 }
 
-/// One logical line of Python: it may extend over several lines of text.
+/// A logical line of Python, which may extend over several lines of text.
 struct Statement<'a> {
     line: usize,
     last_line: usize,
     indent: usize,
-    /// Its first line, without the indentation.
+    /// The first line of text, without the indentation.
     text: &'a str,
 }
 
-/// Splits a file into logical lines: brackets and triple quotes continue one. Comments and blank
-/// lines are skipped.
+/// Splits a file into logical lines. Brackets and triple quotes continue a logical line. Comments
+/// and blank lines are skipped.
 fn statements(text: &str) -> Vec<Statement<'_>> {
     let mut statements: Vec<Statement<'_>> = Vec::new();
     let mut scanner = Scanner::default();
@@ -96,7 +96,7 @@ fn statements(text: &str) -> Vec<Statement<'_>> {
     statements
 }
 
-/// The state of the scan of Python's text between two lines.
+/// The state of the scan of Python text between two lines.
 #[derive(Default)]
 struct Scanner {
     depth: usize,

@@ -1,4 +1,4 @@
-//! Rules for text of any language: headers, lengths, marks of unfinished work, absolute paths of a
+//! Checks text of any language: headers, lengths, marks of unfinished work, absolute paths of a
 //! developer's machine.
 
 use crate::tree::{File, Finding, Tree};
@@ -64,7 +64,7 @@ pub fn machine_paths(tree: &Tree) -> Vec<Finding> {
     let roots = [concat!("/ho", "me/"), concat!("/Us", "ers/"), concat!("/ro", "ot/"), concat!("/wo", "rk/")];
     let windows = concat!("C:\\Us", "ers");
     find_in_lines(tree, "machine-path", |line| {
-        // After a name, the same text is part of a relative path or of a URL.
+        // Directly after a name, the text is part of a relative path or of a URL.
         let is_absolute = |start: usize| {
             !line[..start]
                 .ends_with(|c: char| c.is_alphanumeric() || matches!(c, '.' | '_' | '-' | '*' | ')' | '}'))

@@ -1,5 +1,5 @@
-//! Identifiers and keywords that only some files may use, such as `unsafe`. The check searches
-//! tokens, so comments and strings do not count, but the bodies of macros do.
+//! Checks identifiers and keywords that only some files may use, such as `unsafe`. The check
+//! searches tokens. So comments and strings do not count, but the bodies of macros do.
 
 use proc_macro2::{TokenStream, TokenTree};
 
@@ -60,7 +60,8 @@ const CONFINED: &[Confined] = &[
     },
 ];
 
-/// Checks that each confined word is only used in its files. A manifest that names PyO3 counts too.
+/// Checks that each confined word is used only in its files. A manifest that names PyO3 also counts
+/// as a use.
 pub fn confined_words(tree: &Tree) -> Vec<Finding> {
     let manifests =
         tree.files.iter().filter(|file| file.path.ends_with("/Cargo.toml")).flat_map(pyo3_in_manifest);

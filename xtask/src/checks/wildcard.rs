@@ -1,7 +1,7 @@
-//! Finds catch-all arms in a `match` on the enums of the op tables. Without them, the compiler
-//! leads the author of a new op to every `match` that has to handle it. If a catch-all is correct,
-//! a comment above the arm, or after it on the same line, gives the reason:
-//! `// tidy: wildcard because ...`.
+//! Finds catch-all arms in a `match` on the enums of the op tables. Without catch-all arms, rustc
+//! shows the author of a new op every `match` that has to handle it. If a catch-all is correct, a
+//! comment above the arm, or after it on the same line, gives the reason: `// tidy: wildcard
+//! because ...`.
 //!
 //! The check knows the enums by name, also if a file renames them (`use
 //! tilewright_ir::ElementwiseFn as F`), and the variants that a file imports. An arm such as
@@ -88,8 +88,8 @@ impl Names {
         }
     }
 
-    /// Returns whether the pattern names a variant of an op enum at its top (below references,
-    /// parentheses, `|`, and in tuples).
+    /// Returns whether the pattern names a variant of an op enum at its top level. References,
+    /// parentheses, `|` and tuples do not count as levels.
     fn in_pattern(&self, pattern: &Pat) -> bool {
         match pattern {
             Pat::Path(pattern) => self.is_variant(&pattern.path),
@@ -107,8 +107,8 @@ impl Names {
         }
     }
 
-    /// Adds to `found` the path of each variant that contains another one: `Family::Math` of
-    /// `Family::Math(MathFn::Exp)`.
+    /// Adds to `found` the path of each variant whose pattern contains another variant:
+    /// `Family::Math` of `Family::Math(MathFn::Exp)`.
     fn nests(&self, pattern: &Pat, found: &mut BTreeSet<String>) {
         each_nested(pattern, &mut |path, inner| {
             if self.is_variant(path) && self.in_pattern(inner) {

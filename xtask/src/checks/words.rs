@@ -1,6 +1,6 @@
-//! The ratchet on words. `STYLE.md` lists words that hide an actor or a term, and `xtask/words.txt`
-//! has the maximum number of their uses in each area of the project. The numbers may only fall;
-//! `cargo xtask tidy --bless` lowers them.
+//! Limits the uses of words (the ratchet). `STYLE.md` lists words that hide an actor or a term, and
+//! `xtask/words.txt` has the maximum number of their uses in each area of the project. The numbers
+//! may only fall; `cargo xtask tidy --bless` lowers them.
 //!
 //! Code in Markdown does not count, so that a page may quote a word. The maximum of an area without
 //! a row is 0.
@@ -40,7 +40,7 @@ const CLAUSE: &str = "clause";
 const CLAUSE_WORDS: [&str; 4] = ["What", "Who", "Where", "Whether"];
 const COLUMNS: usize = LISTED.len() + 1;
 
-/// The number of uses in each column.
+/// The number of uses that each column counts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Row([usize; COLUMNS]);
 
@@ -75,8 +75,8 @@ pub fn ratchet(tree: &Tree) -> Vec<Finding> {
 
 /// Returns the table with every maximum lowered to the present number.
 ///
-/// An area of code without a row gets one if the totals of its language do not rise, as when a
-/// crate is divided. No other number may rise: such rises are returned as findings.
+/// A new area of code, such as a crate that was split off, gets a row if the totals of its language
+/// do not rise. Any other number that rises is returned as a finding.
 pub fn lowered(tree: &Tree) -> Result<String, Vec<Finding>> {
     let counts = counts(tree);
     if tree.files.iter().any(|file| file.path == TABLE) {
@@ -115,7 +115,7 @@ fn advice(column: usize) -> String {
     }
 }
 
-/// Returns the area and the language of a file; `None` if the file does not count.
+/// Returns the area and the language of a file; `None` if its words are not counted.
 fn place_of_path(path: &str) -> Option<Place> {
     let (name, kind) = path.rsplit_once('.')?;
     if !matches!(kind, "rs" | "py" | "md") || path == SELF {
@@ -154,7 +154,7 @@ fn last_use(tree: &Tree, area: &str, kind: &str, column: usize) -> (String, usiz
     found.next_back().unwrap_or_else(|| (TABLE.to_owned(), 1))
 }
 
-/// A word with its line and the text between it and the next one.
+/// A word with its line and the text between it and the next word.
 struct Word<'a> {
     text: &'a str,
     line: usize,
@@ -329,7 +329,7 @@ mod tests {
         assert!(
             fewer.lines().any(|line| line.split_whitespace().eq("crates/ir rs 1 0 0 0 0 0 0 0".split(' ')))
         );
-        // Code that moves to a new crate takes its words along.
+        // Code that moves to a new crate brings its words with it.
         let moved =
             bless(&[("crates/new/src/a.rs", "// behind behind\n"), (TABLE, table)]).expect("it moves");
         assert!(moved.contains("crates/new") && !moved.contains("crates/ir"), "{moved}");

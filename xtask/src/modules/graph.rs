@@ -1,4 +1,4 @@
-//! Strongly connected components.
+//! Finds the strongly connected components of a graph.
 
 /// Returns the strongly connected components of a graph, by Tarjan's algorithm. `targets` has the
 /// successors of each node.
@@ -69,7 +69,8 @@ mod tests {
 
     #[test]
     fn cycles_that_touch_are_one_component() {
-        // 0 -> 1 -> 2 -> 0 and 2 <-> 3 are one component; 4 reaches it and 5 is reached by it.
+        // 0, 1, 2 and 3 are one component, because of 0 -> 1 -> 2 -> 0 and 2 <-> 3. 4 reaches the
+        // component, and the component reaches 5.
         let targets = [vec![1], vec![2, 5], vec![0, 3], vec![2], vec![0], vec![]];
         let mut found = components(&targets);
         found.sort();

@@ -9,8 +9,8 @@ use syn::{Attribute, Item, UseTree, Visibility};
 
 use crate::tree::File;
 
-/// The maximum number of steps through modules and re-exports to resolve a path. It ends a search
-/// in a cycle of re-exports.
+/// The maximum number of imports and re-exports that the resolution of a path follows. The limit
+/// ends a resolution that has entered a cycle of re-exports.
 const MAX_STEPS: usize = 16;
 
 /// One file of a crate.
@@ -24,11 +24,11 @@ pub struct Module {
     defined: BTreeSet<String>,
     /// The path of each imported name.
     imported: BTreeMap<String, Vec<String>>,
-    /// The paths of the modules that it imports with `*`.
+    /// The paths of the modules that the file imports with `*`.
     globs: Vec<Vec<String>>,
-    /// The paths that its code uses, including imports.
+    /// The paths that the file's code uses, including imports.
     named: BTreeSet<Vec<String>>,
-    /// The names of its child modules that are compiled only for tests.
+    /// The names of the module's children that are compiled only for tests.
     test_children: Vec<String>,
 }
 
@@ -49,13 +49,14 @@ impl Module {
         Some(reader.module)
     }
 
-    /// Returns the paths of its child modules that are compiled for tests only.
+    /// Returns the paths of the module's children that are compiled only for tests.
     pub fn test_children(&self) -> impl Iterator<Item = Vec<String>> {
         self.test_children.iter().map(|child| [&self.path[..], std::slice::from_ref(child)].concat())
     }
 }
 
-/// Returns for each module the modules that define the names it uses, each with one path to them.
+/// Returns, for each module, the modules that define the names it uses. Each comes with one path in
+/// the first module that leads to it.
 pub fn arrows(modules: &[&Module]) -> Vec<BTreeMap<usize, String>> {
     let by_path: BTreeMap<_, _> =
         modules.iter().enumerate().map(|(index, module)| (&module.path[..], index)).collect();
@@ -80,8 +81,8 @@ struct Resolver<'a> {
 }
 
 impl Resolver<'_> {
-    /// Returns the module that defines the target of a path in the module `at`; `None` if it is in
-    /// another crate.
+    /// Returns the module that defines the target of a path in the module `at`. Returns `None` if
+    /// the target is in another crate.
     fn resolve(&self, at: usize, path: &[String], steps: usize) -> Option<usize> {
         let steps = steps.checked_sub(1)?;
         let (first, rest) = path.split_first()?;
@@ -112,7 +113,7 @@ impl Resolver<'_> {
     fn member(&self, at: usize, name: &String, rest: &[String], steps: usize) -> Option<usize> {
         let module = self.modules[at];
         let child = [&module.path[..], std::slice::from_ref(name)].concat();
-        // A name may be both a child and an import: a module and its function.
+        // One name may be both a child module and an imported function of that module.
         if let Some(&child) = self.by_path.get(&child[..])
             && (!rest.is_empty() || !module.imported.contains_key(name))
         {
@@ -133,7 +134,7 @@ impl Resolver<'_> {
     }
 }
 
-/// Walks the syntax of a file.
+/// Visits the syntax of a file.
 struct Reader {
     module: Module,
     /// The number of inline modules around the code.
@@ -144,7 +145,7 @@ impl Reader {
     /// Records a used path. Rewrites a path in an inline module so that it begins at the file's
     /// module.
     fn name(&mut self, mut path: Vec<String>) {
-        // In the tokens of a macro, `super` without a path is a visibility.
+        // In the tokens of a macro, `super` without a path is the visibility `pub(super)`.
         if let [only] = &path[..]
             && ["crate", "self", "super"].contains(&only.as_str())
         {
@@ -289,7 +290,7 @@ fn is_for_tests(attributes: &[Attribute]) -> bool {
 mod tests {
     use super::*;
 
-    /// Checks the dependencies of a crate of the given files, as `from -> to` by module.
+    /// Checks the dependencies of a crate with the given files, each written as `from -> to`.
     fn check(files: &[(&str, &str)], expect: &[&str]) {
         let parse = |&(path, text): &(&str, &str)| {
             let file = File { path: path.to_owned(), text: text.to_owned() };

@@ -1,4 +1,4 @@
-//! Performs the operations of the cache on files, with the rules of network file systems.
+//! Performs the operations of the cache on files, and handles the errors of network file systems.
 //!
 //! - `ESTALE`: the server has replaced or removed the file of a handle. The cache repeats the
 //!   operation once, by name, so that the system looks the name up again.
@@ -21,7 +21,7 @@ fn retry_stale<T>(operation: impl Fn() -> io::Result<T>) -> io::Result<T> {
     }
 }
 
-/// Returns whether an error may be gone when the operation is repeated later.
+/// Returns whether the operation may succeed when it is repeated later.
 pub(super) fn is_transient(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -30,7 +30,7 @@ pub(super) fn is_transient(error: &io::Error) -> bool {
 }
 
 /// Reads the first `limit` bytes of a regular file, if `accept` accepts its metadata. Returns the
-/// open file too.
+/// bytes with the open file.
 pub(super) fn read<E>(
     path: &Path,
     limit: u64,
@@ -61,8 +61,8 @@ fn open(path: &Path) -> io::Result<File> {
     options.read(true).open(path)
 }
 
-/// Opens the file of a lock, and creates it if there is none. A file of another user may only be
-/// readable.
+/// Opens the file of a lock, and creates it if there is none. If another user owns the file, this
+/// process may have permission only to read it.
 pub(super) fn open_lock(path: &Path) -> io::Result<File> {
     retry_stale(|| {
         check("lock")?;
@@ -92,7 +92,7 @@ pub(super) fn rename(from: &Path, to: &Path) -> io::Result<()> {
     })
 }
 
-/// Removes a file. Success means that there is no such file any more.
+/// Removes a file. Also succeeds if there is no such file.
 pub(super) fn remove(path: &Path) -> io::Result<()> {
     let removed = check("remove").and_then(|()| fs::remove_file(path));
     match removed {
@@ -126,7 +126,7 @@ pub(super) fn touch_path(path: &Path) -> io::Result<()> {
     touch(&open(path)?)
 }
 
-/// Fails if a test lets the operation fail.
+/// Returns the error that a test injects into the operation, if there is one.
 #[cfg(not(test))]
 #[expect(clippy::unnecessary_wraps, reason = "it fails in tests")]
 fn check(_operation: &str) -> io::Result<()> {
@@ -138,7 +138,7 @@ use faults::check;
 
 #[cfg(test)]
 mod faults {
-    //! Lets operations of this thread fail, as those of a network file system do.
+    //! Injects errors of network file systems into the operations of this thread.
 
     use std::cell::RefCell;
     use std::io;
@@ -147,7 +147,8 @@ mod faults {
         static FAULTS: RefCell<Vec<(&'static str, i32)>> = const { RefCell::new(Vec::new()) };
     }
 
-    /// Lets the next `count` operations of this name fail with an error number of the system.
+    /// Makes the next `count` operations of this name fail with the error number `code` of the
+    /// system.
     pub(in crate::cache) fn fail(operation: &'static str, code: i32, count: usize) {
         FAULTS.with_borrow_mut(|faults| faults.extend(std::iter::repeat_n((operation, code), count)));
     }

@@ -1,4 +1,4 @@
-//! The bytes of an entry.
+//! Encodes and decodes the bytes of an entry. The second row has the sizes in bytes:
 //!
 //! ```text
 //! magic  key  checksum of the rest  length of the provenance  provenance            content
@@ -20,7 +20,7 @@ const TEXTS: usize = 4;
 /// The maximum number of bytes before the content of an entry.
 pub(super) const MAX_HEADER_BYTES: usize = BODY + LENGTH + TEXTS * (LENGTH + MAX_TEXT_BYTES);
 
-/// The inputs from which a cubin was assembled, as a user knows them.
+/// Describes to a user the inputs from which a cubin was assembled.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Provenance {
     /// The name of the kernel.
@@ -79,7 +79,8 @@ pub(super) fn decode(key: &Key, bytes: &[u8]) -> Option<(Provenance, usize)> {
     (bytes[CHECKSUM..BODY] == *blake3::hash(&bytes[BODY..]).as_bytes()).then_some(found)
 }
 
-/// Does the same with the first [`MAX_HEADER_BYTES`] bytes of an entry, without its checksum.
+/// Returns what [`decode`] returns, from the first [`MAX_HEADER_BYTES`] bytes of an entry. Does not
+/// compare the checksum.
 pub(super) fn decode_header(key: &Key, bytes: &[u8]) -> Option<(Provenance, usize)> {
     let rest = bytes.strip_prefix(&MAGIC)?.strip_prefix(key.as_bytes())?.get(blake3::OUT_LEN..)?;
     let (mut texts, _) = split_sized(rest)?;
@@ -93,7 +94,8 @@ pub(super) fn decode_header(key: &Key, bytes: &[u8]) -> Option<(Provenance, usiz
     texts.is_empty().then_some((provenance, start))
 }
 
-/// Splits bytes that begin with their length from the rest.
+/// Splits off the first text or list: its length in bytes, then its bytes. Returns these bytes and
+/// the rest.
 fn split_sized(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let (length, rest) = bytes.split_first_chunk::<LENGTH>()?;
     rest.split_at_checked(u32::from_le_bytes(*length) as usize)

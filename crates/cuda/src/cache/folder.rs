@@ -1,4 +1,4 @@
-//! The files of one folder of the cache: how they are locked, written and removed.
+//! Locks, writes and removes the files of one folder of the cache.
 
 use std::fs::{self, File, TryLockError};
 use std::io;
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant, SystemTime};
 use super::trust::{Distrust, Trust};
 use super::{Key, disk, entry};
 
-/// The maximum time to wait for another builder of an entry. It is longer than an assembler takes,
+/// The maximum time to wait for another builder of an entry. It is longer than an assembly takes,
 /// but finite: a process that is stopped in a debugger must not block all others.
 const PATIENCE: Duration = Duration::from_mins(2);
 
@@ -17,8 +17,8 @@ const PATIENCE: Duration = Duration::from_mins(2);
 /// killed.
 const ABANDONED: Duration = Duration::from_hours(1);
 
-/// The distance by which the time of a file may be in the future, because the clocks of two hosts
-/// differ.
+/// The maximum difference between the clocks of two hosts: the time of a file may be this far in
+/// the future.
 const SKEW: Duration = Duration::from_mins(1);
 
 const LOCK_PREFIX: &str = "lock-";
@@ -46,8 +46,8 @@ pub(super) struct Lock(Option<File>);
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // Closing the file does not release the lock if a child that was forked meanwhile still has
-        // the file open.
+        // Closing the file releases the lock only if no other process has the file open. A child
+        // that was forked meanwhile has it open, so the lock is released explicitly.
         if let Some(file) = &self.0 {
             let _ = file.unlock();
         }
@@ -81,7 +81,8 @@ impl EntryPaths {
             Err(_) => return Found::Nothing,
         };
         let Some(content) = entry::into_content(&self.key, bytes) else { return Found::Nothing };
-        // Nothing is removed from a cache that cannot be written, so an error is ignored.
+        // The error is ignored: no entry is removed from a read-only cache, so the time is not
+        // needed there.
         let _ = disk::touch(&file);
         Found::Content(content)
     }
@@ -92,7 +93,7 @@ impl EntryPaths {
             fs::create_dir_all(&self.folder)?;
             disk::open_lock(&self.lock)
         };
-        // Another process may clear the cache, and remove the folder, between the two steps.
+        // Another process may clear the cache and remove the folder after the folder was created.
         let opened = open().or_else(|error| match error.kind() {
             io::ErrorKind::NotFound => open(),
             _ => Err(error),
@@ -111,21 +112,22 @@ impl EntryPaths {
                     pause = (pause * 2).min(Duration::from_millis(20));
                     has_waited = true;
                 }
-                // The wait was too long, or the file system has no locks: then each process builds
+                // The wait was too long, or the file system has no locks. Each process then builds
                 // the entry itself.
                 Err(TryLockError::WouldBlock | TryLockError::Error(_)) => return Ok(Lock(None)),
             }
         }
         if has_waited {
-            // A client of a network file system may remember that the entry did not exist. It asks
-            // the server again after the folder is opened. A system may refuse to open folders.
+            // A client of a network file system may have cached that the entry did not exist.
+            // Opening the folder makes the client query the server again. The result is ignored,
+            // because some systems refuse to open folders.
             let _ = File::open(&self.folder);
         }
         Ok(Lock(Some(file)))
     }
 
-    /// Writes the entry, after making room for it in a folder that may have `limit` bytes. If the
-    /// system refuses to replace the entry for the moment, the old one stays.
+    /// Writes the entry, after making room for it in the folder, which may have `limit` bytes. If
+    /// the system refuses for the moment to replace an old entry, the old entry stays.
     pub(super) fn write(&self, bytes: &[u8], limit: u64, trust: Trust) -> io::Result<()> {
         let Err(first) = self.try_write(bytes, limit) else { return Ok(()) };
         // The unfinished file is gone if another process cleared the cache, or removed the file
@@ -192,8 +194,8 @@ impl StoredFile {
         Self { path, bytes: about.len(), used }
     }
 
-    /// Returns whether this unfinished file belongs to a writer that was killed. A time far in the
-    /// future counts as one far in the past, because the clock has jumped.
+    /// Returns whether this unfinished file belongs to a writer that was killed. If the time of the
+    /// file is far in the future, a clock has jumped, and the file counts as old.
     pub fn is_abandoned(&self, now: SystemTime) -> bool {
         let distance = now.duration_since(self.used).unwrap_or_else(|error| error.duration());
         distance > ABANDONED
@@ -232,10 +234,10 @@ impl Removed {
 }
 
 /// Removes the least recently used files until the rest takes at most `limit` bytes. If a file
-/// cannot be removed, it stays, and the function removes another one in its place.
+/// cannot be removed, the function removes another file instead.
 ///
-/// A time in the future is an error of a clock: the file gets the current time, so that it ages
-/// from now on. If this fails, the file counts as the oldest.
+/// A time more than a minute in the future is an error of a clock: the file gets the current time,
+/// so that it ages from now on. If setting the time fails, the file counts as the oldest.
 pub fn remove_least_recent(files: Vec<StoredFile>, limit: u64, now: SystemTime) -> Removed {
     let mut total: u64 = files.iter().map(|file| file.bytes).sum();
     let mut by_age: Vec<_> = files
@@ -247,7 +249,7 @@ pub fn remove_least_recent(files: Vec<StoredFile>, limit: u64, now: SystemTime) 
                 true if disk::touch_path(&file.path).is_ok() => now,
                 true => SystemTime::UNIX_EPOCH,
             };
-            // Among files with wrong times, their own times still tell the order.
+            // Files with the same counted time are ordered by their own times.
             (counted, file)
         })
         .collect();
@@ -267,7 +269,7 @@ pub fn remove_least_recent(files: Vec<StoredFile>, limit: u64, now: SystemTime) 
     removed
 }
 
-/// The files of one folder of the cache. Files of other names are not part of the cache.
+/// The files of one folder of the cache. A file with any other name is not part of the cache.
 #[derive(Default)]
 pub(super) struct FolderFiles {
     pub(super) entries: Vec<(Key, StoredFile)>,

@@ -30,7 +30,7 @@ impl Key {
     /// Reads the text that [`Key::to_hex`] writes.
     pub fn from_hex(text: &str) -> Option<Self> {
         let key = Self(*blake3::Hash::from_hex(text).ok()?.as_bytes());
-        // Digits in upper case are another name of a file.
+        // The same digits in upper case would be the name of another file.
         (key.to_hex() == text).then_some(key)
     }
 

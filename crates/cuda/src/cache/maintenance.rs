@@ -10,7 +10,7 @@ use super::folder::{self, FolderFiles, Removed, StoredFile};
 use super::trust::Distrust;
 use super::{Cache, DIGITS, FORMAT, Key, disk, format_folder};
 
-/// An entry of the cache, as a user sees it.
+/// An entry of the cache, as `tilewright cache` shows it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CacheEntry {
     /// The key.
@@ -64,8 +64,8 @@ impl Cache {
     }
 
     /// Removes folders of older formats, unfinished files of processes that were killed, and
-    /// damaged entries; then the least recently used entries, until the rest takes at most `limit`
-    /// bytes.
+    /// damaged entries. Then removes the least recently used entries, until the rest takes at most
+    /// `limit` bytes.
     ///
     /// # Errors
     /// A folder of the cache cannot be listed.
@@ -170,9 +170,10 @@ fn clear(root: &Path) -> io::Result<Removed> {
         entries.chain(&files.unfinished).for_each(|file| removed.remove(file));
         let mut locks = Removed::default();
         files.locks.iter().for_each(|lock| folder::remove_lock(lock, &mut locks));
-        // Locks are empty and no entries: only those that cannot be removed are reported.
+        // Locks are empty and are not entries, so `removed` does not count them. It gets only the
+        // locks that could not be removed.
         removed.failures.extend(locks.failures);
-        // The folder is not empty if another process uses it.
+        // This fails if another process uses the folder, because the folder is not empty then.
         let _ = fs::remove_dir(&folder);
     }
     let _ = fs::remove_dir(root);

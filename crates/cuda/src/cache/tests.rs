@@ -86,10 +86,11 @@ fn a_handle_that_stays_stale_is_no_entry() {
     let folder = Folder::new("stale-for-ever");
     let cache = folder.cache();
     assert!(get(&cache, "add"));
-    // Before and after the lock is acquired, twice each.
+    // The entry is read before and after the lock is acquired. Each read is repeated once, so four
+    // reads fail.
     disk::fail("read", libc::ESTALE, 4);
     assert!(get(&cache, "add"));
-    // The file of the lock: the entry is built without it.
+    // Opening the lock's file fails twice: the entry is built without the lock.
     disk::fail("lock", libc::ESTALE, 2);
     assert!(get(&cache, "other"));
     assert!(!get(&cache, "other"));
@@ -106,7 +107,8 @@ fn an_entry_that_is_busy_keeps_its_content() {
     let whole = whole.unwrap();
     for code in [libc::EBUSY, libc::ESTALE] {
         fs::write(&path, &whole[..50]).unwrap();
-        // Each attempt repeats a rename with a stale handle.
+        // The entry is written in two attempts. With a stale handle, each attempt repeats its
+        // rename.
         disk::fail("rename", code, if code == libc::ESTALE { 4 } else { 2 });
         assert!(get(&cache, "add"));
         assert_eq!(files(&cache, "add"), std::slice::from_ref(&path), "no unfinished file is left");
@@ -129,7 +131,7 @@ fn a_rename_whose_answer_is_lost_counts() {
     disk::fail("rename", libc::ENOENT, 2);
     paths.write(&bytes, 1 << 16, cache.trust).unwrap();
     assert!(!get(&cache, "add"));
-    // Without the entry, the error is one.
+    // If the entry is not there after the failed renames, the cache reports the error.
     disk::fail("rename", libc::ENOENT, 2);
     assert!(get(&cache, "other"));
     assert!(cache.take_warning().unwrap().contains("os error 2"));
@@ -143,7 +145,7 @@ fn a_file_that_is_removed_meanwhile_is_written_again() {
     assert!(get(&cache, "add"));
     assert!(!get(&cache, "add"));
     assert_eq!((files(&cache, "add").len(), cache.take_warning()), (1, None));
-    // The folder of a lock.
+    // Opening the lock fails once, as if another process had removed the folder of the lock.
     disk::fail("lock", libc::ENOENT, 1);
     assert!(get(&cache, "other"));
     assert!(!get(&cache, "other"));

@@ -18,7 +18,7 @@ use std::fs::Metadata;
 /// The users whose files are trusted.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Trust {
-    /// Trusts the files of all users.
+    /// True if the files of all users are trusted.
     pub(super) everyone: bool,
 }
 
@@ -59,8 +59,9 @@ impl Trust {
         self.reject(about, 0)
     }
 
-    /// Rejects an object of this user whose mode has a bit of `forbidden`, and an object of the
-    /// superuser that its group or other users may write.
+    /// Returns the reason to reject an object of this user whose mode has a bit of `forbidden`, an
+    /// object of the superuser that its group or other users may write, or an object of another
+    /// user.
     fn reject(self, about: &Metadata, forbidden: u32) -> Option<Distrust> {
         use std::os::unix::fs::MetadataExt;
         if self.everyone {

@@ -189,8 +189,9 @@ impl State {
         number
     }
 
-    /// Returns a device attribute of an H100 with the configured capability: 0 for an attribute
-    /// that the stub does not know, and `None` for one that is newer than the stub.
+    /// Returns a device attribute of an H100 with the configured capability. Returns 0 for an
+    /// attribute that the table lacks, and `None` for an attribute number above 140, as a driver
+    /// that is older than the attribute does.
     pub fn device_attribute(&self, attribute: i32) -> Option<i32> {
         let (major, minor) = self.capability;
         let table = [

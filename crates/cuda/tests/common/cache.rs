@@ -1,4 +1,4 @@
-//! A cache in a folder, and entries whose content their names determine.
+//! Defines a cache in a folder, and entries whose content depends only on their names.
 
 use std::path::{Path, PathBuf};
 
@@ -21,7 +21,7 @@ pub fn key(name: &str) -> Key {
     Key::of(&[("name", name.as_bytes())])
 }
 
-/// Content that only the key determines.
+/// Returns the content of the entry with this name.
 pub fn content(name: &str) -> Vec<u8> {
     name.bytes().cycle().take(5000).collect()
 }
@@ -47,7 +47,7 @@ pub fn get(cache: &Cache, name: &str) -> bool {
     is_built
 }
 
-/// Names of keys that share a folder of the cache.
+/// Returns names whose keys share a folder of the cache.
 pub fn names_of_one_folder() -> impl Iterator<Item = String> {
     (0..999).map(|number| format!("kernel {number}")).filter(|name| key(name).to_hex().starts_with('7'))
 }

@@ -45,7 +45,7 @@ pub fn stub_file() -> PathBuf {
     folder.with_file_name(name)
 }
 
-/// A loaded stub, for one test.
+/// A loaded stub of the driver, for one test.
 pub struct Stub {
     pub file: PathBuf,
     library: Library,

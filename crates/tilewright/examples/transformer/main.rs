@@ -5,8 +5,8 @@
 //! ```text
 //! cargo run --release -p tilewright --features include-kernels --example transformer -- --device cuda
 //! ```
-//! `--output` writes the output of the last token of each sequence as fp32, for a comparison with
-//! other implementations: all inputs are made by [`numbers`].
+//! `--output` writes the output of the last token of each sequence as fp32, to compare it with that
+//! of other implementations. They can reproduce the inputs, because [`numbers`] makes all of them.
 
 use std::time::Instant;
 
@@ -42,7 +42,7 @@ const SEQUENCES: usize = 4;
 const STEPS: usize = 40;
 const PAGES: usize = STEPS.div_ceil(PAGE);
 
-// The signatures of the kernels have the same numbers.
+// The signatures of the kernels contain these numbers too.
 const HEADS: usize = 4;
 const KV_HEADS: usize = 2;
 const HEAD: usize = 64;
@@ -75,7 +75,7 @@ struct Cache {
     positions: Buffer<i32>,
 }
 
-/// The tensors between the kernels.
+/// The tensors that one kernel writes and a later kernel reads.
 struct Activations {
     normalized: Buffer<f16>,
     qkv: Buffer<f16>,
@@ -138,7 +138,7 @@ fn layer(
     run(down, blocks(HIDDEN))
 }
 
-/// Returns reproducible numbers from -`scale` / 2 to `scale` / 2: multiples of 1/1009.
+/// Returns reproducible numbers `(k / 1009 - 0.5) * scale`, with integers `k` from 0 to 1008.
 fn numbers(count: usize, seed: usize, scale: f32) -> Vec<f32> {
     let number = |i: usize| ((i * 7919 + seed * 104_729) % 1009) as f32 / 1009.0 - 0.5;
     (0..count).map(|i| number(i) * scale).collect()
