@@ -122,8 +122,9 @@ pub enum Binary {
     Mul,
     /// The quotient of floats.
     Div,
-    /// `x * 2^y`, rounded once, of binary32. `y` is an integral number from -254 to 254; the result
-    /// is unspecified for any other `y`, and NaN if `x` is NaN.
+    /// `x * 2^y`, rounded once, of binary32. `y` is an integral number from -254 to 254, and the
+    /// magnitude of `x` is 0 or from 2^-32 to 2^32. The result is NaN if `x` is NaN, and unspecified
+    /// for any other operands.
     Scale,
     /// The lesser by a comparison: `if x < y { x } else { y }`, of signed integers or floats.
     Lesser,

@@ -90,6 +90,9 @@ impl Lowerer<'_, '_, '_> {
                 | Op::Broadcast { .. }
                 | Op::Reshape { .. }
                 | Op::Transpose { .. }
+                | Op::Slice { .. }
+                | Op::Gather { .. }
+                | Op::SetLayout { .. }
                 | Op::Cast { .. }
                 | Op::Bitcast { .. }
                 | Op::Hint { .. } => value = *data.operands.first()?,

@@ -121,18 +121,26 @@ pub fn fill(bytes: usize, out: &mut [u8], bits: u64) {
 /// Writes `base + step * i`, wrapped, to the element at each index i of an integer tile whose
 /// elements have `bytes` bytes (1, 2, 4 or 8).
 pub fn ramp(bytes: usize, out: &mut [u8], base: i64, step: i64) {
+    /// The number of elements that the loop writes at a time.
+    const BLOCK: usize = 16;
     macro_rules! write {
         ($ty:ty) => {
             super::simd::vectorize(
                 #[inline(always)]
                 || {
-                    // Adds the step instead of multiplying the index, because a product takes
-                    // several cycles.
-                    let mut next = base as $ty;
-                    for value in super::typed_mut::<$ty>(out) {
-                        *value = next;
-                        next = next.wrapping_add(step as $ty);
+                    // Adds to the numbers of a block instead of multiplying each index, because a
+                    // product takes several cycles.
+                    let step = step as $ty;
+                    let mut next: [$ty; BLOCK] =
+                        std::array::from_fn(|i| (base as $ty).wrapping_add(step.wrapping_mul(i as $ty)));
+                    let (blocks, rest) = super::typed_mut::<$ty>(out).as_chunks_mut::<BLOCK>();
+                    for block in blocks {
+                        *block = next;
+                        for number in &mut next {
+                            *number = number.wrapping_add(step.wrapping_mul(BLOCK as $ty));
+                        }
                     }
+                    rest.copy_from_slice(&next[..rest.len()]);
                 },
             )
         };

@@ -82,7 +82,8 @@ pub(crate) trait Real32: Real<Number = f32, Bits: Word32<Real = Self>> {
     fn to_double(self) -> Self::Double;
 
     /// Returns `self * 2^exponent`, rounded once. The parameters are the exponent as a float and as
-    /// an integer; the magnitude of the exponent is at most 254.
+    /// an integer; the magnitude of the exponent is at most 254, and that of `self` is 0 or from
+    /// 2^-32 to 2^32.
     #[inline(always)]
     fn scale(self, _exponent: Self, bits: Self::Bits) -> Self {
         math32::scale_in_steps(self, bits)

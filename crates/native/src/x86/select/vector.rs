@@ -282,7 +282,8 @@ impl Selector<'_> {
             (F::Mul, Lane::I64) => self.multiply_64(x, y),
             (F::Scale, Lane::F32) => {
                 // Multiplies by two powers of two, because `2^y` itself may be out of range. Only
-                // the second multiplication rounds, unless the first product is subnormal.
+                // the second multiplication rounds: by the range of `x`, the first product is
+                // normal, or the result is 0.
                 let exponent = self.compute(C::VEX_Vcvtps2dq_ymm_ymmm256, size, &[Arg::Use(y, size)]);
                 let half = self.shifted(F::Sar, Lane::I32, exponent, 1)?;
                 let rest = self.binary_registers(F::Sub, Lane::I32, exponent, half)?;
@@ -618,16 +619,21 @@ impl Selector<'_> {
         let size = self.size(lane);
         let def = self.vector();
         let table = |code: Option<C>| code.ok_or_else(|| unsupported("Select", lane));
-        if self.known_bits(y) == Some(0) {
-            // The masked move sets lanes that are off to 0. If it loads, it does not access their
-            // memory.
+        // A masked instruction that loads waits for its mask, and a loop over memory is fast only if
+        // its loads do not wait for each other: lanes that come from memory are loaded before.
+        let is_zeroing = self.known_bits(y) == Some(0);
+        let x = match self.known(x) {
+            Some(_) if is_zeroing => self.operand(x, part, None)?,
+            Some(_) => self.lane_operand(x, part)?,
+            None => Arg::Use(self.read(x, part)?, size),
+        };
+        if is_zeroing {
+            // The masked move sets lanes that are off to 0.
             let move_masked = table(tables::load(self.isa, lane))?;
-            let x = self.operand(x, part, None)?;
             self.emit_masked(move_masked, &[Arg::Def(def, size), x], Masking::By { mask, zeroing: true });
             return Ok(def);
         }
         let y = Arg::Use(self.read(y, part)?, size);
-        let x = self.lane_operand(x, part)?;
         let blend = table(tables::blend(self.isa, lane))?;
         self.emit_masked(blend, &[Arg::Def(def, size), y, x], Masking::By { mask, zeroing: false });
         Ok(def)
