@@ -1,9 +1,9 @@
 //! Copies strided blocks between memory and a tile, and from tile to tile.
 
 use super::plan::{Axis, BlockAxes, MAX_RANK, plan};
-use super::{AccessError, AccessErrorKind, LINE, Region, find_outside, is_inside};
+use super::{AccessError, AccessErrorKind, LINE, Region, find_outside, is_inside, stream};
 use crate::run::kernels::shuffle::Word;
-use crate::tuning::MAX_INLINE_ROW;
+use crate::tuning::{MAX_INLINE_ROW, PREFETCHED_ROWS};
 
 /// Reads a strided block of elements of 1, 2, 4 or 8 bytes into a tile.
 ///
@@ -28,17 +28,36 @@ pub fn load_block(
 
 /// Writes a strided block of elements of 1, 2, 4 or 8 bytes from a tile. See [`load_block`].
 ///
-/// If several elements share an address, memory holds one of them afterwards.
+/// If several elements share an address, memory holds one of them afterwards. `non_temporal` means
+/// what it means for [`store_run`](super::store_run); blocks of two axes whose rows are whole cache
+/// lines obey it.
 pub fn store_block(
     region: &Region<'_>,
     size: usize,
     address: u64,
     axes: &[Axis],
     tile: &[u8],
+    non_temporal: bool,
 ) -> Result<(), AccessError> {
     let Some(plan) = check(region, size, address, axes, tile.len())? else { return Ok(()) };
     if !region.is_writable() {
         return Err(AccessError { kind: AccessErrorKind::ReadOnly, element: 0, address });
+    }
+    let is_line = |stride: i64| stride.unsigned_abs().is_multiple_of(LINE as u64);
+    if non_temporal
+        && let &[outer, row] = plan.axes()
+        && (row.stride, row.tile) == (size as i64, 1)
+        && is_line((row.count * size) as i64)
+        && is_line(outer.stride)
+        && region.pointer(address).addr().is_multiple_of(LINE)
+    {
+        for i in 0..outer.count {
+            let memory = region.pointer(address).wrapping_offset(i as isize * outer.stride as isize);
+            // SAFETY: `check` has shown that the row is inside the region; it begins at a multiple
+            // of a line.
+            unsafe { stream(memory, &tile[i * outer.tile * size..][..row.count * size]) };
+        }
+        return Ok(());
     }
     // SAFETY: `check` has shown that every element is inside the region and inside the tile. A
     // store only reads the tile.
@@ -159,6 +178,68 @@ unsafe fn element<T: Copy, const LOAD: bool>(memory: *mut u8, tile: *mut T) {
     }
 }
 
+/// Copies short rows of `bytes` bytes, whose elements have `size` bytes.
+///
+/// # Safety
+///
+/// Every row of the axis is valid at `memory` and at `tile`.
+#[inline(always)]
+unsafe fn copy_rows<const LOAD: bool>(rows: Axis, memory: *mut u8, tile: *mut u8, bytes: usize, size: usize) {
+    #[cfg(target_arch = "x86_64")]
+    if let Some(simd) = pulp::x86::V3::try_new() {
+        simd.vectorize(
+            #[inline(always)]
+            || {
+                // SAFETY: as for this function.
+                unsafe { copy_each_row::<LOAD>(rows, memory, tile, bytes, size) };
+            },
+        );
+        return;
+    }
+    // SAFETY: as for this function.
+    unsafe { copy_each_row::<LOAD>(rows, memory, tile, bytes, size) };
+}
+
+/// Copies rows, as [`copy_rows`] does. A load prefetches later rows: the processor itself fetches only
+/// memory that follows a row.
+///
+/// # Safety
+///
+/// Every row of the axis is valid at `memory` and at `tile`.
+#[inline(always)]
+unsafe fn copy_each_row<const LOAD: bool>(
+    rows: Axis,
+    memory: *mut u8,
+    tile: *mut u8,
+    bytes: usize,
+    size: usize,
+) {
+    let row = |i: usize| memory.wrapping_offset(i as isize * rows.stride as isize);
+    for i in 0..rows.count {
+        let later = i + PREFETCHED_ROWS;
+        if LOAD && later < rows.count {
+            for line in (0..bytes).step_by(LINE) {
+                prefetch(row(later).wrapping_add(line));
+            }
+        }
+        // SAFETY: as for this function.
+        unsafe { copy_row::<LOAD>(row(i), tile.add(i * rows.tile * size), bytes) };
+    }
+}
+
+/// Prefetches a line that a loop will read.
+#[inline(always)]
+fn prefetch(line: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a prefetch of any address is allowed.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T0>(line.cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = line;
+}
+
 /// Copies a short row by cache lines and by elements of 16 bytes. A call of `memcpy` would take as
 /// long as the copy itself.
 ///
@@ -238,10 +319,7 @@ unsafe fn walk<T: Word<SIDE>, const SIDE: usize, const LOAD: bool>(
             [outer, row]
                 if contiguous(row) && row.tile == 1 && row.count * size_of::<T>() <= MAX_INLINE_ROW =>
             {
-                for i in 0..outer.count {
-                    let memory = memory.offset(i as isize * outer.stride as isize);
-                    copy_row::<LOAD>(memory, tile.add(i * outer.tile).cast(), row.count * size_of::<T>());
-                }
+                copy_rows::<LOAD>(*outer, memory, tile.cast(), row.count * size_of::<T>(), size_of::<T>());
             }
             [outer, inner @ ..] => {
                 for i in 0..outer.count {

@@ -217,10 +217,46 @@ impl<'a> MatrixReader<'a> {
     #[inline(always)]
     pub(crate) fn least_of_row(&self, row: usize, order: impl Fn(u16) -> u16) -> u16 {
         assert!(row < self.rows && self.has_contiguous_rows() && self.size == size_of::<u16>());
+        /// The number of elements that vectors compare at a time.
+        const BLOCK: usize = 64;
         let first = self.first.wrapping_offset(row as isize * self.row_stride).cast::<u16>();
-        // SAFETY: the row has these elements; raw accesses need no alignment.
-        let element = |column| unsafe { first.add(column).read_unaligned() };
-        (0..self.columns).fold(u16::MAX, |least, column| least.min(order(element(column))))
+        let (mut least, mut column) = ([u16::MAX; BLOCK], 0);
+        while column + BLOCK <= self.columns {
+            // SAFETY: the row has these elements; raw accesses need no alignment.
+            let block = unsafe { first.add(column).cast::<[u16; BLOCK]>().read_unaligned() };
+            for (least, element) in least.iter_mut().zip(block) {
+                *least = (*least).min(order(element));
+            }
+            column += BLOCK;
+        }
+        // SAFETY: as above.
+        let rest = (column..self.columns).map(|column| unsafe { first.add(column).read_unaligned() });
+        least.into_iter().chain(rest.map(order)).min().unwrap_or(u16::MAX)
+    }
+
+    /// Writes pairs of 16-bit elements of columns: pair `[r, c]` has the elements `[2r, c]` and
+    /// `[2r + 1, c]`, and 0 after the last row. Panics if elements have another size, if rows are
+    /// not contiguous, or if there are fewer pairs.
+    #[inline(always)]
+    pub(crate) fn interleave_rows(&self, pairs: &mut [[u16; 2]]) {
+        assert!(self.has_contiguous_rows() && self.size == size_of::<u16>());
+        assert!(pairs.len() >= self.rows.div_ceil(2) * self.columns);
+        for (index, pairs) in pairs.chunks_exact_mut(self.columns.max(1)).enumerate() {
+            let row = |row: usize| self.first.wrapping_offset(row as isize * self.row_stride).cast::<u16>();
+            let (upper, lower) = (row(2 * index), row(2 * index + 1));
+            let is_complete = 2 * index + 1 < self.rows;
+            if is_complete {
+                for (column, pair) in pairs.iter_mut().enumerate() {
+                    // SAFETY: both rows have this column; raw accesses need no alignment.
+                    *pair = unsafe { [upper, lower].map(|row| row.add(column).read_unaligned()) };
+                }
+            } else if 2 * index < self.rows {
+                for (column, pair) in pairs.iter_mut().enumerate() {
+                    // SAFETY: as above.
+                    *pair = [unsafe { upper.add(column).read_unaligned() }, 0];
+                }
+            }
+        }
     }
 
     /// Returns the sum of the signed bytes of a row. Panics if rows are not contiguous.

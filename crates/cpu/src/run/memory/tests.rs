@@ -44,7 +44,7 @@ fn check(size: usize, start: usize, memory: usize, tile: usize, axes: &[Axis]) {
         let to = (start as i64 + at) as usize;
         expect[to..to + size].copy_from_slice(&values[from..from + size]);
     }
-    store_block(&region, size, address, axes, &values).expect("the block is inside");
+    store_block(&region, size, address, axes, &values, false).expect("the block is inside");
     // Along an axis with stride 0, all elements are stored at one address; any of them may remain.
     if axes.iter().all(|axis| axis.stride != 0) {
         assert_eq!(user, expect, "store of {size} bytes, {axes:?}");
@@ -79,7 +79,7 @@ fn empty_blocks_touch_nothing() {
     let region = Region::of(&mut user);
     let axes = [axis(3, 4, 1), axis(0, 4, 1)];
     assert_eq!(load_block(&region, 4, 0, &axes, &mut []), Ok(()));
-    assert_eq!(store_block(&region, 4, 0, &axes, &[]), Ok(()));
+    assert_eq!(store_block(&region, 4, 0, &axes, &[], false), Ok(()));
     assert_eq!(gather(&[region], 4, &[], None, &mut []), Ok(()));
 }
 
@@ -94,7 +94,7 @@ fn blocks_outside_name_the_first_element() {
     // The region has room for 25 elements, one fewer than the block.
     let axes = [axis(26, 4, 1)];
     assert_eq!(load_block(&region, 4, base, &axes, &mut tile), outside(25, base + 100));
-    assert_eq!(store_block(&region, 4, base, &axes, &tile), outside(25, base + 100));
+    assert_eq!(store_block(&region, 4, base, &axes, &tile, false), outside(25, base + 100));
     // The last byte of the last element is outside.
     assert_eq!(load_block(&region, 4, base + 1, &[axis(25, 4, 1)], &mut tile), outside(24, base + 97));
     // The error names the first element in the order of the axes, although others have lower
@@ -288,8 +288,8 @@ fn shared_memory_is_not_written() {
     load_block(&region, 4, base, &[axis(4, 4, 1)], &mut tile).expect("reading is fine");
     assert_eq!(tile[..], user[..16]);
     let refused = |element, address| Err(AccessError { kind: AccessErrorKind::ReadOnly, element, address });
-    assert_eq!(store_block(&region, 4, base, &[axis(4, 4, 1)], &tile), refused(0, base));
-    assert_eq!(store_block(&region, 4, base, &[axis(0, 4, 1)], &tile), Ok(()));
+    assert_eq!(store_block(&region, 4, base, &[axis(4, 4, 1)], &tile, false), refused(0, base));
+    assert_eq!(store_block(&region, 4, base, &[axis(0, 4, 1)], &tile, false), Ok(()));
     let addresses = [base as i64, base as i64 + 4];
     assert_eq!(scatter(&[region], 4, &addresses, Some(&[0, 1]), &tile[..8]), refused(1, base + 4));
     assert_eq!(scatter(&[region], 4, &addresses, Some(&[0, 0]), &tile[..8]), Ok(()));
@@ -315,6 +315,28 @@ fn runs_past_the_caches_are_the_same() {
             fence_stores();
             assert_eq!(memory, expect, "{length} bytes at {offset}");
         }
+    }
+}
+
+#[test]
+fn blocks_bypass_the_caches() {
+    for (offset, stride, columns) in
+        [(0, 256, 16), (0, 256, 64), (1024, -256, 16), (4, 256, 16), (0, 260, 16), (0, 256, 17)]
+    {
+        let mut memory = vec![0_u8; 64 + 5 * 320];
+        let start = memory.as_ptr().align_offset(64) + offset;
+        let tile: Vec<u8> = (0..4 * 64 * 4).map(|i| (i * 101 + 3) as u8).collect();
+        let axes = [axis(4, stride, 64), axis(columns, 4, 1)];
+        let mut expect = memory.clone();
+        for (at, from) in places(4, &axes) {
+            let to = (start as i64 + at) as usize;
+            expect[to..to + 4].copy_from_slice(&tile[from..from + 4]);
+        }
+        let region = Region::of(&mut memory);
+        let address = region.address() + start as u64;
+        store_block(&region, 4, address, &axes, &tile, true).expect("the block is inside");
+        fence_stores();
+        assert_eq!(memory, expect, "{columns} columns at {offset}, {stride} bytes apart");
     }
 }
 

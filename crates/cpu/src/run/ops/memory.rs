@@ -394,7 +394,7 @@ pub(crate) fn store(machine: &mut Machine<'_>, step: &Step) -> Outcome {
         }
         (Predicate::Always, &Form::Uniform(address), &Form::Uniform(bits)) => {
             let region = region_of(machine, provenance, address);
-            return store_block(&region, ty.size, address, &[], &bits.to_le_bytes()[..ty.size])
+            return store_block(&region, ty.size, address, &[], &bits.to_le_bytes()[..ty.size], false)
                 .map_err(|error| out_of_bounds(&error, true, ty.size, provenance).at(ty.lane(0)));
         }
         _ => {}
@@ -410,7 +410,8 @@ pub(crate) fn store(machine: &mut Machine<'_>, step: &Step) -> Outcome {
     if let Some(block) = as_block(pointer_ty, machine.form(*pointer), predicate) {
         let region = region_of(machine, provenance, block.address);
         let data = &tile.bytes()[block.first * ty.size..];
-        return store_block(&region, ty.size, block.address, &block.axes, data)
+        let non_temporal = machine.non_temporal(&region, ty.bytes());
+        return store_block(&region, ty.size, block.address, &block.axes, data, non_temporal)
             .map_err(|error| out_of_bounds(&error, true, ty.size, provenance).at(block.lane(error.element)));
     }
     let mask = predicate.lanes(machine, ty, mask);

@@ -265,7 +265,7 @@ impl Emitter<'_> {
             let pointer = self.plan.members[access.member].operands[0].slot;
             let is_row = access.extent > 1 && access.is_contiguous();
             if !access.is_store && is_row && self.plan.known[&pointer].by_row {
-                let ahead = self.mul(values[3], self.int(PREFETCHED_ROWS));
+                let ahead = self.mul(values[3], self.int(PREFETCHED_ROWS as i64));
                 let bytes = self.choose(values[4], ahead, self.int(0));
                 found.push(DistantRow { pointer, length: access.extent * access.size, bytes });
             }

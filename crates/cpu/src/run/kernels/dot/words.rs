@@ -13,7 +13,7 @@ use crate::run::kernels::instructions::{
     Amx, Avx512Bf16, Avx512Vnni, AvxVnni, Level, MultiplyAdd, TileProduct, WordToken,
 };
 use crate::run::kernels::simd::vectorize;
-use crate::run::kernels::{typed, typed_mut};
+use crate::run::kernels::typed_mut;
 use crate::run::memory::MatrixReader;
 
 /// The instructions of a dot.
@@ -146,14 +146,7 @@ fn has_subnormals(matrix: MatrixReader<'_>, dense: &mut Buffer) -> bool {
     } else if matrix.transposed().has_contiguous_rows() {
         matrix.transposed()
     } else {
-        dense.resize(matrix.rows() * matrix.columns() * matrix.size());
-        matrix.copy_to(dense.bytes_mut(), matrix.columns());
-        MatrixReader::of_tile(
-            dense.bytes(),
-            matrix.size(),
-            [matrix.rows(), matrix.columns()],
-            [matrix.columns(), 1],
-        )
+        copied(matrix, dense)
     };
     vectorize(
         #[inline(always)]
@@ -161,7 +154,12 @@ fn has_subnormals(matrix: MatrixReader<'_>, dense: &mut Buffer) -> bool {
             // Without the sign bit, the bits of a subnormal element are a number from 1 to 0x7f.
             // The subtraction of 1 turns zero into the largest number.
             let order = |bits: u16| (bits & 0x7fff).wrapping_sub(1);
-            (0..matrix.rows()).any(|row| matrix.least_of_row(row, order) < 0x7f)
+            for row in 0..matrix.rows() {
+                if matrix.least_of_row(row, order) < 0x7f {
+                    return true;
+                }
+            }
+            false
         },
     )
 }
@@ -174,11 +172,10 @@ fn run<P: WordToken>(token: P, product: Product<'_, u32>) {
     );
 }
 
-/// Corrects the accumulator after a dot with flipped sign bits of `b`. The instruction reads an
-/// element with a flipped sign bit as an unsigned number, which is 128 more than the signed
-/// element. The dot has therefore added 128 times the sum of a row of `a` to each element of the
-/// same row of the accumulator. Elements of padding are flipped too, but the dot multiplies them by
-/// 0.
+/// Corrects the accumulator in advance for a dot with flipped sign bits of `b`. The instruction reads
+/// an element with a flipped sign bit as an unsigned number, which is 128 more than the signed
+/// element. So the dot adds 128 times the sum of a row of `a` too much to each element of the same
+/// row of the accumulator. Elements of padding are flipped too, but the dot multiplies them by 0.
 fn subtract_offset(acc: &mut [u32], a: MatrixReader<'_>, extents: Extents) {
     vectorize(
         #[inline(always)]
@@ -222,22 +219,20 @@ fn words_of_columns<'a>(
     let per_word = size_of::<u32>() / size;
     let (rows, columns) = (matrix.rows().div_ceil(per_word), matrix.columns());
     buffer.resize(rows * columns * size_of::<u32>());
-    let elements = if let Some(bytes) = matrix.dense_bytes() {
-        bytes
-    } else {
-        dense.resize(matrix.rows() * columns * size);
-        matrix.copy_to(dense.bytes_mut(), columns);
-        dense.bytes()
-    };
+    let is_in_place = matrix.is_dense_tile() || size == 2 && matrix.has_contiguous_rows();
+    let matrix = if is_in_place { matrix } else { copied(matrix, dense) };
     let words = buffer.bytes_mut();
     match size {
-        1 => vectorize(
-            #[inline(always)]
-            || interleave4(typed_mut(words), elements, columns),
-        ),
+        1 => {
+            let elements = matrix.dense_bytes().expect("the tile is dense");
+            vectorize(
+                #[inline(always)]
+                || interleave4(typed_mut(words), elements, columns),
+            );
+        }
         _ => vectorize(
             #[inline(always)]
-            || interleave2(typed_mut(words), typed(elements), columns),
+            || matrix.interleave_rows(typed_mut(words)),
         ),
     }
     MatrixReader::of_tile(buffer.bytes(), size_of::<u32>(), [rows, columns], [columns, 1])
@@ -267,34 +262,17 @@ fn interleave4(words: &mut [[u8; 4]], elements: &[u8], columns: usize) {
     }
 }
 
-/// Interleaves pairs of rows of 16-bit elements to rows of words. Fills an incomplete pair with a
-/// row of zeros.
-#[inline(always)]
-fn interleave2(words: &mut [[u16; 2]], elements: &[u16], columns: usize) {
-    let columns = columns.max(1);
-    for (words, rows) in words.chunks_exact_mut(columns).zip(elements.chunks(2 * columns)) {
-        let (row0, row1) = rows.split_at(columns);
-        if row1.len() == columns {
-            for (word, (&b0, &b1)) in words.iter_mut().zip(row0.iter().zip(row1)) {
-                *word = [b0, b1];
-            }
-        } else {
-            for (word, &b0) in words.iter_mut().zip(row0) {
-                *word = [b0, 0];
-            }
-        }
-    }
+/// Copies a matrix to the buffer, as a dense tile.
+fn copied<'a>(matrix: MatrixReader<'_>, buffer: &'a mut Buffer) -> MatrixReader<'a> {
+    let (rows, columns, size) = (matrix.rows(), matrix.columns(), matrix.size());
+    buffer.resize(rows * columns * size);
+    matrix.copy_to(buffer.bytes_mut(), columns);
+    MatrixReader::of_tile(buffer.bytes(), size, [rows, columns], [columns, 1])
 }
 
 /// Returns a matrix of words if its rows are contiguous, otherwise a copy in the buffer.
 fn contiguous<'a>(matrix: MatrixReader<'a>, buffer: &'a mut Buffer) -> MatrixReader<'a> {
-    if matrix.has_contiguous_rows() {
-        return matrix;
-    }
-    let (rows, columns) = (matrix.rows(), matrix.columns());
-    buffer.resize(rows * columns * size_of::<u32>());
-    matrix.copy_to(buffer.bytes_mut(), columns);
-    MatrixReader::of_tile(buffer.bytes(), size_of::<u32>(), [rows, columns], [columns, 1])
+    if matrix.has_contiguous_rows() { matrix } else { copied(matrix, buffer) }
 }
 
 #[cfg(test)]
@@ -385,7 +363,8 @@ mod tests {
         interleave4(&mut words, &bytes, 2);
         assert_eq!(words, [[1, 3, 5, 7], [2, 4, 6, 8], [9, 0, 0, 0], [10, 0, 0, 0]]);
         let mut words = [[9; 2]; 4];
-        interleave2(&mut words, &[1, 2, 3, 4, 5, 6], 2);
+        let elements: Vec<u8> = [1_u16, 2, 3, 4, 5, 6].into_iter().flat_map(u16::to_le_bytes).collect();
+        Matrix::new(Dtype::BF16, &elements, 2).elements.interleave_rows(&mut words);
         assert_eq!(words, [[1, 3], [2, 4], [5, 0], [6, 0]]);
     }
 }
