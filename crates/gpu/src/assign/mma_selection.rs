@@ -57,8 +57,8 @@ pub struct DotPlan {
     pub operands: [Option<LayoutId>; 2],
     /// For A and B each: false if the operand has to move from registers to shared memory, so that
     /// each instruction of the dot loads its part of the operand from there. An operand has to move
-    /// if three conditions hold: it has a layout in registers, the registers cannot hold it
-    /// together with the accumulator, and shared memory can hold it.
+    /// if three conditions hold: it has a layout in registers, the registers can hold the
+    /// accumulator but not both, and the operand takes at most half of the shared memory.
     pub fits: [bool; 2],
     /// The layout of the accumulator and of the result.
     pub accumulator: LayoutId,

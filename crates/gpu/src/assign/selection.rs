@@ -19,7 +19,7 @@ use tilewright_gpu_ir::layout_rules::{
     default_layout, line_layout, operand_layout, reduced_layout, result_layout, shared_result_layout,
 };
 
-/// The most passes over all classes. Few selections change after the second pass.
+/// The maximum number of passes over all classes. Few selections change after the second pass.
 const MAX_ITERATIONS: usize = 4;
 
 /// The selected layouts.

@@ -38,7 +38,7 @@ use crate::assign::coalescing::Infos;
 /// The maximum length of a chain of definitions that the pass examines.
 const MAX_DEPTH: u32 = 8;
 
-/// Splits the tiles of pointers of a kernel; returns whether it changed something.
+/// Splits the tiles of pointers of a kernel; returns false if no tile has to be split.
 pub fn split(function: &mut Function) -> bool {
     if !is_worth_it(function) {
         return false;

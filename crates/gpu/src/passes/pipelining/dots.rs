@@ -197,7 +197,8 @@ impl LoopBody<'_> {
         })
     }
 
-    /// Returns whether an instruction only computes, or ends the iteration.
+    /// Returns whether an instruction is pure and without regions, is a proxy fence, or ends the
+    /// iteration.
     fn is_plain(&self, inst: Inst) -> bool {
         let data = &self.function.insts[inst];
         let effect = data.op.info().effect;
@@ -343,7 +344,8 @@ impl LoopBody<'_> {
         Some(Scaling { insts, factor: Some(factor) })
     }
 
-    /// Returns whether a dot reads a loaded tile as B, and only late dots read it.
+    /// Returns whether a dot reads a loaded tile as B and has A in registers, and only late dots
+    /// read the tile.
     fn is_read_by_only(&self, load: &RingLoad, dot: Inst, late: &[Inst]) -> bool {
         let function = self.function;
         let Destination::Buffer { alloc, .. } = &load.destination else { return false };

@@ -1,4 +1,4 @@
-//! The rewriter of one loop. [`super::lower_loads`] lowers its loads to rings,
+//! Defines the rewriter of one loop. [`super::lower_loads`] lowers the loads of the loop to rings,
 //! [`super::schedule_loops`](mod@super::schedule_loops) gives each op its stage, and
 //! [`super::expand`] emits the pipelined loop.
 
