@@ -123,7 +123,7 @@ impl Classes {
         classes
     }
 
-    /// Makes a class of the values for each layout that the program states.
+    /// Makes the classes of a program that states its layouts, from the class of each value.
     pub fn stated(of_value: SecondaryMap<Value, Option<u32>>) -> Self {
         Self { list: Vec::new(), edges: Vec::new(), of_value, of_inst: SecondaryMap::new() }
     }
