@@ -19,7 +19,7 @@ use tilewright_ir::{
 use crate::remarks::{self, RemarkReason};
 use tilewright_gpu_ir::ProgramOrder;
 
-/// The most definitions that the analysis of the bounds of a loop visits.
+/// The maximum number of definitions that the analysis of the bounds of a loop visits.
 const MAX_STEPS: u32 = 24;
 
 /// The change of an integer from one program along axis 0 to the next.

@@ -101,7 +101,7 @@ pub(super) fn remove_unused(header: &mut Header, function: &mut Function) {
 
 /// Puts a fence and a barrier after each store to memory that tensor copies may read.
 ///
-/// The asynchronous proxy sees the stores of threads only after such a fence.
+/// Only such a fence makes the stores of threads visible to the asynchronous proxy.
 pub(super) fn order_stores(module: &mut Module) {
     let mut accesses = Accesses::default();
     let function = module.kernel();

@@ -30,7 +30,7 @@ use tilewright_gpu_ir::{Function, GpuOp, Op, Type};
 /// An op that fills slots, or that computes an operand of the copy.
 pub(super) struct FillOp {
     pub inst: Inst,
-    /// The stages between the ops that take the slot and the last stage.
+    /// The number of stages from the ops that take the slot to the last stage.
     pub lead: u32,
     /// 0 for the copies and the ops that compute their operands; 1 for the loads among these
     /// operands and the ops that compute the operands of these loads; and so on.
