@@ -547,9 +547,10 @@ fn copies_of_a_partition_for_several_rings() {
     check(&format!("{body}\ndealloc %s"), "copies_of_a_partition_for_several_rings");
 }
 
-/// A loop over another ring between their steps keeps two rings out of one group.
+/// Two rings are not in one group if a loop over another ring is between their steps.
 ///
-/// A wait for both at the first step could wait for a partition that is still in that loop.
+/// If the first `take` waited for both rings, it could wait for a partition that is still in that
+/// loop.
 #[test]
 fn a_loop_between_slots_separates_groups() {
     let fill = |ring: &str, slot: &str| {
@@ -595,7 +596,7 @@ fn several_partitions_read_every_slot() {
 
 /// One partition fills two rings in turn and another reads them.
 ///
-/// The last release of a turn arrives for both.
+/// The second of the two releases arrives for both rings.
 #[test]
 fn slots_of_a_group_are_released_in_any_order() {
     let body = "
