@@ -4,7 +4,8 @@
 //! A buffer that is written while accesses to another buffer may be in flight gets a disjoint range
 //! too, because reusing the range would cost a barrier. This rule holds for all buffers if the
 //! kernel then needs at most `cheap_shared_bytes`, or no more bytes than without the rule.
-//! Otherwise the rule holds only for buffers in loops, on the same condition, or for no buffer.
+//! Otherwise the rule holds only for buffers in loops, if the kernel then satisfies this condition,
+//! and else for no buffer.
 
 use std::collections::BTreeSet;
 use std::ops::Range;

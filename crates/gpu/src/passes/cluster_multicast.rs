@@ -489,8 +489,8 @@ impl Trace<'_> {
             if !self.depends(inst)? {
                 return Some(());
             }
-            // If only one operand of an addition or a multiplication depends on the rank, comparing
-            // that operand is enough, and one comparison may serve several values.
+            // If only one operand of an addition or a multiplication depends on the program id,
+            // comparing that operand is enough, and one comparison may serve several values.
             let data = &function.insts[inst];
             let is_linear = matches!(
                 data.op,
@@ -527,8 +527,8 @@ impl Trace<'_> {
         (is_function && data.results.iter().chain(&data.operands).all(is_integer)).then_some(&data.operands)
     }
 
-    /// Returns whether an instruction of the entry depends on the rank of the block; `None` if
-    /// unknown.
+    /// Returns whether an instruction of the entry depends on the program id along axis 0, which
+    /// differs between the blocks of a pair; `None` if unknown.
     fn depends(&self, inst: Inst) -> Option<bool> {
         if let Some(known) = self.depends.borrow().get(&inst) {
             return *known;

@@ -3,8 +3,8 @@
 //!
 //! A map has the box and the swizzle of the buffers that its copies fill; buffers that differ in
 //! these get different maps. Maps without copies are removed. Pointers that a kernel loads may
-//! point to memory that it stores to. So that a copy sees earlier stores of threads, a fence and a
-//! barrier follow each such store. They also follow a store through a pointer argument if a later
+//! point to memory that it stores to. A fence and a barrier follow each such store, so that later
+//! copies read the stored values. They also follow a store through a pointer argument if a later
 //! copy reads the memory of this argument by a map of the launch.
 
 use std::collections::BTreeSet;

@@ -17,10 +17,10 @@
 //! a slot. A read of a vector may pass dots, waits, ops that fill or release slots, and pure ops
 //! that compute no tile.
 //!
-//! **Registers.** A dot reads A from registers. Let T be the tile that A is converted from. If A, T
-//! and the accumulator together do not fit into the registers of a thread, the dot issues after the
-//! other readers of T. Otherwise the assembler would interleave these readers with the dot, and
-//! keep both A and T in registers.
+//! **Registers.** If a dot reads A from registers, let T be the tile that A is converted from. If
+//! A, T and the accumulator together do not fit into the registers of a thread, the dot issues
+//! after the other readers of T. Otherwise the assembler would interleave these readers with the
+//! dot, and keep both A and T in registers.
 //!
 //! The pass runs after loops are pipelined. The schedule of a loop decides which of its ops run in
 //! the same iteration of the pipelined loop, and this pass orders them.

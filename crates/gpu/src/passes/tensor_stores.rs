@@ -25,11 +25,11 @@
 //! combine by the same operation, they wait only for their buffers, not for each other to be
 //! complete.
 //!
-//! **Order.** No barrier orders the writes of the asynchronous proxy. So only tensor stores
-//! may access the argument that they store to. The kernel must not have other atomic operations, or
-//! assembly with effects, which could tell other programs that the memory is written. Tensor stores
-//! wait for each other by a `tensor_store_wait` that is `complete`, unless both run in the same
-//! iteration and write different elements.
+//! **Order.** No barrier orders the writes of the asynchronous proxy. So only tensor stores may
+//! access the argument that they store to. The kernel must not have other atomic operations, or
+//! assembly with effects, which could tell other programs that the memory is written. Of two tensor
+//! stores, the later one waits for the other by a `tensor_store_wait` that is `complete`, unless
+//! both run in the same iteration and write different elements.
 //!
 //! **Maps that the kernel makes** may be of any memory, and may not be able to express a store: see
 //! [`super::tensor_store_fallback`].
