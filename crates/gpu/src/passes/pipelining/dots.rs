@@ -206,7 +206,7 @@ impl LoopBody<'_> {
         is_fence || (data.regions.is_empty() && matches!(effect, Effect::Pure | Effect::Terminator))
     }
 
-    /// Returns whether an instruction ends the life of a buffer that slots replace.
+    /// Returns whether an instruction deallocates a buffer that slots replace.
     fn is_of_buffer(&self, loads: &[RingLoad], inst: Inst) -> bool {
         let data = &self.function.insts[inst];
         let is_its = |load: &RingLoad| match &load.destination {

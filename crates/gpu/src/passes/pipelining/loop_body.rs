@@ -22,7 +22,7 @@ pub(super) struct LoopBody<'a> {
     pub(super) block: Block,
     /// The index of each instruction in the block.
     pub(super) indices: FxHashMap<Inst, usize>,
-    /// The writes that no load may overtake unless they are to other memory.
+    /// The writes that no load may overtake, unless the two access different memory.
     pub(super) writes: Vec<Inst>,
     /// True if tensor copies may fill the rings of nested loops.
     pub(super) nested_boxes: bool,

@@ -178,8 +178,8 @@ pub struct LateDots {
     /// The ops of the early stage that compute A of the late dots. They write registers that the
     /// late dots of the previous iteration read.
     pub operand_ops: FxHashSet<Inst>,
-    /// The values that must be zeros or ones so that the late stage changes no accumulator, if
-    /// these are known.
+    /// The values that must be zeros or ones so that the late stage changes no accumulator, `None`
+    /// if these are not known.
     pub neutral: Option<Neutral>,
 }
 

@@ -27,7 +27,7 @@ use super::loop_plan::{Destination, Group, RingLoad};
 use super::loop_rewriter::LoopRewriter;
 use tilewright_gpu_ir::{Function, GpuOp, Op, Type};
 
-/// An op that fills slots, or that computes an operand of the copy.
+/// An op that fills slots, or that computes an operand of a copy that fills them.
 pub(super) struct FillOp {
     pub inst: Inst,
     /// The number of stages from the ops that take the slot to the last stage.
