@@ -154,7 +154,7 @@ fn roots(kernel: &Function) -> Found<Roots> {
             }
         }
     }
-    // In the order of the program, across regions.
+    // Sort the stores of all regions into the order of the program.
     roots.stores.sort_unstable();
     Ok(roots)
 }
