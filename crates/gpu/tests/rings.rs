@@ -69,7 +69,8 @@ fn after(body: &str, last: &str) -> String {
         if let Err(diagnostic) = pass.run(&mut module) {
             return diagnostic.message.clone();
         }
-        // A kernel that an earlier pass accepted must fit with its mbarriers.
+        // The pass `rings` may not need more shared memory for its `mbarrier`s than earlier passes
+        // counted.
         assert!(pass.name != "rings" || least_shared_bytes(&module) <= promised, "{promised} bytes: {body}");
         if pass.name == last {
             break;
@@ -389,8 +390,8 @@ yield_values %to
     assert_eq!(after(plain, "barriers").matches("barrier").count(), 1);
 }
 
-/// If `%n` is 2, `%n + 2` exceeds the three slots by one, and the selected 0 is the slot of `%n +
-/// 1`.
+/// If `%n` is 2, `%n + 2` is not the index of one of the three slots. So `%k` is 0, which is also
+/// the index of the slot that is read: `%n + 1` modulo 3.
 #[test]
 fn an_index_that_may_wrap_is_unknown() {
     let body = "
@@ -547,7 +548,7 @@ fn copies_of_a_partition_for_several_rings() {
     check(&format!("{body}\ndealloc %s"), "copies_of_a_partition_for_several_rings");
 }
 
-/// Two rings are not in one group if a loop over another ring is between their steps.
+/// Two rings are not in one group if a loop over another ring is between the ops on their slots.
 ///
 /// If the first `take` waited for both rings, it could wait for a partition that is still in that
 /// loop.

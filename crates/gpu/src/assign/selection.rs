@@ -365,7 +365,7 @@ impl LayoutSelection<'_> {
                 let definition = self.function.defining_inst(value);
                 span = span.or_else(|| self.function.call_chain(definition?).into_iter().last());
             }
-            // Names of the program before ids of values.
+            // List names of the program before ids of values.
             names.sort_by_key(|name| !name.starts_with('%'));
             names.truncate(6);
             let mut costs: Vec<(u64, LayoutId)> = Vec::new();
