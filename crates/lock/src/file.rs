@@ -151,8 +151,8 @@ impl LockFile {
     /// Adds the entries and choices of another lock.
     ///
     /// # Errors
-    /// Fails, without adding anything, if the two locks have different entries or choices for the same
-    /// launches.
+    /// Fails, without adding anything, if the two locks have different entries or choices for the
+    /// same launches.
     pub fn merge(&mut self, other: &Self) -> Result<(), Conflict> {
         let (mut entries, mut choices) = (Vec::new(), Vec::new());
         for entry in &other.entries {
