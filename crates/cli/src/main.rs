@@ -1,4 +1,5 @@
-//! The `tilewright` command, without Python.
+//! The binary of the command `tilewright`. It starts Python only for the subcommands that the
+//! Python package implements, and for the option `--run`.
 
 use std::process::ExitCode;
 

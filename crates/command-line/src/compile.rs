@@ -230,8 +230,8 @@ fn stages() -> Vec<PossibleValue> {
     Stage::ALL.iter().map(value).chain([PossibleValue::new(DESCRIPTION)]).collect()
 }
 
-/// Adds the names of the existing options to an error about an unknown option. Returns other errors
-/// unchanged.
+/// Adds the names of the options of a compilation to an error about an unknown option. Returns
+/// other errors unchanged.
 fn with_options(error: Error) -> Error {
     let [diagnostic] = error.diagnostics() else { return error };
     if diagnostic.code != Code::UnknownOption {

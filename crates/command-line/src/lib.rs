@@ -3,7 +3,8 @@
 //! binary of `cli` and the Python package (`python -m tilewright`) call [`main`]. Results are
 //! printed to stdout, diagnostics to stderr. The exit code is 0 for success and 2 for an error in
 //! the command line. It is 1 for an error in the user's program, an error of a file, and a finding
-//! of `check`, `lock` or `cache verify`.
+//! of `check`, `lock` or `cache verify`. A subcommand that the Python package implements, such as
+//! `run`, `profile` or `bench`, has the exit code of Python, or 2 if Python cannot be started.
 
 mod cache;
 mod check;
@@ -28,7 +29,7 @@ use tilewright::{Device, Error};
 /// The help text about environment variables; `docs/environment.md` has the same list.
 const ENVIRONMENT: &str = "\
 Environment:
-  TILEWRIGHT_AS_TRITON=1    `import triton` imports tilewright, as in `tilewright run`; or some of triton,viz,cuda; 0: not (but in `run`)
+  TILEWRIGHT_AS_TRITON=1    `import triton` imports tilewright, as in `tilewright run`; a list of triton,viz,cuda: only these parts; 0: nothing, except under `tilewright run`
   TILEWRIGHT_DEVICE         where kernels run: cpu, cuda, cuda:1, sim:sm_90; else where their tensors are
   TILEWRIGHT_NUM_THREADS    threads that run programs on the CPU (else OMP_NUM_THREADS, else all)
   TILEWRIGHT_MACHINE_CODE=0 the CPU runs kernels step by step, without machine code
@@ -41,8 +42,8 @@ Environment:
   TILEWRIGHT_LOCK=file      launch kernels from this lock, and compile and tune nothing (`tilewright run --locked`)
   TILEWRIGHT_LOCK_POLICY    for a launch that is not in the lock: error, or warn, which compiles it
   TILEWRIGHT_LOCK_RECORD    the folder in which `tilewright lock` records the kernels of a program's processes
-  TILEWRIGHT_TUNING=file    tuned kernels take the nearest entry of this tuning file, and measure nothing; or file:file
-  TILEWRIGHT_TUNING_MAX_DISTANCE  of an entry with another key: the maximum sum of |log2(a) - log2(b)|; else unlimited
+  TILEWRIGHT_TUNING=file    tuned kernels take the nearest entry of this tuning file, and measure nothing; file:file: several files
+  TILEWRIGHT_TUNING_MAX_DISTANCE  the maximum sum of |log2(a) - log2(b)| between the keys of a launch and an entry; else no limit
   TILEWRIGHT_TUNING_RECORD  the folder in which `tilewright tuning export` records the choices of a program's processes
   TILEWRIGHT_DUMP=folder    write every stage of each kernel to files in this folder
   TILEWRIGHT_CACHE_DIR      the cache of cubins and timings (TRITON_CACHE_DIR, else .triton/cache in TRITON_HOME or HOME)

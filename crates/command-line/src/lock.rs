@@ -73,7 +73,7 @@ pub fn run(arguments: &run::Arguments) -> Result<(), Failure> {
     }
 }
 
-/// Returns the message of a wrong command line without the word that [`Failure`] adds.
+/// Returns the message of a wrong command line without `error: `, which [`Failure::report`] adds.
 fn usage(error: &clap::Error) -> String {
     let text = error.to_string();
     text.strip_prefix("error: ").unwrap_or(&text).trim_end().to_owned()

@@ -13,7 +13,7 @@ pub struct MachineCode {
     pub registers: u32,
     /// The number of bytes that a thread stores to spill registers.
     pub spills: u32,
-    /// The instructions, if a disassembler is found.
+    /// The instructions; `None` if there is no disassembler or the disassembler fails.
     pub sass: Option<StageText>,
 }
 

@@ -15,9 +15,9 @@ const FAULT: u8 = 1;
 pub enum Failure {
     /// An error in the user's program.
     Program(Error),
-    /// An error in the command line.
+    /// An error in the command line, or Python cannot be started.
     Usage(String),
-    /// A file cannot be read, or the result cannot be written.
+    /// Any other failure, such as a file that cannot be read, or locks that cannot be merged.
     Io(String),
     /// The command has already reported its finding: `tilewright check` has reported an access that
     /// is out of bounds (with `--strict`, also an access that is not decided), `tilewright lock`

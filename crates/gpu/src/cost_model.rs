@@ -1,5 +1,5 @@
-//! Estimates by which passes choose between layouts, instructions and orders of instructions. Their
-//! weights and thresholds are in [`Tuning`].
+//! Estimates costs and registers. Passes choose by these estimates between layouts, instructions
+//! and orders of instructions. The weights and thresholds are in [`Tuning`].
 //!
 //! **Cost** is counted for a warp, in wavefronts of shared memory: one wavefront moves a word of
 //! each lane. A shuffle costs two wavefronts, as does a word that is stored to shared memory and

@@ -134,7 +134,7 @@ pub fn run_passes(program: &mut Module) -> Result<(), Box<Diagnostic>> {
 }
 
 /// Refuses a program that states its layouts, copies and barriers if it uses shared memory or
-/// barriers wrongly. For other programs, that would be an error of a pass.
+/// barriers wrongly. In any other program, such a use would be an error of a pass.
 fn check_explicit(program: &Module) -> Result<(), Box<Diagnostic>> {
     if !program.header.explicit {
         return Ok(());

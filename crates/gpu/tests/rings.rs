@@ -69,7 +69,8 @@ fn after(body: &str, last: &str) -> String {
         if let Err(diagnostic) = pass.run(&mut module) {
             return diagnostic.message.clone();
         }
-        // A kernel that an earlier pass accepted must fit with its mbarriers.
+        // The pass `rings` may not need more shared memory for its `mbarrier`s than earlier passes
+        // counted.
         assert!(pass.name != "rings" || least_shared_bytes(&module) <= promised, "{promised} bytes: {body}");
         if pass.name == last {
             break;
@@ -389,8 +390,8 @@ yield_values %to
     assert_eq!(after(plain, "barriers").matches("barrier").count(), 1);
 }
 
-/// If `%n` is 2, `%n + 2` exceeds the three slots by one, and the selected 0 is the slot of `%n +
-/// 1`.
+/// If `%n` is 2, `%n + 2` is not the index of one of the three slots. So `%k` is 0, which is also
+/// the index of the slot that is read: `%n + 1` modulo 3.
 #[test]
 fn an_index_that_may_wrap_is_unknown() {
     let body = "
@@ -547,9 +548,10 @@ fn copies_of_a_partition_for_several_rings() {
     check(&format!("{body}\ndealloc %s"), "copies_of_a_partition_for_several_rings");
 }
 
-/// A loop over another ring between their steps keeps two rings out of one group.
+/// Two rings are not in one group if a loop over another ring is between the ops on their slots.
 ///
-/// A wait for both at the first step could wait for a partition that is still in that loop.
+/// If the first `take` waited for both rings, it could wait for a partition that is still in that
+/// loop.
 #[test]
 fn a_loop_between_slots_separates_groups() {
     let fill = |ring: &str, slot: &str| {
@@ -595,7 +597,7 @@ fn several_partitions_read_every_slot() {
 
 /// One partition fills two rings in turn and another reads them.
 ///
-/// The last release of a turn arrives for both.
+/// The second of the two releases arrives for both rings.
 #[test]
 fn slots_of_a_group_are_released_in_any_order() {
     let body = "

@@ -61,7 +61,7 @@ impl Artifacts {
         format!("{hash}.{kind}")
     }
 
-    /// Returns the folder.
+    /// Returns the folder; an empty path for a packed lock.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
@@ -73,7 +73,8 @@ impl Artifacts {
 
     /// Writes an artifact unless the folder has an undamaged copy, and returns its hash.
     ///
-    /// # Errors The errors of the file system. A failed write leaves no partial new file.
+    /// # Errors
+    /// Returns the error of the file system. A failed write leaves no partial new file.
     pub fn store(&self, kind: &str, content: &[u8]) -> io::Result<String> {
         let hash = Self::hash(content);
         let path = self.path(&hash, kind);

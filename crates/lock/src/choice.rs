@@ -34,9 +34,9 @@ impl Choice {
     }
 
     /// Returns whether the launches of an entry may have the chosen configuration. Returns false if
-    /// the kernel or the target differs, or if an argument or option has different literals
-    /// (numbers, bools, `None` or strings) in both. Ignores names that the entry does not have,
-    /// such as options that do not affect its code.
+    /// the kernel or the target differs, or if the choice and the entry have different literals
+    /// (numbers, bools, `None` or strings) for an argument or option. Ignores names that the entry
+    /// does not have, such as options that do not affect its code.
     pub fn may_select(&self, launches: &Request) -> bool {
         let fits = |(name, chosen): (&String, &String)| {
             let found = launches.arguments.get(name).or_else(|| launches.options.get(name));

@@ -5,16 +5,16 @@ use std::collections::BTreeMap;
 use crate::entry::{Entry, Request};
 use crate::file::LockFile;
 
-/// A change from one lock to another. The first text of each variant names the launches of an
-/// entry, or the launches of a tuned choice.
+/// A change from one lock to another. The first text of each variant names an entry by kernel,
+/// arguments, options and target, or a tuned choice by kernel, target and tuning key.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Change {
-    /// Only the second lock has the launches or the choice.
+    /// Only the second lock has the entry or the choice.
     Added(String),
-    /// Only the first lock has the launches or the choice.
+    /// Only the first lock has the entry or the choice.
     Removed(String),
-    /// Both locks have the launches with different code, or the choice with different values. The
-    /// list names the parts that differ.
+    /// Both locks have the entry with different code, sources or launch metadata, or the choice
+    /// with different values. The list names the parts that differ.
     Changed(String, Vec<String>),
 }
 

@@ -15,7 +15,8 @@ pub struct Request {
     pub target: String,
     /// The description of each argument by the name of its parameter, such as `*fp32:16` or `1024`.
     pub arguments: BTreeMap<String, String>,
-    /// The options that differ from their defaults and that affect the code.
+    /// The options on which the code depends, apart from the IR. For a GPU, these are all such
+    /// options, also those with their default values; for the CPU, there are none.
     pub options: BTreeMap<String, String>,
     /// The hash of the tile IR before optimization, without locations. It depends on the kernel,
     /// the functions that it calls, the values that it reads and the arguments, but not on the

@@ -36,8 +36,8 @@ pub struct LockFile {
 pub enum LockError {
     /// The file system's error.
     Unreadable(PathBuf, io::Error),
-    /// The text is not a lock. If it is not JSON, or lacks a field other than `format`, the message
-    /// has the line and the column.
+    /// The content is not a lock. If the JSON parser found the error, such as a missing field, the
+    /// message has the line and the column.
     Malformed(PathBuf, String),
     /// The lock has another version of the format.
     OtherFormat(PathBuf, u64),
@@ -57,11 +57,11 @@ impl fmt::Display for LockError {
     }
 }
 
-/// Two locks that cannot be merged: they have different code, or different choices, for the same
+/// Two locks that cannot be merged: they have different entries, or different choices, for the same
 /// launches.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Conflict {
-    /// The name of the launches.
+    /// The text that names the launches in an error message.
     pub launches: String,
 }
 
@@ -100,9 +100,9 @@ impl LockFile {
 
     /// Writes the lock atomically, sorted and without duplicates.
     ///
-    /// # Errors The errors of the file system. After an error, the file has its old content. The
-    /// exception is a file in a folder in which the process may not create files: it is written in
-    /// place.
+    /// # Errors
+    /// Returns the error of the file system. After an error, the file has its old content, unless
+    /// [`write_file`] writes in place.
     pub fn write(&self, path: &Path) -> io::Result<()> {
         write_file(path, self.to_text().as_bytes())
     }
@@ -133,7 +133,8 @@ impl LockFile {
     }
 
     /// Explains why a launch is not in the lock: returns its differences from the most similar
-    /// entry of the kernel. Returns `None` if the lock has no entry of the kernel.
+    /// entry that has the same kernel and target. If the kernel has entries for other targets only,
+    /// returns one text with these targets. Returns `None` if the lock has no entry of the kernel.
     pub fn explain(&self, request: &Request) -> Option<Vec<String>> {
         let of_kernel = || self.entries.iter().filter(|entry| entry.launches.kernel == request.kernel);
         let of_target = of_kernel().filter(|entry| entry.launches.target == request.target);
@@ -149,8 +150,9 @@ impl LockFile {
 
     /// Adds the entries and choices of another lock.
     ///
-    /// # Errors Fails, without adding anything, if both locks have different code or choices for
-    /// the same launches.
+    /// # Errors
+    /// Fails, without adding anything, if the two locks have different entries or choices for the
+    /// same launches.
     pub fn merge(&mut self, other: &Self) -> Result<(), Conflict> {
         let (mut entries, mut choices) = (Vec::new(), Vec::new());
         for entry in &other.entries {

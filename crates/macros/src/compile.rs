@@ -17,7 +17,7 @@ pub(crate) struct Compiled {
     /// For each declaration, in order, the kernel's parameters, each with its argument in the
     /// declared signature.
     pub(crate) kernels: Vec<Vec<(Arc<str>, Argument)>>,
-    /// The files that the kernels were read from.
+    /// The Python files that the modules of the kernels were read from, with imported files.
     pub(crate) files: Vec<PathBuf>,
 }
 

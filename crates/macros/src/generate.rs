@@ -120,7 +120,8 @@ fn scalar(dtype: Dtype) -> Option<TokenStream> {
     Some(quote!(#name))
 }
 
-/// Returns the Rust expression of a compile-time value; `None` for a tuple or an object.
+/// Returns the Rust expression of a compile-time value; `None` for a tuple, an object, or a type
+/// without a dtype, such as a pointer type.
 fn value(constant: &Constant) -> Option<TokenStream> {
     Some(match constant {
         Constant::None => quote!(::core::option::Option::<i32>::None),

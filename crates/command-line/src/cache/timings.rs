@@ -85,7 +85,7 @@ pub fn collect_garbage(directory: &Path, cache: &Cache, limit: u64) -> io::Resul
     Ok(removed)
 }
 
-/// Removes all timings and all unfinished files.
+/// Removes all timings, and the unfinished files in folders without files of other programs.
 pub fn clear(directory: &Path, cache: &Cache) -> io::Result<Removed> {
     let mut removed = Removed::default();
     for timings in list(directory, cache)? {
@@ -179,7 +179,7 @@ fn parse(bytes: &[u8]) -> Option<Content> {
         (format!("{:08x}", crc32(&bytes[..at])), digits)
     });
     let Ok(value) = serde_json::from_slice::<Value>(bytes) else { return Some(Content::Damaged) };
-    // In files of the official Triton, it is a list.
+    // In files of the official Triton, `configs_timings` is a list.
     let rows = value.get("configs_timings")?.as_object()?;
     if checksum.is_some_and(|(actual, written)| actual.as_bytes() != written) {
         return Some(Content::Damaged);

@@ -105,8 +105,8 @@ impl AccessShape {
     /// Lanes cover only one sector along the fastest axis if a thread has many elements whose
     /// offsets take two registers each, if an access moves fewer than 4 bytes, and if memory is
     /// contiguous for at least a sector. The thread then has further elements along this axis,
-    /// whose offsets differ by constants; each row would need a separate offset. The other axes
-    /// must have enough elements for the remaining lanes and warps.
+    /// whose offsets differ by constants; elements of other rows would need separate offsets. The
+    /// other axes must have enough elements for the remaining lanes and warps.
     pub fn layout(&self, shape: &[u32], num_warps: u32, reduced: Option<usize>) -> Layout {
         let elements: u32 = shape.iter().product();
         let per_thread = (elements / (LANES * num_warps)).max(self.min_elements);

@@ -1,5 +1,6 @@
-//! Costs of reductions, scans, butterfly exchanges and merges in layouts, and of conversions
-//! between layouts. The costs are cached, because layout selection queries each cost many times.
+//! Estimates the costs of reductions, scans, butterfly exchanges and merges in layouts, and of
+//! conversions between layouts. Caches the costs, because layout selection queries each cost many
+//! times.
 
 use rustc_hash::FxHashMap;
 use tilewright_ir::{Block, ElementwiseFamily, FloatFn, Function, Op};
@@ -63,9 +64,9 @@ impl LayoutCosts {
     /// that combine two elements.
     ///
     /// A run is the consecutive elements along the axis that a thread holds. A thread combines the
-    /// elements of each run. For each bit of the coordinate above the run, it combines the results
-    /// of the runs twice. Finally, the thread combines each element with the prefix of its run.
-    /// Lanes exchange the results of runs by shuffles. Warps exchange partial results through
+    /// elements of each run. For each bit of the coordinate above the run, the thread combines the
+    /// results of its runs twice. Finally, the thread combines each element with the prefix of its
+    /// run. Lanes exchange the results of runs by shuffles. Warps exchange partial results through
     /// shared memory, in one trip if each line along the axis has up to `MAX_PARTIAL_RESULTS`
     /// partial results, else in two trips.
     pub fn scan_cost(&mut self, layout: LayoutId, scan: [u32; 2]) -> u32 {

@@ -123,7 +123,7 @@ impl Classes {
         classes
     }
 
-    /// Makes a class of the values for each layout that the program states.
+    /// Makes the classes of a program that states its layouts, from the class of each value.
     pub fn stated(of_value: SecondaryMap<Value, Option<u32>>) -> Self {
         Self { list: Vec::new(), edges: Vec::new(), of_value, of_inst: SecondaryMap::new() }
     }
@@ -374,8 +374,9 @@ impl ClassCollector<'_> {
         let ends =
             (AccessShape::of(self.function, inst, self.infos, self.target), self.classes.of_inst(inst));
         let (Some(shape), Some(class)) = ends else { return };
-        // The selection counts the cost of converting the value of a store. Accesses are free only
-        // if all other operands are rematerializable, so that converting them costs nothing.
+        // The selection counts the cost of converting the value of a store. Accesses may have
+        // another layout than the class only if all other operands are rematerializable, so that
+        // converting them costs nothing.
         let is_stored = |index: usize| data.results.is_empty() && index == 1;
         let are_free = data
             .operands

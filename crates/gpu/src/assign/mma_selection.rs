@@ -57,8 +57,9 @@ pub struct DotPlan {
     pub operands: [Option<LayoutId>; 2],
     /// For A and B each: false if the operand has to move from registers to shared memory, so that
     /// each instruction of the dot loads its part of the operand from there. An operand has to move
-    /// if three conditions hold: it has a layout in registers, the registers cannot hold it
-    /// together with the accumulator, and shared memory can hold it.
+    /// if three conditions hold: it has a layout in registers, the registers can hold the
+    /// accumulator but not also the operand, and the operand takes at most half of the shared
+    /// memory.
     pub fits: [bool; 2],
     /// The layout of the accumulator and of the result.
     pub accumulator: LayoutId,
@@ -384,8 +385,8 @@ impl DotTypes {
         wgmma_selection::instruction(self.dtypes, self.precision, [m, n, k], target, num_warps)
     }
 
-    /// Returns the `mma.sync` for these types, if the target has one and the tiles are not smaller
-    /// than it.
+    /// Returns the `mma.sync` for these types, if the target has one and no tile is smaller than
+    /// that of the instruction.
     fn tensor_core(&self, shape: DotShape, target: GpuTarget) -> Option<Mma> {
         use Dtype as D;
         let has = |feature| target.features.has(feature);

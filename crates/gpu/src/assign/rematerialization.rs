@@ -38,8 +38,8 @@ impl Rematerializable {
         Self { ops: search.ops }
     }
 
-    /// Finds the values of a function that states layouts: scalars, and tiles without a stated
-    /// layout that ops without effects compute, such as constants.
+    /// Finds the rematerialized values of a function that states layouts: scalars, and tiles
+    /// without a stated layout that pure source, pointwise or shape ops compute.
     pub fn stated(function: &Function) -> Self {
         let mut ops = SecondaryMap::new();
         for (value, data) in &function.values {

@@ -19,7 +19,7 @@ use tilewright_gpu_ir::layout_rules::{
     default_layout, line_layout, operand_layout, reduced_layout, result_layout, shared_result_layout,
 };
 
-/// The most passes over all classes. Few selections change after the second pass.
+/// The maximum number of passes over all classes. Few selections change after the second pass.
 const MAX_ITERATIONS: usize = 4;
 
 /// The selected layouts.
@@ -365,7 +365,7 @@ impl LayoutSelection<'_> {
                 let definition = self.function.defining_inst(value);
                 span = span.or_else(|| self.function.call_chain(definition?).into_iter().last());
             }
-            // Names of the program before ids of values.
+            // List names of the program before ids of values.
             names.sort_by_key(|name| !name.starts_with('%'));
             names.truncate(6);
             let mut costs: Vec<(u64, LayoutId)> = Vec::new();

@@ -26,7 +26,8 @@ use tilewright_gpu_ir::target::GpuTarget;
 /// Builds the module of a kernel in the GPU dialect, with the layouts that the kernel states.
 ///
 /// # Errors
-/// If the kernel states a tensor copy that cannot be made, or uses an accumulator in flight.
+/// If the kernel chooses the shared memory of an access at run time, states a tensor copy that
+/// cannot be made, or uses an accumulator in flight.
 pub fn translate(
     module: &ir::Module,
     target: GpuTarget,

@@ -10,7 +10,7 @@ use tilewright_gpu_ir::target::{Feature, GpuTarget, WARPGROUP_WARPS};
 const ROWS: u32 = 64;
 /// The fewest columns of an instruction.
 const MIN_COLUMNS: u32 = 8;
-/// The most columns of an instruction.
+/// The maximum number of columns of an instruction.
 const MAX_COLUMNS: u32 = 256;
 /// Bits of an operand of an instruction along K.
 const DEPTH_BITS: u32 = 256;

@@ -3,9 +3,9 @@
 //! The loop of causal attention ends at the diagonal, so its trip count grows with the program id
 //! along axis 0. A GPU starts blocks in the order of their ids. So the longest programs are among
 //! the last to start, and most multiprocessors wait for them. If programs start in the order of
-//! their length, longest first, they end together (R. L. Graham, "Bounds on multiprocessing timing
-//! anomalies", 1969). Programs cannot observe the order. A kernel in which a program may wait for
-//! another program keeps the order of the ids.
+//! their length, longest first, they end at about the same time (R. L. Graham, "Bounds on
+//! multiprocessing timing anomalies", 1969). Programs cannot observe the order. A kernel in which a
+//! program may wait for another program keeps the order of the ids.
 //!
 //! The pass estimates the length of a program by the trip counts of its loops with dots: the
 //! analysis finds whether these counts grow or fall with the program id along axis 0. It follows
@@ -19,7 +19,7 @@ use tilewright_ir::{
 use crate::remarks::{self, RemarkReason};
 use tilewright_gpu_ir::ProgramOrder;
 
-/// The most definitions that the analysis of the bounds of a loop visits.
+/// The maximum number of definitions that the analysis of the bounds of a loop visits.
 const MAX_STEPS: u32 = 24;
 
 /// The change of an integer from one program along axis 0 to the next.

@@ -4,7 +4,8 @@
 //! A buffer that is written while accesses to another buffer may be in flight gets a disjoint range
 //! too, because reusing the range would cost a barrier. This rule holds for all buffers if the
 //! kernel then needs at most `cheap_shared_bytes`, or no more bytes than without the rule.
-//! Otherwise the rule holds only for buffers in loops, on the same condition, or for no buffer.
+//! Otherwise the rule holds only for buffers in loops, if the kernel then satisfies this condition,
+//! and else for no buffer.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -28,7 +29,7 @@ use tilewright_gpu_ir::{Deferred, Function, GpuOp, InstData, Layouts, Module, Op
 const ALIGNMENT: u64 = 16;
 /// The bytes of one 32-bit word in each of the 32 banks of shared memory.
 const BANKS_BYTES: u64 = 128;
-/// The most tiles that the error lists.
+/// The maximum number of tiles that the error lists.
 const MAX_LISTED_TILES: usize = 8;
 
 /// Gives all buffers of a kernel their offsets in shared memory.
@@ -113,7 +114,8 @@ fn alloc_bytes(function: &Function, inst: Inst) -> Option<u32> {
     }
 }
 
-/// Returns the memory that an instruction allocates, and its range in bytes.
+/// Returns the memory that an instruction allocates, and its range in bytes; `None` if the
+/// instruction allocates nothing or has no offset yet.
 pub fn alloc_range(function: &Function, inst: Inst) -> Option<(Value, Range<u64>)> {
     let data = &function.insts[inst];
     let bytes = u64::from(alloc_bytes(function, inst)?);

@@ -27,7 +27,7 @@ pub fn of_role(role: usize) -> u32 {
     15_u32.saturating_sub(role as u32).max(1)
 }
 
-/// The id of the named barrier at which all partitions wait for each other.
+/// The id of the named barrier at which both partitions of a kernel wait for each other.
 pub const OF_ALL_ROLES: u32 = 13;
 
 /// Returns the op by which the threads of a partition wait for each other before an instruction.

@@ -1,5 +1,6 @@
-//! Boxes of tensors that tensor copies move between global and shared memory.
-//! [`crate::assign::boxes`] finds them, and marks their accesses with the op `tensor_box`.
+//! Describes the boxes of tensors that tensor copies move between global and shared memory, and
+//! returns the tensor map of a box. [`crate::assign::boxes`] finds the boxes, and marks the
+//! accesses to them with the op `tensor_box`.
 
 use cranelift_entity::packed_option::PackedOption;
 use smallvec::{SmallVec, smallvec};

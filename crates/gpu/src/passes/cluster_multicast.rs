@@ -1,7 +1,8 @@
 //! Multicasts tensor copies to the blocks of a cluster.
 //!
 //! Neighboring programs often need the same tile of an operand. If one program is divided between
-//! blocks (`tile/cluster.rs`), these blocks always need the same tile.
+//! blocks (`tile/cluster.rs`), these blocks need the same tile wherever its coordinates do not
+//! depend on the block.
 //!
 //! ```text
 //! tensor_load %slot, %map, %full, …            ──>    cluster_arrive ; cluster_wait
@@ -9,24 +10,27 @@
 //!                                                     tensor_load %slot, %map, %full, …
 //!                                                     … ; cluster_arrive ; … ; cluster_wait
 //! ```
-//! Each block of a pair compares the coordinates of its boxes and its trip counts with those of the
+//! If programs are not divided, a cluster is a pair: its two blocks run neighboring programs. Each
+//! block of a pair compares the coordinates of its boxes and its trip counts with those of the
 //! other block: it computes the same integers again from `program_id ^ 1`. These integers are known
 //! before the first copy, and both blocks come to the same result. If all integers are equal, each
 //! block copies half of a tile to both blocks (`multicast_loads`), and the L2 cache delivers each
 //! half once.
 //!
-//! The last parameter of a kernel for such pairs is the number of programs along the first axis if
-//! the launch has clusters of two blocks, else 0, which disables sharing. Blocks past the last
-//! program exit at once.
+//! The last parameter of a kernel for pairs is the number of programs along the first axis if the
+//! launch has clusters of two blocks, else 0, which disables sharing. Blocks past the last program
+//! exit at once.
 //!
 //! Sharing is faster if the L2 cache limits the kernel, as it does if rows begin in the middle of a
-//! sector: each such row is read with an extra sector. Only the launch knows most strides. The pass
-//! does not change a kernel whose strides are all known to be whole sectors, or a kernel whose
-//! rings do not share one pair of full and empty `mbarrier`s.
+//! sector: each such row is read with an extra sector. Only the launch knows most strides. So the
+//! pass does not change an undivided kernel whose strides are all known to be whole sectors. Nor
+//! does it change an undivided kernel whose rings do not all share the same full and empty
+//! `mbarrier`s.
 //!
 //! The blocks of a divided program are a cluster of two or more at every launch. A value that does
 //! not depend on the rank of a block is the same in all blocks of a cluster. So the kernel compares
-//! nothing: if a tile has such coordinates, each block copies its part of the tile to all blocks.
+//! nothing: if the coordinates of a tile do not depend on the rank, each block copies its part of
+//! the tile to all blocks.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -128,9 +132,10 @@ struct Same {
 /// The buffers that blocks can share, and the range of instructions that use their barriers.
 struct Found {
     shared: Vec<Shared>,
-    /// The index of the first copy in the entry.
+    /// The index in the entry block of the first copy to a shared buffer, or of the op around this
+    /// copy.
     first: usize,
-    /// The index in the entry after which no block arrives at the barriers of another block.
+    /// The index in the entry block after which no block arrives at the barriers of another block.
     last: usize,
 }
 
@@ -176,8 +181,9 @@ impl Found {
                 shared.push(Shared { buffer: *buffer, full, empty, load: loads[0], same, parts });
             }
         }
-        // The cluster barrier is before the first copy with shared barriers, and their
-        // initialization must be before it. Other copies may precede it.
+        // The pass inserts a cluster barrier before the first copy to a shared buffer. The shared
+        // buffers and their `mbarrier`s must be made before this cluster barrier. Copies to other
+        // buffers may precede it.
         let is_shared =
             |barriers: Value| shared.iter().any(|shared| [shared.full, shared.empty].contains(&barriers));
         let filling = barriers.filling.iter().filter(|inst| is_shared(barriers_of(function, **inst)));
@@ -213,12 +219,12 @@ fn is_read_by_threads(analysis: &SlotAnalysis<'_>, buffer: Value) -> bool {
 enum Parts {
     /// Each block copies an equal number of the tile's boxes.
     Boxes,
-    /// The tile is one box. The box of its tensor map becomes that of a part, shorter along this
-    /// axis.
+    /// The tile is one box. Each block copies an equal part of it: the pass divides the extent of
+    /// the map's box along `axis` by the number of blocks.
     Of { map: usize, axis: usize },
 }
 
-/// Returns the division of a tile into parts; `None` if there is none.
+/// Returns the division of a tile into parts; `None` if the tile cannot be divided or is too small.
 fn parts(header: &Header, function: &Function, buffer: Value, loads: &[Inst]) -> Option<Parts> {
     let blocks = header.sharing_blocks();
     let tuning = header.target.tuning;
@@ -347,7 +353,8 @@ impl Barriers {
         (is_plain && are_two && is_group).then_some(Self { groups, loads, filling, uses, bounds })
     }
 
-    /// Returns the full and empty barriers of the slots that these loads fill.
+    /// Returns the full and empty barriers of the slots that loads fill; `None` if the loads have
+    /// different full barriers.
     fn group(&self, function: &Function, loads: &[Inst]) -> Option<(Value, Value)> {
         let fulls: BTreeSet<Value> = loads.iter().map(|load| function.insts[*load].operands[2]).collect();
         let full = fulls.first().copied().filter(|_| fulls.len() == 1)?;
@@ -482,8 +489,8 @@ impl Trace<'_> {
             if !self.depends(inst)? {
                 return Some(());
             }
-            // If only one operand of an addition or a multiplication depends on the rank, comparing
-            // that operand is enough, and one comparison may serve several values.
+            // If only one operand of an addition or a multiplication depends on the program id,
+            // comparing that operand is enough, and one comparison may serve several values.
             let data = &function.insts[inst];
             let is_linear = matches!(
                 data.op,
@@ -520,8 +527,8 @@ impl Trace<'_> {
         (is_function && data.results.iter().chain(&data.operands).all(is_integer)).then_some(&data.operands)
     }
 
-    /// Returns whether an instruction of the entry depends on the rank of the block; `None` if
-    /// unknown.
+    /// Returns whether an instruction of the entry depends on the program id along axis 0, which
+    /// differs between the blocks of a pair; `None` if unknown.
     fn depends(&self, inst: Inst) -> Option<bool> {
         if let Some(known) = self.depends.borrow().get(&inst) {
             return *known;
@@ -598,7 +605,8 @@ impl Writer<'_> {
         shares
     }
 
-    /// Returns the buffers of a divided program, whose blocks always share them.
+    /// Returns the buffers of a divided program, each with the condition `true`, because the blocks
+    /// always share them.
     fn always<'a>(&mut self, found: &'a Found) -> Vec<(&'a Shared, Value)> {
         let condition = self.cursor.int(Dtype::I1, 1);
         found.shared.iter().map(|shared| (shared, condition)).collect()

@@ -54,8 +54,8 @@ const WORD_BITS: u32 = 32;
 /// Lowers the ops of a kernel that move elements between warps.
 ///
 /// # Errors
-/// Such an op is in a partition of the warps: the barrier between its store and its load would be
-/// one of the whole block.
+/// Such an op is in a partition of the warps: the barrier between its store and its load would be a
+/// barrier of the whole block.
 pub fn lower_conversions(module: &mut Module) -> Result<(), Box<Diagnostic>> {
     let Module { header, functions, entry, .. } = module;
     let function = &mut functions[*entry];
@@ -296,7 +296,8 @@ impl Pass<'_> {
             if let Some(axis) = contiguous.filter(|_| self.roles.is_wgmma_a(self.cursor.function, to)) {
                 return Lowering::Through(boxed(axis), false);
             }
-            // A loaded tile goes directly to a buffer from which threads load whole words.
+            // If the tile was loaded along this axis, and operands of `mma_sync` are computed from
+            // it, the buffer has the layout of a box, from which threads load whole words.
             if let Some(axis) =
                 contiguous.filter(|_| source.output().rank() == 2 && self.roles.mma_inputs.contains(to))
             {
@@ -322,7 +323,7 @@ impl Pass<'_> {
     }
 
     /// Returns the layout of a buffer from which `ldmatrix` loads an operand without bank
-    /// conflicts.
+    /// conflicts; `None` if `ldmatrix` cannot load the operand.
     fn matrix_memory(
         &self,
         source: &Layout,
@@ -390,7 +391,8 @@ impl Pass<'_> {
 
     /// Lowers a reduction with more than `MAX_PARTIAL_RESULTS` partial results of a line: converts
     /// the operands to a layout in which each warp has whole lines, if there are enough lines, and
-    /// reduces them there. A reduction that must keep the order of elements may exceed this limit.
+    /// reduces them there. The number of partial results may exceed this limit if the reduction
+    /// must keep the order of elements.
     fn reduce_in_lines(&mut self, inst: Inst, axis: u32, layout: &Layout, block: Block) {
         let lines = line_layout(&layout.output().shape(), axis as usize, self.header.num_warps);
         let to = self.header.layouts.add(lines.clone());
@@ -470,7 +472,7 @@ impl Pass<'_> {
     }
 
     /// Lowers an atomic operation: of the threads that hold copies of an element, one thread
-    /// executes it and passes the result to the others.
+    /// executes the operation and passes the result to the others.
     fn atomic(&mut self, inst: Inst) {
         let data = &mut self.cursor.function.insts[inst];
         let was_everywhere = match &mut data.op {

@@ -3,8 +3,8 @@
 //!
 //! A map has the box and the swizzle of the buffers that its copies fill; buffers that differ in
 //! these get different maps. Maps without copies are removed. Pointers that a kernel loads may
-//! point to memory that it stores to. So that a copy sees earlier stores of threads, a fence and a
-//! barrier follow each such store. They also follow a store through a pointer argument if a later
+//! point to memory that it stores to. A fence and a barrier follow each such store, so that later
+//! copies read the stored values. They also follow a store through a pointer argument if a later
 //! copy reads the memory of this argument by a map of the launch.
 
 use std::collections::BTreeSet;
@@ -101,7 +101,7 @@ pub(super) fn remove_unused(header: &mut Header, function: &mut Function) {
 
 /// Puts a fence and a barrier after each store to memory that tensor copies may read.
 ///
-/// The asynchronous proxy sees the stores of threads only after such a fence.
+/// Only such a fence makes the stores of threads visible to the asynchronous proxy.
 pub(super) fn order_stores(module: &mut Module) {
     let mut accesses = Accesses::default();
     let function = module.kernel();

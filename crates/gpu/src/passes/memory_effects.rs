@@ -172,8 +172,8 @@ pub struct Open {
     pub writes: BTreeSet<MemoryLocation>,
     /// The memory whose accesses may be of an earlier iteration of a loop.
     pub stale: BTreeSet<MemoryLocation>,
-    /// The memory that unfinished asynchronous dots may read, even after barriers, with the number
-    /// of dots that started after each.
+    /// The memory that unfinished asynchronous dots may read, even after barriers. The number
+    /// counts the dots that started after the last dot that reads this memory.
     dots: BTreeMap<MemoryLocation, u32>,
     /// The memory that warps read before they arrived at mbarriers, with these mbarriers.
     ///
@@ -214,7 +214,8 @@ impl Open {
                     }
                     MemoryLocation::Global(_) | MemoryLocation::Acquired => false,
                 };
-                // The arrival covers reads that were released to another mbarrier as well.
+                // The arrival also covers reads that earlier arrivals have released to other
+                // mbarriers.
                 for (_, barriers) in self.released.iter_mut().filter(|(place, _)| is_its(place)) {
                     barriers.insert(barrier);
                 }
@@ -277,7 +278,8 @@ impl Open {
         }
     }
 
-    /// Adds the effects of asynchronous dots, of their waits and of fences.
+    /// Adds the effects of asynchronous dots, of their waits and of fences. `read` is the result of
+    /// [`read_asynchronously`].
     ///
     /// A dot reads its operands until it is finished: barriers before its wait do not cover these
     /// reads. Nor does a barrier between a store and its fence make the store visible to the

@@ -1,5 +1,5 @@
 //! Warp specialization: a producer partition of the warps copies the tiles with which a consumer
-//! partition computes. An option of a loop requests it. The program sets this option by
+//! partition computes. An option of a loop requests the partitions. The program sets this option by
 //! `tl.range(warp_specialize=True)`; the pass that splits K of a dot across warps may set it, too.
 //!
 //! ```text
@@ -24,11 +24,12 @@
 //! stores the previous one.
 //!
 //! **The warps of the producer.** One thread starts tensor copies, so one warp is enough. If a load
-//! is not a tensor copy, the producer has as many warps as the consumer, because the layouts
-//! distribute the addresses over that many warps. Each thread starts its `cp.async` copies, which
-//! arrive at the mbarrier of the slot when they are complete, and does not wait for them. In this
-//! case, the addresses may depend on loads, and both partitions execute these loads. At stores to
-//! memory that the producer may load, the partitions synchronize ([`order`]).
+//! is not a tensor copy, or depends on other loads of the loop, the producer has as many warps as
+//! the consumer, because the layouts distribute the addresses over that many warps. Each thread
+//! starts its `cp.async` copies, which arrive at the mbarrier of the slot when they are complete,
+//! and does not wait for them. In this case, the addresses may depend on loads, and both partitions
+//! execute these loads. At stores to memory that the producer may load, the partitions synchronize
+//! ([`order`]).
 //!
 //! **Registers** ([`Partitions`]). If the register file does not give each thread as many registers
 //! as an instruction can name, the producer has whole warpgroups, which release registers to the
@@ -329,8 +330,8 @@ fn is_in_own_buffer(function: &Function, data: &InstData) -> bool {
     matches!(function.ty(memory), Type::Buffer(buffer) if buffer.slots == 1)
 }
 
-/// Removes the loops and branches of the producer that have no effect. Returns whether the block
-/// has an effect.
+/// Removes the loops and branches of a block that have neither effects nor results. Returns whether
+/// the block has an effect.
 fn drop_idle(function: &mut Function, block: Block) -> bool {
     let mut acts = false;
     let mut insts = std::mem::take(&mut function.blocks[block].insts);

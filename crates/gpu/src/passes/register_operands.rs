@@ -1,5 +1,6 @@
 //! Moves operands of dots from shared memory to registers, if a kernel needs more shared memory
-//! than its target has. A dot can read each operand from registers, except for B of `wgmma`.
+//! than its target has. `mma.sync` can read both operands from registers, and `wgmma` can read A
+//! from registers.
 //!
 //! ```text
 //! %b = alloc ; local_store %b, %x                %b = alloc ; local_store %b, %x ; %r = local_load %b ; dealloc %b

@@ -13,14 +13,14 @@
 //! issue early. Slots that an IR block takes together are released at the end of the IR block. All
 //! other ops keep the order of the text.
 //!
-//! Dots and waits may pass each other, and ops that are pure, read memory or release a slot. A read
-//! of a vector may pass dots, waits, ops that fill or release slots, and pure ops that compute no
-//! tile.
+//! Dots and waits may pass each other. They may also pass ops that are pure, read memory or release
+//! a slot. A read of a vector may pass dots, waits, ops that fill or release slots, and pure ops
+//! that compute no tile.
 //!
-//! **Registers.** A dot reads A from registers. Let T be the tile that A is converted from. If A, T
-//! and the accumulator together do not fit into the registers of a thread, the dot issues after the
-//! other readers of T. Otherwise the assembler would interleave these readers with the dot, and
-//! keep both A and T in registers.
+//! **Registers.** If a dot reads A from registers, let T be the tile that A is converted from. If
+//! A, T and the accumulator together do not fit into the registers of a thread, the dot issues
+//! after the other readers of T. Otherwise the assembler would interleave these readers with the
+//! dot, and keep both A and T in registers.
 //!
 //! The pass runs after loops are pipelined. The schedule of a loop decides which of its ops run in
 //! the same iteration of the pipelined loop, and this pass orders them.
@@ -61,7 +61,8 @@ pub fn schedule_instructions(module: &mut Module) {
     }
 }
 
-/// Returns the dots among consecutive ops, each with the ops that it depends on.
+/// Returns, for each dot among consecutive ops, the set of this dot and of all ops that it depends
+/// on, also indirectly.
 pub fn dots_with_dependences(function: &Function, insts: &[Inst]) -> Vec<FxHashSet<Inst>> {
     let scheduler = Scheduler::new(function, insts, true);
     let dots = (0..insts.len()).filter(|index| is_dot(function, insts[*index]));
@@ -99,8 +100,8 @@ impl<'a> Scheduler<'a> {
         let slots = released_last(function, insts);
         let priorities = insts.iter().map(|inst| match &function.insts[*inst].op {
             Op::Gpu(GpuOp::Wgmma { .. }) if issues_early => Priority::Early,
-            // Issue loads from shared memory before dots: they take longer while dots read operands
-            // from it.
+            // Issue loads from shared memory before dots: a load takes longer while dots read
+            // operands from shared memory.
             Op::Gpu(GpuOp::LocalLoad { .. }) if is_vector_read(function, *inst) => Priority::Early,
             Op::Gpu(GpuOp::WgmmaWait { .. }) => Priority::Late,
             Op::Gpu(GpuOp::Release {}) if slots.contains(&function.insts[*inst].operands[0]) => {
@@ -186,11 +187,11 @@ impl<'a> Scheduler<'a> {
     }
 }
 
-/// Returns the slots that an IR block releases together, at its end.
+/// Returns the slots that an IR block takes together, and therefore releases at its end.
 ///
 /// Rings whose slots are taken and released together share barriers ([`super::rings`]). These slots
-/// belong to rings that are allocated outside of the block. The block must take them with no dot
-/// between the takes, and must wait for a dot after the first release.
+/// belong to rings that are allocated outside of the block. Returns no slots if a dot is between
+/// the takes, or if the block waits for no dot after the first release.
 fn released_last(function: &Function, insts: &[Inst]) -> Vec<Value> {
     let is_own = |ring: Value| function.defining_inst(ring).is_some_and(|alloc| insts.contains(&alloc));
     let takes = |inst: &Inst| {
@@ -301,8 +302,9 @@ fn is_release(function: &Function, inst: Inst) -> bool {
 }
 
 /// Adds an operand to each wait: the last tile that the threads compute between the previous dot
-/// and the wait, if there is such a tile. Otherwise the assembler would move the wait up to the
-/// dot. A wait that already has such an operand, from the schedule of its loop, is not changed.
+/// and the wait, if there is such a tile. Without this operand, the assembler would move the wait
+/// up to the dot. A wait that already has such an operand, from the schedule of its loop, is not
+/// changed.
 fn wait_after_computation(function: &mut Function, insts: &[Inst]) {
     for (index, wait) in insts.iter().enumerate() {
         if !is_wait(function, *wait) || function.insts[*wait].operands.len() > 1 {

@@ -16,9 +16,9 @@
 //! copy_async %e, %p, %m and splat %c           ──>    tensor_fill %e, %map, %i if %c else -2^31, %j
 //! ```
 //! If the condition is false, the box is outside of the tensor, and the copy fills the slot with
-//! zeros. After the loop, the pass takes the slots that were filled but not taken. The box and the
-//! swizzle of a tensor map are those of the buffers; maps without copies are not passed to the
-//! kernel. After this pass, no `tensor_box` is left.
+//! zeros. After the loop, the pass inserts ops that take and release the slots that the loop filled
+//! but did not take. The box and the swizzle of a tensor map are those of the buffers; maps without
+//! copies are not passed to the kernel. After this pass, no `tensor_box` is left.
 
 mod ring_lifetimes;
 mod row_loads;

@@ -47,7 +47,8 @@ pub(super) struct Around {
     /// The instruction that makes the map.
     made: Inst,
     /// The instructions that make the maps of the loads of `inst`, if `inst` is a loop that
-    /// accesses global memory only by maps of the kernel.
+    /// accesses global memory only by maps of the kernel, and if all extents of these maps are
+    /// bounded.
     loaded: Option<Vec<Inst>>,
 }
 

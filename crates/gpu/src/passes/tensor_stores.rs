@@ -11,8 +11,9 @@
 //! ```
 //! One thread starts the copy. It waits for the copy only before its buffer is written again, an
 //! iteration later, or at the end of the kernel. So a persistent kernel loads and multiplies the
-//! next tile during the copy. Threads store the tile to the buffer in its register layout, mostly
-//! that of an accumulator: the tile needs no conversion to a coalesced layout.
+//! next tile during the copy. Threads write the tile to the buffer directly from the layout that it
+//! has in registers, usually the layout of an accumulator. So the tile needs no conversion to a
+//! coalesced layout.
 //!
 //! **Candidates** are stores that would go through shared memory anyway, or that write fewer than
 //! 16 bytes at a time. Stores of gathered rows are always candidates, if the target has copies of
@@ -24,11 +25,11 @@
 //! combine by the same operation, they wait only for their buffers, not for each other to be
 //! complete.
 //!
-//! **Order.** No barrier orders the writes of the asynchronous proxy. So only tensor stores
-//! may access the argument that they store to. The kernel must not have other atomic operations, or
-//! assembly with effects, which could tell other programs that the memory is written. Tensor stores
-//! wait for each other by a `tensor_store_wait` that is `complete`, unless both run in the same
-//! iteration and write different elements.
+//! **Order.** No barrier orders the writes of the asynchronous proxy. So only tensor stores may
+//! access the argument that they store to. The kernel must not have other atomic operations, or
+//! assembly with effects, which could tell other programs that the memory is written. Of two tensor
+//! stores, the later one waits for the other by a `tensor_store_wait` that is `complete`, unless
+//! both run in the same iteration and write different elements.
 //!
 //! **Maps that the kernel makes** may be of any memory, and may not be able to express a store: see
 //! [`super::tensor_store_fallback`].
@@ -185,7 +186,8 @@ fn order(search: &StoreAnalysis<'_>, found: &mut [FoundStore]) {
     for number in 0..found.len() {
         let (before, rest) = found.split_at_mut(number);
         let store = &mut rest[0];
-        // A store by a map of the kernel waits only if it becomes a copy at run time.
+        // A store by a map that the kernel makes has a run-time branch and waits only in its copy
+        // variant. So a later store in the block cannot rely on this wait.
         let last = before.iter().rfind(|other| other.around.is_none());
         let is_first = last.is_none_or(|last| last.block != store.block);
         let may_meet = |other: &FoundStore| {
@@ -296,7 +298,8 @@ impl StoreAnalysis<'_> {
             && tile.and_then(ir::Type::dtype).is_some_and(|dtype| is_tensor_reduction(kind, dtype))
     }
 
-    /// Returns a value before its conversion through shared memory, and the instructions of the
+    /// Returns a value before its conversion to another layout, and the instructions of the
+    /// conversion. Returns the value itself and no instructions if it is not the result of a
     /// conversion.
     fn converted(&self, value: Value, block: Block) -> (Value, SmallVec<[Inst; 4]>) {
         let function = self.function;
@@ -414,7 +417,7 @@ impl StoreAnalysis<'_> {
 }
 
 /// Returns the layout in shared memory of a tile that a tensor copy stores: the widest swizzle that
-/// fits.
+/// fits. Returns `None` if none fits.
 pub(super) fn staging(shape: &[u32], axis: usize, bits: u32) -> Option<(Layout, BoxLayout)> {
     let order: SmallVec<[usize; 5]> =
         [axis].into_iter().chain((0..shape.len()).rev().filter(|other| *other != axis)).collect();
@@ -432,7 +435,9 @@ pub(super) fn staging(shape: &[u32], axis: usize, bits: u32) -> Option<(Layout, 
 struct Writer<'m> {
     header: &'m mut Header,
     function: &'m mut Function,
-    /// True if buffers live until the kernel ends.
+    /// True if buffers outlive their stores: until the kernel ends, or, for a map that the kernel
+    /// makes, until the loop around the store ends. Without [`Around::runs_beside`], such a buffer
+    /// lives only around its store.
     lives_on: bool,
     /// The buffers that live until the kernel ends.
     ends: Vec<Value>,

@@ -15,10 +15,10 @@
 //! the phases. No select computes the next slot. The registers of loop-carried values are copied at
 //! the end of an iteration, so once for all copies of the body.
 //!
-//! Unrolling pays if the threads of a loop compute an operand of one dot from the result of another
-//! dot, and if the threads need more time to issue their instructions than the tensor cores need
-//! for the dots. The assembler interleaves the copies of the body, which takes registers, so fewer
-//! blocks may fit into a multiprocessor. If
+//! Unrolling is faster if the threads of a loop compute an operand of one dot from the result of
+//! another dot, and if the threads need more time to issue their instructions than the tensor cores
+//! need for the dots. The assembler interleaves the copies of the body, which takes registers, so
+//! fewer blocks may fit into a multiprocessor. If
 //! [`Tuning::states_blocks`](tilewright_gpu_ir::Tuning::states_blocks) is set, the pass therefore
 //! sets [`Header::min_blocks`], the number of blocks that should fit: as many as would fit with one
 //! copy of the body, by the estimate of [`cost_model::blocks_by_registers`].

@@ -28,7 +28,7 @@ const MIN_ACCESS_BYTES: u32 = 4;
 const TRANSPOSABLE_BITS: u32 = 16;
 /// The fewest bytes of a row with a swizzle.
 const MIN_ROW_BYTES: u32 = 32;
-/// The most bytes of a row with a swizzle.
+/// The maximum number of bytes of a row with a swizzle.
 const MAX_ROW_BYTES: u32 = 128;
 
 /// A value that goes to shared memory, contiguous along `axis` in rows of `row` elements.

@@ -38,7 +38,7 @@ use crate::assign::coalescing::Infos;
 /// The maximum length of a chain of definitions that the pass examines.
 const MAX_DEPTH: u32 = 8;
 
-/// Splits the tiles of pointers of a kernel; returns whether it changed something.
+/// Splits the tiles of pointers of a kernel; returns false if no tile has to be split.
 pub fn split(function: &mut Function) -> bool {
     if !is_worth_it(function) {
         return false;
@@ -164,8 +164,8 @@ impl Split<'_> {
         self.cursor.insert(inst);
     }
 
-    /// Returns the result of an instruction and its address, if it is a tile of pointers that can
-    /// be split.
+    /// Returns the result of an instruction and its address, if the result is a tile of pointers
+    /// that can be split.
     fn address(&mut self, inst: Inst) -> Option<(Value, Address)> {
         let InstData { op, operands, .. } = self.cursor.function.insts[inst].clone();
         let result = self.cursor.function.result(inst)?;
@@ -440,7 +440,7 @@ impl Split<'_> {
         if info.axes.is_empty()
             && let Some(inst) = self.cursor.function.defining_inst(tile)
         {
-            // A new tile, reshaped or multiplied by a scalar.
+            // The pass made this tile: it is the first operand, reshaped or multiplied by a scalar.
             return self.runs(self.cursor.function.insts[inst].operands[0]);
         }
         let run = |axis| info.contiguity(axis).max(info.constancy(axis));

@@ -11,8 +11,8 @@
 //! it needs a part or all of each value from which the stored value is computed. The form of a
 //! value states the elements that a block has: all of them, or its part along an axis. A value that
 //! is needed in two forms, such as a range that is an index of rows and of columns, is computed in
-//! both; but a block computes only one part of each dot. Scalars are the same in all blocks. The
-//! first block stores a value that has no axis to divide.
+//! both; but a block computes only one part of each dot. Scalars are the same in all blocks. If a
+//! store is not divided, only the first block executes it.
 //!
 //! A program is divided only if no block depends on what another block does. So the pass refuses
 //! programs that may wait, that print, or whose order of accesses other programs may observe. It
@@ -154,7 +154,7 @@ fn roots(kernel: &Function) -> Found<Roots> {
             }
         }
     }
-    // In the order of the program, across regions.
+    // Sort the stores of all regions into the order of the program.
     roots.stores.sort_unstable();
     Ok(roots)
 }

@@ -58,7 +58,7 @@ impl<'f> Writer<'f> {
                 OpFamily::Terminator if !is_entry => {}
                 OpFamily::Store | OpFamily::Atomic => self.store(inst),
                 OpFamily::Terminator | OpFamily::Promise => self.root(inst),
-                // tidy: wildcard because all others are there for their results
+                // tidy: wildcard because all others only compute results
                 _ => self.compute(inst),
             }
         }

@@ -18,7 +18,7 @@ use tilewright_ir::{
 
 use crate::remarks::{self, RemarkReason};
 
-/// The most instructions of an unrolled loop.
+/// The maximum number of instructions of an unrolled loop.
 const MAX_INSTS: usize = 4096;
 
 /// Unrolls the loops of a kernel, inner ones first.

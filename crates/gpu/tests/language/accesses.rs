@@ -173,7 +173,8 @@ fn accesses_are_aligned_runs() {
         let erased = erase(&program);
         let claims = claims(&program, &erased);
         let function = erased.module.kernel();
-        // Addresses and scalars are multiples of their promised divisibility and of no more.
+        // Addresses and scalars are multiples of their promised divisibility, and of no higher
+        // power of two.
         let multiple = |index: usize, random: &mut Random| {
             u64::from(function.parameters[index].divisibility) * (2 * random.below(4) as u64 + 1)
         };

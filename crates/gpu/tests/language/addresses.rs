@@ -82,7 +82,7 @@ fn multiplications_in_loops(program: &Program) -> usize {
     count(program, |inst| is_multiplication(inst) && !entry.contains(&inst))
 }
 
-/// Assigns layouts and compares the results of both programs.
+/// Assigns layouts to a kernel, and checks that the program writes the same memory as the kernel.
 ///
 /// Returns the numbers of pointer tiles that loops still carry and of tile multiplications in
 /// loops.
@@ -312,7 +312,7 @@ fn hints_move_to_the_recombined_pointers() {
     let twice = tail.replace("yield", "%b = load %p.4 LOAD\n    store %q, %b STORE\n    yield");
     let body = program("%p", &[&hinted, load]).replace(tail, &twice);
     assert_eq!(split(&body, [5, 64]), [1, 0]);
-    // So do pointers with a hint before the loop.
+    // Pointers that have a hint before the loop stay a tile, too.
     assert_eq!(split(&program("%h", &[plain, load]), [5, 64])[0], 1);
     let text = text(&assigned(&module(&kernel(&program("%p", &[&hinted, load]))), "sm_90", 1));
     assert!(text.contains("%a = load") && text.contains("width = 2} : int32[8, 8]"), "{text}");

@@ -61,8 +61,9 @@ fn buffers(random: &mut Random, layouts: &mut Vec<Layout>) -> (Vec<Buffer>, Rang
     let inside = start..start + random.below(count - start);
     let buffers = (0..count).map(|step| {
         let wanted = step + random.pick(&[0, 0, 1, 1, 2, 3, 5, count]);
-        // A live range ends in its own block: inside the loop at most at its end, before it not in
-        // it.
+        // A live range ends in the block in which it begins. If it begins in the loop, it ends at
+        // the end of the loop or earlier; if it begins before the loop, it does not end in the
+        // loop.
         let end = if inside.contains(&step) {
             wanted.min(inside.end - 1)
         } else if inside.contains(&wanted) {

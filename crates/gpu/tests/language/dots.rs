@@ -99,8 +99,8 @@ fn instructions_by_type_and_target() {
     }
 }
 
-/// Warpgroups compute each dot, unless its tiles are narrow, the warps are too few or a type is
-/// unsupported.
+/// Warpgroups compute each dot, unless its tiles are narrow, the warps are too few, a type is
+/// unsupported or the target has no `wgmma`.
 #[test]
 fn instructions_of_warpgroups() {
     let full = [64, 64, 64];
@@ -172,7 +172,7 @@ impl Contiguous for Layout {
     }
 }
 
-/// Dots with a batch axis whose operands every thread can compute.
+/// Compiles dots with a batch axis; each thread can compute their operands itself.
 #[test]
 fn batched_dots() {
     for (precision, expected) in [("ieee", "fma fp32 fp32 fp32"), ("tf32", "m16n8k8 fp32 fp32 fp32")] {

@@ -8,7 +8,7 @@
 //! | a wait for an asynchronous dot | the dot |
 //! | a reduction per warp, then one of the partial results | nothing, then the reduction of the tile |
 //! | an atomic load, the lowering of volatile scalar loads | a volatile load |
-//! | other ops that both have | the same op without layouts and attributes of the lowering |
+//! | other ops of both dialects | the same op without layouts and attributes of the lowering |
 
 use smallvec::{SmallVec, smallvec};
 use tilewright_base::entity::packed_option::PackedOption;

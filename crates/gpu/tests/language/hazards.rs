@@ -15,7 +15,7 @@ use crate::common::generate::{EVERYTHING, program};
 use crate::common::seeds;
 use crate::{KERNELS, Program, compiled, module, text};
 
-/// The number of paths that are followed.
+/// The maximum number of paths that the check follows.
 const MAX_PATHS: usize = 400;
 
 #[derive(Clone)]
@@ -164,7 +164,8 @@ fn loads_read_own_stores(path: &Path) -> bool {
     })
 }
 
-/// Panics on a hazard; returns the number of barriers and of those that some path needs.
+/// Panics on a hazard; returns the number of barriers and of those that some path needs. If the
+/// kernel has too many paths, the first number counts only the needed barriers, too.
 pub fn check(program: &Program) -> (usize, usize) {
     let function = program.kernel();
     let paths = Paths::new(program).of(function.entry);

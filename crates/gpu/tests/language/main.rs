@@ -1,7 +1,8 @@
 //! Tests the GPU path through its public API.
 //!
-//! The tests check that programs compute the same, that layouts fit, that barriers suffice, that
-//! the claims of accesses hold, that printed text parses, and the texts of known kernels.
+//! The tests check that a program computes the same as its kernel, that its layouts satisfy the
+//! rules of the dialect, that its barriers suffice, that the attributes of its accesses are true,
+//! and that the parser reads its printed text. They also compare the texts of known kernels.
 
 #[path = "../../../opt/tests/common/mod.rs"]
 #[allow(dead_code, reason = "these tests use only a part of the evaluator and the generator")]

@@ -5,8 +5,8 @@
 //!
 //! - `assign(sm_80, 4)` assigns layouts for a target and a number of warps; a third argument is the
 //!   number of pipeline stages.
-//! - `assign_for_launches(sm_90, 4)` may also request tensor maps. After `without p2 written` or
-//!   `without p0 read` it requests none for that access.
+//! - `assign_for_launches(sm_90, 4)` may also request tensor maps. The further argument `without p2
+//!   written` or `without p0 read` excludes the tensor map of this access.
 //! - `divide(2)`, as the only step, returns the tile IR of each of two blocks.
 //!
 //! If a pass rejects a program, the expected text is its diagnostic.

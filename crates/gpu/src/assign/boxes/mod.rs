@@ -1,7 +1,8 @@
 //! Finds the loads and stores of a box of a tensor, so that the tensor memory accelerator may copy
 //! the box. The addresses of a box are a pointer argument plus index * stride for each axis, where
 //! one stride is 1; the mask, if there is one, only bounds indices. The launch knows strides and
-//! extents, and makes a tensor map from them. The kernel computes the first element of the box.
+//! extents, and makes a tensor map from them. The kernel computes the coordinates of the first
+//! element of the box.
 //!
 //! ```text
 //! load x + (m * 128 + rows) * stride + (k * 64 + columns), columns < K - k * 64
@@ -14,9 +15,10 @@
 //!
 //! A store or an atomic operation must fulfill two more conditions. The box may exceed the end of
 //! the tensor, but not its start, even if a mask excludes the elements before the start. Strides
-//! must be known at compile time to be aligned. If the launch cannot make the maps of some
-//! accesses, it runs a variant that is compiled [`without`](Launcher::without) them; the other
-//! accesses keep their boxes.
+//! must be known at compile time to be aligned.
+//!
+//! If the launch cannot make the maps of some accesses, it runs a variant that is compiled
+//! [`without`](Launcher::without) them; the other accesses keep their boxes.
 //!
 //! Two submodules find further kinds of boxes:
 //!
@@ -66,10 +68,10 @@ const ALIGNMENT: u64 = 16;
 /// The assumed divisibility of arguments that a launch does not specialize as multiples of 16. If
 /// strides are not aligned, the launch runs the variant without the tensor maps of that tensor.
 const UNSPECIALIZED: u64 = 8;
-/// The most axes of a tensor map.
+/// The maximum number of axes of a tensor map.
 const MAX_AXES: usize = 5;
-/// The longest step along the contiguous axis in elements. A longer step becomes an axis of its
-/// own.
+/// The maximum constant factor of a run-time term of the offset that becomes part of the coordinate
+/// along the contiguous axis. A term with a larger factor becomes an axis of its own.
 const MAX_CONTIGUOUS_STEP: i128 = 4096;
 
 /// A load or store of a box.
@@ -89,7 +91,7 @@ pub struct TensorBoxes {
     /// The tensor maps that the kernel makes.
     pub device_maps: Vec<DeviceMap>,
     of_access: SecondaryMap<Inst, Option<TensorBox>>,
-    /// The maps, by index, of the tensor copies that the program states.
+    /// For each tensor copy that the program states, the index of its map in `maps`.
     pub of_copy: FxHashMap<Inst, usize>,
 }
 
@@ -98,7 +100,7 @@ impl TensorBoxes {
     ///
     /// If the launcher makes no tensor maps, only accesses by maps that the kernel makes have
     /// boxes. In a kernel without dots, only gathered rows and atomic operations have boxes: its
-    /// other loads are as fast without tensor copies.
+    /// other accesses are as fast without tensor copies.
     pub fn new(module: &Module, infos: &Infos, target: GpuTarget, launcher: Launcher<'_>) -> Self {
         let function = module.kernel();
         let mut boxes = Self::default();
@@ -371,7 +373,8 @@ impl Search<'_> {
         Ok((plan, coordinates))
     }
 
-    /// Returns a bound that holds for all needed elements of an index that wraps around.
+    /// Returns a bound that holds for all needed elements of an index that wraps around; `None` if
+    /// an element past the bound may be needed.
     fn wrap(&mut self, loaded: Value, wrap: &Wrap) -> Option<Bound> {
         let axis = wrap.index.terms().find_map(|(product, _)| match product[..] {
             [Term::Axis(axis)] => Some(axis),

@@ -25,7 +25,7 @@ use super::Search;
 /// The maximum number of nested claims of a proof. A claim is that a value or a form is
 /// nonnegative.
 const MAX_DEPTH: u32 = 24;
-/// The most claims of a proof.
+/// The maximum number of claims of a proof.
 const MAX_CLAIMS: u32 = 2000;
 
 /// The assumptions and the progress of a proof.

@@ -32,7 +32,7 @@ impl TensorBoxes {
     ///
     /// # Errors
     /// If a tensor is not described by arguments of the launch, if the launcher makes no tensor
-    /// maps, or if no tensor copy fills a memory of this layout.
+    /// maps, or if no tensor copy fills shared memory with a layout that the program states.
     pub fn stated(function: &Function, launcher: Launcher<'_>) -> Result<Self, Box<Diagnostic>> {
         let mut found = Self::default();
         let mut error = None;

@@ -163,14 +163,14 @@ impl Rewrite<'_, '_> {
         (memory, self.get(slot, None))
     }
 
-    /// Returns a tile that the program gives, in its own layout.
+    /// Returns a tile that is an operand, in the layout that the program states for it.
     fn tile(&mut self, inst: Inst, index: usize) -> Value {
         let operand = self.context.function.insts[inst].operands[index];
         let layout = self.demands.of_operand(self.context, self.costs, (inst, index), None);
         self.get(operand, layout)
     }
 
-    /// Translates a function.
+    /// Translates an instruction with the op `device`.
     pub(super) fn device(&mut self, inst: Inst, block: Block) {
         let is_read = |function: &DeviceFn| {
             matches!(

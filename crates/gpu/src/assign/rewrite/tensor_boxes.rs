@@ -17,7 +17,8 @@ use tilewright_gpu_ir::{Buffer, Deferred, Gpu, GpuOp, TENSOR_MAP_BYTES, Type};
 /// The alignment of a tensor map in bytes.
 const MAP_BYTES: u32 = 64;
 
-/// Declares a parameter for each tensor map, after the parameters of the kernel.
+/// Declares a parameter for each tensor map that the launcher makes, after the parameters of the
+/// kernel.
 pub(super) fn declare(rewrite: &mut Rewrite<'_, '_>) {
     let maps = rewrite.context.boxes.maps.clone();
     let entry = rewrite.new.entry;

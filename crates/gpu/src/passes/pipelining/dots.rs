@@ -197,7 +197,8 @@ impl LoopBody<'_> {
         })
     }
 
-    /// Returns whether an instruction only computes, or ends the iteration.
+    /// Returns whether an instruction is pure and without regions, is a proxy fence, or ends the
+    /// iteration.
     fn is_plain(&self, inst: Inst) -> bool {
         let data = &self.function.insts[inst];
         let effect = data.op.info().effect;
@@ -205,7 +206,7 @@ impl LoopBody<'_> {
         is_fence || (data.regions.is_empty() && matches!(effect, Effect::Pure | Effect::Terminator))
     }
 
-    /// Returns whether an instruction ends the life of a buffer that slots replace.
+    /// Returns whether an instruction deallocates a buffer that slots replace.
     fn is_of_buffer(&self, loads: &[RingLoad], inst: Inst) -> bool {
         let data = &self.function.insts[inst];
         let is_its = |load: &RingLoad| match &load.destination {
@@ -343,7 +344,8 @@ impl LoopBody<'_> {
         Some(Scaling { insts, factor: Some(factor) })
     }
 
-    /// Returns whether a dot reads a loaded tile as B, and only late dots read it.
+    /// Returns whether a dot reads a loaded tile as B and has A in registers, and only late dots
+    /// read the tile.
     fn is_read_by_only(&self, load: &RingLoad, dot: Inst, late: &[Inst]) -> bool {
         let function = self.function;
         let Destination::Buffer { alloc, .. } = &load.destination else { return false };

@@ -1,7 +1,7 @@
 //! Hoists the allocations of [rings](crate::passes::rings) with `mbarrier`s out of loops, so that
 //! the `mbarrier`s are initialized once. Such rings are filled by tensor copies, or by another
-//! partition. The loops carry the index of the next slot and its phase. At the end of an inner
-//! loop, every slot is empty.
+//! partition. The loops carry the index of the next slot and its phase. At the end of an inner loop
+//! that is not fused, every slot is empty.
 //!
 //! ```text
 //! for %tile … {                         %r = alloc : ring<3, …>

@@ -1,4 +1,4 @@
-//! The body of a loop that may be pipelined.
+//! Analyzes the body of a loop that may be pipelined.
 
 use rustc_hash::FxHashMap;
 use tilewright_ir as ir;
@@ -8,7 +8,8 @@ use super::memory_order::{MemoryOrder, memory_order};
 use crate::passes::global_memory::GlobalAccesses;
 use tilewright_gpu_ir::{Function, Header, Module, Op};
 
-/// The exclusive maximum of a constant step: no constant of a schedule overflows below it.
+/// The exclusive maximum of a constant step. With a smaller step, no constant of a schedule
+/// overflows.
 const MAX_STEP: i128 = 1 << 40;
 
 /// The body of a loop with the analyses of its function.
@@ -21,7 +22,7 @@ pub(super) struct LoopBody<'a> {
     pub(super) block: Block,
     /// The index of each instruction in the block.
     pub(super) indices: FxHashMap<Inst, usize>,
-    /// The writes that no load may overtake unless they are to other memory.
+    /// The writes that no load may overtake, unless the two access different memory.
     pub(super) writes: Vec<Inst>,
     /// True if tensor copies may fill the rings of nested loops.
     pub(super) nested_boxes: bool,

@@ -1,5 +1,5 @@
-//! The plan of a pipelined loop: its loads, its dots that run across iterations, and its successor,
-//! which takes the last slots that the loop fills.
+//! Defines the plan of a pipelined loop: its loads, its dots that run across iterations, and its
+//! successor, which takes the last slots that the loop fills.
 
 use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
@@ -38,7 +38,7 @@ pub struct LoopPlan {
 pub struct Group {
     /// The indices of the loads in the plan.
     pub loads: Vec<usize>,
-    /// The stages between the ops that read the loads and the last stage.
+    /// The number of stages between the ops that read the loads and the last stage.
     pub lead: u32,
     /// The ops that run ahead: first those of the copies, then those of the loads that the copies
     /// depend on, and so on.
@@ -55,7 +55,7 @@ pub struct RingLoad {
     pub memory: Layout,
     /// The axis of the vector that a copy of a thread moves.
     pub axis: u32,
-    /// The elements of the vector.
+    /// The number of elements of this vector.
     pub width: u32,
     /// The box of the tensor copy, if one fills the slots.
     pub boxed: Option<Boxed>,
@@ -100,8 +100,8 @@ pub struct Level {
 }
 
 impl LoopPlan {
-    /// Returns the remark on the loop in a kernel of at most `max_stages` stages, whose rings take
-    /// `bytes` of `limit` bytes of shared memory.
+    /// Returns the remark on the loop. The kernel's loops have at most `max_stages` stages, and its
+    /// rings take `bytes` of `limit` bytes of shared memory.
     pub fn because(&self, max_stages: u32, bytes: u64, limit: u64) -> RemarkReason {
         let stages = self.stages.min(max_stages);
         let runs_on = match (&self.in_flight, &self.late) {
@@ -126,7 +126,7 @@ impl LoopPlan {
         RemarkReason::done(decision, reason)
     }
 
-    /// Returns whether tensor copies fill slots.
+    /// Returns whether tensor copies fill the slots of any load.
     pub fn has_boxes(&self) -> bool {
         self.loads.iter().any(|load| load.boxed.is_some())
     }
@@ -178,8 +178,8 @@ pub struct LateDots {
     /// The ops of the early stage that compute A of the late dots. They write registers that the
     /// late dots of the previous iteration read.
     pub operand_ops: FxHashSet<Inst>,
-    /// The values that must be zeros or ones so that the late stage changes no accumulator, if
-    /// these are known.
+    /// The values that must be zeros or ones so that the late stage changes no accumulator, `None`
+    /// if these are not known.
     pub neutral: Option<Neutral>,
 }
 

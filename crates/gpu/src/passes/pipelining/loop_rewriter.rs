@@ -1,4 +1,4 @@
-//! The rewriter of one loop. [`super::lower_loads`] lowers its loads to rings,
+//! Defines the rewriter of one loop. [`super::lower_loads`] lowers the loads of the loop to rings,
 //! [`super::schedule_loops`](mod@super::schedule_loops) gives each op its stage, and
 //! [`super::expand`] emits the pipelined loop.
 
@@ -19,8 +19,8 @@ use tilewright_gpu_ir::{Buffer, Deferred, Function, GpuOp, Header, Op, Type};
 /// them in its first step.
 pub(super) struct Tail(pub Vec<(u32, Inst)>);
 
-/// The bounds of the successor of a fused loop. The code computes them before the fused loop, or in
-/// the outer loop.
+/// The bounds of the successor of a fused loop. The kernel computes them before the fused loop, or
+/// in the outer loop.
 #[derive(Clone)]
 pub(super) struct NextLoop {
     /// The scalars of the outer loop, and their recomputed values for its next iteration.
@@ -297,7 +297,7 @@ impl LoopRewriter<'_> {
         self.value(GpuOp::Acquire {}, &[self.rings[load_index]], ty)
     }
 
-    /// Fills a slot with the box of a load at these coordinates.
+    /// Fills a slot with the box of a load at `coordinates`.
     pub(super) fn fill_box(&mut self, load_index: usize, slot: Value, coordinates: &[Value]) {
         let plan = self.plan;
         let boxed = plan.loads[load_index].boxed.as_ref().expect("the load is a box");

@@ -27,10 +27,10 @@ use super::loop_plan::{Destination, Group, RingLoad};
 use super::loop_rewriter::LoopRewriter;
 use tilewright_gpu_ir::{Function, GpuOp, Op, Type};
 
-/// An op that fills slots, or that computes an operand of the copy.
+/// An op that fills slots, or that computes an operand of a copy that fills them.
 pub(super) struct FillOp {
     pub inst: Inst,
-    /// The stages between the ops that take the slot and the last stage.
+    /// The number of stages from the ops that take the slot to the last stage.
     pub lead: u32,
     /// 0 for the copies and the ops that compute their operands; 1 for the loads among these
     /// operands and the ops that compute the operands of these loads; and so on.

@@ -107,9 +107,9 @@ pub fn pipeline_loops(module: &mut Module) -> Result<(), Box<Diagnostic>> {
     Ok(())
 }
 
-/// Assigns stages to the ops of loops, with the number of stages that the kernel requests.
-/// For a loop that it does not fuse, [`pipeline_loops`] assigns the same stages, and then expands
-/// the loop.
+/// Assigns stages to the ops of loops, with the number of stages that the kernel requests. For a
+/// loop that it does not fuse, [`pipeline_loops`] assigns the same stages, if their rings fit into
+/// shared memory, and then expands the loop.
 #[expect(clippy::unnecessary_wraps, reason = "other passes may fail")]
 pub fn schedule_loops(module: &mut Module) -> Result<(), Box<Diagnostic>> {
     let stages = std::mem::take(&mut module.header.stages);
@@ -210,7 +210,8 @@ pub(super) fn is_fill(op: &Op) -> bool {
     )
 }
 
-/// Pipelines with the most stages that fit into shared memory. Returns whether any number fits.
+/// Pipelines with the largest number of stages in the range `stages` whose rings fit into shared
+/// memory. Returns whether there is one.
 fn pipeline_within(module: &mut Module, plans: &[LoopPlan], stages: RangeInclusive<u32>) -> bool {
     let limit = u64::from(module.header.target.max_shared_bytes);
     let original = module.functions[module.entry].clone();

@@ -102,8 +102,8 @@ impl LoopRewriter<'_> {
         first_wait.unwrap_or_else(|| insts.iter().take_while(is_take).count())
     }
 
-    /// For a loop with late dots, returns the stages between each op and the last stage, and the
-    /// order of each op.
+    /// For a loop with late dots, returns for each op the number of stages from its stage to the
+    /// last one, and its order.
     fn two_stages(&self, insts: &[Inst]) -> Vec<(u32, u32)> {
         let late = self.plan.late.as_ref().expect("the loop has late dots");
         let early: Vec<Inst> = insts.iter().copied().filter(|inst| !late.late.contains(inst)).collect();
@@ -142,8 +142,8 @@ impl LoopRewriter<'_> {
         stages
     }
 
-    /// For a loop whose dots run into the next iteration, returns the stages between each op and
-    /// the last stage, and the order of each op.
+    /// For a loop whose dots run into the next iteration, returns for each op the number of stages
+    /// from its stage to the last one, and its order.
     fn in_flight_stages(&self, insts: &[Inst]) -> Vec<(u32, u32)> {
         let dots = &self.plan.in_flight.as_ref().expect("the loop has dots in flight").dots;
         let stage = |inst: &Inst| match &self.function.insts[*inst].op {

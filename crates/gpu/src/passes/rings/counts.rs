@@ -45,7 +45,7 @@ pub fn count_in_flight(
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 struct InFlight {
     /// For each ring, the slots that are published and not taken, oldest first: the minimum number
-    /// of commit groups after each.
+    /// of commit groups after each slot.
     published: BTreeMap<Value, Vec<u32>>,
     /// For each ring, the maximum number of slots that are published and not taken.
     left: BTreeMap<Value, u32>,

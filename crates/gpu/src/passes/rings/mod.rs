@@ -30,9 +30,9 @@
 //!
 //! The pass never deallocates `mbarrier`s, because reuse of their memory would need an
 //! invalidation. A ring that is allocated in a region has its memory for one run of that region.
-//! Its barriers are initialized once, before the outermost instruction around it, and their phases
-//! continue from run to run. If threads store to shared memory too, they fence before a copy fills
-//! the ring, because the ring may reuse memory that they wrote.
+//! The barriers of such a ring are initialized once, before the outermost instruction around its
+//! `alloc`, and their phases continue from run to run. If threads store to shared memory too, they
+//! fence before a copy fills the ring, because the ring may reuse memory that they wrote.
 
 mod counts;
 mod facts;

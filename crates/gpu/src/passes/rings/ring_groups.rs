@@ -29,7 +29,7 @@ pub struct RingGroups {
     last_releases: FxHashSet<Inst>,
 }
 
-/// A step in the life of a slot.
+/// An op on a slot, or a read of a slot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Step {
     Acquire,

@@ -19,9 +19,10 @@
 //!
 //! If a ring has the lifetime of its buffer, its fill is at first where the program has the load.
 //! The pass moves this fill down to the last `dealloc` of another buffer that precedes the first
-//! use of the ring, if the ring can then share memory with that buffer. It does so if the ops
-//! between the old and the new position of the fill compute too little to hide the copy, or if the
-//! kernel needs more memory than the target has.
+//! use of the ring, if the ring can then share memory with that buffer. It does so only if the
+//! kernel needs more than `cheap_shared_bytes`, and if the ops between the old and the new position
+//! of the fill compute too little to hide the copy, or the kernel needs more memory than the target
+//! has.
 
 use tilewright_ir as ir;
 use tilewright_ir::{OpFamily, Operation, Parents, Value};

@@ -8,9 +8,9 @@
 //! use %x                                              %b = take %r ; %x = local_load %b ; release %b
 //!                                                     use %x
 //! ```
-//! Other passes handle rows that a dot reads from a buffer, and rows that a pipelined loop copies
-//! to a ring; this file handles the other loads. The kernel waits for a copy directly before the
-//! first use, so that copies of several tiles run concurrently.
+//! The module above handles rows that the kernel stores to a buffer, and `pipelining` handles rows
+//! that a loop copies to a ring; this file handles the other loads. The kernel waits for a copy
+//! directly before the first use, so that copies of several tiles run concurrently.
 
 use rustc_hash::FxHashMap;
 use smallvec::{SmallVec, smallvec};

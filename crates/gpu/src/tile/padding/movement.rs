@@ -7,8 +7,8 @@ use super::{Pad, padded};
 use tilewright_gpu_ir::layout_rules::renames_registers;
 
 impl Pad<'_> {
-    /// Pads a reshape. If only outermost axes are padded, the padding is after all elements in both
-    /// shapes, and the op stays a reshape. Else a gather moves the elements.
+    /// Pads a reshape. The op stays a reshape if it also maps the padded shapes to each other
+    /// ([`keeps_padding_behind`]). Else a gather moves the elements.
     pub(super) fn reshape(&mut self, inst: Inst, to: &Shape) {
         let data = &self.cursor.function.insts[inst];
         let (tile, result) = (data.operands[0], data.results[0]);

@@ -8,8 +8,8 @@ use tilewright_ir::{Effect, Inst, Operation, Value};
 use super::super::is_fill;
 use tilewright_gpu_ir::{Function, GpuOp, Op};
 
-/// Returns the ops that fill slots in a step and the ops that only these need, each with the stages
-/// between its copy and the last stage.
+/// Returns the ops that fill slots in a step and the ops that only these need, each with the number
+/// of stages from its copy to the last stage.
 pub(super) fn fill_ops(
     function: &Function,
     inst: Inst,
@@ -146,7 +146,8 @@ impl FillOps<'_> {
         is_kept || readers.peek().is_none() || readers.any(|user| self.others.contains(&user))
     }
 
-    /// Adds to `fills` the ops that only copies need, each with the stages of a copy that needs it.
+    /// Adds to `fills` the ops that only copies need, each with the number of stages of a copy that
+    /// needs it.
     fn group(&mut self) {
         let mut count = usize::MAX;
         while count != self.fills.len() {

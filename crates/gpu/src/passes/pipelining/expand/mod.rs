@@ -19,11 +19,11 @@
 //! after the loop.
 //!
 //! **Other ops** before the last stage are not predicated: the loop ends a step earlier, and the
-//! last stage runs once more after it. Their first step is before the loop, and runs even if there
-//! is no iteration: its slots are zeros then, and a selection keeps the initial values that the
-//! loop carries. If slots of zeros change no value that the loop carries (`LoopRewriter::drains`),
-//! the loop ends before copies would be out of range, and a second loop, without copies, runs the
-//! remaining steps.
+//! last stage runs once more after the loop. The first step of these ops is before the loop, and
+//! runs even if there is no iteration: the slots of this step are zeros then, and a selection keeps
+//! the initial values that the loop carries. If slots of zeros change no value that the loop
+//! carries (`LoopRewriter::drains`), the loop ends before copies would be out of range, and a
+//! second loop, without copies, runs the remaining steps.
 
 mod epilogue;
 mod fill_ops;
@@ -48,14 +48,14 @@ use tilewright_gpu_ir::{GpuOp, Op, Type};
 struct Pipeline {
     /// The ops of a step, in order.
     step: Vec<Inst>,
-    /// The stages between each op and the last stage, and its order.
+    /// For each op, the number of stages from its stage to the last one, and its order.
     stages: FxHashMap<Inst, (u32, u32)>,
-    /// The stages between the op that computes a value and the last stage.
+    /// For each value, the number of stages from the op that computes it to the last stage.
     ahead_of: FxHashMap<Value, u32>,
-    /// The ops that fill slots and those that only they need, each with the stages between its copy
-    /// and the last stage.
+    /// The ops that fill slots and those that only they need, each with the number of stages from
+    /// its copy to the last stage.
     fills: FxHashMap<Inst, u32>,
-    /// The stages between the first op that is not predicated and the last stage.
+    /// The number of stages from the first op that is not predicated to the last stage.
     crossing: u32,
     /// The number of stages before the last one.
     farthest: u32,
@@ -205,8 +205,8 @@ impl LoopRewriter<'_> {
         self.function.insts[inst].operands[pointer + 1] = self.value(op, &[own, mask], ty);
     }
 
-    /// Returns the parameter that carries a value over `count` steps. Before the first iteration,
-    /// the value is `first`.
+    /// Returns the parameter that carries a value over `count` steps. `first` is the initial value,
+    /// if the steps before the loop do not compute one.
     fn crossing(
         &mut self,
         steps: &Steps,
@@ -366,8 +366,8 @@ impl LoopRewriter<'_> {
     }
 
     /// Adds an operand to a wait: the last tile that the early stage computes becomes an operand of
-    /// the first wait for a late dot after it. Without this dependence, the assembler would move
-    /// the wait up.
+    /// the first wait for a late dot that follows the computation of the tile. Without this
+    /// dependence, the assembler would move the wait up.
     fn wait_after_computation(&mut self, pipeline: &Pipeline) {
         let Some(last) = self.last_computed(pipeline).filter(|_| pipeline.crossing > 0) else { return };
         let is_late_wait = |inst: &Inst| {

@@ -136,8 +136,9 @@ impl LoopRewriter<'_> {
         forwarded
     }
 
-    /// Returns the stages between the op that computes a carried value and the last stage. If no op
-    /// of the schedule computes it, returns the stages between its first use and the last stage.
+    /// Returns the number of stages from the op that computes a carried value to the last stage. If
+    /// no op of the schedule computes the value, returns the number of stages from its first use to
+    /// the last stage.
     pub(super) fn ahead_of_carried(&self, pipeline: &Pipeline, index: usize) -> u32 {
         let value = self.function.yielded(self.body)[index];
         if let Some(ahead) = pipeline.ahead_of.get(&value) {

@@ -1,6 +1,6 @@
 //! Loop fusion: a loop copies ahead, so its last iterations would copy for iterations that are out
-//! of range. In a fused loop, they fill slots for the *successor* instead, which is the loop that
-//! takes these slots. So the rings are not empty between the two loops.
+//! of range. In a fused loop, these iterations fill slots for the *successor* instead, which is the
+//! loop that takes these slots. So the rings are not empty between the two loops.
 //!
 //! ```text
 //! for %i = %a to %b {                                 for %i = %a to %b {
