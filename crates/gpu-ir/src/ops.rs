@@ -142,17 +142,18 @@ define_ops! {
     ///
     /// The descriptor is the address of a tensor map, in global memory or a parameter. The
     /// coordinates are in the order of the tensor's axes: first the axes that the tile does not
-    /// have, then the axes of the tile. The buffer has rows along the contiguous axis of the
-    /// tensor, then the other axes from the last to the first. It may be swizzled if the length of
-    /// its rows is the row length of a swizzle mode or a multiple of it. For a multiple, the slot
-    /// is divided along the rows into boxes whose rows have the length of the swizzle mode. The
-    /// boxes follow each other in memory, and one copy moves each box. The tensor map has the
-    /// extents and the swizzle of such a box.
+    /// have, then the axes of the tile. In memory, the buffer first has the contiguous axis of the
+    /// tensor (its rows are along this axis), then the other axes from the last to the first. It
+    /// may be swizzled if the length of its rows is the row length of a swizzle mode or a multiple
+    /// of it. For a multiple, the slot is divided along the rows into boxes whose rows have the
+    /// length of the swizzle mode. The boxes follow each other in memory, and one copy moves each
+    /// box. The tensor map has the extents and the swizzle of such a box.
     ///
-    /// For a matrix, the coordinate of an axis may be an int32 tile of row indices. Each row of the
-    /// buffer is then the tensor's row with that index, or zeros if the tensor has no such row. The
-    /// lanes of the first warp each start copies of four rows. The box of the tensor map is a part
-    /// of one row, and a row of a box in the buffer has 32 bytes or more.
+    /// For a matrix, the coordinate of an axis may be an int32 tile of row indices. Row `i` of the
+    /// buffer is then the row of the tensor whose index is element `i` of the tile, or zeros if the
+    /// tensor has no such row. The lanes of the first warp each start copies of four rows. The box
+    /// of the tensor map is a part of one row, and a row of a box in the buffer has 32 bytes or
+    /// more.
     TensorLoad tensor_load (buffer, descriptor, barriers, slot) [] *coordinates {} regions 0 Write Memory Reads FillsShared StartsTensorLoad;
     /// Starts a copy of a buffer of one slot to the box of a tensor at these coordinates, and
     /// commits it as a group.

@@ -391,7 +391,7 @@ impl<'p> Lowering<'p> {
     }
 
     /// Returns the diagnostic for an op of tile IR that a program in the GPU dialect cannot have.
-    /// The verifier rejects such an op before the lowering.
+    /// The verifier rejects these ops, except `histogram`, which a pass replaces.
     fn only_in_tile_ir(&self, inst: Inst) -> Box<Diagnostic> {
         self.unsupported(inst, &format!("`{}` of tile IR", ir::Operation::name(&self.kernel.insts[inst].op)))
     }
