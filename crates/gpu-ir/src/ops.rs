@@ -36,25 +36,25 @@ define_ops! {
     /// along `axis`. Of the threads that hold copies of an element, one writes it.
     Store store (pointer, value) [mask]
         {cache: CacheModifier, eviction: EvictionPolicy, axis: u32, width: u32} regions 0 Write Store Never WritesGlobal None;
-    /// Does `atomic_rmw` of tile IR. If several threads hold copies of an element, only the first
-    /// of them executes the atomic operation. With `everywhere`, which is set until conversions are
-    /// lowered, the other threads get the result, too. Each access of a thread moves `width`
-    /// elements along `axis`.
+    /// Executes `atomic_rmw` of tile IR. If several threads hold copies of an element, only the
+    /// first of them executes the atomic operation. With `everywhere`, which is set until
+    /// conversions are lowered, the other threads get the result, too. Each access of a thread
+    /// moves `width` elements along `axis`.
     AtomicRmw atomic_rmw (pointer, value) [mask]
         {kind: AtomicKind, sem: MemorySemantics, scope: MemoryScope, axis: u32, width: u32, everywhere: bool}
         regions 0 Write Atomic Observes WritesGlobal None;
-    /// Does `atomic_cas` of tile IR. The threads that execute the operation, and `everywhere`, are
-    /// as for `atomic_rmw`.
+    /// Executes `atomic_cas` of tile IR. The threads that execute the operation, and `everywhere`,
+    /// are as for `atomic_rmw`.
     AtomicCas atomic_cas (pointer, expected, value) [mask]
         {sem: MemorySemantics, scope: MemoryScope, everywhere: bool} regions 0 Write Atomic Observes WritesGlobal None;
-    /// Does `atomic_load` of tile IR. The threads that execute the operation, and `everywhere`, are
-    /// as for `atomic_rmw`.
+    /// Executes `atomic_load` of tile IR. The threads that execute the operation, and `everywhere`,
+    /// are as for `atomic_rmw`.
     AtomicLoad atomic_load (pointer) [mask]
         {sem: MemorySemantics, scope: MemoryScope, everywhere: bool} regions 0 Write Atomic Observes ReadsGlobal None;
-    /// Does `atomic_store` of tile IR. If several threads hold copies of an element, only the first
-    /// of them stores it.
+    /// Executes `atomic_store` of tile IR. If several threads hold copies of an element, only the
+    /// first of them stores it.
     AtomicStore atomic_store (pointer, value) [mask] {sem: MemorySemantics, scope: MemoryScope} regions 0 Write Atomic Never WritesGlobal None;
-    /// Does `atomic_poll` of tile IR in one thread; `everywhere` gives the result to the other
+    /// Executes `atomic_poll` of tile IR in one thread; `everywhere` gives the result to the other
     /// threads.
     AtomicPoll atomic_poll (pointer, expected) [timeout]
         {sem: MemorySemantics, scope: MemoryScope, everywhere: bool} regions 0 Write Atomic Always ReadsGlobal None;

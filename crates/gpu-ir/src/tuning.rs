@@ -167,8 +167,9 @@ pub struct Tuning {
     ///
     /// Not measured: an estimate of the instructions of these addresses.
     pub saved_matrix_loads: u32,
-    /// The most ops on tiles in the computation of a value that every thread computes for itself. A
-    /// value of more ops, such as a random number, is converted to the other layout.
+    /// The most ops on tiles in the computation of a value that every thread computes for itself if
+    /// the value is needed in a second layout. A value of more ops, such as a random number, is
+    /// converted to that layout.
     ///
     /// Not measured.
     pub rematerialized_ops: u32,

@@ -8,8 +8,8 @@
 //! ```
 //! A thread holds a tile as a list of [`Scalar`]s: element `i` is register `i` of the tile's
 //! layout. Every thread also computes the scalar values of the kernel, which are equal in all
-//! threads of a block. Each op is lowered in turn, through `builder.rs`. The ops state every choice
-//! of layout, access width and instruction. The lowering only simplifies locally, such as by
+//! threads that run the code. Each op is lowered in turn, through `builder.rs`. The ops state every
+//! choice of layout, access width and instruction. The lowering only simplifies locally, such as by
 //! folding constants; `passes` removes duplicates and dead code and hoists loop-invariant code.
 //! `thread.rs` applies linear layouts to the thread id.
 //!
