@@ -1,12 +1,12 @@
 //! Computes the alignment of each slot of shared memory.
 //!
-//! Allocation places buffers by these alignments, and the verifier checks the offsets of buffers
-//! against them. No other file decides an alignment.
+//! Allocation gives each buffer this alignment or a larger one, and the verifier checks the offsets
+//! of buffers.
 //!
 //! | user of the slot | the address is a multiple of |
 //! |---|---|
 //! | threads | 16 bytes (the widest access of a thread), or the size of the slot if it is smaller |
-//! | tensor copies | 128 bytes, or the size of the eight rows after which the swizzle of the box repeats ([`BoxLayout::alignment`]) |
+//! | tensor copies | 128 bytes without a swizzle, else the size of the eight rows after which the swizzle of the box repeats ([`BoxLayout::alignment`]) |
 //! | `wgmma` | the larger of 16 bytes and the period of the operand's swizzle |
 //! | `make_tensor_map` | the size of a tensor map, 128 bytes |
 //! | `mbarrier`s | their size, 8 bytes |
@@ -104,7 +104,8 @@ fn of_threads(memory: &Type) -> u32 {
 }
 
 /// Returns the alignment that a tensor copy, a `wgmma` or `make_tensor_map` needs of an operand in
-/// shared memory; `None` for other instructions.
+/// shared memory. Returns `None` for other instructions and operands, and if a tensor copy cannot
+/// move the layout of the operand.
 fn of_operand(layouts: &Layouts, function: &Function, inst: Inst, operand: Value) -> Option<u32> {
     let Op::Gpu(op) = &function.insts[inst].op else { return None };
     let memory = function.ty(operand).as_memory()?;

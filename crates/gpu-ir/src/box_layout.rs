@@ -53,8 +53,8 @@ impl BoxLayout {
         let modes = [SwizzleMode::None, SwizzleMode::Bytes128, SwizzleMode::Bytes64, SwizzleMode::Bytes32];
         let (row, swizzle) = modes.into_iter().find_map(|mode| {
             let row = mode.row_bytes().map_or(longest, |bytes| bytes * 8 / bits);
-            // The tile has several boxes along its rows. In memory, the next box follows after all
-            // rows along the second axis of `order`, so a box is contiguous only if all further
+            // If the tile has several boxes along its rows, the next box follows in memory after
+            // all rows along the second axis of `order`. So a box is contiguous only if all further
             // axes have extent 1.
             let is_one_tensor = row == longest || order.iter().skip(2).all(|other| shape[*other] == 1);
             let fits = row <= longest && is_one_tensor && *memory == swizzled(&shape, &order, bits, mode);

@@ -634,7 +634,8 @@ impl<'a> Checker<'a> {
     }
 
     /// Checks a dot: the instruction has this shape, and each operand has the layout of its
-    /// fragment or is in shared memory.
+    /// fragment or is in shared memory. Until barriers are inserted, the operands of `wgmma` may
+    /// have any layout.
     fn mma(&self, shape: MmaShape, warps: &[i64], is_async: bool) -> Check {
         let Some(warps) = warps_of_dot(warps) else {
             return Err("the warps must be counts along M and N, or along a batch, M and N".into());
@@ -680,7 +681,8 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// Returns the tiles of A, B and the accumulator of a dot.
+    /// Returns the tiles of A, B and the accumulator as the dot reads them, perhaps transposed.
+    /// Fails if a dot cannot combine tiles of these types.
     fn dot_tiles(&self) -> Result<[ir::Type; 3], String> {
         let mut tiles: SmallVec<[ir::Type; 3]> = SmallVec::new();
         for index in 0..3 {

@@ -5,8 +5,8 @@
 //! operands of commutative functions are sorted, and `a > b` becomes `b < a`. The region commutes
 //! if swapping left and right yields the same terms. It also commutes if it selects one side by a
 //! comparison of the two: then swapping the sides swaps the selected side, except where the
-//! elements are equal. The comparisons need not consider NaN. A function that compares only numbers
-//! is not associative with NaN in any case; a function that tests for NaN treats both sides alike.
+//! elements are equal. This analysis ignores NaN: a region that does not test for NaN is not
+//! associative for NaN in any case, and a region that tests for NaN treats both sides alike.
 
 use rustc_hash::FxHashMap;
 use tilewright_ir::{self as ir, Block, ElementwiseFn as F, Operation, Value};
@@ -20,8 +20,8 @@ const MAX_COMPARED_TILES: usize = 4;
 
 /// Returns whether a region provably yields the same values with left and right swapped.
 ///
-/// Returns `false` for a region with control flow, side effects, or an op that has not exactly one
-/// result.
+/// Returns `false` for a region with control flow, with an op that is not pure or has not exactly
+/// one result, or with a use of a value from outside.
 pub fn commutes(function: &Function, region: Block) -> bool {
     let mut terms = Terms::default();
     let (Some(plain), Some(swapped)) =
@@ -57,7 +57,7 @@ enum Node {
     /// An element: the index of its tile, and true for the right side or false for the left side.
     Element(usize, bool),
     Apply(F, Vec<Term>),
-    /// Another op, by its name and its attributes.
+    /// Another op: its name with its attributes, and its operands.
     Other(String, Vec<Term>),
 }
 
@@ -75,8 +75,8 @@ impl Terms {
         })
     }
 
-    /// Returns the terms that a region yields, or `None` if an op has regions, side effects or not
-    /// exactly one result.
+    /// Returns the terms that a region yields, or `None` if the region uses a value from outside,
+    /// or if an op has regions, is not pure or has not exactly one result.
     fn region(&mut self, function: &Function, region: Block, is_swapped: bool) -> Option<Vec<Term>> {
         let block = &function.blocks[region];
         let count = block.parameters.len() / 2;

@@ -73,8 +73,8 @@ pub struct Header {
     /// The number of blocks for which the register limit leaves room on a multiprocessor; 0 if the
     /// assembler chooses the registers.
     pub min_blocks: u32,
-    /// The number of blocks that compute one program together as a cluster. Along the first axis,
-    /// the grid has this many blocks for each program.
+    /// The number of blocks that compute one program together as a cluster; 1 without clusters.
+    /// Along the first axis, the grid has this many blocks for each program.
     pub cluster: u32,
     /// The order in which programs start.
     pub order: ProgramOrder,

@@ -8,8 +8,9 @@ use tilewright_layout::{Input, Layout, Parts, Reduction, blocked, coalesced, spr
 
 /// Lanes of a warp.
 pub const LANES: u32 = 32;
-/// The most partial results of a line, each of a different warp, that every thread combines in
-/// order.
+/// The most partial results of a line that a reduction or a scan combines. If there are more, the
+/// pass that lowers conversions first converts the operands to a layout in which each warp holds
+/// whole lines, as far as there are enough lines for all warps.
 pub const MAX_PARTIAL_RESULTS: u32 = 32;
 
 /// Returns the layout in which the partial results of a scan are combined.

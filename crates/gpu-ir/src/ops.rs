@@ -36,25 +36,25 @@ define_ops! {
     /// along `axis`. Of the threads that hold copies of an element, one writes it.
     Store store (pointer, value) [mask]
         {cache: CacheModifier, eviction: EvictionPolicy, axis: u32, width: u32} regions 0 Write Store Never WritesGlobal None;
-    /// Does `atomic_rmw` of tile IR. If several threads hold copies of an element, only the first
-    /// of them executes the atomic operation. With `everywhere`, which is set until conversions are
-    /// lowered, the other threads get the result, too. Each access of a thread moves `width`
-    /// elements along `axis`.
+    /// Executes `atomic_rmw` of tile IR. If several threads hold copies of an element, only the
+    /// first of them executes the atomic operation. With `everywhere`, which is set until
+    /// conversions are lowered, the other threads get the result, too. Each access of a thread
+    /// moves `width` elements along `axis`.
     AtomicRmw atomic_rmw (pointer, value) [mask]
         {kind: AtomicKind, sem: MemorySemantics, scope: MemoryScope, axis: u32, width: u32, everywhere: bool}
         regions 0 Write Atomic Observes WritesGlobal None;
-    /// Does `atomic_cas` of tile IR. The threads that execute the operation, and `everywhere`, are
-    /// as for `atomic_rmw`.
+    /// Executes `atomic_cas` of tile IR. The threads that execute the operation, and `everywhere`,
+    /// are as for `atomic_rmw`.
     AtomicCas atomic_cas (pointer, expected, value) [mask]
         {sem: MemorySemantics, scope: MemoryScope, everywhere: bool} regions 0 Write Atomic Observes WritesGlobal None;
-    /// Does `atomic_load` of tile IR. The threads that execute the operation, and `everywhere`, are
-    /// as for `atomic_rmw`.
+    /// Executes `atomic_load` of tile IR. The threads that execute the operation, and `everywhere`,
+    /// are as for `atomic_rmw`.
     AtomicLoad atomic_load (pointer) [mask]
         {sem: MemorySemantics, scope: MemoryScope, everywhere: bool} regions 0 Write Atomic Observes ReadsGlobal None;
-    /// Does `atomic_store` of tile IR. If several threads hold copies of an element, only the first
-    /// of them stores it.
+    /// Executes `atomic_store` of tile IR. If several threads hold copies of an element, only the
+    /// first of them stores it.
     AtomicStore atomic_store (pointer, value) [mask] {sem: MemorySemantics, scope: MemoryScope} regions 0 Write Atomic Never WritesGlobal None;
-    /// Does `atomic_poll` of tile IR in one thread; `everywhere` gives the result to the other
+    /// Executes `atomic_poll` of tile IR in one thread; `everywhere` gives the result to the other
     /// threads.
     AtomicPoll atomic_poll (pointer, expected) [timeout]
         {sem: MemorySemantics, scope: MemoryScope, everywhere: bool} regions 0 Write Atomic Always ReadsGlobal None;
@@ -68,8 +68,8 @@ define_ops! {
     Scan scan () [] *tiles {axis: u32, reverse: bool, scope: Scope} regions 1 Pure Scan Never None None;
     /// Computes the scan of the whole block from scans with the scope `warp`. The first half of the
     /// operands are the scanned tiles of these scans. The second half are scans of the partial
-    /// results: each warp holds them for all runs of the lines along the axis that it has elements
-    /// of.
+    /// results. A line is the elements along the axis whose other coordinates are equal. Each warp
+    /// that has elements of a line holds these scans for all runs of the line.
     ScanCarry scan_carry () [] *tiles {axis: u32, reverse: bool} regions 1 Pure Scan Never None None;
     /// Computes acc + a @ b by `mma.sync`. `warps` lists the number of warps along M and along N.
     /// For a batch, the list begins with the number of warps along the first axis of the batch. An
@@ -102,11 +102,11 @@ define_ops! {
     LocalLoad local_load (buffer) [] {matrix: bool} regions 0 Read Memory Never ReadsShared None;
 
     /// Starts copying global memory to a buffer of one slot by `cp.async`; writes zeros where the
-    /// mask does not hold. Each copy of a thread moves `width` elements along `axis`. They take 4,
-    /// 8 or 16 bytes, are contiguous both in global memory and in the buffer, and have one mask
-    /// value. Copies of 16 bytes bypass L1 unless `cache` is `.ca`. If several threads hold copies
-    /// of a pointer, one of them copies. The thread that copied may read the data after its
-    /// `wait_group`, other threads after a barrier that follows the `wait_group`.
+    /// mask does not hold. Each copy of a thread moves `width` elements along `axis`. These
+    /// elements take 4, 8 or 16 bytes, are contiguous both in global memory and in the buffer, and
+    /// have one mask value. Copies of 16 bytes bypass L1 unless `cache` is `.ca`. If several
+    /// threads hold copies of a pointer, one of them starts the copy. This thread may read the data
+    /// after its `wait_group`, other threads after a barrier that follows the `wait_group`.
     CopyAsync copy_async (buffer, pointer) [mask] {cache: CacheModifier, axis: u32, width: u32} regions 0 Write Memory Reads WritesShared StartsCopy;
     /// Commits, in each thread, the copies that the thread has started since its last group as a
     /// new group.
@@ -142,29 +142,30 @@ define_ops! {
     ///
     /// The descriptor is the address of a tensor map, in global memory or a parameter. The
     /// coordinates are in the order of the tensor's axes: first the axes that the tile does not
-    /// have, then the axes of the tile. The buffer has rows along the contiguous axis of the
-    /// tensor, then the other axes from the last to the first. It may be swizzled if the length of
-    /// its rows is the row length of a swizzle mode or a multiple of it. For a multiple, the slot
-    /// is divided along the rows into boxes whose rows have the length of the swizzle mode. The
-    /// boxes follow each other in memory, and one copy moves each box. The tensor map has the
-    /// extents and the swizzle of such a box.
+    /// have, then the axes of the tile. In memory, the buffer first has the contiguous axis of the
+    /// tensor (its rows are along this axis), then the other axes from the last to the first. It
+    /// may be swizzled if the length of its rows is the row length of a swizzle mode or a multiple
+    /// of it. For a multiple, the slot is divided along the rows into boxes whose rows have the
+    /// length of the swizzle mode. The boxes follow each other in memory, and one copy moves each
+    /// box. The tensor map has the extents and the swizzle of such a box.
     ///
-    /// For a matrix, the coordinate of an axis may be an int32 tile of row indices. Each row of the
-    /// buffer is then the tensor's row with that index, or zeros if the tensor has no such row. The
-    /// lanes of the first warp each start copies of four rows. The box of the tensor map is a part
-    /// of one row, and a row of a box in the buffer has 32 bytes or more.
+    /// For a matrix, the coordinate of an axis may be an int32 tile of row indices. Row `i` of the
+    /// buffer is then the row of the tensor whose index is element `i` of the tile, or zeros if the
+    /// tensor has no such row. The lanes of the first warp each start copies of four rows. The box
+    /// of the tensor map is a part of one row, and a row of a box in the buffer has 32 bytes or
+    /// more.
     TensorLoad tensor_load (buffer, descriptor, barriers, slot) [] *coordinates {} regions 0 Write Memory Reads FillsShared StartsTensorLoad;
     /// Starts a copy of a buffer of one slot to the box of a tensor at these coordinates, and
     /// commits it as a group.
     ///
-    /// Of the threads that run tensor stores, always the same one starts them. Buffer, descriptor
+    /// One of the threads that run the op starts the copy, always the same one. Buffer, descriptor
     /// and coordinates are as for `tensor_load`. Threads make their writes to the buffer visible by
     /// `fence_proxy` and a barrier that follows. With row indices, each lane that starts copies
     /// commits them as one group, and rows outside of the tensor are not written.
     TensorStore tensor_store (buffer, descriptor) [] *coordinates {} regions 0 Write Memory Never ReadsShared StartsTensorStore;
     /// Combines the elements of a buffer with those of a tensor, and is otherwise like
-    /// `tensor_store`. Each element is combined atomically, unordered with other accesses. Not
-    /// every element type has every `kind`.
+    /// `tensor_store`. Each element is combined atomically, unordered with other accesses.
+    /// `is_tensor_reduction` decides which kinds an element type has.
     TensorReduce tensor_reduce (buffer, descriptor) [] *coordinates {kind: AtomicKind} regions 0 Write Memory Never ReadsShared StartsTensorStore;
     /// Returns the pointers unchanged. States that they point to a box of the tensor that a tensor
     /// map of the module describes, at these coordinates (as for `tensor_load`). For elements
@@ -176,8 +177,8 @@ define_ops! {
     /// first warp makes the map, and only that warp may copy with it. If the op runs again, the new
     /// map replaces the previous one, so all copies with the previous map must be complete.
     MakeTensorMap make_tensor_map (buffer) [] *parts {map: u32} regions 0 Write Memory Never WritesShared None;
-    /// Orders ordinary accesses of each thread to global memory before tensor copies that follow a
-    /// barrier.
+    /// Orders ordinary accesses of each thread to global memory before tensor copies. The copies
+    /// must follow a barrier after this op.
     FenceGlobal fence_global () [] {} regions 0 Write Barrier Never None None;
     /// Waits, in the thread that started the tensor stores, until at most `pending` groups of them
     /// still read shared memory or, with `complete`, still write the tensor. For other threads the
@@ -383,8 +384,8 @@ impl Operation for Op {
 mod tests {
     use super::*;
 
-    /// An op of this dialect with the name of an op of tile IR accesses global memory as that op
-    /// does.
+    /// Checks that an op of this dialect with the name of an op of tile IR accesses global memory
+    /// as that op does.
     #[test]
     fn both_tables_agree_about_global_memory() {
         let mut compared = 0;
@@ -397,8 +398,8 @@ mod tests {
         assert_eq!(compared, 7, "loads, stores and atomics");
     }
 
-    /// Each kind of asynchronous work is started by some op and awaited by some op; only tensor
-    /// loads are awaited by barriers.
+    /// Checks that for each kind of asynchronous work, one op of the table starts it and another op
+    /// awaits it. Only tensor loads have no op that awaits them: an `mbarrier_wait` does.
     #[test]
     fn asynchronous_work_is_awaited() {
         use tilewright_ir::AsyncPhase as Phase;
@@ -412,8 +413,8 @@ mod tests {
         }
     }
 
-    /// An op of this dialect that replaces an op of tile IR waits for other programs as that op
-    /// does.
+    /// Checks that an op of this dialect that replaces an op of tile IR waits for other programs as
+    /// that op does.
     #[test]
     fn both_tables_agree_about_waiting() {
         // A plain atomic store signals other programs but observes none. Ops without a counterpart

@@ -161,7 +161,7 @@ impl TensorMapPlan {
         TensorAccess { base: self.base, is_written }
     }
 
-    /// Returns whether a mask bounds the contiguous axis.
+    /// Returns whether the contiguous axis has an extent other than `UNBOUNDED`.
     pub fn has_bounded_rows(&self) -> bool {
         let unbounded = LaunchInteger::constant(UNBOUNDED);
         self.contiguous_axis().is_some_and(|axis| self.extents[axis] != unbounded)

@@ -167,8 +167,9 @@ pub struct Tuning {
     ///
     /// Not measured: an estimate of the instructions of these addresses.
     pub saved_matrix_loads: u32,
-    /// The most ops on tiles in the computation of a value that every thread computes for itself. A
-    /// value of more ops, such as a random number, is converted to the other layout.
+    /// The most ops on tiles in the computation of a value that every thread computes for itself if
+    /// the value is needed in a second layout. A value of more ops, such as a random number, is
+    /// converted to that layout.
     ///
     /// Not measured.
     pub rematerialized_ops: u32,
@@ -186,8 +187,8 @@ pub struct Tuning {
     ///
     /// Not measured: a multiple of 8.
     pub copying_registers: u32,
-    /// If at least this many elements are divided by the same number, the code computes the
-    /// reciprocal of the number once; the assembler does not share reciprocals.
+    /// If a thread divides at least this many elements by each divisor, on average, the code
+    /// computes the reciprocal of each divisor once. The assembler does not share reciprocals.
     ///
     /// Not measured.
     pub shared_divisor_elements: usize,
@@ -239,13 +240,14 @@ pub struct Tuning {
     ///
     /// Not measured.
     pub sinking_gain: u32,
-    /// In a listing of more lines than this, equal instructions share a register only if they are
-    /// near, if sharing in all cases would keep more than `max_live_registers` alive.
+    /// Value numbering lets all equal instructions share a register, except in a listing of more
+    /// lines than this in which that would keep more than `max_live_registers` alive. There, only
+    /// near instructions share a register (`near_lines`).
     ///
     /// Not measured.
     pub long_listing_lines: usize,
-    /// The most lines between two equal instructions that share a register in a listing of more
-    /// than `long_listing_lines` lines.
+    /// The most lines between two equal instructions that share a register, if `long_listing_lines`
+    /// restricts the sharing to near instructions.
     ///
     /// Not measured.
     pub near_lines: u32,

@@ -32,7 +32,8 @@ pub fn redux_function(header: &Header, function: &Function, data: &InstData) -> 
     (f2::rank(&masks) == LANES.ilog2() as usize).then_some((name, dtype))
 }
 
-/// Returns the function of a region, if it is a single integer function that `redux.sync` has.
+/// Returns the function and the element type of a region that only applies one integer function, if
+/// `redux.sync` has the function.
 fn combining(function: &Function, reduction: &InstData) -> Option<(F, Dtype)> {
     let region = reduction.regions[0];
     let block = &function.blocks[region];

@@ -1,4 +1,4 @@
-//! Errors of the parser, with line and column.
+//! Tests the messages of the parser's errors, with line and column.
 
 use tilewright_ptx::isa::parse;
 

@@ -1,5 +1,7 @@
-//! Legality checks: changes each instruction of the corpus at random, with a fixed seed. The check
-//! must accept or refuse each change as NVIDIA's assembler does.
+//! Compares `isa::check` with NVIDIA's assembler: on the instructions of the corpus for many
+//! targets and versions, and on changes of these instructions (random ones, or all). The check must
+//! agree with the assembler, except on the lines of `LEFT_OUT` and on lines that the parser
+//! refuses.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -117,7 +119,7 @@ fn refused_by_us(head: &str, line: &str) -> Option<Refusal> {
 
 enum Refusal {
     /// The parser refuses the line. It does not read all that the assembler reads, such as a
-    /// repeated modifier, so this counts as no disagreement.
+    /// repeated modifier, so its refusal does not count as a disagreement.
     Parser,
     Check(String),
 }

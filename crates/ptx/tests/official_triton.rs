@@ -1,5 +1,5 @@
-//! PTX of the official Triton, which the test compiles if Triton is installed. The parser must
-//! accept all of this PTX, and the printed text must assemble to the same SASS.
+//! Tests parser and printer on PTX that the official Triton generates, if Triton is installed. The
+//! parser must accept all of this PTX, and the printed text must assemble to the same SASS.
 
 mod common;
 

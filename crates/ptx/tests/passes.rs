@@ -31,8 +31,9 @@ fn run(steps: &[&str], input: &str) -> Result<String, String> {
     Ok(body.flat_map(|line| [line, "\n"]).collect())
 }
 
-/// Products that are computed and stored, and computed and stored again much later. Value numbering
-/// removes the second computation, unless the results exceed the registers of a thread.
+/// Tests products that are computed and stored, and computed and stored again much later. Value
+/// numbering removes the second computation, unless the listing is long and needs more than twice
+/// the registers of a thread.
 #[test]
 fn what_is_far_apart_is_computed_again_where_registers_are_too_few() {
     let sums = |count: usize| {

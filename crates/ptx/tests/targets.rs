@@ -1,5 +1,5 @@
-//! Compares the features of targets with the instruction table, which agrees with NVIDIA's
-//! assembler.
+//! Compares the features of targets with the table of instruction signatures, which agrees with
+//! NVIDIA's assembler.
 
 use tilewright_gpu_ir::GpuTarget;
 use tilewright_gpu_ir::target::Feature;

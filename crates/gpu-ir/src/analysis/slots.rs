@@ -228,8 +228,8 @@ impl<'f> SlotAnalysis<'f> {
         }
     }
 
-    /// Returns the result of the `alloc` from which a value derives; the value is memory or a slot
-    /// of memory.
+    /// Returns the result of the `alloc` from which memory or a slot derives; `None` for other
+    /// values.
     pub fn root(&self, value: Value) -> Option<Value> {
         match self.function.defining_op(value) {
             Some(Op::Gpu(GpuOp::Alloc { .. })) => return Some(value),

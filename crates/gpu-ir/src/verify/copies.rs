@@ -38,7 +38,7 @@ enum Stage {
     Tensor,
     /// Each thread has waited for its own copies, or has stored.
     Waited,
-    /// All threads see the data.
+    /// The data is visible to all threads.
     Visible,
 }
 

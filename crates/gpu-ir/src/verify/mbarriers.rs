@@ -35,7 +35,7 @@ struct Phase {
 
 const FIRST: Phase = Phase { arrived: 0, parities: 1, waited: true, last: 0 };
 
-/// The observers of an initialized barrier; where paths join, the smaller set counts.
+/// The observers of an initialized barrier; where paths join, the lesser value counts.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Visibility {
     /// The thread that initialized it.
@@ -235,8 +235,8 @@ impl Mbarriers<'_> {
         }
     }
 
-    /// Returns whether all arrivals and waits at a barrier are in one partition, so that the phases
-    /// can be counted along the path.
+    /// Returns whether all arrivals and waits at a barrier are in one partition, or all are outside
+    /// of partitions. The phases can then be counted along the path.
     fn is_in_one_partition(&self, root: Value) -> bool {
         let partitions = &self.usage[&root].partitions;
         partitions.windows(2).all(|pair| pair[0] == pair[1])

@@ -8,12 +8,12 @@
 //!
 //! | rule | what it proves | what it does not prove |
 //! |---|---|---|
-//! | [`tokens`] | every path consumes a slot of a ring or a dot in flight exactly once, by an op with an operand of this type | |
+//! | [`tokens`] | every path consumes a slot of a ring or a dot in flight exactly once, by an op that accepts its type | |
 //! | [`lifetimes`] | no memory is used after its `dealloc`, which is in the block of its `alloc` | |
 //! | [`alignment`] | offsets of buffers, and distances of slots, have the alignment that their uses need | |
 //! | [`copies`] | a slot is read, written again or freed only after a wait for the copies into it, and after a barrier where the module is synchronized; the asynchronous proxy reads ordinary writes only after a fence | copies of one partition that another one reads: `mbarrier`s order them, and the verifier checks only their parities; slots at unrelated indices count as different |
 //! | [`async_dots`] | nothing writes a slot that a dot in flight may read; `wgmma_wait` waits for its dot | as for `copies` |
-//! | [`reads`] | a slot is overwritten only after a wait that follows its last read: by a tensor copy always, by others where the module is synchronized | as for `copies`; reads of another buffer at the same offset |
+//! | [`reads`] | a tensor copy overwrites a slot only after a wait that follows the last read of the slot; in a synchronized module, so does every other write | as for `copies`; reads of another buffer at the same offset |
 //! | [`mbarriers`] | barriers are initialized before use; a barrier with waits has arrivals; of barriers within one partition: a phase gets no more arrivals than it needs, and no wait is for a phase that cannot complete, if the parity is a constant | parities that are computed; barriers between partitions, except that one op makes no more arrivals than a phase needs, and that no partition waits twice in a row for one constant parity |
 //! | [`partitions`] | partitions do not wait for the block, named barriers have the threads of their partitions, tiles stay in their partition | that all partitions of a named barrier reach it equally often |
 //! | [`rings`] | in the steady state, no more slots are held than the ring has, and no more are taken than were published | rings between partitions, except the slots that one partition holds; of a branch, the better count of both regions is assumed |
@@ -41,7 +41,7 @@ use crate::{Function, GpuOp, Header, Op, alignment};
 pub struct Violation {
     /// One sentence.
     pub message: String,
-    /// The instruction at which it was found, if the rule follows paths.
+    /// The instruction at which a dataflow analysis found it; `None` if another check found it.
     pub inst: Option<Inst>,
 }
 

@@ -1,5 +1,5 @@
 //! Tokens, which are slots of rings and dots in flight: every path consumes each token exactly
-//! once, by an op with an operand of this type.
+//! once, by an op that accepts the type of the token.
 
 use std::collections::BTreeSet;
 

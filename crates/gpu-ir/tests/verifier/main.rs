@@ -1,5 +1,5 @@
-//! The rules that involve several instructions: each rule refuses wrong programs with one sentence,
-//! and accepts the correct program.
+//! Tests the rules of the verifier that involve several instructions: each rule accepts a correct
+//! program, and refuses wrong variants of the program with one sentence.
 
 use tilewright_gpu_ir::Gpu;
 use tilewright_ir::parse_dialect;
@@ -25,7 +25,7 @@ kernel func0 @k(%p: *fp16, %n: int32, %b: int1, %t: *int8) {
 %ptr = splat %p {shape = [64, 16]} : *fp16[64, 16]@L1
 ";
 
-/// Expands the abbreviations of a body.
+/// Expands the abbreviations of a body, and adds the text around it.
 fn text(body: &str) -> String {
     let body = body
         .replace("COPY", "copy_async")
@@ -62,7 +62,8 @@ fn refused(body: &str, expected: &str) {
     assert_eq!(error.message, format!("in function k: {expected}"));
 }
 
-/// Checks that the verifier accepts the body, and refuses it after a change.
+/// Replaces the first `from` of the body by `to`. Checks that the verifier refuses the result, with
+/// the message `expected`.
 #[track_caller]
 fn refused_with(body: &str, from: &str, to: &str, expected: &str) {
     assert!(body.contains(from), "{from}");
@@ -188,7 +189,7 @@ fn lifetimes_end_once() {
     );
 }
 
-/// The body has the offset and the barrier that passes add.
+/// Two copies to one buffer, with the offset and the barrier that passes add.
 const COPIED: &str = "
 %m = alloc {offset = 0} : ONE
 COPY %m, %ptr!
@@ -299,8 +300,8 @@ fn pipelined_copies_are_followed() {
         };
         refused_with(body, "wait_group {pending = 1}", "wait_group {pending = 2}", &wait(1));
         refused_with(body, "wait_group {pending = 1}\n", "", &wait(1));
-        // The second iteration reads the second copy of the prologue; one group was committed after
-        // that copy.
+        // Without the first `commit_group`, both copies before the loop are in one group. The first
+        // wait of the loop leaves this group in flight.
         refused_with(body, "commit_group\n%s1", "%s1", &wait(0));
         let last = body.rfind("commit_group").expect("the body commits groups");
         refused(&[&body[..last], &body[last + "commit_group".len()..]].concat(), &wait(0));
@@ -311,11 +312,13 @@ fn pipelined_copies_are_followed() {
             "dealloc frees %m while it is being copied to: wait for the copies first",
         );
     }
-    // With a step of two, the counter can pass the end: the slot is unknown.
+    // With a step of two, the counter can pass the end. Its slot is then unknown, and the verifier
+    // takes it for a different slot.
     accepted(
         &COUNTED.replace("%to1 = add %to, %c1", "%to1 = add %to, %c2").replace("pending = 1", "pending = 0"),
     );
-    // With one slot fewer, the copy overwrites a slot that was not read yet.
+    // With two slots, too, a wait that leaves two groups in flight does not wait for the slot that
+    // the iteration reads.
     refused(
         &PIPELINED
             .replace("THREE", "TWO")
@@ -362,7 +365,7 @@ fn dots_keep_their_operands() {
     accepted(&DOT.replace("pending = 0", "pending = ?"));
 }
 
-/// The dot of an iteration finishes in the next one.
+/// The last dot of an iteration finishes in the next iteration.
 const LAGGING: &str = "
 %m = alloc {offset = ?} : THREE
 %s = alloc {offset = ?} : SMALL
@@ -483,7 +486,8 @@ fn tensor_copies_are_waited_for_and_wait() {
         "%flipped",
         "tensor_load overwrites %m, which other threads may still read: add a barrier or an mbarrier_wait",
     );
-    // Dots read until they are finished, in each warp.
+    // In each warp, a dot reads its operands until it has finished. So the barrier must follow the
+    // wait for the dot.
     let product = "
 %m = alloc {offset = ?} : ONE
 %s = alloc {offset = ?} : SMALL
@@ -646,7 +650,7 @@ dealloc %m";
     );
 }
 
-/// A producer of one warp, a consumer of three.
+/// A producer partition of one warp, and a consumer partition of three warps.
 const PARTITIONS: &str = "
 %m = alloc {offset = ?} : TWO
 %full = alloc {offset = ?} : mbarrier<2>
@@ -725,8 +729,8 @@ fn partitions_are_independent() {
     );
 }
 
-/// After all partitions, the copies of one partition are done if another partition has waited for
-/// them.
+/// Checks that after `warp_specialize`, the copies of one partition are done if another partition
+/// has waited for them.
 #[test]
 fn copies_between_partitions_end_after_them() {
     let ended = format!("{PARTITIONS}\ndealloc %m");
@@ -740,8 +744,9 @@ fn copies_between_partitions_end_after_them() {
     );
 }
 
-/// The fence for barriers comes before the barrier of the block: after it, each thread would fence
-/// only its own accesses.
+/// Checks that the `fence_proxy` for an `mbarrier` is between `mbarrier_init` and the barrier of
+/// the block. After the barrier, each thread would fence only its own accesses, not the
+/// initialization by another thread.
 #[test]
 fn barriers_are_fenced_before_the_barrier_of_the_block() {
     let body = "

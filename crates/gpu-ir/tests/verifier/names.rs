@@ -1,8 +1,10 @@
-//! Names of slots and barriers inside of loops and after them.
+//! Tests that slots and barriers keep their identity when a loop ends and its values go out of
+//! scope.
 
 use super::{accepted, refused};
 
-/// A copy around two loops; the inner loop goes through the slots of a ring.
+/// A tensor copy in flight during two nested loops; the inner loop stores to the slots of another
+/// buffer in turn.
 const AROUND: &str = "
 %m = alloc {offset = ?} : ONE
 %w = alloc {offset = ?} : mbarrier<1>
@@ -29,8 +31,8 @@ dealloc %m";
 
 #[test]
 fn the_only_slot_is_called_the_same_everywhere() {
-    // A slot counter that begins at zero does not name the only barrier: only the counter goes out
-    // of scope.
+    // The only barrier of `%w` has the index 0. A slot counter that begins at 0 must not become the
+    // name of this barrier: the counter goes out of scope, the barrier does not.
     accepted(&AROUND.replace("AFTER", "mbarrier_wait %w, %c0, %c0\n"));
     refused(
         &AROUND.replace("AFTER", ""),

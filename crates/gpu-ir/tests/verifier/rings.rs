@@ -1,8 +1,9 @@
-//! Rings have enough slots for those that their users hold.
+//! Tests the rule for rings: the verifier refuses an op that waits forever for an empty or a full
+//! slot.
 
 use super::{accepted, refused_with};
 
-/// A ring of two slots with one copy ahead.
+/// A ring of two slots; each iteration copies for the next one.
 const AHEAD: &str = "
 %r = alloc {offset = ?} : RING
 %e = acquire %r : EMPTY

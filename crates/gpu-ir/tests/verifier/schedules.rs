@@ -1,8 +1,9 @@
-//! Schedules of loops run no op before its operands.
+//! Tests that the verifier refuses a schedule of a loop that runs an op before the ops that it
+//! depends on.
 
 use super::{accepted, refused_with};
 
-/// A copy one stage before the op that takes its slot.
+/// A loop whose copy is one stage before the `take` of the copied slot.
 const SCHEDULED: &str = "
 %r = alloc {offset = ?} : RING
 %sum = for_loop %c0, %n, %c1, %c0 LOOP! (%i: int32, %s: int32) {

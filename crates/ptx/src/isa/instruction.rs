@@ -200,8 +200,8 @@ impl Instruction {
         self.form_mut().map_registers(&mut each);
     }
 
-    /// Calls `each` with each address of memory, except those of tensor maps. `each` may replace
-    /// the address.
+    /// Calls `each` with each operand that is an [`Address`], but not with the address in a
+    /// [`TensorAddress`]. `each` may replace the address.
     pub fn map_addresses(&mut self, mut each: impl FnMut(&mut Address)) {
         self.form_mut().map_addresses(&mut each);
     }
@@ -281,8 +281,9 @@ instructions! {
     Popc popc "popc" [ty: ScalarType] (d: RegisterId, a: Source);
     /// d = the number of leading zeros in a.
     Clz clz "clz" [ty: ScalarType] (d: RegisterId, a: Source);
-    /// d = the position of the highest bit of a that differs from the sign, or with `.shiftamt`,
-    /// the left shift that moves this bit to the highest position; 0xffffffff if there is none.
+    /// d = the position of the highest bit of a that differs from the sign (0 for an unsigned a),
+    /// or with `.shiftamt`, the left shift that moves this bit to the highest position; 0xffffffff
+    /// if there is no such bit.
     Bfind bfind "bfind" [shift_amount = ".shiftamt", ty: ScalarType] (d: RegisterId, a: Source);
     /// d = the position of the `offset`-th one in `mask`, counted from bit `base`.
     Fns fns "fns" [ty: ScalarType] (d: RegisterId, mask: Source, base: Source, offset: Source);

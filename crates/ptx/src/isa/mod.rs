@@ -22,10 +22,10 @@
 //! # Information that parsing loses
 //!
 //! The parser drops comments, unused registers, the spelling of constants, and the order of
-//! modifiers, which the assembler ignores. A module does not record the order of declarations
-//! either: the printer writes the declarations of functions that others reference, then variables,
-//! then the definitions of functions; a function's variables precede its instructions. Sections of
-//! debug information (`.section`) are kept verbatim.
+//! modifiers (the assembler ignores this order). A module does not record the order of declarations
+//! either: the printer first declares the functions that have no body or that the module refers to,
+//! then writes the variables, then the definitions of functions; a function's variables precede its
+//! instructions. Sections of debug information (`.section`) are kept verbatim.
 //!
 //! If the text uses a feature that is not supported, [`parse`] returns a [`ParseError`] that names
 //! the feature, with line and column. Not supported are, among others, `tcgen05`, sparse dots,

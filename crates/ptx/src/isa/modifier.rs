@@ -441,9 +441,9 @@ modifiers! {
         Normal = ".L1::evict_normal",
         /// The priority of the line stays unchanged.
         Unchanged = ".L1::evict_unchanged",
-        /// First.
+        /// Evicted first.
         First = ".L1::evict_first",
-        /// Last.
+        /// Evicted last.
         Last = ".L1::evict_last",
         /// The line is not cached in L1.
         NoAllocate = ".L1::no_allocate",
@@ -452,18 +452,18 @@ modifiers! {
     pub enum L2Eviction {
         /// The default.
         Normal = ".L2::evict_normal",
-        /// First.
+        /// Evicted first.
         First = ".L2::evict_first",
-        /// Last.
+        /// Evicted last.
         Last = ".L2::evict_last",
     }
     /// The eviction priorities in L2 that a cache policy combines.
     pub enum PolicyPriority {
-        /// Last.
+        /// Evicted last.
         Last = ".L2::evict_last",
         /// The default.
         Normal = ".L2::evict_normal",
-        /// First.
+        /// Evicted first.
         First = ".L2::evict_first",
         /// The priority of the line stays unchanged.
         Unchanged = ".L2::evict_unchanged",
@@ -572,7 +572,7 @@ modifiers! {
     pub enum MatchMode {
         /// The lanes with the same value as this lane.
         Any = ".any.sync",
-        /// All, if all have the same value.
+        /// All lanes of the mask if all have the same value, else none.
         All = ".all.sync",
     }
     /// The action of `griddepcontrol`.
@@ -606,9 +606,9 @@ modifiers! {
     }
     /// The shared memory that a fence is restricted to.
     pub enum SyncRestrict {
-        /// The thread block's.
+        /// The shared memory of the thread block.
         SharedCta = ".sync_restrict::shared::cta",
-        /// The cluster's.
+        /// The shared memory of the cluster.
         SharedCluster = ".sync_restrict::shared::cluster",
     }
     /// The completion mechanism of an asynchronous copy.

@@ -339,7 +339,7 @@ pub struct Location {
     pub inlined: Option<Box<Inlined>>,
 }
 
-/// `function_name label + offset, inlined_at file line column`.
+/// The call of an inlined function: `function_name label + offset, inlined_at file line column`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Inlined {
     /// The label of the function's name in the debug information.

@@ -95,7 +95,7 @@ impl Lowering<'_> {
         self.module.functions.push(function)
     }
 
-    /// Returns the generic address of a zero-terminated string.
+    /// Adds the text to the module as a zero-terminated string, and returns its generic address.
     pub(super) fn string(&mut self, text: &str) -> Source {
         let bytes = text.bytes().chain([0]).map(|byte| Initializer::Value(Immediate::Integer(byte.into())));
         let initializer: Vec<Initializer> = bytes.collect();

@@ -5,9 +5,9 @@
 //! If a thread executes several, they are relaxed, and fences before and after them provide the
 //! order. The two fences together cost as much as the memory order of one instruction.
 //!
-//! If no op uses the result of an operation, the operation is a `red`, unless it is an exchange. A
-//! `red` cannot have acquire order, and needs none: a thread that ignores the result has nothing to
-//! order after the operation.
+//! If no op uses the result of an operation, the operation is a `red`, except for an exchange and a
+//! compare-and-swap. A `red` cannot have acquire order, and needs none: a thread that ignores the
+//! result has nothing to order after the operation.
 //!
 //! Operations on 16-bit numbers that have no instruction are compare-and-swap loops.
 
@@ -336,8 +336,8 @@ impl Lowering<'_> {
         registers
     }
 
-    /// Emits one `atom` or `red` on contiguous elements. Returns their old values, or zeros if
-    /// these have no users.
+    /// Emits one `atom` or `red` on contiguous elements. Returns their old values; after a `red`,
+    /// which has no result, returns zeros.
     fn atomic_words(
         &mut self,
         operation: (AtomicOperation, ScalarType),

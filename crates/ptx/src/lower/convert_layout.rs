@@ -91,8 +91,9 @@ impl Lowering<'_> {
         let wanted: SmallVec<[u32; 16]> =
             plan.rounds.iter().step_by(together).map(|round| round.register).collect();
         // A word is named by the register of its first element. `chosen_from[0]` lists the words
-        // that are sent. The selects run in the order of `plan.give`; the following lists have the
-        // words from which each select chooses, the last select first.
+        // that are sent, which are the results of the last select of `plan.give`. Each following
+        // list has the words from which one select chooses, which are the results of the select
+        // before it.
         let mut chosen_from = vec![wanted.clone()];
         for select in plan.give.iter().rev() {
             let next = &chosen_from[chosen_from.len() - 1];

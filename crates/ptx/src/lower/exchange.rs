@@ -48,8 +48,8 @@ impl Lowering<'_> {
         thread.plus(Width::Pred, u64::from(parity.of_register(register)))
     }
 
-    /// Returns, for each register of a tile, the partner of its element. The bits `place` of the
-    /// element's position give the bits of register and lane index in which the two differ.
+    /// Returns, for each register of a tile, the partner of its element. `place` is a mask of the
+    /// bits of the register and lane index in which an element and its partner differ.
     fn partners(
         &mut self,
         inst: Inst,

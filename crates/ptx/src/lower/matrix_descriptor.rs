@@ -147,8 +147,9 @@ impl Images {
     }
 
     /// Returns whether a descriptor can describe the parts of the tile that further instructions
-    /// read. The offset of each part must be a sum of powers of two. The swizzle must leave these
-    /// powers unchanged, and they must not overlap the bits of the offsets within a part.
+    /// read. Each bit of a coordinate that selects such a part adds an offset. The offset must be a
+    /// multiple of a chunk, the swizzle must leave it unchanged, and it must share no bits with the
+    /// offsets of the other coordinate bits.
     fn fits_outside(&self, form: &MatrixForm) -> bool {
         let unswizzled = |image: u32| swizzled(form.swizzle, image);
         let inner = self.inner_mn().iter().chain(self.inner_k()).map(|&image| unswizzled(image));

@@ -142,7 +142,7 @@ impl Words {
         }
     }
 
-    /// Returns the number of bytes.
+    /// Returns the number of bytes of all words.
     fn bytes(self) -> u32 {
         self.bits / 8 * self.count as u32
     }

@@ -8,8 +8,8 @@
 //! ```
 //! A thread holds a tile as a list of [`Scalar`]s: element `i` is register `i` of the tile's
 //! layout. Every thread also computes the scalar values of the kernel, which are equal in all
-//! threads of a block. Each op is lowered in turn, through `builder.rs`. The ops state every choice
-//! of layout, access width and instruction. The lowering only simplifies locally, such as by
+//! threads that run the code. Each op is lowered in turn, through `builder.rs`. The ops state every
+//! choice of layout, access width and instruction. The lowering only simplifies locally, such as by
 //! folding constants; `passes` removes duplicates and dead code and hoists loop-invariant code.
 //! `thread.rs` applies linear layouts to the thread id.
 //!
@@ -391,7 +391,7 @@ impl<'p> Lowering<'p> {
     }
 
     /// Returns the diagnostic for an op of tile IR that a program in the GPU dialect cannot have.
-    /// The verifier rejects such an op before the lowering.
+    /// The verifier rejects these ops, except `histogram`, which a pass replaces.
     fn only_in_tile_ir(&self, inst: Inst) -> Box<Diagnostic> {
         self.unsupported(inst, &format!("`{}` of tile IR", ir::Operation::name(&self.kernel.insts[inst].op)))
     }

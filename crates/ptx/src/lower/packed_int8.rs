@@ -138,7 +138,8 @@ impl Lowering<'_> {
 
 impl Lowering<'_> {
     /// Applies a bitwise function to bytes that were extracted from words, in any order, and one
-    /// constant. Returns `None` if the words are unknown or the second operand is not one constant.
+    /// constant. Returns `None` if the words are unknown, if the second operand is not one
+    /// constant, or for functions that [`Builder::bitwise_of_bytes`] excludes.
     fn bitwise_in_their_words(
         &mut self,
         function: BitwiseFn,

@@ -2,7 +2,7 @@
 //! Conversion Instructions: Tensor copy, `cp.async.bulk.tensor`".
 //!
 //! A buffer whose rows are longer than a row of its swizzle consists of several boxes, one after
-//! the other in memory. Each box is one copy.
+//! the other in memory. One copy moves each box.
 
 use smallvec::SmallVec;
 use tilewright_gpu_ir::{BoxLayout, Feature, GATHERED_ROWS_PER_COPY};

@@ -219,8 +219,8 @@ impl Lowering<'_> {
 
     /// Returns the registers in which a loop carries an accumulator, if the dot may accumulate in
     /// them. The dot must be the only reader of the accumulator, and must be in the body of the
-    /// loop. Returns `None` for the only dot of a body: the assembler avoids the copies of a single
-    /// dot by itself, but not those of several.
+    /// loop. Returns `None` for the only dot of a body: the assembler itself removes the copies of
+    /// the accumulator for a single dot, but not for several dots.
     fn carried_for(&self, dot: Inst, acc: Value, scalars: &[Scalar]) -> Option<Vec<RegisterId>> {
         let Definition::Parameter(body, _) = self.kernel.values[acc].definition else { return None };
         let insts = &self.kernel.blocks[body].insts;

@@ -5,12 +5,13 @@ use crate::isa::{Instruction, LoadSemantics, Source, SpecialRegister, StateSpace
 /// The effect of an instruction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Effect {
-    /// It only writes its results, which depend only on its operands (of all lanes, for a shuffle).
+    /// The instruction only writes its results, which depend only on its operands (those of all
+    /// lanes, for a shuffle or `redux.sync`).
     Pure,
     /// The instruction only writes its results, but the results depend on its position, or moving
-    /// it does not pay: loads, matrix instructions, votes of the active lanes.
+    /// it does not pay: loads, matrix instructions, votes, reads of special registers that change.
     Value,
-    /// It has another effect.
+    /// The instruction has another effect.
     Other,
 }
 

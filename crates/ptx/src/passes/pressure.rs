@@ -1,6 +1,6 @@
-//! Register pressure of a listing: a register is live from its first write to its last read. If a
-//! loop around the last read does not contain the first write, the register is live to the end of
-//! the loop.
+//! Register pressure of a listing: a register is live from the first line that reads or writes it
+//! to the last one. If a loop around the last line does not contain the first line, the register is
+//! live to the end of the loop.
 
 use cranelift_entity::EntityRef;
 

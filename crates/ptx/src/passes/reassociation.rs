@@ -10,7 +10,7 @@
 //! and has to wait until the copies of the previous iteration have read the addresses derived from
 //! `%t`.
 //!
-//! The loop has no more live registers than before, since nothing else reads `%w` in it.
+//! The loop has no more live registers than before, since nothing else in the loop reads `%w`.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 

@@ -122,7 +122,7 @@ pub(super) struct RegionWalk<'a> {
     current: Option<u32>,
 }
 
-/// A change of the region between a line and the next.
+/// A region that ends or begins at a line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Step {
     /// A region ends before the line.

@@ -1,4 +1,5 @@
-//! The round trip of every text: parse, print, parse again, and the vendor's assembler.
+//! Checks the round trip of a PTX text: parses it, prints the module, parses the printed text, and
+//! compares the SASS of both texts.
 
 use tilewright_ptx::isa::{Module, parse, print};
 use tilewright_testkit::Ptxas;

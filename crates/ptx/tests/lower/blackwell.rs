@@ -1,6 +1,6 @@
-//! Instructions of data center Blackwell: accesses of 32 bytes, and arithmetic on pairs of fp32
-//! numbers. The tests check the text, compare the results with the CPU executor's, and assemble the
-//! text with `ptxas`.
+//! Tests instructions of Blackwell: accesses of 32 bytes and, on its data center GPUs, arithmetic
+//! on pairs of fp32 numbers. The tests check the text, compare the results with the CPU executor's,
+//! and assemble the text with `ptxas`.
 
 use tilewright_ir::{Dtype, Module};
 use tilewright_testkit::Ptxas;

@@ -82,7 +82,7 @@ pub fn element(bytes: &[u8], dtype: Dtype, index: usize) -> u64 {
 }
 
 /// Parses an argument of a signature: a type such as `*fp32` or `int32`, followed by `:16` if the
-/// value is a multiple of 16; or a constant.
+/// value is a multiple of 16 (likewise for other numbers); or a constant.
 fn argument(text: &str) -> Argument {
     let (name, divisibility) = text.split_once(':').unwrap_or((text, "1"));
     let divisibility = divisibility.parse().expect("a divisibility is a number");

@@ -1,6 +1,7 @@
-//! Every row of the elementwise table on every element type, and every cast, compared with the
-//! CPU's executor. If the row says that the function is exact, the results must be equal. Otherwise
-//! they may differ by twice the error of the row, since both sides may have this error.
+//! Compares every row of the elementwise table, on each of its element types, and every cast with
+//! the CPU's executor. If the row says that the function is exact, the results must be equal.
+//! Otherwise `the_table_is_what_the_cpu_says` derives the allowed difference from the error that
+//! the row states: for most functions twice this error, since both sides may have it.
 
 use std::fmt::Write;
 
@@ -254,7 +255,8 @@ fn tensor(dtype: Dtype, numbers: impl IntoIterator<Item = u64>) -> Value {
     Value::Tensor(numbers.into_iter().flat_map(|bits| bits.to_le_bytes()[..dtype.bytes()].to_vec()).collect())
 }
 
-/// These targets use different instructions for the arithmetic of 16-bit floats.
+/// Tests 16-bit floats at the ends of their ranges, on targets that use different instructions for
+/// their arithmetic.
 #[test]
 fn halves_at_the_edges_are_what_the_cpu_says() {
     use ElementwiseFn::{Add, Fma, Max, MaxNan, Min, MinNan, Mul, Sub};

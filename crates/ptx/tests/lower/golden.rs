@@ -1,5 +1,5 @@
-//! The PTX of the benchmarks' kernels. The tests compare the PTX with the files in `golden/`, and
-//! assemble it with `ptxas`.
+//! Tests the PTX of the benchmarks' kernels and of other kernels. The tests compare the text with
+//! the files in `golden/`, count instructions in it, and assemble it with `ptxas`.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

@@ -1,5 +1,5 @@
-//! The transcendental functions of fp64. Sine, cosine and the error function are compared with a
-//! table of correctly rounded results, all functions with the CPU.
+//! Tests the transcendental functions of fp64: compares sine, cosine and the error function with a
+//! table of correctly rounded results, and all functions with the results of the CPU.
 
 use tilewright_ir::{Accuracy, Dtype, ElementwiseFn, MathFn, Module};
 use tilewright_testkit::Ptxas;

@@ -1,5 +1,5 @@
-//! Mistakes planted in the PTX of kernels: for each, the simulator finds a fault or the result
-//! changes.
+//! Plants mistakes in the PTX of kernels, and tests that each is noticed: the simulator finds a
+//! fault, or the result changes.
 
 use tilewright_ir::Dtype;
 
@@ -216,8 +216,8 @@ fn what_products_of_warpgroups_lack_is_found() {
         ("wgmma.wait_group", 0, "wgmma.wait_group"),
     ] {
         assert!(count(word) > first, "{word}\n{}", case.text);
-        // The simulator treats a move to a fragment of A as a copy that `ptxas` removes. So it does
-        // not miss the second `wgmma.fence`, which is for such a move.
+        // The simulator treats a move to a fragment of A as a copy that `ptxas` removes. So it
+        // reports no fault if the second `wgmma.fence`, which is for such a move, is removed.
         let last = if word == "wgmma.fence" { 1 } else { count(word) };
         for number in first..last {
             let outcome = case.outcome(&case.without(word, number));

@@ -1,5 +1,5 @@
-//! Kernels with reductions, loops, branches, dots and exchanges between threads, compared with the
-//! CPU.
+//! Compares the results of kernels in the simulator with the CPU's: kernels with reductions, loops,
+//! branches, dots and exchanges between threads.
 
 use tilewright_ir::Dtype;
 

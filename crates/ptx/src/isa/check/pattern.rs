@@ -1,4 +1,5 @@
-//! The notation of the rows of the instruction table: parses rows and compares them with opcodes.
+//! The notation of the table of instruction signatures (`forms.rs`): parses its rows, and compares
+//! them with opcodes.
 //!
 //! A row is `opcode : operands @ need`, for instance
 //!

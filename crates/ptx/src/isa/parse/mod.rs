@@ -46,8 +46,8 @@ pub enum ParseErrorKind {
     Number(String),
     /// A name that is not declared.
     Undeclared(String),
-    /// A name that is declared twice in one scope. Variables of the module may be declared
-    /// repeatedly.
+    /// A name that is declared twice in one scope, or a function that is defined twice. Variables
+    /// and functions of the module may be declared repeatedly.
     Redeclared(String),
     /// An instruction that the parser does not know.
     UnknownInstruction(String),
@@ -69,7 +69,8 @@ pub enum ParseErrorKind {
     OperandCount,
     /// A part of the language that is not supported.
     Unsupported(String),
-    /// Scopes or lists nested too deeply.
+    /// Scopes or expressions that are nested too deeply, or an array with too many extents or with
+    /// `[]` after its first extent.
     Nesting,
 }
 

@@ -62,7 +62,7 @@ pub(crate) struct OperandParser<'p, 'a> {
     /// True if the opcode announces a cache policy.
     hinted: bool,
     is_first: bool,
-    /// The number of optional operands that are present.
+    /// The number of optional operands that are present and not parsed yet.
     extra: usize,
 }
 

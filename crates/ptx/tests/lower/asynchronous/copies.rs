@@ -1,4 +1,4 @@
-//! `cp.async`: copies of a tile that are in flight while threads add to the previous tile.
+//! Tests `cp.async`: the copies of a tile are in flight while threads add 1 to the previous tile.
 
 use tilewright_layout::{Layout, blocked};
 

@@ -1,5 +1,5 @@
-//! A persistent matmul with fused loops, from its source to PTX: the simulator detects mistakes in
-//! the copies for the next tile, and in the release of slots between tiles.
+//! Tests a persistent matmul with fused loops, from its source to PTX: the simulator detects
+//! mistakes in the copies for the next tile, and in the release of slots between tiles.
 
 use tilewright_gpu::Launcher;
 use tilewright_gpu_ir::GpuTarget;

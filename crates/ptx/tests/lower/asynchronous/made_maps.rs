@@ -1,5 +1,5 @@
-//! Tensor maps that the kernel makes of a pointer and integers: tests loads through such maps, and
-//! that the simulator detects mistakes.
+//! Tests tensor maps that the kernel makes of a pointer and integers: loads through such maps have
+//! the right results, and the simulator detects mistakes.
 
 use tilewright_gpu_ir::TensorMapPlan;
 use tilewright_layout::Layout;

@@ -1,6 +1,6 @@
-//! Clusters of two blocks that fill buffers together: a ring of two slots, one filled while the
-//! other is read. If one of the synchronizations between the blocks is missing, the simulator finds
-//! a fault.
+//! Tests clusters of two blocks that fill the slots of a ring together: they fill one slot while
+//! they read the other. If one of the synchronizations between the blocks is missing, the simulator
+//! finds a fault.
 
 use tilewright_layout::{SwizzleMode, swizzled};
 use tilewright_sim::{Swizzle, TensorDataType};
@@ -129,8 +129,8 @@ fn each_block_copies_half_to_both() {
         let text = head.lower(&kernel);
         assert_eq!(text.matches(".multicast::cluster").count(), 2, "{text}");
         assert_eq!(outcome(&head, &text, columns, 4, 4), Ok(true), "{text}");
-        // With three programs, the last block has no program. With 0 as the parameter, no block is
-        // in a pair.
+        // With three programs, the last block has no program. With 0 as the parameter, each block
+        // fills its slots itself.
         assert_eq!(outcome(&head, &text, columns, 3, 3), Ok(true), "{text}");
         assert_eq!(outcome(&head, &text, columns, 4, 0), Ok(true), "{text}");
     }

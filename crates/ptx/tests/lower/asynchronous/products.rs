@@ -1,5 +1,5 @@
-//! Dots of warpgroups: operands of every type in the layouts that `wgmma` reads. The results are
-//! compared with fp64.
+//! Tests dots of warpgroups with operands of every type, in the layouts that `wgmma` reads.
+//! Compares the results with those of fp64.
 
 use std::fmt::Write;
 

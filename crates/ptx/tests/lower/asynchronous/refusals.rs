@@ -1,4 +1,4 @@
-//! Errors of the verifier and of the lowering, and their messages.
+//! Tests the messages with which the verifier and the lowering refuse programs.
 
 use tilewright_layout::{Fragment, Layout, Mma, SwizzleMode, blocked, swizzled};
 

@@ -1,5 +1,5 @@
-//! Warp specialization: one partition copies, a warpgroup multiplies, and barriers synchronize
-//! them.
+//! Tests warp specialization: one partition copies, another one, a warpgroup, computes dots, and
+//! barriers synchronize the two.
 
 use std::fmt::Write;
 
@@ -248,7 +248,8 @@ fn each_mistake_is_found() {
     assert!(found.contains("race") || found.contains("refused"), "{found}");
 }
 
-/// Three partitions: the first passes numbers to the second, which returns them.
+/// Tests three partitions: the first passes numbers to the third through shared memory, and a named
+/// barrier synchronizes these two. The second does not wait for them.
 #[test]
 fn two_of_three_roles_meet_at_a_barrier() {
     let mut head = Head::new("sm_80", 8, 1024);

@@ -1,5 +1,5 @@
-//! Tensor copies that signal barriers in shared memory: a program loads tiles into a ring of slots,
-//! doubles them, and stores them.
+//! Tests tensor copies, which signal barriers in shared memory. Most tests use a program that loads
+//! tiles into a ring of slots, doubles them, and stores them.
 
 use tilewright_layout::{Layout, SwizzleMode, blocked, swizzled};
 use tilewright_sim::{OutOfBoundsFill, Swizzle, TensorDataType, TensorMap};
@@ -319,8 +319,8 @@ fn a_slot_that_is_not_handed_back_is_a_race() {
     assert!(found.contains("deadlock") || found.contains("wait"), "{found}");
 }
 
-/// Returns a program in which one thread loads a box. Its coordinates are parameters; the program
-/// stores its elements in order.
+/// Returns a program in which one thread loads a box. The coordinates of the box are parameters.
+/// The threads store the elements of the box in order.
 fn one_box(shape: &[u32], coordinates: usize) -> (Head, String) {
     let size: u32 = shape.iter().product();
     let barrier = size * 4;
