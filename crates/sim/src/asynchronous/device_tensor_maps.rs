@@ -1,5 +1,5 @@
-//! The tensor maps that a launch itself has written to global memory. A copy sees the content of
-//! such a map only through the tensor map proxy: the writer has to release the map with
+//! The tensor maps that a launch itself has written to global memory. Tensor copies read maps
+//! through the tensor map proxy. So the writer has to release such a map with
 //! `fence.proxy.tensormap` or `tensormap.cp_fenceproxy`, and then the copying thread has to acquire
 //! the map at its address with `fence.proxy.tensormap`.
 

@@ -280,7 +280,8 @@ impl Decoder<'_> {
         Action::Branch(0)
     }
 
-    /// `nanosleep`: has no effect: the clock of the simulator counts steps, not nanoseconds.
+    /// Decodes `nanosleep`, which has no effect: the clock of the simulator counts steps, not
+    /// nanoseconds.
     pub(super) fn sleep(&mut self, i: &isa::Nanosleep) -> Decoded {
         self.class = Class::Hint;
         let time = self.source(i.time, ScalarType::U32)?;

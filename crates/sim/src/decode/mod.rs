@@ -253,7 +253,7 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    /// Returns whether the kernel has tensor copies.
+    /// Returns whether the kernel has `cp.async.bulk.tensor` instructions.
     pub fn has_tensor_copies(&self) -> bool {
         self.sites.iter().any(|site| site.opcode.starts_with("cp.async.bulk.tensor"))
     }
@@ -325,7 +325,7 @@ pub(crate) struct Decoder<'a> {
     gather: Gather,
     /// The guard of the instruction that is being decoded.
     guard: Option<(Slot, bool)>,
-    /// The carry flag of extended-precision arithmetic.
+    /// The register of the carry flag of extended-precision arithmetic, if an instruction uses it.
     carry: Option<Slot>,
     site: u32,
     kernel_line: Option<(u32, u32)>,
@@ -342,7 +342,7 @@ pub(crate) struct Decoder<'a> {
     /// Called functions that are not decoded yet.
     called: Vec<FunctionId>,
     step_registers: Vec<StepRegisters>,
-    /// The names of registers.
+    /// The names of the PTX registers, for messages about uninitialized registers.
     names: FxHashMap<Slot, Box<str>>,
 }
 

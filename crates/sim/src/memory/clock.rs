@@ -175,8 +175,9 @@ impl Agent {
 
     /// Begins an asynchronous operation on behalf of this agent, which is a warp. The channel of
     /// the operation is the agent with the index `index`, and the operation is step `step` of that
-    /// agent. The operation is ordered after everything that the warp has done. Nothing is ordered
-    /// after the operation until an agent acquires its clock.
+    /// agent. The operation is ordered after everything that the warp has done. Until an agent
+    /// acquires the operation's clock, only later operations of the channel are ordered after the
+    /// operation.
     pub fn fork(&mut self, index: usize, step: u32) -> Self {
         let mut clock = self.release();
         clock.order[index] = clock.order[index].max(step);

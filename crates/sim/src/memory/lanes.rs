@@ -21,7 +21,7 @@ pub struct LaneAccess {
     pub is_write: bool,
 }
 
-/// The last accesses of the same kind to a byte, by lanes of the same warp in the same phase.
+/// The last reads of a byte, or its last writes, by lanes of the same warp in the same phase.
 #[derive(Clone, Copy, Default)]
 struct LastAccess {
     agent: u32,

@@ -5,7 +5,8 @@ use std::sync::atomic::AtomicU64;
 
 use super::Region;
 
-/// Alignment of the storage in bytes: the greatest alignment of variables, except tensor maps.
+/// Alignment of the storage in bytes. The simulator does not load a module with a variable of a
+/// greater alignment.
 pub const ALIGNMENT: u64 = 128;
 
 /// Zeroed memory that kernels may read and write.

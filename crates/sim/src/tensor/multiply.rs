@@ -11,7 +11,7 @@
 
 use super::{Element, Matrix};
 
-/// The combination of products of integers or bits.
+/// How a matrix multiplication of integers or bits combines the elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum IntegerProduct {
     /// Multiply and add; the accumulator wraps.
