@@ -8,7 +8,8 @@
 //! - [`LoadedModule::launch`] runs the blocks of a grid on the threads of the host (`launch`). The
 //!   warps of a cluster take turns on one thread (`block`, `barrier`); the lanes of a warp may
 //!   diverge (`warp`, `registers`).
-//! - The decoder inlines calls; recursive calls and calls through pointers use a stack (`call`).
+//! - The decoder inlines calls. Recursive calls, calls through pointers, and calls beyond a limit
+//!   use a stack (`call`).
 //! - `context` and `memory` check the bounds and the alignment of every access; in shared memory,
 //!   they also check for uninitialized bytes and for races between warps. `watch` checks global
 //!   memory in a watched launch. `asynchronous` implements copies that run concurrently with the

@@ -93,7 +93,8 @@ impl Context<'_> {
     }
 
     /// Returns whether a step is ordered before the warp's current step. The order of steps in
-    /// other clusters is known only in a watched launch; otherwise they count as ordered.
+    /// other clusters is known only in a launch that is watched for races. In an unwatched launch,
+    /// these steps count as ordered.
     pub fn is_known(&self, AgentStep { agent, step }: AgentStep) -> bool {
         match agent.checked_sub(self.cluster * self.agents as u64).filter(|&own| own < self.agents as u64) {
             Some(own) => self.agent.clock.knows(own as usize, step),

@@ -1,5 +1,5 @@
 //! Decodes calls: inlines functions of the module, or calls them on a stack if inlining is
-//! impossible, and simulates system functions.
+//! impossible or would exceed a limit, and simulates system functions.
 
 use std::fmt::Write;
 

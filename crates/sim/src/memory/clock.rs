@@ -15,7 +15,7 @@ pub struct Clock {
     /// The last step of each agent whose writes a fence has made visible to the asynchronous proxy.
     fenced: Vec<u32>,
     /// The known steps of agents in other clusters, by their index in the launch. Empty unless the
-    /// launch is watched.
+    /// launch is watched for races.
     pub world: tilewright_sanitize::Clock,
 }
 

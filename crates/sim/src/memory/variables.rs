@@ -1,4 +1,5 @@
-//! The memory of a module's variables. It lives as long as the module, and kernels write it.
+//! The memory of a module's variables, which kernels read and write. It exists as long as the
+//! loaded module.
 #![expect(unsafe_code, reason = "kernels write variables by address, as they do the caller's memory")]
 
 use std::sync::atomic::AtomicU64;
