@@ -101,8 +101,8 @@ pub(crate) struct Context<'a> {
     pub agent: &'a mut Agent,
     /// The number of agents of the cluster.
     pub agents: usize,
-    /// How often the warp has begun to execute a step, including each attempt of a step that had to
-    /// wait. The clock and timer registers, such as `%clock`, read this count.
+    /// The number of attempts of the warp to execute a step; a step that has to wait is attempted
+    /// several times. The clock and timer registers, such as `%clock`, read this number.
     pub time: u64,
     pub counters: &'a mut StepCounters,
     /// The global address of the warp's last atomic read.
