@@ -234,7 +234,8 @@ pub(crate) struct Program {
     /// True if the kernel may poll global memory until another block writes it: it has an atomic or
     /// volatile load, or an atomic operation with a result.
     pub may_wait_for_others: bool,
-    /// The size in bytes of the smallest element of an access to global memory, at most 8.
+    /// The size in bytes of the smallest element of a load, store or atomic operation that may
+    /// access global memory; at most 8.
     pub least_access: usize,
     /// The number of registers of a warp.
     pub registers: usize,

@@ -3,8 +3,8 @@
 //!
 //! The race detector of shared memory treats a warp as one agent. A launch that is watched for
 //! races also detects races between lanes of a warp: two lanes access a byte, at least one writes,
-//! and no `bar.warp.sync` or barrier separates the accesses. A write that does not change the bytes
-//! does not race with an earlier write.
+//! and neither `bar.warp.sync` nor a barrier nor an acquiring wait for an `mbarrier` separates the
+//! accesses. A write that does not change the bytes does not race with an earlier write.
 
 use super::shadow::{Proxy, Record};
 use crate::fault::{Cause, Outcome};
