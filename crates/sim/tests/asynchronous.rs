@@ -214,8 +214,8 @@ fn barriers_order_earlier_accesses() {
     assert_eq!(output, expected);
     // Without the wait, the simulator finds a fault in whichever order the warps run.
     assert!(matches!(mistake(&handover(""), 64), FaultKind::Race { .. } | FaultKind::Unwritten { .. }));
-    // With a wait for the previous phase, the kernel deadlocks. If the consumer runs first, it does
-    // not wait, and races instead.
+    // With a wait for parity 1, a consumer that runs before the producer does not wait, and races;
+    // a consumer that runs after the producer waits forever.
     let fault = mistake(&handover(&wait(1)), 64);
     assert!(matches!(
         fault,
