@@ -7,7 +7,7 @@ use crate::semantic::{BinaryOperator, CompareOperator, UnaryOperator};
 use crate::value::Constant;
 
 /// The maximum [`Constant::size`] of a compile-time value: twice the maximum number of iterations
-/// of an unrolled loop.
+/// of an unrolled range.
 const MAX_SIZE: usize = 1 << 17;
 
 /// The number of bytes of a string that add 1 to its [`Constant::size`].
@@ -247,7 +247,8 @@ pub fn unary(operator: UnaryOperator, value: &Constant) -> Evaluated {
     }
 }
 
-/// Returns whether `left == right` in Python.
+/// Returns whether `left == right` in Python, except that an int is rounded to binary64 before it
+/// is compared with a float.
 pub fn equal(left: &Constant, right: &Constant) -> bool {
     match (Number::of(left), Number::of(right)) {
         (Some(Number::Int(left)), Some(Number::Int(right))) => left == right,

@@ -1,4 +1,4 @@
-//! Tests of `--emit ast`.
+//! Tests the syntax trees that `--emit ast` prints.
 
 #![allow(clippy::needless_raw_string_hashes, reason = "expect-test writes them")]
 

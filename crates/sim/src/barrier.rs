@@ -64,7 +64,8 @@ impl BlockBarrier {
         self.arrived -= threads;
     }
 
-    /// Ends the generation if all expected threads have arrived; `alive` threads have not exited.
+    /// Ends the generation if all expected threads have arrived. `alive` is the number of threads
+    /// that have not exited: a barrier without a thread count expects all of these.
     pub fn complete(&mut self, alive: u32) {
         if self.arrived != 0 && self.arrived >= self.expected.unwrap_or(alive) {
             self.result = (self.holding, self.arrived);

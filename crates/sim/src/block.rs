@@ -73,9 +73,9 @@ pub(crate) struct Stopped {
 pub(crate) type WaitingGroup = (usize, u32, u32);
 
 impl Cluster<'_> {
-    /// Runs until all warps have exited, or for `rounds` rounds. Returns whether all have exited.
-    /// If no warp can go on, the fault is a divergent barrier, or a deadlock that lists where every
-    /// group waits.
+    /// Runs at most `rounds` rounds. Returns true as soon as a round begins after all warps have
+    /// exited, else false. If no warp can go on, the fault is a divergent barrier, or a deadlock
+    /// that lists where every group waits.
     pub fn run(&mut self, rounds: u64) -> Result<bool, Stopped> {
         for _ in 0..rounds {
             let (mut is_running, mut has_progressed) = (false, false);

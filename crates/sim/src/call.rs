@@ -1,4 +1,5 @@
-//! Calls that the decoder does not inline: recursive calls, and calls through pointers.
+//! Calls that the decoder does not inline: recursive calls, calls through pointers, and calls
+//! beyond the limits of inlining (`decode/call.rs`).
 //!
 //! The decoder places the steps of a function that is called in this way once, after the steps of
 //! the kernel. The variables of the function are in a frame on the stack of the lane, in local

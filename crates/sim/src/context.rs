@@ -51,7 +51,7 @@ pub(crate) enum ResolvedAddress {
     Global(u64),
     /// The shared memory of the block with this rank in the cluster, at this offset.
     Shared { rank: usize, offset: u64 },
-    /// Memory of the lane, at this offset.
+    /// Local memory of the lane, at this offset.
     Local(u64),
     /// The parameters of the kernel, at this offset.
     Param(u64),
@@ -101,7 +101,8 @@ pub(crate) struct Context<'a> {
     pub agent: &'a mut Agent,
     /// The number of agents of the cluster.
     pub agents: usize,
-    /// The number of steps that the warp has begun, including those that had to wait: its clock.
+    /// The number of attempts of the warp to execute a step; a step that has to wait is attempted
+    /// several times. The clock and timer registers, such as `%clock`, read this number.
     pub time: u64,
     pub counters: &'a mut StepCounters,
     /// The global address of the warp's last atomic read.
@@ -186,8 +187,8 @@ impl Context<'_> {
         }
     }
 
-    /// Counts an access of the warp to global memory. `accesses` has the address and the length in
-    /// bytes of each lane's part, which the warp has already accessed.
+    /// Counts an access of the warp to global memory, after the access. `accesses` has, for each
+    /// lane, the address and the length in bytes.
     pub fn count_global(&mut self, accesses: impl Iterator<Item = (u64, u64)>) {
         let Self { global, hint, counters, .. } = self;
         counters.global(accesses.map(|(address, len)| (global.device_address(hint, address), len)));
@@ -318,8 +319,8 @@ impl Context<'_> {
         (first + number, step)
     }
 
-    /// Records an access to the shared memory of a block by another block's warp or an asynchronous
-    /// copy. Such accesses must complete before the last warp of the block exits.
+    /// Records an access to the shared memory of a block if another block's warp or an asynchronous
+    /// copy makes it. Such accesses must complete before the last warp of the block exits.
     #[inline]
     pub fn visit(&mut self, place: ResolvedAddress, agent: usize, step: u32) -> Outcome {
         match place {

@@ -22,9 +22,11 @@ pub struct StepCounters {
     pub wavefronts: u64,
     /// Wavefronts that the same accesses would take without bank conflicts.
     pub ideal_wavefronts: u64,
-    /// Bytes that lanes read from global and shared memory.
+    /// Bytes that loads, asynchronous copies and matrix instructions read from global and shared
+    /// memory.
     pub bytes_read: u64,
-    /// Bytes that lanes wrote to global and shared memory.
+    /// Bytes that stores, atomic operations, bulk copies and matrix instructions wrote to global
+    /// and shared memory. The writes of `cp.async` to shared memory do not count.
     pub bytes_written: u64,
     /// Multiplications and additions of the tensor cores.
     pub tensor_operations: u64,
@@ -45,8 +47,8 @@ impl StepCounters {
         self.tensor_operations += other.tensor_operations;
     }
 
-    /// Counts an access of a warp to global memory: the device address of each lane's first byte,
-    /// and the length.
+    /// Counts an access of a warp to global memory. `accesses` has, for each lane, the device
+    /// address of the first byte and the length in bytes.
     pub fn global(&mut self, accesses: impl Iterator<Item = (u64, u64)>) {
         let mut spans: smallvec::SmallVec<[(u64, u64); 32]> =
             accesses.map(|(start, len)| (start, start + len)).collect();

@@ -47,10 +47,13 @@ pub struct Launch<'a> {
     pub regions: &'a [Region<'a>],
     /// Becomes true when the caller cancels the launch.
     pub interrupt: Option<&'a AtomicBool>,
-    /// The watch that checks accesses to global memory for races and uninitialized reads, if any.
+    /// Collects races and reads of uninitialized bytes in global memory, as the watch specifies. A
+    /// watch for races also reports races between lanes of a warp in shared memory, and a watch for
+    /// uninitialized reads also reports reads of uninitialized registers; both are faults that end
+    /// the launch.
     pub watch: Option<&'a Watch>,
-    /// Collects loads that end in the padding of a region and return 0. Without a collector, such
-    /// loads are faults.
+    /// Collects loads that end in the padding of a region; the padding then reads as 0. Without a
+    /// collector, such loads are faults.
     pub padded: Option<&'a PaddedReads>,
 }
 
@@ -149,7 +152,9 @@ fn point(number: u64, extent: [u32; 3]) -> [u32; 3] {
 }
 
 impl LoadedModule {
-    /// Runs a kernel for every block of the grid. Returns the report, or the first fault.
+    /// Runs a kernel for every block of the grid. Returns the report, or the fault of the first
+    /// cluster, in grid order, that has one. If clusters may wait for each other, a fault stops all
+    /// clusters, so the returned fault may be that of a later cluster.
     pub fn launch(&self, launch: &Launch<'_>) -> Result<Report, Box<Fault>> {
         let (id, program) = self.program(launch.kernel)?;
         let launch = &Launch { cluster: self.cluster(launch, id), ..*launch };
@@ -282,8 +287,8 @@ impl LoadedModule {
 }
 
 /// If a cluster has read uninitialized shared memory, replaces its outcome with a fault for the
-/// first of these reads. A later fault may be a consequence of that read. Races and cancellations
-/// are not replaced.
+/// first of these reads in the block with the lowest rank, because the original fault may be a
+/// consequence of the read. Races and cancellations are not replaced.
 fn unwritten(blocks: &[BlockMemory], outcome: Result<(), Stopped>, warps: usize) -> Result<(), Stopped> {
     if let Err(Stopped { stop, .. }) = &outcome
         && matches!(stop.cause, Cause::Race { .. } | Cause::Cancelled(_))
@@ -293,7 +298,8 @@ fn unwritten(blocks: &[BlockMemory], outcome: Result<(), Stopped>, warps: usize)
     match blocks.iter().find_map(|block| block.shared.unwritten()) {
         None => outcome,
         Some((offset, record)) => {
-            // An asynchronous operation has no warp: the fault names the instruction that began it.
+            // An asynchronous operation has no warp: the fault names warp 0, and the instruction
+            // that began the operation.
             let warp = if (record.agent as usize) < warps { record.agent as usize } else { 0 };
             Err(Stopped {
                 stop: FaultKind::Unwritten { offset }.into(),
@@ -427,8 +433,8 @@ impl CheckedLaunch<'_> {
         }
     }
 
-    /// Records the cluster if it is stuck: it repeats its states while global memory does not
-    /// change. Returns the polling clusters if all resident clusters are stuck.
+    /// Records the cluster in `residency` if it is stuck: it repeats its states while global memory
+    /// does not change. If all resident clusters are stuck, returns where each of them polls.
     fn stuck(
         &self,
         running: &mut Running<'_>,

@@ -3,16 +3,17 @@
 //! ```text
 //! text ── ptx::isa ──> Module ── decode ──> Program ── launch ──> clusters ── warps ── memory
 //! ```
-//! - [`Simulator::load`] loads PTX of any compiler (`module`). A kernel is decoded once, at its
-//!   first launch (`decode`, one file for each family of instructions; `numeric` has the
-//!   arithmetic).
+//! - [`Simulator::load`] loads PTX of any compiler (`module`). A kernel is decoded once, when it is
+//!   first used (`decode`, one file for each family of instructions; `numeric` has the arithmetic).
 //! - [`LoadedModule::launch`] runs the blocks of a grid on the threads of the host (`launch`). The
 //!   warps of a cluster take turns on one thread (`block`, `barrier`); the lanes of a warp may
 //!   diverge (`warp`, `registers`).
-//! - The decoder inlines calls; recursive calls and calls through pointers use a stack (`call`).
-//! - `memory` checks every access: bounds, alignment, uninitialized bytes, races between warps.
-//!   `asynchronous` implements copies that run concurrently with the warps, and `tensor` the tensor
-//!   cores.
+//! - The decoder inlines calls. Recursive calls, calls through pointers, and calls beyond a limit
+//!   use a stack (`call`).
+//! - `context` and `memory` check the bounds and the alignment of every access; in shared memory,
+//!   they also check for uninitialized bytes and for races between warps. `watch` checks global
+//!   memory in a watched launch. `asynchronous` implements copies that run concurrently with the
+//!   warps, and `tensor` the tensor cores.
 //! - A launch ends with a [`Report`] of its counters (`counters`, `report`), or with a [`Fault`]
 //!   that names the line of the PTX and of the kernel.
 //!
@@ -21,9 +22,9 @@
 //! returns one of them. If the ISA forbids a program, the simulator reports a fault as far as it
 //! detects the violation.
 //!
-//! Invariants: only `memory` contains `unsafe` code; an access that faults has not changed memory;
-//! an unsupported feature never causes a wrong result: it is an error at load or a fault when it is
-//! executed, and both name the feature.
+//! Invariants: only `memory` contains `unsafe` code; a lane whose access faults has not changed
+//! memory by this access; an unsupported feature never causes a wrong result: it is an error at
+//! load or a fault when it is executed, and both name the feature.
 
 mod asynchronous;
 mod barrier;

@@ -138,8 +138,8 @@ pub struct Estimate {
     pub active: u32,
     /// The estimated time.
     pub nanoseconds: f64,
-    /// Operations of the tensor cores, floating-point arithmetic of other instructions, and special
-    /// functions.
+    /// The number of operations of the tensor cores, of floating-point instructions (a fused
+    /// multiply-add counts as two) and of special functions.
     pub operations: f64,
     /// Bytes moved between the caches and memory.
     pub memory_bytes: f64,
@@ -162,7 +162,8 @@ impl Estimate {
         Self { gpu, busy, active, nanoseconds, operations: operations(report), memory_bytes }
     }
 
-    /// Returns the operations per byte of memory.
+    /// Returns the operations per byte that moves between the caches and memory; 0 if no byte
+    /// moves.
     pub fn intensity(&self) -> f64 {
         if self.memory_bytes > 0.0 { self.operations / self.memory_bytes } else { 0.0 }
     }
@@ -191,8 +192,8 @@ pub fn busy<'a>(instructions: impl Iterator<Item = &'a Instruction>, gpu: GpuMod
                 arithmetic += warps * 64.0 / gpu.single_rate;
             }
             Class::Function | Class::Double | Class::Convert => function += warps * 32.0 / FUNCTION_LANES,
-            // tidy: wildcard because the parts below count other instructions as issued and by what
-            // they move
+            // tidy: wildcard because other instructions count only in `sums`: as issued, and by
+            // what they move
             _ => {}
         }
         tensor += counters.tensor_operations as f64 * width_of(&instruction.opcode) / gpu.tensor_rate;
@@ -231,7 +232,7 @@ fn operations(report: &Report) -> f64 {
         let is_fused = instruction.opcode.starts_with("fma");
         let scalar = match instruction.class {
             Class::Single | Class::Half | Class::Double | Class::Function => counters.lanes,
-            // tidy: wildcard because nothing else computes floats
+            // tidy: wildcard because lanes of other classes do no floating-point arithmetic
             _ => 0,
         };
         (counters.tensor_operations + scalar * if is_fused { 2 } else { 1 }) as f64

@@ -22,7 +22,7 @@ use crate::target::SimTarget;
 pub enum LoadError {
     /// The text is not valid PTX.
     Parse(isa::ParseError),
-    /// The module is for another device than the simulated one.
+    /// The simulated device does not run modules for this target.
     Target {
         /// The target of the module.
         module: String,

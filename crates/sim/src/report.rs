@@ -15,7 +15,7 @@ pub struct Instruction {
     pub location: Location,
     /// The opcode with its modifiers.
     pub opcode: String,
-    /// The PTX text of the instruction.
+    /// The PTX text of the instruction; its opcode if the module was loaded without a text.
     pub text: String,
     /// The class under which reports count the instruction.
     pub class: Class,
@@ -23,8 +23,9 @@ pub struct Instruction {
     pub counters: StepCounters,
 }
 
-/// The report of a launch. Its `Display` is a table of the instruction classes and a table of the
-/// source lines that access memory.
+/// The report of a launch. Its `Display` prints a table of the instruction classes, the totals of
+/// global memory, shared memory and tensor cores, and a table of the source lines that access
+/// memory.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Report {
     /// The name of the kernel. The caller may replace it by a description of the variant of the
@@ -57,8 +58,8 @@ impl Report {
         self.grouped(|instruction| instruction.class)
     }
 
-    /// Returns the counters of each source line (file and line). The key is `None` for instructions
-    /// without `.loc`.
+    /// Returns the counters of each source line (file and line) with executed instructions. The key
+    /// is `None` for instructions without `.loc`.
     pub fn by_line(&self) -> BTreeMap<Option<(String, u32)>, StepCounters> {
         self.grouped(|instruction| instruction.location.kernel.clone())
     }
@@ -82,7 +83,8 @@ impl Report {
         self.instructions.iter().filter(is_barrier).map(|instruction| instruction.counters.executions).sum()
     }
 
-    /// Returns the bytes that instructions read from and wrote to global memory.
+    /// Returns the bytes read and written by instructions that access global memory. For a bulk
+    /// copy, these include the bytes in shared memory.
     fn global_bytes(&self) -> (u64, u64) {
         let counters = self.instructions.iter().map(|instruction| &instruction.counters);
         let global = counters.filter(|counters| counters.global_requests > 0);

@@ -48,7 +48,8 @@ pub(crate) struct Warp {
     pub alive: u32,
     /// The groups of lanes, sorted by step.
     pub groups: SmallVec<[Group; 4]>,
-    /// The number of steps that the warp has begun, including those that had to wait.
+    /// The number of attempts of the warp to execute a step; a step that has to wait is attempted
+    /// several times.
     pub time: u64,
     /// The generation of the cluster's barrier at which the warp has arrived.
     pub cluster_arrival: Option<u64>,

@@ -62,7 +62,7 @@ pub(crate) struct WatchFinding {
     pub count: u64,
 }
 
-/// The access of an instruction to global memory.
+/// An access to global memory by a lane or an asynchronous operation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Touch {
     pub address: u64,
@@ -81,7 +81,8 @@ pub(crate) struct Order {
     pub keeps: bool,
 }
 
-/// Returns the mode of an access with a scope.
+/// Returns the mode of an access: atomic accesses of `.cta` scope are atomic in the block, those of
+/// another scope, or without one, on the device.
 pub(crate) fn mode(is_atomic: bool, scope: Option<Scope>) -> Mode {
     match (is_atomic, scope) {
         (false, _) => Mode::Plain,

@@ -212,10 +212,10 @@ fn barriers_order_earlier_accesses() {
     let output = copy(&handover(&wait(0)), 64, &[], 128);
     let expected: Vec<u8> = (100..132u32).flat_map(u32::to_le_bytes).collect();
     assert_eq!(output, expected);
-    // Without the wait, a fault is found in whichever order the warps run.
+    // Without the wait, the simulator finds a fault in whichever order the warps run.
     assert!(matches!(mistake(&handover(""), 64), FaultKind::Race { .. } | FaultKind::Unwritten { .. }));
-    // With a wait for the previous phase, the kernel deadlocks. If the consumer runs first, it does
-    // not wait, and races instead.
+    // With a wait for parity 1, a consumer that runs before the producer does not wait, and races;
+    // a consumer that runs after the producer waits forever.
     let fault = mistake(&handover(&wait(1)), 64);
     assert!(matches!(
         fault,
@@ -528,7 +528,8 @@ fn tensor_loads_swizzle_lines() {
 
 #[test]
 fn a_map_whose_base_is_no_memory_faults() {
-    // The box is the second line of the tensor, which is mapped; the base is one line before it.
+    // The box is the second line of the tensor, which is in `input`; the base of the map is one
+    // line before `input`.
     let input = bytes(256);
     let base = input.as_ptr() as u64 - 64;
     let map = map(base, TensorDataType::U8, &[64, 5], &[64, 1], Swizzle::None).encode().unwrap();

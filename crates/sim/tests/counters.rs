@@ -63,8 +63,8 @@ fn waste_is_reported_per_line() {
     let mut words = Box::new(Aligned([0; 4096]));
     let report = launch(&text, 1, 32, vec![memory(&mut words.0)]).expect("the launch is legal").to_string();
     let (_, table) = report.split_once("where\n").expect("there is a table");
-    // 32 lanes read a word of each sector; contiguous, they would need 4 sectors, or 2 for words of
-    // 2 bytes.
+    // Each of 32 lanes reads a word in a sector of its own. If the words were contiguous, they
+    // would fill 4 sectors, or 2 if they have 2 bytes.
     let expected = [
         "         2         64         56          0          0  k.py:7: ld.global.u32 (2 in PTX lines 16 to 17)",
         "         1          1          0          0          0  k.py:7: ld.global.u32 (PTX line 18)",

@@ -63,8 +63,8 @@ fn results_are_saturated_where_asked() {
     check("fma.rn.sat.f32 %d, %a, %b, %c;", 11, |[a, b, c]| clamp(a.mul_add(b, c)));
 }
 
-/// Returns the f32 number next to a binary64 number in a direction. The sum of two f32 numbers is
-/// not always exact in binary64, but is so at these magnitudes.
+/// Rounds a binary64 number to f32, up or down. The sum of two f32 numbers is not always exact in
+/// binary64, but is so at these magnitudes.
 fn directed(exact: f64, up: bool) -> f32 {
     let near = exact as f32;
     match (f64::from(near).partial_cmp(&exact).expect("no NaN here"), up) {

@@ -117,7 +117,8 @@ fn shifts_too_far_leave_zero_or_the_sign() {
 #[test]
 fn carries_chain() {
     let rows = rows(5, 64);
-    // 128-bit sum and difference of (a, b) and (c, a), with 64-bit and 32-bit instructions.
+    // The sum and the difference of the 128-bit numbers (high a, low b) and (high c, low a), with
+    // 64-bit instructions.
     let high = evaluate("add.cc.u64 %at, %b, %a;\n    addc.u64 %d, %a, %c;", "u64", &["u64"; 3], &rows);
     let borrow = evaluate("sub.cc.u64 %at, %b, %a;\n    subc.u64 %d, %a, %c;", "u64", &["u64"; 3], &rows);
     for (index, [a, b, c]) in rows.iter().copied().enumerate() {

@@ -324,8 +324,7 @@ fn unsupported_instructions_fault_only_when_executed() {
     assert!(matches!(fault(sum(&text, 128).0), FaultKind::Unsupported(_)));
 }
 
-/// The blocks wait for each other at a barrier of the whole grid. There are more blocks than
-/// threads of the host.
+/// 150 blocks wait for each other at a barrier of the whole grid; most hosts have fewer threads.
 #[test]
 fn blocks_may_wait_for_blocks_that_begin_after_them() {
     const BLOCKS: usize = 150;

@@ -1,5 +1,5 @@
-//! Plants bugs into correct kernels: bugs that do not always change the results of a run. The
-//! simulator finds each of them.
+//! Plants bugs into correct kernels, such as a missing fence. Not every run with one of these bugs
+//! has wrong results, but the simulator finds each bug.
 
 mod common;
 mod support;

@@ -21,8 +21,8 @@ fn map(address: u64, box_extents: [u32; 2], swizzle: Swizzle) -> [u8; 128] {
     map.encode().expect("it is a map")
 }
 
-/// Returns the moves of the indices of the first four rows to registers and, in the second lane, of
-/// the indices of the other rows.
+/// Returns code that moves the first four row indices to registers and then, in the second lane
+/// only, the other four.
 fn numbers(rows: [i32; 8]) -> String {
     let all = rows.iter().enumerate().map(|(place, row)| {
         let guard = if place < 4 { "" } else { "@%p4 " };

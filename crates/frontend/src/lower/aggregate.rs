@@ -241,7 +241,8 @@ impl<'a> Lowerer<'a, '_, '_> {
     }
 
     /// Evaluates `value.name` for an instance of a class, `super()` or the class itself; `None` for
-    /// other operands, and if there is no member with this name. Calls the function of a property.
+    /// other operands, and if there is no member with this name. For a property, calls its
+    /// function, except on the class itself.
     pub(crate) fn member_of(
         &mut self,
         value: &IrOperand,
@@ -280,8 +281,8 @@ impl<'a> Lowerer<'a, '_, '_> {
         }
     }
 
-    /// Calls a function of a class. If the function takes the instance or the class, it is the
-    /// first of `arguments`.
+    /// Calls a function of a class. If the function takes the instance or the class, the first of
+    /// `arguments` is this instance or class.
     pub(crate) fn call_member(
         &mut self,
         member: MemberFunction,

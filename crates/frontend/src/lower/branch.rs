@@ -147,7 +147,8 @@ impl<'a> Lowerer<'a, '_, '_> {
     }
 
     /// Joins two branches: each name that a branch assigns gets the value from the end of the
-    /// branch that runs. A branch that has returned contributes no value.
+    /// branch that runs. A name without a value at the end of the other branch becomes
+    /// [`NameState::Lost`]. A branch that has returned contributes no value.
     fn join(&mut self, condition: Value, mut ends: [End<'a>; 2], names: &[&'a str]) -> Lower<()> {
         let blocks = [ends[0].block, ends[1].block];
         let mut joined = Joined::default();

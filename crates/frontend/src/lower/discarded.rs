@@ -1,4 +1,5 @@
-//! Reports statements that discard the result of a function marked by `must_use_result`.
+//! Reports statements that discard the result of `tl.advance`, or of a function that is marked
+//! `must_use_result`.
 
 use ruff_python_ast::{Expr, ExprCall};
 use tilewright_base::{Code, Diagnostic};
@@ -19,8 +20,8 @@ impl<'a> Lowerer<'a, '_, '_> {
         value
     }
 
-    /// Fails if the statement discards the result of a call although the callee is marked
-    /// `must_use_result`.
+    /// Reports a call, whose result the statement discards, if the callee is `tl.advance` or is
+    /// marked `must_use_result`.
     pub(super) fn check_discarded(&mut self, callee: &IrOperand, call: &'a ExprCall) -> Lower<()> {
         let reason = match callee {
             Operand::Function(function) => self.session.host.must_use_result(*function),

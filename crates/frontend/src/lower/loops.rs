@@ -12,7 +12,7 @@ use super::template::{self, IrOperand, Template, constant_truth};
 use crate::semantic;
 use crate::value::{Constant, Operand, Range};
 
-/// The maximum number of iterations of an unrolled loop, and of a `while` in a
+/// The maximum number of iterations of an unrolled range, and of a `while` in a
 /// `constexpr_function`.
 const MAX_UNROLLED: i128 = 1 << 16;
 

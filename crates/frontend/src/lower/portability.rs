@@ -37,7 +37,8 @@ impl<'a> Lowerer<'a, '_, '_> {
         named.filter_map(|(_, at)| at.map(|at| self.span_of(at))).collect()
     }
 
-    /// Warns of a call whose result is a tile that the official Triton refuses.
+    /// Warns of a call that the official Triton refuses: for each of the spans `named`, and if the
+    /// result is a tile with an extent that is not a power of two.
     pub(super) fn warn_of_portability(
         &mut self,
         callee: &IrOperand,
@@ -83,8 +84,8 @@ impl<'a> Lowerer<'a, '_, '_> {
         OF_SHAPES.iter().find(|(known, _)| *known == name).copied()
     }
 
-    /// Returns whether an operand is, or contains, a number that is known only because a name was
-    /// assigned once.
+    /// Returns whether an operand is, or contains, a number that is known only by a plain
+    /// assignment, such as `n = 16`.
     fn has_named_extent(&self, operand: &IrOperand) -> bool {
         match operand {
             Operand::Tensor(_) => self.as_constant(operand).is_some(),

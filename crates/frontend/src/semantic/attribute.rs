@@ -227,7 +227,7 @@ fn unknown<'a>(what: &str, name: &str, names: impl IntoIterator<Item = &'a str>)
     }
 }
 
-/// Returns the attribute of a type with this name; `None` for a method or an unknown name.
+/// Returns the attribute `name` of a type; `None` for a method or an unknown name.
 fn type_attribute(ty: &Type, name: &str) -> Option<Semantic<Constant>> {
     let bits = |element: Element| element.value().map_or(64, Dtype::bits);
     let int = |value: usize| Some(Ok(Constant::Int(value as i128)));

@@ -30,8 +30,8 @@ fn one<C: Caller + ?Sized>(value: Option<ValueOf<C>>) -> Semantic<ValueOf<C>> {
     value.ok_or_else(|| SemanticError::new(Code::TypeMismatch, "the function has no result"))
 }
 
-/// Checks that an operand in registers has the layout of the operand `number` of a dot with this
-/// accumulator.
+/// Checks that an operand in registers has the layout of operand `index` of a dot with this
+/// accumulator: 0 is the left operand, 1 the right one.
 fn check_operand<C: Caller + ?Sized>(
     a: &Arguments<'_, C>,
     index: usize,

@@ -23,7 +23,8 @@ use crate::value::{Constant, Operand};
 /// and an integer or fp8 give fp32; two different fp8 types give fp16; an fp8 and an integer have
 /// no common type; a signed and an unsigned integer of the same width give the unsigned type.
 ///
-/// `/` and `%` compute fp16, bf16 and fp8 in fp32, and `/` of integers returns fp32. Two booleans
+/// `/` and `%` compute fp16, bf16 and fp8 in fp32, and `/` of integers returns fp32. `//` and `%`
+/// refuse a signed and an unsigned integer, unless one is a compile-time number. Two booleans
 /// remain `int1` under `+`, `-` and `*`, which compute modulo 2, so the product of two masks is a
 /// mask.
 pub fn binary<C: Caller + ?Sized>(

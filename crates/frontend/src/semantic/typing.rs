@@ -1,5 +1,5 @@
-//! The types of parameters and results, as Python's type checkers and editors see them. The stubs
-//! are generated from these rows and from the signatures of `table` and `library`.
+//! The types of parameters and results for Python's type checkers and editors. The stubs are
+//! generated from these rows and from the signatures of `table` and `library`.
 //!
 //! The types are in the notation of the stubs. `_Value` is any operand, and `_Integer` an integer
 //! at run time. `_Int`, `_Flag`, `_Text` and `_Dtype` are compile-time values; `_Ints` and

@@ -14,8 +14,8 @@ use crate::reference::{MemberFunction, ObjectRef};
 /// A class of a module.
 pub(super) struct Class {
     name: String,
-    /// True if the class itself is decorated with `triton.aggregate`; false if only one of its
-    /// bases is decorated, or no class.
+    /// True if the class itself is decorated with `triton.aggregate`; a decorated base is not
+    /// enough.
     is_aggregate: bool,
     /// The method resolution order: the class, then its bases.
     order: Vec<ObjectRef>,

@@ -1,4 +1,5 @@
-//! Implements bulk copies and reductions of linear memory, and their groups.
+//! Implements bulk copies and reductions of linear memory and their groups, and the stores and
+//! reductions whose bytes a barrier counts (`st.async`, `red.async`).
 
 use tilewright_sanitize::Mode;
 

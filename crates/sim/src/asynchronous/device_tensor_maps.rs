@@ -1,5 +1,5 @@
-//! The tensor maps that a launch itself has written to global memory. A copy sees the content of
-//! such a map only through the tensor map proxy: the writer has to release the map with
+//! The tensor maps that a launch itself has written to global memory. Tensor copies read maps
+//! through the tensor map proxy. So the writer has to release such a map with
 //! `fence.proxy.tensormap` or `tensormap.cp_fenceproxy`, and then the copying thread has to acquire
 //! the map at its address with `fence.proxy.tensormap`.
 
@@ -93,7 +93,8 @@ impl Context<'_> {
     }
 
     /// Returns whether a step is ordered before the warp's current step. The order of steps in
-    /// other clusters is known only in a watched launch; otherwise they count as ordered.
+    /// other clusters is known only in a launch that is watched for races. In an unwatched launch,
+    /// these steps count as ordered.
     pub fn is_known(&self, AgentStep { agent, step }: AgentStep) -> bool {
         match agent.checked_sub(self.cluster * self.agents as u64).filter(|&own| own < self.agents as u64) {
             Some(own) => self.agent.clock.knows(own as usize, step),

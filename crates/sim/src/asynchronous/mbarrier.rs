@@ -75,7 +75,7 @@ impl Mbarrier {
     /// `expect_tx`: the current phase expects `bytes` more bytes.
     ///
     /// # Errors
-    /// If the outstanding bytes exceed the limit.
+    /// If the number of outstanding bytes reaches `LIMIT`.
     pub fn expect(&mut self, bytes: u32) -> Result<(), FaultKind> {
         self.transact(i64::from(bytes))
     }
@@ -84,7 +84,7 @@ impl Mbarrier {
     /// transferred them.
     ///
     /// # Errors
-    /// If the transferred bytes exceed the limit.
+    /// If the number of transferred bytes that are not expected yet reaches `LIMIT`.
     pub fn complete(&mut self, bytes: u32, clock: &Clock) -> Result<(), FaultKind> {
         self.transact(-i64::from(bytes))?;
         self.arriving.join(clock);

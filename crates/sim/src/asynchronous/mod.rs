@@ -40,7 +40,7 @@ pub(crate) fn channels(warps: usize) -> usize {
     4 * warps + BARRIER_CHANNELS
 }
 
-/// The channel that orders asynchronous operations among themselves.
+/// The channel of an asynchronous operation: see [`channels`]. Warps are indices in the block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Channel {
     /// The `cp.async` groups of a warp.
@@ -51,7 +51,7 @@ pub(crate) enum Channel {
     BulkWrites(usize),
     /// The `wgmma` groups of a warp.
     Wgmma(usize),
-    /// The barrier at this offset in shared memory.
+    /// The copies that complete at the barrier at this offset in shared memory.
     Barrier(u64),
 }
 
@@ -77,7 +77,8 @@ pub(crate) struct AsyncState {
     warps: Vec<WarpState>,
     /// For each warpgroup, the order in which its warps execute `wgmma` instructions.
     convoys: Vec<Convoy>,
-    /// The writes to global memory since the last proxy fence, in a kernel with tensor copies.
+    /// The writes to global memory since the last `fence.proxy.async` that includes global memory;
+    /// `None` in a kernel without tensor copies.
     pub unfenced_writes: Option<UnfencedWrites>,
 }
 

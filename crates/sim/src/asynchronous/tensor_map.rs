@@ -1,8 +1,8 @@
 //! Tensor maps: the 128-byte objects that describe a tensor in global memory to tensor copies.
 //!
-//! NVIDIA does not document the encoding of its driver, so the simulator has its own: a launch on
-//! the simulator encodes its maps with [`TensorMap::encode`], which accepts and rejects the same
-//! arguments as `cuTensorMapEncodeTiled`.
+//! NVIDIA does not document how its driver encodes maps, so the simulator has its own encoding: a
+//! launch on the simulator encodes its maps with [`TensorMap::encode`], which accepts and rejects
+//! the same arguments as `cuTensorMapEncodeTiled`.
 
 use std::fmt;
 use std::ops::Range;
@@ -129,8 +129,8 @@ impl fmt::Display for TensorMapError {
 
 impl std::error::Error for TensorMapError {}
 
-/// A field of an encoded map, named as in `tensormap.replace`. Dimensions count from 0; stride 0 is
-/// that of dimension 1.
+/// A field of an encoded map, named as in `tensormap.replace`. Dimensions count from 0; `Stride(0)`
+/// is the stride of dimension 1.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Field {
     /// The address of the tensor.
@@ -147,11 +147,11 @@ pub enum Field {
     ElementStride(usize),
     /// The element type, by its index in [`TensorDataType::ALL`].
     ElementType,
-    /// The interleaving: 0 is none.
+    /// The interleaving: 0, which is none, is the only supported value.
     Interleave,
-    /// The swizzle: none, 32, 64, 128 bytes.
+    /// The swizzle: 0 is none; 1, 2 and 3 have lines of 32, 64 and 128 bytes.
     Swizzle,
-    /// The fill: zero, NaN.
+    /// The fill: 0 is zero, 1 is NaN.
     Fill,
 }
 
@@ -226,8 +226,8 @@ impl TensorMap {
     /// Decodes the object that a tensor copy reads.
     ///
     /// # Errors
-    /// If neither [`Self::encode`] nor `tensormap.replace` wrote the bytes, or if [`Self::encode`]
-    /// would reject the map.
+    /// If neither [`Self::encode`] nor `tensormap.replace` wrote the bytes, if a field has an
+    /// unknown value, or if [`Self::encode`] would reject the map.
     pub fn decode(bytes: &[u8; TENSOR_MAP_BYTES]) -> Result<Self, TensorMapError> {
         if bytes[..MAGIC.len()] != MAGIC {
             return Err(TensorMapError("the simulator has not encoded these bytes".into()));

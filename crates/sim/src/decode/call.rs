@@ -1,5 +1,5 @@
 //! Decodes calls: inlines functions of the module, or calls them on a stack if inlining is
-//! impossible, and simulates system functions.
+//! impossible or would exceed a limit, and simulates system functions.
 
 use std::fmt::Write;
 
@@ -280,7 +280,8 @@ impl Decoder<'_> {
         Action::Branch(0)
     }
 
-    /// `nanosleep`: has no effect: the clock of the simulator counts steps, not nanoseconds.
+    /// Decodes `nanosleep`, which has no effect: the clock of the simulator counts steps, not
+    /// nanoseconds.
     pub(super) fn sleep(&mut self, i: &isa::Nanosleep) -> Decoded {
         self.class = Class::Hint;
         let time = self.source(i.time, ScalarType::U32)?;

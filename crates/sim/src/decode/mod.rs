@@ -234,7 +234,8 @@ pub(crate) struct Program {
     /// True if the kernel may poll global memory until another block writes it: it has an atomic or
     /// volatile load, or an atomic operation with a result.
     pub may_wait_for_others: bool,
-    /// The size in bytes of the smallest element of an access to global memory, at most 8.
+    /// The size in bytes of the smallest element of a load, store or atomic operation that may
+    /// access global memory; at most 8.
     pub least_access: usize,
     /// The number of registers of a warp.
     pub registers: usize,
@@ -253,7 +254,7 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    /// Returns whether the kernel has tensor copies.
+    /// Returns whether the kernel has `cp.async.bulk.tensor` instructions.
     pub fn has_tensor_copies(&self) -> bool {
         self.sites.iter().any(|site| site.opcode.starts_with("cp.async.bulk.tensor"))
     }
@@ -325,7 +326,7 @@ pub(crate) struct Decoder<'a> {
     gather: Gather,
     /// The guard of the instruction that is being decoded.
     guard: Option<(Slot, bool)>,
-    /// The carry flag of extended-precision arithmetic.
+    /// The register of the carry flag of extended-precision arithmetic, if an instruction uses it.
     carry: Option<Slot>,
     site: u32,
     kernel_line: Option<(u32, u32)>,
@@ -342,7 +343,7 @@ pub(crate) struct Decoder<'a> {
     /// Called functions that are not decoded yet.
     called: Vec<FunctionId>,
     step_registers: Vec<StepRegisters>,
-    /// The names of registers.
+    /// The names of the PTX registers, for messages about uninitialized registers.
     names: FxHashMap<Slot, Box<str>>,
 }
 

@@ -27,7 +27,8 @@ impl fmt::Display for Location {
     }
 }
 
-/// A finding of a launch. It ends the launch, except for `GlobalRace` and `UnwrittenGlobal`.
+/// A finding of a launch. It ends the launch, except for `GlobalRace`, `UnwrittenGlobal` and the
+/// loads that [`PaddedReads`](crate::PaddedReads) collects.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Fault {
     /// The kind of the fault.
@@ -70,10 +71,12 @@ impl Fault {
     }
 }
 
-/// One access of a race.
+/// An access that a fault names in addition to the access that was stopped, such as the first
+/// access of a race.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RacingAccess {
-    /// The accessing agent: "warp 3", or "an asynchronous operation".
+    /// The accessing agent: "warp 3", "warp 3 of block 1 of the cluster", or "an asynchronous
+    /// operation".
     pub agent: String,
     /// True if the access is a write.
     pub is_write: bool,
@@ -83,7 +86,8 @@ pub struct RacingAccess {
     pub instruction: String,
 }
 
-/// A warp, or some of its lanes, that waits or runs.
+/// Lanes of a warp at the same instruction, in a fault that lists the positions of all lanes. In a
+/// deadlock they wait; in a cancelled launch they may also run.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Waiting {
     /// The rank of the block in its cluster.
@@ -103,7 +107,7 @@ pub struct Waiting {
 pub struct Polling {
     /// `%ctaid` of the block.
     pub block: [u32; 3],
-    /// The address of the block's last atomic read.
+    /// The address of the last atomic read of global memory by the warp that polls.
     pub address: u64,
     /// The position of the poll.
     pub location: Location,
@@ -192,12 +196,12 @@ pub enum FaultKind {
         /// The write through the generic proxy.
         write: RacingAccess,
     },
-    /// The last warp of a block exits while other agents may still access the shared memory of the
-    /// block.
+    /// Another agent may access the shared memory of a block after the last warp of the block has
+    /// exited.
     EndedBlock {
         /// The rank of the block in its cluster.
         rank: u32,
-        /// The access that may still happen.
+        /// The access, which is not ordered before that exit.
         access: RacingAccess,
     },
     /// A barrier, or another warp-synchronous instruction, that some lanes reach and the others
@@ -217,13 +221,13 @@ pub enum FaultKind {
     /// All resident blocks poll memory that none of them changes, and no other block can begin
     /// before one of them ends.
     Starved {
-        /// The first blocks that wait, in the order of the grid.
+        /// The first blocks that wait, in the order of the grid; one for each cluster.
         waiting: Vec<Polling>,
         /// How many blocks are resident.
         resident: u64,
         /// How many blocks have not begun.
         not_begun: u64,
-        /// The first block that has not begun.
+        /// The first block that has not begun; `None` if all blocks have begun.
         next: Option<[u32; 3]>,
     },
     /// The kernel executed `trap`.

@@ -15,7 +15,7 @@ pub struct Clock {
     /// The last step of each agent whose writes a fence has made visible to the asynchronous proxy.
     fenced: Vec<u32>,
     /// The known steps of agents in other clusters, by their index in the launch. Empty unless the
-    /// launch is watched.
+    /// launch is watched for races.
     pub world: tilewright_sanitize::Clock,
 }
 
@@ -175,8 +175,9 @@ impl Agent {
 
     /// Begins an asynchronous operation on behalf of this agent, which is a warp. The channel of
     /// the operation is the agent with the index `index`, and the operation is step `step` of that
-    /// agent. The operation is ordered after everything that the warp has done. Nothing is ordered
-    /// after the operation until an agent acquires its clock.
+    /// agent. The operation is ordered after everything that the warp has done. Until an agent
+    /// acquires the operation's clock, only later operations of the channel are ordered after the
+    /// operation.
     pub fn fork(&mut self, index: usize, step: u32) -> Self {
         let mut clock = self.release();
         clock.order[index] = clock.order[index].max(step);

@@ -3,8 +3,8 @@
 //!
 //! The race detector of shared memory treats a warp as one agent. A launch that is watched for
 //! races also detects races between lanes of a warp: two lanes access a byte, at least one writes,
-//! and no `bar.warp.sync` or barrier separates the accesses. A write that does not change the bytes
-//! does not race with an earlier write.
+//! and neither `bar.warp.sync` nor a barrier nor an acquiring wait for an `mbarrier` separates the
+//! accesses. A write that does not change the bytes does not race with an earlier write.
 
 use super::shadow::{Proxy, Record};
 use crate::fault::{Cause, Outcome};
@@ -21,7 +21,7 @@ pub struct LaneAccess {
     pub is_write: bool,
 }
 
-/// The last accesses of the same kind to a byte, by lanes of the same warp in the same phase.
+/// The last reads of a byte, or its last writes, by lanes of the same warp in the same phase.
 #[derive(Clone, Copy, Default)]
 struct LastAccess {
     agent: u32,

@@ -2,8 +2,10 @@
 //! in `region` and `variables`.
 //!
 //! - [`region`]: global memory, which is host memory that the caller lends for the launch;
-//! - [`shared`]: the shared memory of a block, with initialized bytes and races between warps;
-//! - [`local`]: the local memory of a warp's threads, with initialized bytes;
+//! - [`shared`]: the shared memory of a block, with checks for uninitialized bytes and for races
+//!   between warps;
+//! - [`local`]: the local memory of a warp's threads, with checks for uninitialized bytes;
+//! - [`variables`]: the memory of a module's variables;
 //! - [`lanes`]: races between the lanes of a warp;
 //! - [`clock`]: the vector clocks of the race detector;
 //! - [`shadow`]: the last accesses to each byte of shared memory.
@@ -26,7 +28,7 @@ pub use shadow::Proxy;
 pub use shared::Shared;
 pub use tilewright_base::memory::Region;
 
-/// The first generic address of the warp's own shared memory.
+/// The first generic address of the shared memory of the warp's own block.
 pub const SHARED_WINDOW: u64 = 0x1000_0000_0000_0000;
 /// The first generic address of local memory; each lane has its own memory at the same addresses.
 pub const LOCAL_WINDOW: u64 = 0x2000_0000_0000_0000;

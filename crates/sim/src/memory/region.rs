@@ -1,9 +1,9 @@
 //! Global memory: host memory that the caller lends, accessed by all threads of the simulator at
 //! once.
 //!
-//! Kernels may race, so the code never makes a reference to this memory. It loads and stores
-//! aligned elements with relaxed atomic operations, as the hardware does, and other bytes one by
-//! one. It checks every access against the regions first.
+//! Kernels may race, so the code makes no reference to this memory except as atomics. It loads and
+//! stores aligned elements with relaxed atomic operations, as the hardware does, and other bytes
+//! one by one. It checks every access against the regions first.
 #![expect(
     unsafe_code,
     reason = "user memory is known only by address; every access is checked against a region"

@@ -2,11 +2,11 @@
 //! access is ordered after them.
 //!
 //! Each byte has the record of its last write and the set of reads since then that are not ordered
-//! before each other. Records and sets are interned, because the bytes of an instruction's accesses
-//! share them; so most checks only compare an index with the previous one. Two accesses race if at
-//! least one is a write, not both are atomic, and the agent of the second does not know the step of
-//! the first (see [`super::clock`]). A write that does not change the bytes does not race with an
-//! earlier write: compilers let several warps store the same value.
+//! before each other. Records and sets are interned, because the bytes of an access share them; so
+//! the check of most bytes only compares an index with that of the previous byte. Two accesses race
+//! if at least one is a write, not both are atomic, and the agent of the second does not know the
+//! step of the first (see [`super::clock`]). A write that does not change the bytes does not race
+//! with an earlier write: compilers let several warps store the same value.
 
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;

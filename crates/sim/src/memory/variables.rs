@@ -1,11 +1,13 @@
-//! The memory of a module's variables. It lives as long as the module, and kernels write it.
+//! The memory of a module's variables, which kernels read and write. It exists as long as the
+//! loaded module.
 #![expect(unsafe_code, reason = "kernels write variables by address, as they do the caller's memory")]
 
 use std::sync::atomic::AtomicU64;
 
 use super::Region;
 
-/// Alignment of the storage in bytes: the greatest alignment of variables, except tensor maps.
+/// Alignment of the storage in bytes. The simulator does not load a module with a variable of a
+/// greater alignment.
 pub const ALIGNMENT: u64 = 128;
 
 /// Zeroed memory that kernels may read and write.

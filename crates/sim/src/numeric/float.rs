@@ -2,8 +2,9 @@
 //!
 //! Operations in binary32 that round to nearest even use the host's arithmetic, which follows IEEE
 //! 754. Three kinds of operations use [`Number`] instead: those in other types, those with another
-//! rounding, and those whose result `.ftz` may flush. A NaN result of 16 or 32 bits is the
-//! canonical NaN, independent of the operands' payloads; only `abs` and `neg` keep the payload.
+//! rounding, and multiplications (fused ones, too) whose result `.ftz` may flush. A NaN result of
+//! 16 or 32 bits is the canonical NaN, independent of the operands' payloads; only `abs` and `neg`
+//! keep the payload.
 
 use super::exact::{Format, Number, Rounding};
 

@@ -4,8 +4,9 @@
 //! The ISA has one drawing and one formula for each shape and type. Except for the first-generation
 //! `m8n8k4` of f16, all are instances of one map, which this file implements once. A lane is a
 //! group (`lane / 4`) and a thread in the group (`lane % 4`). A register holds as many consecutive
-//! elements as fit. Registers alternate between the upper and the lower eight rows before they
-//! advance to the next columns. The tests compare the map with each formula of the ISA.
+//! elements as fit. In A, C and D with 16 rows, registers alternate between the upper and the lower
+//! eight rows before they advance to the next columns. The tests compare the map with each formula
+//! of the ISA.
 
 use super::Element;
 use crate::registers::{LANES, Lanes};
@@ -28,7 +29,7 @@ pub struct Fragment {
     pub operand: MatrixRole,
     /// The rows of the matrix: 8 or 16, or k for B.
     pub rows: usize,
-    /// The columns of the matrix: 8 for B.
+    /// The columns of the matrix: k for A, 8 for B, n for C and D.
     pub columns: usize,
     /// The format of its elements.
     pub element: Element,

@@ -22,7 +22,8 @@ pub struct Mma {
     pub c: Element,
     /// The format of D.
     pub d: Element,
-    /// The combination of integers; floating-point formats ignore it.
+    /// The arithmetic of integers or bits, such as `.satfinite` or `.xor.popc`. Floating-point
+    /// formats ignore it.
     pub product: IntegerProduct,
 }
 

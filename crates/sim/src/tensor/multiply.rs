@@ -11,7 +11,7 @@
 
 use super::{Element, Matrix};
 
-/// The combination of products of integers or bits.
+/// The arithmetic of a matrix multiplication of integers or bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum IntegerProduct {
     /// Multiply and add; the accumulator wraps.

@@ -104,7 +104,7 @@ fn gather(
 mod tests {
     use super::*;
 
-    /// Deterministic small integers.
+    /// Returns a small integer that depends only on the arguments.
     fn value(product: usize, row: usize, column: usize, seed: usize) -> f64 {
         ((product * 31 + row * 17 + column * 5 + seed) % 9) as f64 - 4.0
     }

@@ -30,8 +30,8 @@ impl Swizzle {
         }
     }
 
-    /// Returns the swizzled address, for a pattern that repeats from address `origin` (a multiple
-    /// of 128).
+    /// Returns the swizzled address, for a pattern that begins at address `origin` (a multiple of
+    /// 128).
     pub fn apply(self, address: u32, origin: u32) -> u32 {
         let mask = self.line_bytes() - 16;
         address ^ (address.wrapping_sub(origin) >> 3 & mask)

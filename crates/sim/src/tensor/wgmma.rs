@@ -33,7 +33,7 @@ pub struct Wgmma {
     pub negates_b: bool,
     /// True if the result is added to D (`scale-d`); else it replaces D.
     pub accumulates: bool,
-    /// The combination of integers.
+    /// The arithmetic of integers or bits. Floating-point formats ignore it.
     pub product: IntegerProduct,
 }
 

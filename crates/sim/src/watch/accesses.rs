@@ -26,10 +26,10 @@ impl Context<'_> {
         }
     }
 
-    /// Reports an atomic access of a lane to the watch, and applies its orderings if it has device
-    /// scope. If the access reads, the warp acquires the earlier releases at the address, at once
-    /// or, without `acquires`, at its next fence. If it writes, the warp publishes its clock or,
-    /// without `releases`, the clock of its last fence.
+    /// Reports an atomic access of a lane to the watch, and applies its orderings unless its scope
+    /// is `.cta`. If the access reads, the warp acquires the earlier releases at the address, at
+    /// once or, without `acquires`, at its next fence. If it writes, the warp publishes its clock
+    /// or, without `releases`, the clock of its last fence.
     #[inline]
     pub fn watch_atomic(&mut self, place: ResolvedAddress, lane: usize, touch: Touch, order: Order) {
         if let (Some(watch), ResolvedAddress::Global(_)) = (self.watch, place) {

@@ -61,7 +61,7 @@ pub fn launch(text: &str, grid: u32, block: u32, arguments: Vec<Argument<'_>>) -
     launch_with(&load("sm_100", text), [grid, 1, 1], [block, 1, 1], arguments, |_| ())
 }
 
-/// Returns a module for `sm_100` with one kernel of that body and these 64-bit parameters.
+/// Returns a module for `sm_100` with one kernel of this body and these 64-bit parameters.
 pub fn kernel(parameters: &[&str], body: &str) -> String {
     let parameters: Vec<_> = parameters.iter().map(|name| format!(".param .u64 {name}")).collect();
     format!(

@@ -1,4 +1,4 @@
-//! Tests of the texts of errors.
+//! Tests the texts of the errors that the semantic rules report.
 #![expect(clippy::needless_raw_string_hashes, reason = "expect-test writes the strings")]
 
 use expect_test::{Expect, expect};

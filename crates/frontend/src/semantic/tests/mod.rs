@@ -1,4 +1,4 @@
-//! Tests of the rules, with a builder that emits IR and a caller that knows only builtins.
+//! Tests the semantic rules with a builder that emits IR and a caller that knows only builtins.
 
 mod errors;
 mod promotion;

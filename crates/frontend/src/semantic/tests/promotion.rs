@@ -1,5 +1,5 @@
-//! Tests of type promotion. They compare the common types to tables that follow the rules of the
-//! language.
+//! Tests type promotion: compares the common types of operands with tables that follow the rules of
+//! the language.
 
 use super::*;
 use crate::semantic::{CompareOperator, compare};

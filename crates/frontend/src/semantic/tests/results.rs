@@ -1,4 +1,4 @@
-//! Tests of the types and ops that the rules produce.
+//! Tests the types that the semantic rules return, and the ops that they emit.
 
 use super::*;
 use crate::semantic::{

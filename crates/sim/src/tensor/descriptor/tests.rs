@@ -1,6 +1,6 @@
-//! Compares descriptors with the canonical layouts of the PTX ISA, which it writes in `CuTe`
-//! notation: a list of (extent, stride) for each coordinate, strides in elements, then the swizzle
-//! of the byte address.
+//! Compares descriptors with the canonical layouts of the PTX ISA. The ISA writes a layout in
+//! `CuTe` notation: a list of (extent, stride) for each coordinate, strides in elements, then the
+//! swizzle of the byte address.
 
 use super::*;
 
@@ -31,8 +31,8 @@ fn cute_swizzle(bits: u32, address: u32) -> u32 {
     address ^ source << 4
 }
 
-/// Returns the byte offset of element (row, k) by the table "canonical layouts"; its strides are in
-/// elements, `t` to 16 bytes.
+/// Returns the byte offset of element (row, k) by the table "canonical layouts" of the ISA. The
+/// strides of the table are in elements; its `t` is the number of elements in 16 bytes.
 fn canonical(
     major: Major,
     swizzle: Swizzle,

@@ -1,5 +1,5 @@
-//! Compares multiplications of every shape and type with sums written out here, on values that
-//! every format represents exactly.
+//! Compares multiplications of every shape and type with a loop over integers (`expected`), on
+//! values that every format represents exactly.
 
 use super::*;
 use Element::{B1, Bf16, E4m3, E5m2, F16, F32, F64, S4, S8, S32, Tf32, U4, U8};
@@ -69,7 +69,7 @@ fn matrix(rows: usize, columns: usize, element: Element, seed: i64) -> Matrix<i6
     matrix
 }
 
-/// `D = A B + C`, the matrices in this order.
+/// Returns D of `D = A B + C`; the argument holds A, B and C.
 fn expected(mma: &Mma, [left, right, before]: [&Matrix<i64>; 3]) -> Matrix<i64> {
     let mut sums = before.clone();
     for row in 0..mma.m {
