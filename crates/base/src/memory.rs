@@ -103,7 +103,8 @@ impl<'a> Region<'a> {
         bytes <= self.len && offset <= (self.len - bytes) as u64
     }
 
-    /// Returns whether a byte belongs to both regions.
+    /// Returns whether the address ranges of two regions overlap. An empty region overlaps a region
+    /// that has bytes before and after it.
     pub fn overlaps(&self, other: &Region<'_>) -> bool {
         let end = |region: &Region<'_>| region.address() + region.len as u64;
         self.address() < end(other) && other.address() < end(self)

@@ -64,7 +64,8 @@ pub fn is_collecting() -> bool {
     COLLECTED.with_borrow(Option::is_some)
 }
 
-/// Calls a function, and returns the remarks that this thread made during the call.
+/// Calls a function, and returns the remarks that this thread made during the call. If the function
+/// calls `collect_remarks` itself, only that inner call returns the remarks made during it.
 pub fn collect_remarks<T>(call: impl FnOnce() -> T) -> (T, Vec<Remark>) {
     // Dropping this value restores the remarks that the caller has collected, even after a panic.
     struct Outer(Option<Vec<Remark>>);

@@ -264,7 +264,8 @@ macro_rules! choices {
         impl $name {
             /// Every choice.
             pub const ALL: &[$name] = &[$($name::$variant,)*];
-            /// Returns the text form, which is also Triton's name.
+            /// Returns the name of the choice in the text form; for most choices, it is Triton's
+            /// name.
             pub fn name(self) -> &'static str {
                 match self { $($name::$variant => $text,)* }
             }

@@ -145,8 +145,8 @@ impl<'f, D: Dialect> Cursor<'f, D> {
         self.function.blocks[block].insts.split_off(index)
     }
 
-    /// Removes the instruction after the cursor from the block; it is dead until it is inserted
-    /// again.
+    /// Removes and returns the instruction after the cursor; `None` at the end of the block. The
+    /// instruction is dead until it is inserted again.
     pub fn take_next(&mut self) -> Option<Inst> {
         let Position { block, index } = self.position;
         let insts = &mut self.function.blocks[block].insts;

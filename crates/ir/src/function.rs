@@ -309,8 +309,9 @@ impl<D: Dialect> Function<D> {
             .flat_map(move |places| numbers.clone().map(move |number| self.carried_at(inst, places, number)))
     }
 
-    /// Returns the carried value of `inst` whose result or region parameter is `value`. The index
-    /// of a loop is not a carried value.
+    /// Returns the carried value of `inst` whose result or region parameter is `value`; `None` if
+    /// `value` is the index of a loop, or if `inst` is neither a loop nor a branch. `value` must be
+    /// a result of `inst` or a parameter of its regions.
     pub fn carried_by(&self, inst: Inst, value: Value) -> Option<Carried> {
         let places = self.carried_indices(inst)?;
         let number = match self.values[value].definition {
@@ -471,7 +472,7 @@ impl Module {
 }
 
 impl<D: Dialect> Module<D> {
-    /// Returns a module with an empty header.
+    /// Returns a module with the default header of its dialect.
     pub fn new(functions: PrimaryMap<FuncId, Function<D>>, entry: FuncId, sources: Arc<SourceMap>) -> Self {
         Self { header: D::Header::default(), functions, entry, sources }
     }

@@ -63,7 +63,8 @@ macro_rules! define_ops {
                 let _ = &mut each;
             }
 
-            /// Returns the op with this mnemonic; `Err` names the missing or malformed attribute.
+            /// Returns the op with this mnemonic, if there is one; `Err` names the missing or
+            /// malformed attribute.
             pub(crate) fn parse_row(
                 name: &str, attributes: &$crate::AttributeText<'_>,
             ) -> Option<Result<Self, &'static str>> {

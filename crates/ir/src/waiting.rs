@@ -131,9 +131,9 @@ impl<'a, D: Dialect> Analysis<'a, D> {
         all
     }
 
-    /// Returns whether the condition of a loop depends only on a plain load from one address, and
-    /// on no value that the loop computes: such a loop ends immediately, or when another program
-    /// writes to that address.
+    /// Returns whether the condition of a loop depends on plain loads, and on no value that the
+    /// loop changes: such a loop ends immediately, or when another program writes to an address
+    /// that the loop loads from.
     fn spins(&mut self, function: &Function<D>, inst: Inst) -> bool {
         let regions = &function.insts[inst].regions;
         let mut found = LoopValues::default();

@@ -108,8 +108,9 @@ pub fn matrix_bank_use(access: &MatrixAccess, element_bits: u32) -> BankUse {
 /// consecutive rows, along `row_axis`, of 16 bytes along the other axis.
 ///
 /// # Panics
-/// If 16 consecutive bytes of a row are not consecutive in memory, the tile is smaller than a
-/// matrix, or its rank is not 2.
+/// If 16 consecutive bytes of a row are not consecutive in memory, if the rank of the tile is not
+/// 2, or if the buffer does not hold each element once. The tile must not be smaller than a matrix;
+/// the function does not check this.
 pub fn ldmatrix_bank_use(memory: &Layout, element_bits: u32, row_axis: usize) -> BankUse {
     let tile = memory.output();
     assert_eq!(tile.rank(), 2, "ldmatrix reads tiles of rank 2");

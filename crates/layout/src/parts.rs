@@ -1,10 +1,10 @@
 //! Splits a scan, or an ordered reduction, into two phases: the levels within warps, and those
 //! between warps.
 //!
-//! The levels of a [`Scan`] below the first one that crosses warps stay within a warp: each warp
-//! combines runs of consecutive elements. A *line* is the elements along the axis whose other
-//! coordinates are equal. Its *parts* are such runs, in ascending order. A thread may hold several
-//! parts of a line in different registers.
+//! Level `i` of a [`Scan`] combines adjacent blocks of `2^i` elements. In the levels before the
+//! first one that crosses warps, each warp combines its own runs of consecutive elements. A *line*
+//! is the elements along the axis whose other coordinates are equal. Its *parts* are such runs, in
+//! ascending order. A thread may hold several parts of a line in different registers.
 
 use crate::f2::{self, Columns};
 use crate::map::Layout;
@@ -14,7 +14,8 @@ use crate::space::{Input, Space, Tile};
 /// The runs of elements along an axis that each warp holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Parts {
-    /// The number of levels within warps: a part has `2^levels` elements.
+    /// The number of levels before the first one that crosses warps: a part has `2^levels`
+    /// elements.
     pub levels: usize,
     /// The layout of the parts after the levels within warps. Its tile has the axes of the source
     /// except the axis of the scan, and a last axis for the parts of a line.

@@ -142,7 +142,9 @@ impl Mma {
         }
     }
 
-    /// Returns whether the lowest bits of the warp are along N in a layout of the accumulator.
+    /// Returns whether the lowest bits of the warp are along N in a layout of the accumulator,
+    /// which must be a result of [`layout_by`](Self::layout_by). Returns false if both orders of
+    /// the bits have the same layout.
     pub fn is_n_first(self, accumulator: &Layout, warps: impl AsRef<[u32]>) -> bool {
         let shape = accumulator.output().shape();
         self.m < 64 && self.layout(Fragment::Accumulator, &shape, warps) != *accumulator

@@ -238,8 +238,8 @@ impl Builder {
         self.emit_one(Op::IntBinary(function), &[x, y], Type::Int)
     }
 
-    /// Returns the result of a function if the result is a constant, equals an operand, or takes
-    /// cheaper instructions than the function; otherwise `None`.
+    /// Returns the result of a function if the builder knows that it is a constant or an operand,
+    /// or if it emits cheaper instructions that compute the result; otherwise `None`.
     #[expect(clippy::match_same_arms, reason = "one arm for each neutral operand")]
     fn folded(&mut self, function: IntBinary, x: Value, y: Value) -> Option<Value> {
         use IntBinary as F;
@@ -436,7 +436,8 @@ impl Builder {
         self.emit_one(Op::Load { lane, address, masked: mask.is_some() }, &operands, Type::Vector(lane))
     }
 
-    /// Stores consecutive lanes.
+    /// Stores consecutive lanes. A store with a mask ignores `streaming`, except if the mask is
+    /// known to have all lanes.
     pub fn store(&mut self, at: Place, value: Value, mask: Option<Value>, streaming: bool) {
         let (address, mut operands) = at.operands();
         operands.push(value);
@@ -473,7 +474,8 @@ impl Builder {
         self.shared(Constant::Mask(value))
     }
 
-    /// Returns the value of a constant mask.
+    /// Returns the value of all lanes of a constant mask; `None` if the mask is not one of the
+    /// constants.
     fn is_constant_mask(&self, mask: Value) -> Option<bool> {
         let is = |value: bool| self.shared.get(&Constant::Mask(value)) == Some(&mask);
         if is(true) {

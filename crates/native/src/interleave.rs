@@ -139,8 +139,8 @@ fn insert(index: usize, dependencies: &Dependencies, is_placed: &mut [bool], ord
 }
 
 /// Returns whether an instruction and the users of its result must be in the same chain. Several
-/// chains may use a result that is an integer, a constant vector or mask, or a vector or mask that
-/// the instruction computes only from an integer.
+/// chains may use a result that is an integer, a constant vector or mask, copies of an integer, or
+/// the mask of the first lanes.
 fn is_of_one_chain(function: &Function, inst: &Inst) -> bool {
     let is_shared = matches!(
         inst.op,
@@ -197,7 +197,7 @@ mod tests {
         layout::reachable_blocks,
     };
 
-    /// The registers of a vector.
+    /// The number of registers that these tests count for a vector.
     const VECTOR_REGISTERS: usize = 4;
 
     /// Returns a function with four chains of products. A chain loads a vector and multiplies it by

@@ -5,8 +5,8 @@
 //! [`Function::lanes`], whatever the width of its lanes. If a vector of 32-bit lanes takes one
 //! register, a vector of 64-bit lanes takes two.
 //!
-//! Addresses are integers. An instruction that accesses memory checks nothing: the builder of the
-//! function emits the checks.
+//! Addresses are integers. An instruction that accesses memory checks nothing: the user of
+//! [`Builder`](crate::Builder) emits the checks.
 
 use smallvec::SmallVec;
 
@@ -122,9 +122,9 @@ pub enum Binary {
     Mul,
     /// The quotient of floats.
     Div,
-    /// `x * 2^y`, rounded once, of binary32. `y` is an integral number from -254 to 254, and the
-    /// magnitude of `x` is 0 or from 2^-32 to 2^32. The result is NaN if `x` is NaN, and unspecified
-    /// for any other operands.
+    /// `x * 2^y` of binary32, rounded once. `y` is an integral number from -254 to 254, and the
+    /// magnitude of `x` is 0 or from 2^-32 to 2^32. The result is NaN if `x` is NaN, and
+    /// unspecified for any other operands.
     Scale,
     /// The lesser by a comparison: `if x < y { x } else { y }`, of signed integers or floats.
     Lesser,
@@ -225,7 +225,7 @@ pub struct Address {
     pub offset: i32,
 }
 
-/// The operation of an instruction. The comment of each lists the operands and the result.
+/// The operation of an instruction. The comment of each variant lists the operands and the result.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Op {
     /// `() -> Int`.
@@ -355,8 +355,9 @@ pub struct Inst {
     pub operands: SmallVec<[Value; 4]>,
     /// The result, if the operation has one.
     pub result: Option<Value>,
-    /// The source position as a number of the caller: see
-    /// [`Builder::set_origin`](crate::Builder::set_origin). It has no effect on the machine code.
+    /// A number that the caller chooses for the source position: see
+    /// [`Builder::set_origin`](crate::Builder::set_origin). The number has no effect on the machine
+    /// code.
     pub origin: u32,
 }
 

@@ -49,7 +49,7 @@ pub fn loop_constants(
     headers.map(|&block| (block, chosen(function, uses, block, registers, weight, &constants))).collect()
 }
 
-/// Returns the number of registers of each vector constant.
+/// Returns the number of registers that each vector constant takes.
 pub fn constant_weights(function: &Function, weight: Weight<'_>) -> FxHashMap<Value, usize> {
     let insts = function.blocks.iter().flat_map(|block| &block.insts);
     insts
@@ -63,7 +63,7 @@ pub fn constant_weights(function: &Function, weight: Weight<'_>) -> FxHashMap<Va
         .collect()
 }
 
-/// Returns the operands of an instruction that it reads from registers or memory.
+/// Returns the operands that an instruction reads from registers or memory.
 fn read_operands(inst: &Inst) -> &[Value] {
     match inst.op {
         // A constant count is part of the instruction.

@@ -60,8 +60,8 @@ pub trait Machine: Sized + Debug {
     fn mask_constant(selector: &mut Selector<'_, Self>, value: bool) -> VReg;
     /// Loads or computes a part of a constant vector in a new register.
     fn vector_constant(selector: &mut Selector<'_, Self>, op: Op, part: usize) -> VReg;
-    /// Sets the flags, and returns the condition that an integer is not 0. Only moves may be
-    /// emitted before the use of the condition.
+    /// Sets the flags, and returns the condition that holds if an integer is not 0. Only moves may
+    /// be emitted before the use of the condition.
     fn condition(selector: &mut Selector<'_, Self>, value: Value) -> Result<Self::Condition, CompileError>;
     /// Returns whether an operation may be pending: one machine instruction may do the work of the
     /// operation and of its only use.
@@ -99,7 +99,7 @@ pub struct Selected<M: Machine> {
     pub program: Program,
     /// The instructions.
     pub insts: Vec<MachineInst<M>>,
-    /// The source position of each instruction, as a number of the caller (`Inst::origin`).
+    /// The origin of each instruction, a number for its source position (`Inst::origin`).
     pub origins: Vec<u32>,
     /// The constants in memory.
     pub constants: Constants,
@@ -205,8 +205,8 @@ pub struct Selector<'a, M: Machine> {
     pub mask_parts: FxHashMap<(Value, usize, usize), VReg>,
     /// For each innermost loop, the constants that stay in registers.
     loop_constants: LoopConstants,
-    /// The registers of these constants. The key is the block of the loop, the constant, and the
-    /// part.
+    /// The registers of the constants of `loop_constants`. The key is the block of the loop, the
+    /// constant, and the part.
     hoisted: FxHashMap<(Block, Value, usize), VReg>,
 }
 
@@ -274,7 +274,7 @@ impl<'a, M: Machine> Selector<'a, M> {
         self.out.origins.push(self.origin);
     }
 
-    /// Returns the operation of a constant.
+    /// Returns the operation of a constant; `None` if the value is not a constant.
     pub fn known(&self, value: Value) -> Option<Op> {
         self.known[value.0 as usize]
     }
@@ -305,7 +305,7 @@ impl<'a, M: Machine> Selector<'a, M> {
         }
     }
 
-    /// Returns the value of a constant integer.
+    /// Returns the value of a constant integer; `None` for any other value.
     pub fn known_int(&self, value: Value) -> Option<i64> {
         match self.known(value) {
             Some(Op::IntConstant(value)) => Some(value),
@@ -314,7 +314,8 @@ impl<'a, M: Machine> Selector<'a, M> {
         }
     }
 
-    /// Returns the bits of a constant whose lanes are equal.
+    /// Returns the bits of one lane of a constant vector whose lanes are equal; `None` for any
+    /// other value.
     pub fn known_bits(&self, value: Value) -> Option<u64> {
         match self.known(value) {
             Some(Op::Constant(_, bits)) => Some(bits),
@@ -323,18 +324,18 @@ impl<'a, M: Machine> Selector<'a, M> {
         }
     }
 
-    /// Removes and returns the pending instruction of a value.
+    /// Removes and returns the pending instruction of a value; `None` if there is none.
     pub fn take_pending(&mut self, value: Value) -> Option<&'a Inst> {
         let index = self.pending.iter().position(|&(pending, _)| pending == value)?;
         Some(self.pending.remove(index).1)
     }
 
-    /// Returns the pending instruction of a value.
+    /// Returns the pending instruction of a value; `None` if there is none.
     pub fn find_pending(&self, value: Value) -> Option<&'a Inst> {
         self.pending.iter().find(|&&(pending, _)| pending == value).map(|&(_, inst)| inst)
     }
 
-    /// Emits a value's pending instruction on its own.
+    /// Emits a value's pending instruction on its own, if there is one.
     pub fn force(&mut self, value: Value) -> Result<(), CompileError> {
         if let Some(inst) = self.take_pending(value) {
             M::operation(self, inst)?;
@@ -365,7 +366,7 @@ impl<'a, M: Machine> Selector<'a, M> {
         self.assigned(value, part)
     }
 
-    /// Returns the bytes of the lanes in one register.
+    /// Returns the number of bytes that the lanes in one register take.
     pub fn register_bytes(&self, lane: Lane) -> usize {
         self.function.lanes * lane.bytes() / lane_parts(lane)
     }

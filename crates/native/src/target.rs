@@ -7,7 +7,8 @@ use std::fmt;
 pub enum Isa {
     /// x86-64 with AVX2, FMA, F16C, BMI1 and BMI2: vectors of 256 bits.
     Avx2,
-    /// x86-64 with AVX-512 F, BW, DQ, VL and CD as well: vectors of 512 bits and mask registers.
+    /// x86-64 with the instructions of [`Self::Avx2`] and AVX-512 F, BW, DQ, VL and CD: vectors of
+    /// 512 bits and mask registers.
     Avx512,
     /// AArch64 with Advanced SIMD, which every processor has: vectors of 128 bits.
     Neon,

@@ -51,7 +51,8 @@ pub fn jumps(terminator: &Terminator) -> impl Iterator<Item = &Target> {
     first.into_iter().chain(second)
 }
 
-/// Returns the value that a terminator reads, other than the arguments of its jumps.
+/// Returns the value that a terminator reads, other than the arguments of its jumps; `None` if
+/// there is no such value.
 fn condition(terminator: &Terminator) -> Option<Value> {
     match terminator {
         Terminator::Jump(_) => None,

@@ -67,7 +67,8 @@ fn replace_in(terminator: &mut Terminator, replaced: &[Value]) {
     }
 }
 
-/// Returns the operation and its operands. Sorts the operands if their order does not matter.
+/// Returns the operation and its operands. Sorts the operands of commutative operations on
+/// integers.
 fn key(inst: &Inst) -> Key {
     use IntBinary as F;
     let mut operands = inst.operands.clone();

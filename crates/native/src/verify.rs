@@ -379,7 +379,7 @@ fn with(mut types: Vec<Type>, more: &[Type]) -> Vec<Type> {
     types
 }
 
-/// Checks that lanes of this type have a binary function.
+/// Checks that a binary function is defined for lanes of a type.
 fn check_binary(function: Binary, lane: Lane) -> Result<(), String> {
     match function {
         Binary::Add
@@ -404,7 +404,7 @@ fn check_binary(function: Binary, lane: Lane) -> Result<(), String> {
     }
 }
 
-/// Returns whether a conversion converts these types of lanes.
+/// Returns whether a conversion is defined for these two lane types.
 fn is_conversion(conversion: Conversion, from: Lane, to: Lane) -> bool {
     let is_int = |lane: Lane| !lane.is_float();
     let is_wide_int = |lane: Lane| matches!(lane, Lane::I32 | Lane::I64);

@@ -273,7 +273,8 @@ fn conversions() {
         convert(C::UnsignedToFloat, I32, F32, x),
         single([16_777_216.0, 16_777_220.0, 4_294_967_296.0, 5.0])
     );
-    // The nearest float is above the halfway point, so rounding to binary64 first would be wrong.
+    // The second integer is 1 above the midpoint of two floats. A conversion by way of binary64
+    // would lose this 1 and round down.
     let x = [ones, (1 << 60) + (1 << 36) + 1, 1 << 63, 0];
     let expected = single([1.844_674_4e19, f32::from_bits(0x5d80_0001), 9.223_372e18, 0.0]);
     assert_eq!(convert(C::UnsignedToFloat, I64, F32, x), expected);

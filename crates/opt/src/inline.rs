@@ -20,9 +20,9 @@ const MAX_INSTS: usize = 1 << 21;
 /// Maximum nesting of regions after inlining. If a module exceeds it, no call is inlined, either.
 const MAX_NESTING: usize = 512;
 
-/// Inlines all calls except those of recursive functions and of functions marked `noinline`; if the
-/// result would exceed the limits of this file, inlines none. Removes the functions that are no
-/// longer called. Returns whether anything changed.
+/// Inlines all calls except those of recursive functions and of functions marked `noinline`, and
+/// removes the functions that are no longer called. Does nothing if the result would exceed the
+/// limits of this file. Returns whether anything changed.
 pub fn run(module: &mut Module) -> bool {
     let order = callees_first(module);
     if !is_small_enough(module, &order) {
@@ -63,9 +63,9 @@ fn callees_first(module: &Module) -> Vec<FuncId> {
     order
 }
 
-/// Returns whether all functions together stay within the limits after inlining. The pass checks
-/// this before it copies anything, because each level of calls may double the number of
-/// instructions.
+/// Returns whether all functions together stay within the limits after inlining. Counts calls of
+/// `noinline` functions as if they were inlined. The pass checks this before it copies anything,
+/// because each level of calls may double the number of instructions.
 fn is_small_enough(module: &Module, callees_first: &[FuncId]) -> bool {
     let mut extents: SecondaryMap<FuncId, Option<Extent>> = SecondaryMap::new();
     let mut total = 0_usize;
@@ -96,8 +96,8 @@ fn is_small_enough(module: &Module, callees_first: &[FuncId]) -> bool {
     true
 }
 
-/// The size of a function, including its inlined callees: the number of its instructions, and the
-/// nesting depth of its regions.
+/// The size of a function with the bodies of its callees: the number of instructions, and the
+/// nesting depth of regions.
 #[derive(Clone, Copy)]
 struct Extent {
     insts: usize,

@@ -13,7 +13,7 @@ pub fn run(function: &mut Function) -> bool {
     pass.changed
 }
 
-/// A block on the path of the walk.
+/// A block that contains the current instruction, directly or in a region.
 struct Scope {
     /// The instructions of the block so far.
     insts: Vec<Inst>,

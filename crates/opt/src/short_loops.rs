@@ -15,7 +15,7 @@ pub struct ShortLoops {
     pub allows: fn(&Op) -> bool,
 }
 
-/// Unrolls the short loops of a module's kernel, innermost first, and optimizes the module again.
+/// Unrolls the short loops of a module's kernel, innermost first, and optimizes the kernel again.
 /// Returns `None` if the kernel has no short loop.
 pub fn unroll_short_loops(module: &Module, loops: &ShortLoops) -> Option<Module> {
     let function = module.kernel();

@@ -30,7 +30,7 @@ pub struct Unswitching {
 const MAX_ROUNDS: usize = 3;
 
 /// For each loop of a module's kernel, moves the branches with invariant conditions out of the
-/// loop. Then optimizes the module again. Returns `None` if there is no such branch.
+/// loop. Then optimizes the kernel again. Returns `None` if there is no such branch.
 pub fn unswitch_loops(module: &Module, loops: &Unswitching) -> Option<Module> {
     let mut unswitched: Option<Module> = None;
     for _ in 0..MAX_ROUNDS {

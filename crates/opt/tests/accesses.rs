@@ -1,4 +1,5 @@
-//! The memory accesses of kernels: through loops, branches and pointers of unknown origin.
+//! Tests which parameters the analysis reports for the accesses of a kernel: through loops,
+//! branches and pointers of unknown origin.
 
 use tilewright_opt::analysis::{Access, accesses};
 

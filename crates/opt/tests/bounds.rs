@@ -1,5 +1,5 @@
-//! Checks bounds for every size: known kernels, and random ones that are compared with brute force
-//! over small sizes, strides and grids.
+//! Tests the check of bounds for every size, on kernels with known outcomes and on random kernels.
+//! For the latter, the tests compare the outcomes with brute force over small sizes and grids.
 //!
 //! Programs are identified by their seed; `TILEWRIGHT_SEEDS=100000` tests more of them.
 
@@ -314,8 +314,8 @@ impl Kernel {
 
 const ADDRESS: u64 = 1 << 40;
 
-/// Returns whether a program goes out of bounds; `None` if a number has wrapped or it runs too
-/// long.
+/// Returns whether a program goes out of bounds; `None` if a number has wrapped or the program runs
+/// too long.
 fn leaves(module: &Module, extent: i128, [n, m]: [i128; 2], program: [u64; 2]) -> Option<bool> {
     let memory = Memory(vec![(ADDRESS, vec![0; extent.max(0) as usize])]);
     let mut observe = |_, _: &_, _: &_| {};

@@ -1,4 +1,5 @@
-//! Runs `tests/ir/*.ir`: one pass on text, compared with text.
+//! Runs the cases of `tests/ir/*.ir`: applies a few steps to the text of a module, and compares the
+//! result with the expected text.
 //!
 //! The steps of a case are the passes, `inline`, `optimize` (the whole pipeline), `axis` (the
 //! analysis, as comments under each line), `axis-no-overflow`, `short-loops` and `unswitch`.
@@ -151,7 +152,7 @@ fn calls_that_double_the_code_stay() {
     let mut module = parse(&text).expect("it is well-formed");
     optimize(&mut module, &Options { level: Level::Inline }, &mut |_, _| {});
     assert_eq!(module.functions.len(), 41);
-    // From this function on, the code is small enough.
+    // A kernel that calls only `func16` is small enough, so all calls are inlined.
     let text = text.replace("callee = func40", "callee = func16");
     let mut module = parse(&text).expect("it is well-formed");
     optimize(&mut module, &Options { level: Level::Inline }, &mut |_, _| {});

@@ -117,7 +117,8 @@ fn passes_preserve_results() {
     assert!(compared > 1_000, "{compared}");
 }
 
-/// Returns the description of a fact about a value that does not hold for this tile.
+/// Returns the description of a fact about a value that does not hold for this tile; `None` if all
+/// facts hold.
 fn breach(info: &AxisInfo, ty: &Type, tile: &Tile, is_strict: bool) -> Option<String> {
     let (dtype, unit) = match ty.element {
         Element::Value(dtype) => (dtype, 1),

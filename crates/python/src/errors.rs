@@ -1,4 +1,4 @@
-//! Diagnostics as Python exceptions.
+//! Converts diagnostics and other errors to Python exceptions and warnings.
 
 use std::ffi::CString;
 use std::io::IsTerminal;

@@ -1,11 +1,13 @@
-//! The layouts of Gluon as linear layouts: their bases, and their elements as tables of text.
+//! Converts Gluon's layouts to linear layouts, and returns their bases or a table of their
+//! elements.
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use tilewright_layout::{Input, Layout, StatedBuffer, StatedLayout};
 
 /// Returns the linear layout of a tile or buffer of this shape. `text` is the Python expression
-/// that makes the layout object. `element_bits` only affects buffers with swizzled rows.
+/// that makes the layout object. `element_bits` only matters for an `NVMMASharedLayout`, which is
+/// refused if it is for another element width.
 fn linear(text: &str, shape: &[u32], element_bits: u32) -> PyResult<Layout> {
     let of_buffer = |_| text.parse::<StatedBuffer>()?.linear(shape, element_bits);
     let found = text.parse::<StatedLayout>().and_then(|layout| layout.linear(shape)).or_else(of_buffer);

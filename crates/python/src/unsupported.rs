@@ -5,8 +5,9 @@ use pyo3::exceptions::PyAttributeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple, PyType};
 
-/// A placeholder for a function or class that tilewright does not have. A call or an access to an
-/// attribute raises an error that names what to use instead.
+/// A placeholder for a function or class that tilewright does not have. A call, or an access to an
+/// attribute without a leading underscore, raises an error, with a hint about what to use instead
+/// if there is one.
 #[pyclass(frozen, module = "tilewright._native")]
 pub(crate) struct Missing {
     /// The path in Triton, such as `triton.autotune`.

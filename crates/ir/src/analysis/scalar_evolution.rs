@@ -215,7 +215,7 @@ impl<'f, D: Dialect> ScalarEvolution<'f, D> {
         Self { keeps_descriptions: true, ..self }
     }
 
-    /// Returns the blocks and owners of the function's instructions.
+    /// Returns the block of each instruction, and the instruction that owns each block.
     pub fn parents(&self) -> &Parents {
         &self.parents
     }

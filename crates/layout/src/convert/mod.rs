@@ -52,9 +52,9 @@ impl std::error::Error for ConvertError {}
 /// A value whose elements stay in their warps is shuffled if shuffles cost no more than shared
 /// memory. A shuffle moves one 32-bit word a lane, as an access to shared memory without conflicts
 /// does. Through shared memory, a word takes two accesses: a store and a load, with barriers around
-/// them. Otherwise it takes one shuffle, which may need selects before and after it. `trip_cost` is
-/// the cost of a conversion through shared memory in addition to its accesses: two barriers and the
-/// latency of a load. Its unit is half the issue time of an instruction.
+/// them. By shuffles, a word takes one shuffle, which may need selects before and after it.
+/// `trip_cost` is the cost of a conversion through shared memory in addition to its accesses: two
+/// barriers and the latency of a load. Its unit is half the issue time of an instruction.
 ///
 /// # Panics
 /// If the layouts are not of one tile, or differ in the number of lanes, warps or blocks; or if the

@@ -83,9 +83,12 @@ pub struct Start {
 
 /// Plans a conversion through shared memory.
 ///
+/// # Errors
+/// Returns [`ConvertError::AcrossBlocks`] if the layouts differ in the elements that a block holds.
+///
 /// # Panics
-/// If the layouts are of different tiles or do not hold every element, or if the width of an
-/// element is not 8, 16, 32, 64 or 128 bits.
+/// If the layouts are of different tiles, or if the width of an element is not 8, 16, 32, 64 or 128
+/// bits.
 pub fn shared_plan(from: &Layout, to: &Layout, element_bits: u32) -> Result<SharedPlan, ConvertError> {
     assert_eq!(from.output(), to.output(), "a conversion keeps the tile");
     assert!(

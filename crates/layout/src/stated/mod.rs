@@ -300,7 +300,7 @@ fn permuted_rows(shape: &[u32], order: &[usize], [vec, per_phase, max_phase]: [u
     let row_bits = shape[*fast].ilog2();
     let mut columns = Columns::from_slice(layout.columns());
     for bit in 0..max_phase.ilog2() {
-        // Bit `bit` of the vector's index is XOR-ed with this bit of the row.
+        // Bit `bit` of the vector's index is XOR-ed with bit `bit` of `row / per_phase`.
         let (chunk, row) = (vec.ilog2() + bit, per_phase.ilog2() + bit);
         if chunk < row_bits && row < shape[*slow].ilog2() {
             let image = columns[chunk as usize];

@@ -1,4 +1,4 @@
-//! Executes conversion plans on a machine with registers, lanes, warps and shared memory.
+//! Executes conversion plans on a simulated machine with registers, lanes, warps and shared memory.
 
 use proptest::prelude::*;
 use tilewright_layout::{

@@ -6,7 +6,8 @@ use tilewright_layout::{
     matrix_bank_use, swizzled,
 };
 
-/// The bytes of a row in memory (a row of the tile has 256), and the swizzled bits of the chunk.
+/// For each mode, the bytes of a row in memory (a row of the tile has 256 bytes), and the mask of
+/// the bits of a chunk's index that the mode changes.
 const MODES: [(SwizzleMode, u32, u32); 4] = [
     (SwizzleMode::None, 256, 0),
     (SwizzleMode::Bytes32, 32, 0b1),
@@ -27,7 +28,8 @@ fn swizzles_permute_chunks_by_address_bits() {
                 for (line, position) in
                     (0..32).flat_map(|line| (0..columns).map(move |column| (line, column)))
                 {
-                    // Without a swizzle: boxes of rows of the mode's length.
+                    // The position without a swizzle: the tile is split into boxes whose rows have
+                    // the mode's length.
                     let plain = position / row * row * 32 + line * row + position % row;
                     let address = plain * element_bits / 8;
                     let expected = address ^ (address >> 7 & mask) << 4;

@@ -80,7 +80,8 @@ fn vectors_in_a_buffer_are_as_wide_as_they_can_be() {
         check_vector(&layout, &vector, |place| placement.apply(layout.apply(place)));
         let offsets = layout.offsets_in(&memory);
         assert!(places(&layout).all(|(place, element)| offsets.apply(place) == placement.apply(element)));
-        // The search finds wider runs only if threads would start at different registers.
+        // The search also finds runs whose first registers differ between threads, which an access
+        // cannot have. So its runs may be wider.
         let found = widest(&layout, columns.len() as u32, |place| placement.apply(layout.apply(place)));
         assert!(vector.width() <= found);
         let mut images: Vec<u32> = layout.columns().iter().copied().filter(|column| *column != 0).collect();

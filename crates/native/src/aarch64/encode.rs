@@ -67,7 +67,7 @@ pub fn encode(function: &Assigned<'_>) -> Result<Code, CompileError> {
     }
 }
 
-/// Encodes a function; returns `None` if a distance is too large.
+/// Encodes a function; returns `None` if a jump or a load of a constant does not reach its target.
 fn encode_within(function: &Assigned<'_>, reach: Reach) -> Result<Option<Code>, CompileError> {
     let mut writer = Writer {
         function,

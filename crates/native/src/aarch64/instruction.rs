@@ -21,14 +21,16 @@ pub enum Field {
 /// An instruction of the processor.
 #[derive(Clone, Debug)]
 pub struct Plain {
-    /// The instruction, whose registers are 0.
+    /// The instruction word, whose register fields are 0.
     pub opcode: Opcode,
-    /// The positions of registers, with the index of each in the list of the allocator.
+    /// For each register of the instruction: its field, and the index of its operand in the
+    /// allocator's list.
     pub registers: SmallVec<[(Field, u8); 4]>,
     /// The index of the constant in memory that the instruction reads, if it reads one.
     pub constant: Option<usize>,
-    /// The index of a register in the list of the allocator, and a bit of that register. The
-    /// instruction is skipped unless the bit is set.
+    /// The index of a register in the allocator's list, and a bit of that register. The processor
+    /// skips the instruction if the bit is 0. `None` if the processor always executes the
+    /// instruction.
     pub guard: Option<(u8, u32)>,
 }
 
@@ -111,7 +113,7 @@ pub enum Arg {
     },
     /// A constant in memory, by its index.
     Constant(usize),
-    /// A general register. The instruction is skipped unless this bit of the register is set.
+    /// A general register and a bit of it. The processor skips the instruction if the bit is 0.
     Guard(VReg, u32),
 }
 

@@ -8,7 +8,7 @@
 
 use crate::ir::Lane;
 
-/// An instruction whose registers are 0.
+/// An instruction word whose register fields are 0.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Opcode(pub u32);
 

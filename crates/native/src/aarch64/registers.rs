@@ -8,7 +8,7 @@ use regalloc2::{MachineEnv, PReg, PRegSet};
 
 use crate::select::{INTS, VECTORS};
 
-/// The general registers. The allocator may assign some of them.
+/// The general registers, except [`FRAME`] and [`LINK`]. The allocator may assign most of them.
 const GENERAL: Range<usize> = 0..29;
 
 /// The registers of the first four arguments of a function. The first register also holds the
@@ -80,8 +80,9 @@ pub fn environment() -> MachineEnv {
     }
 }
 
-/// Returns the registers that a call overwrites, without the register of its result. A called
-/// function saves only half of a vector register.
+/// Returns the registers that a call overwrites, without the register of its result. All vector
+/// registers are in the set, because a called function saves at most the low half of a vector
+/// register.
 pub fn call_clobbers() -> PRegSet {
     let ints = ints().filter(|index| *index != ARGUMENTS[0] && !SAVED.contains(index));
     set(ints.map(general).chain((0..VECTOR_COUNT).map(vector)))

@@ -160,7 +160,7 @@ impl Writer<'_> {
         self.position += bytes.len();
     }
 
-    /// Pads the code with instructions that do nothing.
+    /// Pads the code to a multiple of `alignment` bytes with instructions that do nothing.
     fn align(&mut self, alignment: usize) {
         const NOPS: [&[u8]; 9] = [
             &[0x90],

@@ -225,14 +225,17 @@ pub fn imm32(value: i32) -> Arg {
 pub enum Masking {
     /// All lanes.
     All,
-    /// Lanes that are off are 0, or keep the value of the result's input.
+    /// The instruction computes or stores the lanes of a mask. In a register, the other lanes
+    /// become 0 or, without zeroing, have the value that the instruction defines for them, such as
+    /// the lane of the first source of `vpblendmd`.
     By {
         /// The mask.
         mask: VReg,
         /// True if lanes that are off are 0.
         zeroing: bool,
     },
-    /// As [`Self::By`] without zeroing; the instruction overwrites the mask.
+    /// As [`Self::By`] without zeroing, but the instruction overwrites the mask: a gather or
+    /// scatter.
     Consumed {
         /// The mask.
         mask: VReg,

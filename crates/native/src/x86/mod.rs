@@ -15,6 +15,6 @@ pub enum X86 {}
 pub enum Isa {
     /// AVX2, FMA, F16C, BMI1 and BMI2.
     Avx2,
-    /// AVX-512 F, BW, DQ, VL and CD as well.
+    /// The instructions of [`Self::Avx2`], and AVX-512 F, BW, DQ, VL and CD.
     Avx512,
 }

@@ -105,7 +105,7 @@ fn is_saved(index: usize) -> bool {
 /// Returns the registers that the allocator may assign. The allocator prefers registers that the
 /// function need not save.
 pub fn environment(isa: Isa) -> MachineEnv {
-    // rsp and rbp hold the frame.
+    // rsp and rbp address the frame.
     let ints = || (0..16).filter(|index| !matches!(index, 4 | 5));
     let is_vector_saved = |register: &PReg| SAVED_VECTORS.contains(&register.hw_enc());
     MachineEnv {

@@ -367,7 +367,8 @@ static STORE_STREAMING: (ByLane, ByLane) = (
     ],
 );
 
-/// Returns the instruction that stores a register of lanes and bypasses the caches.
+/// Returns the instruction that stores a register of lanes and bypasses the caches. AVX2 has no
+/// such instruction for lanes of 8 bits: theirs is an ordinary store.
 pub fn store_streaming(isa: Isa, lane: Lane) -> Option<C> {
     let (wide, narrow) = &STORE_STREAMING;
     by_lane(isa, wide, narrow, lane)
@@ -489,7 +490,8 @@ static COMPARE_SIGNED: (ByLane, ByLane) = (
     [NONE, NONE, NONE, NONE, C::VEX_Vcmpps_ymm_ymm_ymmm256_imm8, C::VEX_Vcmppd_ymm_ymm_ymmm256_imm8],
 );
 
-/// Returns the AVX-512 instruction that compares signed integers, or floats, into a mask.
+/// Returns the instruction that compares floats or, with AVX-512, signed integers. The result of an
+/// AVX-512 instruction is a mask register.
 pub fn compare_signed(isa: Isa, lane: Lane) -> Option<C> {
     let (wide, narrow) = &COMPARE_SIGNED;
     by_lane(isa, wide, narrow, lane)
@@ -507,7 +509,7 @@ static COMPARE_UNSIGNED: (ByLane, ByLane) = (
     [NONE, NONE, NONE, NONE, NONE, NONE],
 );
 
-/// Returns the AVX-512 instruction that compares unsigned integers into a mask.
+/// Returns the AVX-512 instruction that compares unsigned integers into a mask register.
 pub fn compare_unsigned(isa: Isa, lane: Lane) -> Option<C> {
     let (wide, narrow) = &COMPARE_UNSIGNED;
     by_lane(isa, wide, narrow, lane)

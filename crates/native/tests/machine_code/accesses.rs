@@ -1,4 +1,4 @@
-//! Operations on memory.
+//! Tests the machine code of operations on memory: loads, stores, gathers and scatters.
 
 use tilewright_native::{
     Builder, Place,

@@ -1,4 +1,4 @@
-//! Loops, calls and spilled values.
+//! Tests the machine code of calls, spills, loops and branches over long code.
 
 use tilewright_native::{
     Builder, Executable, Isa, Place, Target, compile,

@@ -143,7 +143,8 @@ pub fn samples(lane: Lane, random: &mut Random) -> Vec<u64> {
                 0x0000_0001_0000_0001,
                 0xffff_ffff_0000_0000,
                 0x8000_0000_0000_0001,
-                // Just above the midpoint of two neighboring floats: binary64, then binary32.
+                // Integers just above the midpoint of two neighboring floats: of binary64, then of
+                // binary32.
                 0x8000_0000_0000_0401,
                 0x8000_0080_0000_0001,
                 31,

@@ -1,4 +1,4 @@
-//! Operations on integers and masks.
+//! Tests the machine code of operations on integers and masks.
 
 use tilewright_native::{
     Builder,

@@ -1,4 +1,4 @@
-//! Machine code computes what the definitions of the operations say.
+//! Tests that machine code computes what the definitions of the operations say.
 //!
 //! Each test runs a small function on edge cases and random inputs, with each instruction set of
 //! the processor, and compares with scalar Rust.

@@ -1,4 +1,4 @@
-//! Operations on vectors.
+//! Tests the machine code of operations on vectors.
 
 use tilewright_native::ir::{Binary, Compare, Conversion, Lane, Unary};
 

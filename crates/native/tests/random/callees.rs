@@ -1,4 +1,5 @@
-//! Functions that random programs call. They change all registers that a call may change.
+//! Defines the functions that random programs call. They change all registers that a call may
+//! change, so a program that keeps a value in such a register fails.
 #![expect(unsafe_code, reason = "a function of vector SSA passes addresses as integers")]
 
 /// Returns the address of a function with this number of integer parameters.

@@ -1,4 +1,4 @@
-//! Compares the engines on random functions.
+//! Compares the results of the interpreter and of machine code on random functions.
 //!
 //! A seed identifies a function. `TILEWRIGHT_SEEDS=0..50000` replaces the default seeds. The test
 //! shrinks a failing function before it prints it. Each run of machine code has its own process, so
@@ -77,7 +77,8 @@ fn decoders_read_the_code_of_all_instruction_sets() {
     }
 }
 
-/// An engine with a deliberate error. The test finds the error and reports a small function.
+/// An engine with a deliberate error. A test checks that the comparison finds the error and shrinks
+/// the function.
 const FAULTY: Engine = Engine {
     name: "faulty",
     prepare: |function| {
@@ -101,7 +102,8 @@ fn a_fault_is_found_and_shrunk() {
     assert!(instructions <= 20, "{failure}");
 }
 
-/// Runs a program; returns the description of a failure.
+/// Runs a program; returns the description of a failure, or `None` if the results of all engines
+/// are as expected.
 fn failure_of(seed: u64, program: &Program, engines: &[Engine], arena: &mut Arena) -> Option<String> {
     arena.write(&program.arena);
     let run = (INTERPRETER.prepare)(&program.function).expect("the interpreter needs no preparation");

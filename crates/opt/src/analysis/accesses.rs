@@ -17,8 +17,9 @@ pub struct Access {
     pub writes: bool,
 }
 
-/// Returns the accesses of a module's kernel, in program order. A pointer of unknown origin, such
-/// as one cast from an integer, may be derived from any pointer parameter.
+/// Returns the accesses of a module's kernel, in program order. Omits an instruction if no operand
+/// is a pointer that may be derived from a parameter. A pointer of unknown origin, such as one cast
+/// from an integer, may be derived from any pointer parameter.
 pub fn accesses(module: &Module) -> Vec<Access> {
     let function = module.kernel();
     let mut origins = Origins::new(function);

@@ -320,7 +320,8 @@ fn is_int(ty: &Type) -> bool {
     ty.dtype().is_some_and(Dtype::is_int)
 }
 
-/// Returns the result of a comparison if it is the same for all numbers of two ranges.
+/// Returns the result of a comparison if the two ranges determine it. Does not decide whether two
+/// ranges with the same single number are equal: the caller has folded such constants.
 fn decide(function: ComparisonFn, x: Range, y: Range) -> Option<bool> {
     use ComparisonFn as F;
     let (below, above) = (x.high < y.low, x.low > y.high);

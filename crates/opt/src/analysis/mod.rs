@@ -172,8 +172,9 @@ impl AxisInfo {
         }
     }
 
-    /// Records a divisor of every element along all axes. Limits runs to half the number of values
-    /// of the type, so that an aligned run does not wrap around.
+    /// Records the best divisor of every element along each axis. For integers below 32 bits,
+    /// limits the runs to half the number of values of the type, so that an aligned run does not
+    /// wrap around.
     fn finish(mut self, ty: &Type) -> Self {
         if let Some(dtype) = ty.dtype()
             && dtype.bits() < 32

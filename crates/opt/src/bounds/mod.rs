@@ -91,7 +91,8 @@ pub enum Reason {
     Open,
 }
 
-/// Checks each access of a kernel, in program order. Fails with a message if the statement does not
+/// Checks each access of a kernel, in program order. A call, and volatile assembly, count as
+/// accesses that are undecided ([`Reason::Hidden`]). Fails with a message if the statement does not
 /// fit the kernel, for example if it names an unknown parameter.
 pub fn check(function: &Function, statement: &Statement) -> Result<Vec<Finding>, String> {
     let mut forms = Forms::new(function);

@@ -191,7 +191,8 @@ impl Canonicalizer<'_> {
     }
 
     /// Applies an op to the sources of its operands, and broadcasts the result. Returns `None`
-    /// unless each operand is a splat or a broadcast, and all broadcasts are from the same shape.
+    /// unless at least one operand is a broadcast, all broadcasts are from the same shape, and the
+    /// other operands are splats. Also returns `None` for a tile without elements.
     pub(super) fn before_broadcast(&mut self, op: &Op, operands: &[Value], ty: &Type) -> Option<Value> {
         let mut shape: Option<Shape> = None;
         let mut sources = Operands::new();
@@ -218,10 +219,10 @@ impl Canonicalizer<'_> {
         Some(self.make(Op::Broadcast { shape: ty.shape.clone() }, &[result], ty))
     }
 
-    /// Rewrites `c + dot(a, b, 0)` to `dot(a, b, c)` if the dot has no other use: a dot may add its
-    /// products in any order. If both operands of the sum are such dots, the right one accumulates.
-    /// Programs usually compute the right dot last, so the operands of the left dot are dead when
-    /// those of the right dot are loaded.
+    /// Rewrites `c + dot(a, b, 0)` to `dot(a, b, c)` if the dot has no other use and its
+    /// `max_imprecise_acc` is 0: such a dot may add its products in any order. If both operands of
+    /// the sum are such dots, the right one accumulates. Programs usually compute the right dot
+    /// last, so the operands of the left dot are dead when those of the right dot are loaded.
     fn accumulate(&mut self, function: ElementwiseFn, x: Value, y: Value, ty: &Type) -> Option<Value> {
         if function != ElementwiseFn::Add {
             return None;

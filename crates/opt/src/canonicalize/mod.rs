@@ -2,8 +2,9 @@
 //! identities, applies ops before splats and broadcasts instead of after them, drops masks that are
 //! always true, and replaces branches on constants with the taken region.
 //!
-//! The pass is one forward walk. It changes no pure instruction in place, except for the order of
-//! its operands. Instead, `simplify` returns a value that replaces the result of the instruction.
+//! The pass is one forward walk. In place, it only replaces and reorders the operands of a pure
+//! instruction. For any other simplification, `simplify` returns a value that replaces the result
+//! of the instruction.
 //! `simplify` may create new instructions for this value, and simplifies these too.
 
 mod butterfly;
@@ -150,8 +151,8 @@ impl Canonicalizer<'_> {
         swap
     }
 
-    /// Returns a value of type `ty` that equals the op applied to the operands, if there is a
-    /// simpler one.
+    /// Returns a simpler value of type `ty` that equals the op applied to the operands; `None` if
+    /// the pass knows none.
     fn simplify(&mut self, op: &Op, operands: &[Value], ty: &Type) -> Option<Value> {
         match (op, operands) {
             (Op::Elementwise { function }, _) => self.elementwise(*function, operands, ty),

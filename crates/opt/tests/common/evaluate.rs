@@ -34,7 +34,7 @@ pub struct Evaluator<'a> {
     pub programs: [u64; 2],
     /// True if a signed sum, difference, product or negation wrapped.
     pub overflowed: bool,
-    /// Called with every value each time it is computed.
+    /// Called with every value, each time the program computes the value.
     pub observe: &'a mut dyn FnMut(Value, &Type, &Tile),
     pub values: SecondaryMap<Value, Tile>,
     pub steps_left: u64,

@@ -1,4 +1,4 @@
-//! Random structured programs, built with the builder and valid by construction.
+//! Generates random structured programs. The builder of tile IR builds them, so they are valid.
 
 use smallvec::SmallVec;
 use tilewright_ir::{

@@ -1,4 +1,5 @@
-//! An evaluator of tile IR that shares no code with the passes, and a generator of random programs.
+//! Provides an evaluator of tile IR that shares no code with the passes, and a generator of random
+//! programs.
 
 pub mod evaluate;
 pub mod generate;

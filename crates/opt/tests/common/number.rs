@@ -1,5 +1,5 @@
-//! Elements as bits, and the functions of elements by their definitions: integers in 128 bits;
-//! floats in binary64, then rounded to their type.
+//! Decodes elements from their bits, and computes the functions of elements by their definitions:
+//! integers in 128 bits; floats in binary64, then rounded to their type.
 
 use tilewright_ir::{
     ArithmeticFn, BitwiseFn, ComparisonFn, DivisionFn, Dtype, ElementwiseFamily as Family, ElementwiseFn,

@@ -1,4 +1,4 @@
-//! The functions of the language as Python calls them in an interpreted kernel: `tl.load(p)`,
+//! Implements calls of the language's functions in an interpreted kernel: `tl.load(p)`,
 //! `x.to(tl.float32)`.
 
 use std::sync::Arc;
@@ -39,7 +39,8 @@ impl LanguageCall {
         evaluate(py, path, &Form::Call { positional, keywords }, &operands)
     }
 
-    /// Returns the function as a method of a tensor or a descriptor.
+    /// Returns the function as a method of a tensor or a descriptor; for any other instance,
+    /// returns the function itself.
     fn __get__<'py>(
         slf: &Bound<'py, Self>,
         instance: &Bound<'py, PyAny>,

@@ -123,8 +123,8 @@ impl Tensor {
         Ok(dtype.zip(tile.held.uniform_bits()).map(|(dtype, bits)| Literal { dtype, bits }))
     }
 
-    /// Returns the number of a scalar as a constant; [`Constant::None`] if Python has no such
-    /// number.
+    /// Returns the number of a scalar as a constant; [`Constant::None`] for pointers, tiles and
+    /// 8-bit floats.
     fn plain(&self) -> PyResult<Constant> {
         Ok(match self.number()? {
             Some(literal) => match (literal.as_int(), literal.as_float()) {
@@ -149,7 +149,8 @@ impl Tensor {
     }
 }
 
-/// A block pointer or a tensor descriptor of an interpreted kernel, with parts as Python objects.
+/// A value of an interpreted kernel that has parts, such as a block pointer or a tensor descriptor.
+/// The parts are Python objects.
 #[pyclass(frozen, name = "tensor_descriptor", module = "triton.language.core")]
 pub(crate) struct Structure {
     /// The run-time values, to which `form` refers by index.

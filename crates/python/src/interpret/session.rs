@@ -335,7 +335,9 @@ pub(crate) fn interpret_operator<'py>(
     evaluate(left.py(), operator, &Form::Binary(operator), &[to_operand(left)?, to_operand(right)?])
 }
 
-/// Calls a Python function that the language also defines for tensors, such as `min` and `max`.
+/// Calls a Python function, such as `min` or `max`, that the language also defines. While a kernel
+/// is interpreted, evaluates the language's function if an argument is a tensor and there are no
+/// keyword arguments. Otherwise calls Python's.
 #[pyfunction]
 #[pyo3(signature = (name, function, args, kwargs))]
 pub(crate) fn interpret_builtin<'py>(

@@ -1,4 +1,4 @@
-//! The methods of block pointers and tensor descriptors.
+//! Implements the methods of block pointers and tensor descriptors.
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
@@ -52,7 +52,7 @@ impl Structure {
             Operand::Descriptor(descriptor) => {
                 format!("<{} with blocks of shape {}>", descriptor.describe(), descriptor.form.block_shape)
             }
-            // tidy: wildcard because every structure is a descriptor or a block pointer.
+            // tidy: wildcard because the other operands have no description.
             _ => "<a value of a kernel>".into(),
         }
     }

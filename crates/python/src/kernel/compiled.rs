@@ -21,7 +21,7 @@ pub(crate) struct CompiledKernel {
     pub(crate) twin: OnceLock<Py<PyAny>>,
     /// Attributes that programs read at each launch; each is computed at the first access.
     pub(crate) attributes: Attributes,
-    /// True if the variant was launched.
+    /// True if the variant was launched, or if a launcher has loaded its code.
     is_launched: AtomicBool,
     /// False while the object is zeroed memory: Python creates its `__dict__` before the object is
     /// initialized, and may collect garbage meanwhile.
@@ -62,13 +62,13 @@ impl CompiledKernel {
         }
     }
 
-    /// Notes that the variant was launched.
+    /// Notes that the variant was launched, or that a launcher has loaded its code.
     #[inline]
     pub(crate) fn note_launch(&self) {
         self.is_launched.store(true, Ordering::Relaxed);
     }
 
-    /// Returns whether the variant was launched, and therefore loaded.
+    /// Returns whether the variant was launched, or loaded by a launcher. Its code is then loaded.
     pub(crate) fn is_launched(&self) -> bool {
         self.is_launched.load(Ordering::Relaxed)
     }

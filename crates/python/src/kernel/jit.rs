@@ -50,7 +50,7 @@ pub(crate) struct State {
     pub(crate) variadic: Option<usize>,
     bindings: ByCallShape<Arc<KnownBinding>, 32>,
     handles: Mutex<FxHashMap<usize, Py<CompiledKernel>>>,
-    /// A bit for each kind of warning, set after the warning was issued.
+    /// A bit for each kind of warning, which [`Self::is_first_warning`] sets.
     warned: AtomicU8,
     /// The options without effect for which a warning was issued.
     warned_options: Mutex<Vec<&'static str>>,

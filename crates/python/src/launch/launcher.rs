@@ -1,9 +1,11 @@
 //! `object[grid]`: launches a kernel, a compiled variant, or a wrapper, which adds arguments and
 //! launches the kernel that it wraps.
 //!
-//! This module launches a wrapper without a Python frame if no hook has to be called and the
-//! wrapper is a `Heuristics`, or an `Autotuner` that has chosen a configuration for the key of the
-//! arguments. In all other cases, the wrapper's `run` in Python launches.
+//! This module launches two kinds of wrapper without a Python frame: a `Heuristics` whose arguments
+//! the program does not pass itself, and an `Autotuner` that has only one configuration or has
+//! chosen one for the key of the arguments, if this configuration has no hook that runs before the
+//! launch and sets no argument of the call. In all other cases, the wrapper's `run` in Python
+//! launches.
 
 use std::ffi::CStr;
 
@@ -58,9 +60,10 @@ fn start<'py>(
         return launch_wrapper(wrapper, grid, call);
     }
     match object.cast::<CompiledKernel>() {
-        // An autotuner expects certain dtypes and a certain device of the arguments, and only the
-        // launch of a `JitKernel` compares them. So nothing is launched: `launch_autotuner` then
-        // looks up the configuration.
+        // `call.expected()` is set if an autotuner launches the configuration of a likely key: this
+        // is right only if the arguments have the expected dtypes and device. Only the launch of a
+        // `JitKernel` compares them. So nothing is launched: `launch_autotuner` then looks up the
+        // configuration.
         _ if call.expected().is_some() => Ok(py.None()),
         Ok(compiled) => compiled::launch(compiled, grid, call).map(|()| py.None()),
         Err(_) => run(object, grid, call),
@@ -126,8 +129,8 @@ fn hide_own_frames(py: Python<'_>, error: &PyErr) -> PyErr {
     }
 }
 
-/// Launches with the configuration that the autotuner has chosen for the key of the arguments.
-/// Returns `None` if only the autotuner's `run` in Python can launch.
+/// Launches with the only configuration of the autotuner, or with the one that it has chosen for
+/// the key of the arguments. Returns `None` if only the autotuner's `run` in Python can launch.
 fn launch_autotuner<'py>(
     wrapper: &Bound<'py, Wrapper>,
     grid: &Bound<'py, PyAny>,

@@ -55,7 +55,8 @@ fn place(py: Python<'_>, place: Option<SourcePlace>) -> PyResult<Bound<'_, PyAny
     Ok((file, line, column).into_pyobject(py)?.into_any())
 }
 
-/// Returns the findings as dicts, and the number of findings that were dropped.
+/// Returns the findings as dicts, and the number of findings that were dropped. With `is_taken`,
+/// forgets these findings and resets the number.
 #[pyfunction]
 pub(crate) fn sanitizer_reports(py: Python<'_>, is_taken: bool) -> PyResult<(Vec<Bound<'_, PyDict>>, u64)> {
     let (reports, dropped) = tilewright_runtime::sanitizer_reports(is_taken);

@@ -159,7 +159,7 @@ impl CompiledKernel {
         Ok(loaded.and_then(Loaded::kernel).map(binary::share))
     }
 
-    /// True if the variant was launched, and therefore loaded.
+    /// True if the variant was launched, or loaded by a launcher. Its code is then loaded.
     #[getter(_is_launched)]
     fn was_launched(&self) -> bool {
         self.is_launched()

@@ -260,8 +260,8 @@ fn is_official(object: &Bound<'_, PyAny>, class: &str) -> bool {
         && found.module().is_ok_and(|module| module == "triton.language.core")
 }
 
-/// Returns the language's value of a member of `PropagateNan`. As a Python object, each member
-/// would be true.
+/// Returns the language's value of a member of `PropagateNan`. Otherwise, a kernel would see a
+/// Python object, which is truthy even for `PropagateNan.NONE`.
 fn member(object: &Bound<'_, PyAny>) -> Option<Constant> {
     let class = object.get_type();
     let is_ours = class.name().is_ok_and(|name| name == "PropagateNan")
@@ -346,8 +346,8 @@ fn language_path(object: &Bound<'_, PyAny>) -> PyResult<Option<Arc<str>>> {
     if let Ok(missing) = object.cast::<Missing>() {
         return Ok(path(missing.get().path().to_owned()));
     }
-    // The path is an attribute of the class itself, in its `__dict__`. Instances and derived
-    // classes of users are not part of the language.
+    // The path is in the `__dict__` of the class or function itself. Instances and derived classes
+    // of users are not part of the language.
     let own = match object.cast::<PyType>() {
         Ok(class) => class.getattr(intern!(py, "__dict__"))?,
         Err(_) => match object.getattr_opt(intern!(py, "__dict__"))? {

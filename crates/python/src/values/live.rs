@@ -53,7 +53,7 @@ pub(crate) fn take_records(words_each: usize) -> (u64, Vec<u64>) {
     (count, words[1..=used].to_vec())
 }
 
-/// Returns the memory of all tensors in main memory, and of the records.
+/// Returns the memory of the tensors in main memory that [`visit`] finds, and of the records.
 #[cold]
 pub(crate) fn tensors(py: Python<'_>) -> PyResult<Live> {
     let (mut regions, mut tensors) = (Vec::new(), Vec::new());

@@ -46,7 +46,7 @@ impl Selector<'_> {
         Ok(Memory { base: self.read(operands[0], 0)?, index, offset })
     }
 
-    /// Replaces the base of an address by the sum of the base and the index.
+    /// Replaces the base of an address by the sum of the base and the shifted index.
     fn without_index(&mut self, memory: Memory) -> Memory {
         match memory.index {
             None => memory,

@@ -1,7 +1,7 @@
 //! Selects instructions of AArch64 for the operations of a function.
 //!
-//! A vector register has 4 lanes of 32 bits, or 2 lanes of 64 bits. Lanes of 8 or 16 bits only take
-//! the lowest bits of a register: it also has 4 of them, and its higher bits are unspecified. A
+//! A vector register has 4 lanes of 32 bits, or 2 lanes of 64 bits. A register also has 4 lanes if
+//! they have 8 or 16 bits; these lanes take its lowest bits, and its other bits are unspecified. A
 //! mask is a vector of 32-bit lanes; the bits of a lane are all 1 or all 0.
 //!
 //! If a comparison of integers has one use, in its own block, the comparison is *pending* until

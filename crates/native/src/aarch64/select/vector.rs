@@ -335,8 +335,8 @@ impl Selector<'_> {
         for part in 0..lane_parts(lane) {
             let mask = self.mask_part(mask, lane, part)?;
             let (x, y) = (self.read(x, part)?, self.read(y, part)?);
-            // Each of the three instructions overwrites one operand: prefers an operand that has no
-            // later use.
+            // Each of the three instructions overwrites one operand. This code chooses an
+            // instruction that overwrites an operand without later uses, if there is one.
             let register = if is_mask_kept && overwrites_y {
                 self.modify(o::BIT.whole(), y, &[x, mask])
             } else if is_mask_kept && overwrites_x {

@@ -192,8 +192,8 @@ impl Selector<'_> {
         Ok(condition)
     }
 
-    /// Sets the flags, and returns the condition that an integer is not 0. Only moves may be
-    /// emitted before the use of the condition.
+    /// Sets the flags, and returns the condition that holds if an integer is not 0. Only moves may
+    /// be emitted before the use of the condition.
     pub(super) fn condition(&mut self, value: Value) -> Result<Condition, CompileError> {
         if self.find_pending(value).is_some_and(|inst| matches!(inst.op, Op::IntCompare(_)))
             && let Some(inst) = self.take_pending(value)

@@ -11,8 +11,8 @@ use crate::{
     x86::Isa,
 };
 
-/// The predicates of `vcmpps` and `vpcmpd`. Those of `vcmpps` raise no exception; except for
-/// [`NOT_EQUAL`], they are false for NaN.
+/// The predicates of `vcmpps` and `vpcmpd`. Those of `vcmpps` raise no exception for a quiet NaN;
+/// except for [`NOT_EQUAL`], they are false for NaN.
 const EQUAL: u8 = 0;
 const NOT_EQUAL: u8 = 4;
 const LESS_FLOAT: u8 = 0x11;
@@ -42,7 +42,9 @@ impl Selector<'_> {
             .collect()
     }
 
-    /// Returns a memory operand of `size` with a part of a constant.
+    /// Returns a memory operand with a part of a constant: one element that the instruction copies
+    /// to all lanes, if the constant has equal lanes that fit in `broadcast` bytes; otherwise the
+    /// lanes in a register of `size`.
     pub(super) fn constant_memory(
         &mut self,
         op: Op,
@@ -101,7 +103,8 @@ impl Selector<'_> {
         tables::can_broadcast(self.isa, lane).then_some(lane.bytes())
     }
 
-    /// Returns an operand, which may be memory, of an instruction for lanes of the operand's type.
+    /// Returns an operand, which may be memory, for an instruction that operates on lanes of the
+    /// value's type.
     fn lane_operand(&mut self, value: Value, part: usize) -> Result<Arg, CompileError> {
         let lane = self.lane(value)?;
         let broadcast = self.broadcast_bytes(lane);
@@ -270,8 +273,8 @@ impl Selector<'_> {
                 Ok(self.truncated(&[shifted], wide, lane)[0])
             }
             (F::Sar, Lane::I64) => {
-                // AVX2 has no such shift: complements negative numbers before and after a shift
-                // that inserts zeros.
+                // AVX2 has no arithmetic shift of 64-bit lanes to the right. So this code
+                // complements negative numbers before and after a shift that inserts zeros.
                 let zero = self.zeros();
                 let args = [Arg::Use(zero, size), Arg::Use(x, size)];
                 let sign = self.compute(C::VEX_Vpcmpgtq_ymm_ymm_ymmm256, size, &args);
@@ -283,7 +286,7 @@ impl Selector<'_> {
             (F::Scale, Lane::F32) => {
                 // Multiplies by two powers of two, because `2^y` itself may be out of range. Only
                 // the second multiplication rounds: by the range of `x`, the first product is
-                // normal, or the result is 0.
+                // normal, or the result is 0 or infinite.
                 let exponent = self.compute(C::VEX_Vcvtps2dq_ymm_ymmm256, size, &[Arg::Use(y, size)]);
                 let half = self.shifted(F::Sar, Lane::I32, exponent, 1)?;
                 let rest = self.binary_registers(F::Sub, Lane::I32, exponent, half)?;
@@ -461,8 +464,8 @@ impl Selector<'_> {
         if self.is_memory(x) {
             std::mem::swap(&mut x, &mut y);
         }
-        // Each of the instructions overwrites one operand: prefers an operand that has no later
-        // use.
+        // Each of the instructions overwrites one operand. This code chooses an instruction that
+        // overwrites an operand without later uses, if there is one.
         let is_last = |value: Value| self.uses.is_last(value, self.position) && !self.is_memory(value);
         let code = |code: Option<C>| code.ok_or_else(|| unsupported("MultiplyAdd", lane));
         let (code, tied, middle, last) = if is_last(z) {
@@ -619,8 +622,9 @@ impl Selector<'_> {
         let size = self.size(lane);
         let def = self.vector();
         let table = |code: Option<C>| code.ok_or_else(|| unsupported("Select", lane));
-        // A masked instruction that loads waits for its mask, and a loop over memory is fast only if
-        // its loads do not wait for each other: lanes that come from memory are loaded before.
+        // A masked instruction with a memory operand loads only after its mask is known, and a loop
+        // over memory is fast only if its loads wait for nothing. So separate instructions without
+        // a mask load `x` and `y`; only a constant `x` may be a memory operand.
         let is_zeroing = self.known_bits(y) == Some(0);
         let x = match self.known(x) {
             Some(_) if is_zeroing => self.operand(x, part, None)?,

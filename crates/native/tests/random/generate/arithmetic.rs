@@ -1,4 +1,4 @@
-//! Random functions of integers, vectors and masks.
+//! Generates random operations on integers, vectors and masks.
 
 use tilewright_native::ir::{
     Binary, Compare, Conversion, IntBinary, IntCompare, Lane, MaskBinary, Unary, Value,

@@ -1,4 +1,4 @@
-//! Random accesses, which stay in the arena.
+//! Generates random accesses to memory, which stay in the arena.
 
 use tilewright_native::Place;
 use tilewright_native::ir::{Binary, IntBinary, Lane, Value};

@@ -108,7 +108,8 @@ struct Generator {
     builder: Builder,
     /// The kind of each region.
     layout: [Kind; REGIONS],
-    /// The lane types from which the generator chooses 95% of the lane types.
+    /// The lane types among which the generator chooses in 95% of the cases; otherwise it chooses
+    /// among all.
     lanes: Vec<Lane>,
     /// The values whose definitions dominate the current position.
     values: Vec<Value>,
@@ -327,7 +328,7 @@ impl Generator {
         self.values.extend(last);
     }
 
-    /// Appends a loop of at most 16 iterations that two branches leave.
+    /// Appends a loop of at most 8 iterations that two branches leave.
     fn loop_with_exit(&mut self, end: Value, carried: &[Value]) {
         let known = self.values.len();
         self.depth += 1;

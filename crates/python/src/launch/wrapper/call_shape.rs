@@ -183,7 +183,7 @@ impl CallShape {
 
     /// Returns the known key that was derived from the values that this call has, whatever the
     /// dtypes were. Returns `None` if there are no or several such keys, or if an argument in the
-    /// key is not a number.
+    /// key is neither a number nor `None`.
     #[inline]
     pub(crate) fn likely_key(&self, call: &Call<'_, '_>) -> Option<Arc<KnownKey>> {
         let mut values: SmallVec<[Number; 8]> = SmallVec::new();
@@ -411,9 +411,9 @@ impl Number {
 }
 
 impl Read {
-    /// Reads the arguments of a call. Returns `None` if an argument in the key is not a number, if
-    /// another parameter is neither plain nor a tensor of torch, if torch is not imported, or while
-    /// our `TorchFunctionMode`, which emulates `cuda` on the CPU, is on.
+    /// Reads the arguments of a call. Returns `None` if an argument in the key is neither a number
+    /// nor `None`, if another parameter is neither plain nor a tensor of torch, if torch is not
+    /// imported, or while our `TorchFunctionMode`, which emulates `cuda` on the CPU, is on.
     #[inline]
     pub(crate) fn of(py: Python<'_>, shape: &CallShape, call: &Call<'_, '_>) -> Option<Self> {
         let torch = Torch::get(py).filter(|_| !torch::is_watched())?;
