@@ -26,8 +26,8 @@ pub(crate) enum Timing {
 /// The measured start and duration of a launch.
 #[derive(Clone, Copy)]
 pub(crate) struct Time {
-    /// The time of [`profile_clock`] at which the kernel, or else its launch, began, in
-    /// nanoseconds.
+    /// The time of [`profile_clock`], in nanoseconds, at which the kernel began, if CUPTI or events
+    /// measured it; else the time at which the host began the launch.
     pub(crate) start: u64,
     pub(crate) nanoseconds: f64,
     /// The source of the time: `cupti`, `events`, `model` or `clock`.

@@ -73,7 +73,7 @@ pub(super) fn open_lock(path: &Path) -> io::Result<File> {
     })
 }
 
-/// Writes a new file that other users may not write.
+/// Writes a new file that only its owner and its group may write.
 pub(super) fn create(path: &Path, bytes: &[u8]) -> io::Result<File> {
     check("create")?;
     let mut options = OpenOptions::new();

@@ -64,7 +64,7 @@ pub(crate) fn recorder(knobs: &Knobs) -> Option<Recorder> {
 }
 
 impl Recorder {
-    /// Returns the recorder to a folder, which [`begin_recording`] has made.
+    /// Creates a recorder for a folder that [`begin_recording`] has made.
     pub fn new(folder: impl Into<PathBuf>) -> Self {
         Self { folder: folder.into() }
     }
@@ -134,7 +134,8 @@ impl Recorder {
         self.store(&compilation, (&kernel, code.as_ref()), (handle.device(), handle.options()))
     }
 
-    /// Writes the artifacts of a kernel, and its entry. `code` is its code for a GPU.
+    /// Writes the artifacts and the entry of a kernel. `code` is the kernel's code for a GPU;
+    /// `None` for the CPU.
     fn store(
         &self,
         compilation: &Compilation,
