@@ -478,7 +478,7 @@ fn warn_of_slow_launches() {
 }
 
 /// Runs a launch with these checks of the sanitizer. Returns an error if the sanitizer has a
-/// finding.
+/// finding, or if the launch is on a GPU.
 fn sanitized(checks: Checks, device: Device, run: impl FnOnce() -> Result<(), Error>) -> Result<(), Error> {
     if let Device::Cuda(_) = device {
         let message = format!("the launch option sanitize is set, and the launch is on {device}");
