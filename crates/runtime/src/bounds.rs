@@ -42,7 +42,7 @@ pub enum BoundsVerdict {
 /// The findings about a kernel.
 #[derive(Clone, Debug)]
 pub struct BoundsReport {
-    /// The finding about each access, in the order of the source.
+    /// The finding about each access, in the order of the optimized IR.
     pub findings: Vec<BoundsFinding>,
     /// The sources that the diagnostics point into.
     pub sources: SourceMap,

@@ -28,7 +28,7 @@ pub enum Device {
     Sim(u16),
 }
 
-/// The argument of the last [`claim_capability`]; 0 without one.
+/// The argument of the last call of [`claim_capability`]; 0 if there was none.
 static CLAIMED: AtomicU32 = AtomicU32::new(0);
 
 /// Sets the compute capability (times 10) that `is_cuda()` and `cuda_capability_geq(...)` assume in
@@ -38,7 +38,7 @@ pub fn claim_capability(capability: u32) {
     CLAIMED.store(capability, Ordering::Relaxed);
 }
 
-/// Returns the argument of the last [`claim_capability`]; 0 without one.
+/// Returns the argument of the last call of [`claim_capability`]; 0 if there was none.
 pub(crate) fn claimed_capability() -> u32 {
     CLAIMED.load(Ordering::Relaxed)
 }

@@ -58,7 +58,7 @@ pub fn set_cupti_folders(folders: Vec<PathBuf>) {
     *locked(&FOLDERS) = folders;
 }
 
-/// The state of a launch that is about to begin.
+/// The timing state of a launch that is about to begin.
 pub(crate) struct Before {
     cupti: Option<(&'static Cupti, u64)>,
     event: Option<Event>,

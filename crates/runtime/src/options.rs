@@ -181,7 +181,7 @@ impl Options {
         }
     }
 
-    /// Returns the frontend's options, which decide about the meaning of a kernel.
+    /// Returns the frontend's options, on which the meaning of a kernel depends.
     pub(crate) fn language(&self) -> tilewright_frontend::Options {
         let precision = match self.get(OptionId::DefaultDotInputPrecision) {
             Constant::Str(name) => InputPrecision::from_name(&name),

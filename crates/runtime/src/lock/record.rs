@@ -126,7 +126,7 @@ impl Recorder {
     /// Adds a variant of a kernel, for the device of its launch.
     ///
     /// # Errors
-    /// If the folder cannot be written.
+    /// If the folder cannot be written, or if the variant cannot be compiled.
     pub(crate) fn record_variant(&self, handle: &Handle, variant: &TensorMapVariant) -> Result<(), Error> {
         let kernel = handle.compiled.without_folders();
         let code = kernel.without_tensor_maps(variant)?;
