@@ -236,8 +236,8 @@ impl Kernel {
     /// # Errors
     /// If the arguments do not fit the parameters, if the kernel does not compile, or if it fails.
     /// On the CPU and in the simulator, it fails at an access out of bounds or at a failed
-    /// assertion. If a kernel fails on a GPU, a later call returns the error, such as
-    /// [`Stream::synchronize`].
+    /// assertion. If a kernel fails on a GPU, a later call, such as [`Stream::synchronize`],
+    /// returns the error.
     pub fn launch(&self, grid: impl IntoGrid, arguments: Arguments<'_>) -> Result<(), Error> {
         self.start(None, grid.into_grid()?, arguments)
     }

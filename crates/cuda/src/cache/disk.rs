@@ -1,4 +1,5 @@
-//! Performs the operations of the cache on files, and handles the errors of network file systems.
+//! Performs the operations of the cache on files, and handles the errors and the clocks of network
+//! file systems.
 //!
 //! - `ESTALE`: the server has replaced or removed the file of a handle. The cache repeats the
 //!   operation once, by name, so that the system looks the name up again.
