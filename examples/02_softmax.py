@@ -1,6 +1,6 @@
 """Computes the softmax of each row of a matrix, by a kernel that reads each row once and writes it once.
 
-The figure compares the kernel with four operations of an array library; each operation reads and writes memory:
+The figure compares the kernel with five operations of an array library, whose operands and results are in memory:
 
 ```text
              reads            writes
@@ -13,7 +13,7 @@ y = e / s    ████████ e       ████████ y
 this kernel  ████████ x       ████████ y        between them the row stays in registers
 ```
 
-The number of elements of a tile is a power of two; that of a row may be any. Elements of the tile past the end of the
+The number of elements of a tile is a power of two; a row may have any number. Elements of the tile past the end of the
 row are loaded as minus infinity. Their exponential is 0, so they change neither the largest element nor the sum.
 
 Run it with `python examples/02_softmax.py`; it checks itself against torch. Shapes: x and y are [rows, n].
@@ -48,12 +48,12 @@ def softmax(x: torch.Tensor) -> torch.Tensor:
 
 
 def main() -> None:
-    """Compare rows of several widths and dtypes with torch."""
+    """Compares rows of several widths and dtypes with torch."""
     torch.manual_seed(0)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     for dtype, tolerance in ((torch.float32, 1e-6), (torch.float16, 1e-3), (torch.bfloat16, 1e-2)):
         for rows, n in ((4, 1), (7, 100), (3, 1024), (2, 1500)):
-            # About 100: the exponentials themselves would be infinite.
+            # The elements are about 100: without the subtraction, their exponentials would be infinite.
             x = (torch.randn(rows, n, device=device) * 3 + 100).to(dtype)
             found, expected = softmax(x), torch.softmax(x, 1)
             torch.testing.assert_close(found, expected, atol=tolerance, rtol=tolerance)

@@ -19,7 +19,7 @@
   12 13 14 15               9 11 13 15
 ```
 
-`triton.autotune` runs each configuration once for each new value of its `key`, here the sizes, and keeps the fastest.
+`triton.autotune` measures all configurations for each new value of its `key`, here the sizes, and keeps the fastest.
 
 Run it with `python examples/03_matmul.py`; it checks itself against torch. Shapes: [M, K] @ [K, N].
 """

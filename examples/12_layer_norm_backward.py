@@ -1,4 +1,4 @@
-"""The backward pass of layer norm, which sums dw and db over rows, in two ways.
+"""Computes the backward pass of layer norm, which sums dw and db over rows, in two ways.
 
 ```text
           rows of x and dy                 partial sums of dw, db              dw, db

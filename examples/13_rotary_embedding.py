@@ -24,7 +24,7 @@ def rotate_kernel(
     x_ptr, y_ptr, cos_ptr, sin_ptr, steps, heads, half, stride_batch, stride_step, stride_head,
     IS_BACKWARD: tl.constexpr, HEADS: tl.constexpr, HALF: tl.constexpr,
 ):  # fmt: skip
-    """Rotates all heads of one step in each program. y is contiguous; in x, only the features of a head are."""
+    """Rotates all heads of one step in each program. y is contiguous; in x, only each head is contiguous."""
     step, batch = tl.program_id(0), tl.program_id(1)
     head = tl.arange(0, HEADS)[:, None]
     pair = tl.arange(0, HALF)[None, :]

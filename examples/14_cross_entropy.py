@@ -1,4 +1,4 @@
-"""Cross entropy of rows of logits, with its gradient, which overwrites the logits.
+"""Computes the cross entropy of rows of logits, and its gradient, which overwrites the logits.
 
 With a vocabulary of 100,000 the logits are the largest tensor of a training step, and their gradient is as large. So
 one kernel does both passes, and writes the gradient where the logits were:
@@ -92,7 +92,7 @@ class CrossEntropy(torch.autograd.Function):
 
 
 def main() -> None:
-    """Compares with torch's the loss, and the gradients of the tensors from which the logits are computed."""
+    """Compares the loss, and the gradients of the tensors from which the logits are computed, with torch's."""
     torch.manual_seed(0)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     rows, width, columns = 19, 24, 1000

@@ -25,7 +25,7 @@ def split_k_matmul(
     a_ptr, b_ptr, c_ptr, M, N, K,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, SPLIT_K: tl.constexpr,
 ):  # fmt: skip
-    """Adds to a tile of C, in each program, the products of every SPLIT_K-th block along K."""
+    """Each program adds to a tile of C the products of every SPLIT_K-th block along K."""
     rows = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
     columns = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
     part = tl.program_id(2)

@@ -1,4 +1,4 @@
-"""A linear layer with weights of 4-bit integers, which the kernel dequantizes: y = x @ ((q - zero) * scale).
+"""Computes a linear layer with weights of 4-bit integers, which the kernel dequantizes: y = x @ ((q - zero) * scale).
 
 ```text
   memory: bytes [K / 2, N]                  in the kernel

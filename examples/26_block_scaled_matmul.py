@@ -60,7 +60,7 @@ def block_scaled_kernel(
 
 
 def quantize(x: torch.Tensor, element: str) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """The bytes of the elements of [rows, K], the bytes of the scales, and the values that both stand for."""
+    """Returns the bytes of the elements of [rows, K], the bytes of the scales, and the values that both represent."""
     groups = x.view(x.shape[0], -1, 32)
     largest = groups.abs().amax(2).clamp(min=2.0**-100)
     # The largest element of a group gets the largest exponent of the element type.

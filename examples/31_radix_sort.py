@@ -1,4 +1,4 @@
-"""A radix sort: each pass sorts the keys by one digit of four bits, and keeps the order of keys with equal digits.
+"""Sorts by radix: each pass sorts the keys by one digit of four bits, and keeps the order of keys with equal digits.
 
 A pass has two kernels. The first counts the digits of each block. Sums of these counts give, for each block and digit,
 the index of the first key in the sorted array. The second kernel finds, by a scan, the rank of each key among the

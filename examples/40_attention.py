@@ -1,4 +1,4 @@
-"""Fused attention, o = softmax(q kᵀ * scale) v, forward and backward, causal and not.
+"""Computes fused attention, o = softmax(q kᵀ * scale) v, forward and backward, causal and not.
 
 The algorithm is FlashAttention-2 (arXiv 2307.08691).
 

@@ -1,4 +1,4 @@
-"""Attention of one new token to keys and values in pages, as PagedAttention (arXiv 2309.06180) keeps them.
+"""Computes the attention of one new token to keys and values in pages, as in PagedAttention (arXiv 2309.06180).
 
 ```text
   sequence   its pages (block table)          memory of all sequences: pages of PAGE steps, in any order
@@ -16,8 +16,8 @@ GPU, so several programs divide the steps of a sequence, as in "Flash-Decoding".
 are the rows of one tile, so that a program reads the keys once for all of these heads.
 
 Run it with `python examples/41_paged_decode_attention.py`; it checks itself against torch. Shapes: queries are
-[sequences, heads, width], the caches are [pages, PAGE, key heads, width], the table is [sequences, most pages],
-lengths are [sequences].
+[sequences, heads, width], the caches are [pages, PAGE, key heads, width], the table is [sequences, maximum
+number of pages], lengths are [sequences].
 """
 
 import math

@@ -1,4 +1,4 @@
-"""Linear attention with a decay, in chunks: o[t] = q[t] @ S[t] with S[t] = exp(g[t]) S[t - 1] + k[t]^T v[t].
+"""Computes linear attention with a decay, in chunks: o[t] = q[t] @ S[t] with S[t] = exp(g[t]) S[t - 1] + k[t]^T v[t].
 
 Within a chunk, the decays between steps are differences of a cumulative sum of g, so the chunk is computed by products
 of matrices. Only the state S is carried from chunk to chunk.

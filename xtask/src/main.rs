@@ -119,8 +119,8 @@ fn check_packages(root: &Path) -> Result<Vec<Finding>, String> {
     Ok(findings)
 }
 
-/// Returns the root of the workspace. Cargo sets the variable with the folder of this package at
-/// run time. The folder is not compiled in, because checkouts may share one target directory.
+/// Returns the root of the workspace. At run time, Cargo sets `CARGO_MANIFEST_DIR` to the folder of
+/// this package. The folder is not compiled in, because checkouts may share one target directory.
 fn project_root() -> PathBuf {
     let package =
         std::env::var_os("CARGO_MANIFEST_DIR").map_or_else(|| PathBuf::from("xtask"), PathBuf::from);

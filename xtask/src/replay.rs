@@ -1,5 +1,5 @@
-//! `cargo xtask replay`: checks whether a change of the compiler changes the generated code of
-//! kernels.
+//! Implements `cargo xtask replay`, which checks whether a change of the compiler changes the
+//! generated code of kernels.
 //!
 //! ```text
 //! cargo xtask replay record        records the tile IR of each kernel that tests, examples and

@@ -1,5 +1,6 @@
-//! Tests the cost of an addition: `tests/patches/` has patches with example additions. The patches
-//! still apply to the tree, and touch exactly the files that `CONTRIBUTING.md` names.
+//! Tests the patches in `tests/patches/`, which are examples of additions to the compiler. Each
+//! patch must still apply to the tree and touch exactly the files that its test lists.
+//! `CONTRIBUTING.md` names the same files.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

@@ -66,8 +66,9 @@ fn functions(text: &str) -> Vec<FunctionSyntax> {
     })
 }
 
-/// Returns the signature of the function of `source`: the first function with its name whose name
-/// begins at or after its offset. Returns `None` if there is none, or the text is not valid Python.
+/// Returns the signature of the function that `source` describes: the first function with the name
+/// `source.name` whose name begins at or after `source.offset`. Returns `None` if there is none, or
+/// if the text is not valid Python.
 pub fn function_syntax(source: &FunctionSource) -> Option<FunctionSyntax> {
     let found = functions(&source.file.text);
     found.into_iter().find(|function| function.name == source.name && function.name_range.0 >= source.offset)

@@ -16,8 +16,8 @@ use crate::{CompileError, Stage, cpu_program, verify, with_stack};
 pub struct CompiledOperation {
     /// The program of the operation.
     pub program: Program,
-    /// The result. If it is a tuple, it has several run-time parts. The results of the program are
-    /// these parts, in order.
+    /// The result. A result such as a tuple may have several run-time parts. The results of the
+    /// program are these parts, in order.
     pub result: Operand<Type>,
     /// The indices of the run-time parts that are constants in the program.
     pub known: Vec<usize>,

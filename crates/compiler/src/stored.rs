@@ -148,8 +148,9 @@ fn gpu_code(
 }
 
 /// Replaces the source files of a stored module by the source files of this process, because the
-/// stored text only has the names of the files. Does nothing if the numbers of files differ. The
-/// ids of the files agree, because lowering gives the files of equal kernels equal ids.
+/// stored text only has the names of the files. Does nothing if `stored` and `sources` have
+/// different numbers of files. The ids of the files agree, because lowering gives the files of
+/// equal kernels equal ids.
 fn locate_in(stored: &mut Arc<SourceMap>, sources: &Arc<SourceMap>) {
     if stored.files().count() == sources.files().count() {
         *stored = Arc::clone(sources);

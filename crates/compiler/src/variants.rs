@@ -6,10 +6,10 @@
 //! the maps of some accesses are impossible   code in which threads make these accesses
 //! MAX_VARIANTS other variants exist already  code without tensor maps
 //! ```
-//! A tensor map cannot describe a tensor whose base or strides are not aligned to 16 bytes. A
-//! variant is the code that the compiler generates when it knows that these tensors are not
-//! aligned. If only the rows of C in a matmul are not aligned, tensor copies (TMA) still load A and
-//! B. If only the rows of A are not aligned, tensor copies still load B.
+//! A tensor map cannot describe, for example, a tensor whose base or strides are not aligned to 16
+//! bytes. A variant is the code that the compiler generates if it must not use tensor maps for
+//! certain accesses. If only the rows of C in a matmul are not aligned, tensor copies (TMA) still
+//! load A and B. If only the rows of A are not aligned, tensor copies still load B.
 
 use std::fmt;
 
@@ -24,7 +24,7 @@ pub const MAX_VARIANTS: usize = 7;
 /// tensor copies.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum TensorMapVariant {
-    /// These accesses, in order.
+    /// These accesses, sorted.
     Without(SmallVec<[TensorAccess; 4]>),
     /// All accesses.
     NoMaps,

@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use crate::sys::{ContextHandle, device_attribute as attribute};
 use crate::{Capability, Driver, Error};
 
-/// The oldest device that kernels are compiled for.
+/// The minimum compute capability of a device that kernels are compiled for.
 const NEEDED_CAPABILITY: Capability = Capability { major: 7, minor: 5 };
 
 /// The data of a device. `new` reads the handle and the capability. The primary context and the

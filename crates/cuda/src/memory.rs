@@ -136,8 +136,8 @@ impl DeviceBuffer {
         self.copy(self.bytes, fill)
     }
 
-    /// Makes a call of the driver that accesses the first `bytes` bytes of the buffer. Fails if the
-    /// buffer has fewer bytes, and does nothing if `bytes` is 0.
+    /// Makes a call of the driver that accesses only the first `bytes` bytes of the buffer. Fails
+    /// if the buffer has fewer bytes, and does nothing if `bytes` is 0.
     fn copy(&self, bytes: usize, call: impl FnOnce() -> Result<(), Error>) -> Result<(), Error> {
         if bytes > self.bytes {
             return Err(Error::CopyTooLarge { bytes, capacity: self.bytes });

@@ -313,7 +313,7 @@ impl fmt::Display for TensorMapRule {
 }
 
 impl TensorMapSource<'_> {
-    /// Returns an error for the first rule that is broken.
+    /// Returns an error for the first rule that a tiled map breaks.
     fn check(&self) -> Result<(), TensorMapRule> {
         let least = if self.is_interleaved() { 3 } else { 1 };
         self.check_tensor(least, self.shape.len())?;

@@ -1,6 +1,7 @@
-//! Tests the times that CUPTI reports, with the stub: their assignment to launches, and the
-//! messages if there are no times. A process opens CUPTI once, so tests that open another library
-//! run in their own processes.
+//! Tests CUPTI with the stub library of `crates/cuda/stub`, which replaces `libcuda` and
+//! `libcupti`. The tests check which launch each time belongs to, and the error messages if CUPTI
+//! cannot be used. A process opens CUPTI once, so tests that open another library run in their own
+//! processes.
 
 #![allow(clippy::unwrap_used, reason = "an error is a failed test")]
 
@@ -16,8 +17,8 @@ use tilewright_cuda::{Cupti, LaunchOptions, StreamRef, Version};
 const CHILD: &str = "TILEWRIGHT_CUPTI_TEST_CHILD";
 const VERSION: Version = Version { major: 12, minor: 8 };
 
-/// Runs a test of this file again in a child process with these variables. Returns whether this
-/// process is the child.
+/// In the child process, only returns true. Otherwise, runs a test of this file in a child process
+/// with these variables, and returns false.
 fn is_child(test: &str, variables: &[(&str, &str)]) -> bool {
     if env::var_os(CHILD).is_some() {
         return true;

@@ -130,8 +130,8 @@ fn parameters_are_where_ptx_looks_for_them() {
     buffer.read(bytemuck::cast_slice_mut(&mut found)).unwrap();
     assert_eq!(found, [200, 60_000, 0xdead_beef, u32::from_le_bytes([60, 61, 62, 63])]);
 
-    // If the block of parameters is too short, this crate or the driver returns an error, and the
-    // driver does not read beyond the block.
+    // If the block of parameters is too short, this crate returns an error, so the driver does not
+    // read beyond the block.
     let error = launch.launch([1; 3], StreamRef::DEFAULT, &parameters.as_bytes()[..16]).unwrap_err();
     let expected = offset + 64;
     assert_eq!(error, Error::WrongParameters { kernel: "kernel".into(), found: 16, expected });

@@ -1,5 +1,5 @@
-//! Tests the crate with the stub of the driver: its calls, its messages for each kind of machine,
-//! and the arguments of its launches.
+//! Tests the crate with the stub of the driver (`crates/cuda/stub`): the calls of the driver, the
+//! messages for each kind of machine, and the arguments of launches.
 
 #![allow(clippy::unwrap_used, reason = "an error is a failed test")]
 

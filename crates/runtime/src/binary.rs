@@ -1,5 +1,5 @@
-//! Loads device code and launches it by its driver handle, as Triton's driver module does. Only the
-//! types of the arguments describe the code, because its source is unknown. Kernels of
+//! Loads device code and launches it by its driver handle, as Triton's driver module does. The
+//! source of the kernel is unknown, so the caller states the types of the arguments. Kernels of
 //! `triton.compile` and of torch's Inductor are launched this way.
 //!
 //! ```text
@@ -34,7 +34,7 @@ fn loaded() -> MutexGuard<'static, Option<Kernels>> {
     LOADED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A loaded kernel, as other libraries know it.
+/// A loaded kernel: the driver's handles, which other libraries can use, and its attributes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Binary {
     /// The driver's handle of the module (`CUmodule`).

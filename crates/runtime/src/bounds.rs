@@ -1,5 +1,6 @@
 //! Checks that the accesses of a kernel are in bounds for every grid and every size. Converts the
-//! compiler's findings to text and diagnostics, and runs the kernel to confirm each counterexample.
+//! compiler's findings to text and diagnostics, and tries to confirm each counterexample by a run
+//! of the kernel.
 
 use std::fmt::Write;
 use std::time::{Duration, Instant};
@@ -33,14 +34,15 @@ pub enum BoundsVerdict {
     Proved,
     /// The access is out of bounds for a grid and sizes that the diagnostic names.
     Refuted(Box<Diagnostic>),
-    /// The check found neither a proof nor a counterexample, for this reason.
+    /// The check has neither a proof nor a counterexample, for this reason: it found none, or a run
+    /// showed that the counterexample is wrong.
     Undecided(String),
 }
 
 /// The findings about a kernel.
 #[derive(Clone, Debug)]
 pub struct BoundsReport {
-    /// The finding about each access, in the order of the source.
+    /// The finding about each access, in the order of the optimized IR.
     pub findings: Vec<BoundsFinding>,
     /// The sources that the diagnostics point into.
     pub sources: SourceMap,
@@ -59,9 +61,9 @@ const SOME_ELEMENTS: i128 = 1 << 16;
 impl Handle {
     /// Decides for each access whether it is in bounds for every grid and every size that satisfy
     /// `statement`, which has the extents of the tensors, the grid, and conditions. Adds the
-    /// compile-time values and the facts about descriptors to the statement. Fails if the statement
+    /// compile-time ints and the facts about descriptors to the statement. Fails if the statement
     /// is wrong, for example if a name in it is not a parameter. If the kernel is compiled for the
-    /// CPU, runs it to confirm each counterexample.
+    /// CPU, tries to confirm each counterexample by a run.
     pub fn check_bounds(&self, statement: &Statement) -> Result<BoundsReport, String> {
         let mut statement = statement.clone();
         for (parameter, argument) in self.signature().parameters.iter().zip(self.arguments()) {
@@ -206,7 +208,7 @@ impl Handle {
 /// - A compile-time int is a constant.
 /// - A descriptor's shape and strides determine the number of elements of its tensor. Each extent
 ///   is at least 1, and each stride is at least 0.
-/// - Another tuple has the facts about its items.
+/// - A tuple that is not a descriptor contributes the facts about its items.
 fn add_known(name: &str, argument: &Argument, statement: &mut Statement) {
     match argument {
         Argument::Constexpr(HostValue::Constant(Constant::Int(number))) => {

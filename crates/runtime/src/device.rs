@@ -28,17 +28,17 @@ pub enum Device {
     Sim(u16),
 }
 
-/// The argument of the last [`claim_capability`]; 0 without one.
+/// The argument of the last call of [`claim_capability`]; 0 if there was none.
 static CLAIMED: AtomicU32 = AtomicU32::new(0);
 
 /// Sets the compute capability (times 10) that `is_cuda()` and `cuda_capability_geq(...)` assume in
-/// kernels that are compiled for the processor from now on: they return the values for such a GPU.
-/// This is for programs that run on the processor in place of a GPU.
+/// kernels that are compiled for the processor from now on: these functions return the values for
+/// such a GPU. This is for programs that run on the processor in place of a GPU.
 pub fn claim_capability(capability: u32) {
     CLAIMED.store(capability, Ordering::Relaxed);
 }
 
-/// Returns the argument of the last [`claim_capability`]; 0 without one.
+/// Returns the argument of the last call of [`claim_capability`]; 0 if there was none.
 pub(crate) fn claimed_capability() -> u32 {
     CLAIMED.load(Ordering::Relaxed)
 }
@@ -56,12 +56,12 @@ pub fn multiprocessors_of(capability: u32) -> u32 {
     known().find(|gpu| Some(of(gpu)) == newest).map_or(1, |gpu| gpu.multiprocessors)
 }
 
-/// The argument of the last [`Device::select`].
+/// The device of the last call of [`Device::select`] that succeeded.
 static SELECTED: RwLock<Option<Device>> = RwLock::new(None);
 
 impl Device {
-    /// Parses the name of a device: `cpu`, `cuda`, `cuda:1`, `sim`, `sim:sm_90`. The error lists
-    /// the valid names.
+    /// Parses the name of a device: `cpu`, `cuda`, `cuda:1`, `sim`, `sim:sm_90`. The error for an
+    /// unknown name lists the valid names.
     pub fn parse(name: &str) -> Result<Self, Error> {
         let (kind, rest) = match name.split_once(':') {
             Some((kind, rest)) => (kind, Some(rest)),
@@ -127,7 +127,8 @@ impl Device {
     }
 
     /// Returns the target that code for the device is compiled for. Fails if this machine does not
-    /// have the device, or if the compiler does not support it.
+    /// have the device, if the compiler does not support it, or if this build leaves out its
+    /// feature.
     pub fn target(self) -> Result<Target, Error> {
         match self.check_included()? {
             Device::Cpu => Ok(Target::Cpu),

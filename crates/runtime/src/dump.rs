@@ -58,7 +58,8 @@ fn describe(options: CodegenOptions) -> String {
     )
 }
 
-/// Writes a cubin, which is assembled at the first launch.
+/// Writes a cubin, if the knobs request it. The hook of the compiler receives no cubin, because the
+/// cubin is made when the code is loaded.
 pub(crate) fn machine_code(knobs: &Knobs, kernel: &str, number: u32, cubin: &[u8]) {
     if !knobs.dump.contains(&Stage::Cubin) {
         return;

@@ -12,8 +12,8 @@ use tilewright_frontend::Failure;
 /// text.
 #[derive(Clone)]
 pub enum Error {
-    /// The user's program is at fault: diagnostics with codes, and the sources that they point
-    /// into.
+    /// The user's program, its input or the device is at fault: diagnostics with codes, and the
+    /// sources that the diagnostics point into.
     Diagnostics(Box<Failure>),
     /// A kernel needs more of a resource than the device has.
     OutOfResources(OutOfResources),

@@ -226,7 +226,8 @@ const NULL_PAGE: u64 = 4096;
 const PROMISES: &str = "the kernel computes the address: check the promises of `tl.multiple_of` and `tl.max_contiguous`, and casts to \
      pointers of wider types";
 
-/// Returns the span of the source line that an instruction comes from, without its indentation.
+/// Returns the span of the source line that an instruction comes from, without the indentation of
+/// the line; `None` if the line is unknown.
 fn span(sources: &SourceMap, location: &Location) -> Option<Span> {
     let (name, line) = location.kernel.as_ref()?;
     sources.files().filter(|(_, file)| file.name == *name).find_map(|(id, file)| {

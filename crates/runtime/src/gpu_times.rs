@@ -26,8 +26,8 @@ pub(crate) enum Timing {
 /// The measured start and duration of a launch.
 #[derive(Clone, Copy)]
 pub(crate) struct Time {
-    /// The time of [`profile_clock`] at which the kernel, or else its launch, began, in
-    /// nanoseconds.
+    /// The time of [`profile_clock`], in nanoseconds, at which the kernel began, if CUPTI or events
+    /// measured it; else the time at which the host began the launch.
     pub(crate) start: u64,
     pub(crate) nanoseconds: f64,
     /// The source of the time: `cupti`, `events`, `model` or `clock`.
@@ -58,7 +58,7 @@ pub fn set_cupti_folders(folders: Vec<PathBuf>) {
     *locked(&FOLDERS) = folders;
 }
 
-/// The state of a launch that is about to begin.
+/// The timing state of a launch that is about to begin.
 pub(crate) struct Before {
     cupti: Option<(&'static Cupti, u64)>,
     event: Option<Event>,

@@ -33,7 +33,7 @@ impl Grid {
         self.0
     }
 
-    /// Returns whether no program runs.
+    /// Returns whether the grid has no programs: an extent is 0.
     pub fn is_empty(self) -> bool {
         self.0.contains(&0)
     }

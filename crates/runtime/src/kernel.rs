@@ -327,7 +327,8 @@ impl Kernel {
         self.compile_with(self.device.unwrap_or_default(), arguments, options, tensor_maps, path)
     }
 
-    /// Compiles a kernel from its IR; with a lock, restores the kernel instead.
+    /// Compiles a kernel from its IR. If this process has a lock that contains the kernel, restores
+    /// the kernel from the lock instead.
     fn compile_or_restore(
         &self,
         job: &Job,
@@ -383,7 +384,7 @@ impl Kernel {
         }
     }
 
-    /// As [`record`](Self::record), but to a recording other than that of this process.
+    /// As [`record`](Self::record), but to the recording of `recorder`.
     ///
     /// # Errors
     /// If the recording cannot be written.

@@ -72,7 +72,7 @@ pub struct Knobs {
     pub lock_permits_misses: bool,
     /// `TILEWRIGHT_LOCK_RECORD`: the folder in which compiled kernels are recorded for a lock.
     pub lock_record: Option<PathBuf>,
-    /// The value of `TILEWRIGHT_NUM_THREADS` if it is not an integer from 1 to 1024.
+    /// The value of `TILEWRIGHT_NUM_THREADS` if it is neither empty nor an integer from 1 to 1024.
     pub invalid_threads: Option<String>,
 }
 
@@ -268,7 +268,8 @@ fn device_of(backend: &str) -> Option<&'static str> {
     }
 }
 
-/// Parses `TRITON_CPU_MAX_THREADS`; 0 means no maximum.
+/// Parses `TRITON_CPU_MAX_THREADS`. Returns `None` for 0, which means no maximum, and for an
+/// invalid value.
 fn max_threads(text: &str) -> Option<usize> {
     text.trim().parse().ok().filter(|count| (1..=MAX_THREADS).contains(count))
 }

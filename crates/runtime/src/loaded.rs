@@ -43,7 +43,7 @@ pub enum Loaded {
 }
 
 impl Loaded {
-    /// Loads a kernel. For a GPU, assembles it first, unless the cache has the cubin.
+    /// Loads a kernel. For a GPU, assembles it first, unless `code` or the cache has the cubin.
     pub(crate) fn new(name: &str, code: &GpuCode, device: Device, options: &Options) -> Result<Self, Error> {
         let limit = code.target.max_shared_bytes;
         if code.shared_bytes > limit {
@@ -69,9 +69,9 @@ impl Loaded {
         }
     }
 
-    /// Assembles and loads a kernel. Unless `options` sets `maxnreg`, [`Multiprocessor::assemble`]
-    /// may choose the number of registers of a thread, so that more blocks are resident or less is
-    /// spilled.
+    /// Loads a kernel; assembles it first, unless `code` or the cache has the cubin. Unless
+    /// `options` sets `maxnreg`, [`Multiprocessor::assemble`] may choose the number of registers of
+    /// a thread, so that more blocks are resident or less is spilled.
     fn on_gpu(code: &GpuCode, device: Device, options: &Options) -> Result<Self, Error> {
         let (gpu, context) = (device.gpu()?, device.context()?);
         let cache = Cache::new(&Settings::from_environment());

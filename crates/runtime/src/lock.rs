@@ -7,9 +7,10 @@
 //! TILEWRIGHT_LOCK=file            a launch restores its kernel from the lock        active
 //! verify                          compiles each kernel of a lock anew, and compares verify
 //! ```
-//! A launch from a lock lowers the source to tile IR, because the hash of the IR shows whether the
-//! kernel is the one in the lock. The optimizer, the back ends and the assembler of a GPU do not
-//! run. On the CPU, machine code is made from the locked IR, because it depends on the processor.
+//! With `TILEWRIGHT_LOCK`, the first launch of a variant lowers the source to tile IR, because the
+//! hash of the IR shows whether the kernel is the one in the lock. A [`Bundle`] needs no source. In
+//! both cases, the optimizer, the back ends and the assembler of a GPU do not run. On the CPU,
+//! machine code is made from the locked IR, because machine code depends on the processor.
 
 mod active;
 mod assemble;

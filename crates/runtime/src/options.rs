@@ -153,8 +153,9 @@ impl Options {
         Err(refused(OptionId::Arch, note).hint(hint).into())
     }
 
-    /// Returns the options that are set but have no effect on a GPU ([`Consumer::Warned`]), each
-    /// with its value and a text about what happens instead. Returns none if the target is the CPU.
+    /// Returns the options that are set to a true value but have no effect on a GPU
+    /// ([`Consumer::Warned`]), each with its value and a text about what happens instead. Leaves
+    /// out `ptx_version` if it is the version of the target. Returns none if the target is the CPU.
     pub fn without_effect(&self, target: Target) -> Vec<(OptionInfo, Constant, &'static str)> {
         let Target::Gpu(gpu) = target else { return Vec::new() };
         let ptx_version = Constant::Int((gpu.ptx_version.0 * 10 + gpu.ptx_version.1).into());
@@ -180,7 +181,7 @@ impl Options {
         }
     }
 
-    /// Returns the frontend's options, which decide about the meaning of a kernel.
+    /// Returns the frontend's options, on which the meaning of a kernel depends.
     pub(crate) fn language(&self) -> tilewright_frontend::Options {
         let precision = match self.get(OptionId::DefaultDotInputPrecision) {
             Constant::Str(name) => InputPrecision::from_name(&name),

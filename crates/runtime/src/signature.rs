@@ -20,13 +20,14 @@ pub struct Parameter {
     pub annotation: Annotation,
     /// The way in which callers pass the argument.
     pub kind: ParameterKind,
-    /// The default, if there is one. A caller that keeps the value itself sets `Value::None`.
+    /// The default, if there is one. A caller that stores the default elsewhere sets `Value::None`
+    /// here.
     pub default: Option<Value<'static>>,
-    /// True if code may depend on the argument being 1, or on it being a multiple of 16 (not in
-    /// `do_not_specialize`).
+    /// True if code may depend on whether the argument is 1 or a multiple of 16; false for a
+    /// parameter in `do_not_specialize`.
     pub specialize: bool,
-    /// True if code may depend on the argument being a multiple of 16 (not in
-    /// `do_not_specialize_on_alignment`).
+    /// True if code may depend on whether the argument is a multiple of 16; false for a parameter
+    /// in `do_not_specialize_on_alignment`.
     pub specialize_alignment: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Kernels of a source file, without Python.
+//! Reads the kernels of a Python source file without running Python.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};

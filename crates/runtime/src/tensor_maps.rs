@@ -110,8 +110,8 @@ impl TensorMaps {
     /// Appends the maps to the parameters of a launch, and the number of programs if the kernel
     /// takes it. Returns the blocks, which can only run in pairs if `can` is true. If no map can
     /// describe some tensors, returns the accesses to these tensors instead, and appends nothing.
-    /// `regions` is the memory that a kernel may access in the simulator; on a GPU, the driver is
-    /// queried.
+    /// `regions` is the memory that a kernel may access in the simulator; it is unused on a GPU,
+    /// whose driver knows this memory.
     pub(crate) fn append(
         &self,
         grid: [u32; 3],
@@ -296,7 +296,7 @@ impl Tensor {
         use sim::TensorDataType as T;
         let map = sim::TensorMap {
             data_type: match self.element {
-                // A copy that reduces compares elements by this type, so its sign matters.
+                // A copy that reduces compares elements as this type, so the type must be signed.
                 Dtype::I32 => T::S32,
                 Dtype::I64 => T::S64,
                 Dtype::F16 => T::F16,
@@ -331,7 +331,7 @@ impl Tensor {
         use TensorMapElement as T;
         let source = TensorMapSource {
             element: match self.element {
-                // A copy that reduces compares elements by this type, so its sign matters.
+                // A copy that reduces compares elements as this type, so the type must be signed.
                 Dtype::I32 => T::I32,
                 Dtype::I64 => T::I64,
                 Dtype::F16 => T::F16,

@@ -65,7 +65,8 @@ impl Value<'_> {
         Value::Constant { value: HostValue::Constant(Constant::Str(text.into())), is_explicit: false }
     }
 
-    /// Returns the GPU that has the first tensor of the value; `None` if there is no such tensor.
+    /// Returns the GPU of the first tensor in the value that is on a GPU; `None` if there is no
+    /// such tensor.
     pub fn gpu(&self) -> Option<Device> {
         match self {
             Value::Pointer(pointer) if pointer.device != Device::Cpu => Some(pointer.device),

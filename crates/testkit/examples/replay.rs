@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! replay compile CORPUS OUT       writes OUT/KERNEL.VARIANT.STAGE for each CORPUS/KERNEL.ir
-//! replay compare BEFORE AFTER     lists the texts that differ, and the resources of the PTX
+//! replay compare BEFORE AFTER     counts the texts that differ, names three a stage, compares PTX
 //! ```
 //! A corpus file is tile IR as emitted by the frontend, after a comment with the launch options.
 //! Each kernel is compiled for the CPU, and with its options for each GPU of [`VARIANTS`]. The
@@ -27,8 +27,8 @@ use tilewright_testkit::Ptxas;
 /// The target GPUs, each with true if launches on it provide tensor maps.
 const VARIANTS: [(&str, bool); 4] = [("sm_75", false), ("sm_80", false), ("sm_90a", true), ("sm_100a", true)];
 
-/// The maximum number of differing PTX files that a comparison lists; further files are only
-/// counted.
+/// The maximum number of differing PTX files that a comparison lists. The totals and means include
+/// all differing files.
 const MAX_ROWS: u32 = 60;
 
 type Failure = Box<dyn std::error::Error>;
@@ -134,7 +134,8 @@ fn compile_kernel(path: &Path, out: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Returns the module in the GPU dialect, followed by the remarks of the passes.
+/// Returns the module in the GPU dialect, followed by the remarks of the passes. Writes the PTX to
+/// `ptx`.
 fn compile_for_gpu(
     module: &Module,
     target: GpuTarget,
@@ -180,7 +181,8 @@ fn guarded(stage: impl FnOnce() -> Result<String, String>) -> String {
     }
 }
 
-/// The resources of a PTX file, assembled as a launch assembles it.
+/// The number of instructions of a PTX file, and its registers and spills when it is assembled as
+/// for a launch; 0 registers and spills without `ptxas`.
 #[derive(Clone, Copy, Default)]
 struct Figures {
     registers: u32,
@@ -251,8 +253,9 @@ fn compare(before: &Path, after: &Path) -> Result<bool, Failure> {
     Ok(differing.is_empty())
 }
 
-/// Prints registers, instructions and spills of the PTX files that differ, and the geometric means
-/// of their ratios.
+/// Prints registers, instructions and spills of the PTX files that differ. Then prints the
+/// geometric means of the ratios of registers and of instructions, and the number of files with
+/// more spills.
 fn compare_figures(
     before: &Path,
     after: &Path,

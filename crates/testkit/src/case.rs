@@ -33,7 +33,7 @@ pub enum Input {
     Tensor(Dtype, Vec<usize>, Expression),
     /// A typed number.
     Number(Dtype, Expression),
-    /// A compile-time value, or the grid: `1024`, `'text'`, `(2, 1)`.
+    /// A value without a dtype, or the grid: `1024`, `'text'`, `(2, 1)`.
     Constant(Constant),
 }
 

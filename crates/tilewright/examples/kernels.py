@@ -1,4 +1,4 @@
-"""Kernels that the examples in the documentation of the crate launch."""
+"""Defines the kernels that the examples in the documentation of the crate launch."""
 
 import triton
 import triton.language as tl

@@ -1,4 +1,5 @@
-//! Times the stages of a compilation, and a warm launch without the work of the kernel.
+//! Times the stages of a compilation. For a compiled kernel, times the look-up of its code, and
+//! launches with no program and with one program.
 //!
 //! ```text
 //! cargo run --release -p tilewright --example timings -- k.py::kernel '*fp16,*fp16,i32,BLOCK=16'
@@ -21,7 +22,7 @@ fn main() -> Result<(), Error> {
     launches()
 }
 
-/// Returns the median of many runs.
+/// Returns the median of 101 runs.
 fn median(mut run: impl FnMut() -> Duration) -> Duration {
     let mut times: Vec<Duration> = (0..101).map(|_| run()).collect();
     times.sort();

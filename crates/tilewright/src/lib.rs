@@ -190,7 +190,7 @@ pub use tilewright_base::SourceMap;
 /// ```
 #[doc(inline)]
 pub use tilewright_base::Span;
-/// Explains how the compiler treats a kernel.
+/// Runs a function, and returns its result with the decisions that the compiler made meanwhile.
 ///
 /// ```
 /// use tilewright::{Device, Module, Options, collect_remarks};
@@ -237,7 +237,8 @@ pub use tilewright_ir::Dtype;
 /// ```
 #[doc(inline)]
 pub use tilewright_runtime::Device;
-/// Prints as a message with the lines of the kernel, also with `Debug`.
+/// States why a kernel was not compiled or did not finish. `Display` and `Debug` print a message
+/// with the lines of the kernel.
 ///
 /// ```
 /// use tilewright::{Code, Module, args};
@@ -308,7 +309,7 @@ pub use tilewright_runtime::Knobs;
 /// ```
 #[doc(inline)]
 pub use tilewright_runtime::Options;
-/// Selects a text of a compilation.
+/// Names a stage of a compilation, whose text a program can request.
 ///
 /// ```
 /// use tilewright::{Device, Module, Options, Stage, Target};
@@ -339,14 +340,14 @@ pub use tilewright_runtime::Stage;
 /// ```
 #[doc(inline)]
 pub use tilewright_runtime::Target;
-/// Reads the number of threads of launches on the CPU.
+/// Returns the number of threads of launches on the CPU.
 ///
 /// ```
 /// assert!(tilewright::num_threads() >= 1);
 /// ```
 #[doc(inline)]
 pub use tilewright_runtime::num_threads;
-/// Limits the threads of launches on the CPU.
+/// Sets the number of threads of later launches on the CPU.
 ///
 /// ```
 /// tilewright::set_num_threads(2);

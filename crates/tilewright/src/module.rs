@@ -236,8 +236,8 @@ impl Kernel {
     /// # Errors
     /// If the arguments do not fit the parameters, if the kernel does not compile, or if it fails.
     /// On the CPU and in the simulator, it fails at an access out of bounds or at a failed
-    /// assertion. If a kernel fails on a GPU, a later call returns the error, such as
-    /// [`Stream::synchronize`].
+    /// assertion. If a kernel fails on a GPU, a later call, such as [`Stream::synchronize`],
+    /// returns the error.
     pub fn launch(&self, grid: impl IntoGrid, arguments: Arguments<'_>) -> Result<(), Error> {
         self.start(None, grid.into_grid()?, arguments)
     }
@@ -478,7 +478,7 @@ fn warn_of_slow_launches() {
 }
 
 /// Runs a launch with these checks of the sanitizer. Returns an error if the sanitizer has a
-/// finding.
+/// finding, or if the launch is on a GPU.
 fn sanitized(checks: Checks, device: Device, run: impl FnOnce() -> Result<(), Error>) -> Result<(), Error> {
     if let Device::Cuda(_) = device {
         let message = format!("the launch option sanitize is set, and the launch is on {device}");

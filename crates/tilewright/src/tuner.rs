@@ -146,7 +146,7 @@ struct Timing {
 
 /// The maximum number of measured runs of a configuration.
 const RUNS: usize = 25;
-/// The maximum time in which a configuration is measured.
+/// A configuration is measured again only while the sum of its measured times is below this time.
 const BUDGET: Duration = Duration::from_millis(100);
 /// A configuration is measured only once if its first measured time is more than this many times
 /// the shortest first time.

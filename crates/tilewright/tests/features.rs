@@ -1,5 +1,6 @@
-//! Tests that a device whose Cargo feature is off is an error. With all features, the test checks
-//! only that each device is known; `make test-features` runs it with one device at a time.
+//! Tests that a device whose Cargo feature is off is an error. If all features are on, the first
+//! test checks only that the names of the devices are parsed. `make test-features` runs the tests
+//! with one device at a time.
 
 use tilewright::{Buffer, Code, Device, Error, Module, Options, Stream, args};
 

@@ -1,5 +1,5 @@
-//! Tests kernels that the build has compiled into this binary: their functions, on the CPU, in the
-//! simulator, and for targets that this machine lacks.
+//! Tests the functions that `include_kernels!` defines for kernels in this binary: launches on the
+//! CPU and in the simulator, and errors for faults and for a target without code.
 
 use tilewright::{Code, Device, Stream, bf16};
 

@@ -1,4 +1,5 @@
-//! Checks that every diagnostic code has a page in docs/diagnostics, and every page a code.
+//! Checks that every diagnostic code has a page in docs/diagnostics, and that the code of every
+//! page exists.
 
 use std::collections::BTreeMap;
 

@@ -33,7 +33,8 @@ const RULE: &str = "constant";
 /// The words that a measurement names: a processor, or the assembler that counts registers.
 const PROCESSORS: [&str; 5] = ["H100", "H200", "Xeon", "EPYC", "ptxas"];
 
-/// Checks that each numeric constant has a row, and that the constant of each row exists.
+/// Checks that each numeric constant with a literal value has a row, and that the constant of each
+/// row exists.
 pub fn listed(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut rows: BTreeMap<(String, String), usize> = BTreeMap::new();
@@ -126,7 +127,8 @@ fn has_evidence(text: &str) -> bool {
     is_measured || text.contains("Not measured") || text.contains("Derived:")
 }
 
-/// Returns the constants of a file whose values are literals, with their lines.
+/// Returns the numeric constants of a file whose values are literals, with their lines. Skips
+/// modules with the name `tests`.
 fn constants(file: &File) -> Vec<(usize, String)> {
     let Ok(syntax) = syn::parse_file(&file.text) else { return Vec::new() };
     let mut visitor = Visitor { found: Vec::new() };
@@ -166,8 +168,7 @@ fn is_number(ty: &Type) -> bool {
     matches!(ty, Type::Path(ty) if ty.path.get_ident().is_some_and(|name| NUMBERS.iter().any(|known| name == known)))
 }
 
-/// Returns whether a value is a literal, with or without a sign, or two literals with an operator
-/// between them.
+/// Returns whether a value consists only of literals, operators and parentheses.
 fn is_literal(value: &Expr) -> bool {
     match value {
         Expr::Lit(_) => true,

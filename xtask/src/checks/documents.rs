@@ -120,7 +120,8 @@ fn slug(heading: &str) -> String {
     kept.map(|c| if c == ' ' { '-' } else { c }).collect()
 }
 
-/// Checks that a decision of `docs/design` has its four parts, in order, and is short.
+/// Checks that a decision of `docs/design` has its four parts, in order, and is short. A section
+/// with none of the parts is not a decision.
 pub fn decisions(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for file in tree.files.iter().filter(|file| is_design(file)) {
@@ -168,7 +169,8 @@ pub fn sizes(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// Checks that lines of pages fit into 100 columns, except tables, code and links.
+/// Checks that lines of pages fit into 100 columns, except tables, code blocks and lines without a
+/// space, such as a link.
 pub fn widths(tree: &Tree) -> Vec<Finding> {
     let pages = ["README.md", ARCHITECTURE, "STYLE.md", "CONTRIBUTING.md", "CHANGELOG.md"];
     let is_page = |file: &&File| {

@@ -3,7 +3,8 @@
 //!
 //! A type, a trait, a macro and a function each need an example of their own. So does a function of
 //! a type that has no `self`. A method with `self` needs none if an example of its type calls the
-//! method. A name that `lib.rs` exports from another crate needs an example at the export.
+//! method. A name that `lib.rs` exports from another crate of the project needs an example at the
+//! export.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -66,8 +67,8 @@ impl Method {
 }
 
 impl Api {
-    /// Reads the `pub use` items of `lib.rs`, and requires an example for each name of another
-    /// crate.
+    /// Reads the `pub use` items of `lib.rs`, and requires an example for each item that exports
+    /// names of a crate `tilewright_*`.
     fn read_exports(&mut self, root: &File, syntax: &syn::File) {
         let modules: BTreeSet<String> = syntax
             .items
@@ -160,7 +161,8 @@ fn is_hidden(attributes: &[Attribute]) -> bool {
     })
 }
 
-/// Adds the names that an import ends in. A renamed import exports a whole crate.
+/// Adds the names that an import ends in. Skips renames, because `lib.rs` renames only whole
+/// crates.
 fn add_names(tree: &UseTree, names: &mut Vec<String>) {
     match tree {
         UseTree::Name(name) => names.push(name.ident.to_string()),

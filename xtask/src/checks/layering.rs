@@ -1,5 +1,5 @@
-//! Checks the direction of dependencies between the crates: a crate depends only on crates that
-//! come before it in `ALLOWED`.
+//! Checks the direction of dependencies between the crates: a crate depends only on the crates in
+//! its row of `ALLOWED`, which have earlier rows.
 
 use crate::metadata::{Dependency, Package};
 use crate::tree::Finding;

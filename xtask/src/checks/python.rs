@@ -33,7 +33,8 @@ pub fn function_lengths(tree: &Tree) -> Vec<Finding> {
     tree.python().flat_map(long_functions).collect()
 }
 
-/// Checks that importing the package imports none of the optional packages.
+/// Checks that no import statement without indentation imports from an optional package. Of a
+/// statement with several modules, the check reads only the first.
 pub fn optional_packages(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for file in tree.python().filter(|file| file.path.starts_with("python/")) {
@@ -76,8 +77,8 @@ struct Statement<'a> {
     text: &'a str,
 }
 
-/// Splits a file into logical lines. Brackets and triple quotes continue a logical line. Comments
-/// and blank lines are skipped.
+/// Splits a file into logical lines. Brackets, triple quotes and a backslash at the end of a line
+/// continue a logical line. Comments and blank lines are skipped.
 fn statements(text: &str) -> Vec<Statement<'_>> {
     let mut statements: Vec<Statement<'_>> = Vec::new();
     let mut scanner = Scanner::default();

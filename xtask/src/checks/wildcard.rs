@@ -208,8 +208,8 @@ fn catch_all_line(pattern: &Pat) -> Option<usize> {
     }
 }
 
-/// Returns whether a name in a pattern is a variable. A name with an upper-case letter is a
-/// constant or an imported variant.
+/// Returns whether a name in a pattern is a variable. A name that begins with an upper-case letter
+/// is a constant or an imported variant.
 fn is_variable(ident: &syn::Ident) -> bool {
     ident.to_string().starts_with(|first: char| first.is_lowercase() || first == '_')
 }

@@ -26,7 +26,7 @@ pub struct Module {
     imported: BTreeMap<String, Vec<String>>,
     /// The paths of the modules that the file imports with `*`.
     globs: Vec<Vec<String>>,
-    /// The paths that the file's code uses, including imports.
+    /// The paths that the file's code uses, including imports but not re-exports.
     named: BTreeSet<Vec<String>>,
     /// The names of the module's children that are compiled only for tests.
     test_children: Vec<String>,

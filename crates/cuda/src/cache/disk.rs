@@ -1,4 +1,5 @@
-//! Performs the operations of the cache on files, and handles the errors of network file systems.
+//! Performs the operations of the cache on files, and handles the errors and the clocks of network
+//! file systems.
 //!
 //! - `ESTALE`: the server has replaced or removed the file of a handle. The cache repeats the
 //!   operation once, by name, so that the system looks the name up again.
@@ -73,7 +74,7 @@ pub(super) fn open_lock(path: &Path) -> io::Result<File> {
     })
 }
 
-/// Writes a new file that other users may not write.
+/// Writes a new file that only its owner and its group may write.
 pub(super) fn create(path: &Path, bytes: &[u8]) -> io::Result<File> {
     check("create")?;
     let mut options = OpenOptions::new();

@@ -269,7 +269,8 @@ pub fn remove_least_recent(files: Vec<StoredFile>, limit: u64, now: SystemTime) 
     removed
 }
 
-/// The files of one folder of the cache. A file with any other name is not part of the cache.
+/// The files of one folder of the cache. A file whose name fits none of these three kinds is not
+/// part of the cache.
 #[derive(Default)]
 pub(super) struct FolderFiles {
     pub(super) entries: Vec<(Key, StoredFile)>,

@@ -1,4 +1,4 @@
-//! The key of an entry: a hash of everything that the entry depends on.
+//! Defines the key of an entry of the cache.
 
 /// The hash of everything that an entry depends on, 256 bits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -27,7 +27,7 @@ impl Key {
         blake3::Hash::from_bytes(self.0).to_hex().to_string()
     }
 
-    /// Reads the text that [`Key::to_hex`] writes.
+    /// Reads the text that [`Key::to_hex`] writes; `None` for any other text.
     pub fn from_hex(text: &str) -> Option<Self> {
         let key = Self(*blake3::Hash::from_hex(text).ok()?.as_bytes());
         // The same digits in upper case would be the name of another file.

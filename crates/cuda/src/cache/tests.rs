@@ -1,4 +1,5 @@
-//! Tests the errors of network file systems, which [`disk::fail`] injects.
+//! Tests how the cache handles the errors of network file systems. [`disk::fail`] injects the
+//! errors.
 #![allow(clippy::unwrap_used, reason = "an error is a failed test")]
 
 use std::cell::Cell;

@@ -30,7 +30,7 @@ pub fn provenance() -> Provenance {
     Provenance { kernel: "add".into(), target: "sm_90".into(), ..Provenance::default() }
 }
 
-/// Returns the path of a key's entry.
+/// Returns the path of the entry with this name.
 pub fn entry(directory: &Path, name: &str) -> PathBuf {
     let hex = key(name).to_hex();
     directory.join("tilewright-2").join(&hex[..1]).join(&hex)

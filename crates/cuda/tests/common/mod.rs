@@ -112,7 +112,7 @@ impl Stub {
     }
 }
 
-/// A kernel that no one runs.
+/// A module with the kernel `scale`, which does nothing.
 pub const PTX: &str = ".version 7.8\n.target sm_80\n.address_size 64\n.visible .entry scale() { ret; }\n";
 
 /// Loads the module of [`PTX`].

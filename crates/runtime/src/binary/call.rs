@@ -57,8 +57,9 @@ impl<'l> Call<'l> {
     }
 
     /// Returns the slots for a call with `given` arguments: all slots, or only those that are
-    /// passed at run time. The release of Triton decides how many arguments a caller passes. Fails
-    /// if `given` is neither number.
+    /// passed at run time. A caller written for some releases of Triton passes all arguments; a
+    /// caller written for others omits the compile-time values. Fails if `given` is neither of
+    /// these counts.
     pub fn slots<'s>(
         &self,
         slots: &'s [Slot],

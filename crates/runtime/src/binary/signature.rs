@@ -1,5 +1,5 @@
-//! Defines the types of the arguments of device code. Parses their names, and encodes each type as
-//! a byte.
+//! Defines the types of the arguments of device code, parses the names of these types, and encodes
+//! each type as a byte.
 
 use tilewright_ir::Dtype;
 
@@ -61,7 +61,7 @@ impl ArgumentType {
         }
     }
 
-    /// Returns the type that a byte encodes.
+    /// Returns the type that a byte encodes; `None` if the byte encodes no type.
     pub fn from_byte(byte: u8) -> Option<Self> {
         match byte {
             0 => Some(Self::TensorMap),
@@ -74,7 +74,7 @@ impl ArgumentType {
 /// The arguments that are passed for a parameter of the source.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Slot {
-    /// Part of the code, and not passed.
+    /// A compile-time value, which is part of the code: the kernel has no parameter for it.
     Constexpr,
     /// One argument.
     Passed(ArgumentType),

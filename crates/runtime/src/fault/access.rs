@@ -91,7 +91,7 @@ impl Argument {
     }
 }
 
-/// A load or a store of the kernel.
+/// A load, a store or an atomic access of the kernel.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Access {
     /// The span of the access, and the spans of the calls that it was inlined through, innermost

@@ -14,8 +14,8 @@ use crate::Error;
 /// kernels. `ptxas` is the path of the assembler.
 ///
 /// # Errors
-/// If the lock cannot be read or written, or, with the assembler's message, if the assembler
-/// refuses a kernel.
+/// If the lock cannot be read or written, if the assembler cannot be started, or, with the
+/// assembler's message, if the assembler refuses a kernel.
 pub fn assemble_missing(path: &Path, ptxas: &Path) -> Result<usize, Error> {
     let mut lock = LockFile::read(path)?;
     let artifacts = LockFile::artifacts(path);

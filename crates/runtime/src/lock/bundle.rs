@@ -229,7 +229,7 @@ fn check(expected: &Argument, value: &Value<'_>, device: Device) -> Result<(), S
     if fits { Ok(()) } else { Err(format!("expected {name}{divisor}, found {}", value.describe())) }
 }
 
-/// Returns whether a value is in the range of an integer type.
+/// Returns whether a value is in the range of an integer type; false for any other type.
 fn holds(dtype: Dtype, number: i128) -> bool {
     match dtype {
         Dtype::I8 => i8::try_from(number).is_ok(),

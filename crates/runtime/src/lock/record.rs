@@ -64,7 +64,7 @@ pub(crate) fn recorder(knobs: &Knobs) -> Option<Recorder> {
 }
 
 impl Recorder {
-    /// Returns the recorder to a folder, which [`begin_recording`] has made.
+    /// Creates a recorder for a folder that [`begin_recording`] has made.
     pub fn new(folder: impl Into<PathBuf>) -> Self {
         Self { folder: folder.into() }
     }
@@ -126,7 +126,7 @@ impl Recorder {
     /// Adds a variant of a kernel, for the device of its launch.
     ///
     /// # Errors
-    /// If the folder cannot be written.
+    /// If the folder cannot be written, or if the variant cannot be compiled.
     pub(crate) fn record_variant(&self, handle: &Handle, variant: &TensorMapVariant) -> Result<(), Error> {
         let kernel = handle.compiled.without_folders();
         let code = kernel.without_tensor_maps(variant)?;
@@ -134,7 +134,8 @@ impl Recorder {
         self.store(&compilation, (&kernel, code.as_ref()), (handle.device(), handle.options()))
     }
 
-    /// Writes the artifacts of a kernel, and its entry. `code` is its code for a GPU.
+    /// Writes the artifacts and the entry of a kernel. `code` is the kernel's code for a GPU;
+    /// `None` for the CPU.
     fn store(
         &self,
         compilation: &Compilation,

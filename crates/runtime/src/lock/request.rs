@@ -51,7 +51,7 @@ impl Compilation {
         }
     }
 
-    /// Returns the options on which the code depends, apart from its IR: none on the CPU.
+    /// Returns the options on which the compilation of the IR depends: none on the CPU.
     fn options(&self) -> BTreeMap<String, String> {
         let CodegenOptions { num_warps, num_stages, num_ctas, max_registers, contraction, tensor_maps } =
             self.codegen;
@@ -95,7 +95,8 @@ impl Compilation {
 /// no tensor maps.
 pub(crate) const WITHOUT: &str = "without_tensor_maps";
 
-/// Returns the options of code generation in an entry; `None` if an option is missing or invalid.
+/// Returns the options of code generation in an entry; the defaults if the entry has no options,
+/// `None` if an option is missing or invalid.
 pub(crate) fn codegen(options: &BTreeMap<String, String>) -> Option<CodegenOptions> {
     if options.is_empty() {
         return Some(CodegenOptions::default());

@@ -40,7 +40,7 @@ pub struct Mismatch {
 /// of tuners that select no kernel of the lock: a locked launch would fail.
 ///
 /// # Errors
-/// If the lock or an artifact cannot be read.
+/// If the lock or an artifact cannot be read, or if an entry is invalid or does not compile.
 pub fn verify(path: &Path) -> Result<Verified, Error> {
     let (lock, artifacts) = tilewright_lock::open(path)?;
     let mut mismatches = Vec::new();

@@ -1,6 +1,6 @@
-//! The table of launch options, one row for each. A row defines the [`OptionId`], the values that
-//! the option takes, its default in Rust and in Python, its part in the key of a compiled kernel,
-//! the warning if it has no effect, and its row in `docs/options.md`.
+//! Defines the table of launch options, with one row for each option. A row defines the
+//! [`OptionId`], the values that the option takes, its default in Rust and in Python, its part in
+//! the key of a compiled kernel, the warning if it has no effect, and its row in `docs/options.md`.
 //!
 //! To add an option, add a row here. If its [`Consumer`] is `Language` or `Codegen`, also add the
 //! option to `Options::language` or `Options::codegen`, respectively.

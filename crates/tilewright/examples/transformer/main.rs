@@ -1,12 +1,12 @@
 //! Serves a layer of a transformer without Python: RMS norm, QKV projection, rotary embedding,
-//! attention with a paged cache, and a gated MLP. The kernels are three Python files, which the
+//! attention with a paged cache, and a gated MLP. The kernels are in three Python files, which the
 //! build compiles into this binary.
 //!
 //! ```text
 //! cargo run --release -p tilewright --features include-kernels --example transformer -- --device cuda
 //! ```
-//! `--output` writes the output of the last token of each sequence as fp32, to compare it with that
-//! of other implementations. They can reproduce the inputs, because [`numbers`] makes all of them.
+//! `--output` writes the output of the last token of each sequence as fp32, for a comparison with
+//! other implementations. These can reproduce the inputs, because [`numbers`] makes all inputs.
 
 use std::time::Instant;
 
@@ -75,7 +75,7 @@ struct Cache {
     positions: Buffer<i32>,
 }
 
-/// The tensors that one kernel writes and a later kernel reads.
+/// The tensors that the kernels write, apart from the cache.
 struct Activations {
     normalized: Buffer<f16>,
     qkv: Buffer<f16>,

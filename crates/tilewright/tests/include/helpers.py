@@ -1,4 +1,4 @@
-"""A function that a kernel of another file calls."""
+"""Defines a function that a kernel of another file calls."""
 
 import triton
 import triton.language as tl

@@ -1,4 +1,4 @@
-"""Kernels that the tests compile into their binary."""
+"""Defines kernels that the tests compile into their binary."""
 
 import triton
 import triton.language as tl

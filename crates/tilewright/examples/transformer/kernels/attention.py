@@ -1,4 +1,4 @@
-"""Attention of one token of each sequence, with a paged cache of keys and values."""
+"""Computes the attention of one token of each sequence, with a paged cache of keys and values."""
 
 import triton
 import triton.language as tl

@@ -1,4 +1,4 @@
-"""The matrix products of a layer, with their epilogues."""
+"""Computes the matrix products of a layer, with their epilogues."""
 
 import triton
 import triton.language as tl

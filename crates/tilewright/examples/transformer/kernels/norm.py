@@ -1,4 +1,4 @@
-"""The normalization of a layer."""
+"""Normalizes the input of a layer."""
 
 import triton
 import triton.language as tl
