@@ -118,7 +118,7 @@ pub(crate) const LARGER_THAN_CACHES: usize = 48 << 20;
 
 /// The length in bytes of a run of contiguous elements after which the hardware prefetcher follows
 /// the run. If a run has at least this length, the executor prefetches this many bytes after the
-/// run for the next program.
+/// run for the next program. A nest prefetches at most this many bytes of a row.
 ///
 /// Not measured. Fetching the whole next row gained nothing (`docs/performance/cpu.md`).
 pub(crate) const PREFETCHED_BYTES: usize = 512;

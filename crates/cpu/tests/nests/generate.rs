@@ -1,4 +1,4 @@
-//! Random kernels in IR text, with arguments.
+//! Generates random kernels in IR text, with arguments.
 
 use std::fmt::Write;
 

@@ -28,7 +28,8 @@ pub fn load_block(
 
 /// Writes a strided block of elements of 1, 2, 4 or 8 bytes from a tile. See [`load_block`].
 ///
-/// If several elements share an address, memory holds one of them afterwards.
+/// If several elements share an address, memory holds one of them afterwards. Also fails, with
+/// nothing written, if the block has elements and the region is read-only.
 pub fn store_block(
     region: &Region<'_>,
     size: usize,
