@@ -4,9 +4,9 @@
 //! ir::Module ── compile ──> Program ── launch ──> threads ── machine ──> ops ── kernels, memory
 //! ```
 //! - [`Program::new`] compiles a module, before or after optimization, to a `Program` (`program`):
-//!   lists of steps over slots. `compile/` lowers the module and fuses steps. A program is compiled
-//!   once and launched often, from any thread. A *step* is one operation, and a *slot* holds one
-//!   value.
+//!   lists of steps over slots. A *step* is one operation, and a *slot* holds one value. `compile/`
+//!   lowers the module and fuses steps. A program is compiled once and launched often, from any
+//!   thread.
 //! - [`Program::launch`] runs the program for each point of a grid (`run/launch.rs`). Each thread
 //!   has a machine that executes the steps (`run/machine.rs`) over values (`run/value.rs`). A tile
 //!   is symbolic, a formula of the indices, as long as possible (`run/symbolic.rs`); otherwise it
@@ -22,7 +22,8 @@
 //! - No file has `unsafe` outside of [`memory`], `kernels/instructions` and tests.
 //! - After the first programs that a thread runs in a launch, it allocates no memory per program.
 //! - A store that faults has written nothing.
-//! - The result of a launch does not depend on the number of threads, unless the kernel has a race.
+//! - The result of a launch does not depend on the number of threads, unless the kernel has a race,
+//!   or atomics whose order changes the result, such as the addition of floats.
 
 mod assembly;
 mod compile;
@@ -50,5 +51,5 @@ pub use run::trace::Tracing;
 pub use run::{kernels, memory};
 pub use tuning::{MAX_UNROLLED_ITERATIONS, MAX_UNROLLED_LOOP_STEPS};
 
-/// True if Cargo compiles this crate with optimizations, in any profile.
+/// True if Cargo compiles this crate with an `opt-level` other than 0.
 pub const IS_OPTIMIZED: bool = cfg!(not(unoptimized));

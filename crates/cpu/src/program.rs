@@ -68,7 +68,7 @@ pub struct Program {
     /// The estimated time of one program of the grid, in nanoseconds.
     pub(crate) estimate: u64,
     /// The mean time of one program of the grid, in nanoseconds, from the last launch that measured
-    /// this time; 0 if no launch has.
+    /// this time; 0 before the first such launch.
     pub(crate) measured: AtomicU64,
     /// True if tiles may be symbolic; tests switch this off.
     pub(crate) symbolic: bool,
@@ -314,8 +314,9 @@ impl Step {
         matches!(self.action, Action::Op(Op::Load { .. }))
     }
 
-    /// Returns whether the step may write memory or stop the launch. No load moves across such a
-    /// step.
+    /// Returns whether the step may change memory or have another observable effect, such as a
+    /// failed assertion. Returns true for each fused group, nest, branch and loop. No load moves
+    /// across a step with side effects.
     pub(crate) fn has_side_effects(&self) -> bool {
         match &self.action {
             Action::Op(op) => !matches!(op.info().effect, Effect::Pure | Effect::Read),
@@ -343,7 +344,8 @@ impl Step {
         })
     }
 
-    /// Returns whether one execution of the step may run a block more than once, or several blocks.
+    /// Returns whether one execution of the step, which has blocks, may run a block more than once,
+    /// or several blocks.
     pub(crate) fn repeats_blocks(&self) -> bool {
         !matches!(self.action, Action::Op(Op::If { .. }))
     }

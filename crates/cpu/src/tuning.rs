@@ -35,8 +35,9 @@ pub(crate) const MAX_REMATERIALIZED_STEPS: usize = 3;
 pub(crate) const MAX_NEST_STEPS: usize = 400;
 
 /// The most steps of a nest whose loops compute four vectors in an iteration. Loops of a longer
-/// nest compute one vector. This limit does not apply to loops with reductions: their iterations
-/// have [`ACCUMULATORS`] elements, if a row has enough.
+/// nest compute one vector, or [`SCAN_BLOCK`] elements if the loop has a scan. This limit does not
+/// apply to loops with reductions: their iterations have [`ACCUMULATORS`] elements, if a row has
+/// enough.
 ///
 /// Not measured.
 pub(crate) const MAX_UNROLLED_STEPS: usize = 60;
@@ -60,8 +61,9 @@ pub const MAX_UNROLLED_LOOP_STEPS: usize = 240;
 /// 2026-11-28: 4.8 and 5.3 ms.
 pub(crate) const INTERLEAVED_VECTORS: usize = 4;
 
-/// The number of vectors of an iteration in the masked and in the uniform part of a loop of a nest.
-/// These parts usually compute only the last elements of a row.
+/// The number of vectors of an iteration in the masked and in the uniform part of a loop of a nest;
+/// more if these vectors have fewer than [`SCAN_BLOCK`] lanes. These parts usually compute only the
+/// last elements of a row.
 ///
 /// Not measured.
 pub(crate) const MASKED_VECTORS: usize = 2;
@@ -72,8 +74,8 @@ pub(crate) const MASKED_VECTORS: usize = 2;
 /// Not measured.
 pub(crate) const MAX_ROW_SEARCH: usize = 64;
 
-/// The fewest elements of a segment: a run of consecutive indices that, divided by the divisor of
-/// the kernel, have the same quotient.
+/// The fewest elements of a segment. If a kernel divides consecutive indices by a number, a segment
+/// is a run of indices that have the same quotient.
 ///
 /// Not measured.
 pub(crate) const MIN_SEGMENT: usize = 8;
@@ -96,8 +98,8 @@ pub(crate) const MIN_PARALLEL_NANOSECONDS: u64 = 20_000;
 /// Not measured.
 pub(crate) const MAX_CHUNK_PROGRAMS: u64 = 1024;
 
-/// The longest time for which machine code executes programs before the launch checks whether it
-/// has to stop. A single program may take longer.
+/// The longest estimated time for which machine code executes programs before the launch checks
+/// whether it has to stop. A single program may take longer.
 ///
 /// Not measured.
 pub(crate) const MAX_NANOSECONDS_BETWEEN_CHECKS: u64 = 1_000_000;
@@ -116,7 +118,7 @@ pub(crate) const LARGER_THAN_CACHES: usize = 48 << 20;
 
 /// The length in bytes of a run of contiguous elements after which the hardware prefetcher follows
 /// the run. If a run has at least this length, the executor prefetches this many bytes after the
-/// run for the next program.
+/// run for the next program. A nest prefetches at most this many bytes of a row.
 ///
 /// Not measured. Fetching the whole next row gained nothing (`docs/performance/cpu.md`).
 pub(crate) const PREFETCHED_BYTES: usize = 512;
@@ -174,7 +176,7 @@ pub(crate) const MIN_SHARED_BYTES: usize = 256 << 10;
 /// Not measured. This memory holds 16,384 rows of tiles with 64 columns of binary32.
 pub(crate) const MAX_SHARED_BYTES: usize = 4 << 20;
 
-/// The most operands of which a thread keeps whether an element is subnormal.
+/// The most operands of dots for which a thread remembers whether an element is subnormal.
 ///
 /// Not measured: an entry has 56 bytes.
 pub(crate) const MAX_TESTED_OPERANDS: usize = 4096;

@@ -475,8 +475,8 @@ impl Loop<'_> {
     }
 }
 
-/// Tests loops whose dots take more than one call, with last tiles that are masked off in part, or
-/// not at all.
+/// Tests loops whose last tiles are masked off in part, or not at all. The deepest loops take more
+/// than one call of the dot's kernel.
 #[test]
 fn iterations_are_one_product() {
     for [dtype, acc] in [

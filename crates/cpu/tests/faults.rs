@@ -1,4 +1,6 @@
-//! Faults of a running kernel, and launches of every kind.
+//! Tests the faults of running kernels: their diagnostics, and that a faulting store writes
+//! nothing. Also tests loads from padding, interrupts, grids without programs, large grids, and
+//! launches from several threads.
 
 mod common;
 

@@ -89,8 +89,8 @@ fn program_id_counts_x_fastest_and_num_programs_is_the_grid() {
 
 #[test]
 fn shapes() {
-    // The kernel passes elements through every op that moves them; the result is a transposed
-    // multiplication table.
+    // The kernel combines `reshape`, `transpose`, `expand_dims` and `broadcast`. The result is a
+    // transposed tile whose rows are multiplied by 10 to 13.
     let text = kernel(
         "%in: *int32, %out: *int32",
         "load %v from %in: int32[12]

@@ -1,4 +1,5 @@
-//! Whole kernels: vector add, softmax, matmul.
+//! Tests whole kernels, such as vector add, softmax, layer norm, matmul and attention, against
+//! references on the host.
 #![allow(clippy::many_single_char_names, reason = "formulas are read in their usual letters")]
 
 mod common;

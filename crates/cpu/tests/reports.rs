@@ -1,4 +1,5 @@
-//! Reports about machine code: its listing, the reasons why steps have none, and its profile.
+//! Tests the reports about machine code: its listing, the reasons why steps have none, and its
+//! profile.
 
 mod common;
 

@@ -151,7 +151,8 @@ impl Kernel {
         self.masks.push(name);
     }
 
-    /// Adds a masked load of the data whose indices are an integer tile.
+    /// Adds a masked load from `%data` at the indices of an integer tile, and sometimes a store to
+    /// the same elements. Adds nothing if the indices are uint8.
     fn access(&mut self) {
         let i = self.random.below(self.ints.len());
         let (offset, dtype) = self.ints[i].clone();

@@ -229,7 +229,7 @@ fn booleans_and_conversions() {
     }
 }
 
-/// Tests a reduction to a scalar, and one of a uniform operand, which runs as the same tree.
+/// Tests a reduction of an index tile and a uniform tile to scalars.
 #[test]
 fn scalars_and_index_tiles() {
     let text = format!(

@@ -1,7 +1,7 @@
 //! Implements vector clocks over the agents of a launch: its programs or its warps. A *step* is the
-//! part of an agent's execution between two synchronizations, such as releases and barriers. An
-//! agent numbers its steps in order. A launch may have very many agents, so a clock is divided into
-//! chunks, and several clocks can share a chunk.
+//! part of an agent's execution between two synchronizations that publish its clock, such as
+//! releases and barriers. An agent numbers its steps in order. A launch may have very many agents,
+//! so a clock is divided into chunks, and several clocks can share a chunk.
 
 use std::sync::Arc;
 
@@ -10,20 +10,21 @@ use rustc_hash::FxHashMap;
 const CHUNK: usize = 64;
 
 /// A vector clock (Lamport's happened-before relation, represented by Mattern's vector clocks): for
-/// each agent, the last of its steps that happens before the next step of the clock's owner.
+/// each agent, the last of its steps that happens before the next access of the clock's owner.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Clock {
     chunks: Vec<Option<Arc<[u32; CHUNK]>>>,
 }
 
 impl Clock {
-    /// Returns whether a step of an agent happens before the owner's next step.
+    /// Returns whether a step of an agent happens before the owner's next access.
     #[inline]
     pub fn knows(&self, agent: u32, step: u32) -> bool {
         self.step_of(agent) >= step
     }
 
-    /// Returns the last known step of an agent, or 0.
+    /// Returns the last step of an agent that happens before the owner's next access; 0 if none is
+    /// known.
     #[inline]
     pub fn step_of(&self, agent: u32) -> u32 {
         let agent = agent as usize;
@@ -33,7 +34,7 @@ impl Clock {
         }
     }
 
-    /// Records that a step of an agent happens before the owner's next step.
+    /// Records that a step of an agent happens before the owner's next access.
     pub fn learn(&mut self, agent: u32, step: u32) {
         if self.knows(agent, step) {
             return;

@@ -190,7 +190,8 @@ impl Shadow {
                 read.record != 0 && (read_by.agent != now.agent || read.lane != lane)
             };
             // If both earlier reads are by other lanes or agents, the cell has room for only one of
-            // them: drops the first read if it is of the current agent, otherwise the second read.
+            // them. It keeps the second read if the first one is by the current agent, otherwise
+            // the first read.
             let [first, second] = cell.reads;
             let is_of_agent = |read: Touch| self.records[read.record as usize].agent == now.agent;
             let takes_second = !is_kept(first) || is_kept(second) && is_of_agent(first);

@@ -49,8 +49,8 @@ fn put_place(out: &mut Vec<u8>, place: Option<&(String, u32, u32)>) {
     }
 }
 
-/// Reads the number that precedes an optional value. Returns true if it is 1, so that the value
-/// follows; false if it is 0.
+/// Reads the number that precedes an optional value. Returns whether the number is nonzero: in that
+/// case, the value follows. Returns `None` if the number is malformed.
 fn follows(from: &mut Decoder<'_>) -> Option<bool> {
     from.number().map(|is_there| is_there != 0)
 }

@@ -40,7 +40,8 @@
 //!
 //! Before the form of pointers, an event has an `n`: 0 if the pointers are recorded as addresses;
 //! else they are byte offsets from a pointer parameter, and `n` is the index of this parameter plus
-//! one. A loop is also an op: its event begins an iteration and records the induction variable.
+//! one. A loop is also an op: its event begins an iteration and records the induction variable, if
+//! the loop has one.
 
 mod bytes;
 pub mod finding;

@@ -12,9 +12,9 @@ use crate::read::{Access, Trace};
 /// The accesses to an element so far.
 #[derive(Clone, Copy, Default, Debug)]
 struct Element {
-    /// For reads: the index of the last program plus one (0 for none), and the number of programs.
-    /// The next fields have the same for writes and for atomic accesses. Programs are added in
-    /// ascending order.
+    /// The index plus one of the last program that reads the element (0 for none); `readers` is the
+    /// number of programs that read it. The next four fields are the same two numbers for writes
+    /// and for atomic accesses. Programs are added in ascending order.
     reader: u64,
     readers: u32,
     writer: u64,
@@ -81,7 +81,7 @@ struct OverlapPage {
 }
 
 /// The number of accesses to an element, and the op, the program and the lane of each of the first
-/// [`MAX_LISTED`] accesses.
+/// [`MAX_LISTED`] accesses. `partial` is true if the query skipped accesses.
 #[derive(Serialize)]
 struct ElementPage {
     count: u64,
@@ -132,8 +132,8 @@ impl Trace {
     }
 
     /// Calls a function with op, kind, program, lane and element index of each access to a tensor.
-    /// Returns `Some(false)` if it skipped accesses because they have more lanes than a query may
-    /// visit, and `None` if there is no such launch.
+    /// Returns `Some(false)` if the lane budget of the query was exhausted, so that accesses were
+    /// skipped; `None` if there is no such launch.
     fn each_access(
         &self,
         launch: usize,

@@ -378,8 +378,8 @@ pub struct Access {
 }
 
 impl Access {
-    /// Returns the access of an event. Returns `None` if its op does not access memory, or its
-    /// pointers were not recorded.
+    /// Returns the access of an event. Returns `None` if its op does not access memory, if its
+    /// pointers were not recorded, or if they are offsets from a parameter that the launch lacks.
     pub fn new(launch: &Launch, event: &Event<'_>) -> Option<Self> {
         let op = launch.ops.get(event.op as usize)?;
         // The op table lists pointers and masks first, so `zip` pairs them with their forms.

@@ -318,8 +318,9 @@ impl Trace {
 
     /// Returns the elements that an access touches. For each lane, returns the mask, the tensor and
     /// the element's row-major index (both -1 outside of all tensors), and a byte offset. The
-    /// offset is from the start of the tensor from which the pointers derive; if there is no such
-    /// tensor, it is the address.
+    /// offset is from the start of the tensor from which the pointers derive. If that tensor is
+    /// unknown, the offset is from the start of the tensor that the first active lane touches; if
+    /// that lane touches no tensor, it is the address.
     pub fn touched(&self, launch: usize, program: u64, event: usize) -> Option<String> {
         let (traced, program) = self.program(launch, program)?;
         let launch = &traced.launch;
@@ -367,7 +368,8 @@ impl Trace {
 
 impl Tensor {
     /// Returns the row-major index of the element that begins at an address; `None` if no element
-    /// of the tensor begins there.
+    /// of the tensor begins there. Finds only elements whose index is 0 along each axis with a
+    /// stride that is not positive.
     pub fn element_index(&self, address: u64) -> Option<u64> {
         if self.shape.contains(&0) {
             return None;
@@ -377,8 +379,7 @@ impl Tensor {
             return None;
         }
         rest /= i64::from(self.size);
-        // Visits the axes by descending stride. Along an axis whose stride is not positive, the
-        // index is 0.
+        // Visits the axes by descending stride.
         let mut axes: Vec<usize> = (0..self.shape.len()).filter(|&axis| self.shape[axis] > 1).collect();
         axes.sort_by_key(|&axis| std::cmp::Reverse(self.strides[axis]));
         let mut index = vec![0; self.shape.len()];

@@ -34,8 +34,8 @@ pub struct Limits {
     /// The maximum number of programs with values. The last program of the grid also has values,
     /// and does not count towards this limit. The caller derives [`Launch::every`] from this limit.
     pub programs: u64,
-    /// The maximum number of bytes of the recorded elements of values, in all programs. Elements
-    /// beyond this limit are not recorded.
+    /// The maximum number of bytes of the records of programs with values. If dense elements of
+    /// values do not fit, they are not recorded.
     pub value_bytes: u64,
     /// The maximum number of bytes of all programs. Events and programs beyond this limit are
     /// dropped.
@@ -166,8 +166,8 @@ pub struct Batch<'a> {
     events: Vec<u8>,
     number: u64,
     flags: u64,
-    /// The number of bytes that the current program may still use for elements of values. `left` is
-    /// the maximum number of bytes of all events of the program.
+    /// The number of bytes that the current program may still use for dense elements of values.
+    /// `left` is the maximum number of bytes of all events of the program.
     values_left: usize,
     left: usize,
 }
@@ -266,7 +266,8 @@ impl Batch<'_> {
         self.events.extend_from_slice(bytes);
     }
 
-    /// Writes pointers as offsets from the parameter of [`relative_to`](Self::relative_to).
+    /// Writes pointers as byte offsets from the parameter of [`relative_to`](Self::relative_to), or
+    /// as addresses if that parameter is `None`.
     pub fn pointers(&mut self, offsets: impl Iterator<Item = i64> + Clone) {
         if offsets.clone().all(|offset| i32::try_from(offset).is_ok()) {
             self.events.push(6);

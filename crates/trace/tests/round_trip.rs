@@ -1,5 +1,6 @@
-//! Tests that traces are read as they were written: programs of several threads, every form and
-//! truncated files. Also tests overlaps.
+//! Tests that the reader of a trace returns what the recorder wrote: programs of several threads,
+//! whose values have various forms. Also tests truncated and damaged files, the limits of sizes,
+//! and overlaps.
 
 use std::path::PathBuf;
 
@@ -60,8 +61,9 @@ fn launch(programs: u32, every: u64) -> Launch {
     }
 }
 
-/// Records program `p`. It loads the four elements of `x` from index 2p on and stores them to `y`
-/// from index 2p on, so that neighboring programs overlap.
+/// Records program p, where p is `number`. The program has tiles of four elements, of which the
+/// mask selects the first three. It loads `x` from index 2p on, and stores to `y` from index 2p on,
+/// so that neighboring programs overlap.
 fn program(batch: &mut Batch<'_>, number: u64) {
     batch.begin(number);
     let offset = 8 * number as i64;

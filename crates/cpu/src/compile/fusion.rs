@@ -4,8 +4,9 @@
 //! A fused group begins with a load or with the first operand of a function, continues with
 //! functions that consume the element, and may end in a reduction and a store. The members remain
 //! in the program, after the group: if the loop does not support an operand at run time, such as an
-//! affine tile, the executor runs the members one by one. If only a load or a store prevents the
-//! loop, such as a strided one, the executor runs this member before or after the loop.
+//! affine tile, the executor runs the members one by one. If only a member that accesses memory
+//! prevents the loop, such as a strided load or store, the executor runs this load before the loop,
+//! or this store after it.
 //!
 //! Fusion reorders steps, but moves no load across a store, and nothing across a step with other
 //! side effects.
@@ -85,8 +86,9 @@ fn note_frees(block: &mut Block, is_freed: impl Fn(Slot) -> bool) {
     }
 }
 
-/// Fuses the steps of a block in windows of at most `MAX_WINDOW` steps. A step with side effects
-/// also ends a window; the window includes it, because a store may end a group.
+/// Fuses the steps of a block in windows of at most `MAX_WINDOW` steps. A step with side effects is
+/// also the last step of its window: the window includes this step, because a store may end a
+/// group.
 fn fuse_block(program: &Program, uses: &[u32], block: &mut Block) {
     let mut fused = Vec::with_capacity(block.steps.len());
     let mut window = Vec::new();
@@ -137,7 +139,7 @@ struct GroupDraft {
     current: Slot,
 }
 
-/// An operand of a function other than the last op's result.
+/// How a fused loop reads an operand of a function, if the operand is not the last op's result.
 #[derive(Clone, Copy)]
 enum FusedOperand {
     Slot(Use),
@@ -359,7 +361,7 @@ impl<'a> Window<'a> {
 
     /// Returns the form in which a fused loop reads an operand that is not the last op's result.
     /// Also returns the step that computes the operand, if that step becomes a member, too. Returns
-    /// `None` if the operand depends on a member but is not an output.
+    /// `None` if the operand is not an output and [`Self::depends`] returns true for it.
     fn operand(&self, draft: &GroupDraft, operand: Use) -> Option<(FusedOperand, Option<usize>)> {
         if let Some(number) = draft.group.outputs.iter().position(|&slot| slot == operand.slot) {
             return Some((FusedOperand::Output(number), None));

@@ -96,8 +96,8 @@ impl MachineListing {
                 return;
             }
         };
-        // The source is printed next to an instruction only if the previous instruction has another
-        // source.
+        // The source is printed next to an instruction only if the instruction follows a label, or
+        // if the previous instruction has another source.
         let mut last = None;
         for ListedInstruction { offset, label, text, origin } in instructions {
             if let Some(label) = label {

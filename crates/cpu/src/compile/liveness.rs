@@ -71,7 +71,8 @@ struct Analysis {
     blocks: Vec<Block>,
 }
 
-/// The owner of arguments and results of the preamble, which live as long as the launch.
+/// The owner of the parameters of the program, and of the results of the preamble: these slots live
+/// as long as the launch.
 const PINNED: BlockId = BlockId::MAX;
 
 impl Analysis {

@@ -20,11 +20,11 @@ use crate::program::{
 use crate::tuning::ASSUMED_TRIP_COUNT;
 use crate::types::TileType;
 
-/// Maximum depth of nested calls. A deeper nesting counts as a recursion.
+/// Maximum depth of nested calls. A deeper nesting, such as a recursion, is an error.
 const MAX_CALL_DEPTH: usize = 64;
 
-/// Maximum number of steps. Only nested calls exceed it, because each level of calls multiplies the
-/// inlined copies.
+/// Maximum number of steps. In practice, only nested calls exceed this number, because each level
+/// of calls multiplies the inlined copies.
 const MAX_STEPS: usize = 4_000_000;
 
 /// Maximum nesting of regions, so that the executor does not run out of stack.
@@ -422,8 +422,9 @@ impl Lowering<'_> {
         combine_of(function)
     }
 
-    /// Returns whether a block of a function has control flow or side effects, including those of
-    /// its callees. Returns true if calls are nested too deeply.
+    /// Returns whether a block of a function, or of one of its callees, has an op with regions, or
+    /// an op other than its terminator that is not pure. Returns true if calls are nested too
+    /// deeply.
     fn has_control(&self, function: &Function, block: IrBlock, depth: usize) -> bool {
         depth > MAX_CALL_DEPTH
             || function.blocks[block].insts.iter().any(|&inst| match &function.insts[inst].op {
@@ -489,8 +490,8 @@ impl Lowering<'_> {
     }
 
     /// Returns the strategy of a `map`, and the block of its region. The block takes whole tiles if
-    /// `pack` is 1, the region has no control flow, and the `map` is not inside a region that
-    /// computes on whole tiles; otherwise it takes `pack` elements of each tile.
+    /// `pack` is 1, [`Self::has_control`] returns false for the region, and the `map` is not inside
+    /// a region that computes on whole tiles; otherwise it takes `pack` elements of each tile.
     fn map(&mut self, data: &InstData, pack: usize) -> Result<(Strategy, SmallVec<[BlockId; 2]>)> {
         let region = data.regions[0];
         if pack > 1 || self.has_control(self.function, region, 0) || self.tile.is_some() {
@@ -505,8 +506,9 @@ impl Lowering<'_> {
 
     /// Returns how a dot reads an operand. The dot itself can swap axes and widen elements. If the
     /// operand is the result of an op that only swaps axes or widens elements, the dot reads the
-    /// operand of this op. But if the op widens elements outside of the loop that contains the dot,
-    /// the op runs only once, and the dot reads its result.
+    /// operand of this op. But if the op widens elements in a block outside of the dot's block, for
+    /// example before a loop that contains the dot, the op may run less often than the dot, and the
+    /// dot reads the result of the op.
     fn dot_operand(&self, mut value: Value) -> DotOperand {
         let (mut is_transposed, mut is_widened) = (false, false);
         while let Some(inst) = self.function.defining_inst(value) {
@@ -526,7 +528,7 @@ impl Lowering<'_> {
         DotOperand { value, is_transposed, is_widened }
     }
 
-    /// Returns whether a cast of the value `from` to the value `to` converts numbers of at most 16
+    /// Returns whether a cast of the value `from` to the value `to` converts numbers of 8 or 16
     /// bits to a wider float type, which represents the numbers exactly.
     fn widens(&self, from: Value, to: Value) -> bool {
         let dtype = |value| self.function.ty(value).dtype();

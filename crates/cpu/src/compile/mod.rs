@@ -1,7 +1,8 @@
 //! Compiles a module of the IR to a program. The passes, in order: lowering, liveness, sorts,
-//! trees, nests of loops, rematerialization and fusion in the blocks without nests, then analyses
-//! of loads, dots and written parameters. If there is no machine code for the processor, the
-//! program has no trees in machine code and no nests.
+//! trees, nests of loops, rematerialization and fusion in the blocks without nests. Then analyses
+//! find the loads whose elements stay in memory, the loops that are one dot, and the parameters
+//! through which the kernel writes. If there is no machine code for the processor, the program has
+//! no trees in machine code and no nests.
 
 use tilewright_base::Diagnostic;
 use tilewright_ir::{Module, Op, OpFamily};
@@ -107,8 +108,9 @@ impl Program {
         Ok(program)
     }
 
-    /// Compiles the kernel for traced launches, without rematerialization: each instruction of the
-    /// source is one step, and is recorded once.
+    /// Compiles the kernel for traced launches, only with the passes lowering, liveness and fusion.
+    /// So each instruction of the source is at most one step, and each of its executions is
+    /// recorded at most once.
     pub fn for_traces(module: &Module, assembler: Option<&dyn Assembler>) -> Result<Self, Box<Diagnostic>> {
         let mut program = lower::lower(module, true, assembler)?;
         liveness::analyze(&mut program);

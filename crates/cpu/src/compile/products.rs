@@ -13,7 +13,7 @@ use tilewright_ir::{ElementwiseFn, Op};
 use crate::program::product_loop::{MaskStep, MovedTile, ProductLoop};
 use crate::program::{Action, Block, Program, Slot, Step, Use};
 
-/// Marks the bodies of these loops.
+/// Marks the bodies of the loops that can be executed as one dot.
 pub(crate) fn mark(program: &mut Program) {
     let uses = program.use_counts();
     let steps = program.blocks.iter().flat_map(|block| &block.steps);

@@ -144,9 +144,10 @@ impl<'a> Candidates<'a> {
     }
 
     /// Returns the steps that compute the result of a step from memory: a contiguous load, then
-    /// cheap functions, the step itself last. Returns `None` if the result depends on other tiles,
-    /// if more than `most` steps compute it, if a side effect is between these steps, or if a fused
-    /// loop would not execute them.
+    /// cheap functions, the step itself last. Returns `None` if a function is not cheap or has
+    /// another tile as an operand (except the condition of a `select`), if more than `most` steps
+    /// compute the result, if a side effect is between these steps, or if a fused loop would not
+    /// execute them.
     fn cheap(&self, index: usize, most: usize) -> Option<Steps> {
         let step = &self.steps[index];
         if most == 0 {
@@ -177,9 +178,9 @@ impl<'a> Candidates<'a> {
         self.program.ty(slot).is_scalar()
     }
 
-    /// Returns whether a step is a load that a fused loop can probably perform: the load of a 1-D
-    /// binary32 tile, large enough for a fused loop, from addresses that are an `arange` plus
-    /// scalars.
+    /// Returns whether a step is a load that a fused loop can probably perform: a load, not
+    /// volatile, of a 1-D binary32 tile, large enough for a fused loop, from addresses that are an
+    /// `arange` plus scalars. Its `other`, if present, is a scalar.
     fn is_contiguous_load(&self, step: &Step) -> bool {
         let (Some(Op::Load { volatile: false, .. }), &[result]) = (step.op(), &step.results[..]) else {
             return false;

@@ -317,8 +317,9 @@ impl Analysis<'_> {
     }
 }
 
-/// Returns whether an element of the results may depend on elements of the operands at other
-/// indices.
+/// Returns whether a step computes or selects an element of the results from elements of the
+/// operands at other indices. Ops of the family `Shape` do not count: each of their results is one
+/// element, moved to a fixed index.
 fn combines_lanes(step: &Step) -> bool {
     match &step.action {
         Action::Dot { .. } | Action::Reduce { .. } | Action::Scan { .. } | Action::Sort(_) => true,

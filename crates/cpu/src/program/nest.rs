@@ -165,7 +165,7 @@ pub struct NestCounts {
     pub formed: usize,
     /// The nests that execute iterations of a loop.
     pub iterated: usize,
-    /// The nests whose machine code a launch has called.
+    /// The nests whose machine code a launch has compiled.
     pub called: usize,
     /// The nests whose machine code has declined an execution.
     pub declined: usize,
@@ -194,7 +194,7 @@ impl Program {
         }
     }
 
-    /// Counts the nests, the nests that launches have called, and the nests that have declined. For
+    /// Counts the nests, those that launches have compiled, and those that have declined. For
     /// tests.
     #[doc(hidden)]
     pub fn nest_counts(&self) -> NestCounts {

@@ -14,7 +14,8 @@ pub(crate) struct ProductLoop {
     pub accumulator: usize,
     /// Operands A and B.
     pub tiles: [MovedTile; 2],
-    /// The steps that compute the masks of the loads: all other steps of the body.
+    /// The steps that compute the masks of the loads: all steps of the body except the dot, the
+    /// loads, and the additions that move the pointers.
     pub masks: Vec<MaskStep>,
 }
 

@@ -76,7 +76,7 @@ impl<'a> Control<'a> {
         Self { faulted: Some(faulted), ..self }
     }
 
-    /// Begins a program. Fails if the launch has to stop.
+    /// Begins a program. Fails if the launch or this program has to stop.
     pub(crate) fn begin(&mut self, number: u64) -> Outcome {
         self.number = number;
         self.check()
@@ -103,7 +103,8 @@ impl<'a> Control<'a> {
         self.flag.unwrap_or(self.stop)
     }
 
-    /// Fails if the launch has to stop.
+    /// Fails if the launch has to stop, or if a program with a lower index than the running program
+    /// has faulted.
     #[inline]
     pub(crate) fn check(&mut self) -> Outcome {
         let flagged = self.flag.is_some_and(|flag| flag.load(Ordering::Relaxed));

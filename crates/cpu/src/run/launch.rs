@@ -7,7 +7,8 @@
 //! time, and chunks shrink towards the end of the grid. The overhead of many tiny programs is
 //! therefore small, and a few large programs are distributed evenly.
 //!
-//! Programs that may wait for each other use [`scheduler`](crate::run::scheduler) instead.
+//! Programs that are likely to wait for each other use [`scheduler`](crate::run::scheduler)
+//! instead.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -69,8 +70,8 @@ struct Shared<'a> {
     /// The lowest index of a program that faulted; `u64::MAX` if none has. Programs with lower
     /// indices still run, so that every run of the launch reports the same fault.
     faulted: AtomicU64,
-    /// The fault that the launch reports, after the index of its program. The index is `u64::MAX`
-    /// for an interrupt.
+    /// The index of the program that faulted, and the fault that the launch reports. The index is
+    /// `u64::MAX` for an interrupt.
     fault: Mutex<Option<(u64, Box<Fault>)>>,
     /// The number of helper threads that still work.
     helpers: Mutex<usize>,
@@ -115,9 +116,9 @@ impl Program {
     /// Runs the program for every point of the grid.
     ///
     /// If programs fault, fails with the diagnostic of the program with the lowest index (indices
-    /// increase fastest along x); all programs with lower indices have then run. If programs wait
-    /// for each other, the first fault ends the launch instead, and is the error. Also fails if the
-    /// interrupt stops the launch.
+    /// increase fastest along x); all programs with lower indices have then run. If programs are
+    /// likely to wait for each other, the first fault in time ends the launch instead, and programs
+    /// with lower indices may not have run. Also fails if the interrupt stops the launch.
     ///
     /// Panics if the numbers of arguments and parameters differ, or if one of an argument and its
     /// parameter is a scalar and the other is a pointer.

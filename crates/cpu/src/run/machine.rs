@@ -609,7 +609,7 @@ impl<'a> Machine<'a> {
         Ok(())
     }
 
-    /// Sets a slot, without reusing the memory of its old value.
+    /// Sets a slot to a value, which stays symbolic even in a program without symbolic tiles.
     pub(crate) fn assign(&mut self, slot: Slot, value: Value) {
         self.slots[slot as usize] = value;
     }

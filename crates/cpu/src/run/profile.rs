@@ -88,7 +88,7 @@ impl Program {
         }
     }
 
-    /// Returns the executed steps in program order, with their measured costs.
+    /// Returns the executed steps, block by block, with their measured costs.
     pub fn profiled(&self, profile: &Profile) -> Vec<StepProfile> {
         let costs = profile.costs.lock().unwrap_or_else(PoisonError::into_inner);
         let mut found = Vec::new();
@@ -178,7 +178,7 @@ impl NestMasks {
     }
 }
 
-/// Returns the mask of a load or store.
+/// Returns the mask of a load, a store or an atomic read-modify-write, if it has one.
 fn mask_of(step: &Step) -> Option<Use> {
     match step.op() {
         Some(Op::Load { .. } | Op::AtomicLoad { .. }) => step.operands.get(1).copied(),

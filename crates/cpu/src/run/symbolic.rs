@@ -221,7 +221,8 @@ fn divided(function: DivisionFn, ty: View<'_>, x: &Affine, divisor: i64) -> Opti
 }
 
 /// Compares two affine tiles. The result is uniform if the range of the difference decides the
-/// comparison. Otherwise, it is a box if the difference varies along only one axis.
+/// comparison. Otherwise, it is a box if the difference varies along only one axis, and the
+/// comparison holds for one range of indices along this axis.
 fn comparison(function: ComparisonFn, ty: View<'_>, x: &Affine, y: &Affine) -> Option<Form> {
     range(ty, x)?;
     range(ty, y)?;

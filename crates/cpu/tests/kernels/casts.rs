@@ -1,4 +1,4 @@
-//! Casts of every element type to every other.
+//! Compares casts of every element type to every other with the oracle.
 
 use tilewright_cpu::kernels::cast::cast;
 use tilewright_ir::{Dtype, Rounding};

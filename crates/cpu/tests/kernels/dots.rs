@@ -1,4 +1,4 @@
-//! Compares dots with sums of exact products.
+//! Compares dots with sums of exact products, and tests the order in which products are added.
 
 use std::io::Write;
 

@@ -1,4 +1,5 @@
-//! The exact functions of the table, on all element types and operand forms.
+//! Tests the exact functions of the table `ir/src/elementwise.rs` on all element types and all
+//! forms of operands (tile, scalar, result buffer).
 
 use std::cmp::Ordering;
 
@@ -19,7 +20,7 @@ fn smaller(x: f64, y: f64) -> f64 {
 fn float_arithmetic(function: ArithmeticFn, x: f64, y: f64, dtype: Dtype) -> f64 {
     let single = |f: fn(f32, f32) -> f32| f64::from(f(x as f32, y as f32));
     match (function, dtype) {
-        // The result in binary64 would not be exact, and its second rounding would be wrong.
+        // Computes fp32 in fp32, so that the expected result does not depend on a second rounding.
         (ArithmeticFn::Add, Dtype::F32) => single(|x, y| x + y),
         (ArithmeticFn::Sub, Dtype::F32) => single(|x, y| x - y),
         (ArithmeticFn::Add, _) => x + y,
@@ -36,7 +37,7 @@ fn float_arithmetic(function: ArithmeticFn, x: f64, y: f64, dtype: Dtype) -> f64
 
 fn float(function: FloatFn, x: f64, y: f64, dtype: Dtype) -> f64 {
     match (function, dtype) {
-        // As above: a second rounding would be wrong.
+        // As above: without a second rounding.
         (FloatFn::Div | FloatFn::DivRn, Dtype::F32) => f64::from(x as f32 / y as f32),
         (FloatFn::Div | FloatFn::DivRn, _) => x / y,
         (FloatFn::FloatRem, _) => x % y,

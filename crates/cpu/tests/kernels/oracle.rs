@@ -1,5 +1,5 @@
-//! The oracle: values of all element types as exact numbers, and rounding by search among all
-//! values of a format.
+//! Implements the oracle: converts elements of all types to exact numbers, and rounds numbers to
+//! elements. Finds a narrow float by a search among all values of its format.
 
 use half::{bf16, f16};
 use tilewright_cpu::kernels::buffer::Buffer;

@@ -1,4 +1,5 @@
-//! Compares reductions, to the bit, with their documented order.
+//! Compares reductions, to the bit, with a reference that combines single elements in the
+//! documented order.
 
 use tilewright_cpu::kernels::reduce::{Axis, Combine, reduce};
 use tilewright_ir::Dtype;
@@ -122,7 +123,8 @@ fn all_types_and_shapes() {
         (1, 8, 64),
         (2, 4, 130),
         (4, 1, 32),
-        // The rows of these shapes are reduced in squares, some with remaining rows.
+        // The reduction of 32-bit elements divides these shapes into squares of 16 rows, if a row
+        // has at least 16 elements. Some shapes have remaining rows.
         (16, 16, 1),
         (16, 64, 1),
         (20, 15, 1),
@@ -178,7 +180,8 @@ fn long_rows_of_narrow_floats() {
     }
 }
 
-/// Tests rows without NaN: comparisons find the minimum or maximum, unless it is a zero.
+/// Tests rows of numbers, rows with zeros, and rows with a NaN. If the tile has no NaN, comparisons
+/// find each minimum or maximum that is not a zero.
 #[test]
 fn extremes_of_rows_without_nan() {
     for dtype in [Dtype::F32, Dtype::F64] {

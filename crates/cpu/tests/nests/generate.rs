@@ -1,4 +1,4 @@
-//! Random kernels in IR text, with arguments.
+//! Generates random kernels in IR text, with arguments.
 
 use std::fmt::Write;
 
@@ -578,8 +578,8 @@ impl Generator {
             .copied()
             .filter(|function| function.info().domain.contains(Element::Value(dtype)))
             .filter(|function| {
-                // These functions are rare here: divisions end nests, and other generator functions
-                // add comparisons and selections.
+                // These functions are rare here: divisions may end nests, and other functions of
+                // the generator add comparisons and selections.
                 let is_rare = function.info().family == "Division" || function.info().domain == Domain::Any;
                 !is_rare || self.random.chance(4)
             })
@@ -616,7 +616,8 @@ impl Generator {
             let is_read_only = is_faulty && self.random.chance(5);
             let dtype = buffer.dtype;
             let style = self.random.below(5);
-            // All elements of the buffer are equal, for example negative zeros.
+            // In style 2, almost all elements of the buffer have these bits, for example those of a
+            // negative zero.
             let constant = element(&mut self.random, dtype);
             let mut bytes = Vec::new();
             for _ in low..high {

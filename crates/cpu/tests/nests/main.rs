@@ -1,8 +1,8 @@
 //! Compares random kernels in machine code with the executor's steps, to the bit.
 //!
-//! NaN are equal, because their payloads are unspecified. `TILEWRIGHT_RANDOM_NESTS=100000` tries
-//! that number of kernels, `TILEWRIGHT_SEEDS=7..9` tries the kernels of these seeds. A kernel that
-//! fails is shrunk.
+//! Two NaN count as equal, because their payloads are unspecified. `TILEWRIGHT_RANDOM_NESTS=100000`
+//! tries that number of kernels, `TILEWRIGHT_SEEDS=7..9` tries the kernels of these seeds. A kernel
+//! that fails is shrunk.
 
 mod generate;
 mod shrink;
@@ -168,7 +168,8 @@ fn compare(case: &Case, text: &str, programs: u32, target: Target) -> Result<Nes
     })
 }
 
-/// Checks a kernel. If the outcomes differ, fails with the text of a shrunk kernel.
+/// Checks a kernel. If the outcomes differ, or a nest declines although all accesses are legal,
+/// fails with the text of a shrunk kernel.
 fn check(seed: u64, case: &Case, target: Target) -> Result<NestCounts, String> {
     if let Err(error) = parse(&case.text)
         .map_err(|error| error.to_string())
@@ -341,9 +342,9 @@ fn strides_by_a_constant_before_a_loop() {
     check_text(text, vec![buffer(Dtype::I16, 600)]);
 }
 
-/// Tests that one nest executes the iterations of a loop. The loop carries a scalar and tiles, and
-/// stores their current values in each iteration. If `missing` is 1, an access of the last
-/// iteration is illegal.
+/// Tests that one nest executes the iterations of a loop. The loop carries a scalar and a tile, and
+/// stores the current tile in each iteration. If `missing` is 1, an access of the last iteration is
+/// illegal.
 #[test]
 fn iterations_are_executed_in_one_nest() {
     for (dtype, iterations, missing) in
@@ -543,8 +544,8 @@ fn columns_are_accessed_in_one_nest() {
     }
 }
 
-/// Tests a gather of rows by indices that an assertion checks. In the second launch, the assertion
-/// fails.
+/// Tests a gather of rows by indices that an assertion checks. In the second and the third launch,
+/// the assertion fails.
 #[test]
 fn rows_after_an_assertion() {
     let constant = |name: &str, value: i64, ty: &str| {

@@ -57,7 +57,8 @@ fn without(text: &str, lines: &std::ops::Range<usize>) -> String {
     kept.flat_map(|(_, line)| [line, "\n"]).collect()
 }
 
-/// Returns the names that a statement defines, with the text of their types.
+/// Returns the name that a statement defines, with the text of its type; nothing if the statement
+/// has no result or several.
 fn results<'t>(lines: &[&'t str]) -> Vec<(&'t str, &'t str)> {
     let (Some(first), Some(last)) = (lines.first(), lines.last()) else { return Vec::new() };
     let Some((names, _)) = first.split_once(" = ").filter(|(names, _)| names.trim().starts_with('%')) else {
@@ -89,7 +90,7 @@ fn renamed(text: &str, from: &str, to: &str) -> String {
     result + &text[end..]
 }
 
-/// Removes statements whose results no other statement reads.
+/// Removes the statements, except loops, whose result no other statement reads.
 fn without_unused(mut text: String) -> String {
     loop {
         let lines: Vec<&str> = text.lines().collect();

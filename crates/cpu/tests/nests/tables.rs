@@ -1,4 +1,4 @@
-//! Kernels with every function, conversion and reduction of an element type.
+//! Generates kernels with every function, conversion, reduction and scan of an element type.
 
 use std::fmt::Write;
 
@@ -22,11 +22,12 @@ struct Kernel {
 pub enum Content {
     /// Random elements, some of them extreme.
     All,
-    /// In all elements, only the highest bit is set: -0, or the smallest integer.
+    /// In all elements, only the highest bit is set: -0, or the smallest integer of a signed type.
     Constant,
-    /// Floats: zeros of both signs, and NaN. Integers: 0, the smallest and the greatest integer.
+    /// The elements are 0, that of [`Self::Constant`], and that of [`Self::Nans`].
     Zeros,
-    /// All elements are NaN, or the greatest integer.
+    /// In all elements, all bits except the highest are set: NaN, or the greatest number of a type
+    /// for which these bits are not NaN.
     Nans,
 }
 
@@ -135,9 +136,9 @@ pub fn combine_functions(dtype: Dtype) -> &'static [&'static str] {
     }
 }
 
-/// Returns a kernel with all scans of an element type, in both directions. The result of one scan
-/// is read again after a reduction. If `rows` is not 1, the scans are along the last axis of a tile
-/// with that number of rows.
+/// Returns a kernel with all scans of an element type, in both directions. If `rows` is 1, the
+/// result of one scan is read again after a reduction. Otherwise, the scans are along the last axis
+/// of a tile with that number of rows.
 pub fn scans(dtype: Dtype, [rows, extent]: [u32; 2]) -> Case {
     let mut kernel = Kernel::new(extent * rows);
     kernel.load("%x", dtype);

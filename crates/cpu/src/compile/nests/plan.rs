@@ -160,8 +160,8 @@ pub(super) struct Plan<'p> {
     pub known: FxHashMap<Slot, Known>,
     /// The *inputs*: the scalars and tiles that the nest reads from the executor.
     pub inputs: Vec<Slot>,
-    /// The *imports*, in order: steps before the nest that define tiles of indices or masks. The
-    /// nest executes them again instead of reading their elements from memory.
+    /// The *imports*, in order: steps before the nest that define tiles of indices, ranges or equal
+    /// elements. The nest executes them again instead of reading their elements from memory.
     pub imports: Vec<&'p Step>,
     /// The phase of each member that accesses memory or reduces, by the index of the member.
     pub phases: FxHashMap<usize, usize>,

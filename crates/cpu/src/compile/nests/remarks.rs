@@ -13,7 +13,7 @@ use crate::program::{Action, BlockId, Program, Slot, Step};
 
 const PASS: &str = "nests";
 
-/// Reports that the processor has no machine code.
+/// Reports that there is no machine code for the processor.
 pub(crate) fn report_no_target() {
     remark(|| Remark {
         pass: PASS,

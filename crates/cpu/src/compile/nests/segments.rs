@@ -66,7 +66,7 @@ fn of_division(definitions: &Definitions<'_>, step: &Step) -> Option<u64> {
     Some(definitions.index_alignment(step.operands[0].slot)?.min(power_of_two_in(divisor)))
 }
 
-/// Returns the greatest power of two that divides a number.
+/// Returns the greatest power of two that divides a number; 2^63 for 0.
 fn power_of_two_in(number: u64) -> u64 {
     if number == 0 { 1 << 63 } else { number & number.wrapping_neg() }
 }
@@ -79,8 +79,9 @@ pub(super) struct Alignments {
 }
 
 impl Definitions<'_> {
-    /// Returns the greatest power of two that is known to divide the first element of a tile of
-    /// indices. Returns `None` unless the indices are known to count up by one.
+    /// Returns the greatest known alignment of a tile of indices: a power of two that divides the
+    /// first index. If the tile is divided into runs of this length, the indices of each run count
+    /// up by one. Returns `None` if no alignment is known.
     pub fn index_alignment(&self, slot: Slot) -> Option<u64> {
         if let Some(&known) = self.alignments.of_indices.borrow().get(&slot) {
             return known;

@@ -1,9 +1,9 @@
-//! Compiles reductions with any combine region to machine code: one function computes all levels of
-//! the tree.
+//! Compiles reductions that run as a tree to machine code: one function computes all levels of the
+//! tree.
 //!
 //! Each level combines pairs of neighbors along the axis and writes the results to the beginning of
 //! the tiles. The extent of the axis is a power of two, so no pair is incomplete, and the pairs of
-//! all rows are consecutive. A level is therefore one loop over vectors of pairs.
+//! all rows are consecutive. A level is therefore one loop over the pairs of all rows.
 
 use std::cell::RefCell;
 use std::sync::Arc;

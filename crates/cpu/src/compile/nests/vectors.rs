@@ -400,7 +400,7 @@ impl Vectors<'_> {
         }
     }
 
-    /// Returns the minimum or maximum, as `math32` defines it.
+    /// Returns the minimum or maximum, as `kernels/math.rs` defines it.
     fn extreme(self, Extreme { is_min, is_nan }: Extreme, lane: Lane, x: Value, y: Value) -> Value {
         let bits = |x: Value| self.convert(Conversion::Bitcast, lane.integer(), x);
         let compared = self.binary(if is_min { Binary::Lesser } else { Binary::Greater }, x, y);

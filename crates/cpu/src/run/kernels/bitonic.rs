@@ -72,8 +72,9 @@ fn sort_blocks<T: Key>(tile: &mut [T], n: usize, stages: u32, descending: bool) 
 fn compare<T: Key>(tile: &mut [T], axis: Axis, ([high, low, block], descending): ([u32; 3], bool)) {
     let Axis { n, inner, .. } = axis;
     let alternates = 1 << block < n;
-    // Returns whether a pair of runs is ordered descendingly. Bit `block` of the coordinates in a
-    // pair is bit `block - bit - 1` of the index of the pair.
+    // A pair is `2 << bit` consecutive coordinates. The merge orders each element of its first half
+    // and the partner in its second half. Returns whether the order in a pair is descending. Bit
+    // `block` of the coordinates in a pair is bit `block - bit - 1` of the index of the pair.
     let is_reversed =
         |bit: u32, pair: usize| (alternates && pair >> (block - bit - 1) & 1 == 1) != descending;
     let has_small_blocks = inner == 1 && low == 0;
@@ -98,9 +99,9 @@ fn compare<T: Key>(tile: &mut [T], axis: Axis, ([high, low, block], descending):
     }
 }
 
-/// Executes stages of a sort on blocks of `1 << stages.end` consecutive elements, in descending
-/// order if `is_reversed` is true for the index of the block. Returns false, without a change, if a
-/// block has more than 16 elements.
+/// Executes stages of a sort on blocks of `1 << stages.end` consecutive elements. The order in a
+/// block is descending if `is_reversed` returns true for the index of the block. Returns false,
+/// without a change, if a block has more than 16 elements.
 fn merge_small_blocks<T: Key>(
     tile: &mut [T],
     stages: Range<u32>,
@@ -121,7 +122,7 @@ fn merge_small_blocks<T: Key>(
     )
 }
 
-/// Executes the stages from `first` on of a sort of blocks of `N` elements. [`SORTED_COLUMNS`]
+/// Sorts blocks of `N` elements, beginning with stage `first` of the sort. [`SORTED_COLUMNS`]
 /// blocks are the columns of a matrix, so a comparison of two rows processes all columns at once.
 #[inline(always)]
 fn merge_columns<T: Key, const N: usize>(tile: &mut [T], first: u32, is_reversed: impl Fn(usize) -> bool) {
@@ -170,7 +171,7 @@ fn exchange_runs<T: Element + Ord>(pair: &mut [T], is_reversed: bool) {
     exchange(first, second, is_reversed);
 }
 
-/// Orders the elements of two runs, pair by pair.
+/// Orders the elements at the same index of two slices, at each index.
 #[inline(always)]
 fn exchange<T: Element + Ord>(first: &mut [T], second: &mut [T], is_reversed: bool) {
     let (lesser, greater) = if is_reversed { (second, first) } else { (first, second) };

@@ -145,8 +145,8 @@ fn to_f32_odd(from: Dtype, out: &mut [f32], x: &[u8]) {
     }
 }
 
-/// Converts integers and binary64 to binary32 or binary64, towards zero. Such conversions are rare,
-/// so not all of their loops are vectorized.
+/// Converts integers, binary32 and binary64 to binary32 or binary64, towards zero. Such conversions
+/// are rare, so not all of their loops are vectorized.
 fn to_float_towards_zero(from: Dtype, to: Dtype, out: &mut [u8], x: &[u8]) {
     match (from, to) {
         (Dtype::F64, _) => each(typed_mut(out), typed(x), double_to_single_zero::<f64>),

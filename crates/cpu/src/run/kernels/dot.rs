@@ -12,9 +12,10 @@
 //! fused multiply-adds on each processor.
 //!
 //! The microkernel (`multiply`) keeps a block of the accumulator in registers: some rows of a few
-//! vectors of columns. It reads the rows of `a` in place, in a tile or in user memory. Columns of
-//! `b` are packed into panels, unless `b` is a tile that fits into the caches. If the launch cannot
-//! change the memory of `b`, its dots share the panels (`shared`).
+//! vectors of columns. It reads the rows of `a` in place, in a tile or in user memory, if they are
+//! contiguous and need no conversion. Columns of `b` are packed into panels, unless the rows of `b`
+//! are contiguous and `a` has few rows, or `b` is a tile that fits into the caches. If the launch
+//! cannot change the memory of `b`, its dots share the panels (`shared`).
 
 use bytemuck::Pod;
 use pulp::{Simd, WithSimd};

@@ -29,8 +29,8 @@ use super::{Operand, float, integer, narrow};
 ///
 /// `dtype` is the element type of the operands; for `select`, it is that of `x` and `y`, and the
 /// condition is `int1`. Pass [`Dtype::U64`] for pointers. `out` has the length of each tile operand
-/// and the same type, or `int1` for comparisons. [`Operand::Out`] may replace any operand, but no
-/// operand of a comparison and not the condition of a selection.
+/// and the same type, or `int1` for comparisons. [`Operand::Out`] may replace any operand, except
+/// the operands of a comparison and the condition of a selection.
 ///
 /// Panics if the function does not take the element type or the number of operands, or if a tile
 /// has the wrong length or alignment; the verifier excludes all of these.

@@ -101,9 +101,8 @@ fn bits<S: Simd>(simd: S, x: S::f32s) -> S::u32s {
     simd.transmute_u32s_f32s(x)
 }
 
-/// Returns the minimum or maximum of x and y, as [`math32`](super::math32) defines it: x if y is
-/// NaN, `of_equals` if x and y are equal (they may be zeros with different signs), otherwise
-/// `compared`.
+/// Returns the minimum or maximum of x and y, as [`math`](super::math) defines it: x if y is NaN,
+/// `of_equals` if x and y are equal (they may be zeros with different signs), otherwise `compared`.
 #[inline(always)]
 fn extreme<S: Simd>(simd: S, x: S::f32s, y: S::f32s, compared: S::f32s, of_equals: S::u32s) -> S::f32s {
     let of_equals = simd.transmute_f32s_u32s(of_equals);

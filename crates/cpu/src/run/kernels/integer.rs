@@ -1,4 +1,4 @@
-//! The integer rows of the elementwise table. All arithmetic wraps; nothing panics.
+//! The integer rows of the elementwise table. All arithmetic wraps; no element causes a panic.
 //!
 //! Functions that do not depend on signedness are compiled only for unsigned types.
 
@@ -256,7 +256,7 @@ pub(super) fn bitwise(
     }
 }
 
-/// Multiplies integers of `bytes` bytes to products of twice the width.
+/// Computes the upper halves of products of integers of `bytes` bytes.
 pub(super) fn wide_product(
     function: WideProductFn,
     (bytes, signed): (usize, bool),

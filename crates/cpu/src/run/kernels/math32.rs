@@ -43,8 +43,8 @@ pub(super) const EXP2: [f32; 8] = [
     1.0,
 ];
 
-/// The maximum magnitude for which sin and cos are computed in binary32. Larger arguments are
-/// reduced in binary64, one by one.
+/// The maximum magnitude for which sin and cos are computed in binary32. For larger arguments,
+/// `libm` computes them in binary64, one by one.
 const LARGEST_FAST_ANGLE: f32 = 71_476.0;
 
 /// Returns the nearest integer, as a float and as an integer. |x| is below 2^22.

@@ -1,14 +1,15 @@
 //! The numeric inner loops of each op on dense tiles.
 //!
-//! A dense tile is a byte slice that holds its elements in row-major order, aligned to its element
-//! (see [`Buffer`](buffer::Buffer), which aligns to a cache line). The executor calls one function
-//! per tile op. Only [`buffer`] allocates. Of these modules, only `instructions` has `unsafe` code.
+//! A dense tile is a byte slice that holds its elements in row-major order, aligned to the size of
+//! an element (see [`Buffer`](buffer::Buffer), which aligns to a cache line). The executor calls
+//! one function per tile op. Only [`buffer`] allocates memory for elements. Of these modules, only
+//! `instructions` has `unsafe` code.
 //!
 //! | module | what it does | entry |
 //! |---|---|---|
 //! | [`elementwise`] | every row of the elementwise table on every element type | [`elementwise::apply`] |
 //! | [`cast`] | every element type to every other | [`cast::cast`] |
-//! | [`bitonic`] | compare-exchange steps of bitonic merges along one axis | [`bitonic::merge`] |
+//! | [`bitonic`] | bitonic merges and sorts along one axis | [`bitonic::merge`], [`bitonic::sort`] |
 //! | [`scan`] | scan by a known combine function along one axis | [`scan::scan`] |
 //! | [`reduce`] | reduction by a known combine function along one axis | [`reduce::reduce`] |
 //! | [`dot`] | dot with an accumulator | [`dot::dot`] |
@@ -22,9 +23,9 @@
 //! `shuffle` transposes blocks of registers. The formulas of one element are generic over the
 //! traits of `lanes`, so that the compiler of loop nests emits the same formulas.
 //!
-//! The results do not depend on the instruction set: sums have a fixed order, and the code writes
-//! every fused multiply-add explicitly. (On a processor without that instruction, software emulates
-//! it.)
+//! The results do not depend on the instruction set, except those of a dot of bf16 (see [`dot`]):
+//! sums have a fixed order, and the code writes every fused multiply-add explicitly. (On a
+//! processor without that instruction, software emulates it.)
 #![allow(
     clippy::inline_always,
     reason = "only inlined functions are compiled for the instruction set of the caller"

@@ -151,7 +151,7 @@ floats!(floats_64, f64);
 /// Reduces rows to their minima or maxima with comparisons only. Returns whether the results
 /// certainly equal the results of the combine function. This is certain if no element is NaN and no
 /// result is a zero, because comparisons order all other numbers. The order of the comparisons then
-/// does not matter. Returns false without results if `inner` is not 1.
+/// does not matter. Returns false without results if `inner` is not 1 or an element is NaN.
 fn quick<T: Element + PartialOrd>(axis: Axis, out: &mut [T], x: &[T], f: impl Fn(T, T) -> T + Copy) -> bool {
     let zero = T::default();
     if axis.inner != 1 {

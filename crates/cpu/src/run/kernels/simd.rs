@@ -1,8 +1,8 @@
 //! Selects the instruction set, and loops over blocks of elements.
 //!
 //! Every loop here works on blocks of [`BLOCK`] elements. The last, partial block is padded, so
-//! that the remaining elements need no scalar loop. The function that a loop applies is therefore
-//! compiled once, and always vectorized.
+//! that the remaining elements need no scalar loop. Therefore the function that a loop applies is
+//! always vectorized.
 
 use super::Source;
 

@@ -28,9 +28,11 @@ pub fn load_block(
 
 /// Writes a strided block of elements of 1, 2, 4 or 8 bytes from a tile. See [`load_block`].
 ///
-/// If several elements share an address, memory holds one of them afterwards. `non_temporal` means
-/// what it means for [`store_run`](super::store_run); blocks of two axes whose rows are whole cache
-/// lines obey it.
+/// If several elements share an address, memory holds one of them afterwards. Also fails, with
+/// nothing written, if the block has elements and the region is read-only.
+///
+/// `non_temporal` means the same as for [`store_run`](super::store_run). It has an effect on blocks
+/// of two axes whose rows are whole cache lines.
 pub fn store_block(
     region: &Region<'_>,
     size: usize,

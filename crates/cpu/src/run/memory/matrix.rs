@@ -64,7 +64,7 @@ impl<'a> MatrixReader<'a> {
     }
 
     /// Returns a matrix of elements of `size` bytes in user memory, with strides in bytes; `None`
-    /// if an element is outside of the region.
+    /// if it has no elements, or if an element is outside of the region.
     pub(crate) fn new(
         region: &Region<'a>,
         size: usize,
@@ -269,7 +269,7 @@ impl<'a> MatrixReader<'a> {
     }
 }
 
-/// Returns whether a strided block is inside of a region.
+/// Returns whether a strided block has elements and all of them are inside of a region.
 pub(crate) fn is_inside(region: &Region<'_>, size: usize, address: u64, axes: &[Axis]) -> bool {
     extent(size, axes).is_some_and(|(low, high)| {
         let bytes = high.checked_sub(low);

@@ -60,7 +60,7 @@ pub enum AccessErrorKind {
     ReadOnly,
 }
 
-/// The first illegal access. Nothing was written.
+/// The first access that is illegal for this reason. Nothing was written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AccessError {
     /// The reason.

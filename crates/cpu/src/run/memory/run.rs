@@ -1,5 +1,5 @@
 //! Reads and writes runs of contiguous bytes. A run is checked once, when its reader or writer is
-//! created; its blocks may then be accessed in any order.
+//! created; its values may then be accessed in any order.
 
 use std::marker::PhantomData;
 
@@ -166,7 +166,7 @@ pub(crate) struct RunPartMut<'a, T, const N: usize> {
 
 impl<T: Pod, const N: usize> RunPartMut<'_, T, N> {
     /// Returns whether the caller should write the values by [`stream`](Self::stream): the writer
-    /// is non-temporal, and a value fills whole cache lines.
+    /// is non-temporal, the part begins at a cache line, and a value fills whole cache lines.
     #[inline(always)]
     pub(crate) fn non_temporal(&self) -> bool {
         self.non_temporal && size_of::<T>().is_multiple_of(LINE)

@@ -42,8 +42,8 @@ pub fn gather(
 /// Writes the element of `size` bytes (1, 2, 4 or 8) of a tile to each address, where the mask is
 /// absent or not 0. If several elements share an address, memory holds the last one afterwards.
 ///
-/// Fails if an element is not inside one of the regions; nothing is written then. Panics if the
-/// slices have different numbers of elements.
+/// Fails if an element is not inside one of the regions, or is inside a read-only region; nothing
+/// is written then. Panics if the slices have different numbers of elements.
 pub fn scatter(
     regions: &[Region<'_>],
     size: usize,

@@ -1,5 +1,5 @@
-//! Tests of the memory module, small enough for Miri: `cargo +nightly miri test -p tilewright-cpu
-//! memory`.
+//! Tests the memory module, with inputs that are small enough for Miri: `cargo +nightly miri test
+//! -p tilewright-cpu memory`.
 
 use tilewright_ir::{AtomicKind, Dtype};
 

@@ -11,8 +11,9 @@
 //! these iterations are adjacent in memory, so that they form two larger matrices. The machine
 //! computes the masks of the first two iterations and of the last one only: a mask that is true in
 //! the first and the last iteration is true in all iterations between them
-//! ([`products`](crate::compile::products)). Each element of the accumulator adds the same products
-//! in the same order as in the loop.
+//! ([`products`](crate::compile::products)). If the last iteration has a masked-off element, the
+//! iteration before it takes its place. Each element of the accumulator adds the same products in
+//! the same order as in the loop.
 
 use smallvec::SmallVec;
 
@@ -214,7 +215,8 @@ impl<'a> Machine<'a> {
     }
 
     /// Returns the number of iterations in which no element is masked off. These must be all
-    /// iterations, or all but the last; otherwise returns 0.
+    /// iterations, or all but the last; otherwise returns 0. Also returns 0 if there are fewer than
+    /// three iterations, or if the function cannot show that no linear function wraps.
     fn unmasked_iterations(
         &mut self,
         block: &'a Block,

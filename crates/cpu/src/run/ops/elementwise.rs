@@ -134,8 +134,8 @@ fn is_comparison(function: ElementwiseFn) -> bool {
     function.info().signature == Signature::Compare
 }
 
-/// Computes the result with a loop over the elements. If an operand is dead, the result overwrites
-/// its tile.
+/// Computes the result with a loop over the elements. The result overwrites the tile of an operand
+/// if the tile has no other owner, except in a comparison.
 fn dense(function: ElementwiseFn, to: &TileType, dtype: Dtype, operands: &mut [Input]) -> Tile {
     let first = usize::from(function == ElementwiseFn::Select);
     let mut out = None;

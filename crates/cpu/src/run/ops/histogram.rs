@@ -1,4 +1,4 @@
-//! `histogram`: counts the occurrences of each small integer in a tile.
+//! `histogram`: counts the occurrences of each integer from 0 to `bins - 1` in a tile.
 
 use crate::program::Step;
 use crate::run::machine::Machine;

@@ -31,7 +31,7 @@ pub(super) enum Predicate {
     Always,
     Never,
     Box(BoxMask),
-    /// The mask is dense, and true for a lane.
+    /// The mask is dense, and true for at least one lane.
     PerLane,
 }
 
@@ -424,7 +424,8 @@ pub(crate) fn store(machine: &mut Machine<'_>, step: &Step) -> Outcome {
 
 /// Returns the operands with which a fused loop replaces a load of a binary32 tile: the memory of
 /// the first elements, and the number that all other elements equal. Returns `None` if these first
-/// elements are not contiguous in memory. Fails with the fault that the load would have.
+/// elements are not contiguous in memory, if `other` is not uniform, or if an element may be in
+/// padding. Fails with the fault that the load would have.
 #[inline(always)]
 pub(crate) fn direct_load<'a>(machine: &Machine<'a>, step: &Step) -> Outcome<Option<(RunReader<'a>, f32)>> {
     let [pointer, rest @ ..] = &step.operands[..] else { return Ok(None) };

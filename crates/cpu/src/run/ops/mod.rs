@@ -28,7 +28,7 @@ mod reduce;
 pub(crate) mod scan;
 mod shape;
 
-/// Executes a step. Only this function dispatches on the ops of the table.
+/// Executes a step: dispatches on its action and its op.
 #[inline(always)]
 pub(crate) fn execute<'a>(machine: &mut Machine<'a>, step: &'a Step) -> Outcome {
     let op = match &step.action {

@@ -12,7 +12,7 @@ use crate::run::value::Form;
 
 use super::materialize::materialize;
 
-/// The argument of a nest's function, which the programs of a launch share.
+/// The argument of a nest's function. The programs that a machine runs share it.
 pub(crate) struct NestArgument {
     words: Vec<u64>,
     scratch: Tile,
@@ -26,7 +26,7 @@ pub(crate) fn execute(machine: &mut Machine<'_>, nest: &Nest) -> bool {
 
 /// Executes a nest up to `most` times: for the current program and the next ones along x, or for
 /// the current iteration of a loop and the next ones. Returns the number of programs or iterations
-/// that the machine code has executed before it declined one.
+/// that the machine code has executed: `most`, unless it has declined one.
 pub(crate) fn execute_repeatedly(machine: &mut Machine<'_>, nest: &Nest, most: u32) -> u32 {
     let executed = call(machine, nest, most).unwrap_or(0);
     if executed < most {

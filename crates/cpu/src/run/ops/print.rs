@@ -10,8 +10,8 @@ use crate::run::machine::Machine;
 
 use super::materialize::materialize;
 
-/// Prints each element of a tile with the program and its index. Without an operand, prints only
-/// the program and the text.
+/// Prints each element of a tile, with the program and the index of the element. Without an
+/// operand, prints only the program and the text.
 pub(crate) fn print(machine: &mut Machine<'_>, step: &Step, prefix: &str, digits: u32, extents: &[i64]) {
     let [x, y, z] = machine.id;
     let program = format!("pid ({x}, {y}, {z})");

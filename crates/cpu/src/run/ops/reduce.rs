@@ -1,11 +1,13 @@
 //! `reduce`: combines tiles along an axis.
 //!
-//! If a combine region is one function of the elementwise table, a loop combines the elements, in
-//! the order of [`kernels::reduce`](crate::run::kernels::reduce). A region with control flow runs
-//! element by element, from the first to the last. Any other region runs as a tree over whole
-//! tiles. Each level combines neighbors along the axis (the first with the second, the third with
-//! the fourth, and so on), and keeps an element without a neighbor for the next level. The order of
-//! the tree depends only on the extent, and operands are never swapped.
+//! If a combine region is one function that [`Combine`](crate::program::Combine) has, a loop
+//! combines the elements, in the order of [`kernels::reduce`](crate::run::kernels::reduce). A
+//! region with control flow, or with an op that is not pure, runs element by element, from the
+//! first to the last; so does the region of a reduction inside of a region that runs on whole
+//! tiles. Any other region runs as a tree over whole tiles. Each level combines neighbors along the
+//! axis (the first with the second, the third with the fourth, and so on), and keeps an element
+//! without a neighbor for the next level. The order of the tree depends only on the extent, and
+//! operands are never swapped.
 
 use smallvec::SmallVec;
 use tilewright_ir::Shape;
@@ -95,7 +97,7 @@ fn by_kernel(machine: &mut Machine<'_>, step: &Step, combine: kernel::Combine, e
 }
 
 /// Executes a tree with its machine code. Returns false, without an effect, if there is no machine
-/// code.
+/// code, or if the launch does not allow it.
 fn by_machine_code(machine: &mut Machine<'_>, step: &Step, code: Option<&TreeCode>) -> bool {
     let Some(TreeCode { code, captured }) = code.filter(|_| machine.control.machine_code) else {
         return false;

@@ -1,10 +1,12 @@
 //! `scan`: combines each element along an axis with all elements before it.
 //!
-//! A combine region that is one function of the elementwise table runs as a loop over the elements:
-//! see `run/kernels/scan.rs`. A region with control flow also runs element by element. Any other
-//! region runs on whole tiles, level by level: for each pair of adjacent blocks of 1, 2, 4 …
-//! elements, the total of the first block is combined with each element of the second. Operands are
-//! never swapped, and the order depends only on the region, the element type and the extent.
+//! A combine region that is one function, for which `Combine::can_scan` returns true, runs as a
+//! loop over the elements: see `run/kernels/scan.rs`. A region with control flow, or with an op
+//! that is not pure, runs element by element; so does the region of a scan inside of a region that
+//! runs on whole tiles. Any other region runs on whole tiles, level by level: for each pair of
+//! adjacent blocks of 1, 2, 4 … elements, the total of the first block is combined with each
+//! element of the second. Operands are never swapped, and the order depends only on the region, the
+//! element type and the extent.
 
 use smallvec::SmallVec;
 

@@ -4,8 +4,8 @@
 //!
 //! Each tile or scalar that depends on such lanes has a mark, with a flag for each element.
 //! Elementwise and shape ops propagate marks; reductions, scans and dots propagate them along their
-//! axes. Inline assembly, and ops that move elements to data-dependent indices, drop marks, so that
-//! every finding is certain.
+//! axes. Other ops, such as inline assembly, gathers and sorts, drop marks, so that every finding
+//! is certain.
 
 use std::rc::Rc;
 
@@ -278,7 +278,7 @@ fn lines(from: &TileType, axis: usize, any: &dyn Fn(usize) -> bool) -> Vec<bool>
     lines
 }
 
-/// Returns the marks of a reduction: each element is the combination of a vector.
+/// Returns the marks of a reduction: each element combines the elements of a vector along the axis.
 fn along(from: &TileType, to: &TileType, axis: usize, any: &dyn Fn(usize) -> bool) -> Vec<bool> {
     let mut lines = lines(from, axis, any);
     lines.resize(to.elements(), false);

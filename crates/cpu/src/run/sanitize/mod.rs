@@ -1,9 +1,9 @@
 //! Sanitizing, an observer that checks the programs of the grid.
 //!
 //! The kernel is compiled without liveness analysis and fusion: each instruction of the source is
-//! one step, one step sets each slot, and each slot keeps its value. A check can therefore also
-//! read the operands after the step. The programs run one after another on one thread, in the order
-//! of the grid (programs that wait take turns), so that findings are deterministic.
+//! at most one step, one step sets each slot, and each slot keeps its value. A check can therefore
+//! also read the operands after the step. The programs run one after another on one thread, in the
+//! order of the grid (programs that wait take turns), so that findings are deterministic.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -105,7 +105,7 @@ struct Checker<'a> {
     step: u32,
     /// The number of barriers, acquires and releases that the program has passed.
     phase: u32,
-    /// The steps of other programs that happen before the current step.
+    /// The steps of other programs that happen before the next access of the running program.
     clock: Clock,
     /// The steps that have made NaN or infinity from finite numbers.
     made: Vec<NonFinite>,

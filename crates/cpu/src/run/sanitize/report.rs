@@ -1,4 +1,4 @@
-//! Findings, and their diagnostics.
+//! Collects findings, and creates their diagnostics.
 
 use std::sync::PoisonError;
 

@@ -1,4 +1,4 @@
-//! Index tiles, masks and accesses of random kernels.
+//! Generates index tiles, masks and accesses of random kernels.
 
 use super::*;
 
@@ -130,7 +130,7 @@ impl Generator {
     }
 
     /// Divides indices: returns their rows (quotients), their columns (remainders), or indices
-    /// computed from both.
+    /// computed from both. Returns indices of types other than int32 and int64 unchanged.
     fn divided_index(&mut self, index: Index) -> Index {
         let Index { mut name, dtype, shape, mut values } = index;
         if dtype != Dtype::I32 && dtype != Dtype::I64 {
@@ -219,7 +219,7 @@ impl Generator {
         mask
     }
 
-    /// Returns a mask of the indices below or above a bound, along an axis.
+    /// Returns a mask that compares the indices along an axis with a bound.
     pub(super) fn range_mask(&mut self, shape: &[u32]) -> Mask {
         let axis = if self.random.chance(4) { self.random.below(shape.len()) } else { shape.len() - 1 };
         let extent = shape[axis];

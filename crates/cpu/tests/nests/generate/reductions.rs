@@ -1,4 +1,4 @@
-//! Reductions and scans of random kernels.
+//! Generates reductions and scans of random kernels.
 
 use super::*;
 

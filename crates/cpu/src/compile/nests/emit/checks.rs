@@ -358,7 +358,8 @@ impl Emitter<'_> {
 
     /// Returns whether the rows of two accesses alternate in memory without an overlap. This holds
     /// if both accesses have the same distance between neighboring rows, and the distance between
-    /// the accesses, modulo that distance, leaves room for `extent` bytes on both sides.
+    /// the accesses, modulo the distance between rows, leaves room for `extent` bytes on both
+    /// sides.
     pub(super) fn is_interleaved(
         &self,
         base: Value,

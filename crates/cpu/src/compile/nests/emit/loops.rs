@@ -169,7 +169,7 @@ impl Emitter<'_> {
 
     /// Returns the condition under which the stores of the group should bypass the caches: a launch
     /// writes more to their memory than the caches hold, and the vectors are aligned. Returns
-    /// `None` unless the loop only stores contiguous elements.
+    /// `None` unless the loop only stores contiguous elements that are not booleans.
     fn streams(&mut self, it: &Loop<'_>) -> Option<Value> {
         if !it.group.written.is_empty() {
             return None;

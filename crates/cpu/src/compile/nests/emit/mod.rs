@@ -10,10 +10,11 @@
 //! all steps of a loop's body, its outermost loop runs over the iterations. The code returns the
 //! number of programs or iterations that it has executed before it bailed out.
 //!
-//! A loop over the elements of a row has up to three parts ([`Part`]):
-//! - In the first part, all ranges are true, and there are no masks. If the stores of this part may
+//! A *range* is a tile of booleans that are true for one range of indices of a row. A loop over the
+//! elements of a row has up to three parts ([`Part`]):
+//! - In the first part, all ranges are true, so they need no masks. If the stores of this part may
 //!   bypass the caches, the code has a second copy of the part, whose stores bypass the caches.
-//! - The second part has masks.
+//! - In the second part, the ranges become masks.
 //! - In the third part, after the end of all ranges, all ranges are false. This part exists if
 //!   every tile is uniform there, because ranges mask all loads. It computes one element, and
 //!   stores or combines this element repeatedly.

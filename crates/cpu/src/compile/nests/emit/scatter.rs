@@ -2,8 +2,8 @@
 //! [`plan`](super::super::plan).
 //!
 //! A loop of the phase before the scatter finds the least and the greatest offset among those whose
-//! mask is true. All addresses between these two must be inside the memory, and other accesses may
-//! not overlap them.
+//! mask is true. All addresses between these two must be inside the memory, and no other access may
+//! overlap them, except a load that precedes the scatter.
 
 use tilewright_ir::Dtype;
 use tilewright_native::ir::{Binary, IntBinary, IntCompare, Value};

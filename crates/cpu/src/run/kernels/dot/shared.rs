@@ -62,8 +62,8 @@ impl SharedOperands {
         (self.used, self.is_useful) = (0, false);
     }
 
-    /// Returns the key of operand B; `None` if dots do not share it. If A has few rows, they do not
-    /// repay the memory of packed panels.
+    /// Returns the key of operand B; `None` if dots do not share this operand. They do not share it
+    /// if A has too few rows to repay the memory of packed panels.
     pub fn key(&self, b: &Matrix<'_>, rows_of_a: usize, form: PackedForm) -> Option<Key> {
         let is_shared = b.is_shared && rows_of_a >= MIN_PANEL_ROWS && !self.is_off;
         is_shared.then(|| Key { elements: b.elements.identity(), dtype: b.dtype, form })

@@ -1,8 +1,9 @@
 //! Dots of narrow elements by instructions that multiply words: bf16 with an accumulator of
 //! binary32, and 8-bit integers with an accumulator of 32-bit integers.
 //!
-//! A word holds 2 or 4 elements with consecutive k. The rows of `a` are read as words in place. `b`
-//! is interleaved: each of its words holds elements of one column. Elements after the last k are 0.
+//! A word holds 2 or 4 elements with consecutive k. Rows of `a` that consist of whole words are
+//! read in place. `b` is interleaved: each of its words holds elements of one column. Elements
+//! after the last k are 0.
 
 use tilewright_ir::Dtype;
 
@@ -38,7 +39,8 @@ impl Instructions {
     }
 }
 
-/// Chooses the most capable instructions of a level for the operands; `None` if there are none.
+/// Chooses the most capable instructions, up to a level, for the operands; `None` if there are
+/// none.
 fn choose(
     compute: Dtype,
     a: &Matrix<'_>,
@@ -172,10 +174,11 @@ fn run<P: WordToken>(token: P, product: Product<'_, u32>) {
     );
 }
 
-/// Corrects the accumulator in advance for a dot with flipped sign bits of `b`. The instruction reads
-/// an element with a flipped sign bit as an unsigned number, which is 128 more than the signed
-/// element. So the dot adds 128 times the sum of a row of `a` too much to each element of the same
-/// row of the accumulator. Elements of padding are flipped too, but the dot multiplies them by 0.
+/// Corrects the accumulator, before a dot with flipped sign bits of `b`. The instruction reads an
+/// element with a flipped sign bit as an unsigned number, which is 128 more than the signed
+/// element. The dot therefore adds 128 times the sum of a row of `a` to each element of the same
+/// row of the accumulator, and this function subtracts that number. Elements of padding are flipped
+/// too, but the dot multiplies them by 0.
 fn subtract_offset(acc: &mut [u32], a: MatrixReader<'_>, extents: Extents) {
     vectorize(
         #[inline(always)]

@@ -41,7 +41,8 @@ impl Level {
     /// All levels, the least capable one first.
     pub const ALL: [Self; 5] = [Self::Wide, Self::MultiplyAdd, Self::AvxVnni, Self::Avx512, Self::Amx];
 
-    /// Returns whether this processor has the instructions of the level for a kind of elements.
+    /// Returns whether this processor has the instructions of the level for elements of bf16 if
+    /// `is_bf16` is true, otherwise for 8-bit integers.
     pub fn is_available(self, is_bf16: bool) -> bool {
         match self {
             Self::Wide => true,
