@@ -45,8 +45,8 @@ pub fn simulate(simulation: &Simulation) -> Result<(), Failure> {
     python(&["sim", "report"], arguments)
 }
 
-/// Runs a Python program, and returns the launches that the program compiles, described for
-/// `target`. The output of the program goes to stderr.
+/// Runs a Python program, and returns a compilation request for `target` for each kind of launch in
+/// the program. The output of the program goes to stderr.
 pub fn launches_of(program: &Path, target: Target) -> Result<Vec<Request>, Failure> {
     let folder = std::env::temp_dir().join(format!("tilewright-launches-{}", std::process::id()));
     let result = record(program, target, &folder);

@@ -419,8 +419,7 @@ impl SharedAccess {
             GpuOp::MmaSync { matrix_a, matrix_b, .. } => {
                 vec![matrix_a.then(|| by_matrices(0)).flatten(), matrix_b.then(|| by_matrices(1)).flatten()]
             }
-            // tidy: wildcard because layouts decide the shared-memory addresses of only the ops
-            // above
+            // tidy: wildcard because the page shows the bank conflicts of only the ops above
             _ => Vec::new(),
         };
         found.into_iter().flatten().collect()

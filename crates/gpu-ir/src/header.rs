@@ -11,16 +11,16 @@
 //! | `, 3 stages` | loops are not pipelined yet; a loop that does not set its stages gets 3 |
 //! | `, no contraction` | no multiplication is fused with an addition: each is rounded |
 //! | `, synchronized` | a pass has inserted all barriers: there is one at each point where threads must wait for each other |
-//! | `, explicit` | the program states its layouts, copies and barriers: passes that choose them do not run |
+//! | `, explicit` | the program states its layouts, copies and `mbarrier`s: passes that choose them do not run; barriers of the block are still inserted |
 //! | `, cluster pairs` | the launch may put two neighboring programs into one cluster |
 //! | `, clusters of 2` | the two blocks of a cluster compute one program together |
 //! | `, longest CTA first by descending id` | programs with a larger index along the first axis start first, because they take longest |
 //! | `, 2 blocks a multiprocessor` | the registers of a thread are limited so that two blocks fit on a multiprocessor |
 //!
 //! After the layouts follow the tensor maps ([`TensorMapPlan`]): those that the launch makes
-//! (`T0 = …`), then those that the kernel itself makes (`M0 = …`). The text of a map names its
-//! arguments `p0`, `p1`, …: in a `T` map the arguments of the kernel, in an `M` map the operands of
-//! `make_tensor_map` after the buffer.
+//! (`T0 = …`), then those that the kernel itself makes (`M0 = …`). The text of a map calls
+//! its arguments `p0`, `p1`, …. In a `T` map, these are the arguments of the kernel. In an `M` map,
+//! they are the operands of `make_tensor_map` after the buffer.
 
 use std::fmt::Write;
 
@@ -64,7 +64,8 @@ pub struct Header {
     /// True if there is a barrier wherever threads must wait for each other. The pass that inserts
     /// barriers sets this flag; from then on, the verifier reports missing barriers.
     pub synchronized: bool,
-    /// True if the program states its layouts, copies and barriers, so that passes choose none.
+    /// True if the program states its layouts, copies and `mbarrier`s, so that passes choose none. A
+    /// pass still inserts the barriers between the threads of the block.
     pub explicit: bool,
     /// Allows a launch in pairs: clusters of two blocks. The kernel then has one more parameter,
     /// after the tensor maps: the number of programs along the first axis if the launch has pairs,

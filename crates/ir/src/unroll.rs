@@ -70,8 +70,8 @@ pub fn unroll_loop<D: Dialect>(
     tail
 }
 
-/// Replaces a `for_loop` of a block by a copy of its body for each of the values `counters` of its
-/// index, which has the type `dtype`.
+/// Replaces a `for_loop` of a block by copies of the loop's body, one for each value of the loop's
+/// index in `counters`. `dtype` is the type of the index.
 ///
 /// The cursor must be before the loop. It moves after the copies.
 pub fn unroll_fully<D: Dialect>(cursor: &mut Cursor<'_, D>, counters: &[i128], dtype: Dtype) {

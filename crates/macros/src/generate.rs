@@ -75,7 +75,10 @@ fn function(declaration: &Declaration, arguments: &[(Arc<str>, Argument)]) -> sy
     }
     let kernel = kernel.to_string();
     let documentation = if attributes.is_empty() {
-        let text = format!("Launches the kernel `{kernel}` with the signature `{}`.", signature.value());
+        let text = format!(
+            "Returns a launch of the kernel `{kernel}` with the signature `{}`; its method `run` starts it.",
+            signature.value()
+        );
         quote!(#[doc = #text])
     } else {
         attributes.clone()

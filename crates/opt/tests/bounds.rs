@@ -1,7 +1,8 @@
-//! Tests the check of bounds for every size, on kernels with known outcomes and on random kernels.
-//! For the latter, the tests compare the outcomes with brute force over small sizes and grids.
+//! Tests `bounds::check`, which decides whether accesses are in bounds for all sizes, on kernels with
+//! known outcomes and on random kernels. For random kernels, the tests compare the outcomes with
+//! brute force over small sizes and grids.
 //!
-//! Programs are identified by their seed; `TILEWRIGHT_SEEDS=100000` tests more of them.
+//! A seed identifies each random kernel; `TILEWRIGHT_SEEDS=100000` tests more kernels.
 
 #[expect(dead_code, reason = "other tests use the rest")]
 mod common;

@@ -48,7 +48,7 @@ use crate::{Arguments, IntoArgument, IntoGrid, Stream, module};
 #[derive(Clone, Debug)]
 pub struct Bundle {
     bundle: Arc<runtime::lock::Bundle>,
-    /// The device that launches run on; `None` for the device of their tensors.
+    /// The device on which launches run; `None` if each launch runs on the device of its tensors.
     device: Option<Device>,
 }
 

@@ -154,7 +154,7 @@ impl Scanner {
     }
 }
 
-/// Returns the position of `quotes` in the text without a backslash before them.
+/// Returns the position of the first `quotes` that no backslash escapes.
 fn find_unescaped(text: &str, quotes: &str) -> Option<usize> {
     let mut escaped = false;
     for (index, c) in text.char_indices() {

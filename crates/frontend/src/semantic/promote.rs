@@ -7,7 +7,7 @@ use crate::value::Constant;
 /// The requirements of an operator on the types of its operands, in addition to a common type.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Rule {
-    /// fp16, bf16 and fp8 are converted to fp32, which is also the type of the result.
+    /// fp16, bf16 and fp8 count as fp32: the result is fp32, or fp64 if an operand is fp64.
     pub upcast_narrow: bool,
     /// Two integers must both be signed or both be unsigned.
     pub same_sign: bool,

@@ -89,8 +89,9 @@ fn parts(layout: &Layout, steps: &[Step], place: u32) -> Vec<u32> {
     elements
 }
 
-/// Checks that `exchange.partials` assigns the right part to every thread, and that the parts of a
-/// line have all its elements.
+/// Checks that `exchange.partials` gives each thread the part that the thread has computed, and that
+/// the parts of a line have all elements of the line. A part is the elements of a line that one warp
+/// combines.
 fn check_exchange(layout: &Layout, axis: usize, steps: &[Step], registers: &[u32], exchange: &Exchange) {
     let tile = exchange.partials.output();
     let last = tile.rank() - 1;
@@ -114,7 +115,7 @@ fn check_exchange(layout: &Layout, axis: usize, steps: &[Step], registers: &[u32
             assert_eq!(whole, sorted, "in the order of a scan");
         }
     }
-    // After the gather, a thread has the parts of its elements of the result, in order.
+    // After the exchange, a thread has all partial results of each of its result elements, in order.
     for (place, part) in places(&exchange.gathered) {
         let register = exchange.gathered.input().part(place, Input::Register);
         assert_eq!(tile.coordinate(part, last), register % tile.size(last));
@@ -194,7 +195,8 @@ fn a_row_per_warp() {
         [(Input::Warp, 1), (Input::Warp, 2)]
     );
     assert_eq!(across.registers.len(), 8);
-    // Registers that repeat the layout of a warp are the last levels of a scan, after the lanes.
+    // A warp covers 128 elements, so its registers repeat four times. A scan combines these
+    // registers last, after the lanes.
     let repeated = blocked(&[512], &[4], &[32], &[1], &[0]);
     assert!(!Scan::along(&repeated, 0).is_contiguous());
 }

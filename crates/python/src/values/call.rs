@@ -153,7 +153,8 @@ impl<'a> Expected<'a> {
         Self { places, dtypes, device, is_met: Cell::new(false) }
     }
 
-    /// Compares the values that a launch has read, each with the index of its argument in the call.
+    /// Returns whether values that a launch has read have the expected dtypes and device. Each value
+    /// comes with the index of its argument in the call.
     #[inline]
     pub(crate) fn check<'v>(&self, mut values: impl Iterator<Item = (usize, &'v Value<'static>)>) -> bool {
         let is_met = values.all(|(number, value)| {

@@ -197,7 +197,8 @@ pub(crate) struct Step {
     pub site: u32,
     /// The accesses of the step to registers of `wgmma` instructions in flight.
     pub wgmma_registers: Vec<WgmmaRegisterAccess>,
-    /// The registers to check or to mark as written in a watched launch, if any.
+    /// The registers to check for uninitialized reads, or to mark as written, in a launch under a
+    /// sanitizer; `None` if there are none.
     pub watched: Option<Box<Watched>>,
 }
 
@@ -512,7 +513,7 @@ impl<'a> Decoder<'a> {
                 }
             }
             StatementKind::Verbatim(_) => {
-                // Only modules that were built as data have verbatim text; the parser makes none.
+                // Only code generation makes verbatim text, for inline assembly; the parser makes none.
                 self.site = self.sites.len() as u32;
                 self.sites.push(Site {
                     line: statement.line,

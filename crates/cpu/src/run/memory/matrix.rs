@@ -212,26 +212,31 @@ impl<'a> MatrixReader<'a> {
         (self.first, self.row_stride)
     }
 
-    /// Returns the least value of a function of the 16-bit elements of a row. Panics if elements have
-    /// another size, or if rows are not contiguous.
+    /// Returns the least value of a function of the 16-bit elements. Panics if elements have another
+    /// size, or if rows are not contiguous.
     #[inline(always)]
-    pub(crate) fn least_of_row(&self, row: usize, order: impl Fn(u16) -> u16) -> u16 {
-        assert!(row < self.rows && self.has_contiguous_rows() && self.size == size_of::<u16>());
+    pub(crate) fn least(&self, order: impl Fn(u16) -> u16) -> u16 {
         /// The number of elements that vectors compare at a time.
         const BLOCK: usize = 64;
-        let first = self.first.wrapping_offset(row as isize * self.row_stride).cast::<u16>();
-        let (mut least, mut column) = ([u16::MAX; BLOCK], 0);
-        while column + BLOCK <= self.columns {
-            // SAFETY: the row has these elements; raw accesses need no alignment.
-            let block = unsafe { first.add(column).cast::<[u16; BLOCK]>().read_unaligned() };
-            for (least, element) in least.iter_mut().zip(block) {
-                *least = (*least).min(order(element));
+        assert!(self.has_contiguous_rows() && self.size == size_of::<u16>());
+        let mut least = [u16::MAX; BLOCK];
+        for row in 0..self.rows {
+            let first = self.first.wrapping_offset(row as isize * self.row_stride).cast::<u16>();
+            let mut column = 0;
+            while column + BLOCK <= self.columns {
+                // SAFETY: the row has these elements; raw accesses need no alignment.
+                let block = unsafe { first.add(column).cast::<[u16; BLOCK]>().read_unaligned() };
+                for (least, element) in least.iter_mut().zip(block) {
+                    *least = (*least).min(order(element));
+                }
+                column += BLOCK;
             }
-            column += BLOCK;
+            for (least, column) in least.iter_mut().zip(column..self.columns) {
+                // SAFETY: as above.
+                *least = (*least).min(order(unsafe { first.add(column).read_unaligned() }));
+            }
         }
-        // SAFETY: as above.
-        let rest = (column..self.columns).map(|column| unsafe { first.add(column).read_unaligned() });
-        least.into_iter().chain(rest.map(order)).min().unwrap_or(u16::MAX)
+        least.into_iter().fold(u16::MAX, u16::min)
     }
 
     /// Writes pairs of 16-bit elements of columns: pair `[r, c]` has the elements `[2r, c]` and

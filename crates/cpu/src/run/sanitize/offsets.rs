@@ -60,8 +60,8 @@ pub(super) fn check(checker: &Checker<'_>, machine: &Machine<'_>, step: &Step, p
 fn describe(report: &Report<'_, '_>, ty: &TileType, exact: Option<i128>) -> tilewright_base::Diagnostic {
     let name = ty.dtype().name();
     let label = exact.map_or_else(
-        || format!("more than {name} holds"),
-        |exact| format!("{exact} is more than {name} holds"),
+        || format!("out of the range of {name}"),
+        |exact| format!("{exact} is out of the range of {name}"),
     );
     report
         .located(Code::OffsetOverflow, format!("{name} overflow in the offset of a pointer"), &label)
