@@ -12,7 +12,7 @@ use std::sync::atomic::AtomicU64;
 
 use smallvec::SmallVec;
 use tilewright_base::{SourceMap, Span};
-use tilewright_ir::{Effect, Op, OpFamily};
+use tilewright_ir::{Dtype, Effect, Op, OpFamily};
 
 use crate::assembly::Assembly;
 use crate::types::TileType;
@@ -133,8 +133,9 @@ pub(crate) enum Action {
     /// `transposed[1]` is true, it swaps the last two axes of operand B.
     Dot {
         transposed: [bool; 2],
-        /// True for an operand that the kernel casts to a wider type. The dot performs this cast.
-        widened: [bool; 2],
+        /// For each operand, the wider float type to which the kernel casts its elements. The dot
+        /// performs this cast.
+        casts: [Option<Dtype>; 2],
     },
     Reduce {
         axis: usize,

@@ -8,8 +8,8 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use tilewright_base::{Code, Diagnostic, Span};
 use tilewright_ir::{
-    Block as IrBlock, Element, ElementwiseFn, FuncId, Function, Inst, InstData, Module, Op, OpFamily, Shape,
-    Type, Value, Wait, loop_may_wait, may_wait,
+    Block as IrBlock, Dtype, Element, ElementwiseFn, FuncId, Function, Inst, InstData, Module, Op, OpFamily,
+    Shape, Type, Value, Wait, loop_may_wait, may_wait,
 };
 
 use crate::assembly::{Assembler, AssemblyCode, AssemblyError};
@@ -111,8 +111,8 @@ struct DotOperand {
     value: Value,
     /// True if the dot swaps its last two axes.
     is_transposed: bool,
-    /// True if the kernel widens the elements with a cast. The dot performs this cast.
-    is_widened: bool,
+    /// The wider float type to which the kernel casts the elements. The dot performs this cast.
+    cast: Option<Dtype>,
 }
 
 struct Lowering<'a> {
@@ -216,8 +216,8 @@ impl Lowering<'_> {
                 let [a, b] = [0, 1].map(|index| self.dot_operand(data.operands[index]));
                 let operands = self.uses(&[a.value, b.value, data.operands[2]]);
                 let transposed = [a.is_transposed, b.is_transposed];
-                let widened = [a.is_widened, b.is_widened];
-                self.step(inst, Action::Dot { transposed, widened }, operands, SmallVec::new())
+                let casts = [a.cast, b.cast];
+                self.step(inst, Action::Dot { transposed, casts }, operands, SmallVec::new())
             }
             Op::Reduce { axis } => {
                 let axis = *axis as usize;
@@ -510,7 +510,7 @@ impl Lowering<'_> {
     /// example before a loop that contains the dot, the op may run less often than the dot, and the
     /// dot reads the result of the op.
     fn dot_operand(&self, mut value: Value) -> DotOperand {
-        let (mut is_transposed, mut is_widened) = (false, false);
+        let (mut is_transposed, mut cast) = (false, None);
         while let Some(inst) = self.function.defining_inst(value) {
             let inst = &self.function.insts[inst];
             match &inst.op {
@@ -518,14 +518,14 @@ impl Lowering<'_> {
                     is_transposed = !is_transposed;
                 }
                 Op::Cast { .. } if self.widens(inst.operands[0], value) && self.is_of_block(value) => {
-                    is_widened = true;
+                    cast = cast.or(self.function.ty(value).dtype());
                 }
                 // tidy: wildcard because no other op only swaps axes or widens elements
                 _ => break,
             }
             value = inst.operands[0];
         }
-        DotOperand { value, is_transposed, is_widened }
+        DotOperand { value, is_transposed, cast }
     }
 
     /// Returns whether a cast of the value `from` to the value `to` converts numbers of 8 or 16

@@ -198,12 +198,42 @@ fn widened_bf16_is_summed_in_order() {
     let expect: Vec<f32> = (0..m * n)
         .map(|i| (0..k).fold(0.0, |sum, l| a[i / n * k + l].to_f32().mul_add(b[l * n + i % n].to_f32(), sum)))
         .collect();
-    let widened = |tile, columns| Matrix { is_widened: true, ..Matrix::new(Dtype::BF16, tile, columns) };
+    let widened =
+        |tile, columns| Matrix { cast: Some(Dtype::F32), ..Matrix::new(Dtype::BF16, tile, columns) };
     let left = widened(bytemuck::cast_slice(&a), k);
     let right = widened(bytemuck::cast_slice(&b), n);
     let extents = Extents { m, n, k };
     dot(Dtype::F32, bytemuck::cast_slice_mut(&mut acc), left, right, extents, &mut Scratch::default());
     assert_eq!(acc, expect);
+}
+
+/// Tests that 8-bit operands that a kernel casts to bf16 give the bits of operands of bf16, in any
+/// layout of B.
+#[test]
+fn bytes_cast_to_bf16_are_operands_of_bf16() {
+    let mut random = Random(46);
+    for (m, n, k) in [(16, 64, 64), (3, 19, 7), (9, 32, 130)] {
+        let a: Vec<half::bf16> =
+            (0..m * k).map(|_| half::bf16::from_f32((random.below(2_000_001) as f32 - 1e6) / 3e5)).collect();
+        let b: Vec<i8> = (0..k * n).map(|_| random.below(256) as u8 as i8).collect();
+        let b_wide: Vec<half::bf16> = b.iter().map(|&b| half::bf16::from_f32(b.into())).collect();
+        let transposed = |index: usize| b[index % k * n + index / k];
+        let b_transposed: Vec<i8> = (0..k * n).map(transposed).collect();
+        let multiply = |b: Matrix<'_>| {
+            let mut acc = vec![1.0_f32; m * n];
+            let a = Matrix::new(Dtype::BF16, bytemuck::cast_slice(&a), k);
+            let extents = Extents { m, n, k };
+            dot(Dtype::F32, bytemuck::cast_slice_mut(&mut acc), a, b, extents, &mut Scratch::default());
+            acc
+        };
+        let cast = |tile, columns| Matrix {
+            cast: Some(Dtype::BF16),
+            ..Matrix::new(Dtype::I8, bytemuck::cast_slice(tile), columns)
+        };
+        let expect = multiply(Matrix::new(Dtype::BF16, bytemuck::cast_slice(&b_wide), n));
+        assert_eq!(multiply(cast(&b[..], n)), expect, "{m} {n} {k}");
+        assert_eq!(multiply(cast(&b_transposed[..], k).transposed()), expect, "{m} {n} {k}, transposed");
+    }
 }
 
 /// Tests the fixed order of the operations: fused multiply-adds with k ascending.

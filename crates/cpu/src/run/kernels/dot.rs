@@ -8,8 +8,9 @@
 //! A dot of bf16 by bf16 is different on a processor with instructions for it (`words`): the
 //! products are exact, but an instruction adds at least two of them at a time, and subnormal sums
 //! are 0. If an operand has a subnormal element, the dot is computed by fused multiply-adds. The
-//! same processor always computes the same result. A kernel that converts operands to fp32 gets
-//! fused multiply-adds on each processor.
+//! same processor always computes the same result. An operand of 8 bits that the kernel casts to
+//! bf16 is an operand of bf16. A kernel that converts operands to fp32 gets fused multiply-adds on
+//! each processor.
 //!
 //! The microkernel (`multiply`) keeps a block of the accumulator in registers: some rows of a few
 //! vectors of columns. It reads the rows of `a` in place, in a tile or in user memory, if they are
@@ -40,9 +41,9 @@ pub struct Matrix<'a> {
     pub dtype: Dtype,
     /// The elements.
     pub elements: MatrixReader<'a>,
-    /// True if the kernel casts the elements to the accumulator's type. The dot performs this cast,
-    /// and multiplies numbers of that type.
-    pub is_widened: bool,
+    /// The wider float type to which the kernel casts the elements. The dot performs this cast, and
+    /// multiplies numbers of that type.
+    pub cast: Option<Dtype>,
     /// True if the memory of the elements does not change during the launch, so dots may share
     /// packed copies of them.
     pub is_shared: bool,
@@ -53,7 +54,12 @@ impl<'a> Matrix<'a> {
     pub fn new(dtype: Dtype, tile: &'a [u8], columns: usize) -> Self {
         let rows = tile.len() / (columns * dtype.bytes()).max(1);
         let elements = MatrixReader::of_tile(tile, dtype.bytes(), [rows, columns], [columns, 1]);
-        Self { dtype, elements, is_widened: false, is_shared: false }
+        Self { dtype, elements, cast: None, is_shared: false }
+    }
+
+    /// Returns the type of the numbers that the dot multiplies.
+    fn number(&self) -> Dtype {
+        self.cast.unwrap_or(self.dtype)
     }
 
     /// Returns the transpose, without moving elements.
@@ -110,9 +116,9 @@ impl Scratch {
 /// Returns whether two consecutive dots have the same result as a single one. The first dot adds
 /// `k` products to each element of the accumulator. Two dots round an accumulator of 16 bits twice,
 /// a single one only once. AMX adds products of bf16 in groups of 32, so the first dot must consist
-/// of whole groups.
-pub(crate) fn may_be_divided(acc: Dtype, operand: Dtype, k: usize) -> bool {
-    acc.bytes() >= 4 && (operand != Dtype::BF16 || k.is_multiple_of(32))
+/// of whole groups. `numbers` are the types of the numbers that the dots multiply.
+pub(crate) fn may_be_divided(acc: Dtype, numbers: [Dtype; 2], k: usize) -> bool {
+    acc.bytes() >= 4 && (numbers != [Dtype::BF16; 2] || k.is_multiple_of(32))
 }
 
 /// Computes `acc += a * b`; `acc` is dense and row-major.

@@ -16,6 +16,7 @@
 //! the same order as in the loop.
 
 use smallvec::SmallVec;
+use tilewright_ir::Dtype;
 
 use crate::program::{Action, Block, ProductLoop, Step, Use};
 use crate::run::fault::Outcome;
@@ -77,14 +78,14 @@ impl<'a> Operand<'a> {
                 let strides = [affine.strides[rank - 2], affine.strides[rank - 1]];
                 let elements = MatrixReader::new(region, ty.size, address, [rows, columns], strides);
                 let elements = elements.expect("the addresses have been checked");
-                Matrix { dtype, elements, is_widened: false, is_shared: *is_shared }
+                Matrix { dtype, elements, cast: None, is_shared: *is_shared }
             }
         };
         if transposed { matrix.transposed() } else { matrix }
     }
 }
 
-pub(crate) fn dot(machine: &mut Machine<'_>, step: &Step, transposed: [bool; 2], widened: [bool; 2]) {
+pub(crate) fn dot(machine: &mut Machine<'_>, step: &Step, transposed: [bool; 2], casts: [Option<Dtype>; 2]) {
     let [a_ty, b_ty, acc_ty] = [0, 1, 2].map(|index| machine.type_of(step.operands[index]));
     let [a, b] = [0, 1].map(|index| Operand::take(machine, step.operands[index]));
     let acc = machine.take(step.operands[2]);
@@ -98,7 +99,7 @@ pub(crate) fn dot(machine: &mut Machine<'_>, step: &Step, transposed: [bool; 2],
     for (batch, acc) in acc.bytes_mut().chunks_exact_mut(bytes.max(1)).enumerate() {
         let a = a.matrix(a_ty, batch, [0, 1].map(|axis| extent(a_ty, axis)), transposed[0]);
         let b = b.matrix(b_ty, batch, [0, 1].map(|axis| extent(b_ty, axis)), transposed[1]);
-        let (a, b) = (Matrix { is_widened: widened[0], ..a }, Matrix { is_widened: widened[1], ..b });
+        let (a, b) = (Matrix { cast: casts[0], ..a }, Matrix { cast: casts[1], ..b });
         product(acc_ty.dtype(), acc, a, b, extents, scratch);
     }
     machine.set_dense(step.result(), acc);
@@ -148,14 +149,16 @@ impl<'a> Machine<'a> {
         }
         let iterations = self.unmasked_iterations(block, product_loop, counter)?;
         let step = &block.steps[product_loop.dot];
-        let Action::Dot { transposed, widened } = step.action else { unreachable!("it has a dot") };
+        let Action::Dot { transposed, casts } = step.action else { unreachable!("it has a dot") };
         let [a_ty, b_ty, acc_ty] = [0, 1, 2].map(|index| self.type_of(step.operands[index]));
         let ([m, n], k_axes) = match acc_ty.shape() {
             &[m, n] => ([m as usize, n as usize], [usize::from(!transposed[0]), usize::from(transposed[1])]),
             _ => return Ok(0),
         };
         let depth = a_ty.shape()[k_axes[0]] as usize;
-        if iterations == 0 || !may_be_divided(acc_ty.dtype(), a_ty.dtype(), depth) {
+        let numbers = [a_ty, b_ty].map(TileType::dtype);
+        let numbers = [0, 1].map(|index| casts[index].unwrap_or(numbers[index]));
+        if iterations == 0 || !may_be_divided(acc_ty.dtype(), numbers, depth) {
             return Ok(0);
         }
         let extents = |operand: usize, k: usize| match (operand, transposed[operand]) {
@@ -182,8 +185,8 @@ impl<'a> Machine<'a> {
         for first in (0..iterations).step_by(together) {
             let span = depth * together.min(iterations - first);
             let [a, b] = [a, b].map(|tile| Operand::in_place(self, tile.at(first), tile.provenance));
-            let a = Matrix { is_widened: widened[0], ..a.matrix(a_ty, 0, extents(0, span), transposed[0]) };
-            let b = Matrix { is_widened: widened[1], ..b.matrix(b_ty, 0, extents(1, span), transposed[1]) };
+            let a = Matrix { cast: casts[0], ..a.matrix(a_ty, 0, extents(0, span), transposed[0]) };
+            let b = Matrix { cast: casts[1], ..b.matrix(b_ty, 0, extents(1, span), transposed[1]) };
             let extents = Extents { m, n, k: span };
             product(acc_ty.dtype(), acc.bytes_mut(), a, b, extents, self.scratch());
             self.control.check()?;

@@ -33,8 +33,8 @@ mod shape;
 pub(crate) fn execute<'a>(machine: &mut Machine<'a>, step: &'a Step) -> Outcome {
     let op = match &step.action {
         Action::Op(op) => op,
-        Action::Dot { transposed, widened } => {
-            dot::dot(machine, step, *transposed, *widened);
+        Action::Dot { transposed, casts } => {
+            dot::dot(machine, step, *transposed, *casts);
             return Ok(());
         }
         Action::Reduce { axis, strategy, code } => {

@@ -50,13 +50,13 @@ fn choose(
 ) -> Option<Instructions> {
     let Extents { m, n, k } = extents;
     let tiles = |product| {
-        let row_bytes = k * a.dtype.bytes();
+        let row_bytes = k * a.number().bytes();
         let amx = Amx::new().filter(|_| level >= Level::Amx && Amx::accepts(m, n, row_bytes));
         amx.map(|amx| Instructions::Amx(amx, product))
     };
     let at_least = |other: Level| level >= other;
-    match (compute, a.dtype, b.dtype) {
-        (Dtype::F32, Dtype::BF16, Dtype::BF16) if !a.is_widened && !b.is_widened => {
+    match (compute, a.number(), b.number()) {
+        (Dtype::F32, Dtype::BF16, Dtype::BF16) => {
             let vectors = || Avx512Bf16::new().filter(|_| at_least(Level::Avx512)).map(Instructions::Bf16);
             tiles(TileProduct::Bf16).or_else(vectors)
         }
@@ -95,19 +95,38 @@ pub(super) fn dot(
     let Some(instructions) = choose(compute, &a, &b, extents, scratch.level) else { return false };
     let Scratch { a: a_buffer, b: b_buffer, dense, panel, edge, a_words, b_words, shared, .. } = scratch;
     let is_bf16 = matches!(instructions, Instructions::Bf16(_) | Instructions::Amx(_, TileProduct::Bf16));
-    let mut is_subnormal =
-        |operand: &Matrix<'_>| shared.has_subnormals(operand, || has_subnormals(operand.elements, dense));
+    // Numbers of 8 bits are not subnormal after a cast to bf16.
+    let mut is_subnormal = |operand: &Matrix<'_>| {
+        operand.dtype == Dtype::BF16
+            && shared.has_subnormals(operand, || has_subnormals(operand.elements, dense))
+    };
     if is_bf16 && (is_subnormal(&a) || is_subnormal(&b)) {
         return false;
     }
     let is_signed = b.dtype == Dtype::I8;
     let acc: &mut [u32] = typed_mut(acc);
-    let is_narrow = matches!(instructions, Instructions::MultiplyAdd(_));
-    let a = if is_narrow { converted(a, Dtype::I16, a_buffer, dense) } else { a.elements };
+    // The type of the elements that the instructions multiply.
+    let element = |matrix: &Matrix<'_>| match instructions {
+        Instructions::MultiplyAdd(_) => Dtype::I16,
+        Instructions::Amx(..)
+        | Instructions::Bf16(_)
+        | Instructions::Avx512Vnni(_)
+        | Instructions::AvxVnni(_) => matrix.number(),
+    };
+    let a_element = element(&a);
+    let a = if a.dtype == a_element { a.elements } else { converted(a, a_element, a_buffer, dense) };
     let a = words_of_rows(a, a_words);
     let key = shared.key(&b, extents.m, PackedForm::Words(instructions.name()));
     let b = shared.operand(key, || {
-        let b = if is_narrow { converted(b, Dtype::I16, b_buffer, dense) } else { b.elements };
+        let b_element = element(&b);
+        let has_contiguous_columns = b.elements.transposed().has_contiguous_rows();
+        let b = if b.dtype == b_element {
+            b.elements
+        } else if has_contiguous_columns && !b.elements.has_contiguous_rows() {
+            converted(b.transposed(), b_element, b_buffer, dense).transposed()
+        } else {
+            converted(b, b_element, b_buffer, dense)
+        };
         words_of_columns(b, b_words, dense)
     });
     let extents = Extents { k: a.columns(), ..extents };
