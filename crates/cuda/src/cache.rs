@@ -130,9 +130,9 @@ impl Cache {
 
     /// Returns the entry of a key, and builds it if there is none. Of concurrent callers with the
     /// same key, one calls `build`. All of them call `build` if the cache is off or rejects a
-    /// folder, if the lock cannot be acquired, if the entry cannot be written, or if the entry is
-    /// larger than the limit. The provenance is stored with the entry for [`Cache::entries`]; it is
-    /// not part of the key.
+    /// folder, if the lock cannot be acquired, if `build` fails, if the entry cannot be written, or
+    /// if the entry is larger than the limit of its folder. The provenance is stored with the entry
+    /// for [`Cache::entries`]; it is not part of the key.
     ///
     /// # Errors
     /// Only those of `build`.
@@ -171,7 +171,8 @@ impl Cache {
         Ok(content)
     }
 
-    /// Returns the entry of a key, if there is one.
+    /// Returns the entry of a key; `None` if the cache is off, or has no entry that is whole and
+    /// trusted.
     pub fn get(&self, key: &Key) -> Option<Vec<u8>> {
         let paths = self.paths(key)?;
         if self.reject_folders(&paths).is_some() {

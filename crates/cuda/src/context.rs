@@ -1,7 +1,7 @@
 //! Manages contexts: the current context of a thread determines the device that the thread uses.
 //! The rules are those of CUDA's runtime library, which torch uses: all users in the process share
-//! a device's primary context; a thread without a context makes the primary context current; a
-//! current context is never replaced, because the caller has chosen it.
+//! a device's primary context; a thread without a context makes the primary context current; only
+//! [`Context::make_current`] replaces a current context, because the caller has chosen it.
 
 use std::marker::PhantomData;
 

@@ -285,7 +285,8 @@ extern "system" fn completed(_: *mut c_void, _: u32, buffer: *mut u64, _: usize,
     drop(unsafe { Box::from_raw(ptr::slice_from_raw_parts_mut(buffer, BUFFER_WORDS)) });
 }
 
-/// Adds the contents of a record to `RECORDS`; ignores records of other kinds.
+/// Adds the contents of a record to `RECORDS`, if the record describes a kernel or an external
+/// correlation id of this module; ignores all other records.
 ///
 /// # Safety
 /// A record that CUPTI has written must begin at `record`.

@@ -96,9 +96,11 @@ impl fmt::Display for CallError {
 /// An error of the driver or of its use.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Error {
-    /// There is no driver library on this machine, or it cannot be opened.
+    /// There is no driver library on this machine, the library cannot be opened, or it is the stub
+    /// library of the CUDA toolkit.
     NoLibrary {
-        /// The dynamic linker's message for the first name that was tried.
+        /// One reason: the dynamic linker's message for the first name that was tried, or a message
+        /// that names the stub library.
         reasons: Vec<String>,
     },
     /// The library lacks a function that every supported driver has.

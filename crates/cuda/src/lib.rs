@@ -42,8 +42,8 @@
 //!
 //! Invariants: the driver and CUPTI are the only global state; every value may be used from any
 //! thread; the caller's current context stays current; a launch allocates nothing; the [`Error`] of
-//! a failed call names the call and its subject, such as the kernel; in a forked child every call
-//! returns [`Error::Forked`].
+//! a failed call names the call and its subject, such as the kernel; in a child that was forked
+//! after the driver was initialized, every call of the driver returns [`Error::Forked`].
 
 mod assemble;
 mod cache;

@@ -73,7 +73,8 @@ impl DeviceBuffer {
         self.copy(offset + to.len(), || self.context.driver().copy_to_host(to, address))
     }
 
-    /// Allocates a copy of the `bytes` bytes at `address` in the device's memory.
+    /// Allocates a buffer of `bytes` bytes, and copies the bytes at `address` in the device's
+    /// memory to it, on the default stream and without waiting.
     pub fn copy_of(context: Context, address: u64, bytes: usize) -> Result<Self, Error> {
         let buffer = Self::new(context, bytes)?;
         buffer.copy(bytes, || {

@@ -7,7 +7,7 @@
 //! | `TILEWRIGHT_CACHE_DIR`, `TRITON_CACHE_DIR` | the folder of the cache (the first one that is set) |
 //! | `TRITON_HOME`, `HOME`, `USERPROFILE` | the cache is in `.triton/cache` of this folder (the first one that is set), if neither variable of the row above is set |
 //! | `TILEWRIGHT_CACHE_LIMIT` | MiB that the cache may take, 1024 if it is not set; 0 turns the cache off |
-//! | `TILEWRIGHT_CACHE_SHARED` | `1`: entries of the cache that belong to other users are used too |
+//! | `TILEWRIGHT_CACHE_SHARED` | `1`: the cache trusts the files of all users |
 
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
@@ -21,7 +21,7 @@ pub struct Settings {
     pub cache_directory: Option<PathBuf>,
     /// The maximum number of bytes of the cache; 0 turns the cache off.
     pub cache_limit: u64,
-    /// True if files of other users in the cache are trusted.
+    /// True if the cache trusts the files of all users.
     pub cache_is_shared: bool,
 }
 

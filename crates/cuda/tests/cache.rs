@@ -362,7 +362,7 @@ fn a_disk_that_becomes_full_keeps_what_it_has() {
 }
 
 /// The system kills the process half-way through an entry, by the signal for a file that exceeds
-/// the limit.
+/// the limit of the file size.
 #[test]
 #[cfg(target_os = "linux")]
 fn a_process_that_is_killed_while_it_writes_leaves_no_entry() {

@@ -44,7 +44,8 @@ fn kernel(target: &str, declarations: &str, body: &str) -> String {
     )
 }
 
-/// Launches a kernel with one buffer of words, and compares the contents of the buffer afterwards.
+/// Launches a kernel with one buffer of words, one word for each thread, and checks that the kernel
+/// sets word `i` to `expect(i)`.
 fn check(context: Context, ptx: &str, options: LaunchOptions, blocks: u32, expect: impl Fn(u32) -> u32) {
     let words = blocks * options.threads[0];
     let mut buffer = DeviceBuffer::new(context, 4 * words as usize).unwrap();

@@ -116,8 +116,8 @@ pub(crate) fn outside_kernel(py: Python<'_>, name: &str) -> Py<PyAny> {
     to_exception(py, &diagnostic.into()).into_value(py).into_any()
 }
 
-/// Returns the exception for a part of Triton that tilewright replaces: `message` names the missing
-/// part, `hint` what to use instead.
+/// Returns the exception for a part of Triton that is missing because tilewright replaces it.
+/// `message` names the part, and `hint` names what to use instead.
 #[pyfunction]
 #[pyo3(signature = (message, hint = None))]
 pub(crate) fn not_available(py: Python<'_>, message: &str, hint: Option<String>) -> Py<PyAny> {

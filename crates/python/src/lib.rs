@@ -22,8 +22,8 @@
 //! | `signals` | Ctrl-C while a kernel runs |
 //! | `names` | the functions and types of the language |
 //!
-//! The Python side (`python/tilewright`) has the code that launches do not run: decorators, names,
-//! the commands.
+//! The Python side (`python/tilewright`) has the code that a usual launch does not run: decorators,
+//! names, the commands.
 
 mod errors;
 mod gluon_layouts;

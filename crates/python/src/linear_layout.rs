@@ -368,8 +368,8 @@ impl LinearLayout {
             .ok_or_else(|| refuse(format!("the layout has no inverse:{}", self.__repr__())))
     }
 
-    /// Returns a map from each coordinate of the output to the coordinate of the input with that
-    /// image. Of several such coordinates, the map selects the coordinate with the lowest bits.
+    /// Returns a map from each coordinate of the output to a coordinate of the input with that
+    /// image. Of several such coordinates, the map selects the one in the lowest bits of the input.
     fn pseudoinvert(&self) -> PyResult<Self> {
         let inverse = self.map.right_inverse();
         inverse

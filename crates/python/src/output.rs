@@ -13,7 +13,8 @@ pub(crate) fn print(text: &str) -> bool {
 }
 
 /// Writes text to `sys.stdout` if the program has replaced it, as notebooks, tests and
-/// `contextlib.redirect_stdout` do, and returns whether it has. Flushes `sys.stdout` in any case.
+/// `contextlib.redirect_stdout` do, and returns whether it has. Flushes `sys.stdout`, unless it is
+/// `None`.
 fn write(py: Python<'_>, text: &str) -> PyResult<bool> {
     let sys = py.import(intern!(py, "sys"))?;
     let out = sys.getattr(intern!(py, "stdout"))?;

@@ -121,7 +121,7 @@ impl TraceFile {
         self.0.list()
     }
 
-    /// Returns a launch: its tables, its programs, and the work of its ops.
+    /// Returns a launch: its description, its programs, and the statistics of its ops.
     fn launch(&self, py: Python<'_>, launch: usize) -> Option<String> {
         py.detach(|| self.0.launch(launch))
     }

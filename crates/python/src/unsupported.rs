@@ -10,7 +10,7 @@ use pyo3::types::{PyDict, PyTuple, PyType};
 /// if there is one.
 #[pyclass(frozen, module = "tilewright._native")]
 pub(crate) struct Missing {
-    /// The path in Triton, such as `triton.autotune`.
+    /// The path of the name in Triton, with its module.
     path: String,
     /// The hint of the error: what to use instead.
     hint: Option<String>,

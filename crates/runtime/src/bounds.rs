@@ -34,8 +34,8 @@ pub enum BoundsVerdict {
     Proved,
     /// The access is out of bounds for a grid and sizes that the diagnostic names.
     Refuted(Box<Diagnostic>),
-    /// The check has neither a proof nor a counterexample, for this reason: it found none, or a run
-    /// showed that the counterexample is wrong.
+    /// The access is undecided, for this reason: the check found neither a proof nor a
+    /// counterexample, or a run showed that the counterexample is wrong.
     Undecided(String),
 }
 

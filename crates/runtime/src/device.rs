@@ -184,17 +184,17 @@ impl Device {
     }
 
     /// Selects the device of each [`Kernel`](crate::Kernel) that is created from now on. Python
-    /// creates a kernel at its first launch. Fails if this machine does not have the device, or if
-    /// the compiler does not support it.
+    /// creates a kernel at its first launch. Fails as [`target`](Self::target) does.
     pub fn select(self) -> Result<(), Error> {
         self.target()?;
         *SELECTED.write().unwrap_or_else(PoisonError::into_inner) = Some(self);
         Ok(())
     }
 
-    /// Returns the selected device, else the device that `TILEWRIGHT_DEVICE` names. Does not check
-    /// that this device exists, because a process that only compiles must not open the driver.
-    /// `None` means that kernels run on the device of their tensors.
+    /// Returns the selected device, else the device that the environment names
+    /// ([`Knobs::device`]). Does not check that this device exists, because a process that only
+    /// compiles must not open the driver. `None` means that kernels run on the device of their
+    /// tensors.
     pub fn selected() -> Result<Option<Self>, Error> {
         let selected = *SELECTED.read().unwrap_or_else(PoisonError::into_inner);
         if selected.is_some() {

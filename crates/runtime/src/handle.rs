@@ -58,7 +58,7 @@ enum Passed {
 }
 
 /// For each parameter of a handle, the source of its argument; `None` for a `tl.constexpr`
-/// parameter that has the value in the code.
+/// parameter without an argument, whose value is in the code.
 pub type Bound = SmallVec<[Option<ArgumentSource>; 16]>;
 
 impl Handle {

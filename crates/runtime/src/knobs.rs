@@ -107,7 +107,8 @@ impl Knobs {
         crate::checks::forget();
     }
 
-    /// Reads the environment. Reports each invalid value on stderr, once in a process.
+    /// Reads the environment. Reports invalid values on stderr, each once in a process, except
+    /// those of `TILEWRIGHT_DEVICE`, `TILEWRIGHT_NUM_THREADS` and `TILEWRIGHT_SANITIZE`.
     pub fn from_environment() -> Self {
         static TOLD: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
         let variable = |name: &str| std::env::var_os(name);
@@ -212,7 +213,7 @@ fn text_of(value: &OsStr) -> String {
     value.to_str().map_or_else(|| value.as_encoded_bytes().escape_ascii().to_string(), str::to_owned)
 }
 
-/// Returns a message about each invalid value of a variable.
+/// Returns a message about each invalid value of the variables that this function reads.
 fn misunderstood(variable: impl Fn(&str) -> Option<String>) -> Vec<String> {
     let mut found = Vec::new();
     if let Some(name) = variable("TRITON_F32_DEFAULT").filter(|name| !name.is_empty())

@@ -20,7 +20,8 @@ use crate::specialize::{CpuArguments, cpu_argument};
 use crate::{Error, Grid, Handle, Knobs, Region, Value};
 
 /// A finding of a check. Findings of several launches, programs or lanes become one report if their
-/// kernels, diagnostic codes and positions in the source are the same.
+/// kernels, diagnostic codes and positions in the source are the same; a race has the positions of
+/// both accesses.
 #[derive(Clone, Debug)]
 pub struct SanitizerReport {
     /// The check.

@@ -34,8 +34,8 @@ pub(crate) type Unfit = SmallVec<[(TensorAccess, &'static str); 2]>;
 /// The number of blocks along each axis, and whether they run in pairs.
 pub(crate) type Blocks = ([u32; 3], bool);
 
-/// The reason why `cuTensorMapEncodeTiled` refuses a map that passes the checks of this module. The
-/// compiler and these checks exclude all other reasons.
+/// The reason why a map that passes the checks of this module cannot be encoded. The compiler and
+/// these checks exclude all other reasons.
 const REFUSED: &str = "its address or a stride is no multiple of 16 bytes, or too large";
 
 /// The maps of a launch, or the accesses without maps.

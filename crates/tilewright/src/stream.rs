@@ -25,7 +25,7 @@ use tilewright_runtime::{CudaEvent, CudaStream, Device, Error, StreamRef};
 #[derive(Clone, Debug)]
 pub struct Stream {
     device: Device,
-    /// The stream of the driver; `None` for the default stream, and for other devices.
+    /// The stream of the driver; `None` for the default stream, and for devices that are not GPUs.
     own: Option<Arc<CudaStream>>,
 }
 

@@ -1,6 +1,6 @@
-//! Tests that a device whose Cargo feature is off is an error. If all features are on, the first
-//! test checks only that the names of the devices are parsed. `make test-features` runs the tests
-//! with one device at a time.
+//! Tests that the use of a device whose Cargo feature is off is an error. If all features are on,
+//! the first test checks only that the names of the devices are parsed. `make test-features` runs
+//! the tests with one device at a time.
 
 use tilewright::{Buffer, Code, Device, Error, Module, Options, Stream, args};
 

@@ -130,7 +130,7 @@ fn forms_of_arguments_share_code_where_they_may() {
     let mut handle = |n: usize| kernel.warmup(args![&x, &mut out, 2.0, n]).unwrap();
     let first = handle(10);
     assert!(Arc::ptr_eq(&first, &handle(11)));
-    assert!(!Arc::ptr_eq(&first, &handle(16)), "a multiple of 16 is known to be one");
+    assert!(!Arc::ptr_eq(&first, &handle(16)), "16 is specialized as a multiple of 16");
     assert!(!Arc::ptr_eq(&first, &handle(1)), "1 is a constant");
     assert!(!Arc::ptr_eq(&first, &handle(1 << 40)), "this one has 64 bits");
     assert!(Arc::ptr_eq(&handle(32), &handle(48)));

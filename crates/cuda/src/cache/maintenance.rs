@@ -19,7 +19,7 @@ pub struct CacheEntry {
     pub file: StoredFile,
     /// The condition of the file.
     pub state: EntryState,
-    /// The inputs of the entry; empty if the entry is damaged or cannot be read.
+    /// The inputs of the entry; empty unless the entry is usable.
     pub provenance: Provenance,
 }
 

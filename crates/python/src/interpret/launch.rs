@@ -17,7 +17,7 @@ use crate::kernel::jit::{JitKernel, State};
 use crate::values::classify::Classes;
 use crate::values::convert::{Converter, Kept, Values};
 
-/// Runs the body for every program; x is the fastest index.
+/// Runs the body for every program of the grid; the index x varies fastest.
 pub(crate) fn launch<'py>(
     kernel: &Bound<'py, JitKernel>,
     state: &State,

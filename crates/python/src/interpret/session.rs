@@ -265,7 +265,7 @@ fn byte(text: &str, (line, column): (u32, u32)) -> Option<u32> {
     text.is_char_boundary(at).then_some(at as u32)
 }
 
-/// Returns a static copy of a name; each name is leaked once.
+/// Returns a static copy of a name; each thread leaks each name once.
 pub(crate) fn symbol(name: &str) -> &'static str {
     thread_local! {
         static NAMES: RefCell<rustc_hash::FxHashSet<&'static str>> = RefCell::default();

@@ -210,7 +210,8 @@ impl Tensor {
         )
     }
 
-    /// Creates a tensor from a handle or a tensor and a type, in an interpreted kernel.
+    /// Creates a tensor from a type and either a handle or another tensor. Fails outside of an
+    /// interpreted kernel.
     #[new]
     #[pyo3(signature = (*args, **kwargs))]
     fn construct(

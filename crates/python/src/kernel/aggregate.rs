@@ -13,7 +13,8 @@ use crate::values::classify::constant;
 use crate::values::function::Function;
 use crate::values::objects::object_ref;
 
-/// Returns the fields of a class that `triton.aggregate` decorates; `None` for other objects.
+/// Returns the name, the fields and the defaults of a class that `triton.aggregate` decorates;
+/// `None` for other objects.
 pub(crate) fn aggregate(object: &Bound<'_, PyAny>) -> PyResult<Option<Aggregate>> {
     let Ok(class) = object.cast::<PyType>() else { return Ok(None) };
     if !is_aggregate(class) {

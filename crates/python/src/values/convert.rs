@@ -29,7 +29,7 @@ pub(crate) struct Converter<'a, 'py> {
     py: Python<'py>,
     signature: &'a Signature,
     torch: Option<&'static Torch>,
-    /// True if the kernel is only compiled: a dtype may then replace a tensor or a number.
+    /// True if the kernel is only compiled: a dtype may then replace a tensor.
     is_warmup: bool,
     /// The guard that disables our `TorchFunctionMode`, which emulates `cuda` on the CPU, while
     /// tensors are read.
@@ -46,8 +46,8 @@ pub(crate) struct Converter<'a, 'py> {
     /// The tuples around the object that is being converted, outermost first: the fields of each
     /// tuple, and the index of the item.
     path: SmallVec<[(Option<Fields>, usize); 0]>,
-    /// Copies of the items of all lists, in the order of conversion: another thread may change a
-    /// list while a kernel runs.
+    /// Copies of the items of all lists and aggregates, in the order of conversion: another thread
+    /// may change these objects while a kernel runs.
     lists: SmallVec<[Py<PyTuple>; 0]>,
 }
 
@@ -330,8 +330,7 @@ impl<'a, 'py> Converter<'a, 'py> {
         self.foreign(index, object)
     }
 
-    /// Converts a type of the language; in a warm-up, an element type replaces a tensor or a
-    /// number.
+    /// Converts a type of the language; in a warm-up, an element type replaces a tensor.
     fn language_type(
         &self,
         index: usize,

@@ -96,7 +96,7 @@ impl Compilation {
 pub(crate) const WITHOUT: &str = "without_tensor_maps";
 
 /// Returns the options of code generation in an entry; the defaults if the entry has no options,
-/// `None` if an option is missing or invalid.
+/// `None` if an option except `maxnreg` is missing or invalid.
 pub(crate) fn codegen(options: &BTreeMap<String, String>) -> Option<CodegenOptions> {
     if options.is_empty() {
         return Some(CodegenOptions::default());
