@@ -1,5 +1,5 @@
-//! Compares random programs on binary32 tiles, executed with fused loops and one step at a time, to
-//! the bit.
+//! Runs random kernels on binary32 tiles with fused loops and one step at a time, and compares the
+//! results to the bit.
 
 mod common;
 
