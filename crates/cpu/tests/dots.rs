@@ -24,7 +24,7 @@ struct Kernel {
     /// If present, both loads have a mask, which is true for the first `limit` columns of `a` and
     /// the first `limit` rows of `b`.
     limit: Option<usize>,
-    /// The lines before the load of `b`, and between the loads and the dot.
+    /// The lines between the load of `a` and the load of `b`, and between the loads and the dot.
     between: [String; 2],
     /// The lines after the dot.
     after: String,
@@ -569,7 +569,7 @@ fn other_loops_are_not_one_product() {
     let left = "  %t = mul %i, %i : int32\n  %left = sub %depth, %t : int32\n";
     assert!(!Loop { left, ..kernel }.is_one_product());
     for (from, to) in [
-        // The mask is false in a single iteration.
+        // The mask of an element may be false in one iteration, and true before and after it.
         ("%am0 = lt ", "%am0 = ne "),
         // The accumulator has another use.
         ("yield_values %z,", "%w = add %z, %s : fp32[16, 16]\n  yield_values %w,"),
