@@ -20,7 +20,7 @@ use crate::program::fused::{BLOCK, Binary, Function, FusedGroup, FusedOp, Reduct
 use crate::program::{Action, Block, Combine, Program, Slot, Step, Strategy, Use};
 use crate::tuning::{MAX_KEPT_BYTES, MIN_FUSED_BLOCKS};
 
-/// The number of members from which on a group takes no further functions.
+/// A group with at least this number of members takes no further functions.
 const MAX_MEMBERS: usize = 32;
 
 /// Maximum steps that a search for dependences visits.

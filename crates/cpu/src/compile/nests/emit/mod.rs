@@ -16,8 +16,8 @@
 //!   bypass the caches, the code has a second copy of the part, whose stores bypass the caches.
 //! - In the second part, the ranges become masks.
 //! - In the third part, after the end of all ranges, all ranges are false. This part exists only
-//!   if every tile is uniform there: ranges mask all loads of the loop. It computes one element,
-//!   and stores or combines this element repeatedly.
+//!   if every tile is uniform there, so ranges mask all loads of the loop. It computes one
+//!   element, and stores or combines this element repeatedly.
 
 use std::cell::RefCell;
 
